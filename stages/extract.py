@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from pipeline.cluster.place import Place
+from pipeline.devices import AUTO
 from pipeline.images.engine import ENGINES
 from pipeline.jobs.options import Compute, Selection, Storage
 from pipeline.recipes import PRECISIONS, STORAGES
@@ -60,10 +61,10 @@ CODEBOOK = click.option(
 )
 PRECISION = click.option(
     "--precision",
-    type=click.Choice(PRECISIONS),
+    type=click.Choice([*PRECISIONS, AUTO]),
     default="float32",
     show_default=True,
-    help="Arithmetic of the network.",
+    help="Arithmetic of the network; auto is bf16 where the device is fast with it, else float32.",
 )
 ENGINE = click.option(
     "--engine",
@@ -179,16 +180,15 @@ def extract(
     from stages.feature_log import log_made
 
     if (name := recipe or backbone) is None or (recipe and backbone):
-        raise click.UsageError("give --backbone NAME or --recipe NAME, one of them")
+        raise click.UsageError("pass either --backbone NAME or --recipe NAME")
     if context is not None and regions is None:
         raise click.UsageError("--context is of --regions")
     if (dataset is None) == (images is None):
         raise click.UsageError(
-            "give --dataset DIR, a prepared dataset, or --images FOLDER, a folder of image files; "
-            "one of them"
+            "pass either --dataset DIR, a prepared dataset, or --images FOLDER, a folder of images"
         )
     if more and images is None:
-        raise click.UsageError(f"{more[0]} is no option; image files follow --images")
+        raise click.UsageError(f"{more[0]} is not an option; image files follow --images")
     # Pillow warns of images that are then refused, and of oddities in files that it reads.
     warnings.filterwarnings("ignore", module=r"PIL\.")
     started = time.monotonic()

@@ -50,6 +50,7 @@ def experiment_of(params: Params, name: str, size: Size | None = None) -> Experi
         word_vectors=entry.word_vectors,
         average_captions=entry.average_captions,
         finetuning=entry.finetuning,
+        precision=entry.precision,
     )
 
 

@@ -1,4 +1,4 @@
-"""`pipeline serve`: a page on 127.0.0.1 that an experiment can be tried on."""
+"""`pipeline serve`: a web page for searching with an experiment, on 127.0.0.1 by default."""
 
 from functools import partial
 from pathlib import Path
@@ -27,60 +27,76 @@ _CAPTIONS = 3
     type=click.IntRange(0, 65535),
     default=8765,
     show_default=True,
-    help="Where; 0 takes any that is free.",
+    help="Port; 0 is any free port.",
 )
-@click.option("--regions", is_flag=True, help="Ask for phrases, and mark where they are.")
 @click.option(
-    "--captions",
-    metavar="EXPERIMENT",
-    help="Describe uploaded pictures, too, by this language model.",
+    "--host",
+    default="127.0.0.1",
+    show_default=True,
+    help="Address to listen at; 0.0.0.0 is every network, without a password.",
 )
-@click.option("--top", type=click.IntRange(1, 200), default=12, show_default=True, help="How many.")
+@click.option(
+    "--localize", is_flag=True, help="Find phrases, with their boxes drawn over the images."
+)
+@click.option(
+    "--language-model",
+    metavar="EXPERIMENT",
+    help="Language model that describes uploaded images.",
+)
+@click.option(
+    "--top",
+    type=click.IntRange(1, 200),
+    default=12,
+    show_default=True,
+    help="Number of results per page.",
+)
 @MAP
 def serve(
     experiment: str | None,
     port: int,
-    regions: bool,
-    captions: str | None,
+    host: str,
+    localize: bool,
+    language_model: str | None,
     top: int,
     projection: "Projection",
     **files: Any,
 ) -> None:
-    """Serve a page with a box for a sentence, an upload for a picture, and their nearest.
+    """Serve a web page that searches by sentences and by images.
 
-    Only this machine can reach it, and it shows no file but small copies of the dataset's
-    pictures. Its address is written to stdout once it answers; Ctrl-C ends it.
+    Only this machine can reach it unless --host is set, and it shows no files but thumbnails of the
+    dataset's images. Its address is printed to stdout once it answers; Ctrl-C stops it.
 
     \b
     Example:
       pipeline serve --experiment NAME
-      pipeline serve --experiment kiros2014-lstm --captions kiros2014-sc-nlm
+      pipeline serve --experiment kiros2014-lstm --language-model kiros2014-sc-nlm
     """
     if experiment is None:
         raise click.UsageError("Missing option '--experiment'.")
-    if regions and captions:
-        raise WrongUsage("--captions describes uploaded pictures, which --regions does not take")
-    sources = (region_sources_of if regions else sources_of)(experiment, **files)
+    if localize and language_model:
+        raise WrongUsage("--language-model describes uploads, which --localize does not accept")
+    sources = (region_sources_of if localize else sources_of)(experiment, **files)
     # Here: these import torch, which takes seconds, and the server.
     from pipeline.search.region_searcher import RegionSearcher
     from pipeline.search.searcher import Searcher
     from pipeline.search.serve.server import Server
 
-    kind = RegionSearcher if regions else Searcher
+    kind = RegionSearcher if localize else Searcher
     searcher = kind(**sources, monitor=CONSOLE)
-    describe = _describe(captions, sources["dataset"]) if captions else None
+    describe = _describe(language_model, sources["dataset"]) if language_model else None
     with Server(
-        searcher, port=port, top=top, describe=describe, projection=projection, monitor=CONSOLE
-    ) as server:
+        searcher, host=host, port=port, top=top, describe=describe, projection=projection,
+        monitor=CONSOLE,
+    ) as server:  # fmt: skip
         click.echo(server.url)
         try:
             server.run()
         except KeyboardInterrupt:
-            log_done("ended")
+            log_done("stopped")
 
 
 def _describe(experiment: str, dataset: Path) -> "Describe":
-    """Return what describes pictures by a trained language model."""
+    """Return a function that describes images by a trained language model."""
     from pipeline.search.picture_captions import describe_picture
     from stages.caption import open_by_name
     from stages.params import load_params

@@ -6,6 +6,7 @@ from typing import Any
 
 import click
 
+from pipeline.devices import AUTO
 from pipeline.heads.training.training_options import TrainingOptions
 from stages.command import section
 from stages.console import CONSOLE
@@ -17,8 +18,7 @@ _OPTIONS = (
     click.option(
         "--max-epochs",
         type=click.IntRange(1),
-        help="Train no longer than this, whatever the experiment says.  [default: that of "
-        "params.yaml]",
+        help="Maximum number of epochs, overriding the experiment.  [default: that of params.yaml]",
     ),
     click.option(
         "--workers",
@@ -32,6 +32,13 @@ _OPTIONS = (
         default="auto",
         show_default=True,
         help="A torch device, such as cpu or cuda:1; auto is the best of this machine.",
+    ),
+    click.option(
+        "--precision",
+        type=click.Choice(["float32", "bf16", AUTO]),
+        help="Of the matrix products of a training in epochs, of a fine-tuned image network too; "
+        "auto is bf16 where the device is fast with it, else float32.  [default: that of the "
+        "experiment, or float32]",
     ),
 )
 
@@ -51,6 +58,7 @@ def training_options(command: Callable[..., None]) -> Callable[..., None]:
         max_epochs: int | None,
         workers: int,
         device: str,
+        precision: str | None,
         leave_out_failed: bool,
         **others: Any,
     ) -> None:
@@ -65,6 +73,7 @@ def training_options(command: Callable[..., None]) -> Callable[..., None]:
             max_epochs=max_epochs or params.max_epochs,
             workers=workers,
             device=device,
+            precision=precision,
             leave_out_failed=leave_out_failed,
             monitor=CONSOLE,
         )

@@ -12,11 +12,13 @@ from pipeline.devices import (
     AUTO,
     DeviceError,
     choose_device,
+    choose_precision,
     device_type,
+    fast_bf16,
     named_device,
     usable_device,
 )
-from pipeline.errors import UnknownName
+from pipeline.errors import UnknownName, WrongUsage
 from pipeline.jobs.options import Compute
 from pipeline.progress import QUIET
 from tests.project import Recorder
@@ -61,6 +63,44 @@ def test_what_is_named_is_taken_and_a_scheduler_leaves_the_choice_to_its_workers
     assert (record.lines, device_type("cuda:1")) == ([], "cuda")
     waiting = Compute().on(Place(scheduler="tcp://host:1"), record)
     assert (waiting.device, waiting.gpu, record.lines) == (AUTO, False, [])
+
+
+@pytest.mark.parametrize(
+    ("device", "capability", "processor", "fast"),
+    [
+        ("cuda:1", (8, 0), (), True),
+        ("cuda", (9, 0), (), True),
+        ("cuda", (7, 5), ("amx_tile",), False),
+        ("cpu", (9, 0), ("amx_tile",), True),
+        ("cpu", (9, 0), ("avx512_bf16",), True),
+        ("cpu", (9, 0), (), False),
+        ("mps", (9, 0), ("amx_tile",), False),
+    ],
+)
+def test_the_precision_that_is_chosen_is_that_of_the_device(
+    monkeypatch: pytest.MonkeyPatch,
+    device: str,
+    capability: tuple[int, int],
+    processor: tuple[str, ...],
+    fast: bool,
+) -> None:
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: capability)
+    for name in ("amx_tile", "avx512_bf16"):
+        found = name in processor
+        monkeypatch.setattr(torch.cpu, f"_is_{name}_supported", lambda found=found: found)
+    record = Recorder()
+    chosen = "bf16" if fast else "float32"
+    assert fast_bf16(device) is fast
+    assert choose_precision(AUTO, device, record) == chosen
+    assert record.lines == [f"precision: {chosen} on {device}"]
+    assert choose_precision("fp16", device, record) == "fp16"
+    assert Compute(precision=AUTO, device=device).on(Place(), QUIET).precision == chosen
+    assert len(record.lines) == 1
+
+
+def test_a_scheduler_needs_a_precision_by_name() -> None:
+    with pytest.raises(WrongUsage, match="compute; name it, such as 'bf16'"):
+        Compute(precision=AUTO).on(Place(scheduler="tcp://host:1"), QUIET)
 
 
 def test_without_a_driver_torch_is_not_asked() -> None:

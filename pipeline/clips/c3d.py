@@ -1,4 +1,4 @@
-"""C3D (Tran et al., ICCV 2015): eight 3-D convolutions and three full layers."""
+"""C3D (Tran et al., ICCV 2015): eight 3-D convolutions and three fully connected layers."""
 
 import torch
 from torch import nn
@@ -6,10 +6,10 @@ from torch.nn import functional as F
 
 
 class C3D(nn.Module):
-    """The network for runs of 16 frames of 112 x 112 pixels, with layers named as in Caffe."""
+    """The network for runs of 16 frames of 112 x 112 pixels, with Caffe's layer names."""
 
     def __init__(self, classes: int = 487) -> None:
-        """Build it for the 487 sports of Sports-1M, unless another number is given."""
+        """Build the network, by default for the 487 classes of Sports-1M."""
         super().__init__()
         widths = {
             "conv1": (3, 64),
@@ -42,7 +42,7 @@ class C3D(nn.Module):
         ):
             for name in layers:
                 x = F.relu(self.get_submodule(name)(x))
-            # The first keeps all frames; the last has an odd number of rows and columns to halve.
+            # The first pooling keeps all frames; the last one pads odd rows and columns.
             kernel = (1 if block == 0 else 2, 2, 2)
             x = F.max_pool3d(x, kernel, padding=(0, 1, 1) if block == 4 else 0)
         x = F.relu(self.fc6(x.flatten(1)))

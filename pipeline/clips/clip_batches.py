@@ -1,7 +1,8 @@
-"""The rows of clips: frames go through networks in batches across clips, each clip decoded once.
+"""Batched extraction of clip features: batches across clips, each clip decoded once.
 
-Threads decode clips ahead, some frames at a time; frames of one clip and the next fill the batches
-of each recipe; outputs are joined in the order of the frames. A clip's length costs no memory.
+Reader threads decode clips ahead, a few frames at a time. Frames of successive clips fill the
+batches of each recipe; outputs are reduced in the order of the frames, so that memory does not grow
+with a clip's length.
 """
 
 from collections import deque
@@ -27,34 +28,34 @@ from pipeline.jobs.ordered import ending_at_once, started_ahead
 from pipeline.progress import DECODE, FORWARD, Stopwatch
 from pipeline.shards.format import OK, RowBlock
 
-# Pieces that a clip is decoded ahead of the one that goes into a batch.
+# Pieces to decode ahead of the one that enters a batch.
 _PIECES_AHEAD = 8
 _BATCHES_AHEAD = 2
 
 
 def default_threads(device: str) -> int:
-    """Return how many batches are in networks at once: one for each core, or two for a GPU."""
+    """Return the default number of concurrent batches: one per core, or two for a GPU."""
     return torch.get_num_threads() if device_type(device) == "cpu" else 2
 
 
 def default_readers(device: str) -> int:
-    """Return how many clips are decoded at once."""
+    """Return the default number of clips to decode at once."""
     most = 8 if device_type(device) == "cpu" else 16
     return max(1, min(most, torch.get_num_threads()))
 
 
 @dataclass(frozen=True)
 class View:
-    """What one recipe does with clips.
+    """Frames and network of one recipe.
 
     Attributes
     ----------
     recipe : the recipe.
-    run : frames that make one output; 1 of image networks.
-    cut : returns what the network sees of a frame, uint8.
-    network : returns the outputs of a batch, (batch, *shape) float32 on the CPU; it gets (batch,
-        *cut) of image networks, and (batch, run, *cut) of others.
-    batch_size : outputs that are computed together.
+    run : frames per output; 1 for image networks.
+    cut : returns the network's input for a frame, uint8.
+    network : returns the outputs of a batch, (batch, *shape) float32 on the CPU, from (batch, *cut)
+        for image networks, and (batch, run, *cut) for others.
+    batch_size : outputs per batch.
     """
 
     recipe: ClipRecipe
@@ -66,7 +67,7 @@ class View:
 
 @dataclass
 class _Piece:
-    """What makes one output of one view: where it belongs, and the cut frame or frames."""
+    """The input of one output of one view, with its place in the clip."""
 
     view: int
     part: int
@@ -74,7 +75,7 @@ class _Piece:
 
 
 class _Runs:
-    """Frames of one clip joined to the runs of one view, as they come."""
+    """Collects the frames of one clip into the runs of one view."""
 
     def __init__(self, view: int, of: View, seconds: Fraction) -> None:
         self._view, self._of, self._seconds = view, of, seconds
@@ -82,14 +83,14 @@ class _Runs:
         self._fresh = 0
 
     def add(self, time: Fraction, pixels: np.ndarray) -> Iterator[_Piece]:
-        """Yield the run that this frame completes, if it does."""
+        """Yield the run that this frame completes, if any."""
         self._frames.append((time, pixels))
         self._fresh += 1
         if self._fresh == self._of.run:
             yield self._piece()
 
     def end(self) -> Iterator[_Piece]:
-        """Yield the run that ends with the clip, if a frame is in no run yet."""
+        """Yield a last run that ends with the clip, if a frame is in no run yet."""
         if self._fresh:
             while len(self._frames) < self._of.run:
                 self._frames.append(self._frames[-1])
@@ -105,7 +106,12 @@ class _Runs:
 
 
 class _Reading:
-    """One clip, decoded some pieces ahead of the caller."""
+    """One clip in decoding, with prefetch.
+
+    `taken_frames` is a generator over the open file, advanced on a pool thread: one future holds
+    the next few pieces while the caller consumes the current ones. A failure of the file becomes a
+    status after the pieces that were decoded before it.
+    """
 
     def __init__(
         self,
@@ -124,7 +130,7 @@ class _Reading:
 
     @property
     def crc32(self) -> int:
-        """Of the file's bytes; 0 where none were read."""
+        """CRC-32 of the file's bytes; 0 if none were read."""
         return self._crc32[0] if self._crc32 else 0
 
     def __iter__(self) -> Iterator[_Piece]:
@@ -158,7 +164,7 @@ class _Reading:
 
 @dataclass
 class _Joined:
-    """The outputs of one clip and view, joined as they come, in the order of its frames."""
+    """Running reduction of the outputs of one clip and view, in the order of its frames."""
 
     recipe: ClipRecipe
     expected: int = 0
@@ -173,7 +179,7 @@ class _Joined:
         self.sums = [np.full(self.recipe.network.shape, start) for _ in range(parts)]
 
     def take(self, part: int, output: np.ndarray) -> None:
-        """Join one more output, of the network's shape."""
+        """Add one output, of the network's shape."""
         self.found += 1
         self.counts[part] += 1
         if self.recipe.over == "max":
@@ -193,7 +199,12 @@ class _Joined:
 
 
 class _Batches:
-    """The batches of one view: filled by the frames of one clip after the other, computed ahead."""
+    """Batches of one view, filled with pieces of successive clips and computed ahead.
+
+    A batch may contain pieces of several clips, so each piece keeps a reference to the `_Joined` of
+    its clip. Outputs are added in submission order, whatever the order of completion: sums of
+    floats would otherwise depend on timing.
+    """
 
     def __init__(self, view: View, pool: ThreadPoolExecutor, most: int, watch: Stopwatch) -> None:
         self._view, self._pool, self._most, self._watch = view, pool, most, watch
@@ -201,13 +212,13 @@ class _Batches:
         self._computing: deque[tuple[list[tuple[_Joined, int]], Future[np.ndarray]]] = deque()
 
     def add(self, joined: _Joined, piece: _Piece) -> None:
-        """Put a piece into the batch that is filled; a full one is computed."""
+        """Add a piece to the current batch; submit the batch when it is full."""
         self._filling.append((joined, piece.part, piece.pixels))
         if len(self._filling) == self._view.batch_size:
             self._submit()
 
     def finish(self) -> None:
-        """Compute and hand out all that is left."""
+        """Submit the last batch and collect all outputs."""
         if self._filling:
             self._submit()
         while self._computing:
@@ -222,7 +233,7 @@ class _Batches:
         self._filling = []
 
     def _compute(self, pixels: list[np.ndarray]) -> np.ndarray:
-        """Return the outputs of a batch, which always has the same size: see `rows._compute`."""
+        """Return the outputs of a batch, padded to a constant size: see `batches._compute`."""
         batch = np.zeros((self._view.batch_size, *pixels[0].shape), np.uint8)
         batch[: len(pixels)] = pixels
         with self._watch.timing(FORWARD):
@@ -243,29 +254,29 @@ def clip_rows(
     readers: int,
     watch: Stopwatch,
 ) -> Iterator[tuple[int, dict[int, RowBlock]]]:
-    """Yield the rows of clips, a block of one row for each view that is wanted, in order.
+    """Yield the rows of clips in order, one block of one row for each requested view.
 
-    Batches always have the same size, filled up with black pictures, so that a row depends on its
-    clip alone, and on no neighbour.
+    Batches have a constant size, padded with black images, so that a row does not depend on other
+    clips.
 
     Parameters
     ----------
     paths : the clips.
-    wanted : of each clip, the numbers of the views whose rows are computed; none skips it.
+    wanted : indices of the views to compute for each clip; empty to skip it.
     views : the recipes.
-    threads : batches in networks at once, each on one core.
-    readers : clips that are decoded at once.
-    watch : gets the seconds by stage.
+    threads : concurrent batches, each on one core.
+    readers : clips decoded at once.
+    watch : accumulates the seconds by stage.
 
     Yields
     ------
-    The number of the clip, and its row of each wanted view; a failed one is NaN with a status and a
-    reason.
+    The number of the clip, and its row for each requested view; a failed one is NaN with a status
+    and a reason.
 
     Raises
     ------
     FileReadError
-        The system, not a file, is at fault.
+        The file system failed, not a file.
     """
     numbers = [number for number, views_wanted in enumerate(wanted) if views_wanted]
     with (

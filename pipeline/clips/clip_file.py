@@ -1,4 +1,4 @@
-"""Clips are opened: known formats only, nothing but the file itself, every fault with a reason."""
+"""Opening of clips: supported formats only, single files only, a reason for every rejection."""
 
 import errno
 import stat
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from av import FFmpegError, VideoStream
     from av.container import InputContainer
 
-# Demuxers that read one file and no other: playlists could lead out of the dataset.
+# Demuxers that read a single file: playlists could refer to files outside the dataset.
 CONTAINERS = {
     "avi": "AVI",
     "mov": "MP4, MOV",
@@ -42,22 +42,22 @@ CONTAINERS = {
 }
 _ONE_FILE = {"format_whitelist": ",".join(CONTAINERS), "protocol_whitelist": ""}
 _BLOCK = 1 << 20
-# Of what a file says that it lasts, this much may be missing at its end: a share, or seconds.
+# Tolerance for a missing end, as a share of the stated length and in seconds.
 MISSING_SHARE, _MISSING_SECONDS = Fraction(1, 20), Fraction(1, 4)
 
 
 class NoPyAv(PipelineError):
-    """Clips are asked for, and PyAV is not installed."""
+    """PyAV is not installed, but clips need it."""
 
 
 @dataclass(frozen=True)
 class Limits:
-    """What a clip may have; others are refused.
+    """Limits of a clip; others are refused.
 
     Attributes
     ----------
-    seconds : of its length. pixels : of a frame. bytes : of the file.
-    reading_seconds : that may be spent on reading and decoding it.
+    seconds : maximum length. pixels : of a frame. bytes : of the file.
+    reading_seconds : maximum time for reading and decoding it.
     """
 
     seconds: float = 3600.0
@@ -75,11 +75,11 @@ class ClipFile:
 
     Attributes
     ----------
-    stream : of its frames, to be decoded from the beginning.
-    start, seconds : time of presentation of the first frame, and from there to the end of the last
-        one, as its packets say.
-    limits : of what is read.
-    deadline : of `time.monotonic`, after which it must not be read any more.
+    stream : stream of its frames, at the beginning.
+    start, seconds : presentation time of the first frame, and length until the end of the last one,
+        from the packets.
+    limits : limits of the clip.
+    deadline : `time.monotonic` value after which reading must stop.
     """
 
     container: "InputContainer"
@@ -101,14 +101,14 @@ def require_av() -> Any:
         import av
     except ImportError as error:
         raise NoPyAv(
-            f"clips are decoded by PyAV, which cannot be imported ({error}); install it with `pip "
+            f"clips need PyAV, which cannot be imported ({error}); install it with `pip "
             "install 'caption-feature-pipeline[clips]'`"
         ) from error
     return av
 
 
 def clip_crc32(path: Path) -> int:
-    """Return the CRC-32 of a clip's bytes, read a block at a time; 0 where there are none to read.
+    """Return the CRC-32 of a clip's bytes, read in blocks; 0 if the file cannot be opened.
 
     Raises
     ------
@@ -126,18 +126,19 @@ def clip_crc32(path: Path) -> int:
 
 @contextmanager
 def open_clip(path: Path, crc32: list[int], limits: Limits = LIMITS) -> Iterator[ClipFile]:
-    """Open a clip for decoding; its packets are looked through once before.
+    """Open a clip for decoding, after one pass over its packets.
 
     Parameters
     ----------
-    path : of the file.
-    crc32 : gets the CRC-32 of the file's bytes as soon as it is known.
-    limits : of what is read.
+    path : path of the file.
+    crc32 : receives the CRC-32 of the file's bytes as soon as it is known.
+    limits : limits of the clip.
 
     Raises
     ------
     MissingImage, UnreadableImage, RefusedImage
-        With the reason. Whatever FFmpeg says over the file within the context becomes one, too.
+        The clip is rejected, with the reason. Errors of FFmpeg within the context are converted to
+        these.
     OSError, MemoryError
         The system failed.
     """
@@ -155,7 +156,7 @@ def open_clip(path: Path, crc32: list[int], limits: Limits = LIMITS) -> Iterator
                 )
             with _container(av, file) as container:
                 stream = _frames_of(container, file, limits)
-                # Many clips are read at once; their decoders need no threads of their own.
+                # Many clips are decoded at once; each decoder needs only one thread.
                 stream.thread_type = "NONE"
                 yield ClipFile(container, stream, start, seconds, limits, deadline)
         except av.FFmpegError as error:
@@ -163,14 +164,14 @@ def open_clip(path: Path, crc32: list[int], limits: Limits = LIMITS) -> Iterator
                 raise UnreadableImage(_why_not(file, error)) from error
             raise UnreadableImage(f"cannot be decoded ({error.strerror})") from error
         except OSError as error:
-            # A damaged file may lead to places before its beginning.
+            # A damaged file may contain offsets before its beginning.
             if error.errno != errno.EINVAL:
                 raise
             raise UnreadableImage(_why_not(file, error)) from error
 
 
 def require_time(limits: Limits, deadline: float) -> None:
-    """Refuse a clip that is read for too long.
+    """Raise if the time for reading a clip is exceeded.
 
     Raises
     ------
@@ -182,12 +183,12 @@ def require_time(limits: Limits, deadline: float) -> None:
 
 @contextmanager
 def opened_file(path: Path, limits: Limits = LIMITS) -> Iterator[BinaryIO]:
-    """Open an ordinary file that is not too large.
+    """Open an ordinary file within the size limit.
 
     Raises
     ------
     MissingImage, UnreadableImage, RefusedImage
-        With the reason.
+        The file is rejected, with the reason.
     OSError
         The system failed.
     """
@@ -198,7 +199,7 @@ def opened_file(path: Path, limits: Limits = LIMITS) -> Iterator[BinaryIO]:
     except (NotADirectoryError, ValueError):
         raise MissingImage("no such file") from None
     if not stat.S_ISREG(found.st_mode):
-        # A pipe would wait for ever, a device might never end.
+        # Reading a pipe would block, a device might never end.
         raise UnreadableImage("not an ordinary file")
     if found.st_size > limits.bytes:
         raise RefusedImage(f"{found.st_size} bytes are more than the limit of {limits.bytes}")
@@ -207,7 +208,7 @@ def opened_file(path: Path, limits: Limits = LIMITS) -> Iterator[BinaryIO]:
 
 
 def crc32_of_file(file: BinaryIO) -> int:
-    """Return the CRC-32 of an open file's bytes, read a block at a time."""
+    """Return the CRC-32 of an open file's bytes, read in blocks."""
     crc32 = 0
     while block := file.read(_BLOCK):
         crc32 = zlib.crc32(block, crc32)
@@ -221,7 +222,7 @@ def _container(av: Any, file: BinaryIO) -> "InputContainer":
 
 
 def _frames_of(container: "InputContainer", file: BinaryIO, limits: Limits) -> "VideoStream":
-    """Return the first stream of frames that is no cover picture."""
+    """Return the first video stream that is not cover art."""
     for stream in container.streams.video:
         if stream.disposition.value & stream.disposition.attached_pic.value:
             continue
@@ -242,7 +243,7 @@ def _frames_of(container: "InputContainer", file: BinaryIO, limits: Limits) -> "
 def _length(
     container: "InputContainer", stream: "VideoStream", limits: Limits, deadline: float
 ) -> tuple[Fraction, Fraction]:
-    """Return start and length of the frames; refuse a file that ends before it says."""
+    """Return start and length of the frames; raise if the file is shorter than stated."""
     start = end = last = None
     for packet in container.demux():
         require_time(limits, deadline)
@@ -261,12 +262,12 @@ def _length(
 
 
 def require_whole(container: "InputContainer", last: Fraction | None) -> None:
-    """Refuse a file that ends before the time that it states.
+    """Raise if a file ends before its stated length.
 
     Parameters
     ----------
-    container : whose packets have been read.
-    last : seconds. End of its last packet; None if there is none.
+    container : container whose packets have been read.
+    last : seconds. End of its last packet; None without packets.
 
     Raises
     ------
@@ -284,7 +285,7 @@ def require_whole(container: "InputContainer", last: Fraction | None) -> None:
 
 
 def _require_whole_gif(file: BinaryIO) -> None:
-    """A GIF does not say how long it is, but ends with a byte of its own."""
+    """Raise if a GIF lacks its end byte; it does not state a length."""
     place = file.tell()
     file.seek(-min(16, file.seek(0, 2)), 2)
     whole = b"\x3b" in file.read()
@@ -298,7 +299,7 @@ def _why_not(file: BinaryIO, error: "OSError | FFmpegError") -> str:
     try:
         with Image.open(file, formats=[name for name in FORMATS if name != "GIF"]) as picture:
             return f"a picture ({picture.format}), not a clip"
-    # Pillow's parsers raise whatever they stumble over.
+    # Pillow's parsers raise any exception over a damaged file.
     except Exception:
         known = ", ".join(CONTAINERS.values())
         return f"damaged, or not a clip of a known format ({known}): {error.strerror}"

@@ -1,4 +1,4 @@
-"""Clips as rows of a feature set; one decoding of a clip may serve several recipes."""
+"""Clips as rows of a feature set; one decoding of a clip can serve several recipes."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -28,14 +28,13 @@ class ClipSource:
 
     Attributes
     ----------
-    header : recipe, weights and the rest.
+    header : header with recipe and weights.
     ids, clips : id and file of each row.
-    recipe : frames, network, and how outputs are joined.
-    how : the options as they were given.
-    threads, readers : batches in the network, and clips that are decoded, at once.
-    view : returns the network with what it sees of a frame; it is built when rows are first
-        computed.
-    also : other sets that receive the rows of the same clips, so that each is decoded once.
+    recipe : frames, network, and reduction over time.
+    how : options of the caller.
+    threads, readers : concurrent batches, and clips decoded at once.
+    view : builds the network on the first call.
+    also : other feature sets of the same clips, so that each is decoded once.
     """
 
     header: FeatureHeader
@@ -55,7 +54,7 @@ class ClipSource:
         return Files(self.clips, "clips", clip_crc32, self.readers, self.how.engine)
 
     def compute(self, spans: Sequence[Span], watch: Stopwatch) -> Iterator[tuple[int, RowBlock]]:
-        """Compute the clips of some spans; the sinks keep what belongs to them."""
+        """Compute the clips of some spans; the sinks keep their rows."""
         wanted: list[set[int]] = [set() for _ in self.ids]
         rows = [row for span in spans for row in range(span.start, span.stop)]
         for row in rows:
@@ -72,7 +71,7 @@ class ClipSource:
             yield row, blocks[0]
 
     def task(self, threads: int | None) -> Task:
-        """Return recipe, weights and arithmetic; the network is built once in a worker."""
+        """Return the task with recipe, weights and arithmetic; a worker builds the network once."""
         how = replace(self.how, weights=self.how.named_weights, codebook=None)
         how = replace(how, threads=how.threads or (None if how.gpu else threads))
         network = self.recipe.network
@@ -90,21 +89,24 @@ class ClipSource:
 
 @dataclass(frozen=True)
 class Sink:
-    """A feature set that keeps rows which the computation of another set yields on the way.
+    """A feature set that receives rows from the computation of another set.
 
-    What it keeps are finished rows in its work folder; its own run continues from them.
+    The rows are kept as finished ones in its work folder; its own run resumes from them.
 
     Attributes
     ----------
-    source : of the set.
-    build : entered.
+    source : source of the set.
+    build : its entered build.
     """
 
     source: ClipSource
     build: ShardBuild
 
     def next_of(self, rows: Sequence[int], ids: Sequence[str]) -> Iterator[int]:
-        """Yield those of some rows, numbered as `ids`, that this set lacks, as far as in turn."""
+        """Yield those of some rows (numbered as `ids`) that are next in this set's order.
+
+        A sink can only append, so it accepts a row if all its earlier rows are finished.
+        """
         pending = (
             self.build.ids[row]
             for span in self.build.pending()
@@ -117,7 +119,7 @@ class Sink:
                 waiting = next(pending, None)
 
     def keep(self, block: RowBlock) -> None:
-        """Keep the next pending row."""
+        """Append the next pending row."""
         self.build.append(self.build.pending()[0].start, block)
 
 
@@ -128,7 +130,7 @@ def clip_source(
     dataset: str,
     how: Compute,
 ) -> ClipSource:
-    """Return the source of features of clips; weights are loaded, the network is not yet built.
+    """Return the source of clip features; loads the weights, and builds the network later.
 
     Raises
     ------
@@ -171,7 +173,7 @@ def source_on_worker(
 def _view(
     name: str, precision: str, storage: str, how: Compute, dataset: str
 ) -> tuple[View, FeatureHeader]:
-    # For good: tasks on other threads of this worker would put back what they found.
+    # Not restored afterwards: concurrent tasks on this worker would undo each other's setting.
     torch.set_num_threads(1)
     recipe = resolve_clip_recipe(name, precision, storage)
     loaded = load_clip_weights(recipe, str(how.weights))

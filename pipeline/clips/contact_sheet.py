@@ -1,4 +1,4 @@
-"""A clip as one picture: some of its frames side by side, for pages."""
+"""Contact sheets: some frames of a clip as one image, for pages."""
 
 from pathlib import Path
 
@@ -12,19 +12,19 @@ from pipeline.images.decoding.decode import Decoded, UnusableImage, fault_of_the
 from pipeline.shards.format import UNREADABLE
 
 FRAMES, COLUMNS = 6, 3
-"""Of a sheet: that many frames, evenly over the clip's time, in rows from the top left."""
+"""Number of frames of a sheet, evenly spaced in time, and of columns."""
 
 _CELL, _GAP, _GROUND = 160, 2, (255, 255, 255)
 
 
 def contact_sheet(path: Path, frames: int = FRAMES, columns: int = COLUMNS) -> Decoded:
-    """Return a sheet of a clip's frames, mode RGB, or why there is none.
+    """Return a contact sheet of a clip, mode RGB, or the reason for its absence.
 
     Parameters
     ----------
-    path : of the clip.
-    frames : how many; the same frame stands there again where a clip has fewer.
-    columns : of the sheet. Frames are at most 160 pixels wide and high.
+    path : path of the clip.
+    frames : number of frames; frames of a shorter clip are repeated.
+    columns : number of columns. Frames are at most 160 pixels wide and high.
 
     Raises
     ------
@@ -56,7 +56,7 @@ def contact_sheet(path: Path, frames: int = FRAMES, columns: int = COLUMNS) -> D
 
 
 def shown_picture(path: Path, media: Media, frames: int = FRAMES) -> Decoded:
-    """Return what pages show of a dataset's file: the picture, or a sheet of a clip's frames.
+    """Return the image of a dataset's file for pages: the image, or a contact sheet of a clip.
 
     Raises
     ------

@@ -20,8 +20,8 @@ from pipeline.shards.side_by_side import SCALINGS, write_view
 from pipeline.sound.extract_sound import extract_sound
 from pipeline.sound.recipes import is_sound_recipe
 
-NO_CLIPS = "prepare one with `pipeline prepare clips`, or leave out what is of clips"
-"""What to do where clips are needed and a dataset has images."""
+NO_CLIPS = "prepare one with `pipeline prepare clips`, or leave out options for clips"
+"""Remedy in messages if a dataset of images is used where clips are needed."""
 
 
 def extract_clips(
@@ -37,24 +37,24 @@ def extract_clips(
 ) -> FeatureIndex:
     """Extract the features of a dataset's clips into shards.
 
-    A clip that is missing, unreadable or refused keeps its row, as NaN with a status and a reason.
-    See `pipeline.jobs.make_features.make_features`. Recipes that are asked for together share the
+    A missing, unreadable or refused clip keeps its row, as NaN with a status and a reason. See
+    `pipeline.jobs.make_features.make_features`. Recipes that are extracted together share the
     decoding of each clip, except on workers.
 
     Parameters
     ----------
     dataset, out, select, storage, place, monitor : see `pipeline.images.extract.extract`.
-    recipe : str. Of `pipeline.clips.recipes` or `pipeline.sound.recipes`, or several joined by "+",
-        which are extracted into folders of their own next to `out`.
-    compute : Compute or None. As for images; `weights` "imagenet" are the recipe's own, of 3-D
+    recipe : str. Name in `pipeline.clips.recipes` or `pipeline.sound.recipes`, or several joined by
+        "+", extracted into separate folders next to `out`.
+    compute : Compute or None. As for images; `weights` "imagenet" means the recipe's own, for 3-D
         networks those of Kinetics-400; `batch_size` counts frames (or runs of frames; None: 8 or 1,
-        on a GPU 128 or 16), `readers` clips that are decoded at once. `codebook` is of recipes of
+        on a GPU 128 or 16), `readers` clips decoded at once. `codebook` applies to recipes of
         sound words, which have no weights; see `pipeline.sound.extract_sound.extract_sound`.
 
     Returns
     -------
     FeatureIndex
-        Of the finished shards; its `failed_rows` counts the clips without features.
+        Index of the finished shards; its `failed_rows` counts the clips without features.
 
     Raises
     ------
@@ -74,7 +74,7 @@ def extract_clips(
     manifest = read_manifest(dataset).require("clips", f"the recipe {recipe!r} of clips", NO_CLIPS)
     names = together.recipes if together else (recipe,)
     if compute.codebook is not None and not any(map(is_sound_recipe, names)):
-        raise WrongUsage("`codebook=...` is of recipes of sound words, such as mfcc-bow-1024")
+        raise WrongUsage("`codebook=...` applies to recipes of sound words, such as mfcc-bow-1024")
     folders = [out.resolve().parent / name for name in names] if together else [out]
     if not all(map(is_sound_recipe, names)):
         compute = compute.on(place, monitor)
@@ -107,5 +107,5 @@ def extract_clips(
     if together is None:
         return index
     index = write_view(out, [FeatureSet(folder) for folder in folders], together.scaling)
-    monitor.log(f"{out}: {len(folders)} sets side by side, {SCALINGS[together.scaling]}")
+    monitor.log(f"{out}: {len(folders)} concatenated sets, {SCALINGS[together.scaling]}")
     return index

@@ -1,4 +1,4 @@
-"""The frames of a clip, decoded once and in order, at the times that several samplings ask for."""
+"""The frames of a clip at the times of several samplings, decoded once and in order."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from av import VideoFrame
 
 DECODING = "pyav, times of presentation, rotation applied, swscale to rgb24"
-"""The rule of every recipe of clips: from a file to frames."""
+"""The decoding rule of every clip recipe."""
 
 _QUARTER_TURNS = {
     1: Image.Transpose.ROTATE_90,
@@ -26,14 +26,14 @@ _QUARTER_TURNS = {
 
 @dataclass(frozen=True)
 class TakenFrame:
-    """A frame that some samplings take.
+    """A frame that at least one sampling selects.
 
     Attributes
     ----------
     image : mode RGB, upright.
-    shown_at : its time of presentation, from the first frame on.
-    times : for each sampling, the times at which it takes this frame; several where the frame is
-        on show for long, none where it is not taken.
+    shown_at : presentation time, relative to the first frame.
+    times : for each sampling, the times at which it selects this frame; several if the frame is
+        shown for long, none if it is not selected.
     """
 
     image: Image.Image
@@ -42,23 +42,23 @@ class TakenFrame:
 
 
 def taken_frames(clip: ClipFile, samplings: Sequence[Sampling]) -> Iterator[TakenFrame]:
-    """Decode a clip once and yield the frames that at least one sampling takes, in order.
+    """Decode a clip once and yield the frames that at least one sampling selects, in order.
 
-    A frame is on show from its time of presentation to that of the next one, and the last frame to
-    the end; what a sampling asks for before the first decoded frame is given that frame. No more
-    than three frames are held at once, however long the clip is.
+    A frame is shown from its presentation time to that of the next one, the last frame until the
+    end; times before the first decoded frame select that frame. At most three frames are in memory,
+    however long the clip is.
 
     Parameters
     ----------
-    clip : freshly opened.
-    samplings : which frames are taken.
+    clip : freshly opened clip.
+    samplings : rules that select frames.
 
     Raises
     ------
     UnreadableImage, RefusedImage
-        There is no frame, one without a time, or one that is too large; reading takes too long.
+        There is no frame, a frame without a time, or one that is too large; reading is too slow.
     av.FFmpegError
-        A frame cannot be decoded; `open_clip` makes a reason of it.
+        A frame cannot be decoded; `open_clip` converts it to a reason.
     """
     waiting = [sampling.times(clip.seconds) for sampling in samplings]
     taken = [0] * len(samplings)
@@ -87,10 +87,10 @@ def taken_frames(clip: ClipFile, samplings: Sequence[Sampling]) -> Iterator[Take
 
 
 def _frames_in_order(clip: ClipFile) -> Iterator[tuple["VideoFrame", Fraction]]:
-    """Yield each frame with its time of presentation, from the first one on.
+    """Yield each frame with its presentation time, relative to the first one.
 
-    Frames come in the order they are shown in. Some AVI files have the stamps of two exchanged,
-    which are put right, as FFmpeg does.
+    Frames are decoded in display order. Some AVI files swap the time stamps of two frames, which
+    is corrected, as in FFmpeg.
     """
     held: tuple[VideoFrame, Fraction] | None = None
     for frame in clip.container.decode(clip.stream):

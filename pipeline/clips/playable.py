@@ -1,4 +1,4 @@
-"""Clips as a browser plays them: as they are, or in another container, never encoded anew."""
+"""Clips for browsers: unchanged, or remuxed to another container, never re-encoded."""
 
 from pathlib import Path
 
@@ -15,11 +15,11 @@ MP4 = "video/mp4"
 
 
 def media_type(path: Path) -> tuple[str, bool]:
-    """Return what a browser is told that a clip is, and whether it has to be put into an MP4 first.
+    """Return the media type of a clip for browsers, and whether it must be remuxed to MP4 first.
 
     Returns
     -------
-    ("", False) where browsers do not play it: other codecs, or no clip.
+    ("", False) if browsers cannot play it: other codecs, or not a clip.
 
     Raises
     ------
@@ -40,12 +40,12 @@ def media_type(path: Path) -> tuple[str, bool]:
 
 
 def write_mp4(path: Path, out: Path) -> None:
-    """Put the frames of a clip of H.264 into an MP4 file, packet by packet, without its sound.
+    """Remux the video of an H.264 clip to an MP4 file, without its sound.
 
     Raises
     ------
     UnreadableImage
-        The packets do not fit.
+        The packets are not supported.
     """
     av = require_av()
     with open_clip(path, []) as clip, av.open(str(out), "w", format="mp4") as written:

@@ -1,4 +1,4 @@
-"""The recipe of clips of a name: one of frames or one of sound."""
+"""Lookup of clip recipes by name, for frames or sound."""
 
 from pipeline.clips.recipes import ClipRecipe, named_with, resolve_clip_recipe
 from pipeline.jobs.side_by_side import split_name
@@ -8,12 +8,12 @@ from pipeline.sound.recipes import AnySoundRecipe, is_sound_recipe, sound_recipe
 def recipe_of_clips(
     name: str, precision: str = "float32", storage: str = "float32"
 ) -> ClipRecipe | AnySoundRecipe:
-    """Return the recipe of that name; rows of sound are always float32.
+    """Return a clip recipe by its name; audio rows are always float32.
 
     Raises
     ------
     RecipeError
-        There is none.
+        The name is unknown.
     """
     if is_sound_recipe(name):
         return sound_recipe(name)
@@ -21,7 +21,7 @@ def recipe_of_clips(
 
 
 def names_with(name: str, frames: str | None, over: str | None) -> str:
-    """Return a recipe's name, or several joined by "+", with other frames; sound has none.
+    """Return a recipe's name, or several joined by "+", with other frames; audio is unchanged.
 
     Raises
     ------

@@ -1,7 +1,7 @@
-"""Recipes of clips: which frames, which network, and how its outputs become one row.
+"""Clip recipes: frames, network, and the reduction of its outputs to one row.
 
-`<image recipe>` or `<3-D recipe>`, then, where it is not the usual one, `@<frames>` and how outputs
-are joined over time: `efficientnet-lite0-pool@even:8-halves`.
+`<image recipe>` or `<3-D recipe>`, then, unless default, `@<frames>` and the reduction over time:
+`efficientnet-lite0-pool@even:8-halves`.
 """
 
 import math
@@ -27,31 +27,31 @@ from pipeline.wording import did_you_mean
 
 Over = Literal["mean", "max", "halves"]
 PARTS: dict[Over, int] = {"mean": 1, "max": 1, "halves": 2}
-"""Parts of a clip's time that have their own share of the row, side by side."""
+"""Number of temporal parts that are reduced separately and concatenated."""
 
 FRAMES = "every:0.5"
-"""The frames that image recipes take unless a name says otherwise."""
+"""Default frames of image recipes."""
 
 _KINETICS = Normalise(255.0, (0.43216, 0.394666, 0.37645), (0.22803, 0.22145, 0.216989))
-# Caffe's C3D takes the mean over its training clips, a cube that is not in the weights; here each
-# channel's own, as ports of it to torch do.
+# Caffe's C3D subtracts the mean over its training clips, a cube that is not in the weights; here it
+# is the mean of each channel, as in ports to torch.
 _SPORTS = Normalise(1.0, (90.0, 98.0, 102.0), (1.0, 1.0, 1.0), "BGR")
 
 
 @dataclass(frozen=True, slots=True)
 class VolumeRecipe:
-    """How a 3-D network makes one row of a run of frames.
+    """A 3-D network for runs of frames.
 
     Attributes
     ----------
     name, backbone, weights, tap, activation, normalise, shape, axes, precision, storage, source,
-    trained_on : as those of `pipeline.recipes.Recipe`.
-    frames : which frames are taken, unless a name says otherwise.
-    run : frames that go through the network together. Runs do not overlap but for the last one,
-        which ends with the clip; a clip that is shorter repeats its last frame.
-    canvas : (height, width) that a frame is squashed to, bilinearly without antialias, as
-        torchvision's `VideoClassification` does.
-    crop : side of the square that is cut from the centre.
+    trained_on : see `pipeline.recipes.Recipe`.
+    frames : default frames.
+    run : frames per input. Runs do not overlap, except for the last one, which ends with the clip;
+        the last frame of a shorter clip is repeated.
+    canvas : (height, width) that a frame is squashed to, bilinearly without antialiasing, as in
+        torchvision's `VideoClassification`.
+    crop : side of the centre crop.
     """
 
     name: str
@@ -72,7 +72,7 @@ class VolumeRecipe:
     trained_on: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
-        """Return all that changes a feature as JSON values, less the weights in use."""
+        """Return everything that determines a feature, except the weights in use, as JSON."""
         values = asdict(self)
         for name in ("weights", "source", "trained_on", "frames"):
             del values[name]
@@ -112,16 +112,15 @@ _DEFAULT_VOLUME = {r.backbone: name for name, r in reversed(VOLUMES.items())}
 
 @dataclass(frozen=True, slots=True)
 class ClipRecipe:
-    """How one row is made from one clip.
+    """A clip recipe: from one clip to one row.
 
     Attributes
     ----------
-    name : as on the command line.
-    network : what becomes of a frame, or of a run of frames.
-    frames : which are taken, see `pipeline.clips.sampling.Sampling`.
-    over : how the outputs are joined: their mean, their maximum, or "halves": the mean of those
-        that begin in the first half of the clip and, beside it, of those in the second. Where a
-        half has none, the one before stands in for it.
+    name : name of the recipe.
+    network : recipe for a frame, or for a run of frames.
+    frames : sampling rule, see `pipeline.clips.sampling.Sampling`.
+    over : reduction over time: mean, maximum, or "halves": the means of outputs that start in the
+        first and in the second half of the clip, concatenated; an empty half repeats the previous.
     """
 
     name: str
@@ -131,7 +130,7 @@ class ClipRecipe:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Of one row."""
+        """Shape of one row."""
         *cells, channels = self.network.shape
         return (*cells, channels * PARTS[self.over])
 
@@ -142,28 +141,28 @@ class ClipRecipe:
 
     @property
     def storage(self) -> str:
-        """Type of the stored rows."""
+        """Dtype of stored rows."""
         return self.network.storage
 
     def to_json(self) -> dict[str, Any]:
-        """Return all that changes a feature as JSON values, less the weights in use."""
+        """Return everything that determines a feature, except the weights in use, as JSON."""
         clip = {"decode": DECODING, "frames": self.frames, "over_frames": self.over}
         return {**self.network.to_json(), "name": self.name, "shape": self.shape, "clip": clip}
 
 
 def named_with(name: str, frames: str | None, over: str | None) -> str:
-    """Return the name of a recipe that takes other frames, or joins them in another way.
+    """Return the name of a recipe with other frames or another reduction over time.
 
     Raises
     ------
     WrongUsage
-        The name says already which.
+        The name already has frames.
     """
     if frames is None and over is None:
         return name
     if "@" in name:
         raise WrongUsage(
-            f"{name!r} says which frames it takes; leave out `frames=...` and `over_frames=...`"
+            f"{name!r} already names its frames; leave out `frames=...` and `over_frames=...`"
         )
     frames = frames or _usual_frames(_network(name, "float32", "float32"))
     return f"{name}@{frames}" + ("" if over in (None, "mean") else f"-{over}")
@@ -172,18 +171,18 @@ def named_with(name: str, frames: str | None, over: str | None) -> str:
 def resolve_clip_recipe(
     name: str, precision: str = "float32", storage: str = "float32"
 ) -> ClipRecipe:
-    """Return the recipe of clips of that name.
+    """Return a clip recipe by its name.
 
     Parameters
     ----------
-    name : of an image recipe or a backbone, or of a key of `VOLUMES` or its backbone; then perhaps
-        "@" and a rule of frames, and "-max" or "-halves".
-    precision, storage : of `pipeline.recipes.PRECISIONS` and `STORAGES`.
+    name : name of an image recipe or a backbone, or a key of `VOLUMES` or its backbone; optionally
+        followed by "@" and a sampling rule, and "-max" or "-halves".
+    precision, storage : names in `pipeline.recipes.PRECISIONS` and `STORAGES`.
 
     Raises
     ------
     RecipeError
-        Unknown name (the nearest are listed), frames, precision or storage.
+        The name (the nearest are listed), frames, precision or storage are unknown.
     """
     network_name, at, rest = name.partition("@")
     network = _network(network_name, precision, storage)
@@ -193,8 +192,8 @@ def resolve_clip_recipe(
     over: Over | None = {"": "mean", "max": "max", "halves": "halves"}.get(said)  # type: ignore[assignment]
     if over is None:
         raise RecipeError(
-            f"{name!r} joins its frames by {said!r}; known are -max and -halves, or nothing for "
-            "their mean"
+            f"{name!r} has the unknown reduction {said!r}; expected -max or -halves, or nothing "
+            "for the mean"
         )
     return ClipRecipe(f"{network.name}@{rest}", network, Sampling(frames).rule, over)
 
@@ -216,5 +215,5 @@ def _network(name: str, precision: str, storage: str) -> Recipe | VolumeRecipe:
         ("storage", storage, STORAGES),
     ):
         if value not in values:
-            raise RecipeError(f"{what} {value!r} is not known; known are {', '.join(values)}")
+            raise RecipeError(f"{what} {value!r} is unknown; expected one of {', '.join(values)}")
     return replace(VOLUMES[key], precision=precision, storage=storage)

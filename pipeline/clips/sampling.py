@@ -1,4 +1,4 @@
-"""Which frames of a clip are taken: at times of presentation, by a rule with a name."""
+"""Sampling of a clip's frames: at presentation times, by a named rule."""
 
 import math
 import re
@@ -12,21 +12,21 @@ _RULE = re.compile(r"all|(every|fps|even):([0-9]+(?:\.[0-9]+)?)")
 
 @dataclass(frozen=True)
 class Sampling:
-    """Times at which frames are taken, from the presentation of the first one on.
+    """Times at which frames are sampled, relative to the first frame's presentation.
 
-    At each time the frame is taken that is on show then. All arithmetic is exact.
+    At each time, the frame shown then is selected. The arithmetic is exact.
 
     Attributes
     ----------
-    rule : "every:<seconds>" takes one at 0, x, 2x ... before the end; "fps:<number>" the same with
-        x = 1 / number; "even:<number>" one in the middle of each of that many equal parts; "all"
-        every frame once.
+    rule : "every:<seconds>" samples at 0, x, 2x ... before the end; "fps:<number>" the same with
+        x = 1 / number; "even:<number>" in the middle of each of that many equal parts; "all" every
+        frame once.
     """
 
     rule: str
 
     def __post_init__(self) -> None:
-        """Refuse another rule.
+        """Check the rule.
 
         Raises
         ------
@@ -37,7 +37,7 @@ class Sampling:
             raise self._unknown()
 
     def times(self, seconds: Fraction) -> list[Fraction] | None:
-        """Return the times in a clip of this length, at least one; None: those of all frames."""
+        """Return the times in a clip of this length, at least one; None: all frames."""
         kind, number = self._parts()
         if kind == "all":
             return None
@@ -54,6 +54,6 @@ class Sampling:
 
     def _unknown(self) -> RecipeError:
         return RecipeError(
-            f"frames {self.rule!r} are not known; known are every:SECONDS, fps:NUMBER, even:NUMBER "
-            "and all, as in every:0.5"
+            f"the frames {self.rule!r} are unknown; expected every:SECONDS, fps:NUMBER, "
+            "even:NUMBER or all, as in every:0.5"
         )

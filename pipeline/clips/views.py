@@ -1,4 +1,4 @@
-"""From a recipe of clips and its weights to what the loop needs of it."""
+"""Builds the networks and headers of clip recipes."""
 
 import numpy as np
 from PIL import Image
@@ -33,7 +33,7 @@ def load_clip_weights(recipe: ClipRecipe, source: str) -> Weights:
 def clip_header(
     recipe: ClipRecipe, weights: Weights, dataset: str, trained_on: str | None
 ) -> FeatureHeader:
-    """Return the header of the shards of these features."""
+    """Return the header of these features."""
     network = recipe.network
     own = network.trained_on if weights.name == network.weights else ()
     return FeatureHeader(

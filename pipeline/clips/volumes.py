@@ -1,4 +1,4 @@
-"""3-D networks: torchvision's and C3D, from runs of frames to rows."""
+"""3-D networks (torchvision's and C3D): from runs of frames to rows."""
 
 from collections.abc import Callable
 from importlib import import_module
@@ -22,7 +22,7 @@ _DTYPES = {"float32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float
 
 def _torchvision(name: str) -> Callable[[], nn.Module]:
     def build() -> nn.Module:
-        # Here, as in `pipeline.images.backbones.known_backbones`.
+        # Imported here, see `pipeline.images.backbones.known_backbones`.
         net: nn.Module = getattr(import_module("torchvision.models.video"), name)(weights=None)
         return net
 
@@ -39,18 +39,17 @@ VOLUME_BACKBONES: dict[str, Backbone] = {
 
 
 def load_volume_weights(recipe: VolumeRecipe, source: str = "imagenet") -> Weights:
-    """Load the weights for a 3-D network; "imagenet" means the recipe's own, of Kinetics-400.
+    """Load the weights of a 3-D network; "imagenet" means the recipe's own, of Kinetics-400.
 
     Raises
     ------
     WeightsError
-        They cannot be had or read, or do not fit.
+        The weights are not available, cannot be read, or do not fit.
     """
     if source == "imagenet" and not recipe.weights.startswith("torchvision:"):
         raise WeightsError(
-            f"the weights of {recipe.name} have no address that can be relied on; give the path of "
-            "a .pth or .safetensors file with `weights=...`, or random:SEED for a trial without "
-            "meaning"
+            f"the weights of {recipe.name} have no reliable address; pass the path of a .pth or "
+            ".safetensors file with `weights=...`, or random:SEED for a trial with random weights"
         )
     return load_backbone_weights(
         VOLUME_BACKBONES[recipe.backbone], recipe.backbone, recipe.weights, source
@@ -62,18 +61,18 @@ class VolumeNetwork:
 
     Attributes
     ----------
-    recipe : that is carried out.
+    recipe : recipe of the network.
     """
 
     def __init__(self, recipe: VolumeRecipe, state: dict[str, Tensor], device: str = "cpu") -> None:
-        """Build the network and give it its weights, a complete state dict.
+        """Build the network and load its weights, a complete state dict.
 
         Raises
         ------
         DeviceError
-            The device is not there.
+            The device does not exist.
         RecipeError
-            A precision that 3-D networks do not have.
+            The precision is not supported by 3-D networks.
         """
         if recipe.precision not in _DTYPES:
             raise RecipeError(f"{recipe.name} has no precision {recipe.precision!r}; use float32")
@@ -87,7 +86,7 @@ class VolumeNetwork:
         self._std = torch.tensor(normalise.std).view(1, 3, 1, 1, 1)
 
     def cut(self, image: Image.Image) -> np.ndarray:
-        """Return what the network sees of a frame, (crop, crop, 3) uint8."""
+        """Return the network's input for a frame, (crop, crop, 3) uint8."""
         height, width = self.recipe.canvas
         pixels = np.asarray(image)
         if pixels.shape[:2] != (height, width):
@@ -106,6 +105,6 @@ class VolumeNetwork:
         rows = self._trunk(x.to(self._device, self._dtype)).flatten(1).float().cpu()
         if tuple(rows.shape[1:]) != self.recipe.shape:
             raise RecipeError(
-                f"{self.recipe.name} gives rows of {tuple(rows.shape[1:])}, not {self.recipe.shape}"
+                f"{self.recipe.name} has rows of {tuple(rows.shape[1:])}, not {self.recipe.shape}"
             )
         return rows

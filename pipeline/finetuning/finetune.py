@@ -71,13 +71,15 @@ def finetune(
     HeadError, ShardError, DatasetError, RecipeError, WeightsError, DeviceError
         See `fit` and `load_weights`.
     """
-    how = experiment.finetuning
-    if how is None:
+    if experiment.finetuning is None:
         raise FinetuningError(
             f"experiment {experiment.name!r} has no fine-tuning options; set `finetuning` with "
             "the experiment to start from"
         )
     job = TrainingJob.open(read_manifest(Path(dataset)), out, training)
+    experiment = job.in_precision(experiment)
+    how = experiment.finetuning
+    assert how is not None
     features = PairedFeatures(FeatureSet(Path(images)), FeatureSet(Path(captions)))
     begun = load_head(start)
     begun.inputs.images.require(features.images, "image")
@@ -128,6 +130,7 @@ def finetune(
         identity = [experiment.head, named, origin, features.inputs.captions.recipe_hash]
         both = NetworkHead(task, identity)
         with job.fitting(experiment.name, counter.epochs_done) as options:
+            options = replace(options, precision=experiment.precision)
             history = both.fit(seen_pairs, held_out, options)
             of_head, of_network = divided(both.tensors(), own_names)
             head.restore({name: tensor.cpu() for name, tensor in of_head.items()})

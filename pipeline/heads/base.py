@@ -45,6 +45,8 @@ class FitOptions:
     words : (vocab_size, d) float32 word vectors by token id, NaN for unknown ones; initialises
         heads that read words.
     start : tensors of a trained head of the same architecture, from which training continues.
+    precision : "float32" or "bf16", for the matrix products of layers in training; see
+        `pipeline.heads.layers.products`.
     """
 
     seed: int
@@ -54,6 +56,7 @@ class FitOptions:
     device: str = "cpu"
     words: Features | None = None
     start: Mapping[str, torch.Tensor] | None = None
+    precision: str = "float32"
     log: Callable[[str], None] = QUIET.log
 
 

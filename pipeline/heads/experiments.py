@@ -29,6 +29,7 @@ def resolve_experiment(
     word_vectors: str | None = None,
     average_captions: bool | None = None,
     finetuning: Mapping[str, Any] | None = None,
+    precision: str = "float32",
 ) -> Experiment:
     """Return an experiment: a preset at a size, with overrides.
 
@@ -44,6 +45,7 @@ def resolve_experiment(
     settings : mapping of str to object, or None. Override settings of the head.
     finetuning : mapping of str to object, or None. Override fields of
         `pipeline.heads.head_types.Finetuning`.
+    precision : str. Arithmetic of the training, "float32" or "bf16".
 
     Raises
     ------
@@ -85,6 +87,7 @@ def resolve_experiment(
         finetuning=settings_from(Finetuning, finetuning, "of fine-tuning") if finetuning else None,
         of_phrases=found is not None and found.of_phrases,
         goes_on_from=None if found is None else found.goes_on_from,
+        precision=precision,
     )
 
 

@@ -36,12 +36,11 @@ def fit(
     ----------
     dataset : str or Path. Folder of a prepared dataset.
     out : str or Path. Folder of the head.
-    experiment : Experiment. Name, head, settings, word vectors and caption averaging are used; the
-        features are those of the folders below.
+    experiment : Experiment. Name, head, settings, word vectors, caption averaging and precision are
+        used; the features are those of the folders below.
     images, captions : str or Path. Feature folders of both sides.
     encoder : str or Path or None. Folder of the captions' fitted encoder, whose vocabulary an
         experiment with word vectors needs; None: the one that `pipeline text` saved next to the
-        captions.
         captions.
     training : TrainingOptions. Splits, seed, device and the like.
 
@@ -67,6 +66,7 @@ def fit(
         The run was interrupted; the number of saved epochs is logged.
     """
     job = TrainingJob.open(read_manifest(Path(dataset)), out, training)
+    experiment = job.in_precision(experiment)
     features = PairedFeatures(FeatureSet(Path(images)), FeatureSet(Path(captions)))
     unfitted = job.unfitted_head(experiment, features.inputs, features.made_from(dataset))
     if experiment.average_captions:

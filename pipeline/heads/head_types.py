@@ -1,7 +1,7 @@
 """The registry of heads, and experiments, which refer to heads by name."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib import import_module
 from typing import Any
 
@@ -13,6 +13,9 @@ from pipeline.wording import did_you_mean
 HEADS = ("cca", "ridge", "vse", "relational", "scan", "two-branch", "word2visualvec", "zero-shot")
 """Heads by name. `two-branch` is `HEAD` of `pipeline.heads.architectures.two_branch`, and so on;
 modules are imported on first use."""
+
+PRECISIONS = ("float32", "bf16")
+"""Arithmetic of a training: of the products of the layers; see `pipeline.heads.layers.products`."""
 
 
 @dataclass(frozen=True)
@@ -44,6 +47,7 @@ class Finetuning:
     smallest_crop : minimum share of the area of a random crop; images are also mirrored at random;
         see `pipeline.finetuning.augmentation`.
     precision : precision of the network's matrix products in training; validation is in float32.
+        That of the head's products is in the experiment.
     """
 
     start: str = text("")
@@ -73,6 +77,7 @@ class Experiment:
         stored features.
     of_phrases : whether the head is fitted on regions and phrases; see `pipeline.localization`.
     goes_on_from : experiment whose trained head continues training with mined boxes, or None.
+    precision : a name in `PRECISIONS`; see `with_precision`.
     """
 
     name: str
@@ -86,6 +91,7 @@ class Experiment:
     finetuning: Finetuning | None = None
     of_phrases: bool = False
     goes_on_from: str | None = None
+    precision: str = "float32"
 
     @property
     def embedded_images(self) -> str:
@@ -144,3 +150,32 @@ def with_epochs_at_most(
     if most is None or not isinstance(epochs, int) or epochs <= most:
         return settings
     return {**settings, "epochs": most}
+
+
+def with_precision(experiment: Experiment, asked: str | None) -> Experiment:
+    """Return an experiment with the precision that it is trained in.
+
+    One that is asked for, or an experiment's own other than float32, is that of the head and of an
+    image network that is fine-tuned. A head in closed form is always fitted in float32.
+
+    Parameters
+    ----------
+    experiment : Experiment.
+    asked : str or None. In place of the experiment's own, a name in `PRECISIONS`; None: its own.
+
+    Raises
+    ------
+    HeadError
+        No such head or precision.
+    """
+    precision = asked or experiment.precision
+    if precision not in PRECISIONS:
+        raise HeadError(
+            f"no training has the precision {precision!r}; {did_you_mean(precision, PRECISIONS)}"
+        )
+    if not hasattr(head_kind(experiment.head).settings, "epochs"):
+        return replace(experiment, precision="float32")
+    tuned = experiment.finetuning
+    if tuned is not None and (asked or precision != "float32"):
+        tuned = replace(tuned, precision=precision)
+    return replace(experiment, precision=precision, finetuning=tuned)

@@ -57,6 +57,8 @@ class TrainedHead:
         `pipeline.heads.inputs.averaged.averaged`.
     finetuning : how it was trained with the network of its image features, from which head and
         weights; None: on stored features. See `pipeline.finetuning.finetune`.
+    precision : precision of the layers' matrix products in training, "float32" or "bf16";
+        embeddings are computed in float32. Files omit "float32".
     tensors_sha256 : SHA-256 of the tensor file; None before saving.
     """
 
@@ -75,6 +77,7 @@ class TrainedHead:
     head: Head
     average_captions: bool = False
     finetuning: Mapping[str, Any] | None = None
+    precision: str = "float32"
     tensors_sha256: str | None = None
 
     @property
@@ -91,9 +94,15 @@ class TrainedHead:
             "word_vectors": None if self.word_vectors is None else dict(self.word_vectors),
             "average_captions": self.average_captions,
             "finetuning": None if self.finetuning is None else dict(self.finetuning),
+            **self._precision,
             "software": self.created_by,
             "tensors_sha256": self.tensors_sha256,
         }
+
+    @property
+    def _precision(self) -> dict[str, str]:
+        # As in files from before there was a choice.
+        return {} if self.precision == "float32" else {"precision": self.precision}
 
     @property
     def chosen(self) -> Mapping[str, float]:
@@ -158,13 +167,15 @@ class TrainedHead:
             part.write_bytes(save(tensors))
         saved = replace(self, tensors_sha256=sha256_of_file(path))
         write_json(folder / HISTORY_FILE, self.history)
-        values = {name: value for name, value in vars(saved).items() if name != "head"}
+        apart = {"head", "precision"}
+        values = {name: value for name, value in vars(saved).items() if name not in apart}
         values |= {
             "settings": dict(self.settings),
             "inputs": asdict(self.inputs),
             "made_from": dict(self.made_from),
             "word_vectors": None if self.word_vectors is None else dict(self.word_vectors),
             "similarity": self.head.similarity,
+            **self._precision,
         }
         write_json(folder / HEAD_FILE, values)
         return saved

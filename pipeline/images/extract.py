@@ -71,6 +71,7 @@ def extract(
     """
     select, storage = select or Selection(), storage or Storage()
     compute, place = compute or Compute(), place or Place()
+    compute = compute.with_named_precision(place, monitor)
     if (names := split_name(recipe)) is not None:
         place.refuse_summary_of_several()
         images = images_of(dataset, monitor.log)

@@ -8,14 +8,14 @@ import numpy as np
 import numpy.typing as npt
 from PIL import Image
 
-from pipeline.devices import AUTO
+from pipeline.devices import AUTO, choose_precision
 from pipeline.errors import PipelineError
 from pipeline.images.batches import Parallelism, default_parallelism, feature_header, picture_rows
 from pipeline.images.decoding.decode import UnusableImage
 from pipeline.images.given_pictures import GivenPicture, picture_of, pictures_of
 from pipeline.images.network import RecipeNetwork
 from pipeline.images.weights import load_weights
-from pipeline.progress import Stopwatch
+from pipeline.progress import QUIET, Stopwatch
 from pipeline.recipes import resolve_recipe
 from pipeline.shards.format import OK, STATUS_NAMES
 from pipeline.shards.plan import Span
@@ -64,7 +64,8 @@ class FeatureExtractor:
         weights : str or Path. "imagenet", a file, or "random:SEED".
         device : str. A torch device.
         engine : str. "fast" or "reference".
-        precision : str. Arithmetic of the network, "float32" or "bfloat16".
+        precision : str. Arithmetic of the network, of `pipeline.recipes.PRECISIONS`, or "auto" for
+            the fastest of the device.
         batch_size : int or None. Images per batch; None: the default of the device.
 
         Raises
@@ -72,7 +73,7 @@ class FeatureExtractor:
         RecipeError, WeightsError, DeviceError
             The recipe, its weights or the device are not available.
         """
-        self.recipe = resolve_recipe(recipe, precision)
+        self.recipe = resolve_recipe(recipe, choose_precision(precision, device, QUIET))
         usual = default_parallelism(self.recipe, device)
         self._parallelism = Parallelism(
             batch_size or usual.batch_size, usual.threads, usual.readers

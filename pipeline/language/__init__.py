@@ -1,13 +1,13 @@
-"""Sentences out: language models, what they are conditioned on, and captions that they write.
+"""Language models, their conditions, and the captions that they generate.
 
-Read `model` first (what every language model offers: a state and a step). `architectures` has the
-models, `ngram` the model without a network, `train_language_model` trains one, `captioning` writes
-captions with it, and `score_captions` scores them. Tags and token ids are `pipeline.text`'s, heads
-and the training loop `pipeline.heads`'; no path convention lives here.
+Read `model` first (the protocol of a language model: a state and a step). `architectures` has the
+trained models, `ngram` the n-gram model; `train_language_model` trains, `captioning` generates
+captions, `score_captions` scores them. Tags and token ids are in `pipeline.text`, heads and the
+training loop in `pipeline.heads`. No module here knows path conventions.
 """
 
 from pipeline.errors import PipelineError
 
 
 class LanguageError(PipelineError):
-    """A language model cannot take these inputs, or its files are not what they should be."""
+    """A language model does not support these inputs, or its files are damaged."""

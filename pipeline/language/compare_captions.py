@@ -1,4 +1,4 @@
-"""Files of captions as two systems to compare: scores of the same images by the same references."""
+"""Comparison of two files of captions: scores of the same images with the same references."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -19,7 +19,7 @@ from pipeline.wording import counted, did_you_mean
 
 _BLEUS = {f"bleu_{n}": n for n in range(1, MAX_N + 1)}
 MEASURES = (*_BLEUS, "rouge_l", "cider")
-"""Figures of two files of captions that are compared, in the units of `pipeline score`."""
+"""Metrics for comparing two files of captions, in the units of `pipeline score`."""
 DEFAULT_MEASURES = ("bleu_4", "cider", "rouge_l")
 
 
@@ -29,9 +29,9 @@ class ScoredCaptions:
 
     Attributes
     ----------
-    file : of captions.
-    images : ids of the images that have a caption, in the order of the dataset.
-    words : of each caption.
+    file : file of the captions.
+    images : ids of the images with a caption, in the order of the dataset.
+    words : words of each caption.
     references : words of each image's references.
     """
 
@@ -46,7 +46,7 @@ class ScoredCaptions:
         Raises
         ------
         LanguageError
-            It does not; the first image that differs is named.
+            It does not; the first different image is named.
         """
         ours, theirs = (dict(zip(f.images, f.references, strict=True)) for f in (self, other))
         apart = [image for image in (*ours, *theirs) if ours.get(image) != theirs.get(image)]
@@ -60,15 +60,15 @@ class ScoredCaptions:
             )
 
     def parts(self, measure: str) -> list[Totals]:
-        """Return the one part of a figure of `MEASURES`.
+        """Return the single part of a metric of `MEASURES`.
 
-        BLEU is computed from the counts of the images that are drawn; ROUGE-L and CIDEr are means
-        of the images' scores, in CIDEr with the weights of words of all described images.
+        BLEU is computed from the counts of the sampled images; ROUGE-L and CIDEr are means of the
+        images' scores, CIDEr with word weights from all described images.
 
         Raises
         ------
         UnknownName
-            There is no such figure.
+            The metric is unknown.
         """
         if measure not in MEASURES:
             raise UnknownName(
@@ -94,31 +94,31 @@ class ScoredCaptions:
 
 
 def read_scored(file: str | Path, manifest: Manifest) -> ScoredCaptions:
-    """Read a file of captions to compare.
+    """Load a file of captions for a comparison.
 
     Parameters
     ----------
-    file : in COCO's format; see `pipeline.language.captioning.captions_file`.
-    manifest : of the dataset that has the references.
+    file : file in COCO's format; see `pipeline.language.captioning.captions_file`.
+    manifest : manifest of the dataset with the references.
 
     Raises
     ------
     LanguageError
-        The file is missing or damaged, was written for another dataset, or describes an image
-        that the dataset lacks or has no reference of.
+        The file is missing or damaged, was generated for another dataset, or describes an image
+        that is not in the dataset or has no reference.
     """
     found = read_captions(file)
     written_for = read_provenance(file).get("dataset", manifest.name)
     if written_for != manifest.name:
         raise LanguageError(
-            f"{file} describes images of the dataset {written_for!r}, and the references are those "
-            f"of {manifest.name!r}; give the dataset that it is of"
+            f"{file} describes images of the dataset {written_for!r}, but the references are those "
+            f"of {manifest.name!r}; name the former"
         )
     references = {e.id: e.captions for e in manifest.entries if e.id in found}
     if unknown := [image for image in found if image not in references]:
         raise LanguageError(
             f"{file} describes {counted(len(unknown), 'image')} that the dataset {manifest.name!r} "
-            f"lacks, first {unknown[0]!r}; give the dataset that it is of"
+            f"lacks, first {unknown[0]!r}; name the dataset of the captions"
         )
     texts = {image: text for image in references if (text := found[image]) is not None}
     words, written = split_captions(texts, references)

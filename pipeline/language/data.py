@@ -1,4 +1,4 @@
-"""The features that a language model is trained on, and sentences joined with their conditions."""
+"""The training data of a language model: sentences joined with their conditions."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,14 +28,14 @@ from pipeline.shards.feature_set import FeatureSet
 
 @dataclass(frozen=True)
 class LanguageInputs:
-    """The folders that a language model is trained on.
+    """Feature folders for training a language model.
 
     Attributes
     ----------
-    sentences : str or Path. Features of the captions, token ids, next to their fitted encoder.
-    tags : str or Path or None. Their tags, for a model that reads tags.
-    images : str or Path or None. Image features, for a model conditioned on images, or on their
-        points in the head's space.
+    sentences : str or Path. Token ids of the captions, next to their fitted encoder.
+    tags : str or Path or None. Their tags, for a model with tags.
+    images : str or Path or None. Image features, for a model conditioned on images or on their
+        embeddings.
     captions, head : str or Path or None. Features of the captions, next to their fitted encoder,
         and the head that embeds them, for a model conditioned on the sentence.
     """
@@ -47,44 +47,44 @@ class LanguageInputs:
     head: str | Path | None = None
 
     def named(self, experiment: LanguageExperiment) -> dict[str, Path]:
-        """Return the folders that an experiment's model reads, by name.
+        """Return the folders that an experiment's model needs, by name.
 
         Raises
         ------
         LanguageError
-            One is missing.
+            A folder is missing.
         """
         needed = {"nothing": [], "sentence": ["captions", "head"], "image": ["images"]}
         names = [*needed[experiment.condition], *["tags"] * experiment.takes_tags]
         names += ["images"] * (experiment.points == "images")
         if missing := [name for name in names if getattr(self, name) is None]:
             raise LanguageError(
-                f"the language model {experiment.model!r} needs {' and '.join(missing)}; give the "
+                f"the language model {experiment.model!r} needs {' and '.join(missing)}; pass the "
                 "folder of each"
             )
         return {name: Path(getattr(self, name)) for name in ("sentences", *names)}
 
 
 class OpenLanguageInputs:
-    """The features that a language model is trained on.
+    """Opened features for training a language model.
 
     Attributes
     ----------
     features : dict of str to FeatureSet. By name: "sentences", and "tags", "captions" or "images"
-        of a model that reads them.
-    head : TrainedHead or None. The head whose embeddings are the conditions: of the images where
-        these are among the features, else of the captions.
-    sizes : Sizes. What a model is built for.
+        if the model needs them.
+    head : TrainedHead or None. Head whose embeddings are the conditions: of the images, if they are
+        among the features, otherwise of the captions.
+    sizes : Sizes. Sizes of the model.
     """
 
     def __init__(self, inputs: LanguageInputs, experiment: LanguageExperiment) -> None:
-        """Open the folders that an experiment's model reads.
+        """Open the folders that an experiment's model needs.
 
         Raises
         ------
         LanguageError
-            A folder is not given, sentences and tags do not belong together, or the head's
-            similarity is not cosine.
+            A folder is missing, sentences and tags do not match, or the head's similarity is not
+            cosine.
         HeadError, ShardError
             Features are missing, damaged, or not those of the head.
         """
@@ -124,25 +124,25 @@ class OpenLanguageInputs:
         return {"manifest_sha256": sha256_of_file(dataset / MANIFEST_FILE), **hashes}
 
     def pairs(self, entries: PackedEntries) -> Pairs:
-        """Join the captions of some images with a condition each.
+        """Join the captions of some images with one condition each.
 
         Parameters
         ----------
-        entries : PackedEntries. The images; those without a caption take no part.
+        entries : PackedEntries. The images; those without a caption are left out.
 
         Returns
         -------
         Pairs
             `images` are the conditions: with a head the embedding of each caption, or of each
-            image where these are read; without one the features of each image or a zero.
-            `captions` are token ids with tags behind them.
+            image if there are image features; without a head the features of each image, or a
+            zero. `captions` are token ids followed by tags.
 
         Raises
         ------
         MissingRows, FailedRows
             An image or caption has no features.
         LanguageError, HeadError
-            No image has a caption, or features were made from another text.
+            No image has a caption, or features were computed from another text.
         """
         captioned = entries.take(np.flatnonzero(entries.num_captions))
         if not captioned:
@@ -169,7 +169,7 @@ class OpenLanguageInputs:
         return Pairs(image_ids, caption_ids, image_of_caption, conditions, both)
 
     def sentence_points(self, entries: PackedEntries) -> Features:
-        """Return the embeddings (captions, dim) of the captions of images by the head.
+        """Return the embeddings (captions, dim) of the images' captions in the head's space.
 
         Raises
         ------
@@ -183,24 +183,24 @@ class OpenLanguageInputs:
 
 
 def embed_captions(head: TrainedHead, rows: Rows) -> Features:
-    """Return the embeddings (captions, dim) float32 of captions, of unit length."""
+    """Return embeddings (captions, dim) float32 of captions, L2-normalised."""
     return of_unit_length(head.head.embed_captions(rows))
 
 
 def of_unit_length(points: Features) -> Features:
-    """Return rows (n, dim) at length 1, float32; zero rows stay."""
+    """Return L2-normalised rows (n, dim) float32; zero rows stay zero."""
     norms = np.linalg.norm(points, axis=1, keepdims=True)
     return np.asarray(points / np.where(norms > 0, norms, 1), np.float32)
 
 
 def _require_token_ids(sentences: FeatureSet) -> CaptionBlock:
-    """Return the block of token ids that a language model can be trained on."""
+    """Return the block of token ids; raise if a language model cannot be trained on it."""
     block = require_sequence("language model", FeatureSpec.of(sentences))
     layout = block.recipe["layout"]
     if not (layout["start"] and layout["end"] and layout["padding"] == "back"):
         raise LanguageError(
             f"{sentences.folder} has token ids of the layout {layout['name']!r}; a language model "
-            "needs a start mark, an end mark and padding behind: use the encoder token-ids"
+            "needs a start mark, an end mark and padding at the end: use the encoder token-ids"
         )
     return block
 
@@ -210,34 +210,34 @@ def _require_tags_of(tags: FeatureSet, sentences: CaptionBlock, folder: Path) ->
     (found,) = caption_blocks(FeatureSpec.of(tags))
     if found.kind != "tags":
         raise LanguageError(
-            f"{tags.folder} has {found.kind or 'unknown features'}, no tags; use the encoder tags"
+            f"{tags.folder} has {found.kind or 'unknown features'}, not tags; use the encoder tags"
         )
     own, other = found.recipe["tokens"], sentences.recipe["tokens"]
     if own != other:
         raise LanguageError(
-            f"{tags.folder} has tags of the words of the tokenizer {own['name']!r}, and {folder} "
-            f"words of {other['name']!r}; make both with the same tokenizer"
+            f"{tags.folder} has tags for the tokenizer {own['name']!r}, but {folder} has words of "
+            f"the tokenizer {other['name']!r}; encode both with the same tokenizer"
         )
 
 
 def _require_cosine(head: TrainedHead, where: object) -> int:
-    """Return the dimension of a head's space, whose embeddings are vectors compared by cosine.
+    """Return the dimension of a head's space, which must compare single vectors by cosine.
 
     Raises
     ------
     LanguageError
-        The similarity is another, or an image or caption is several vectors.
+        The similarity is another, or an embedding has several vectors.
     """
     if head.head.similarity != "cosine":
         raise LanguageError(
-            f"{where} holds a head {head.kind!r} whose similarity is {head.head.similarity!r}; a "
-            "language model is conditioned on directions: take a head whose similarity is cosine, "
+            f"{where} has a head {head.kind!r} with the similarity {head.head.similarity!r}; a "
+            "language model is conditioned on directions: use a head whose similarity is cosine, "
             "such as that of kiros2014-lstm"
         )
     probe = head.embed_captions(np.zeros((1, *head.inputs.captions.shape), np.float32))
     if probe.ndim != 2:
         raise LanguageError(
-            f"{where} holds a head {head.kind!r} that makes {probe.shape[1]} vectors of a caption; "
-            "take a head that makes one, such as that of kiros2014-lstm"
+            f"{where} has a head {head.kind!r} with {probe.shape[1]} vectors per caption; "
+            "use a head with one, such as that of kiros2014-lstm"
         )
     return int(probe.shape[1])

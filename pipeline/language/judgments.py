@@ -1,4 +1,4 @@
-"""Rank correlation of the scores of captions with ratings that people gave them."""
+"""Rank correlation between scores of captions and human ratings."""
 
 import math
 from collections.abc import Sequence
@@ -23,8 +23,8 @@ from pipeline.schema import SchemaError, decode_lines
 CORRELATIONS_FILE = "correlations.json"
 
 Correlations = dict[str, dict[str, float | None]]
-"""By the name of a score `tau_b` and `tau_c`; None of a single rating, or if all scores or all
-ratings are equal."""
+"""`tau_b` and `tau_c` by score name; None for a single rating, or if all scores or all ratings are
+equal."""
 
 
 class _Line(msgspec.Struct):
@@ -39,9 +39,9 @@ class Rated:
 
     Attributes
     ----------
-    image : id of the image.
-    caption : str.
-    ratings : one or several numbers; greater is better.
+    image : image id.
+    caption : text of the caption.
+    ratings : one or several numbers; higher is better.
     """
 
     image: str
@@ -50,7 +50,7 @@ class Rated:
 
 
 def read_ratings(file: str | Path) -> list[Rated]:
-    """Read JSON lines with `image_id`, `caption` and `rating`, a number or a list of numbers.
+    """Load JSON lines with `image_id`, `caption` and `rating`, a number or a list of numbers.
 
     Raises
     ------
@@ -78,29 +78,29 @@ def read_ratings(file: str | Path) -> list[Rated]:
         if not rated.ratings or not all(map(math.isfinite, rated.ratings)):
             raise LanguageError(f"{file}: line {number} has the ratings {rated.ratings}")
     if not found:
-        raise LanguageError(f"{file} holds no rated caption")
+        raise LanguageError(f"{file} has no rated caption")
     return found
 
 
 def correlate(
     judgments: str | Path, dataset: str | Path, out: str | Path, *, monitor: Monitor = QUIET
 ) -> Correlations:
-    """Correlate the scores of rated captions with their ratings, and write `correlations.json`.
+    """Correlate scores of rated captions with their ratings, and write `correlations.json`.
 
-    Each rating of a caption is a pair of its own, as the ratings of Flickr8k's experts are used
-    (Hodosh et al. 2013; Anderson et al. 2016).
+    Each rating of a caption is a separate pair, as with the expert ratings of Flickr8k (Hodosh et
+    al. 2013; Anderson et al. 2016).
 
     Parameters
     ----------
     judgments : str or Path. File of rated captions; see `read_ratings`.
     dataset : str or Path. Folder of the dataset whose captions are the references.
-    out : str or Path. Folder of the file that is written.
+    out : str or Path. Output folder.
     monitor : Monitor. Receives a line with the counts.
 
     Returns
     -------
     dict of str to dict
-        Of `bleu_1` to `bleu_4`, `rouge_l` and `cider`: Kendall's `tau_b` and `tau_c` (Stuart's),
+        For `bleu_1` to `bleu_4`, `rouge_l` and `cider`: Kendall's `tau_b` and `tau_c` (Stuart's),
         -1 to 1.
 
     Raises
@@ -115,8 +115,8 @@ def correlate(
     texts = {entry.id: entry.captions for entry in manifest.entries}
     if unknown := [one.image for one in rated if one.image not in texts]:
         raise LanguageError(
-            f"{file}: {len(unknown)} of {len(rated)} rated captions are of images that "
-            f"{manifest.name!r} does not have, first {unknown[:5]}; name the dataset that was rated"
+            f"{file}: {len(unknown)} of {len(rated)} rated captions are of images that are not in "
+            f"{manifest.name!r}, first {unknown[:5]}; name the dataset that was rated"
         )
     written = {
         image: [words for text in texts[image] if (words := TOKENIZER.tokenize(text))]
@@ -148,14 +148,14 @@ def correlate(
 def caption_scores(
     captions: Sequence[Words], references: Sequence[Sequence[Words]]
 ) -> dict[str, list[float]]:
-    """Return the scores of each caption by itself: BLEU and ROUGE-L 0 to 1, CIDEr 0 to 10.
+    """Return the scores of each single caption: BLEU and ROUGE-L 0 to 1, CIDEr 0 to 10.
 
-    CIDEr counts an image once for each of its captions, as the common programs do.
+    CIDEr counts an image once per caption, as the common programs do.
 
     Parameters
     ----------
     captions : words of each caption.
-    references : of each caption at least one.
+    references : words of each caption's references, at least one.
     """
     by_caption = [
         bleu([words], [others]) for words, others in zip(captions, references, strict=True)

@@ -1,7 +1,7 @@
-"""What a language model gives to the training loop of `pipeline.heads.training`.
+"""The training task of a language model, for the loop of `pipeline.heads.training`.
 
-A pair is a condition and a sentence: `Pairs.images` are conditions, `Pairs.captions` token ids with
-tags behind them, as `pipeline.language.data` joins them.
+A pair is a condition and a sentence: `Pairs.images` are conditions, `Pairs.captions` token ids
+followed by tags, as joined by `pipeline.language.data`.
 """
 
 import math
@@ -27,7 +27,7 @@ from pipeline.language.model_types import LanguageSettings
 from pipeline.text.encoders.token_ids import PADDING
 
 SENTENCE = "sentence"
-"""The module of the task's network."""
+"""Name of the language model in the task's modules."""
 
 _BLOCK = 256
 
@@ -39,14 +39,14 @@ _DECODERS: dict[str, type[LstmDecoder] | type[AttentionDecoder]] = {
 
 @dataclass(frozen=True)
 class Sizes:
-    """What a language model is built for.
+    """Input sizes of a language model.
 
     Attributes
     ----------
     vocab_size : number of token ids.
-    length : of a row of token ids; tags follow behind it.
+    length : number of token ids in a row, before the tags.
     num_tags : number of tag ids; 0: no tags.
-    condition_dim : length of a condition, or of each of its cells.
+    condition_dim : dimension of a condition, or of each of its cells.
     """
 
     vocab_size: int
@@ -58,13 +58,13 @@ class Sizes:
 def build_model(
     model: str, s: LanguageSettings, sizes: Sizes
 ) -> ContextModel | LstmDecoder | AttentionDecoder:
-    """Return an untrained model; its weights are drawn from torch's global generator.
+    """Return an untrained model, initialised from torch's global generator.
 
     Parameters
     ----------
     model : a name in `pipeline.language.model_types.MODELS`.
-    s : its settings.
-    sizes : of what it reads.
+    s : settings.
+    sizes : input sizes.
     """
     condition = sizes.condition_dim
     if model in _DECODERS:
@@ -87,9 +87,9 @@ def build_model(
 
 
 def language_task(model: str, s: LanguageSettings, sizes: Sizes) -> TrainingTask:
-    """Return the training task of a language model: the mean of -log P(word) of a batch.
+    """Return the training task of a language model: minimise the mean of -log P(word).
 
-    Perplexity on the validation split chooses the epoch.
+    The epoch is selected by validation perplexity.
     """
 
     def build(words: Features | None) -> nn.ModuleDict:
@@ -105,7 +105,7 @@ def language_task(model: str, s: LanguageSettings, sizes: Sizes) -> TrainingTask
         penalty: Tensor | float = 0.0
         if model == "attention-decoder":
             vectors, targets, attention = module.attended(sentences, conditions)
-            # Over the number of words, as the loss is; Xu et al. 2015, eq. (14), is a sum of both.
+            # Per word, like the loss; Xu et al. 2015, eq. (14), sums both.
             penalty = s.attention_penalty * (1 - attention).square().sum() / len(targets)
         else:
             vectors, targets = module.vectors(sentences, conditions, tags)
@@ -150,13 +150,13 @@ def language_task(model: str, s: LanguageSettings, sizes: Sizes) -> TrainingTask
 
 @torch.inference_mode()
 def perplexity(model: Any, pairs: Pairs, sizes: Sizes, device: torch.device) -> dict[str, float]:
-    """Return how well a model predicts the words of sentences, the end marks among them.
+    """Return the perplexity of a model on sentences, including end marks.
 
     Parameters
     ----------
-    model : in evaluation mode.
-    pairs : sentences with their conditions. A word out of vocabulary counts as the word `UNKNOWN`.
-    sizes, device : of the model.
+    model : model in evaluation mode.
+    pairs : sentences with conditions. An out-of-vocabulary word counts as `UNKNOWN`.
+    sizes, device : sizes and device of the model.
 
     Returns
     -------
@@ -177,7 +177,7 @@ def perplexity(model: Any, pairs: Pairs, sizes: Sizes, device: torch.device) -> 
 def _sentences(
     captions: Tensor, sizes: Sizes, conditions: Tensor
 ) -> tuple[Tensor, Tensor, Tensor | None]:
-    """Return token ids, conditions and tags of rows of both, without padding of all."""
+    """Return token ids, conditions and tags of a batch, without padding common to all rows."""
     ids = captions.long()
     sentences = ids[:, : sizes.length]
     longest = int((sentences != PADDING).sum(dim=1).max())

@@ -1,9 +1,9 @@
-"""Retrieval by the likelihood of captions under a conditional language model, without a space.
+"""Retrieval by the likelihood of captions under a conditional language model, without embeddings.
 
-Mao et al. 2014 (m-RNN), with which Kiros et al. 2014, section 3.1.1, compare: images are ranked by
-the perplexity of a caption under each. For an image, captions are ranked by how much likelier
-it makes them: P(caption | image) / P(caption), where P(caption) is the mean over images of the
-training split, since otherwise short and frequent captions would lead everywhere.
+Mao et al. 2014 (m-RNN), the baseline of Kiros et al. 2014, section 3.1.1: images are ranked by the
+perplexity of a caption under each. For an image, captions are ranked by P(caption | image) /
+P(caption), where P(caption) is the mean over training images; without the prior, short and frequent
+captions would rank first everywhere.
 """
 
 from collections.abc import Sequence
@@ -31,15 +31,15 @@ def log_likelihoods(
     tags: _Ids | None = None,
     progress: Progress = no_progress,
 ) -> npt.NDArray[np.float64]:
-    """Return log P(sentence | condition) of all pairs, the end mark included.
+    """Return log P(sentence | condition) of all pairs, including the end mark.
 
     Parameters
     ----------
-    model : SentenceModel. In evaluation mode.
+    model : SentenceModel. Model in evaluation mode.
     conditions : (conditions, condition_dim) or (conditions, *cells, condition_dim) float32; see
         `SentenceModel.start`.
-    sentences : (sentences, length) int64 token ids, `START` first, `PADDING` behind the end.
-    tags : (sentences, tag length) int64, of a model that takes tags.
+    sentences : (sentences, length) int64 token ids, `START` first, `PADDING` at the end.
+    tags : (sentences, tag length) int64, for models with tags.
     progress : called with (conditions done, conditions, 0).
 
     Returns
@@ -48,7 +48,7 @@ def log_likelihoods(
         (conditions, sentences) float64, natural logarithms.
     """
     lengths = (sentences != PADDING).sum(axis=1)
-    # Sentences of one length together, so that few steps read padding.
+    # Batch sentences of one length, so that little padding is computed.
     order = np.argsort(lengths, kind="stable")
     found = np.zeros((len(conditions), len(sentences)))
     for number, condition in enumerate(conditions):
@@ -82,12 +82,12 @@ def likelihood_embeddings(
 ) -> Embeddings:
     """Return embeddings whose inner products are the scores of images and captions.
 
-    An image is a unit vector of its own, a caption its scores under all images, so that tables,
-    tests and ensembles of embedding files work for likelihoods, too.
+    An image is a unit vector of its own, a caption its scores with all images, so that tables,
+    tests and ensembles of embedding files apply to likelihoods too.
 
     Parameters
     ----------
-    likelihoods : (images, captions) float64 of `log_likelihoods`.
+    likelihoods : (images, captions) float64 from `log_likelihoods`.
     prior : (training images, captions) float64 likewise, at least one row.
     image_ids, caption_ids, caption_image_ids, provenance : see `Embeddings`.
     """

@@ -1,7 +1,7 @@
-"""What every language model offers: a state of sentences that have begun, and a step of a word.
+"""The protocol of language models: a state of partial sentences, and a step by one word.
 
-Sentences are token ids (`pipeline.text.encoders.token_ids`): a sentence begins after the mark
-`START` and is over at `END`. `PADDING` and `START` have no probability.
+Sentences are token ids (`pipeline.text.encoders.token_ids`) after the mark `START` and up to `END`.
+`PADDING` and `START` have no probability.
 """
 
 from dataclasses import dataclass
@@ -13,29 +13,29 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class State:
-    """What a model knows of some sentences that have begun.
+    """State of a model after some partial sentences.
 
     Attributes
     ----------
     shared : tensors by name with one row per condition or tag sequence, for all their sentences.
-    own : tensors by name with one row per sentence, among them the row numbers in `shared`.
+    own : tensors by name with one row per sentence, including row numbers in `shared`.
     """
 
     shared: dict[str, Tensor]
     own: dict[str, Tensor]
 
     def of(self, rows: Tensor | slice) -> "State":
-        """Return the state of some of the sentences, in that order, with repeats."""
+        """Return the state of some of the sentences, in that order, with repetitions."""
         return State(self.shared, {name: values[rows] for name, values in self.own.items()})
 
 
 class SentenceModel(Protocol):
-    """A language model: the probability of the next word of sentences, under a condition each.
+    """A language model: next-word probabilities of sentences, each under a condition.
 
     Attributes
     ----------
-    vocab_size : number of token ids, marks included.
-    condition_dim : length of a condition; 0: the model takes none.
+    vocab_size : number of token ids, including marks.
+    condition_dim : dimension of a condition; 0: unconditional.
     takes_tags : whether a sentence has a sequence of tags, known before its words.
     """
 
@@ -46,31 +46,31 @@ class SentenceModel(Protocol):
     def start(
         self, conditions: Tensor, tags: Tensor | None = None, pairs: Tensor | None = None
     ) -> State:
-        """Return the state of sentences that have no word yet.
+        """Return the state of empty sentences.
 
         Parameters
         ----------
-        conditions : (conditions, condition_dim) float32; (conditions, cells, condition_dim) of
+        conditions : (conditions, condition_dim) float32; (conditions, cells, condition_dim) for
             models that attend to cells.
-        tags : (sequences, length) int64, a tag for each word and for the end, `PADDING` behind;
-            of models that take tags, and only of them.
+        tags : (sequences, length) int64, one tag for each word and for the end, then `PADDING`;
+            only for models with tags.
         pairs : (sentences, 2) int64, the rows of `conditions` and of `tags` of each sentence;
-            None: the sentence at k has the rows at k.
+            None: sentence k has the rows k.
         """
 
     def step(self, state: State, words: Tensor) -> tuple[Tensor, State]:
-        """Read a word of each sentence and return the scores of the next word.
+        """Read one word of each sentence and return the scores of the next word.
 
         Parameters
         ----------
-        state : of `start`, or of the step before.
-        words : (sentences,) int64; of the first step `START`.
+        state : state from `start` or the previous step.
+        words : (sentences,) int64; `START` in the first step.
 
         Returns
         -------
-        scores : (sentences, vocab_size) float32, whose `log_softmax` is the logarithm of the
-            probabilities; -inf of `PADDING` and `START`.
-        state : after these words.
+        scores : (sentences, vocab_size) float32, unnormalised log-probabilities; -inf for `PADDING`
+            and `START`.
+        state : state after these words.
         """
 
 
@@ -85,11 +85,11 @@ def rows_of_pairs(conditions: Tensor, pairs: Tensor | None) -> dict[str, Tensor]
 def log_probabilities(
     model: SentenceModel, prefixes: Tensor, conditions: Tensor, tags: Tensor | None = None
 ) -> Tensor:
-    """Return the probabilities of the word after some prefixes of one length.
+    """Return the log-probabilities of the word after some prefixes of one length.
 
     Parameters
     ----------
-    model : any.
+    model : any language model.
     prefixes : (sentences, words) int64, 1 word or more, `START` first.
     conditions, tags : see `SentenceModel.start`.
 

@@ -1,4 +1,4 @@
-"""The trained language models by name, their settings, and the experiments that name them."""
+"""The registry of trained language models, their settings, and experiments."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -23,30 +23,30 @@ MODELS: dict[str, Condition] = {
     "lstm-decoder": "image",
     "attention-decoder": "image",
 }
-"""Every trained model by name, with what it is conditioned on while it is trained: "nothing", the
-"sentence" itself as a point of a retrieval head's space, or the features of its "image"."""
+"""Trained models by name, with their condition in training: "nothing", the embedding of the
+"sentence" itself in a retrieval head's space, or the features of its "image"."""
 
 
 @dataclass(frozen=True)
 class LanguageSettings:
-    """Settings; the defaults are those of Kiros et al. 2014 and of the program before it.
+    """Settings; the defaults are those of Kiros et al. 2014 and of the earlier program.
 
-    context : words before a position that are seen.
-    forward : tags behind a word's own that are seen; of sc-nlm.
-    dim : of words (K) and of attributes (G); of an LSTM its state, and the keys of its attention.
-    factors : of the tensor (F); of lbl, additive-lbl and an LSTM none.
-    word_dim : of the words that an LSTM reads.
-    dropout : share of each position's vector that is left out while training.
-    content_noise : length of the random vector that is added to a sentence's point while training,
-        on average, before it has unit length again; images are not where their sentences are.
-    sampled_words : words that a target is compared with while training; 0: all.
-    batch_size : sentences of a step.
-    weight_decay : of the optimiser.
-    lr_decay : the learning rate is multiplied by it after an epoch that is not the best so far.
-    attention_penalty : weight of the squared difference between 1 and the attention that a cell
-        gets from all words, summed over cells; of attention-decoder.
-    clip : norm of all gradients together at most; 0 clips nothing.
-    patience : training stops after more epochs than this without a better one.
+    context : number of previous words.
+    forward : number of tags after a word's own; for sc-nlm.
+    dim : dimension of words (K) and attributes (G); of an LSTM its state and attention keys.
+    factors : number of tensor factors (F); unused by lbl, additive-lbl and LSTMs.
+    word_dim : dimension of an LSTM's input words.
+    dropout : dropout probability on each position's output vector.
+    content_noise : mean norm of the noise added to a sentence's embedding in training, before it
+        is L2-normalised again; images are not at the same points as their sentences.
+    sampled_words : number of words that a target is compared with in training; 0: all.
+    batch_size : sentences per batch.
+    weight_decay : weight decay of the optimiser.
+    lr_decay : factor on the learning rate after an epoch without improvement.
+    attention_penalty : weight of the squared difference between 1 and a cell's attention summed
+        over words, summed over cells; for attention-decoder.
+    clip : maximum norm of all gradients together; 0 turns clipping off.
+    patience : early stopping after more epochs than this without improvement.
     """
 
     context: int = setting(5, at_least=1)
@@ -71,22 +71,22 @@ class LanguageSettings:
 
 @dataclass(frozen=True)
 class LanguageExperiment:
-    """A language model, and what it is trained on.
+    """A language model with its training data.
 
     Attributes
     ----------
-    name : of its folder.
+    name : name of its folder.
     model : a name in `MODELS`.
-    settings : what differs from the defaults of `LanguageSettings`, as JSON values.
-    space : the experiment whose trained head makes points of sentences and of images, and ranks
-        what is written; "" of a model that takes no condition.
+    settings : non-default settings, as JSON values.
+    space : experiment whose trained head embeds sentences and images and ranks generated captions;
+        "" for unconditional models.
     sentences : token ids of the captions.
-    tags : their tags, of a model that takes any.
-    points : whose points of the space a model is conditioned on while it is trained: the
-        "sentences" themselves, for which text is enough, or their "images".
-    images : recipe of the image features that a model is conditioned on; grids, if it attends.
-    source : where the values stand.
-    leaves_open : what the source does not say, and what stands here.
+    tags : their tags, for models with tags.
+    points : embeddings that a model is conditioned on in training: those of the "sentences", for
+        which text is enough, or of their "images".
+    images : recipe of the image features that a model is conditioned on; grids for attention.
+    source : where the values are published.
+    leaves_open : our choices where the source is silent, and our deviations.
     """
 
     name: str
@@ -101,34 +101,34 @@ class LanguageExperiment:
     leaves_open: str = ""
 
     def at_most(self, epochs: int | None) -> "LanguageExperiment":
-        """Return the experiment with a number of epochs at most; None changes nothing."""
+        """Return the experiment with at most `epochs` epochs; None changes nothing."""
         if epochs is None or self.settings.get("epochs", LanguageSettings.epochs) <= epochs:
             return self
         return replace(self, settings={**self.settings, "epochs": epochs})
 
     @property
     def condition(self) -> Condition:
-        """What the model is conditioned on while it is trained; see `MODELS`."""
+        """Condition of the model in training; see `MODELS`."""
         return condition_of(self.model)
 
     @property
     def takes_tags(self) -> bool:
-        """Whether the model reads tags."""
+        """Whether the model uses tags."""
         return self.model == "sc-nlm"
 
     @property
     def attends(self) -> bool:
-        """Whether the model reads the cells of a grid, and not one vector of an image."""
+        """Whether the model attends to the cells of a grid."""
         return self.model == "attention-decoder"
 
 
 def condition_of(model: str) -> Condition:
-    """Return what a model is conditioned on.
+    """Return the condition of a model in training.
 
     Raises
     ------
     LanguageError
-        No such model; the nearest names are listed.
+        The model is unknown; the nearest names are listed.
     """
     if model not in MODELS:
         hint = did_you_mean(model, MODELS)

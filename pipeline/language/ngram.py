@@ -1,8 +1,8 @@
 """An n-gram language model with interpolated modified Kneser-Ney smoothing.
 
-Chen & Goodman 1999, section 4, with the counts of Heafield et al. 2013: of orders below the highest
-an n-gram counts the distinct words before it, or, where it begins with `START`, how often it
-occurs; unigrams are interpolated with the uniform distribution over all words.
+Chen & Goodman 1999, section 4, with the counts of Heafield et al. 2013: below the highest order, an
+n-gram's count is the number of distinct words before it or, if it starts with `START`, its number
+of occurrences; unigrams are interpolated with the uniform distribution over all words.
 """
 
 from collections.abc import Sequence
@@ -23,22 +23,22 @@ Ids = npt.NDArray[np.int64]
 Doubles = npt.NDArray[np.float64]
 
 FALLBACK = (0.5, 1.0, 1.5)
-"""Discounts of an order whose counts give none: too few n-grams occur one to four times."""
+"""Discounts of an order with too few n-grams of count one to four to estimate them."""
 
-_NONE = -1  # in place of a word before the sentence
+_NONE = -1  # padding before the sentence
 
 
 @dataclass(frozen=True, eq=False)
 class NGramModel:
-    """Probabilities of n-grams, and what is left for others after each context.
+    """Probabilities of n-grams, and back-off weights of contexts.
 
     Attributes
     ----------
     vocab_size : number of token ids.
-    keys : of each order from 2 on, the n-grams that occur, ascending: their ids as the digits of a
-        number of the base vocab_size.
-    log_probabilities : of each order from 1 on, natural logarithms; of order 1 by token id.
-    log_backoffs : of each order but the last, of the same n-grams as contexts.
+    keys : ascending n-grams of each order from 2 on; ids are the digits of one number in base
+        vocab_size.
+    log_probabilities : natural logarithms for each order from 1 on; of order 1 by token id.
+    log_backoffs : back-off weights of each order but the last, of the same n-grams as contexts.
     """
 
     vocab_size: int
@@ -48,15 +48,15 @@ class NGramModel:
 
     @property
     def order(self) -> int:
-        """Words of the longest n-grams."""
+        """Length of the longest n-grams."""
         return len(self.log_probabilities)
 
     def sentence_log_probabilities(self, sentences: Ids) -> Doubles:
-        """Return log P(word) at all places of some sentences, the end among them; 0 of padding.
+        """Return log P(word) at all positions, including the end mark; 0 for padding.
 
         Parameters
         ----------
-        sentences : (sentences, length) token ids without `START`, `PADDING` behind.
+        sentences : (sentences, length) token ids without `START`, `PADDING` at the end.
 
         Returns
         -------
@@ -72,7 +72,7 @@ class NGramModel:
         return np.where(sentences == PADDING, 0.0, found)
 
     def next_words(self, context: Sequence[int]) -> Doubles:
-        """Return log P(word) of every token id after some words, (vocab_size,) float64.
+        """Return log P(word) of every token id after a context, (vocab_size,) float64.
 
         Parameters
         ----------
@@ -85,7 +85,7 @@ class NGramModel:
         return self._of_ngrams(ngrams)
 
     def save(self, path: Path) -> None:
-        """Write the model, whole or not at all."""
+        """Write the model atomically."""
         tensors: dict[str, npt.NDArray[Any]] = {
             f"keys.{n}": keys for n, keys in enumerate(self.keys, 2)
         }
@@ -96,7 +96,7 @@ class NGramModel:
 
     @classmethod
     def load(cls, path: Path) -> "NGramModel":
-        """Read a model.
+        """Load a model.
 
         Raises
         ------
@@ -108,13 +108,13 @@ class NGramModel:
                 tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
         except (OSError, SafetensorError, KeyError, TypeError, ValueError) as error:
             raise LanguageError(
-                f"{path} holds no n-gram model ({error}); train the language model again"
+                f"{path} is not an n-gram model ({error}); train the language model again"
             ) from error
         of = [[t for n, t in sorted(tensors.items()) if n.startswith(kind)] for kind in _KINDS]
         return cls(vocab_size, *(tuple(tensors) for tensors in of))
 
     def _of_ngrams(self, ngrams: Ids) -> Doubles:
-        """Return log P(last word) of (n, order) ids, `_NONE` where there is no word."""
+        """Return log P(last word) of (n, order) ids, padded with `_NONE`."""
         found = self.log_probabilities[0][ngrams[:, -1]]
         for order in range(2, self.order + 1):
             those = ngrams[:, self.order - order :]
@@ -136,13 +136,13 @@ _KINDS = ("keys.", "log_probability.", "log_backoff.")
 
 
 def fit_ngrams(sentences: Ids, vocab_size: int, order: int = 3) -> NGramModel:
-    """Return the model of some sentences.
+    """Fit an n-gram model on sentences.
 
     Parameters
     ----------
-    sentences : (sentences, length) token ids with `END` and without `START`, `PADDING` behind.
+    sentences : (sentences, length) token ids with `END`, without `START`, `PADDING` at the end.
     vocab_size : number of token ids; all but `PADDING` and `START` have a probability.
-    order : words of the longest n-grams, 1 or more.
+    order : length of the longest n-grams, at least 1.
 
     Raises
     ------
@@ -152,7 +152,7 @@ def fit_ngrams(sentences: Ids, vocab_size: int, order: int = 3) -> NGramModel:
     require_words(sentences)
     if vocab_size**order >= 1 << 63:
         raise LanguageError(
-            f"a vocabulary of {vocab_size} words is too large for n-grams of {order} words; take a "
+            f"a vocabulary of {vocab_size} words is too large for n-grams of {order} words; use a "
             "smaller vocabulary or a lower order"
         )
     begun = np.concatenate([np.full((len(sentences), 1), START), sentences], axis=1)
@@ -185,25 +185,24 @@ def fit_ngrams(sentences: Ids, vocab_size: int, order: int = 3) -> NGramModel:
 
 
 def require_words(sentences: npt.NDArray[np.generic]) -> None:
-    """Check that some sentences, of `fit_ngrams`, have a word among them.
+    """Check that the sentences of `fit_ngrams` contain a word.
 
     Raises
     ------
     LanguageError
-        They have none.
+        They do not.
     """
     if np.isin(sentences, (START, END, PADDING)).all():
         raise LanguageError(
-            f"none of {len(sentences)} sentences has a word, so there is nothing to count n-grams "
-            "of; give captions with words, or another tokenizer"
+            f"none of {len(sentences)} sentences has a word, so there are no n-grams to count; "
+            "use captions with words, or another tokenizer"
         )
 
 
 def discounts(counts: Ids) -> tuple[float, float, float]:
-    """Return what is taken of n-grams that count 1, 2, and 3 or more (Chen & Goodman 1999).
+    """Return the discounts of n-grams with count 1, 2, and 3 or more (Chen & Goodman 1999).
 
-    Where a number of n-grams that the equations divide by is zero, or a discount is negative, it is
-    `FALLBACK`.
+    `FALLBACK` if a denominator of the equations is zero, or a discount is not positive.
     """
     n = [int((counts == k).sum()) for k in range(1, 5)]
     if not all(n):
@@ -214,7 +213,7 @@ def discounts(counts: Ids) -> tuple[float, float, float]:
 
 
 def _occurrences(begun: Ids, order: int, vocab_size: int) -> tuple[Ids, Ids]:
-    """Return the n-grams of sentences that begin with `START`, ascending, and their counts."""
+    """Return the ascending n-grams of sentences that start with `START`, and their counts."""
     windows = np.lib.stride_tricks.sliding_window_view(begun, order, axis=1)
     ngrams = windows.reshape(-1, order)
     real = (ngrams != PADDING).all(axis=1)
@@ -226,7 +225,7 @@ def _occurrences(begun: Ids, order: int, vocab_size: int) -> tuple[Ids, Ids]:
 def _adjusted(
     counted: tuple[Ids, Ids], longer: Ids, order: int, vocab_size: int
 ) -> tuple[Ids, Ids]:
-    """Return n-grams with the number of distinct words before them, or, after `START`, as given."""
+    """Return n-grams with the number of distinct words before them; after `START`, unchanged."""
     keys, counts = counted
     followed, distinct = np.unique(longer % vocab_size**order, return_counts=True)
     at, known = _find(followed, keys)
@@ -235,7 +234,7 @@ def _adjusted(
 
 
 def _discounted(counts: Ids, group: Ids) -> tuple[Doubles, Doubles]:
-    """Return the discounted share of each n-gram after its context, and what is left of each."""
+    """Return the discounted share of each n-gram after its context, and the rest per context."""
     taken = np.array([0.0, *discounts(counts)])[np.minimum(counts, 3)]
     totals = np.bincount(group, counts)
     return (counts - taken) / totals[group], np.bincount(group, taken) / totals
@@ -250,6 +249,6 @@ def _keys(ngrams: Ids, vocab_size: int) -> Ids:
 
 
 def _find(keys: Ids, wanted: Ids) -> tuple[Ids, npt.NDArray[np.bool_]]:
-    """Return the place of each wanted key among ascending ones, and whether it is there."""
+    """Return the position of each key among ascending ones, and whether it exists."""
     at = np.searchsorted(keys, wanted).clip(0, max(0, len(keys) - 1))
     return at, keys[at] == wanted if len(keys) else np.zeros(len(wanted), bool)

@@ -1,8 +1,7 @@
-"""Published language models as data with a name, each with its size for two cores.
+"""Published language models as named data, each with a size for two cores.
 
-A preset has the values of its paper, or, where that is silent, of the authors' program before it
-(Kiros et al. 2014, ICML). The small size is for a few thousand images, chosen on Flickr8k's dev
-images.
+A preset has the values of its paper or, where it is silent, of the authors' earlier program (Kiros
+et al. 2014, ICML). The small size is for a few thousand images, tuned on Flickr8k's dev images.
 """
 
 from collections.abc import Mapping
@@ -18,13 +17,13 @@ from pipeline.wording import did_you_mean
 
 @dataclass(frozen=True)
 class LanguagePreset:
-    """A published language model with its paper's own values, and what its small size changes.
+    """A published language model with the values of its paper and of the small size.
 
     Attributes
     ----------
-    paper : the values of the paper.
-    small : settings at the sizes "small" and "tiny", over those of the paper.
-    small_images : recipe at these sizes; None leaves the paper's.
+    paper : values of the paper.
+    small : changed settings at the sizes "small" and "tiny".
+    small_images : image recipe at these sizes; None: that of the paper.
     """
 
     paper: LanguageExperiment
@@ -32,7 +31,7 @@ class LanguagePreset:
     small_images: str | None = None
 
     def at(self, size: Size) -> LanguageExperiment:
-        """Return the model with its values at a size."""
+        """Return the model with the values of a size."""
         if size == "paper":
             return self.paper
         return replace(
@@ -43,8 +42,9 @@ class LanguagePreset:
 
 
 _OPEN = (
-    "context, rate, batch, momentum and dropout: those of the program of Kiros et al. 2014 (ICML); "
-    "words seen 4 times or more; perplexity on the validation split chooses the epoch, there BLEU"
+    "context, learning rate, batch size, momentum and dropout are those of the program of Kiros et "
+    "al. 2014 (ICML); words with 4 occurrences or more; the epoch is selected by validation "
+    "perplexity, in the paper by BLEU"
 )
 _SC_NLM = LanguagePreset(
     LanguageExperiment(
@@ -56,8 +56,8 @@ _SC_NLM = LanguagePreset(
         },
         space="kiros2014-lstm",
         source="Kiros, Salakhutdinov & Zemel 2014, section 2.5",
-        leaves_open=f"{_OPEN}; three tags ahead, as that program has words; tags of the Penn "
-        "Treebank by TextBlob's tagger",
+        leaves_open=f"{_OPEN}; three tags ahead, as the program's words; tags of the Penn Treebank "
+        "from TextBlob's tagger",
     ),
     small={
         "optimiser": "adam", "learning_rate": 0.002, "momentum": 0.0, "batch_size": 100,
@@ -90,8 +90,7 @@ _ADDITIVE = LanguagePreset(
         _MLBL.paper,
         name="kiros2014-mlbl-additive",
         model="additive-lbl",
-        source="Kiros, Salakhutdinov & Zemel 2014, section 2.4, which names it; MLBL-B of Kiros et "
-        "al. 2014 (ICML)",
+        source="Kiros, Salakhutdinov & Zemel 2014, section 2.4; MLBL-B of Kiros et al. 2014 (ICML)",
     ),
     small={**_MLBL.small, "dim": 100},
 )
@@ -102,7 +101,7 @@ _UNIVERSAL = replace(
         name="kiros2014-sc-nlm-universal",
         tags=UNIVERSAL_TAGS,
         source="Kiros, Salakhutdinov & Zemel 2014, section 2.5: other structure variables",
-        leaves_open="as kiros2014-sc-nlm, but for the 12 universal tags of Petrov et al. 2012",
+        leaves_open="as kiros2014-sc-nlm, with the 12 universal tags of Petrov et al. 2012",
     ),
 )
 _OF_IMAGES = replace(
@@ -111,8 +110,8 @@ _OF_IMAGES = replace(
         _SC_NLM.paper,
         name="kiros2014-sc-nlm-images",
         points="images",
-        source="Kiros, Salakhutdinov & Zemel 2014, section 2.5: conditioned on the image's point "
-        "in training, which they set aside",
+        source="Kiros, Salakhutdinov & Zemel 2014, section 2.5: conditioned on the image embedding "
+        "in training, an alternative that they mention",
     ),
     small={**_SC_NLM.small, "content_noise": 0.0},
 )
@@ -122,8 +121,8 @@ _LSTM = LanguagePreset(
         "lstm-decoder",
         {"dim": 512, "word_dim": 512, "dropout": 0.5},
         images="vgg19-kiros-fc7",
-        source="Kiros, Salakhutdinov & Zemel 2014, section 4, which plans it; Vinyals et al. 2015",
-        leaves_open="all of it: the sizes are those of Vinyals et al.; the LSTM has peepholes",
+        source="Kiros, Salakhutdinov & Zemel 2014, section 4, future work; Vinyals et al. 2015",
+        leaves_open="all details: sizes are those of Vinyals et al.; the LSTM has peepholes",
     ),
     small={"dim": 256, "word_dim": 256, "learning_rate": 0.002, "epochs": 10, "patience": 1},
     small_images=POOLED_IMAGES,
@@ -137,9 +136,9 @@ _ATTENTION = LanguagePreset(
         },
         images="resnet152-grid14",
         source="Xu et al. 2015, soft attention",
-        leaves_open="sizes, rate and the weight of the penalty; ResNet-152's 14 x 14 cells, there "
-        "VGG's; Adam, there RMSProp on Flickr8k; perplexity on the validation split chooses the "
-        "epoch, there BLEU",
+        leaves_open="sizes, learning rate and penalty weight; ResNet-152's 14 x 14 cells, in the "
+        "paper VGG's; Adam, in the paper RMSProp on Flickr8k; the epoch is selected by validation "
+        "perplexity, in the paper by BLEU",
     ),
     small={
         "dim": 256, "word_dim": 256, "batch_size": 100, "learning_rate": 0.002, "epochs": 10,
@@ -147,7 +146,7 @@ _ATTENTION = LanguagePreset(
     },
     small_images="efficientnet-lite0-grid",
 )  # fmt: skip
-_OURS_SOURCE = "no paper's; chosen on Flickr8K"
+_OURS_SOURCE = "not published; tuned on Flickr8K"
 _OURS_OPEN = "measured with the features of the small size only"
 _OURS_SC_NLM = replace(
     _SC_NLM,
@@ -186,7 +185,7 @@ LANGUAGE_PRESETS: dict[str, LanguagePreset] = {
         _OURS_LSTM,
     )
 }
-"""Every published language model, and ours, by name."""
+"""Language models by name: every published one, and ours."""
 
 
 def resolve_language_experiment(
@@ -199,14 +198,14 @@ def resolve_language_experiment(
 
     Parameters
     ----------
-    name : in `LANGUAGE_PRESETS`.
-    size : of the preset.
-    settings : over those of the preset.
+    name : name in `LANGUAGE_PRESETS`.
+    size : size of the preset.
+    settings : overrides of the preset's settings.
 
     Raises
     ------
     LanguageError
-        No such preset; the nearest names are listed.
+        The preset is unknown; the nearest names are listed.
     HeadError
         A setting is unknown or out of range.
     """

@@ -1,4 +1,4 @@
-"""The job of `pipeline score`: a file of captions becomes a row of scores."""
+"""The job of `pipeline score`: score a file of captions as one row of a table."""
 
 import csv
 import io
@@ -50,12 +50,12 @@ def evaluate_captions(
 
     Parameters
     ----------
-    file : anybody's captions in COCO's format; see `pipeline.language.captioning.captions_file`.
-    dataset : folder of the dataset whose images they are of.
-    out : folder of the three files.
-    truth : what captions of the dataset are checked against; None: they are not checked.
-    ranked_by : a head that ranks the images by each caption; None: no such figures.
-    monitor : gets a line with counts and seconds.
+    file : captions in COCO's format; see `pipeline.language.captioning.captions_file`.
+    dataset : folder of the dataset with the images.
+    out : output folder.
+    truth : truth to check captions of the dataset against; None: no check.
+    ranked_by : head that ranks images by each caption; None: no such metrics.
+    monitor : receives a line with counts and seconds.
 
     Returns
     -------
@@ -67,7 +67,7 @@ def evaluate_captions(
     Raises
     ------
     LanguageError
-        The file is missing or damaged, or has an image that the dataset has not.
+        The file is missing or damaged, or has an image that is not in the dataset.
     """
     file, folder = Path(file), Path(out)
     require_folder(folder)
@@ -83,7 +83,7 @@ def evaluate_captions(
     if ranked_by is not None:
         row |= ranked_by.figures(captions, monitor)
     if len(captions) == 1:
-        monitor.log("one image is scored: CIDEr weighs words by other images, and is 0")
+        monitor.log("one image is scored: CIDEr weights words by other images, and is 0")
     write_json(folder / CAPTIONS_FILE, row)
     write_text(folder / "captions.csv", _csv(row))
     write_json(
@@ -102,12 +102,12 @@ def evaluate_captions(
 
 
 def headings(truth: CaptionTruth | None) -> dict[str, str]:
-    """Return every column of `evaluate_captions`, and what it is called where people read it."""
+    """Return every column of `evaluate_captions` with its heading."""
     return {**COLUMNS, **truth_columns(truth), **RANKING_COLUMNS}
 
 
 def training_captions(manifest: Manifest, described: Mapping[str, ImageEntry]) -> list[str]:
-    """Return the captions of the training split, but for those of images that are described."""
+    """Return the captions of the training split, except those of described images."""
     (train,) = USUAL_NAMES["train"]
     return [
         text
@@ -122,35 +122,35 @@ class RankingHead:
 
     Attributes
     ----------
-    head : trained.
+    head : trained head.
     """
 
     def __init__(self, head: TrainedHead, encoder: CaptionEncoder, images: FeatureSet) -> None:
-        """Take what embeds both sides.
+        """Embed the images.
 
         Parameters
         ----------
-        head : trained.
-        encoder : of the captions that the head was fitted on.
+        head : trained head.
+        encoder : encoder of the captions that the head was fitted on.
         images : features of the recipe that the head was fitted on.
 
         Raises
         ------
         HeadError
-            The features are of another recipe.
+            The features have another recipe.
         """
         head.inputs.images.require(images, "image")
         self.head, self._encoder, self._images = head, encoder, images
 
     def figures(self, captions: Mapping[str, str], monitor: Monitor = QUIET) -> Row:
-        """Return how well each caption finds its own image among all that are described.
+        """Return how well each caption retrieves its own image among all described ones.
 
-        A caption without a word that the encoder knows finds nothing: its image comes last.
+        A caption without a known word ranks its image last.
 
         Parameters
         ----------
-        captions : by image, one each.
-        monitor : gets a line on captions without a known word.
+        captions : one caption by image id.
+        monitor : receives a line on captions without a known word.
 
         Returns
         -------
@@ -172,7 +172,7 @@ class RankingHead:
         if not known:
             raise LanguageError(
                 f"the encoder {self._encoder.name!r} knows no word of {len(captions)} captions, "
-                f"first {list(captions.values())[:5]}; rank by a head of another encoder"
+                f"first {list(captions.values())[:5]}; rank by a head with another encoder"
             )
         if lost:
             monitor.log(
@@ -197,7 +197,7 @@ class RankingHead:
 
 
 def markdown(rows: Mapping[str, Mapping[str, Any]], truth: CaptionTruth | None = None) -> str:
-    """Return rows of scores by name as a Markdown table, without what captions mention."""
+    """Return rows of scores by name as a Markdown table, without the columns of mentions."""
     columns = {
         name: heading
         for name, heading in headings(truth).items()

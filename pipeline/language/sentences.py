@@ -1,4 +1,4 @@
-"""Sentences of a batch as positions: each word to predict, with what comes before it."""
+"""Sentences of a batch as positions: each word to predict, with its context."""
 
 from dataclasses import dataclass
 
@@ -10,14 +10,13 @@ from pipeline.text.encoders.token_ids import PADDING, START
 
 @dataclass(frozen=True)
 class Positions:
-    """The words of some sentences, the end marks among them, and their contexts.
+    """The words of some sentences, including end marks, with their contexts.
 
     Attributes
     ----------
     targets : (positions,) int64 token ids, sentence after sentence.
-    contexts : (positions, words) int64, the words before each, the nearest last; before the first
-        word stands `START`, as often as needed.
-    sentences, places : (positions,) int64, the sentence of each and its place there, from 0.
+    contexts : (positions, words) int64, the previous words, the nearest last, padded with `START`.
+    sentences, places : (positions,) int64, sentence of each position and place in it, from 0.
     """
 
     targets: Tensor
@@ -31,8 +30,8 @@ def positions_of(sentences: Tensor, context: int) -> Positions:
 
     Parameters
     ----------
-    sentences : (sentences, length) int64: `START`, words, `END`, `PADDING` behind.
-    context : words before each position, 1 or more.
+    sentences : (sentences, length) int64: `START`, words, `END`, `PADDING`.
+    context : number of words before each position, at least 1.
     """
     before = sentences.new_full((len(sentences), context - 1), START)
     windows = torch.cat([before, sentences[:, :-1]], dim=1).unfold(1, context, 1)
@@ -41,12 +40,12 @@ def positions_of(sentences: Tensor, context: int) -> Positions:
 
 
 def forward_tags(tags: Tensor, forward: int) -> Tensor:
-    """Return the tag at each place and those that follow it.
+    """Return the tag at each place and the following ones.
 
     Parameters
     ----------
     tags : (sentences, length) int64.
-    forward : how many follow; `PADDING` stands behind the last.
+    forward : number of following tags, padded with `PADDING`.
 
     Returns
     -------

@@ -1,4 +1,4 @@
-"""Trains a language model on the captions of a dataset; `pipeline run` calls it."""
+"""Training of a language model on the captions of a dataset; called by `pipeline run`."""
 
 from pathlib import Path
 
@@ -35,8 +35,8 @@ def fit_language_model(
 ) -> TrainedLanguageModel:
     """Train an experiment's language model on the captions of the training split and save it.
 
-    Perplexity on the validation split selects the epoch. As in `pipeline.heads.fit.fit`, an
-    interrupted training resumes from its last epoch and ends in the same bytes.
+    The epoch is selected by validation perplexity. As in `pipeline.heads.fit.fit`, an interrupted
+    training resumes from its last epoch and yields the same bytes.
 
     Parameters
     ----------
@@ -44,15 +44,16 @@ def fit_language_model(
     out : str or Path. Folder of the model.
     experiment : LanguageExperiment. The model and its settings.
     inputs : LanguageInputs. Folders of features.
-    training : TrainingOptions. `leave_out_failed` is about images, of a model conditioned on them.
+    training : TrainingOptions. `leave_out_failed` concerns images, for models conditioned on them;
+        the precision is always float32.
 
     Raises
     ------
     LanguageError
-        The model needs features that are missing, the head's similarity is not cosine, or
-        sentences and tags do not belong together.
+        The model needs missing features, the head's similarity is not cosine, or sentences and
+        tags do not match.
     HeadError
-        A setting is unknown or out of range, features were made from other texts, or the training
+        A setting is unknown or out of range, features were computed from other texts, or training
         diverged.
     DatasetError, EncoderError, VocabularyError, ShardError, MissingRows, FailedRows
         The data are missing or damaged.
@@ -60,6 +61,8 @@ def fit_language_model(
     experiment = experiment.at_most(training.max_epochs)
     settings = settings_from(LanguageSettings, experiment.settings, experiment.model)
     job = TrainingJob.open(read_manifest(Path(dataset)), out, training)
+    if job.options.precision == "bf16":
+        job.log("language models are trained in float32")
     opened = OpenLanguageInputs(inputs, experiment)
     vocabulary = _vocabulary(Path(inputs.sentences))
     entries = job.entries(opened.features.get("images"))
@@ -72,7 +75,7 @@ def fit_language_model(
     )
     rows = train.captions.take(np.arange(len(train.captions)))
     ids = rows[:, : sizes.length].astype(np.int64)
-    require_words(ids)  # before hours of training: the n-grams need them
+    require_words(ids)  # checked before hours of training: the n-grams need words
     task = language_task(experiment.model, settings, sizes)
     hashes = {name: found.recipe_hash for name, found in opened.features.items()}
     named = {n: v for n, v in vars(settings).items() if n != "epochs"}
@@ -115,7 +118,7 @@ def _vocabulary(sentences: Path) -> Vocabulary:
 def _points(
     head: TrainedHead | None, captions: str | Path | None, vocabulary: Vocabulary
 ) -> np.ndarray | None:
-    """Return the embeddings of the words by token id, zeros of the marks; None without a head."""
+    """Return the embeddings of the words by token id, zeros for marks; None without a head."""
     if head is None or captions is None:
         return None
     fitted = load_encoder(encoder_folder(captions))
@@ -126,7 +129,7 @@ def _points(
 def _concepts(
     pairs: Pairs, length: int, words: np.ndarray | None, points: np.ndarray | None
 ) -> Concepts:
-    """Return the points of words and sentences, and the tags, of the training split.
+    """Return embeddings of words and sentences, and tags, of the training split.
 
     `points` are those of the captions of `pairs`.
     """

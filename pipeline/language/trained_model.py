@@ -1,7 +1,7 @@
-"""A trained language model on disk: `language.safetensors`, `language.json`, what it needs beside.
+"""A trained language model on disk: `language.safetensors` and `language.json`, with further files.
 
 `vocabulary.json` has its words, `trigrams.safetensors` the n-gram model of the same sentences, and
-`concepts.safetensors` the points of words and training sentences and the training tags.
+`concepts.safetensors` the embeddings of words and training sentences and the training tags.
 """
 
 from collections.abc import Mapping
@@ -38,14 +38,14 @@ _NGRAMS_FILE, _CONCEPTS_FILE = "trigrams.safetensors", "concepts.safetensors"
 
 @dataclass(frozen=True, eq=False)
 class Concepts:
-    """What captions are made from beside the model: of the training split.
+    """Data of the training split for generating captions.
 
     Attributes
     ----------
-    words : (vocab_size, dim) float32 points of the words by token id, zeros of the marks; empty
+    words : (vocab_size, dim) float32 embeddings of words by token id, zeros for marks; empty
         without a head.
-    sentences : (n, dim) float32 points of the distinct captions; empty without a head.
-    tags : (n, length) int64, the tags of each caption, `PADDING` behind; of length 0 without tags.
+    sentences : (n, dim) float32 embeddings of the distinct captions; empty without a head.
+    tags : (n, length) int64, tags of each caption, then `PADDING`; of length 0 without tags.
     """
 
     words: Features
@@ -55,26 +55,25 @@ class Concepts:
 
 @dataclass(frozen=True, eq=False)
 class TrainedLanguageModel:
-    """A trained language model, and how it was made.
+    """A trained language model and its provenance.
 
     Attributes
     ----------
-    experiment, model : the experiment's name and the model's.
-    settings : what differs from the defaults of `LanguageSettings`.
-    seed : of everything random.
-    dataset, train_split, validation_split : what it was trained on and chosen by.
-    sizes : what it was built for.
-    inputs : features that it was trained on: "sentences", and "tags", "captions" or "images".
-    head : experiment and `tensors_sha256` of the head whose space conditions are in; None: they are
-        not in one.
+    experiment, model : names of the experiment and of the model.
+    settings : non-default settings of `LanguageSettings`.
+    seed : seed of all random numbers.
+    dataset, train_split, validation_split : dataset, and splits for training and model selection.
+    sizes : input sizes.
+    inputs : features of the training: "sentences", and "tags", "captions" or "images".
+    head : experiment and `tensors_sha256` of the head in whose space the conditions are, or None.
     made_from : SHA-256 of the manifest and of the rows, by name.
-    history : one entry an epoch.
+    history : one entry per epoch.
     created_by : software and versions.
-    vocabulary : its words.
-    module : the model, in evaluation mode.
-    ngrams : of the training captions.
-    concepts : of the training captions.
-    tensors_sha256 : of the model's file; None while it is not on disk.
+    vocabulary : vocabulary of the sentences.
+    module : model in evaluation mode.
+    ngrams : n-gram model of the training captions.
+    concepts : data of the training captions.
+    tensors_sha256 : SHA-256 of the model's file; None before saving.
     """
 
     experiment: str
@@ -98,12 +97,12 @@ class TrainedLanguageModel:
 
     @property
     def chosen(self) -> Mapping[str, float]:
-        """The entry of the history whose weights the model has."""
+        """The history entry of the selected epoch."""
         return next(entry for entry in self.history if entry.get("best"))
 
     @property
     def provenance(self) -> dict[str, Any]:
-        """What captions say of it, as JSON values."""
+        """Provenance of its captions, as JSON values."""
         return {
             "experiment": self.experiment,
             "model": self.model,
@@ -117,17 +116,17 @@ class TrainedLanguageModel:
         }
 
     def text(self, ids: npt.ArrayLike) -> str:
-        """Return the words of token ids with a space between, without marks."""
+        """Return the words of token ids, separated by spaces, without marks."""
         words = self.vocabulary.words
         return " ".join(words[i - FIRST_WORD] for i in np.asarray(ids).tolist() if i >= FIRST_WORD)
 
     def tag_ids(self, sequence: str) -> list[int]:
-        """Return the ids of tags with a space between, and of the end.
+        """Return the ids of space-separated tags, followed by the end mark.
 
         Raises
         ------
         LanguageError
-            The model takes no tags, or was trained without one of these.
+            The model has no tags, or was trained without one of these.
         """
         if "tags" not in self.inputs:
             raise LanguageError(
@@ -177,11 +176,11 @@ class TrainedLanguageModel:
 
 
 def load_language_model(folder: str | Path) -> TrainedLanguageModel:
-    """Load a language model that `pipeline run` wrote; no features are needed.
+    """Load a language model that `pipeline run` wrote; features are not needed.
 
     Parameters
     ----------
-    folder : of the model's files.
+    folder : folder of the model.
 
     Returns
     -------
@@ -191,13 +190,13 @@ def load_language_model(folder: str | Path) -> TrainedLanguageModel:
     Raises
     ------
     LanguageError
-        A file is missing, damaged or of an older version, or they do not belong together.
+        A file is missing, damaged or of an older version, or the files do not match.
     """
     folder = Path(folder)
     described = folder / LANGUAGE_FILE
     if not described.is_file():
         raise LanguageError(
-            f"{described} not found: {folder} holds no language model; run `pipeline run`"
+            f"{described} not found: {folder} has no language model; run `pipeline run`"
         )
     try:
         values = convert_fields(
@@ -233,6 +232,6 @@ def load_language_model(folder: str | Path) -> TrainedLanguageModel:
         )
     except (OSError, KeyError, TypeError, ValueError, RuntimeError, SafetensorError) as error:
         raise LanguageError(
-            f"{folder} holds a language model that is damaged or of an older version ({error}); "
+            f"{folder} has a language model that is damaged or of an older version ({error}); "
             "run `pipeline run` again"
         ) from error

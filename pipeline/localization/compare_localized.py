@@ -1,4 +1,4 @@
-"""Localization files as two systems to compare: figures of the same phrases in the same photos."""
+"""Comparison of two localization files: metrics of the same phrases in the same images."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -16,11 +16,11 @@ from pipeline.retrieval.significance.paired import Part, mean_of
 from pipeline.wording import did_you_mean
 
 Entry = tuple[str, bytes]
-"""A name, and what stands under it."""
+"""A name with its value."""
 
 _RECALLS = {f"phrase_to_region_r{k}": k for k in CUTOFFS}
 MEASURES = (*_RECALLS, "phrase_to_region_map", "pointing_game")
-"""Figures of two localization files that are compared."""
+"""Metrics for comparing two localization files."""
 DEFAULT_MEASURES = (
     "phrase_to_region_r1", "phrase_to_region_r10", "phrase_to_region_map", "pointing_game"
 )  # fmt: skip
@@ -28,13 +28,13 @@ DEFAULT_MEASURES = (
 
 @dataclass(frozen=True)
 class LocalizedPhrases:
-    """Phrases that one training localized; see `pipeline.retrieval.significance.paired.Outputs`.
+    """Localized phrases of one system; see `pipeline.retrieval.significance.paired.Outputs`.
 
     Attributes
     ----------
-    file : the localization file.
-    asked : what figures are of, by what it is called: photos, phrases, true boxes, proposals.
-    found : by name, the figures of `MEASURES`, over the photos that have phrases.
+    file : localization file.
+    asked : what the metrics depend on, by name: photos, phrases, true boxes, proposals.
+    found : metrics of `MEASURES` by name, over the images with phrases.
     """
 
     file: Path
@@ -42,28 +42,28 @@ class LocalizedPhrases:
     found: Mapping[str, Part]
 
     def require_same(self, other: "LocalizedPhrases") -> None:
-        """Check that photos, phrases, true boxes and proposals are those of another file.
+        """Check that photos, phrases, true boxes and proposals equal those of another file.
 
         Raises
         ------
         LocalizationError
-            They are not; the first photo or phrase that differs is named.
+            They do not; the first different photo or phrase is named.
         """
         for what, ours in self.asked.items():
             if ours != (theirs := other.asked[what]):
                 raise LocalizationError(
                     f"{self.file} has other {what} than {other.file}, "
-                    f"{_first_apart(ours, theirs)}; figures compare over the same photos, phrases, "
+                    f"{_first_apart(ours, theirs)}; a comparison needs the same photos, phrases, "
                     "true boxes and proposals: localize the same split with the same method"
                 )
 
     def parts(self, measure: str) -> list[Part]:
-        """Return the one part of a figure.
+        """Return the single part of a metric.
 
         Raises
         ------
         UnknownName
-            There is no such figure.
+            The metric is unknown.
         """
         if measure not in self.found:
             raise UnknownName(
@@ -73,7 +73,7 @@ class LocalizedPhrases:
 
 
 def read_phrases_found(file: str | Path) -> LocalizedPhrases:
-    """Read a localization file to compare, and rank its proposals.
+    """Load a localization file for a comparison, and rank its proposals.
 
     Raises
     ------
@@ -104,24 +104,24 @@ def read_phrases_found(file: str | Path) -> LocalizedPhrases:
 
 
 def _texts(found: Localized) -> list[Entry]:
-    """Return the id of each query with its phrase."""
+    """Return the id and the phrase of each query."""
     texts = (found.phrase_texts[phrase].encode() for phrase in found.query_phrase.tolist())
     return list(zip(found.query_ids, texts, strict=True))
 
 
 def _truths(found: Localized) -> list[Entry]:
-    """Return the id of each query with its true boxes."""
+    """Return the id and the true boxes of each query."""
     return [(name, found.truth_of(at).tobytes()) for at, name in enumerate(found.query_ids)]
 
 
 def _proposals(found: Localized) -> list[Entry]:
-    """Return the id of each image with its proposals."""
+    """Return the id and the proposals of each image."""
     boxes = (found.boxes[found.regions_of(at)] for at in range(len(found.image_ids)))
     return [(name, of.tobytes()) for name, of in zip(found.image_ids, boxes, strict=True)]
 
 
 def _first_apart(ours: Sequence[Entry], theirs: Sequence[Entry]) -> str:
-    """Return the first names whose entries differ."""
+    """Return the first names whose entries differ, for a message."""
     for (one, here), (two, there) in zip(ours, theirs, strict=False):
         if one != two:
             return f"first {one!r} and {two!r}"

@@ -1,4 +1,4 @@
-"""Mean average precision of photos that are drawn with replacement, for a bootstrap."""
+"""Mean average precision over bootstrap samples of images."""
 
 from dataclasses import dataclass
 
@@ -9,24 +9,24 @@ from scipy.sparse import csr_array
 from pipeline.localization.localized import Localized, RowNumbers, Scores
 from pipeline.localization.measures import NMS, asked, by_head, claims
 
-_AT_ONCE = 1 << 20  # right detections of all draws that are held at once
+_AT_ONCE = 1 << 20  # maximum number of true positives of all samples in memory
 
 
 @dataclass(frozen=True)
 class MeanAveragePrecision:
-    """Mean average precision in per cent over the phrases of the photos that are drawn.
+    """Mean average precision in per cent over the phrases of the sampled images.
 
-    A photo that is drawn twice asks for its phrases twice, and offers its proposals twice. A phrase
-    none of whose photos is drawn does not count. Where each photo is drawn once, it is the mean of
+    An image that is sampled twice contributes its phrases and proposals twice. A phrase without a
+    sampled image does not count. With each image sampled once, it is the mean of
     `pipeline.localization.measures.average_precisions`.
 
     Attributes
     ----------
-    each : (1, photos), the average precisions of a photo's phrases, ranked in this photo alone,
-        summed; only photos that have phrases.
-    ranking : the detections of each phrase.
-    truth_photo, truths : (pairs,) a photo and its number of true boxes, phrase by phrase.
-    truth_starts : (phrases,) where the pairs of each begin.
+    each : (1, photos), summed average precisions of an image's phrases, ranked in this image only;
+        only images with phrases.
+    ranking : detections of each phrase.
+    truth_photo, truths : (pairs,) image and number of its true boxes, phrase by phrase.
+    truth_starts : (phrases,) start of each phrase's pairs.
     """
 
     each: Scores
@@ -37,7 +37,7 @@ class MeanAveragePrecision:
 
     @classmethod
     def of(cls, localized: Localized, threshold: float = NMS) -> "MeanAveragePrecision":
-        """Rank the proposals by the head's embeddings, thinned as in `average_precisions`."""
+        """Rank the proposals by the head's embeddings, with suppression."""
         images = np.unique(localized.query_image)
         pairs, scores, right = [], [], []
         for image, phrase, own, truth, overlap in asked(localized, by_head(localized), threshold):
@@ -73,24 +73,24 @@ class MeanAveragePrecision:
         truths = np.add.reduceat(asked_for, self.truth_starts, axis=0)
         sums = self.ranking.precision_sums(times)
         precisions = np.divide(sums, truths, out=np.zeros_like(sums), where=truths > 0)
-        with np.errstate(invalid="ignore"):  # where nothing is asked for
+        with np.errstate(invalid="ignore"):  # samples without a query
             means: Scores = precisions.sum(axis=0) / np.count_nonzero(truths, axis=0)
         return 100.0 * means
 
 
 @dataclass(frozen=True)
 class Ranking:
-    """Detections of several groups, such as phrases, each ranked by itself.
+    """Detections of several groups, such as phrases, ranked within each group.
 
-    The precision, made to fall, is only needed at the right ones, which are few.
+    Interpolated precision is needed only at the true positives, which are few.
 
     Attributes
     ----------
-    seen : (right detections, photos), how many of a photo's detections come after the right one
-        before in the group, up to this one.
-    photo : (right detections,), group by group, the best first.
-    starts, groups : (groups with a right detection,) where theirs begin, and the group's number.
-    number : of all groups.
+    seen : (true positives, photos), number of each image's detections after the previous true
+        positive of the group and up to this one.
+    photo : (true positives,), group by group, the best first.
+    starts, groups : (groups with a true positive,) their starts, and the group's number.
+    number : number of groups.
     """
 
     seen: csr_array
@@ -108,16 +108,16 @@ class Ranking:
         right: npt.NDArray[np.bool_],
         shape: tuple[int, int],
     ) -> "Ranking":
-        """Rank detections by their scores; of equal ones the first comes first.
+        """Rank detections by their scores; the first one wins ties.
 
         Parameters
         ----------
         group, photo, score, right : (detections,)
-        shape : number of groups, and of photos.
+        shape : number of groups, and of images.
         """
         order = np.lexsort((-score, group))
         rows = np.flatnonzero(right[order])
-        # The place among right detections of the next one; wrong ones after a group's last are out.
+        # Index of the next true positive; detections after a group's last one are dropped.
         following: RowNumbers = np.cumsum(right[order]) - right[order]
         ranked = np.concatenate([group[order[rows]], [-1]])
         kept = order[ranked[following] == group[order]]
@@ -129,13 +129,13 @@ class Ranking:
         return cls(seen, photo[order[rows]], starts, groups, shape[0])
 
     def precision_sums(self, times: Scores) -> Scores:
-        """Return the sum of the precisions at the right detections of each group.
+        """Return the sum of the interpolated precisions at the true positives of each group.
 
-        Precision is made to fall, as in `pipeline.localization.measures.average_precision`.
+        See `pipeline.localization.measures.average_precision`.
 
         Parameters
         ----------
-        times : (draws, photos), how often each photo counts.
+        times : (draws, photos), multiplicity of each image in each sample.
 
         Returns
         -------
@@ -147,7 +147,7 @@ class Ranking:
         hits = times.T[self.photo]
         found, seen = self._running(hits), self._running(self.seen @ times.T)
         precision = np.divide(found, seen, out=np.zeros_like(seen), where=seen > 0)
-        # Precisions are at most 1: with 2 more for each later group, none reaches into another.
+        # Precisions are at most 1: offsets of 2 per group keep one running maximum per group.
         level = 2.0 * np.repeat(np.arange(len(self.groups))[::-1], self._sizes)[:, None]
         falling = np.maximum.accumulate((precision + level)[::-1])[::-1] - level
         sums[self.groups] = np.add.reduceat(hits * falling, self.starts)
@@ -158,7 +158,7 @@ class Ranking:
         return np.diff(self.starts, append=len(self.photo))
 
     def _running(self, values: Scores) -> Scores:
-        """Return sums along each group, (right detections, draws)."""
+        """Return cumulative sums within each group, (true positives, draws)."""
         sums = np.cumsum(values, axis=0)
         before = np.where(self.starts[:, None] > 0, sums[self.starts - 1], 0.0)
         running: Scores = sums - np.repeat(before, self._sizes, axis=0)

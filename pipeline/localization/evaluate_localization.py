@@ -1,4 +1,4 @@
-"""The job of `pipeline evaluate --protocol entities`: how well phrases are localized, as tables."""
+"""The job of `pipeline evaluate --protocol entities`: metrics of phrase localization as tables."""
 
 import csv
 import io
@@ -34,24 +34,24 @@ PROTOCOL = "entities"
 LOCALIZATION_FILE, PROVENANCE_FILE = "localization.json", "provenance.json"
 CUTOFFS = (1, 5, 10)
 MEASURES = (*(f"phrase_to_region_r{k}" for k in CUTOFFS), "bound", "pointing_game")
-"""What has an interval; `phrase_to_region_map` has none."""
+"""Metrics with an interval; `phrase_to_region_map` has none."""
 
 Figures = dict[str, float]
 
 
 @dataclass(frozen=True)
 class LocalizationTable:
-    """Figures in percent of all queries, of each type of phrase, and of simple rules beside them.
+    """Metrics in percent over all queries and by phrase type, with simple baselines.
 
     Attributes
     ----------
     rows : by system, the head first, then "largest box", "whole image" and "order of the method":
         `MEASURES` with `_low` and `_high`, and of the head and the largest box
-        `phrase_to_region_map`. `bound` is the share of queries that have a right proposal at all.
-    types : by type of phrase, the head's `MEASURES` and `queries`. A phrase of several types counts
-        in each.
-    counts : images, queries and distinct phrases, images without proposals and their queries,
-        phrases without a known word, and the most proposals of an image.
+        `phrase_to_region_map`. `bound` is the share of queries with a correct proposal.
+    types : by phrase type, the head's `MEASURES` and `queries`. A phrase of several types counts in
+        each.
+    counts : numbers of images, queries and distinct phrases, images without proposals and their
+        queries, phrases without a known word, and the maximum number of proposals of an image.
     """
 
     rows: Mapping[str, Figures]
@@ -62,22 +62,22 @@ class LocalizationTable:
 def evaluate_localized(
     file: str | Path, out: str | Path, *, nms: float = NMS, monitor: Monitor = QUIET
 ) -> LocalizationTable:
-    """Measure a localization file and write `localization.json`, `.csv` and `provenance.json`.
+    """Evaluate a localization file and write `localization.json`, `.csv` and `provenance.json`.
 
     Parameters
     ----------
-    file : str or Path. What `pipeline localize` wrote.
-    out : str or Path. Folder of the tables.
+    file : str or Path. Localization file of `pipeline localize`.
+    out : str or Path. Output folder.
     nms : float. Threshold of the suppression before average precision; see `average_precisions`.
-    monitor : Monitor. Receives lines about images without proposals and phrases without a known
-        word, and one with counts and seconds.
+    monitor : Monitor. Receives lines on images without proposals and phrases without a known word,
+        and one with counts and seconds.
 
     Raises
     ------
     LocalizationError
-        The file is missing or damaged, or asks nothing.
+        The file is missing or damaged, or has no query.
     OutputError
-        The folder cannot be written to.
+        The folder is not writable.
     """
     file, folder = Path(file), Path(out)
     require_folder(folder)
@@ -127,7 +127,7 @@ def is_of_regions(provenance: Mapping[str, Any]) -> bool:
 
 
 def tabulate(localized: Localized, name: str, nms: float = NMS) -> LocalizationTable:
-    """Return the figures of a head, called `name`, and of the simple rules beside it."""
+    """Return the metrics of a head, called `name`, and of the baselines."""
     own, largest = by_head(localized), by_area(localized)
     found = rank(localized, own)
     rows = {
@@ -164,13 +164,13 @@ def figures(
     chosen: np.ndarray | None = None,
     with_intervals: bool = True,
 ) -> Figures:
-    """Return `MEASURES` of some queries in percent, with their intervals.
+    """Return `MEASURES` of some queries in percent, with intervals.
 
     Parameters
     ----------
-    localized, ranked : the queries and what became of them.
-    chosen : (queries,) bool; None: all.
-    with_intervals : whether `_low` and `_high` are there too.
+    localized, ranked : queries and their ranks.
+    chosen : (queries,) bool mask; None: all.
+    with_intervals : whether to include `_low` and `_high`.
     """
     rows = np.arange(len(localized.query_ids)) if chosen is None else np.flatnonzero(chosen)
     first = ranked.first_hit[rows]
@@ -189,8 +189,8 @@ def markdown(table: LocalizationTable, published: Mapping[str, Mapping[str, str]
 
     Parameters
     ----------
-    table : the figures.
-    published : by the system's name, printed figures of a paper that stand below ours.
+    table : metrics.
+    published : published metrics by system, appended as rows.
     """
     names = [f"phrase_to_region_r{k}" for k in CUTOFFS]
     columns = [*names, "phrase_to_region_map", "bound", "pointing_game"]

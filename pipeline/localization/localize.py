@@ -1,4 +1,4 @@
-"""The job of `pipeline localize`: what a trained head of regions and phrases finds in a split."""
+"""The job of `pipeline localize`: localize the phrases of a split with a trained head."""
 
 import time
 from dataclasses import replace
@@ -30,17 +30,17 @@ def localize(
     leave_out_failed: bool = False,
     monitor: Monitor = QUIET,
 ) -> Localized:
-    """Embed the proposals and phrases of a split and write them as a localization file.
+    """Embed the proposals and phrases of a split and write them to a localization file.
 
     Parameters
     ----------
-    sources : Sources. The data; `truth` is not needed beyond its recipe.
-    out : str or Path. The localization file.
+    sources : Sources. The data; only the recipe of `truth` is needed.
+    out : str or Path. Path of the localization file.
     head : str or Path. Folder of the trained head.
-    encoder : str or Path or None. Folder of the phrases' fitted encoder, which decides whether a
-        phrase has a known word; None: the one next to the phrases, if it exists.
-    split : str or None. Of the dataset; None: "test", or by its other usual names.
-    leave_out_failed : bool. Leave out images of which a region has no features.
+    encoder : str or Path or None. Folder of the phrases' fitted encoder, which determines known
+        words; None: the one next to the phrases, if it exists.
+    split : str or None. Name of the split; None: "test", or an alias.
+    leave_out_failed : bool. Whether images with failed region features are left out.
     monitor : Monitor. Receives log lines.
 
     Raises
@@ -64,7 +64,7 @@ def localize(
     queries = Queries.of(opened, split, left_out=left_out)
     if not queries.frame.query_ids:
         raise LocalizationError(
-            f"split {split!r} of {sources.dataset} has no phrase with a box; nothing can be asked"
+            f"split {split!r} of {sources.dataset} has no phrase with a box; choose another split"
         )
     found = queries.embedded(trained.head)
     localized = replace(
@@ -88,10 +88,10 @@ def localize(
 
 
 def _known(found: Localized, encoder: Path, monitor: Monitor) -> np.ndarray:
-    """Return which phrases have a known word; log how many have none, with the first of them."""
+    """Return which phrases have a known word; log the number of others, with the first of them."""
     known = np.ones(len(found.phrase_texts), bool)
     if not encoder.is_dir():
-        monitor.log(f"{encoder} is not there: it is not known which phrases have no known word")
+        monitor.log(f"{encoder} not found: phrases without a known word are not detected")
         return known
     reports = load_encoder(encoder, found.phrase_texts).reports(found.phrase_texts)
     unknown = sorted(unknown_to_all(reports.values()))

@@ -1,6 +1,6 @@
-"""The localization file: proposals and phrases of a split in one space, and what was asked.
+"""The localization file: embeddings of a split's proposals and phrases, and the queries.
 
-It holds all that evaluation, the report and the search need, so that none of them reads features
+It contains everything that evaluation, report and search need, so that none of them reads features
 or a head again. docs/regions.md has the layout.
 """
 
@@ -23,7 +23,7 @@ from pipeline.shards.writer import with_room
 
 FORMAT, FORMAT_VERSION = "pipeline-localization", 1
 
-# A text takes a reference of 16 bytes in a file, and a header in a heap.
+# A text needs a reference of 16 bytes in a file, and a header in a heap.
 _TEXT_BYTES = 48
 
 Floats = npt.NDArray[np.float32]
@@ -37,23 +37,23 @@ class Localized:
 
     Attributes
     ----------
-    image_ids : in the order of the dataset.
+    image_ids : image ids in the order of the dataset.
     sizes : (images, 2) int64, width and height in pixels.
-    first_region : (images + 1,) int64, the first proposal of each image; their number last. An
-        image may have none.
+    first_region : (images + 1,) int64, the first proposal of each image, and the end of the last.
+        An image may have none.
     boxes : (regions, 4) float32, x0 y0 x1 y1 in pixels of the image, from 0, right and bottom
         exclusive.
     regions : (regions, dim) float32 embeddings.
     phrase_texts : the distinct phrases.
     phrases : (phrases, dim) float32 embeddings.
-    known : (phrases,) bool, whether the encoder knows a word of the phrase.
-    query_ids : one a query.
+    known : (phrases,) bool, whether the phrase has a word that the encoder knows.
+    query_ids : one id per query.
     query_image, query_phrase : (queries,) int64 row numbers.
-    query_types : (queries,) kinds of thing, joined by "/"; may be empty.
-    first_truth : (queries + 1,) int64, the first true box of each query; their number last.
-    truth : (n, 4) float32 true boxes, each of which is right by itself.
+    query_types : (queries,) phrase types, joined by "/"; may be empty.
+    first_truth : (queries + 1,) int64, the first true box of each query, and the end of the last.
+    truth : (n, 4) float32 true boxes, any of which is correct.
     similarity : name of the similarity of regions and phrases.
-    provenance : what made these rows, as JSON values.
+    provenance : provenance of the rows, as JSON values.
     """
 
     image_ids: tuple[str, ...]
@@ -89,28 +89,28 @@ class Localized:
         return list(np.split(order, ends))
 
     def scores(self, image: int, phrases: Floats) -> Scores:
-        """Return how alike an image's proposals and some phrases are.
+        """Return the similarities between an image's proposals and some phrases.
 
         Parameters
         ----------
-        image : its row.
+        image : row of the image.
         phrases : (p, dim) embeddings.
 
         Returns
         -------
-        (proposals, p) float64, rounded to float32; greater is more alike.
+        (proposals, p) float64, rounded to float32; higher is more similar.
         """
         similarity = SIMILARITIES[self.similarity]
         regions = self.regions[self.regions_of(image)]
         if not (len(regions) and len(phrases)):
             return np.zeros((len(regions), len(phrases)))
         found = similarity.between(similarity.prepare(regions), similarity.prepare(phrases))
-        # Sums depend on the shape of a product in their last digits, which would order equal boxes.
+        # The last digits of a product depend on its shape; unrounded, they would break ties.
         return found.astype(np.float32).astype(np.float64)
 
 
 _KINDS = {"O": "texts", "iu": "whole numbers", "f": "floats", "b": "booleans"}
-# Name in the file, attribute, kinds of `_KINDS`, and the axes.
+# Name in the file, attribute, dtype kinds of `_KINDS`, and the axes.
 _COLUMNS = (
     ("images/id", "image_ids", "O", ("images",)),
     ("images/size", "sizes", "iu", ("images", 2)),
@@ -130,12 +130,12 @@ _COLUMNS = (
 
 
 def write_localized(path: str | Path, localized: Localized) -> None:
-    """Write a localization file, whole or not at all; the same content gives the same bytes.
+    """Write a localization file atomically; equal contents have equal bytes.
 
     Raises
     ------
     ShardError
-        The system refuses to write it, as on a full disk.
+        The system cannot write it, as on a full disk.
     """
     arrays = {name: getattr(localized, attribute) for name, attribute, _, _ in _COLUMNS}
     texts = {name for name, _, kind, _ in _COLUMNS if kind == "O"}
@@ -161,7 +161,7 @@ def write_localized(path: str | Path, localized: Localized) -> None:
 
 
 def read_localized(path: str | Path) -> Localized:
-    """Read a localization file.
+    """Load a localization file.
 
     Raises
     ------
@@ -170,14 +170,14 @@ def read_localized(path: str | Path) -> Localized:
     """
     path = Path(path)
     if not path.is_file():
-        raise LocalizationError(f"{path} not found; `pipeline localize` makes localization files")
+        raise LocalizationError(f"{path} not found; `pipeline localize` writes localization files")
     if reason := crash_of(_stored, path):
         raise LocalizationError(f"{path}: HDF5 {reason}; run `pipeline localize` again")
     try:
         found = _stored(path)
         _check(found)
         return found
-    # h5py raises the last four for groups and links in the place of datasets, and absurd shapes.
+    # h5py raises the last four for groups and links in place of datasets, and for absurd shapes.
     except (
         OSError, KeyError, TypeError, ValueError, AttributeError, RuntimeError, OverflowError,
         MemoryError,
@@ -191,8 +191,8 @@ def _stored(path: Path) -> Localized:
     with h5py.File(path, "r") as file:
         if file.attrs.get("format") != FORMAT:
             raise LocalizationError(
-                f"{path} is no localization file (its format is {file.attrs.get('format')!r}); "
-                "`pipeline localize` makes one"
+                f"{path} is not a localization file (its format is {file.attrs.get('format')!r}); "
+                "`pipeline localize` writes one"
             )
         sizes: dict[str, int] = {}
         columns = {
@@ -209,7 +209,7 @@ def _stored(path: Path) -> Localized:
 def _column(
     file: h5py.File, name: str, kinds: str, axes: tuple[str | int, ...], sizes: dict[str, int]
 ) -> Any:
-    """Return a column whose axes are as long as those of the columns before it."""
+    """Return a column whose axes match the lengths of earlier columns."""
     dataset = require_held(file[name])
     for axis, length in zip(axes, dataset.shape or (), strict=False):
         if isinstance(axis, str):
@@ -224,7 +224,7 @@ def _column(
 
 
 def _check(found: Localized) -> None:
-    """Check that numbers are finite, and that row numbers are those of rows."""
+    """Check that numbers are finite, and that row numbers are in range."""
     regions, phrases, truth = len(found.boxes), len(found.phrase_texts), len(found.truth)
     _check_firsts("regions", found.first_region, len(found.image_ids), regions)
     _check_firsts("true boxes", found.first_truth, len(found.query_ids), truth)
@@ -236,12 +236,12 @@ def _check(found: Localized) -> None:
             raise ValueError(f"queries name {what} beyond the {number} of the file")
     for name, attribute, kinds, _ in _COLUMNS:
         if kinds == "f" and not np.isfinite(getattr(found, attribute)).all():
-            raise ValueError(f"{name} has numbers that are not finite")
+            raise ValueError(f"{name} has values that are not finite")
     if found.similarity not in SIMILARITIES:
-        raise ValueError(f"no similarity is called {found.similarity!r}")
+        raise ValueError(f"the similarity {found.similarity!r} is unknown")
 
 
 def _check_firsts(what: str, firsts: RowNumbers, of: int, number: int) -> None:
-    """Check where the rows of each of some things begin, and where they all end."""
+    """Check the starts of lists, and their common end."""
     if len(firsts) != of + 1 or firsts[0] or firsts[-1] != number or (np.diff(firsts) < 0).any():
         raise ValueError(f"its lists do not divide {number} {what} among {of}")

@@ -1,9 +1,9 @@
-"""How well proposals are ranked: recall at K, average precision, the pointing game.
+"""Metrics of ranked proposals: recall at K, average precision, the pointing game.
 
-A proposal is right if its intersection over union with a true box of its query is 0.5 or more. A
-query may have several true boxes (a dataset prepared with `any`; the default is their hull): then
-one of them is enough for recall and pointing game, and each counts for average precision. Of equal
-scores the proposal that the method gave first comes first.
+A proposal is correct if its intersection over union with a true box of its query is at least 0.5. A
+query may have several true boxes (a dataset prepared with `any`; the default is their hull): one of
+them is enough for recall and pointing game, and each counts for average precision. Ties are broken
+by the order of the method.
 """
 
 from collections.abc import Callable, Iterator
@@ -17,26 +17,26 @@ from pipeline.regions.boxes import areas, iou
 
 IOU = 0.5
 NMS = 0.3
-"""Overlap above which the lower of two boxes is dropped before average precision.
+"""Threshold of the non-maximum suppression before average precision.
 
-The paper does not say its threshold; 0.3 is that of Fast R-CNN's program."""
+The paper does not state it; 0.3 is that of Fast R-CNN's program."""
 
 NO_HIT = np.iinfo(np.int64).max
-"""The rank of the first right proposal where there is none."""
+"""Rank of the first correct proposal if there is none."""
 
 Scoring = Callable[[int, RowNumbers], Scores]
-"""From an image's row and some of its queries to the scores (proposals, queries)."""
+"""Function from an image's row and some of its queries to scores (proposals, queries)."""
 
 
 @dataclass(frozen=True, eq=False)
 class Ranked:
-    """What became of each query.
+    """Result of each query.
 
     Attributes
     ----------
-    first_hit : (queries,) int64, the rank of the first right proposal, from 0, or `NO_HIT`.
-    pointed : (queries,) bool, whether the centre of the first proposal lies in a true box.
-    best : (queries,) int64, the number in its image of the first proposal; -1 without proposals.
+    first_hit : (queries,) int64, rank of the first correct proposal, from 0, or `NO_HIT`.
+    pointed : (queries,) bool, whether the centre of the first proposal is in a true box.
+    best : (queries,) int64, number in its image of the first proposal; -1 without proposals.
     """
 
     first_hit: RowNumbers
@@ -45,13 +45,13 @@ class Ranked:
 
 
 def by_head(localized: Localized) -> Scoring:
-    """Return the scores of the head's embeddings."""
+    """Return the scoring by the head's embeddings."""
     phrase = localized.query_phrase
     return lambda image, queries: localized.scores(image, localized.phrases[phrase[queries]])
 
 
 def by_area(localized: Localized) -> Scoring:
-    """Return scores by which the largest proposal comes first."""
+    """Return the scoring by area, the largest proposal first."""
 
     def scores(image: int, queries: RowNumbers) -> Scores:
         own: Scores = areas(localized.boxes[localized.regions_of(image)])
@@ -61,7 +61,7 @@ def by_area(localized: Localized) -> Scoring:
 
 
 def by_method(localized: Localized) -> Scoring:
-    """Return scores by which proposals stand as the method gave them."""
+    """Return the scoring that keeps the order of the method."""
 
     def scores(image: int, queries: RowNumbers) -> Scores:
         rows = localized.regions_of(image)
@@ -71,7 +71,7 @@ def by_method(localized: Localized) -> Scoring:
 
 
 def hits(localized: Localized, image: int, queries: RowNumbers) -> npt.NDArray[np.bool_]:
-    """Return which proposals of an image are right for some of its queries, (proposals, q)."""
+    """Return which proposals of an image are correct for some of its queries, (proposals, q)."""
     boxes = localized.boxes[localized.regions_of(image)]
     found = np.zeros((len(boxes), len(queries)), bool)
     for column, query in enumerate(queries):
@@ -100,13 +100,13 @@ def rank(localized: Localized, scoring: Scoring) -> Ranked:
 
 
 def points_into(box: npt.NDArray[np.float32], truth: npt.NDArray[np.float32]) -> bool:
-    """Return whether the centre of a box (4,) lies in one of (n, 4) boxes."""
+    """Return whether the centre of a box (4,) is in one of (n, 4) boxes."""
     centre = (box[:2] + box[2:]) / 2
     return bool(((truth[:, :2] <= centre) & (centre < truth[:, 2:])).all(axis=1).any())
 
 
 def rank_whole_image(localized: Localized) -> Ranked:
-    """Rank the whole image as the one proposal of every query."""
+    """Rank the whole image as the single proposal of every query."""
     number = len(localized.query_ids)
     hit, pointed = np.full(number, NO_HIT, np.int64), np.zeros(number, bool)
     for query in range(number):
@@ -120,23 +120,23 @@ def rank_whole_image(localized: Localized) -> Ranked:
 
 
 def average_precisions(localized: Localized, scoring: Scoring, threshold: float = NMS) -> Scores:
-    """Return the average precision of each phrase over the images in which it is asked for.
+    """Return the average precision of each phrase over the images in which it is queried.
 
-    In each image the proposals are thinned by non-maximum suppression, then those of all the
-    phrase's images are ranked together. Going down, a proposal is right if the true box that it
-    overlaps most, by 0.5 or more, was not found yet. The area under the curve of precision over
-    recall is taken with the precision made to fall (PASCAL VOC from 2010 on). Equal true boxes of
-    an image count once.
+    In each image the proposals are reduced by non-maximum suppression, then those of all the
+    phrase's images are ranked together. In rank order a proposal is correct if the true box with
+    the largest overlap, at least 0.5, has not been found yet. The area is that under the
+    interpolated precision-recall curve (PASCAL VOC from 2010 on). Equal true boxes of an image
+    count once.
 
     Parameters
     ----------
-    localized : with queries.
-    scoring : of the proposals.
-    threshold : of non-maximum suppression.
+    localized : localization with queries.
+    scoring : scoring of the proposals.
+    threshold : threshold of non-maximum suppression.
 
     Returns
     -------
-    (phrases,) float64 in 0-1; NaN for a phrase that no query asks for.
+    (phrases,) float64 in 0-1; NaN for a phrase without a query.
     """
     scores: list[list[Scores]] = [[] for _ in localized.phrase_texts]
     right: list[list[npt.NDArray[np.bool_]]] = [[] for _ in localized.phrase_texts]
@@ -178,7 +178,7 @@ def asked(
 
 
 def suppressed(overlapping: npt.NDArray[np.bool_], order: RowNumbers) -> npt.NDArray[np.bool_]:
-    """Return which ranks greedy non-maximum suppression keeps, of several orders at once.
+    """Return the ranks that greedy non-maximum suppression keeps, for several orders at once.
 
     Parameters
     ----------
@@ -187,7 +187,7 @@ def suppressed(overlapping: npt.NDArray[np.bool_], order: RowNumbers) -> npt.NDA
 
     Returns
     -------
-    (n, q) bool in the order's places; see `pipeline.regions.boxes.nms`.
+    (n, q) bool by rank; see `pipeline.regions.boxes.nms`.
     """
     columns = np.arange(order.shape[1])
     alive = np.ones((len(overlapping), len(columns)), bool)
@@ -199,7 +199,7 @@ def suppressed(overlapping: npt.NDArray[np.bool_], order: RowNumbers) -> npt.NDA
 
 
 def claims(overlap: Scores) -> npt.NDArray[np.bool_]:
-    """Return which boxes, best first, find a true box that was not found before.
+    """Return which boxes, best first, match a true box that no earlier box matched.
 
     Parameters
     ----------
@@ -215,13 +215,13 @@ def claims(overlap: Scores) -> npt.NDArray[np.bool_]:
 
 
 def average_precision(scores: Scores, right: npt.NDArray[np.bool_], truths: int) -> float:
-    """Return the area under precision over recall, with the precision made to fall.
+    """Return the area under the interpolated precision-recall curve.
 
     Parameters
     ----------
-    scores : (n,); equal ones stand in their order.
-    right : (n,), which of them find a true box.
-    truths : true boxes in all, 1 or more.
+    scores : (n,); ties keep their order.
+    right : (n,), which of them match a true box.
+    truths : number of true boxes, at least 1.
     """
     found = right[np.argsort(-scores, kind="stable")]
     precision = np.cumsum(found) / np.arange(1, len(found) + 1)

@@ -1,10 +1,10 @@
-"""Hard negatives: the proposals that a trained head takes for a phrase before its true boxes.
+"""Hard negative mining: proposals that a trained head ranks above a phrase's true boxes.
 
 Wang et al. 2016, section 3.3: "for each unique phrase in the training set" the boxes "that are
-closer to the phrase than the ground truth boxes", of which 50 at most are sampled. The paper does
-not say which images' proposals are looked at, nor what becomes of proposals that are right: here
-they are those of the images in which the phrase is said, nearer than the nearest of its true boxes
-there, and none that overlaps one of these by half or more.
+closer to the phrase than the ground truth boxes", of which at most 50 are sampled. Our choices
+where the paper is silent: proposals are those of the images with the phrase; they are closer than
+the nearest of its true boxes there; and those that overlap one of these by half or more are
+excluded.
 """
 
 from collections.abc import Iterator, Sequence
@@ -27,7 +27,7 @@ from pipeline.shards.feature_set import FeatureSet
 
 MINED_A_PHRASE = 50
 
-_IMAGES = 32  # whose proposals are embedded together
+_IMAGES = 32  # images per embedding batch
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,9 +36,9 @@ class MinedBoxes:
 
     Attributes
     ----------
-    region_ids : the boxes, each once.
+    region_ids : the distinct boxes.
     of_phrase : rows of `region_ids` for each phrase, in the order of the phrases' keys.
-    found : boxes that came nearer, before sampling, with repetitions.
+    found : number of mined boxes before sampling, with repetitions.
     """
 
     region_ids: tuple[str, ...]
@@ -58,11 +58,11 @@ def mine(
 
     Parameters
     ----------
-    head : Head. Trained.
-    phrases : sequence of RegionPhrase. The training split's.
+    head : Head. Trained head.
+    phrases : sequence of RegionPhrase. Phrases of the training split.
     opened : OpenSources. Their data.
     seed : int. Seed of the sampling.
-    progress : Progress. Called with images done, images in all, and 0.
+    progress : Progress. Called with images done, images in total, and 0.
 
     Raises
     ------
@@ -102,7 +102,7 @@ def mine(
 
 
 def _sampled(nearer: Sequence[Sequence[str]], seed: int) -> MinedBoxes:
-    """Return at most `MINED_A_PHRASE` of each phrase's boxes."""
+    """Return at most `MINED_A_PHRASE` of each phrase's boxes, sampled at random."""
     rng = np.random.default_rng(seed)
     number: dict[str, int] = {}
     phrase_of: list[int] = []

@@ -1,4 +1,4 @@
-"""Training pairs of regions and phrases, as a head sees them."""
+"""Training pairs of regions and phrases."""
 
 from collections.abc import Sequence
 
@@ -14,7 +14,7 @@ from pipeline.regions.proposals import region_id
 from pipeline.shards.feature_set import FeatureSet
 
 REGIONS_A_PHRASE = 10
-"""Of how many regions a phrase makes training pairs at most (Wang et al. 2016, section 3.3)."""
+"""Maximum number of regions that a phrase is paired with (Wang et al. 2016, section 3.3)."""
 
 
 def training_pairs(
@@ -22,15 +22,15 @@ def training_pairs(
 ) -> Pairs:
     """Return the pairs of true regions and phrases, with all their links.
 
-    Of a phrase with more than `REGIONS_A_PHRASE` regions that many make pairs, drawn from the seed.
-    Regions without a pair are left out; the links of the others have every phrase that names them.
+    A phrase with more than `REGIONS_A_PHRASE` regions is paired with a random sample of that size.
+    Regions without a pair are left out; the links of the others include every phrase for them.
 
     Parameters
     ----------
-    phrases : of the training split.
+    phrases : phrases of the training split.
     truth : features of the true boxes (proposals of the method ground-truth).
     texts : features of the distinct phrases.
-    seed : of the drawing.
+    seed : seed of the sampling.
 
     Raises
     ------
@@ -41,8 +41,8 @@ def training_pairs(
     """
     if not phrases:
         raise LocalizationError(
-            "the training split has no phrase with a box; `pipeline prepare entities`, `regions` "
-            "and `scenes` make datasets with phrases"
+            "the training split has no phrase with a box; use a dataset with phrases, from "
+            "`pipeline prepare entities`, `regions` or `scenes`"
         )
     keys = {phrase.key: None for phrase in phrases}
     phrase_row = {key: row for row, key in enumerate(keys)}
@@ -80,7 +80,7 @@ def training_pairs(
 
 
 def _at_most(group: np.ndarray, most: int, rng: np.random.Generator) -> np.ndarray:
-    """Return the rows of which no group has more than `most`, ascending; what is kept is drawn."""
+    """Return ascending rows with at most `most` per group, sampled at random."""
     shuffled = rng.permutation(len(group))
     by_group = shuffled[np.argsort(group[shuffled], kind="stable")]
     counts = np.bincount(group)

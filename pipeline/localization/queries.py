@@ -1,4 +1,4 @@
-"""The queries of a split: which phrases are asked of which image, among which proposals."""
+"""The queries of a split: phrases, their images, and the proposals to choose from."""
 
 import hashlib
 from collections.abc import Container, Sequence
@@ -51,8 +51,8 @@ class Queries:
         ----------
         opened : OpenSources.
         split : str.
-        images : int or None. Only the first so many images are asked about; None: all.
-        left_out : container of str. Images that are not asked about.
+        images : int or None. Number of images to use, the first ones; None: all.
+        left_out : container of str. Images to leave out.
 
         Raises
         ------
@@ -100,18 +100,18 @@ class Queries:
         return cls(FeatureRows(opened.regions, regions), FeatureRows(opened.texts, [*texts]), frame)
 
     def in_memory(self) -> "Queries":
-        """Return the queries for model selection, with features in memory where they fit.
+        """Return the queries for model selection, with features in memory if they fit.
 
         Raises
         ------
         LocalizationError
-            There is no query, or not one proposal.
+            There are no queries or no proposals.
         """
         asked, boxes = len(self.frame.query_ids), len(self.frame.boxes)
         if not (asked and boxes):
             raise LocalizationError(
                 f"the validation split has {asked} queries and {boxes} proposals; at least one of "
-                "each is needed to choose by"
+                "each is needed for model selection"
             )
         sides = (self.images, self.captions)
         images, captions = (
@@ -129,7 +129,7 @@ class Queries:
         return replace(self.frame, regions=regions, phrases=phrases, similarity=head.similarity)
 
     def digest(self) -> str:
-        """Return a text that differs where features, boxes or queries do."""
+        """Return a digest of features, boxes and queries."""
         digest = hashlib.sha256(f"{self.images.digest()} {self.captions.digest()}".encode())
         found = self.frame
         for array in (found.boxes, found.first_region, found.truth, found.first_truth):
@@ -146,7 +146,7 @@ class Queries:
 
 
 def _starts(lists: Sequence[np.ndarray]) -> np.ndarray:
-    """Return where each of some lists begins when they are concatenated, and their end."""
+    """Return the start of each list in their concatenation, and its end."""
     return np.concatenate([[0], np.cumsum([len(found) for found in lists])]).astype(np.int64)
 
 
@@ -159,7 +159,7 @@ def _sizes(
 
 
 def _size_of(path: Path) -> tuple[int, int]:
-    """Return width and height of an upright photo; (1, 1) where it cannot be read."""
+    """Return width and height of an upright image; (1, 1) if it cannot be read."""
     try:
         return photo_size(path)
     except DatasetError:

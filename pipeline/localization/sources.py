@@ -1,4 +1,4 @@
-"""The data that heads of regions and phrases are trained on and asked about, opened once."""
+"""The data for training and querying heads of regions and phrases, opened once."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -18,16 +18,16 @@ from pipeline.wording import counted
 
 @dataclass(frozen=True)
 class Sources:
-    """The folders of a dataset's regions and phrases.
+    """Folders of a dataset's regions and phrases.
 
     Attributes
     ----------
     dataset : Path. Prepared dataset, with phrases.
     phrases : Path. Features of its distinct phrases (`pipeline text --phrases`).
-    truth : Path. Features of the true boxes, that is of proposals of the method ground-truth.
+    truth : Path. Features of the true boxes, which are proposals of the method ground-truth.
     proposals : Path. Boxes of every image (`pipeline propose`).
     regions : Path. Features of these boxes, of the same recipe as `truth`.
-    most : int. Upper bound on the proposals of an image; the first ones count.
+    most : int. Maximum number of proposals per image, the first ones.
     """
 
     dataset: Path
@@ -49,12 +49,12 @@ class Sources:
 
 
 class OpenSources:
-    """The data of `Sources`, checked against each other.
+    """The opened data of `Sources`, checked for consistency.
 
     Attributes
     ----------
     manifest : Manifest.
-    texts, truth, regions : FeatureSet. Of the phrases, the true boxes and the proposals.
+    texts, truth, regions : FeatureSet. Features of phrases, true boxes and proposals.
     proposals : Proposals.
     most : int. See `Sources`.
     inputs : HeadInputs. Shapes and recipes of regions and phrases.
@@ -67,7 +67,7 @@ class OpenSources:
         Raises
         ------
         DatasetError, ShardError, ProposalError
-            One is missing or damaged.
+            A folder is missing or damaged.
         HeadError
             True boxes and proposals have features of different recipes.
         LocalizationError
@@ -85,7 +85,7 @@ class OpenSources:
             if features.index.header.dataset != self.manifest.name:
                 raise LocalizationError(
                     f"{features.folder} has features of the dataset "
-                    f"{features.index.header.dataset!r}; {self.manifest.name!r} was expected"
+                    f"{features.index.header.dataset!r}, expected {self.manifest.name!r}"
                 )
         self.inputs: HeadInputs = HeadInputs.of(self.truth, self.texts)
         self.made_from: dict[str, str] = {
@@ -97,7 +97,7 @@ class OpenSources:
         }
 
     def made_from_with(self, validation_images: int | None) -> dict[str, str]:
-        """Return what a head records of its data, but for the head that it goes on from."""
+        """Return the data that a head records, without the head that training continues from."""
         return {**self.made_from, "validation_images": str(validation_images or "all")}
 
     def phrases(self, split: str) -> tuple[RegionPhrase, ...]:
@@ -111,9 +111,9 @@ class OpenSources:
         return read_phrases(self._dataset, split)
 
     def left_out(self, leave_out_failed: bool, monitor: Monitor) -> frozenset[str]:
-        """Return the images of which a true box or a proposal has no features, and log how many.
+        """Return the images with failed features of a true box or a proposal; log their number.
 
-        Without `leave_out_failed` none is left out.
+        Empty without `leave_out_failed`.
         """
         if not leave_out_failed:
             return frozenset()

@@ -1,4 +1,4 @@
-"""Training on regions and phrases: a head of `pipeline.heads` is fitted to pairs of both."""
+"""Training of a head on pairs of regions and phrases."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -26,21 +26,22 @@ def fit_to_phrases(
     validation_images: int | None = None,
     training: TrainingOptions = DEFAULT_TRAINING,
 ) -> TrainedHead:
-    """Fit an experiment's head to the regions and phrases of the training split and save it.
+    """Fit an experiment's head on the regions and phrases of the training split and save it.
 
-    R@1 + R@5 + R@10 of the validation split selects the epoch. A head that `goes_on_from` another
-    starts with its tensors and trains on the boxes that it mines. As in `pipeline.heads.fit.fit`,
-    an interrupted training resumes from its last epoch and ends in the same bytes.
+    The epoch is selected by validation R@1 + R@5 + R@10. A head with `goes_on_from` starts from
+    another head's tensors and trains on the boxes that the latter mines. As in
+    `pipeline.heads.fit.fit`, an interrupted training resumes from its last epoch and yields the
+    same bytes.
 
     Parameters
     ----------
     sources : Sources. The data.
     out : str or Path. Folder of the head.
-    experiment : Experiment. Of its fields the name, the head and its settings.
-    start : str or Path or None. Folder of the trained head that it goes on from; None: none.
-    validation_images : int or None. Only the first so many images of the validation split select
-        the epoch; None: all.
-    training : TrainingOptions. `leave_out_failed` leaves out the images of which a region failed.
+    experiment : Experiment. Name, head, settings and precision are used.
+    start : str or Path or None. Folder of the trained head to continue from, or None.
+    validation_images : int or None. Number of validation images for model selection, the first
+        ones; None: all.
+    training : TrainingOptions. `leave_out_failed` leaves out images with a failed region.
 
     Raises
     ------
@@ -53,6 +54,7 @@ def fit_to_phrases(
     """
     opened = sources.opened
     job = TrainingJob.open(opened.manifest, out, training)
+    experiment = job.in_precision(experiment)
     source = opened.made_from_with(validation_images)
     unfitted = job.unfitted_head(experiment, opened.inputs, source)
     left_out = opened.left_out(training.leave_out_failed, training.monitor)
@@ -92,8 +94,8 @@ def _with_mined(
         mined = mine(begun.head, phrases, opened, seed=training.seed, progress=progress)
     having = int((mined.of_phrase.starts[1:] > mined.of_phrase.starts[:-1]).sum())
     monitor.log(
-        f"{mined.found} proposals come nearer to a phrase than its true boxes; of {having} phrases "
-        f"{len(mined.of_phrase.values)} are taken, {len(mined.region_ids)} boxes"
+        f"{mined.found} proposals are closer to a phrase than its true boxes; sampled "
+        f"{len(mined.of_phrase.values)} for {having} phrases, {len(mined.region_ids)} boxes"
     )
     if not mined.region_ids:
         return pairs

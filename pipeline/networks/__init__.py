@@ -1,7 +1,6 @@
-"""Networks that images and captions share, and weights: files read, compared, drawn from a seed.
+"""Networks and weights that images and captions share.
 
-Read `state_dicts` for what a file of weights may be, `random_weights` for what a seed means,
-`open_clip_models` for models that have a tower for either side, and `tensor_file` for files of
-arrays that are fitted here. No pictures, no captions and no shards: the rooms of images, clips and
-text use this one.
+Read `state_dicts` (weight files), `random_weights` (weights from a seed), `open_clip_models`
+(models with a tower for each side) and `tensor_file` (files of fitted arrays). No module here knows
+images, captions or shards.
 """

@@ -1,4 +1,4 @@
-"""The hub of models, which may be out of reach: asked once, instead of six times for each file."""
+"""Access to the model hub: one check whether it is reachable, instead of six requests per file."""
 
 import importlib
 from collections.abc import Iterator
@@ -10,15 +10,14 @@ _SECONDS = 4.0
 
 @contextmanager
 def hub_or_cache() -> Iterator[None]:
-    """Have huggingface_hub use its cache alone in the block if the hub does not answer.
+    """Make huggingface_hub use only its cache within the block if the hub is not reachable.
 
-    The library itself requests each file six times, with pauses of 23 s in all, also of files
-    that are in its cache.
+    The library requests each file six times, with pauses of 23 s in all, even if it is cached.
 
     Raises
     ------
     OSError
-        The block needs the hub, which does not answer.
+        The block needs the hub, which is not reachable.
     """
     constants: Any = importlib.import_module("huggingface_hub.constants")
     if constants.HF_HUB_OFFLINE or (reason := _unreachable()) is None:
@@ -34,12 +33,12 @@ def hub_or_cache() -> Iterator[None]:
 
 
 def _unreachable() -> str | None:
-    """Return why the hub cannot be reached, through proxies where there are some; None: it can."""
+    """Return why the hub is not reachable, directly or by proxy; None if it is."""
     hub: Any = importlib.import_module("huggingface_hub")
     endpoint = hub.constants.ENDPOINT
     try:
         hub.utils.get_session().head(endpoint, timeout=_SECONDS)
-    # The HTTP library differs between versions of the hub's client.
+    # The HTTP library depends on the version of the hub's client.
     except Exception as error:
         return f"{endpoint} does not answer: {str(error) or type(error).__name__}"
     return None

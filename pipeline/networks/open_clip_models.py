@@ -1,6 +1,6 @@
-"""The models of open_clip by name: what each is, how its pictures are prepared, where weights are.
+"""The models of open_clip by name: architecture, image preprocessing, location of weights.
 
-open_clip is an extra and is imported only when one of its models is named.
+open_clip is an extra and is imported when one of its models is named.
 """
 
 import importlib
@@ -18,26 +18,26 @@ from pipeline.wording import did_you_mean, nearest
 PREFIX = "open-clip"
 
 _HUB = "https://huggingface.co"
-# What open_clip calls its files on the hub where it does not name them, the safe format first.
+# Default names of open_clip's files on the hub, the safe format first.
 _USUAL_FILES = ("open_clip_model.safetensors", "open_clip_pytorch_model.bin")
 
 
 class ModelError(PipelineError):
-    """open_clip is not installed, or has no such model or weights."""
+    """open_clip is not installed, or lacks the model or weights."""
 
 
 class UnknownClipModel(ModelError, UnknownName):
-    """open_clip has no model of this name."""
+    """The name of an open_clip model is unknown."""
 
 
 @dataclass(frozen=True)
 class ClipModel:
-    """A model of open_clip, and which of its published weights are meant.
+    """A model of open_clip with a choice of its published weights.
 
     Attributes
     ----------
-    model : as `open_clip.list_models()` spells it, such as "ViT-B-32".
-    tag : of published weights, such as "laion2b_s34b_b79k"; "" where the name has none.
+    model : name in `open_clip.list_models()`, such as "ViT-B-32".
+    tag : tag of published weights, such as "laion2b_s34b_b79k"; "" without a tag.
     """
 
     model: str
@@ -45,30 +45,30 @@ class ClipModel:
 
     @property
     def architecture(self) -> str:
-        """The name without a tag, such as "open-clip:ViT-B-32"."""
+        """Name without the tag, such as "open-clip:ViT-B-32"."""
         return f"{PREFIX}:{self.model}"
 
     @property
     def name(self) -> str:
-        """The name with the tag, if there is one: "open-clip:ViT-B-32.laion2b_s34b_b79k"."""
+        """Name with the tag, if any: "open-clip:ViT-B-32.laion2b_s34b_b79k"."""
         return f"{self.architecture}.{self.tag}" if self.tag else self.architecture
 
     @property
     def config(self) -> dict[str, Any]:
-        """A copy of open_clip's description: `embed_dim`, `vision_cfg`, `text_cfg` and more."""
+        """A copy of open_clip's configuration: `embed_dim`, `vision_cfg`, `text_cfg` and more."""
         found: dict[str, Any] = open_clip().get_model_config(self.model)
         return found
 
     def preprocessing(self) -> dict[str, Any]:
-        """Return how the pictures are prepared: mean, std, interpolation and resize_mode.
+        """Return the image preprocessing: mean, std, interpolation and resize_mode.
 
-        Published weights say it. Without a tag it is what all weights of the model say, or
-        open_clip's default where there are none.
+        It is that of the published weights. Without a tag it is that of all weights of the model,
+        or open_clip's default if there are none.
 
         Raises
         ------
         ModelError
-            Without a tag: the model's weights were trained with pictures prepared in several ways.
+            Without a tag: the model's weights have different preprocessings.
         """
         default = vars(open_clip().transform.PreprocessCfg())
         keys = ("mean", "std", "interpolation", "resize_mode")
@@ -77,15 +77,13 @@ class ClipModel:
         first: dict[str, Any] = next(iter(ways.values()), {key: default[key] for key in keys})
         if any(way != first for way in ways.values()):
             raise ModelError(
-                f"the weights of {self.architecture} want pictures prepared in different ways; "
-                f"say which, as in {self.architecture}.{tags[0]} (there are {', '.join(tags)})"
+                f"the weights of {self.architecture} have different image preprocessings; name a "
+                f"tag, as in {self.architecture}.{tags[0]} (available: {', '.join(tags)})"
             )
         return first
 
     def files(self) -> tuple[str, tuple[str, ...]]:
-        """Return the repository on the hub that has the weights of the tag, and their files.
-
-        Any of the files has all weights.
+        """Return the hub repository with the weights of the tag, and their alternative files.
 
         Raises
         ------
@@ -93,10 +91,10 @@ class ClipModel:
             The name has no tag.
         """
         if not self.tag:
-            known = ", ".join(self._tags()) or "none, so give a file"
+            known = ", ".join(self._tags()) or "none, so pass a file"
             raise ModelError(
-                f"{self.name} names no weights; name some, as in {self.name}.TAG (there are "
-                f"{known}), or give a file or random:SEED"
+                f"{self.name} names no weights; add a tag, as in {self.name}.TAG (available: "
+                f"{known}), or pass a file or random:SEED"
             )
         repository, _, file = self._published(self.tag)["hf_hub"].rpartition("/")
         return repository, (str(Path(file).with_suffix(".safetensors")), file) if file else (
@@ -112,18 +110,17 @@ class ClipModel:
 
 
 def find_clip_model(name: str) -> ClipModel:
-    """Return the model of a name.
+    """Return a model by its name.
 
     Parameters
     ----------
-    name : "open-clip:<model>" or "open-clip:<model>.<tag>", as `open_clip.list_pretrained()`
-        spells both.
+    name : "open-clip:<model>" or "open-clip:<model>.<tag>", as in `open_clip.list_pretrained()`.
 
     Raises
     ------
     ModelError
-        open_clip is not installed, or has no such model or tag (the nearest are listed); or the
-        weights of the tag were trained with another activation than the model has.
+        open_clip is not installed, or lacks the model or tag (the nearest are listed); or the
+        weights of the tag were trained with another activation than the model's.
     """
     library = open_clip()
     model, _, tag = name.removeprefix(f"{PREFIX}:").partition(".")
@@ -138,14 +135,14 @@ def find_clip_model(name: str) -> ClipModel:
 
 
 def fetch_weights(model: ClipModel) -> Path:
-    """Return the file of a model's published weights, from the hub's cache or downloaded.
+    """Return the file of a model's published weights, cached or downloaded.
 
     Raises
     ------
     ModelError
         The name has no tag.
     OSError
-        They are in no cache and cannot be downloaded; the message says what to fetch.
+        They are not cached and cannot be downloaded; the message states what to download.
     """
     repository, files = model.files()
     if (cached := cached_weights(model)) is not None:
@@ -164,22 +161,22 @@ def fetch_weights(model: ClipModel) -> Path:
             break
     raise OSError(
         f"the weights of {model.name} are not in the cache of huggingface_hub and cannot be "
-        f"downloaded ({fault}); where there is a network, fetch {' or '.join(files)} of "
-        f"{_HUB}/{repository} and give its path as the weights, or {cache_remedy(repository)}"
+        f"downloaded ({fault}); on a machine with access, download {' or '.join(files)} of "
+        f"{_HUB}/{repository} and pass its path as the weights, or {cache_remedy(repository)}"
     )
 
 
 def cache_remedy(repository: str) -> str:
-    """Return what to copy where, for a repository of the hub that cannot be reached."""
+    """Return the remedy for an unreachable hub repository: what to copy, and where to."""
     hub = importlib.import_module("huggingface_hub")
     return (
-        f"copy the folder models--{repository.replace('/', '--')} of a cache that has it into "
+        f"copy the folder models--{repository.replace('/', '--')} of a filled cache to "
         f"{hub.constants.HF_HUB_CACHE}"
     )
 
 
 def cached_weights(model: ClipModel) -> Path | None:
-    """Return the file of a model's published weights in the hub's cache; None: it is not there."""
+    """Return the cached file of a model's published weights, or None."""
     hub = importlib.import_module("huggingface_hub")
     repository, files = model.files()
     for file in files:
@@ -189,7 +186,7 @@ def cached_weights(model: ClipModel) -> Path | None:
 
 
 def open_clip() -> Any:
-    """Return the library.
+    """Import the library.
 
     Raises
     ------
@@ -207,7 +204,7 @@ def open_clip() -> Any:
 
 @contextmanager
 def quiet_logging() -> Iterator[None]:
-    """Keep open_clip from setting up the root logger, and from warning of random weights."""
+    """Prevent open_clip from configuring the root logger and warning of random weights."""
     root, nothing = logging.getLogger(), logging.NullHandler()
     before = root.manager.disable
     root.addHandler(nothing)
@@ -220,16 +217,16 @@ def quiet_logging() -> Iterator[None]:
 
 
 def _require_tag(model: ClipModel) -> None:
-    """Refuse a tag that the model does not have, or that belongs to its sibling with QuickGELU."""
+    """Raise for a tag that the model lacks, or that belongs to its sibling with QuickGELU."""
     library = open_clip()
     tags = library.list_pretrained_tags_by_model(model.model)
     if model.tag not in tags:
         near = nearest(model.tag, tags) or tags
-        hint = f"there are {', '.join(near)}" if near else "it has none, so give a file"
+        hint = f"available: {', '.join(near)}" if near else "it has none, so pass a file"
         raise UnknownClipModel(f"{model.architecture} has no weights {model.tag!r}; {hint}")
     sibling = f"{model.model}-quickgelu"
     if model.tag in library.list_pretrained_tags_by_model(sibling):
         raise ModelError(
             f"the weights {model.tag!r} were trained with QuickGELU, which {model.architecture} "
-            f"does not have; take {PREFIX}:{sibling}.{model.tag}"
+            f"does not have; use {PREFIX}:{sibling}.{model.tag}"
         )

@@ -1,7 +1,7 @@
-"""A model of open_clip, built; and its weights: published, of a file, or drawn from a seed.
+"""Construction of open_clip models, and their weights: published, from a file, or from a seed.
 
-Both towers have their weights from here, and the SHA-256 is of the whole model, so that features of
-pictures and of captions can be told to be of one space.
+Both towers are loaded together, and the SHA-256 is that of the whole model, so that features of
+images and captions can be verified to share one embedding space.
 """
 
 from pathlib import Path
@@ -21,19 +21,19 @@ from pipeline.networks.state_dicts import (
     state_sha256,
 )
 
-# Of the loss in training, and what OpenAI's files have besides; no feature depends on them.
+# Parameters of the training loss, and extra entries of OpenAI's files; features do not need them.
 _OF_NO_FEATURE = ("logit_scale", "logit_bias", "input_resolution", "context_length", "vocab_size")
 
 
 def build_clip(model: ClipModel) -> Any:
-    """Return a model on the CPU in evaluation mode, with whatever weights it starts from.
+    """Return a model on the CPU in evaluation mode, with arbitrary initial weights.
 
     Raises
     ------
     WeightsError
-        The model is of another library's parts, whose description is not on this machine.
+        The model needs another library's configuration, which is not on this machine.
     """
-    # On the CPU, as constants that are in no state dict are computed while it is built.
+    # On the CPU, since constants that are not in the state dict are computed at construction.
     with torch.device("cpu"), quiet_logging():
         try:
             net = open_clip().create_model(model.model, load_weights=False, pretrained_text=False)
@@ -41,7 +41,7 @@ def build_clip(model: ClipModel) -> Any:
             raise WeightsError(
                 f"open_clip cannot build {model.architecture} ({str(error).partition(chr(10))[0]})"
                 "; its text tower may be a model of the hub, which needs the package transformers "
-                "and the model's description in the cache of huggingface_hub or a network"
+                "and the model's configuration, from the cache of huggingface_hub or the network"
             ) from error
     return net.eval().requires_grad_(False)
 
@@ -51,17 +51,18 @@ def load_clip_weights(model: ClipModel, source: str, net: Any) -> Weights:
 
     Parameters
     ----------
-    model : says what "pretrained" means.
+    model : model, whose tag "pretrained" refers to.
     source : "pretrained", "random:SEED", or the path of a `.pth`, `.pt`, `.bin` or `.safetensors`
-        file as open_clip's training or its repositories on the hub have them.
-    net : the model as `build_clip` returns it; read only.
+        file from open_clip's training or its hub repositories.
+    net : model from `build_clip`; it is not modified.
 
     Raises
     ------
     ModelError
-        "pretrained" of a name without a tag.
+        "pretrained" for a name without a tag.
     WeightsError
-        The weights cannot be had or read, or do not fit; the first keys that differ are named.
+        The weights are not available, cannot be read, or do not fit; the first different keys are
+        named.
     """
     if source.startswith("random:"):
         return _random(model, source, net)
@@ -74,8 +75,8 @@ def load_clip_weights(model: ClipModel, source: str, net: Any) -> Weights:
         ) from error
     if not path.is_file():
         raise WeightsError(
-            f"no weights file {source!r}; give the path of a .pth, .pt, .bin or .safetensors file, "
-            "random:SEED, or the tag of published weights behind the model's name"
+            f"no weights file {source!r}; pass the path of a .pth, .pt, .bin or .safetensors file, "
+            "random:SEED, or a tag of published weights in the model's name"
         )
     name = model.name if published else f"file:{path.name}"
     return Weights(name, sha256_of_file(path), _read(path, model, net))
@@ -84,8 +85,8 @@ def load_clip_weights(model: ClipModel, source: str, net: Any) -> Weights:
 def _random(model: ClipModel, source: str, net: Any) -> Weights:
     digits = source.removeprefix("random:")
     if not digits.isdecimal():
-        raise WeightsError(f"{source!r}: the seed must be a whole number, as in random:0")
-    # The last norms of a ResNet's residual branches; other towers have none of this name.
+        raise WeightsError(f"{source!r}: the seed must be an integer, as in random:0")
+    # The last norms of a ResNet's residual branches; other towers have no such names.
     state = _of_features(seeded_state(net, int(digits), ".bn3"))
     return Weights(source, state_sha256(state), state)
 
@@ -101,7 +102,7 @@ def _read(path: Path, model: ClipModel, net: Any) -> dict[str, Tensor]:
     for key, value in expected.items():
         if key.endswith("num_batches_tracked"):
             state.setdefault(key, value)
-    # Numbers 0, 1, ..., which text models of the hub had in their files once.
+    # Numbers 0, 1, ..., which older files of text models contain.
     for key in [key for key in state if key.endswith("position_ids") and key not in expected]:
         del state[key]
     require_fit(state, expected, path, model.architecture)

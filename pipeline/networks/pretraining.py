@@ -1,8 +1,8 @@
-"""What published weights were trained on, as their tags say it in short."""
+"""Training datasets of published weights, parsed from their tags."""
 
 import re
 
-# Pieces of the tags of timm and open_clip. In 21k and 22k ImageNet is the same but for some names.
+# Parts of the tags of timm and open_clip. ImageNet-21k and -22k are the same up to some names.
 _PIECES = {
     "in1k": "ImageNet-1k",
     "in12k": "ImageNet-12k",
@@ -31,7 +31,7 @@ _PIECES = {
 
 
 def datasets_in_tag(tag: str) -> tuple[str, ...]:
-    """Return the datasets that a tag names, such as "laion2b_ft_in1k"; () where it names none."""
+    """Return the datasets in a tag such as "laion2b_ft_in1k"; () if there are none."""
     found = [
         name
         for piece, name in _PIECES.items()

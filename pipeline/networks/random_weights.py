@@ -1,10 +1,10 @@
-"""Random weights from a seed, of a size that keeps activations sane through any depth."""
+"""Random weights from a seed, scaled so that activations stay bounded at any depth."""
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-# Scale of the last batch norm of every residual branch: without it fifty branches would double
+# Scale of the last batch norm of every residual branch, without which fifty branches would double
 # the variance fifty times.
 _RESIDUAL_SCALE = 0.2
 
@@ -12,15 +12,15 @@ _RESIDUAL_SCALE = 0.2
 def seeded_state(net: nn.Module, seed: int, residual_norms: str) -> dict[str, Tensor]:
     """Return a state dict of random weights.
 
-    Weights are normal with variance 2 / fan-in (He et al. 2015); batch norms have varied
-    scales, offsets and statistics so that folding them wrongly shows. numpy's PCG64 draws
-    them, so that a seed means the same weights on every machine.
+    Weights are normal with variance 2 / fan-in (He et al. 2015); batch norms have varied scales,
+    offsets and statistics, so that wrong folding is detected. They are drawn from numpy's PCG64,
+    so that a seed yields the same weights on every machine.
 
     Parameters
     ----------
     net : a network, on any device; only names, shapes and constant buffers are read.
-    seed : of the generator.
-    residual_norms : name ending of the batch norms that close residual branches, or "".
+    seed : seed of the generator.
+    residual_norms : name suffix of the batch norms that close residual branches, or "".
     """
     rng = np.random.default_rng(seed)
 
@@ -44,7 +44,7 @@ def seeded_state(net: nn.Module, seed: int, residual_norms: str) -> dict[str, Te
             state[f"{name}.weight"] = normal(shape, (2.0 / fan_in) ** 0.5)
             if module.bias is not None:
                 state[f"{name}.bias"] = normal(module.bias.shape, 0.1)
-    # What timm's models have besides: scales of other norms, embeddings, tokens.
+    # Further parameters of timm's models: scales of other norms, embeddings, tokens.
     for key, value in net.named_parameters():
         if key not in state:
             is_scale = value.ndim == 1 and key.endswith("weight")

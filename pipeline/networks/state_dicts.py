@@ -1,4 +1,4 @@
-"""State dicts: read from files, compared by name and shape, hashed."""
+"""State dicts: loaded from files, compared by name and shape, hashed."""
 
 import hashlib
 import pickle
@@ -16,20 +16,20 @@ from pipeline.errors import PipelineError
 
 
 class WeightsError(PipelineError):
-    """Weights cannot be had, cannot be read, or belong to another network."""
+    """Weights are not available, cannot be read, or belong to another network."""
 
 
 @dataclass(frozen=True)
 class Weights:
-    """A network's weights.
+    """Weights of a network.
 
     Attributes
     ----------
-    name : as it stands in the shards, such as "torchvision:VGG19_Weights.IMAGENET1K_V1",
+    name : name as in the shards, such as "torchvision:VGG19_Weights.IMAGENET1K_V1",
         "file:mine.pth" or "random:0".
-    sha256 : of the file; for random weights and those that a library fetches, of their names,
-        shapes and bytes.
-    state : a complete state dict in float32.
+    sha256 : SHA-256 of the file; for random weights and those that a library downloads, of their
+        names, shapes and bytes.
+    state : complete float32 state dict.
     """
 
     name: str
@@ -38,33 +38,33 @@ class Weights:
 
 
 def read_tensors(path: Path) -> dict[str, Tensor]:
-    """Read names and tensors of a `.pth`, `.pt`, `.bin` or `.safetensors` file, without pickles.
+    """Load names and tensors of a `.pth`, `.pt`, `.bin` or `.safetensors` file, without pickles.
 
-    A state dict under the key "state_dict", whatever stands beside it, is read as one by itself.
+    A state dict under the key "state_dict" is unwrapped.
 
     Raises
     ------
     WeightsError
-        The file cannot be read, or holds something else.
+        The file cannot be read, or has other contents.
     """
     try:
         state = load_file(path) if path.suffix == ".safetensors" else _unpickled(path)
     except (OSError, RuntimeError, ValueError, EOFError, SafetensorError) as error:
         raise WeightsError(
-            f"{path} cannot be read as a state dict ({_first_line(error)}); expected what "
-            "torch.save(model.state_dict()) or safetensors writes"
+            f"{path} cannot be read as a state dict ({_first_line(error)}); expected a file of "
+            "torch.save(model.state_dict()) or safetensors"
         ) from error
     except pickle.UnpicklingError as error:
         raise WeightsError(
-            f"{path} holds more than tensors, or is no torch file; only plain state dicts are "
-            "read: save it again with torch.save(model.state_dict(), ...)"
+            f"{path} contains more than tensors, or is not a torch file; only plain state dicts "
+            "are supported: save it again with torch.save(model.state_dict(), ...)"
         ) from error
     if isinstance(state, dict) and isinstance(state.get("state_dict"), dict):
         state = state["state_dict"]
     if not isinstance(state, dict) or not all(map(_is_named_tensor, state.items())):
         raise WeightsError(
-            f"{path} holds no plain state dict (a {type(state).__name__} that is not names to "
-            "tensors); save it again with torch.save(model.state_dict(), ...)"
+            f"{path} is not a plain state dict (a {type(state).__name__} that does not map names "
+            "to tensors); save it again with torch.save(model.state_dict(), ...)"
         )
     return state
 
@@ -72,17 +72,17 @@ def read_tensors(path: Path) -> dict[str, Tensor]:
 def require_fit(
     state: Mapping[str, Tensor], expected: Mapping[str, Tensor], path: Path, name: str
 ) -> None:
-    """Refuse weights whose names or shapes are not those of a network.
+    """Raise if the names or shapes of weights do not match a network.
 
     Parameters
     ----------
-    state : what was read from `path`.
-    expected : of the network called `name`; only names and shapes count.
+    state : tensors from `path`.
+    expected : state dict of the network called `name`; only names and shapes are compared.
 
     Raises
     ------
     WeightsError
-        The first keys that differ are named.
+        They differ; the first different keys are named.
     """
     faults = [f"{key} is missing" for key in expected if key not in state]
     faults += [f"{key} is not part of {name}" for key in state if key not in expected]
@@ -94,12 +94,12 @@ def require_fit(
     if faults:
         raise WeightsError(
             f"{path} does not fit {name}: {len(faults)} keys differ, first "
-            f"{'; '.join(faults[:5])}; give the weights of that very network"
+            f"{'; '.join(faults[:5])}; pass the weights of that network"
         )
 
 
 def state_sha256(state: Mapping[str, Tensor]) -> str:
-    """Return the SHA-256 (64 hex digits) of weights that are in no file: names, shapes, bytes."""
+    """Return the SHA-256 (64 hex digits) of weights without a file: names, shapes, bytes."""
     digest = hashlib.sha256()
     for key in sorted(state):
         digest.update(f"{key} {tuple(state[key].shape)} ".encode())
@@ -112,7 +112,7 @@ def _unpickled(path: Path) -> Any:
         return torch.load(path, map_location="cpu", weights_only=True)
     except (OSError, MemoryError, pickle.UnpicklingError):
         raise
-    # torch's reader raises whatever it stumbles over in a damaged file.
+    # torch's reader raises any exception over a damaged file.
     except Exception as error:
         raise ValueError(f"{type(error).__name__}: {_first_line(error)}") from error
 

@@ -1,4 +1,4 @@
-"""One file of named arrays and their metadata: safetensors with one JSON text, no pickle."""
+"""Files of named arrays with metadata: safetensors with one JSON text, no pickle."""
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -16,19 +16,19 @@ from pipeline.hashing import canonical_json
 def write_tensors(
     path: Path, tensors: Mapping[str, npt.NDArray[Any]], key: str, metadata: Mapping[str, Any]
 ) -> None:
-    """Write a `.safetensors` file, whole or not at all; equal contents give equal bytes.
+    """Write a `.safetensors` file atomically; equal contents have equal bytes.
 
     Parameters
     ----------
-    path : of the file.
-    tensors : arrays of any shape and memory order, of a type that safetensors has.
-    key : the one entry of the file's metadata. There is only one, since safetensors writes several
-        in no fixed order.
-    metadata : JSON values, the entry's text.
+    path : path of the file.
+    tensors : arrays of any shape and memory order, with a dtype of safetensors.
+    key : key of the metadata entry. There is only one, since safetensors writes several in random
+        order.
+    metadata : JSON values of the entry.
     """
     own = {name: np.ascontiguousarray(array) for name, array in tensors.items()}
     with appearing_whole(path) as part:
-        # Not save_file: it writes through a private file of its own, with its own mode.
+        # Not save_file: it writes through a temporary file of its own, with its own mode.
         part.write_bytes(save(own, {key: canonical_json(metadata)}))
 
 
@@ -38,7 +38,7 @@ def read_metadata(path: Path, key: str) -> dict[str, Any]:
     Raises
     ------
     SafetensorError, KeyError, TypeError, ValueError
-        It is no such file, or it is damaged: for the caller to say what it should be.
+        The file is of another kind or damaged; the caller states what was expected.
     """
     with safe_open(path, framework="numpy") as file:
         metadata = parse_json(file.metadata()[key])
@@ -48,12 +48,12 @@ def read_metadata(path: Path, key: str) -> dict[str, Any]:
 
 
 def read_tensors(path: Path, names: Iterable[str]) -> dict[str, npt.NDArray[Any]]:
-    """Return the named arrays of a `.safetensors` file, in memory.
+    """Load the named arrays of a `.safetensors` file into memory.
 
     Raises
     ------
     SafetensorError, KeyError, TypeError, ValueError
-        As `read_metadata`.
+        See `read_metadata`.
     """
     with safe_open(path, framework="numpy") as file:
         return {name: file.get_tensor(name) for name in names}

@@ -1,7 +1,7 @@
-"""Regions of photos: their boxes, who proposes them, and the features of what they show.
+"""Regions of images: boxes, proposal methods, and region features.
 
-Read `boxes` first (what a box is, and the overlap of two), then `proposals` (the boxes of every
-image of a dataset, in shards of their own) and `propose`, which makes them. `features` is the job
-of `pipeline extract --regions`; `photo_source` and `proposal_source` are rows of feature sets.
-Phrases with true boxes are read by `pipeline.datasets.regions`; nothing here knows HDF5.
+Read `boxes` first (boxes and their overlap), then `proposals` (the boxes of every image of a
+dataset, in shards of their own) and `propose`, their job. `features` is the job of `pipeline
+extract --regions`; `photo_source` and `proposal_source` are rows of feature sets.
+`pipeline.datasets.regions` reads phrases with true boxes. No module here knows HDF5.
 """

@@ -1,8 +1,8 @@
-"""The box itself as region feature: where it lies in its photo, and how large it is.
+"""Box geometry as a region feature: position and size in the image.
 
-A map of the photo says what is at a place and little of how far a thing reaches; beside such
-features the box tells a head of what size and where a phrase's things are. The five numbers are
-those of Yu et al. 2016 (ECCV, "Modeling context in referring expressions").
+Features pooled from an image's map encode the content at a place, but hardly the extent of an
+object; concatenated with them, the geometry lets a head learn typical sizes and positions. The five
+numbers are those of Yu et al. 2016 (ECCV, "Modeling context in referring expressions").
 """
 
 import numpy as np
@@ -22,23 +22,24 @@ _VALUES = ("x0 / width", "y0 / height", "x1 / width", "y1 / height", "share of t
 
 
 def box_geometry_features(dataset: str, storage: str, how: Compute) -> ByPhoto:
-    """Return the features of boxes: (6,) numbers from 0 to 1, see `box_geometry`.
+    """Return the features of boxes, (6,) numbers from 0 to 1; see `box_geometry`.
 
     Parameters
     ----------
     dataset : name of the dataset.
     storage : dtype of the rows.
-    how : there is no network, so only the defaults of weights, device and engine are accepted.
+    how : options; only the defaults of weights, device and engine are accepted, since there is no
+        network.
 
     Raises
     ------
     WrongUsage
-        Other weights, another device or another engine.
+        Weights, device or engine are set.
     """
     processor = how.device in (AUTO, "cpu")
     if not processor or (str(how.weights), how.engine) != ("imagenet", Compute.engine):
         raise WrongUsage(
-            f"{BOX_GEOMETRY} has no network; leave `weights=...`, `device=...`, `engine=...` out"
+            f"{BOX_GEOMETRY} has no network; leave out `weights=...`, `device=...`, `engine=...`"
         )
     header = FeatureHeader(
         recipe={"name": BOX_GEOMETRY, "values": list(_VALUES), "shape": [len(_VALUES)]},
@@ -56,14 +57,14 @@ def box_geometry_features(dataset: str, storage: str, how: Compute) -> ByPhoto:
 def box_geometry(
     boxes: npt.NDArray[np.float64], width: int, height: int
 ) -> npt.NDArray[np.float32]:
-    """Return (k, 6) float32: corners and area as shares of the photo, and 1.
+    """Return (k, 6) float32: corners and area as shares of the image, and 1.
 
-    The 1 keeps the box recoverable where a row is scaled to length 1, as beside other features.
+    The constant 1 keeps the box recoverable after L2 normalisation, alone or concatenated.
 
     Parameters
     ----------
-    boxes : (k, 4) x0 y0 x1 y1 in pixels of the photo.
-    width, height : of the photo in pixels.
+    boxes : (k, 4) x0 y0 x1 y1 in pixels of the image.
+    width, height : size of the image in pixels.
     """
     corners = boxes / np.array([width, height, width, height])
     area = (corners[:, 2] - corners[:, 0]) * (corners[:, 3] - corners[:, 1])

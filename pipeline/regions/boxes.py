@@ -1,8 +1,8 @@
-"""Boxes of regions: overlap, union, clipping, and which of many overlapping boxes to keep.
+"""Boxes of regions: overlap, union, clipping, and non-maximum suppression.
 
-A box is x0 y0 x1 y1 in pixels of the photo as it is, counted from 0 at its upper left corner; the
-right and bottom edges are exclusive, so that x1 - x0 is the width. (The usual VOC files count from
-1 and include the last pixel: their xmin and ymin less 1, xmax and ymax as they stand.)
+A box is x0 y0 x1 y1 in pixels of the image, counted from 0 at its upper left corner; the right and
+bottom edges are exclusive, so that x1 - x0 is the width. (VOC files count from 1 and include the
+last pixel: subtract 1 from xmin and ymin, keep xmax and ymax.)
 """
 
 import numpy as np
@@ -12,37 +12,37 @@ from pipeline.errors import PipelineError
 
 
 class BoxError(PipelineError):
-    """Boxes that are none, or that lie outside their image."""
+    """Boxes are invalid, or outside their image."""
 
 
 def as_boxes(boxes: npt.ArrayLike) -> np.ndarray:
-    """Return (n, 4) numbers as float64 boxes; nothing at all is (0, 4).
+    """Return (n, 4) numbers as float64 boxes; an empty input becomes (0, 4).
 
     Raises
     ------
     BoxError
-        Another shape, or values that are not finite.
+        The shape is another, or values are not finite.
     """
     found = np.asarray(boxes, np.float64)
     if found.size == 0:
         return found.reshape(0, 4)
     if found.ndim != 2 or found.shape[1] != 4 or not np.isfinite(found).all():
         raise BoxError(
-            f"boxes of shape {found.shape} were given; finite numbers (n, 4) were expected, "
+            f"found boxes of shape {found.shape}; expected finite numbers (n, 4), "
             "x0 y0 x1 y1 in each row"
         )
     return found
 
 
 def areas(boxes: npt.ArrayLike) -> np.ndarray:
-    """Return the area of each of (n, 4) boxes in pixels, (n,) float64; 0 where there is none."""
+    """Return the area of each of (n, 4) boxes in pixels, (n,) float64; 0 for inverted boxes."""
     x0, y0, x1, y1 = as_boxes(boxes).T
     result: np.ndarray = np.maximum(x1 - x0, 0) * np.maximum(y1 - y0, 0)
     return result
 
 
 def iou(a: npt.ArrayLike, b: npt.ArrayLike) -> np.ndarray:
-    """Return intersection over union of every box of `a` with every box of `b`.
+    """Return the intersection over union of every box of `a` with every box of `b`.
 
     Parameters
     ----------
@@ -50,7 +50,7 @@ def iou(a: npt.ArrayLike, b: npt.ArrayLike) -> np.ndarray:
 
     Returns
     -------
-    (A, B) float64 in 0-1; 0 for two boxes that have no area.
+    (A, B) float64 in 0-1; 0 for two boxes without an area.
     """
     a, b = as_boxes(a), as_boxes(b)
     corner = np.maximum(a[:, None, :2], b[None, :, :2])
@@ -62,34 +62,31 @@ def iou(a: npt.ArrayLike, b: npt.ArrayLike) -> np.ndarray:
 
 
 def union(boxes: npt.ArrayLike) -> np.ndarray:
-    """Return the smallest box around (n, 4) boxes, (4,) of their dtype; n is 1 or more.
+    """Return the smallest box around (n, 4) boxes, (4,) of their dtype; n is at least 1.
 
     Raises
     ------
     BoxError
-        No box, or no boxes.
+        There is no box, or boxes are invalid.
     """
     found = np.asarray(boxes)
     if not len(as_boxes(found)):
-        raise BoxError("the union of no boxes was asked for; give at least one")
+        raise BoxError("the union of no boxes is undefined; pass at least one")
     return np.concatenate([found[:, :2].min(0), found[:, 2:].max(0)])
 
 
 def clip(boxes: npt.ArrayLike, width: float, height: float) -> np.ndarray:
-    """Return (n, 4) float64 boxes cut off at the edges of their image.
-
-    What lies outside altogether has no area left.
-    """
+    """Return (n, 4) float64 boxes clipped to their image; a box outside it has no area left."""
     return np.clip(as_boxes(boxes), 0, [width, height, width, height])
 
 
 def require_inside(boxes: npt.ArrayLike, width: float, height: float, where: str) -> None:
-    """Check that (n, 4) boxes have an area and lie within an image of this size.
+    """Check that (n, 4) boxes have an area and are within an image of this size.
 
     Raises
     ------
     BoxError
-        The first box that does not, by its number.
+        A box does not; the first such box is named by its number.
     """
     found = as_boxes(boxes)
     inside = (found[:, :2] >= 0).all(1) & (found[:, 2:] <= [width, height]).all(1)
@@ -100,22 +97,22 @@ def require_inside(boxes: npt.ArrayLike, width: float, height: float, where: str
         if wrong.any():
             k = int(np.argmax(wrong))
             raise BoxError(
-                f"{where}: box {k}, {found[k].tolist()}, {fault}; x0 y0 x1 y1 in the photo's own "
-                "pixels were expected, from 0, right and bottom exclusive"
+                f"{where}: box {k}, {found[k].tolist()}, {fault}; expected x0 y0 x1 y1 in pixels "
+                "of the image, from 0, right and bottom exclusive"
             )
 
 
 def nms(boxes: npt.ArrayLike, scores: npt.ArrayLike, threshold: float) -> np.ndarray:
-    """Return which boxes greedy non-maximum suppression keeps, best first.
+    """Return the boxes that greedy non-maximum suppression keeps, best first.
 
-    The box with the highest score is kept, all that overlap it by more than `threshold` are
-    dropped, and so on with what is left. Of equal scores the box with the lower number comes
-    first; an overlap of just `threshold` is kept.
+    The box with the highest score is kept and all that overlap it by more than `threshold` are
+    dropped, repeatedly. Ties are broken by the lower index; an overlap of exactly `threshold` is
+    kept.
 
     Parameters
     ----------
     boxes : (n, 4).
-    scores : (n,), higher is better; none is NaN.
+    scores : (n,), higher is better, not NaN.
     threshold : intersection over union, 0-1.
 
     Returns
@@ -125,13 +122,13 @@ def nms(boxes: npt.ArrayLike, scores: npt.ArrayLike, threshold: float) -> np.nda
     Raises
     ------
     BoxError
-        Another number of scores than of boxes, or a score that is NaN.
+        The number of scores differs from that of boxes, or a score is NaN.
     """
     found, score = as_boxes(boxes), np.asarray(scores, np.float64)
     if score.shape != (len(found),) or np.isnan(score).any():
         raise BoxError(
-            f"{len(found)} boxes have scores of shape {score.shape}; one number for each box was "
-            "expected, and no NaN"
+            f"{len(found)} boxes have scores of shape {score.shape}; expected one number per box, "
+            "not NaN"
         )
     order = np.argsort(-score, kind="stable")
     kept = []

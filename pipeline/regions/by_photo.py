@@ -1,4 +1,4 @@
-"""What a kind of region features computed an image at a time consists of."""
+"""The definition of region features that are computed per image."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -11,18 +11,18 @@ from pipeline.images.decoding.decode import Rule
 from pipeline.shards.format import FeatureHeader
 
 RowsOf = Callable[[Image.Image, npt.NDArray[np.float64]], npt.NDArray[np.float32]]
-"""From an image and (k, 4) boxes in its pixels to their (k, dim) rows."""
+"""Function from an image and (k, 4) boxes in its pixels to (k, dim) rows."""
 
 
 @dataclass(frozen=True)
 class ByPhoto:
-    """A kind of region features.
+    """Region features that are computed per image.
 
     Attributes
     ----------
-    header : of the shards.
-    rule : by which images are decoded.
-    prepare : returns the function that computes rows; called when rows are first computed.
+    header : header of the shards.
+    rule : decoding rule of the images.
+    prepare : returns the function that computes rows; called before the first rows.
     """
 
     header: FeatureHeader

@@ -1,4 +1,4 @@
-"""The job of `pipeline extract --regions`: proposals become feature shards, one row per region."""
+"""The job of `pipeline extract --regions`: features of proposals, one row per region."""
 
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -25,13 +25,13 @@ _CUT = "outward to whole pixels, then as a picture of its own"
 
 @dataclass(frozen=True)
 class Regions:
-    """Which regions of images are extracted.
+    """Regions to extract.
 
     Attributes
     ----------
-    folder : of proposals, as `pipeline propose` writes it.
-    context : is added to a region on every side before it is cut, as a share of its width and
-        height, as far as the image reaches; 0 is none.
+    folder : folder of proposals of `pipeline propose`.
+    context : margin added on every side before cutting, as a share of a region's width and height,
+        clipped to the image; 0: none.
     """
 
     folder: str | Path
@@ -39,7 +39,7 @@ class Regions:
 
     def __post_init__(self) -> None:
         if not 0 <= self.context < float("inf"):
-            raise WrongUsage(f"context is {self.context}; a share from 0 on was expected")
+            raise WrongUsage(f"context is {self.context}; expected a share of at least 0")
 
 
 def extract_regions(
@@ -56,33 +56,33 @@ def extract_regions(
 ) -> FeatureIndex:
     """Extract the features of the regions of a dataset's images into shards.
 
-    Row ids are `<image id>@<k>`, k the number of the region in its image. With a recipe of images
-    a region is cut from its image, which is decoded once, and goes through the network as an image
-    of its own: resized as the recipe says, which for recipes that squash is the warped crop of
-    Wang 2016 (and of R-CNN without context). With `<backbone>-roi-align` the image goes through the
-    network once, and regions are pooled from its last map; see `pipeline.regions.roi_align`.
-    `box-geometry` is the box alone, to be concatenated with others: several recipes, "A+B", are
-    extracted into folders of their own next to `out`, each named `<recipe>@<folder of the
-    regions>`. An image that fails, or has changed since its boxes were proposed, fails all its
-    regions.
+    Row ids are `<image id>@<k>`, k the number of the region in its image. With an image recipe, a
+    region is cut from its image, which is decoded once, and passed through the network as an
+    image of its own, resized as the recipe states; for recipes that squash this is the warped crop
+    of Wang 2016 (and of R-CNN without context). With `<backbone>-roi-align` the image passes
+    through the network once, and regions are pooled from its last map; see
+    `pipeline.regions.roi_align`. `box-geometry` is the box alone, to be concatenated with others:
+    several recipes, "A+B", are extracted into separate folders next to `out`, named
+    `<recipe>@<folder of the regions>`. An image that fails, or has changed since its boxes were
+    proposed, fails all its regions.
 
     Parameters
     ----------
     dataset, out, recipe, select, storage, compute, place, monitor : see `extract`; a limit counts
         images.
-    regions : Regions. Which regions.
+    regions : Regions. Regions to extract.
 
     Returns
     -------
     FeatureIndex
-        Of the finished shards.
+        Index of the finished shards.
 
     Raises
     ------
     WrongUsage
-        Options that the recipe does not have.
+        An option does not apply to the recipe.
     ProposalError
-        The proposals are of another dataset, or there is none at all.
+        The proposals are of another dataset, or there are none.
     PipelineError
         See `pipeline.images.extract.extract`.
     """
@@ -92,7 +92,7 @@ def extract_regions(
         place.refuse_summary_of_several()
 
         def extract_one(name: str, folder: Path) -> FeatureIndex:
-            box = name == BOX_GEOMETRY  # which has no network, and cuts nothing
+            box = name == BOX_GEOMETRY  # has no network, and cuts nothing
             return extract_regions(
                 dataset, folder, recipe=name, select=select, storage=storage, place=place,
                 regions=replace(regions, context=0.0) if box else regions,
@@ -135,11 +135,11 @@ def _source(
         compute = compute.on(place, monitor)
     if is_by_photo(recipe):
         if regions.context:
-            raise WrongUsage(f"`context=...` is of regions that are cut out; {recipe} cuts none")
+            raise WrongUsage(f"`context=...` applies to regions that are cut; {recipe} cuts none")
         features = region_features(recipe, manifest.name, storage.dtype, compute)
         return PhotoSource(ids, rows, recipe, compute, features)
     resolved = resolve_recipe(recipe, compute.precision, storage.dtype)
-    if place.scheduler is None:  # whose workers may have what this machine lacks
+    if place.scheduler is None:  # a scheduler's workers may have other devices
         device_for(compute.device, resolved)
     cut = {"cut": _CUT, "context": regions.context}
     return image_source(ids, rows, resolved, manifest.name, compute, monitor, cut)

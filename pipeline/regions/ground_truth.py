@@ -1,4 +1,4 @@
-"""The true boxes of a dataset's phrases as proposals: their features, and upper bounds."""
+"""True boxes of a dataset's phrases as proposals, for their features and upper bounds."""
 
 from collections.abc import Iterable
 
@@ -8,15 +8,15 @@ from pipeline.datasets.phrases import RegionPhrase
 
 
 def true_boxes(phrases: Iterable[RegionPhrase]) -> dict[str, np.ndarray]:
-    """Return the different boxes of each image's phrases, in the order of their first phrase.
+    """Return the distinct boxes of each image's phrases, in order of occurrence.
 
     Parameters
     ----------
-    phrases : of a dataset, in the order of its file.
+    phrases : phrases of a dataset, in file order.
 
     Returns
     -------
-    Image id to (k, 4) float32, k at least 1; images without phrases are not there.
+    Image id to (k, 4) float32, k at least 1; only images with phrases.
     """
     found: dict[str, dict[tuple[float, ...], None]] = {}
     for phrase in phrases:
@@ -27,9 +27,9 @@ def true_boxes(phrases: Iterable[RegionPhrase]) -> dict[str, np.ndarray]:
 
 
 def true_regions(phrases: Iterable[RegionPhrase]) -> dict[str, list[int]]:
-    """Return, by phrase id, the numbers of a phrase's boxes among `true_boxes` of its image.
+    """Return, by phrase id, the indices of a phrase's boxes in `true_boxes` of its image.
 
-    These are the k of the rows `<image id>@<k>` that the method "ground-truth" gives.
+    These are the k of the rows `<image id>@<k>` of the method "ground-truth".
     """
     phrases = list(phrases)
     number = {

@@ -1,4 +1,4 @@
-"""The recipe of the map that regions are pooled from, by its name alone."""
+"""The recipe of the map that regions are pooled from, derived from its name."""
 
 from dataclasses import replace
 
@@ -8,18 +8,18 @@ ROI_ALIGN = "-roi-align"
 
 
 def map_recipe(name: str, precision: str = "float32", storage: str = "float32") -> Recipe:
-    """Return the recipe of the photo's map: that of `<backbone>-grid` at twice its side.
+    """Return the recipe of an image's map: `<backbone>-grid` at twice its side.
 
     Raises
     ------
     RecipeError
-        There is no such grid, or it has no square cells.
+        There is no such grid, or its cells are not square.
     """
     grid = resolve_recipe(name.removesuffix(ROI_ALIGN) + "-grid", precision, storage)
     if len(grid.shape) != 3 or grid.crop.rule != "none":
         raise RecipeError(
-            f"{grid.name} gives {grid.shape} of a {grid.crop.rule!r} crop; ROI align needs the map "
-            "of a whole squashed photo"
+            f"{grid.name} has shape {grid.shape} from a {grid.crop.rule!r} crop; ROI align needs "
+            "the map of a whole squashed image"
         )
     side = 2 * grid.crop.size
     return replace(

@@ -1,4 +1,4 @@
-"""Methods that propose boxes on a photo, by name; none of them learns from the dataset."""
+"""Proposal methods by name; none of them is trained on the dataset."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -7,19 +7,19 @@ from typing import Any, Protocol
 import numpy as np
 
 Found = tuple[np.ndarray, np.ndarray]
-"""Boxes (k, 4) inside the photo, and scores (k,), best first; k may be 0."""
+"""Boxes (k, 4) inside the image and scores (k,), best first; k may be 0."""
 
 
 class Unproposable(Exception):
-    """Why a method can say nothing about a photo, which is refused then."""
+    """Reason why a method rejects an image, whose row is then refused."""
 
 
 class Method(Protocol):
-    """What `pipeline.regions.propose` asks of a method; it may be called from several threads."""
+    """Protocol of a proposal method; thread-safe."""
 
     @property
     def recipe(self) -> dict[str, Any]:
-        """Name and settings: JSON values of all that changes a box."""
+        """Name and settings: JSON values of everything that determines boxes."""
 
     @property
     def model(self) -> tuple[str, str]:
@@ -27,10 +27,10 @@ class Method(Protocol):
 
     @property
     def packages(self) -> tuple[str, ...]:
-        """Installed packages whose versions are noted."""
+        """Installed packages whose versions are recorded."""
 
     def __call__(self, image_id: str, pixels: np.ndarray) -> Found:
-        """Propose boxes on a photo, (height, width, 3) uint8 RGB."""
+        """Propose boxes on an image, (height, width, 3) uint8 RGB."""
 
 
 NO_MODEL = "none", "0" * 64
@@ -38,13 +38,13 @@ NO_MODEL = "none", "0" * 64
 
 @dataclass(frozen=True)
 class KnownBoxes:
-    """Boxes that are known beforehand: the true ones, or those of somebody's file.
+    """Boxes that are known in advance: true boxes, or those of a file.
 
     Attributes
     ----------
-    recipe, model : as `Method` says.
-    boxes, scores : by image id, best first; an image that is not there has none.
-    sizes : (width, height) that an image must have, where the boxes say so.
+    recipe, model : see `Method`.
+    boxes, scores : by image id, best first; missing images have none.
+    sizes : (width, height) that an image must have, if known.
     """
 
     recipe: dict[str, Any]
@@ -60,7 +60,7 @@ class KnownBoxes:
         Raises
         ------
         Unproposable
-            The photo has another size than the boxes were drawn for, or one leaves it.
+            The image has another size than its boxes were drawn for, or a box leaves it.
         """
         height, width = pixels.shape[:2]
         if (wanted := self.sizes.get(image_id, (width, height))) != (width, height):
@@ -84,10 +84,10 @@ class KnownBoxes:
 
 @dataclass(frozen=True)
 class Grid:
-    """A fixed set of boxes that looks at no photo: windows of several shapes, evenly spread.
+    """A fixed set of boxes, independent of the image: windows of several shapes, evenly spaced.
 
-    The whole photo comes first, then windows from large to small; a window overlaps its neighbours
-    by half. It is the least that any other method must beat.
+    The whole image is first, then windows from large to small; neighbours overlap by half. A
+    baseline for all other methods.
     """
 
     number: int
@@ -95,16 +95,16 @@ class Grid:
 
     @property
     def recipe(self) -> dict[str, Any]:
-        """Name and the windows' sizes as shares of the photo's."""
+        """Name, and sizes of the windows as shares of the image's."""
         return {"name": "grid", "windows": [list(size) for size in _GRID]}
 
     @property
     def model(self) -> tuple[str, str]:
-        """There is none."""
+        """No model."""
         return NO_MODEL
 
     def __call__(self, image_id: str, pixels: np.ndarray) -> Found:
-        """Return the first `number` windows, with scores that fall with their number."""
+        """Return the first `number` windows, with descending scores."""
         height, width = pixels.shape[:2]
         shares = _grid_shares()[: self.number]
         boxes = shares * np.array([width, height, width, height])
@@ -113,7 +113,7 @@ class Grid:
         return boxes.astype(np.float32), np.linspace(1, 0, len(boxes), endpoint=False)
 
 
-# Width and height of the grid's windows as shares of the photo's.
+# Width and height of the grid's windows as shares of the image's.
 _GRID = (
     (1.0, 1.0), (0.75, 0.75), (0.5, 1.0), (1.0, 0.5), (0.5, 0.75), (0.75, 0.5), (0.5, 0.5),
     (0.25, 0.75), (0.33, 0.5), (0.5, 0.33), (0.33, 0.33), (0.25, 0.5), (0.5, 0.25), (0.2, 0.2),
@@ -122,7 +122,7 @@ _GRID = (
 
 
 def _grid_shares() -> np.ndarray:
-    """Return the windows as shares of the photo, (n, 4), x0 y0 x1 y1."""
+    """Return the windows as shares of the image, (n, 4), x0 y0 x1 y1."""
     found = []
     for w, h in _GRID:
         across, down = (1 if side == 1 else round(2 * (1 / side - 1)) + 1 for side in (w, h))

@@ -1,7 +1,7 @@
 """Proposals by OpenCV: EdgeBoxes, selective search and BING; an extra, imported when named.
 
-All see the photo with its longer side shrunk to `SIDE` pixels, but BING, which shrinks it itself.
-OpenCV works on one thread here, so that the boxes do not depend on the machine's cores.
+Images are shrunk to a longer side of `SIDE` pixels, except for BING, which shrinks them itself.
+OpenCV runs on one thread here, so that boxes do not depend on the number of cores.
 """
 
 import ctypes
@@ -24,11 +24,11 @@ from pipeline.regions.proposals import ProposalError
 SIDE = 250
 _PACKAGE = "opencv-contrib-python-headless"
 _SMALLEST = 8
-# Blur and scale of the gradients, found on photos of Flickr8k's training split.
+# Blur and scale of the gradients, tuned on Flickr8k's training split.
 _SIGMA, _PERCENTILE = 1.5, 99.0
 
-# OpenCV's selective search draws from C's random numbers, and BING prints to C's stdout: both
-# belong to the whole process.
+# OpenCV's selective search uses C's random numbers, and BING prints to C's stdout: both belong to
+# the whole process.
 _process = threading.Lock()
 
 
@@ -39,7 +39,7 @@ def opencv() -> Any:
     Raises
     ------
     ProposalError
-        It is not installed, or without them.
+        It is not installed, or lacks them.
     """
     try:
         cv2 = import_module("cv2")
@@ -48,7 +48,7 @@ def opencv() -> Any:
     if cv2 is None or not (hasattr(cv2, "ximgproc") and hasattr(cv2, "saliency")):
         raise ProposalError(
             f"edge-boxes, selective-search and bing need {_PACKAGE}: install the extra `regions`, "
-            "as in pip install 'caption-feature-pipeline[regions]'; grid and boxes need nothing"
+            "as in pip install 'caption-feature-pipeline[regions]'; grid and boxes need no package"
         )
     cv2.setNumThreads(1)
     return cv2
@@ -56,13 +56,13 @@ def opencv() -> Any:
 
 @dataclass(frozen=True)
 class EdgeBoxes:
-    """EdgeBoxes (Zitnick and Dollár, ECCV 2014), OpenCV's.
+    """EdgeBoxes (Zitnick and Dollár, ECCV 2014) by OpenCV.
 
     Attributes
     ----------
-    number : most boxes of a photo.
-    edge_model : file of structured forests' trained edges; None: edges are the places where the
-        colours' gradient is greatest across its own direction, which need no model.
+    number : maximum number of boxes per image.
+    edge_model : file of structured forests' trained edges; None: edges are the local maxima of the
+        colours' gradient along its direction, which need no model.
     """
 
     number: int
@@ -78,7 +78,7 @@ class EdgeBoxes:
 
     @property
     def model(self) -> tuple[str, str]:
-        """The edge model's."""
+        """Name and SHA-256 of the edge model."""
         if self.edge_model is None:
             return NO_MODEL
         return self.edge_model.name, sha256_of_file(self.edge_model)
@@ -99,9 +99,9 @@ class EdgeBoxes:
 
 @dataclass(frozen=True)
 class SelectiveSearch:
-    """Selective search (Uijlings et al., IJCV 2013), OpenCV's in its fast mode.
+    """Selective search (Uijlings et al., IJCV 2013) by OpenCV in its fast mode.
 
-    Its ranking is a lottery by design; it is drawn from seed 0 for every photo.
+    Its ranking is random by design; the seed is 0 for every image.
     """
 
     packages: tuple[str, ...] = (_PACKAGE,)
@@ -113,7 +113,7 @@ class SelectiveSearch:
 
     @property
     def model(self) -> tuple[str, str]:
-        """There is none."""
+        """No model."""
         return NO_MODEL
 
     def __call__(self, image_id: str, pixels: np.ndarray) -> Found:
@@ -131,11 +131,11 @@ class SelectiveSearch:
 
 @dataclass(frozen=True)
 class Bing:
-    """BING (Cheng et al., CVPR 2014), OpenCV's.
+    """BING (Cheng et al., CVPR 2014) by OpenCV.
 
     Attributes
     ----------
-    folder : of its trained model, such as OpenCV's `ObjNessB2W8MAXBGR.*.yml.gz` and its siblings.
+    folder : folder of its trained model, such as OpenCV's `ObjNessB2W8MAXBGR.*.yml.gz`.
     """
 
     folder: Path
@@ -162,7 +162,7 @@ class Bing:
             found, boxes = finder.computeSaliency(np.ascontiguousarray(pixels[:, :, ::-1]))
         if not found:
             raise Unproposable(f"BING finds nothing with the model in {self.folder}")
-        # Counted from 1, the last pixel included.
+        # BING counts from 1 and includes the last pixel.
         corners = np.asarray(boxes, np.float64).reshape(-1, 4) - [1, 1, 0, 0]
         sizes = np.concatenate([corners[:, :2], corners[:, 2:] - corners[:, :2]], axis=1)
         return _in_photo(sizes, _by_rank(len(corners)), (1.0, 1.0), pixels)
@@ -177,7 +177,7 @@ def _require_large(pixels: np.ndarray) -> None:
 
 
 def _shrunk(cv2: Any, pixels: np.ndarray) -> tuple[np.ndarray, tuple[float, float]]:
-    """Return the photo as the method sees it, and the factors of x and y back to the photo."""
+    """Return the shrunk image, and the factors of x and y back to the original."""
     _require_large(pixels)
     height, width = pixels.shape[:2]
     scale = min(1.0, SIDE / max(height, width))
@@ -191,9 +191,9 @@ def _shrunk(cv2: Any, pixels: np.ndarray) -> tuple[np.ndarray, tuple[float, floa
 def _in_photo(
     boxes: np.ndarray, scores: np.ndarray, factors: tuple[float, float], pixels: np.ndarray
 ) -> Found:
-    """Return boxes given as x, y, width, height in the shrunk photo, clipped to the photo.
+    """Convert boxes (x, y, width, height) of the shrunk image to clipped boxes of the image.
 
-    Boxes without an area, and those that another one before equals, are left out.
+    Boxes without an area and duplicates are left out.
     """
     x, y, w, h = np.asarray(boxes, np.float64).reshape(-1, 4).T
     corners = np.stack([x, y, x + w, y + h], axis=1) * [*factors, *factors]
@@ -206,16 +206,16 @@ def _in_photo(
 
 
 def _by_rank(number: int) -> np.ndarray:
-    """Return scores of boxes that come ranked and without scores: from 1 down."""
+    """Return descending scores from 1 for ranked boxes without scores."""
     return np.linspace(1, 0, number, endpoint=False)
 
 
 def _gradient_edges(cv2: Any, pixels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return thin edges, 0-1, and the gradient's direction, 0-pi, both (h, w) float32.
 
-    The gradient is that of the channel where it is greatest, Scharr's after a blur. An edge is
-    kept where it is not less than one pixel further along its gradient, on both sides; strengths
-    are divided by their 99th percentile.
+    The gradient is that of the channel with the largest one, by Scharr's filter after a blur. Edges
+    are thinned by non-maximum suppression along the gradient, and strengths are divided by their
+    99th percentile.
     """
     blurred = cv2.GaussianBlur(pixels, (0, 0), _SIGMA).astype(np.float32)
     across, down = (
@@ -242,12 +242,12 @@ def _gradient_edges(cv2: Any, pixels: np.ndarray) -> tuple[np.ndarray, np.ndarra
 
 
 def _learned_edges(cv2: Any, pixels: np.ndarray, model: str) -> tuple[np.ndarray, np.ndarray]:
-    """Return thin edges of structured forests (Dollár and Zitnick, ICCV 2013) likewise."""
+    """Return thin edges of structured forests (Dollár and Zitnick, ICCV 2013), likewise."""
     try:
         finder = cv2.ximgproc.createStructuredEdgeDetection(model)
     except cv2.error as error:
         raise ProposalError(
-            f"{model} is no edge model that OpenCV reads ({str(error).splitlines()[0]}); give a "
+            f"{model} is not an edge model of OpenCV ({str(error).splitlines()[0]}); pass a "
             "model.yml.gz of structured forests, or none"
         ) from error
     edges = finder.detectEdges(pixels.astype(np.float32) / 255)
@@ -257,7 +257,7 @@ def _learned_edges(cv2: Any, pixels: np.ndarray, model: str) -> tuple[np.ndarray
 
 @contextmanager
 def _silent_stdout() -> Iterator[None]:
-    """Keep what C code prints from the standard output, which is for results."""
+    """Suppress prints of C code to the standard output, which is for results."""
     libc = ctypes.CDLL(None)
     libc.fflush(None)
     kept, nowhere = os.dup(1), os.open(os.devnull, os.O_WRONLY)

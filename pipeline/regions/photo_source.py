@@ -1,4 +1,4 @@
-"""Regions whose features are computed an image at a time, as rows of a feature set."""
+"""Regions whose features are computed per image, as rows of a feature set."""
 
 import os
 from collections.abc import Iterator, Sequence
@@ -31,17 +31,17 @@ _PHOTOS_AHEAD = 2
 
 @dataclass(frozen=True)
 class PhotoSource:
-    """Regions, those of one image computed at once, as a `FeatureSource` of `pipeline.jobs`.
+    """Regions as a `FeatureSource` of `pipeline.jobs`; those of one image are computed together.
 
-    A row depends on its image and its box alone. An image that fails, or is another than its boxes
-    were proposed on, fails all its regions.
+    A row depends only on its image and box. An image that fails, or has changed since its boxes
+    were proposed, fails all its regions.
 
     Attributes
     ----------
-    ids, regions : of each row; regions of one image are consecutive.
-    recipe : its name.
-    how : the options as they were given.
-    features : what is computed.
+    ids, regions : id and region of each row; regions of one image are consecutive.
+    recipe : name of the recipe.
+    how : options of the caller.
+    features : definition of the features.
     """
 
     ids: Sequence[str]
@@ -53,12 +53,12 @@ class PhotoSource:
 
     @property
     def header(self) -> FeatureHeader:
-        """Recipe, weights and the rest."""
+        """Header with recipe and weights."""
         return self.features.header
 
     @property
     def origin(self) -> Files:
-        """The image files, and the boxes."""
+        """The image files and the boxes."""
         return Files(
             [region.photo for region in self.regions],
             "images",
@@ -74,7 +74,7 @@ class PhotoSource:
         return self.how.threads or len(os.sched_getaffinity(0))
 
     def compute(self, spans: Sequence[Span], watch: Stopwatch) -> Iterator[tuple[int, RowBlock]]:
-        """Compute the regions of some spans, those of an image together, images ahead."""
+        """Compute the regions of some spans, image by image, with prefetch."""
         groups = [
             (numbers[0], [self.regions[n] for n in numbers])
             for span in spans
@@ -96,7 +96,7 @@ class PhotoSource:
                 yield first, block
 
     def task(self, threads: int | None) -> Task:
-        """Return recipe, weights and arithmetic; the network is built once in a worker."""
+        """Return the task with recipe, weights and arithmetic; a worker builds the network once."""
         how = self.how
         settings = {
             "recipe": self.recipe,
@@ -116,7 +116,7 @@ class PhotoSource:
 
 
 def region_features(recipe: str, dataset: str, storage: str, how: Compute) -> ByPhoto:
-    """Return the features of regions of a recipe that is computed an image at a time.
+    """Return the definition of region features that are computed per image.
 
     Parameters
     ----------
@@ -136,7 +136,7 @@ def region_features(recipe: str, dataset: str, storage: str, how: Compute) -> By
 
 
 def is_by_photo(recipe: str) -> bool:
-    """Return whether the regions of a recipe are computed an image at a time."""
+    """Return whether the region features of a recipe are computed per image."""
     return recipe == BOX_GEOMETRY or recipe.endswith(ROI_ALIGN)
 
 

@@ -1,4 +1,4 @@
-"""Proposals as rows of a feature set: a method looks at each image."""
+"""Proposals as rows of a feature set."""
 
 import os
 from collections.abc import Iterator, Sequence
@@ -27,20 +27,20 @@ from pipeline.shards.format import REFUSED, FeatureHeader, RowBlock
 from pipeline.shards.plan import Span
 
 METHODS = ("edge-boxes", "selective-search", "bing", "grid", "boxes", "ground-truth")
-# Images that are read ahead of the one that is waited for.
+# Images to prefetch.
 _AHEAD = 8
 
 
 @dataclass(frozen=True)
 class Proposer:
-    """How boxes are proposed.
+    """A proposal method with its settings.
 
     Attributes
     ----------
-    method : of `METHODS`.
-    number : most boxes of an image; "ground-truth" returns all.
-    boxes : file of the boxes of the method "boxes"; see
-        `pipeline.shards.convert.importers.boxes.read_boxes`. Its ids are those of the images.
+    method : name in `METHODS`.
+    number : maximum number of boxes per image; "ground-truth" returns all.
+    boxes : file of boxes for the method "boxes", by image id; see
+        `pipeline.shards.convert.importers.boxes.read_boxes`.
     model : folder of BING's model, or file of an edge model for EdgeBoxes (None: gradients).
     """
 
@@ -53,14 +53,14 @@ class Proposer:
         if self.number < 1:
             raise WrongUsage(f"the number of proposals is {self.number}; it must be at least 1")
         if (self.boxes is not None) != (self.method == "boxes"):
-            raise WrongUsage("the method boxes, and no other, needs a file: `boxes=FILE`")
+            raise WrongUsage("`boxes=FILE` is required by the method boxes, and only by it")
         if self.model is not None and self.method not in ("bing", "edge-boxes"):
-            raise WrongUsage(f"`model=...` is of bing and edge-boxes; {self.method} has none")
+            raise WrongUsage(f"`model=...` applies to bing and edge-boxes, not to {self.method}")
 
 
 @dataclass(frozen=True)
 class Named:
-    """What a worker needs to build the same method: the proposer, and what true boxes are of."""
+    """Arguments from which a worker builds the same method."""
 
     proposer: Proposer
     dataset: Path
@@ -73,11 +73,11 @@ class ProposalSource:
 
     Attributes
     ----------
-    header : see `proposals_header`; its row shape has the places of a row.
+    header : see `proposals_header`; its row shape has the maximum number of boxes.
     ids, images : id and file of each row.
-    method : proposes boxes.
-    named : from which a worker builds the method.
-    threads : images in work at once; None: one for each core.
+    method : proposal method.
+    named : arguments from which a worker builds the method.
+    threads : images processed at once; None: one per core.
     """
 
     header: FeatureHeader
@@ -98,7 +98,7 @@ class ProposalSource:
         return self.threads or len(os.sched_getaffinity(0))
 
     def compute(self, spans: Sequence[Span], watch: Stopwatch) -> Iterator[tuple[int, RowBlock]]:
-        """Propose boxes on the images of some spans, some images ahead."""
+        """Propose boxes on the images of some spans, with prefetch."""
         rows = (row for span in spans for row in range(span.start, span.stop))
         with (
             ThreadPoolExecutor(self._threads, thread_name_prefix="propose") as pool,
@@ -109,7 +109,7 @@ class ProposalSource:
             )
 
     def task(self, threads: int | None) -> Task:
-        """Return the method by name; a worker builds it once."""
+        """Return the task with the method by name; a worker builds it once."""
         proposer, absolute = self.named.proposer, _absolute
         settings = {
             "method": proposer.method,
@@ -173,8 +173,8 @@ def method_of(proposer: Proposer, dataset: Path, split: str | None) -> Method:
 
     Parameters
     ----------
-    proposer : its name and settings.
-    dataset, split : whose phrases have the true boxes.
+    proposer : name and settings of the method.
+    dataset, split : dataset and split of the phrases with true boxes.
 
     Raises
     ------
@@ -185,7 +185,7 @@ def method_of(proposer: Proposer, dataset: Path, split: str | None) -> Method:
         proposer.method, proposer.number, proposer.boxes, proposer.model
     )  # fmt: skip
     if model is not None and not Path(model).exists():
-        raise ProposalError(f"{model} does not exist; give the model's path")
+        raise ProposalError(f"{model} does not exist; pass the model's path")
     if name == "grid":
         return Grid(number)
     if name == "edge-boxes":
@@ -217,4 +217,4 @@ def method_of(proposer: Proposer, dataset: Path, split: str | None) -> Method:
             {image: np.ones(len(found), np.float32) for image, found in truth.items()},
             {phrase.image: phrase.size for phrase in phrases if phrase.size},
         )
-    raise WrongUsage(f"no method is called {name!r}; known are {', '.join(METHODS)}")
+    raise WrongUsage(f"the method {name!r} is unknown; expected one of {', '.join(METHODS)}")

@@ -1,8 +1,8 @@
-"""Proposals: the boxes in which a method expects things, of every image of a dataset.
+"""Proposals: class-agnostic boxes of likely objects, for every image of a dataset.
 
-They are feature shards whose rows are images: (most, 5) float32, x0 y0 x1 y1 and score, best
-first, the unused places at the end filled with zeros. So their ids, failed rows, recipe and hashes,
-and how they are written and continued, are those of all shards (docs/format.md).
+They are feature shards with images as rows: (most, 5) float32, x0 y0 x1 y1 and score, best first,
+padded with zeros. Ids, failed rows, recipe, hashes, writing and resumption are those of all shards
+(docs/format.md).
 """
 
 from collections.abc import Iterable, Sequence
@@ -22,7 +22,7 @@ _KIND = "proposals"
 
 
 class ProposalError(PipelineError):
-    """Proposals that cannot be made, or that are not those asked for."""
+    """Proposals cannot be computed, or are not the requested ones."""
 
 
 def region_id(image_id: str, number: int) -> str:
@@ -31,16 +31,16 @@ def region_id(image_id: str, number: int) -> str:
 
 
 def image_of_region(region: str) -> tuple[str, int]:
-    """Return image id and number of a region's id.
+    """Return image id and number from a region's id.
 
     Raises
     ------
     ProposalError
-        The id is none of a region.
+        It is not the id of a region.
     """
     image_id, at, number = region.rpartition("@")
     if not (at and image_id and number.isascii() and number.isdigit()):
-        raise ProposalError(f"{region!r} is no id of a region; <image id>@<number> was expected")
+        raise ProposalError(f"{region!r} is not the id of a region; expected <image id>@<number>")
     return image_id, int(number)
 
 
@@ -49,30 +49,30 @@ class Proposals:
 
     Attributes
     ----------
-    folder : where they lie.
-    header : recipe, hash, dataset and the rest of what the shards say.
-    image_ids : of all images, in file order, those without proposals too.
-    status : (images,) uint8; other than 0 where the photo could not be read.
-    source_crc32 : CRC-32 by image id of the photo that the boxes were proposed on; 0: not known.
+    folder : folder of the shards.
+    header : header of the shards, with recipe, hash and dataset.
+    image_ids : ids of all images, in file order, including those without proposals.
+    status : (images,) uint8; not 0 for unreadable images.
+    source_crc32 : by image id, CRC-32 of the image file that boxes were proposed on; 0: unknown.
     """
 
     def __init__(self, folder: str | Path) -> None:
-        """Read the proposals.
+        """Load the proposals.
 
         Raises
         ------
         ProposalError
-            The shards hold something else.
+            The shards have other contents.
         ShardError
-            No shards, or damaged ones.
+            Shards are missing or damaged.
         """
         self.folder: Path = Path(folder)
         features = FeatureSet(folder)
         self.header: FeatureHeader = features.index.header
         if self.header.recipe.get("kind") != _KIND or self.header.axes != AXES:
             raise ProposalError(
-                f"{folder} holds {self.header.recipe.get('name')!r}, which are no proposals; "
-                "`pipeline propose` makes them"
+                f"{folder} has {self.header.recipe.get('name')!r}, which are not proposals; "
+                "run `pipeline propose`"
             )
         self.image_ids = features.ids
         self.status = features.status
@@ -83,11 +83,11 @@ class Proposals:
         self._row = {image_id: row for row, image_id in enumerate(self.image_ids)}
 
     def __len__(self) -> int:
-        """Number of proposals of all images together."""
+        """Number of proposals of all images."""
         return int(self._counts.sum())
 
     def count(self, image_id: str) -> int:
-        """Return how many proposals an image has; see `boxes`."""
+        """Return the number of an image's proposals; see `boxes`."""
         return int(self._counts[self._row_of(image_id)])
 
     def boxes(self, image_id: str) -> np.ndarray:
@@ -96,7 +96,7 @@ class Proposals:
         Raises
         ------
         ProposalError
-            The image is none of those that proposals were made for.
+            There are no proposals for the image.
         """
         row = self._row_of(image_id)
         return self._rows[row, : self._counts[row], :4].copy()
@@ -111,32 +111,32 @@ class Proposals:
         return [region_id(image_id, k) for k in range(self.count(image_id))]
 
     def require_images(self, manifest: Manifest, image_ids: Iterable[str]) -> None:
-        """Check that these are proposals of a dataset, and of all these images of it.
+        """Check that these are proposals of a dataset and include all these images.
 
         Raises
         ------
         ProposalError
-            They were made for another dataset, or before it had some of the images.
+            They are of another dataset, or of an earlier version without some of the images.
         """
         absent = [image_id for image_id in image_ids if image_id not in self._row]
         if absent or self.header.dataset != manifest.name:
             lacking = f" and lacks {len(absent)} of the images, first {absent[:3]}" * bool(absent)
             raise ProposalError(
                 f"{self.folder} has proposals of the dataset {self.header.dataset!r}{lacking}; "
-                f"proposals of {manifest.name!r} were expected: `pipeline propose` makes them"
+                f"expected proposals of {manifest.name!r}: run `pipeline propose`"
             )
 
     def _row_of(self, image_id: str) -> int:
         if image_id not in self._row:
             raise ProposalError(
-                f"{self.folder} knows no image {image_id!r}; it has proposals of "
+                f"{self.folder} has no image {image_id!r}; it has proposals of "
                 f"{len(self.image_ids)} images of the dataset {self.header.dataset!r}"
             )
         return self._row[image_id]
 
 
 def read_proposals(path: str | Path) -> Proposals:
-    """Open a folder of proposals, as `pipeline propose` wrote it.
+    """Load a folder of proposals, as `pipeline propose` wrote it.
 
     Parameters
     ----------
@@ -158,16 +158,15 @@ def proposals_header(
     weights_sha256: str = "0" * 64,
     packages: Sequence[str] = (),
 ) -> FeatureHeader:
-    """Return the header of the shards of some proposals.
+    """Return the header of proposal shards.
 
     Parameters
     ----------
-    recipe : the method's name and settings, as JSON values.
-    most : places in a row.
+    recipe : name and settings of the method, as JSON values.
+    most : maximum number of boxes in a row.
     dataset : name of the dataset.
-    weights, weights_sha256 : name and SHA-256 of the method's trained model or of the file that the
-        boxes come from.
-    packages : installed packages that the method uses, whose versions are noted.
+    weights, weights_sha256 : name and SHA-256 of the method's trained model or box file.
+    packages : installed packages of the method, whose versions are recorded.
     """
     return FeatureHeader(
         recipe={"kind": _KIND, **recipe, "most": most},

@@ -31,35 +31,35 @@ def propose(
 ) -> FeatureIndex:
     """Propose boxes on a dataset's images, and write them as shards.
 
-    An image that cannot be read keeps its row, without boxes and with a reason; one that has
-    changed since is proposed on again. Where the dataset has phrases with boxes, the recall of the
-    proposals is logged and written next to the shards, as `recall.json`.
+    An unreadable image keeps its row, without boxes and with a reason; boxes of changed images are
+    recomputed. If the dataset has phrases with boxes, the recall of the proposals is logged and
+    written next to the shards, as `recall.json`.
 
     Parameters
     ----------
     dataset : str or Path. Folder of a prepared dataset.
-    out : str or Path. Folder of the shards.
-    proposer : Proposer. The method and its settings.
-    select : Selection or None. Which images; None: all.
+    out : str or Path. Output folder.
+    proposer : Proposer. Method and settings.
+    select : Selection or None. Images to process; None: all.
     storage, place, monitor : see `pipeline.jobs.make_features.make_features`.
-    compute : Compute or None. Of its fields, `threads` images are in work at once; None: one for
-        each core.
+    compute : Compute or None. Only `threads` is used, the number of images processed at once; None:
+        one per core.
 
     Returns
     -------
     FeatureIndex
-        Of the finished shards, whose rows are images; see `pipeline.regions.proposals`.
+        Index of the finished shards, with images as rows; see `pipeline.regions.proposals`.
 
     Raises
     ------
     WrongUsage
-        An unknown method, or a file that the method lacks or cannot use.
+        The method is unknown, or a file is missing or does not apply.
     DatasetError
-        The dataset cannot be read, or has no phrases with boxes where these are asked for.
+        The dataset cannot be read, or lacks the phrases with boxes that the method needs.
     ProposalError
         The method is not available, or there is no box at all.
     FileReadError, ShardError
-        The system is at fault; finished rows are kept.
+        The system failed; finished rows are kept.
     """
     select, compute = select or Selection(), compute or Compute()
     manifest = read_manifest(dataset).require("images", "pipeline propose", NO_PICTURES)
@@ -70,8 +70,8 @@ def propose(
     if isinstance(method, KnownBoxes):
         if not any(image in method.boxes for image in ids):
             raise ProposalError(
-                f"{proposer.boxes or dataset} has boxes of none of the {len(ids)} images, such as "
-                f"{next(iter(method.boxes), 'none')!r}; the dataset's ids are such as {ids[0]!r}"
+                f"{proposer.boxes or dataset} has no boxes for the {len(ids)} images; its ids are "
+                f"like {next(iter(method.boxes), 'none')!r}, the dataset's like {ids[0]!r}"
             )
         if proposer.method == "ground-truth":
             most = max((len(method.boxes[i]) for i in ids if i in method.boxes), default=1)
@@ -98,5 +98,5 @@ def _write_recall(
     )
     monitor.log(
         f"recall at IoU 0.5 over {found['phrases']} phrases: {shares} proposals; "
-        f"{found['mean_proposals']} an image, {found['images_without_proposals']} images without"
+        f"{found['mean_proposals']} per image, {found['images_without_proposals']} images without"
     )

@@ -1,4 +1,4 @@
-"""Recall of proposals: the share of phrases of which at least one of the first N boxes is right."""
+"""Recall of proposals: the share of phrases with a correct box among the first N."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -18,24 +18,25 @@ def proposal_recall(
 ) -> dict[str, Any]:
     """Return the recall of the first N proposals at intersection over union 0.5, in percent.
 
-    A phrase counts as covered where a proposal overlaps any of its boxes by 0.5 or more; this is
-    the upper bound of every R@K. Images without proposals cover nothing.
+    A phrase is covered if a proposal overlaps any of its boxes by 0.5 or more; this is the upper
+    bound of every R@K. Images without proposals cover nothing.
 
     Parameters
     ----------
-    proposals : best first.
-    phrases : of images that the proposals know.
-    numbers : the N; those beyond the most that an image can have are left out, but for the first
+    proposals : proposals, best first.
+    phrases : phrases of images with proposals.
+    numbers : values of N; those above the maximum number of boxes are left out, except the first
         of them.
 
     Returns
     -------
-    `phrases`, `images`, `images_without_proposals`, `mean_proposals` an image, and `recall_at_<N>`.
+    `phrases`, `images`, `images_without_proposals`, `mean_proposals` per image, and
+    `recall_at_<N>`.
 
     Raises
     ------
     ProposalError
-        A phrase's image is none of the proposals'.
+        There are no proposals for a phrase's image.
     """
     by_image: dict[str, list[RegionPhrase]] = {}
     for phrase in phrases:
@@ -59,16 +60,16 @@ def proposal_recall(
 
 
 def first_right(boxes: np.ndarray, phrases: Sequence[RegionPhrase]) -> np.ndarray:
-    """Return, for each phrase of an image, the number of the first box that is right.
+    """Return, for each phrase of an image, the index of the first correct box.
 
     Parameters
     ----------
     boxes : (k, 4), best first.
-    phrases : of the image.
+    phrases : phrases of the image.
 
     Returns
     -------
-    (phrases,) int64 from 0; a number that no list has where no box is right.
+    (phrases,) int64 from 0; beyond any list if no box is correct.
     """
     never = np.iinfo(np.int64).max
     result = np.full(len(phrases), never, np.int64)

@@ -1,10 +1,10 @@
-"""Region features from one feature map of the photo, by ROI align (He et al., ICCV 2017).
+"""Region features from one feature map of the image, by ROI align (He et al., ICCV 2017).
 
-The recipe `<backbone>-roi-align` squashes the photo to twice the side that `<backbone>-grid` takes,
-and reads the same layer. A region's row is the mean of 4 x 4 values within its box, each the
-bilinear mix of the four nearest cells (`torchvision.ops.roi_align`: one bin, 16 samples, aligned,
-so that cell i covers pixels i to i + 1 of the map). A region costs almost nothing beside its photo;
-regions smaller than a cell differ little from their neighbours.
+The recipe `<backbone>-roi-align` squashes the image to twice the side of `<backbone>-grid` and uses
+the same layer. A region's row is the mean of 4 x 4 samples in its box, each bilinearly interpolated
+(`torchvision.ops.roi_align`: one bin, 16 samples, aligned, so that cell i covers pixels i to i + 1
+of the map). The cost is almost independent of the number of regions; regions smaller than a cell
+hardly differ from their neighbours.
 """
 
 from dataclasses import replace
@@ -28,7 +28,7 @@ _SAMPLES = 4
 
 
 def roi_align_features(recipe: str, dataset: str, storage: str, how: Compute) -> ByPhoto:
-    """Return the features of regions that are pooled from one map of their image.
+    """Return the definition of region features pooled from one map of their image.
 
     Parameters
     ----------
@@ -66,20 +66,20 @@ def roi_align_features(recipe: str, dataset: str, storage: str, how: Compute) ->
 def _rows(
     network: RecipeNetwork, image: Image.Image, boxes: npt.NDArray[np.float64]
 ) -> npt.NDArray[np.float32]:
-    """Return the rows of some regions; photos go through the network one by one."""
+    """Return the rows of some regions of one image."""
     windows = cut_crops(resize_image(image, network.recipe.resize), network.window)
     grid = network(torch.from_numpy(windows[None].copy()))[0]
     return aligned_rows(grid, boxes, image.width, image.height)
 
 
 def aligned_rows(grid: torch.Tensor, boxes: np.ndarray, width: int, height: int) -> np.ndarray:
-    """Return the rows of some regions of a photo.
+    """Return the rows of some regions of an image.
 
     Parameters
     ----------
-    grid : (cells_y, cells_x, channels) float32, the map of the whole photo.
-    boxes : (k, 4) in pixels of the photo.
-    width, height : of the photo in pixels.
+    grid : (cells_y, cells_x, channels) float32, the map of the whole image.
+    boxes : (k, 4) in pixels of the image.
+    width, height : size of the image in pixels.
 
     Returns
     -------

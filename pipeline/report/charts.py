@@ -1,8 +1,10 @@
 """Charts as SVG text: narrow enough for a phone, light or dark, always the same bytes.
 
-Written here and not by a plotting library, because what a page of figures needs is short: a few
-kinds of chart, real text at one size, and colours that follow the reader's scheme, which a library
-that writes fixed colours cannot give.
+Not drawn with a plotting library: the pages need only a few kinds of chart, real text at one size,
+and colours that follow the reader's light or dark scheme; plotting libraries write fixed ones.
+
+A system has one number in a report, and with it one colour, marker and dash on all charts. Systems
+from number `COLOURS` on are grey; a line chart writes their number, counted from 1, at the line.
 """
 
 from collections.abc import Iterable, Sequence
@@ -10,40 +12,56 @@ from dataclasses import dataclass
 from html import escape
 from math import ceil, floor, isfinite, log10
 
+from pipeline.pages.apart import apart
 from pipeline.pages.rendering import shown
 
 WIDTH = 380
-"""Of every chart, in CSS pixels at its natural size, where text is 12 pixels high."""
+"""Width of every chart in CSS pixels at its natural size; text is 12 pixels high."""
 
-COLOURS = 4
-"""Series that a colour, a dash and a marker tell apart."""
+COLOURS = 8
+"""Number of systems with a colour, a marker and a dash of their own."""
 
 LINE = 18
-"""From a line of text to the next, in pixels."""
+"""Line height of text in pixels."""
 
 _LABEL_LENGTH = 52
 _LEFT, _RIGHT, _PLOT_HEIGHT = 46, 12, 200
-_LABEL = 21  # of a row, from its top: below it gridlines may start
+_LABEL = 21  # height of a row's label: gridlines start below it
 _DASHES = ("", "6 3", "2 3", "8 3 2 3")
+_UNFILLED_DASH = "4 3"
+_CORNERS: tuple[tuple[tuple[float, float], ...], ...] = (
+    (),  # a circle
+    ((-1, -1), (1, -1), (1, 1), (-1, 1)),
+    ((0, -1.2), (1.2, 1), (-1.2, 1)),
+    ((0, -1.3), (1.3, 0), (0, 1.3), (-1.3, 0)),
+    ((-1.2, -1), (1.2, -1), (0, 1.2)),
+    ((-1.3, -0.5), (1.3, -0.5), (1.3, 0.5), (-1.3, 0.5)),
+    ((-0.5, -1.3), (0.5, -1.3), (0.5, 1.3), (-0.5, 1.3)),
+    ((0, -1.4), (0.4, -0.4), (1.4, 0), (0.4, 0.4), (0, 1.4), (-0.4, 0.4), (-1.4, 0), (-0.4, -0.4)),
+)
+"""Corners of the marker of each system, in units of its radius."""
 
 _STYLE = """
 svg{color-scheme:light dark;--page:#fff;--ink:#1c2024;--soft:#596069;--rule:#dfe3e8;
---c0:#0b62a4;--c1:#b84c00;--c2:#00785a;--c3:#97407a;--other:#c3c9d0}
+--c0:#0b62a4;--c1:#b84c00;--c2:#00785a;--c3:#97407a;--c4:#7a5c00;--c5:#5a4fcf;--c6:#c2243b;--c7:#2b6f82;--other:#8b939c}
 @media (prefers-color-scheme:dark){svg{--page:#16191d;--ink:#e8eaed;--soft:#a3abb5;--rule:#343a42;
---c0:#62b5f0;--c1:#f0a04b;--c2:#3fcf9f;--c3:#e79bcb;--other:#525a64}}
+--c0:#62b5f0;--c1:#f0a04b;--c2:#3fcf9f;--c3:#e79bcb;--c4:#d6c04a;--c5:#ab9dff;--c6:#ff8a8a;--c7:#8cc4d4;--other:#767f89}}
 .page{fill:var(--page)}text{fill:var(--ink);font:12px system-ui,sans-serif}
 .soft{fill:var(--soft)}.kept{stroke:var(--page);stroke-width:1.5}.rule{stroke:var(--rule)}.line{fill:none;stroke-width:2}
 .other{stroke:var(--other);stroke-width:1;fill:none}
-.cs{stroke:var(--soft)}.c0{stroke:var(--c0)}.c1{stroke:var(--c1)}.c2{stroke:var(--c2)}.c3{stroke:var(--c3)}
-.f0{fill:var(--c0)}.f1{fill:var(--c1)}.f2{fill:var(--c2)}.f3{fill:var(--c3)}
-.hollow{fill:var(--page)}.letter{font-weight:700}.frame{fill:none;stroke:var(--soft)}
+.cs{stroke:var(--soft)}.ci{stroke:var(--ink)}.fi{fill:var(--ink)}COLOURS
+.unfilled{fill:var(--page);stroke-width:2}.letter{font-weight:700}.frame{fill:none;stroke:var(--soft)}
 .word{font-weight:700;font-size:14px;paint-order:stroke;stroke:var(--page);stroke-width:5px;stroke-linejoin:round}
-"""
+.count{font-size:10px;paint-order:stroke;stroke:var(--page);stroke-width:3px}
+""".replace(
+    "COLOURS",
+    "".join(f".c{k}{{stroke:var(--c{k})}}.f{k}{{fill:var(--c{k})}}" for k in range(COLOURS)),
+)
 
 
 @dataclass(frozen=True)
 class Scale:
-    """Values from `low` to `high` laid out from `start` to `end` pixels."""
+    """Linear map from values `low` to `high` to pixels `start` to `end`."""
 
     low: float
     high: float
@@ -58,48 +76,72 @@ class Scale:
 
 @dataclass(frozen=True)
 class Bar:
-    """A value with its interval, if it has one; `low <= value <= high`."""
+    """A value with its interval, if it has one: `low <= value <= high`.
+
+    `number` is that of the system in the report.
+    """
 
     label: str
     value: float
     low: float | None = None
     high: float | None = None
+    number: int = 0
 
 
 @dataclass(frozen=True)
 class Series:
     """Points (x, y) in the order of x, joined by a line.
 
-    `marked` is the x of a point to point out, such as the epoch that was chosen.
+    Attributes
+    ----------
+    marked : x of a point that is emphasised, such as the selected epoch.
+    number : number of the system in the report.
+    unfilled : whether it is dashed with unfilled markers: a second series of the same system.
     """
 
     label: str
     points: tuple[tuple[float, float], ...]
     marked: float | None = None
+    number: int = 0
+    unfilled: bool = False
+
+    @property
+    def colour(self) -> str:
+        """Class of its stroke."""
+        return f"c{self.number}"
+
+    @property
+    def dash(self) -> str:
+        """Dash pattern of its line."""
+        return _UNFILLED_DASH if self.unfilled else _DASHES[self.number % len(_DASHES)]
 
 
 @dataclass(frozen=True)
 class Spans:
     """Two spans on one scale, each from its filled end.
 
-    Where there is nothing `before`, it says why in a few words.
+    `before` is the reason in a few words where there is no such span; `number` is that of the
+    system in the report.
     """
 
     label: str
     before: tuple[float, float] | str
     after: tuple[float, float]
+    number: int = 0
 
 
-def dot_chart(bars: Sequence[Bar], axis: str, alt: str) -> str:
-    """Draw values as dots on a scale from 0, a row each, under its label.
+def dot_chart(bars: Sequence[Bar], axis: str, alt: str, most: float | None = None) -> str:
+    """Draw values as dots on a scale from 0, one row per value, each under its label.
 
     Parameters
     ----------
     bars : from top to bottom, at least one, no value below 0.
-    axis : what the scale is of.
-    alt : the chart in words, for those who cannot see it.
+    axis : name of the scale.
+    alt : text alternative of the chart.
+    most : greatest possible value, where the scale ends at the latest.
     """
-    ticks = nice_ticks(0.0, max(bar.value if bar.high is None else bar.high for bar in bars))
+    greatest = max(bar.value if bar.high is None else bar.high for bar in bars)
+    ticks = nice_ticks(0.0, greatest, most=most)
     scale = Scale(ticks[0], ticks[-1], 14, WIDTH - 58)
     step = 40
     parts: list[str] = []
@@ -108,8 +150,9 @@ def dot_chart(bars: Sequence[Bar], axis: str, alt: str) -> str:
         at = y + 28
         parts += _row(bar.label, y, y + step, [scale(t) for t in ticks])
         if bar.low is not None and bar.high is not None:
-            parts.append(line("line c0", scale(bar.low), at, scale(bar.high), at))
-        parts.append(marker(0, scale(bar.value), at))
+            stroke, _ = _classes(bar.number)
+            parts.append(line(f"line {stroke}", scale(bar.low), at, scale(bar.high), at))
+        parts.append(marker(bar.number, scale(bar.value), at))
         parts.append(text(WIDTH - 8, at + 4, f"{bar.value:.1f}", anchor="end"))
     bottom = step * len(bars)
     parts += _axis_below(bottom, axis, ticks, scale)
@@ -119,15 +162,14 @@ def dot_chart(bars: Sequence[Bar], axis: str, alt: str) -> str:
 def span_chart(
     rows: Sequence[Spans], names: tuple[str, str], ends: tuple[str, str], axis: str, alt: str
 ) -> str:
-    """Draw two spans under each label: grey and, below it, coloured; filled and hollow ends.
+    """Draw two spans under each label: grey and, below it, coloured; filled and unfilled ends.
 
     Parameters
     ----------
     rows : from top to bottom, at least one, no value below 0.
-    names, ends : for the legend, what the grey and the coloured spans are, and what their filled
-        and their hollow ends.
-    axis : what the scale is of.
-    alt : the chart in words, for those who cannot see it.
+    names, ends : legend of the grey and the coloured spans, and of their filled and unfilled ends.
+    axis : name of the scale.
+    alt : text alternative of the chart.
     """
     spans = [s for row in rows for s in (row.after, row.before) if not isinstance(s, str)]
     ticks = nice_ticks(0.0, max(value for span in spans for value in span))
@@ -140,11 +182,11 @@ def span_chart(
         parts += _row(row.label, y, y + step, [scale(t) for t in ticks], none)
         if not isinstance(row.before, str):
             parts += _span("cs", "soft", scale(row.before[0]), scale(row.before[1]), y + 30)
-        parts += _span("c0", "f0", scale(row.after[0]), scale(row.after[1]), y + 43)
+        parts += _span(*_classes(row.number), scale(row.after[0]), scale(row.after[1]), y + 43)
     bottom = step * len(rows)
     parts += _axis_below(bottom, axis, ticks, scale)
     y = bottom + 42 + LINE
-    for (stroke, fill), name in zip((("cs", "soft"), ("c0", "f0")), names, strict=True):
+    for (stroke, fill), name in zip((("cs", "soft"), _classes(rows[0].number)), names, strict=True):
         parts += [*_span(stroke, fill, 12, 40, y - 4), text(50, y, name)]
         y += LINE
     for end, drawn, x in zip(ends, _span("cs", "soft", 12, 216, y - 4)[1:], (22, 226), strict=True):
@@ -153,27 +195,32 @@ def span_chart(
 
 
 def line_chart(
-    series: Sequence[Series], others: Sequence[Series], x_axis: str, y_axis: str, alt: str
+    series: Sequence[Series], x_axis: str, y_axis: str, alt: str, most: float | None = None
 ) -> str:
     """Draw lines over one pair of axes; y starts at 0, or near the least value of several lines.
 
-    The latter if that is above half of the greatest: from 0 such lines would lie on each other.
-    The name of the axis says so.
+    The latter if that is above half of the greatest value, since from 0 such lines would overlap.
+    The name of the axis states it.
 
     Parameters
     ----------
-    series : at most `COLOURS` of them, told apart by colour, dash and marker.
-    others : drawn thin and grey behind them, with one line of the legend for all.
-    x_axis, y_axis : what the scales are of.
-    alt : the chart in words, for those who cannot see it.
+    series : lines; those whose number is `COLOURS` or more are thin and grey behind the others,
+        with their number at the last point and in the legend.
+    x_axis, y_axis : names of the scales.
+    alt : text alternative of the chart.
+    most : greatest possible y, where the scale ends at the latest.
     """
-    points = [point for drawn in (*series, *others) for point in drawn.points]
+    named = [drawn for drawn in series if drawn.number < COLOURS]
+    others = [drawn for drawn in series if drawn.number >= COLOURS]
+    points = [point for drawn in series for point in drawn.points]
     least, greatest = min(y for _, y in points), max(y for _, y in points)
-    close = len(series) + len(others) > 1 and least > greatest / 2
-    y_ticks = nice_ticks(least if close else 0.0, greatest)
-    x_ticks = nice_ticks(min(x for x, _ in points), max(x for x, _ in points), whole=True)
+    close = len(series) > 1 and greatest / 2 < least < greatest
+    y_ticks = nice_ticks(least if close else 0.0, greatest, most=most)
     low, high = min(x for x, _ in points), max(x for x, _ in points)
-    x_ticks = [t for t in x_ticks if low <= t <= high] or [low]
+    x_ticks = [t for t in nice_ticks(low, high, whole=True) if low <= t <= high]
+    if not x_ticks:  # all within one whole step
+        low, high = float(floor(low)), float(ceil(high))
+        x_ticks = [low, high]
     top = 26
     bottom = top + _PLOT_HEIGHT
     across = Scale(low, high, _LEFT + 6, WIDTH - _RIGHT - 6)
@@ -188,22 +235,33 @@ def line_chart(
         parts.append(text(across(tick), bottom + 18, numeral(tick), "soft", "middle"))
     parts.append(text(WIDTH - _RIGHT, bottom + 36, x_axis, "soft", "end"))
     parts += [path("other", drawn.points, across, up) for drawn in others]
-    for number, drawn in enumerate(series):
-        parts.append(path(f"line c{number}", drawn.points, across, up, _DASHES[number]))
-        parts += [marker(number, across(x), up(y)) for x, y in drawn.points if x != drawn.marked]
-    for number, drawn in enumerate(series):  # over all lines
+    for drawn in named:
+        parts.append(path(f"line {drawn.colour}", drawn.points, across, up, drawn.dash))
+        parts += [
+            marker(drawn.number, across(x), up(y), unfilled=drawn.unfilled)
+            for x, y in drawn.points
+            if x != drawn.marked
+        ]
+    for drawn in named:  # over all lines
         marked = [point for point in drawn.points if point[0] == drawn.marked]
-        parts += [marker(number, across(x), up(y), large=True) for x, y in marked]
+        parts += [marker(drawn.number, across(x), up(y), large=True) for x, y in marked]
+    ends = {
+        str(drawn.number + 1): (across(drawn.points[-1][0]) + 9, up(drawn.points[-1][1]) + 3)
+        for drawn in others
+    }
+    for label, (x, y) in apart(ends, 6, 9).items():
+        parts.append(text(x, y, label, "soft count", "middle"))
     y = bottom + 46
-    for number, drawn in enumerate(series if len(series) > 1 or others else ()):
+    for drawn in named if len(series) > 1 else ():
         y += LINE
-        parts.append(line(f"line c{number}", 8, y - 4, 36, y - 4, _DASHES[number]))
-        parts.append(marker(number, 22, y - 4))
+        parts.append(line(f"line {drawn.colour}", 8, y - 4, 36, y - 4, drawn.dash))
+        parts.append(marker(drawn.number, 22, y - 4, unfilled=drawn.unfilled))
         parts.append(text(44, y, drawn.label))
-    if others:
+    for drawn in others if len(series) > 1 else ():
         y += LINE
-        parts.append(line("other", 8, y - 4, 36, y - 4))
-        parts.append(text(44, y, f"{len(others)} other{'s' if len(others) > 1 else ''}"))
+        parts.append(line("other", 8, y - 4, 22, y - 4))
+        parts.append(text(36, y, str(drawn.number + 1), "soft", "end"))
+        parts.append(text(44, y, drawn.label))
     return document(y + 12, alt, parts)
 
 
@@ -222,22 +280,30 @@ def _axis_below(bottom: float, axis: str, ticks: Sequence[float], scale: Scale) 
     return [*numerals, text(8, bottom + 34, axis, "soft")]
 
 
+def _classes(number: int) -> tuple[str, str]:
+    """Return the classes of the stroke and the fill of a system."""
+    return (f"c{number}", f"f{number}") if number < COLOURS else ("ci", "fi")
+
+
 def _span(stroke: str, fill: str, start: float, end: float, y: float) -> list[str]:
-    """Return a line, its filled end and its hollow one."""
+    """Return a line, its filled end and its unfilled one."""
     return [
         line(f"line {stroke}", start, y, end, y),
         f'<circle class="{fill}" cx="{start:.1f}" cy="{y:g}" r="4"/>',
-        f'<circle class="line hollow {stroke}" cx="{end:.1f}" cy="{y:g}" r="3.5"/>',
+        f'<circle class="line unfilled {stroke}" cx="{end:.1f}" cy="{y:g}" r="3.5"/>',
     ]
 
 
-def nice_ticks(low: float, high: float, whole: bool = False) -> list[float]:
+def nice_ticks(
+    low: float, high: float, whole: bool = False, most: float | None = None
+) -> list[float]:
     """Return about five even steps of 1, 2 or 5 times a power of ten that cover low to high.
 
-    `whole` asks for steps of at least 1. Of one value there are two ticks about it.
+    `whole` requires steps of at least 1. No tick is above `most`, which is the last one where the
+    steps would pass it. Around a single value there are two ticks.
     """
     if not (isfinite(low) and isfinite(high)) or high < low:
-        raise ValueError(f"no scale goes from {low} to {high}")
+        raise ValueError(f"a scale cannot run from {low} to {high}")
     span = (high - low) or max(abs(high), 1.0)
     power = 10.0 ** floor(log10(span / 5))
     step = next(m * power for m in (1, 2, 5, 10) if m * power >= span / 5 * (1 - 1e-9))
@@ -245,11 +311,14 @@ def nice_ticks(low: float, high: float, whole: bool = False) -> list[float]:
         step = max(1.0, step)
     first, last = floor(low / step + 1e-9), ceil((low + span) / step - 1e-9)
     # Steps below 1 are rounded: 3 * 0.1 would be written as 0.30000000000000004.
-    return [round(k * step, 12) for k in range(first, last + 1)]
+    ticks = [round(k * step, 12) for k in range(first, last + 1)]
+    if most is None or ticks[-1] <= most:
+        return ticks
+    return [*(tick for tick in ticks if tick < most), most]
 
 
 def document(height: float, alt: str, parts: Iterable[str]) -> str:
-    """Return a whole SVG file of `WIDTH` and a height, with its alternative text."""
+    """Return an SVG file of `WIDTH` and a height in pixels, with its text alternative."""
     title = escape(shown(alt))
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{WIDTH}" height="{height:g}" '
@@ -260,7 +329,7 @@ def document(height: float, alt: str, parts: Iterable[str]) -> str:
 
 
 def text(x: float, y: float, label: str, kind: str = "", anchor: str = "start") -> str:
-    """Return text at its baseline, cut off where a chart would be too narrow for it."""
+    """Return text at its baseline, truncated where a chart would be too narrow for it."""
     fitting = shown(label)
     if len(fitting) > _LABEL_LENGTH:
         fitting = fitting[: _LABEL_LENGTH - 1] + "…"
@@ -285,18 +354,15 @@ def path(
     return f'<polyline class="{kind}" points="{places}"{dashes}/>'
 
 
-def marker(number: int, x: float, y: float, large: bool = False) -> str:
-    """Return a circle, square, triangle or diamond; large ones have an edge to part them."""
+def marker(number: int, x: float, y: float, large: bool = False, unfilled: bool = False) -> str:
+    """Return the marker of a system; large ones have an edge that separates them from lines."""
     r = 6 if large else 3.5
-    kind = f"f{number} kept" if large else f"f{number}"
-    if number == 0:
+    stroke, fill = _classes(number)
+    kind = f"{fill} kept" if large else f"unfilled {stroke}" if unfilled else fill
+    corners = _CORNERS[number] if number < COLOURS else ()
+    if not corners:
         return f'<circle class="{kind}" cx="{x:.1f}" cy="{y:.1f}" r="{r}"/>'
-    corners = {
-        1: ((-r, -r), (r, -r), (r, r), (-r, r)),
-        2: ((0, -r * 1.2), (r * 1.2, r), (-r * 1.2, r)),
-        3: ((0, -r * 1.3), (r * 1.3, 0), (0, r * 1.3), (-r * 1.3, 0)),
-    }[number]
-    places = " ".join(f"{x + dx:.1f},{y + dy:.1f}" for dx, dy in corners)
+    places = " ".join(f"{x + r * dx:.1f},{y + r * dy:.1f}" for dx, dy in corners)
     return f'<polygon class="{kind}" points="{places}"/>'
 
 

@@ -33,20 +33,23 @@ from pipeline.retrieval.geometry import Closeness
 
 History = Sequence[Mapping[str, Any]]
 
+MOST_RSUM = 600.0
+"""Greatest possible `rsum`."""
+
 _LABEL_HEIGHT, _LETTER_WIDTH = 15, 8
-"""About the size of a word over a picture, and of a letter of it, in pixels."""
+"""Approximate height of a word over an image and width of a letter, in pixels."""
 
 
 @dataclass(frozen=True)
 class Figure:
-    """A chart with what stands around it on a page.
+    """A chart with its heading, caption and data.
 
     Attributes
     ----------
-    name : of its files, without suffix.
-    title, note : heading, and what to know when reading it.
-    alt : the chart in words and numbers, for those who cannot see it.
-    svg, csv : the contents of its two files.
+    name : name of its files, without suffix.
+    title, note : heading and caption.
+    alt : text alternative of the chart.
+    svg, csv : contents of its two files.
     """
 
     name: str
@@ -64,7 +67,7 @@ class Figure:
 
 
 def rsum_figure(name: str, bars: Sequence[Bar]) -> Figure:
-    """Show the experiments' `rsum`, greatest first, with intervals where there are any."""
+    """Return the chart of the experiments' `rsum`, greatest first, with intervals if known."""
     ordered = sorted(bars, key=lambda bar: -bar.value)
     best, last = ordered[0], ordered[-1]
     alt = f"rsum of {len(bars)} experiments. {best.label} has {best.value:.1f}"
@@ -73,18 +76,25 @@ def rsum_figure(name: str, bars: Sequence[Bar]) -> Figure:
     return Figure(
         name,
         "rsum by experiment",
-        "Sum of the six R@K, 0–600. Lines are 95 % bootstrap intervals over images: how far a "
-        "figure would move with other images of the same kind.",
+        "Sum of the six R@K, 0–600. Lines are 95 % bootstrap intervals over images: the variation "
+        "expected with other images of the same kind.",
         alt,
-        dot_chart(ordered, "rsum", alt),
+        dot_chart(ordered, "rsum", alt, MOST_RSUM),
         _csv(["experiment", "rsum", "rsum_low", "rsum_high"], rows),
     )
 
 
-def length_figure(name: str, lengths: Mapping[str, Sequence[LengthBin]]) -> Figure:
-    """Show R@10 of sentences against their number of words, the first experiments in colour."""
+def length_figure(
+    name: str, lengths: Mapping[str, Sequence[LengthBin]], numbers: Mapping[str, int]
+) -> Figure:
+    """Return the chart of R@10 of sentences against their number of words.
+
+    Parameters
+    ----------
+    numbers : number of each system in the report.
+    """
     lines = [
-        Series(label, tuple((each.words, each.r10) for each in bins))
+        Series(label, tuple((each.words, each.r10) for each in bins), number=numbers[label])
         for label, bins in lengths.items()
     ]
     rows = [
@@ -99,34 +109,38 @@ def length_figure(name: str, lengths: Mapping[str, Sequence[LengthBin]]) -> Figu
     return Figure(
         name,
         "R@10 against the length of the sentence",
-        "A sentence looks for its image. Each point is a run of lengths with enough sentences, at "
-        "their mean number of words.",
+        "A sentence searches for its image. Each point is a range of lengths with enough "
+        "sentences, at their mean number of words.",
         alt,
-        line_chart(lines[:COLOURS], lines[COLOURS:], "words", "t→i R@10, per cent", alt),
+        line_chart(lines, "words", "t→i R@10, per cent", alt, 100.0),
         _csv([*columns, "median_rank"], rows),
     )
 
 
-def curve_of(label: str, history: History, column: str) -> Series | None:
-    """Return a column by epoch; None where a head has no epochs, or too old a history for it."""
+def curve_of(
+    label: str, history: History, column: str, number: int, unfilled: bool = False
+) -> Series | None:
+    """Return a column by epoch; None if the head has no epochs or its history lacks the column.
+
+    Parameters
+    ----------
+    number, unfilled : see `pipeline.report.charts.Series`.
+    """
     trained = [epoch for epoch in history if column in epoch and "loss" in epoch]
     if len(trained) < 2:
         return None
     best = [float(epoch["epoch"]) for epoch in trained if epoch.get("best")]
     points = tuple((float(epoch["epoch"]), float(epoch[column])) for epoch in trained)
-    return Series(label, points, best[-1] if best else None)
+    return Series(label, points, best[-1] if best else None, number, unfilled)
 
 
-def epoch_figure(
-    name: str, measure: str, curves: Sequence[Series], split: str, missing: int = 0
-) -> Figure:
-    """Show a measure on the validation split against the epoch, the first curves in colour.
+def epoch_figure(name: str, measure: str, curves: Sequence[Series], split: str) -> Figure:
+    """Return the chart of a measure on the validation split against the epoch.
 
     Parameters
     ----------
-    measure : what it is called, such as "rsum" or "R@10".
-    split : such as "flickr8k/val", or "".
-    missing : trained heads whose histories, of an earlier version, have no such measure.
+    measure : name of the measure, such as "rsum" or "R@10".
+    split : name of the split, such as "flickr8k/val", or "".
     """
     first = curves[0]
     alt = f"{measure} on {split or 'the validation split'} against the epoch. {first.label} goes "
@@ -136,14 +150,13 @@ def epoch_figure(
         [curve.label, x, y, int(x == curve.marked)] for curve in curves for x, y in curve.points
     ]
     axis = measure if measure == "rsum" else f"{measure}, per cent"
-    older = f" Not drawn: {missing} heads whose older histories lack it." if missing else ""
     return Figure(
         name,
         f"{measure} against the epoch",
-        f"On {split or 'the validation split'}, while training. The large mark is the epoch that "
-        f"was kept.{older}",
+        f"On {split or 'the validation split'} during training. The large marker is the selected "
+        "epoch.",
         alt,
-        line_chart(curves[:COLOURS], curves[COLOURS:], "epoch", axis, alt),
+        line_chart(curves, "epoch", axis, alt, MOST_RSUM if measure == "rsum" else 100.0),
         _csv(["curve", "epoch", measure, "kept"], rows),
     )
 
@@ -152,34 +165,34 @@ def words_figure(
     name: str,
     plane: WordPlane,
     captions: Mapping[str, str],
-    picture: Callable[[str], bytes],
+    thumbnail: Callable[[str], bytes],
 ) -> Figure:
-    """Show single words among images whose sentences have them.
+    """Return the chart of single words among images whose sentences contain them.
 
     Parameters
     ----------
-    captions : image id to what to call it.
-    picture : gives the JPEG of an image id, b"" if there is none.
+    captions : image id to its title.
+    thumbnail : returns the JPEG of an image id, b"" if it cannot be shown.
     """
     images = [
         (word, image, place) for word, of in plane.images.items() for image, place in of.items()
     ]
-    alt = f"The words {', '.join(plane.words)} and {len(images)} images whose sentences have them, "
-    alt += "in the plane of their first two principal components. Where the space has learnt a "
-    alt += "word, its images lie in the same direction from the centre as the word does."
+    alt = f"The words {', '.join(plane.words)} and {len(images)} images whose sentences contain "
+    alt += "them, in the plane of their first two principal components. The images of a word that "
+    alt += "the space has learnt are in the same direction from the centre as the word."
     axes = _share_axes(plane.shares)
     rows = [[word, "", *place] for word, place in plane.words.items()]
     rows += [[word, image, *place] for word, image, place in images]
     return Figure(
         name,
         "Single words among images",
-        "Each word is embedded as a sentence of its own. Words are those on which the sentences of "
-        "an image agree most; images are those most of whose sentences have the word. Words lie "
-        "around the mean of words, images around the mean of images.",
+        "Each word is embedded as a sentence of its own. Selected are the words on which the "
+        "sentences of an image agree most, and images most of whose sentences contain the word. "
+        "Words are centred on the mean of words, images on the mean of images.",
         alt,
-        picture_chart(
+        thumbnail_chart(
             plane.words,
-            [(captions.get(image) or image, picture(image), place) for _, image, place in images],
+            [(captions.get(image) or image, thumbnail(image), place) for _, image, place in images],
             *axes,
             alt,
         ),
@@ -187,12 +200,18 @@ def words_figure(
     )
 
 
-def distances_figure(name: str, rows: Sequence[tuple[str, Closeness | str, Closeness]]) -> Figure:
-    """Show the mean distance of two sentences of one image and of two, before a head and after.
+def distances_figure(
+    name: str,
+    rows: Sequence[tuple[str, Closeness | str, Closeness]],
+    numbers: Mapping[str, int],
+) -> Figure:
+    """Return the chart of mean distances of sentences within and between images.
 
     Parameters
     ----------
-    rows : an experiment, what its features have (or why they have none), and its embeddings.
+    rows : experiment, closeness of the features of the head (or why it is not known), and
+        closeness of its embeddings.
+    numbers : number of each system in the report.
     """
     apart = [(e, b if isinstance(b, str) else _distances(b), _distances(a)) for e, b, a in rows]
     first = apart[0]
@@ -202,12 +221,12 @@ def distances_figure(name: str, rows: Sequence[tuple[str, Closeness | str, Close
     return Figure(
         name,
         "Distances of sentences, before and after the head",
-        "Mean cosine distance (1 − cosine, 0–2) of two sentences. A long line that starts far left "
-        "tells images apart.",
+        "Mean cosine distance (1 − cosine, 0–2) of two sentences. The further left a line starts "
+        "and the longer it is, the better sentences of different images are separated.",
         alt,
         span_chart(
-            [Spans(e, b, a) for e, b, a in apart],
-            ("before the head: the features that went in", "after it: the embeddings"),
+            [Spans(e, b, a, numbers[e]) for e, b, a in apart],
+            ("grey: features, before the head", "coloured: embeddings, after the head"),
             ("two sentences of one image", "two of different images"),
             "cosine distance",
             alt,
@@ -229,16 +248,16 @@ def places_figure(
     shares: tuple[float, float],
     captions: Mapping[str, str],
 ) -> Figure:
-    """Show where the sentences of some images lie, a letter an image.
+    """Return the scatter plot of the sentences of some images, one letter per image.
 
     Parameters
     ----------
     places, shares : see `pipeline.report.retrievals.Retrieval`.
-    captions : image id to the sentence that names it in the legend.
+    captions : image id to its sentence in the legend.
     """
     alt = f"The sentences of {len(places)} images in the plane of their first two principal "
-    alt += "components, as letters, one an image. The closer equal letters are, the better the "
-    alt += "space knows that they speak of one picture."
+    alt += "components, one letter per image. The closer equal letters are, the better the space "
+    alt += "groups the sentences of one image."
     axes = _share_axes(shares)
     # An image without another name keeps its id, so that no two groups become one.
     named = {captions.get(image) or image: points for image, points in places.items()}
@@ -247,9 +266,9 @@ def places_figure(
     rows = [[image, x, y] for image, points in places.items() for x, y in points]
     return Figure(
         name,
-        "Where the sentences of some images lie",
-        f"Principal components of the embeddings of the sentences shown, those of {len(places)} "
-        "images drawn by the seed. A letter is a sentence; the legend has the first of each image.",
+        "Sentences of some images in the plane",
+        f"Principal components of the embeddings of all sentences of {len(places)} images drawn by "
+        "the seed. Each letter is a sentence; the legend has the first one of each image.",
         alt,
         letter_chart(named, *axes, alt),
         _csv(["image", "component_1", "component_2"], rows),
@@ -257,13 +276,13 @@ def places_figure(
 
 
 def letter_chart(groups: Mapping[str, Sequence[Place]], x_axis: str, y_axis: str, alt: str) -> str:
-    """Draw points as letters, one letter and colour a group, at one scale both ways.
+    """Draw points as letters, one letter and colour per group, with one scale for both axes.
 
     Parameters
     ----------
-    groups : at most 26, the name in the legend to the group's points about (0, 0).
-    x_axis, y_axis : what the directions are.
-    alt : the chart in words, for those who cannot see it.
+    groups : at most 26; name in the legend to the group's points, centred on (0, 0).
+    x_axis, y_axis : names of the axes.
+    alt : text alternative of the chart.
     """
     reach = max((max(abs(x), abs(y)) for points in groups.values() for x, y in points), default=0.0)
     top, size = 26, WIDTH - 40
@@ -285,23 +304,23 @@ def letter_chart(groups: Mapping[str, Sequence[Place]], x_axis: str, y_axis: str
     return document(y + 12, alt, parts)
 
 
-def picture_chart(
+def thumbnail_chart(
     words: Mapping[str, Place],
-    pictures: Sequence[tuple[str, bytes, Place]],
+    thumbnails: Sequence[tuple[str, bytes, Place]],
     x_axis: str,
     y_axis: str,
     alt: str,
 ) -> str:
-    """Draw words over small pictures at one scale both ways.
+    """Draw words over thumbnails, with one scale for both axes.
 
     Parameters
     ----------
-    words : to their points about (0, 0).
-    pictures : what each shows, its JPEG or b"" if there is none, and its point.
-    x_axis, y_axis : what the directions are.
-    alt : the chart in words, for those who cannot see it.
+    words : word to its point, centred on (0, 0).
+    thumbnails : title, JPEG (b"" if it cannot be shown) and point of each image.
+    x_axis, y_axis : names of the axes.
+    alt : text alternative of the chart.
     """
-    points = [*words.values(), *(point for _, _, point in pictures)]
+    points = [*words.values(), *(point for _, _, point in thumbnails)]
     reach = max((max(abs(x), abs(y)) for x, y in points), default=0.0) or 1.0
     side, edge, top, size = 38, 24, 26, WIDTH - 64
     across = Scale(-reach, reach, 8 + edge, 8 + edge + size)
@@ -313,7 +332,7 @@ def picture_chart(
         line("rule", 8, up(0), WIDTH - 8, up(0)),
         text(WIDTH - 8, bottom + 16, x_axis, "soft", "end"),
     ]
-    for name, jpeg, (x, y) in pictures:
+    for name, jpeg, (x, y) in thumbnails:
         left, above = across(x) - side / 2, up(y) - side / 2
         place = f'x="{left:.1f}" y="{above:.1f}" width="{side}" height="{side}"'
         if jpeg:

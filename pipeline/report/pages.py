@@ -1,7 +1,7 @@
-"""The pages of a report: a folder of static HTML, with queries, results and small pictures.
+"""The pages of a report: a folder of static HTML with queries, results and thumbnails.
 
-Pages need no script and ask nobody for anything: styles stand in them, pictures lie beside them.
-The templates escape every text that comes from data.
+Pages need no script and send no requests: styles are inline, images are files next to them.
+The templates escape every text from data.
 """
 
 import hashlib
@@ -27,18 +27,25 @@ from pipeline.report.figures import Figure
 from pipeline.report.rankings import COLUMNS
 from pipeline.report.results import Dataset, Folders, Result, collect_results, flattened
 from pipeline.report.retrievals import SEED, TOP, QueryResult
-from pipeline.report.sections import breakdown_of, comparable, own_figures, section_of
+from pipeline.report.sections import (
+    breakdown_of,
+    comparable,
+    numbered,
+    own_figures,
+    section_of,
+    system_of,
+)
 from pipeline.report.thumbnails import Thumbnails, grid
 from pipeline.report.verdict import Verdict
 from pipeline.retrieval.tables import HEADINGS, SEEN_LEGEND
 
 FILES_FILE = "report.json"
-"""Lists the report's files, so that a later one into the same folder removes what it replaces."""
+"""List of the report's files, by which a later report removes those that it replaces."""
 
 WORDS_SHOWN = 12
 
 FEW = 3
-"""Lists of more items than this are folded."""
+"""Longest list that is shown unfolded."""
 
 
 def write_pages(
@@ -50,19 +57,19 @@ def write_pages(
 ) -> tuple[str, ...]:
     """Write the pages of some experiments into a folder; `index.html` is the first.
 
-    The same files on the disk give the same bytes. Files of an earlier report in the folder that
-    this one does not have are removed; others are left alone.
+    Deterministic: the same files produce the same bytes. Files of an earlier report in the folder
+    that this one lacks are removed; others are kept.
 
     Parameters
     ----------
-    folder : made if need be.
-    names : the experiments in the order of the tables; folders of `folders.evaluations`.
-    projection : of the maps.
+    folder : created if missing.
+    names : the experiments, folders of `folders.evaluations`.
+    projection : projection of the maps.
 
     Returns
     -------
     tuple of str
-        What had to be left out, one sentence each.
+        Omitted parts, one sentence each.
 
     Raises
     ------
@@ -73,7 +80,9 @@ def write_pages(
             names, folders, lambda n: on_progress(n, len(names), 0), projection
         )
     breakdowns = {result.name: found for result in results if (found := breakdown_of(result))}
-    sections = [section_of(k, of, breakdowns) for k, of in enumerate(comparable(results), 1)]
+    parts = comparable(results)
+    numbers = numbered(parts)
+    sections = [section_of(k, of, breakdowns, numbers) for k, of in enumerate(parts, 1)]
     thumbnails = Thumbnails(folder / "images")
     files: list[str] = []
 
@@ -90,7 +99,9 @@ def write_pages(
         draw(section.figures)
         for result in section.results:
             breakdown = breakdowns.get(result.name)
-            figures = tuple(own_figures(result, breakdown, partial(_tiny, result, thumbnails)))
+            number = numbers[system_of(result.name)]
+            tiny = partial(_tiny, result, thumbnails)
+            figures = tuple(own_figures(result, breakdown, number, tiny))
             draw(figures)
             page = templates.get_template("experiment.html").render(
                 root="../",
@@ -106,7 +117,7 @@ def write_pages(
             if result.map is not None:
                 write(f"maps/{result.name}.html", _map_page(result, thumbnails, templates))
     gaps = tuple(f"{result.name}: {gap}" for result in results for gap in result.gaps)
-    gaps += tuple(thumbnails.faults)
+    gaps += tuple(thumbnails.reasons)
     manifests = {r.dataset.manifest.name: r.dataset.manifest for r in results if r.dataset}
     index = templates.get_template("index.html").render(
         root="",
@@ -140,9 +151,9 @@ def _map_page(result: Result, thumbnails: Thumbnails, templates: Environment) ->
 
 
 def examples_of(verdict: Verdict, thumbnails: Thumbnails) -> dict[str, dict[str, Any]]:
-    """Return what the front page shows of the winner's `found` and `missed` sentence.
+    """Return the winner's `found` and `missed` sentence for the front page.
 
-    Each is as the queries of `galleries_of`; {} without sentences and pictures.
+    Each is like the queries of `galleries_of`; {} without sentences and images.
     """
     dataset = verdict.winner.dataset
     examples = {"found": verdict.found, "missed": verdict.missed}
@@ -154,14 +165,14 @@ def examples_of(verdict: Verdict, thumbnails: Thumbnails) -> dict[str, dict[str,
 
 
 def galleries_of(result: Result, thumbnails: Thumbnails) -> list[dict[str, Any]]:
-    """Return what the page shows of queries and what was found; [] without texts and pictures.
+    """Return queries and their results; [] without texts and images.
 
     Returns
     -------
     list of dict
         `kind` "sentences" or "images", whether they are `failures`, and `queries`: for each the
-        `query` and the items `found`. An item has `picture` (None for a sentence), `text`,
-        `correct`, `rank` and `missed`: the best correct item, which was not among the first.
+        `query` and the items `found`. An item has `image` (None for a sentence), `text`,
+        `correct`, `rank` and `missed`: the best correct item if it is not among the first.
     """
     retrieval, dataset = result.retrieval, result.dataset
     if retrieval is None or dataset is None:
@@ -189,7 +200,7 @@ def _templates() -> Environment:
     templates.filters["two"] = lambda value: f"{value:.2f}"
     templates.globals |= {
         "columns": COLUMNS,
-        # What decides first, so that a phone shows it.
+        # rsum first, so that a phone shows it.
         "recall_columns": ("rsum", *(column for column in COLUMNS if column != "rsum")),
         "headings": HEADINGS,
         "seen_legend": SEEN_LEGEND,
@@ -204,7 +215,7 @@ def _templates() -> Environment:
 
 
 def _lineages(results: Sequence[Result]) -> dict[str, Any]:
-    """Return what made all experiments alike (`common`), and for each the rest (`own`)."""
+    """Return the lineage that all experiments have in `common`, and the rest of each (`own`)."""
     first = results[0].lineage
     common = {
         name: text
@@ -220,7 +231,7 @@ def _tiny(result: Result, thumbnails: Thumbnails, image_id: str) -> bytes:
 
 
 def _remove_others(folder: Path, files: set[str]) -> None:
-    """Remove what an earlier report listed as its own and this one lacks; list this one's."""
+    """Remove the files of an earlier report that this one lacks, and list those of this one."""
     listed = folder / FILES_FILE
     try:
         earlier = parse_json(listed.read_text(encoding="utf-8"))["files"]
@@ -235,7 +246,7 @@ def _remove_others(folder: Path, files: set[str]) -> None:
 def _query(result: QueryResult, dataset: Dataset, thumbnails: Thumbnails) -> dict[str, Any]:
     def item(found: str, rank: int, missed: bool = False) -> dict[str, Any]:
         return {
-            "picture": _picture(found, dataset, thumbnails) if found in dataset.files else None,
+            "image": _image(found, dataset, thumbnails) if found in dataset.files else None,
             "text": dataset.texts.get(found, ""),
             "correct": found in result.correct,
             "rank": rank,
@@ -248,11 +259,11 @@ def _query(result: QueryResult, dataset: Dataset, thumbnails: Thumbnails) -> dic
     return {"query": item(result.query, 0), "found": found}
 
 
-def _picture(image_id: str, dataset: Dataset, thumbnails: Thumbnails) -> dict[str, str]:
+def _image(image_id: str, dataset: Dataset, thumbnails: Thumbnails) -> dict[str, str]:
     copy = thumbnails.of(dataset, image_id)
     return {
         "file": copy.name,
-        "fault": copy.fault,
+        "reason": copy.reason,
         "sound": copy.sound,
         "alt": dataset.manifest.by_id[image_id].first_caption or image_id,
     }

@@ -1,4 +1,4 @@
-"""What an embedding file retrieves: ranks, results of some queries, recall by length and word."""
+"""Retrieval by an embedding file: ranks, results of some queries, recall by length and word."""
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -24,13 +24,13 @@ from pipeline.retrieval.tables import TableError
 from pipeline.schema import SchemaError, convert
 
 SHOWN, FAILURES, TOP = 6, 6, 5
-"""Queries of each direction that are shown, failures likewise, and items found for each."""
+"""Numbers of queries and of failures shown in each direction, and of results of each."""
 
 MAPPED = 8
-"""Images whose sentences are drawn as points."""
+"""Number of images whose sentences are drawn as points."""
 
 SEED = 0
-"""Of the choice of the queries that are shown."""
+"""Seed that selects the queries that are shown."""
 
 Place = tuple[float, float]
 """A point of a plane."""
@@ -38,15 +38,15 @@ Place = tuple[float, float]
 
 @dataclass(frozen=True)
 class QueryResult:
-    """A query and what was found for it.
+    """A query and its results.
 
     Attributes
     ----------
-    query : its id.
-    rank : of its best correct item, from 1.
-    found : the ids of the first `TOP` items, best first.
-    correct : the ids of all correct items.
-    best_correct : the id of the correct one that has that rank.
+    query : id of the query.
+    rank : rank of its best correct item, from 1.
+    found : ids of the first `TOP` items, best first.
+    correct : ids of all correct items.
+    best_correct : id of the correct item of that rank.
     """
 
     query: str
@@ -58,24 +58,25 @@ class QueryResult:
 
 @dataclass(frozen=True)
 class Retrieval:
-    """What is kept of an embedding file once it is closed.
+    """Contents of an embedding file that are kept once it is closed.
 
     Attributes
     ----------
-    image_ids : the images that were queries.
-    galleries : the ranks of each gallery, for intervals.
-    first_gallery : the captions of the first gallery, id to the id of the image.
-    caption_ids, caption_ranks : one a caption that counted as a query; ranks from 0.
-    rsum_interval : 95 % bootstrap interval.
-    closeness : of the first gallery's sentences; None for sets of vectors, or without pairs.
-    places : by the id of a chosen image, where its sentences lie in the principal plane of all
-        that are here: `MAPPED` images, {} for sets of vectors.
-    shares : of the variance in the plane's two directions, 0-1.
+    image_ids : ids of the images that were queries.
+    galleries : ranks of each gallery, for intervals.
+    first_gallery : caption id to image id, of the first gallery.
+    caption_ids, caption_ranks : one per caption that counted as a query; ranks from 0.
+    rsum_interval : 95 % bootstrap interval of `rsum`.
+    closeness : closeness of the first gallery's sentences; None for sets of vectors, or if no image
+        has two sentences.
+    places : image id to the points of its sentences in the principal plane of the sentences of
+        `MAPPED` chosen images; {} for sets of vectors.
+    shares : shares of the variance in the plane's two directions, 0-1.
     sentences, images : results of the chosen queries of each direction.
-    found_first : the result of a sentence, drawn by the seed, whose image comes first; None if
-        there is none.
-    sentence_failures, image_failures : results of those with the greatest ranks; of the captions
-        of one image, one.
+    found_first : result of a sentence, drawn by the seed, whose image ranks first; None if no image
+        does.
+    sentence_failures, image_failures : results of the queries with the greatest ranks above 1, at
+        most one caption of each image.
     """
 
     image_ids: tuple[str, ...]
@@ -100,10 +101,10 @@ class LengthBin:
 
     Attributes
     ----------
-    words : mean number of words of these queries.
-    queries : their number.
-    r10 : R@10, per cent.
-    median_rank : floor of the median rank, from 1, as everywhere.
+    words : mean number of words.
+    queries : number of queries.
+    r10 : R@10 in per cent.
+    median_rank : floor of the median rank, from 1.
     """
 
     first: int
@@ -115,13 +116,13 @@ class LengthBin:
 
     @property
     def label(self) -> str:
-        """The bin's name, such as "7" or "12–15"."""
+        """Name of the bin, such as "7" or "12–15"."""
         return str(self.first) if self.first == self.last else f"{self.first}–{self.last}"
 
 
 @dataclass(frozen=True)
 class WordRow:
-    """The queries in which a word occurs: how many, their R@10 (per cent) and median rank."""
+    """The queries that contain a word: their number, R@10 (per cent) and median rank."""
 
     word: str
     queries: int
@@ -130,17 +131,17 @@ class WordRow:
 
 
 def protocol_of(metadata: Mapping[str, Any], recall: Mapping[str, float | int]) -> Protocol:
-    """Return the protocol that a recall table was taken by.
+    """Return the protocol of a recall table.
 
     Parameters
     ----------
-    metadata : the table's `provenance.json`; without a protocol it was one gallery of everything.
-    recall : the table, which says how many captions of an image counted.
+    metadata : the table's `provenance.json`; without a protocol, one gallery of all items.
+    recall : the table, with the number of captions per image.
 
     Raises
     ------
     TableError
-        The provenance has a protocol with wrong fields.
+        The protocol of the provenance has wrong fields.
     """
     protocol = metadata.get("protocol")
     if isinstance(protocol, dict):
@@ -148,14 +149,14 @@ def protocol_of(metadata: Mapping[str, Any], recall: Mapping[str, float | int]) 
             return convert(protocol, Protocol)
         except SchemaError as error:
             raise TableError(
-                f"a provenance has the protocol {protocol}, which is none ({error}); run `pipeline "
+                f"a provenance has the invalid protocol {protocol} ({error}); run `pipeline "
                 "evaluate` again"
             ) from error
     return Protocol("all", captions_per_image=int(recall["captions_per_image"]))
 
 
 def retrieve(embeddings: Embeddings, protocol: Protocol) -> Retrieval:
-    """Rank all queries of a protocol's galleries, and search some of them in their own gallery.
+    """Rank all queries of a protocol's galleries, and search with some of them.
 
     Raises
     ------
@@ -191,15 +192,15 @@ def retrieve(embeddings: Embeddings, protocol: Protocol) -> Retrieval:
 
 
 def by_length(texts: Sequence[str], ranks: Sequence[int], least: int) -> tuple[LengthBin, ...]:
-    """Part the queries by their number of words.
+    """Group the queries by their number of words.
 
-    Neighbouring lengths are joined until a bin holds `least` queries; what remains at the end
-    joins the bin before it.
+    Adjacent lengths are joined until a bin has `least` queries; the remainder at the end joins the
+    last bin.
 
     Parameters
     ----------
-    texts, ranks : one a query; ranks from 0.
-    least : at least 1.
+    texts, ranks : one per query; ranks from 0.
+    least : smallest number of queries of a bin, at least 1.
     """
     of_length: dict[int, list[int]] = defaultdict(list)
     for text, rank in zip(texts, ranks, strict=True):
@@ -219,7 +220,8 @@ def by_length(texts: Sequence[str], ranks: Sequence[int], least: int) -> tuple[L
 def by_word(texts: Sequence[str], ranks: Sequence[int], least: int) -> tuple[WordRow, ...]:
     """Return a row for each word that occurs in `least` queries or more, best R@10 first.
 
-    A word counts once a query. Equal recalls stand by median rank, then in the order of the words.
+    A word counts once per query. Equal recalls are sorted by median rank, then by the number of
+    queries, most first, then by word.
     """
     of_word: dict[str, list[int]] = defaultdict(list)
     for text, rank in zip(texts, ranks, strict=True):
@@ -230,47 +232,50 @@ def by_word(texts: Sequence[str], ranks: Sequence[int], least: int) -> tuple[Wor
         for word, found in of_word.items()
         if len(found) >= least
     ]
-    return tuple(sorted(rows, key=lambda row: (-row.r10, row.median_rank, row.word)))
+    return tuple(sorted(rows, key=lambda row: (-row.r10, row.median_rank, -row.queries, row.word)))
 
 
 def worst(
     ids: Sequence[str], ranks: Sequence[int], groups: Sequence[str], number: int
 ) -> list[str]:
-    """Return the ids of greatest rank, at most one of each group; equal ranks by id.
+    """Return the ids of greatest rank that fail, at most one of each group; equal ranks by id.
+
+    A query fails if its rank is above the first.
 
     Parameters
     ----------
-    ids, ranks : one a query.
-    groups : for each query what it is about, such as its image.
-    number : how many are wanted.
+    ids, ranks : one per query; ranks from 0.
+    groups : group of each query, such as its image.
+    number : greatest number of ids.
     """
     queries = sorted(zip(ids, ranks, groups, strict=True), key=lambda q: (-int(q[1]), q[0]))
     first: dict[str, str] = {}
-    for query, _, group in queries:
-        first.setdefault(group, query)
+    for query, rank, group in queries:
+        if rank > 0:
+            first.setdefault(group, query)
     return list(first.values())[:number]
 
 
 def sentence_plane(
-    embeddings: Embeddings, wanted: Sequence[str]
+    embeddings: Embeddings, images: Sequence[str]
 ) -> tuple[dict[str, tuple[Place, ...]], tuple[float, float]]:
-    """Place the sentences of the wanted images in their principal plane; with its two shares."""
+    """Return the points of some images' sentences in their principal plane, and its shares."""
     of_image = [
-        [row for row, image in enumerate(embeddings.caption_image_ids) if image == wanted_image]
-        for wanted_image in wanted
+        [row for row, image in enumerate(embeddings.caption_image_ids) if image == chosen_image]
+        for chosen_image in images
     ]
     rows = embeddings.caption_embeddings[[row for captions in of_image for row in captions]]
     flat, shares = principal_plane(as_compared(rows, embeddings.similarity))
     left = iter(flat.tolist())
     places = {
         image: tuple((x, y) for x, y in islice(left, len(captions)))
-        for image, captions in zip(wanted, of_image, strict=True)
+        for image, captions in zip(images, of_image, strict=True)
     }
     return places, shares
 
 
 def as_compared(rows: npt.NDArray[np.float32], similarity: str) -> npt.NDArray[np.floating]:
-    """Return rows as their similarity sees them: at length 1 where lengths do not count."""
+    """Return rows as their similarity compares them: unit rows for the cosine."""
     return unit_rows(rows) if similarity == "cosine" else rows
 
 
@@ -303,21 +308,21 @@ class _Ranked:
 
 
 def _results_of(
-    ranked: Sequence[_Ranked], asking: SideName, wanted: Sequence[str]
+    ranked: Sequence[_Ranked], asking: SideName, queries: Sequence[str]
 ) -> tuple[QueryResult, ...]:
     results: dict[str, QueryResult] = {}
     for r in ranked:
         e, ranks = r.gallery, r.ranks(asking)
         ids = e.caption_ids if asking == "captions" else e.image_ids
         row_of = {query: row for row, query in enumerate(ids)}
-        rows = [row_of[query] for query in wanted if query in ranks]
+        rows = [row_of[query] for query in queries if query in ranks]
         if not rows:
             continue
         side: SideName = "images" if asking == "captions" else "captions"
         gallery = Gallery.of(e, side)
-        queries = Gallery.of(e, asking).rows[rows]
-        found = nearest(gallery, queries, asking, TOP).rows
-        for row, query, hits in zip(rows, queries, found, strict=True):
+        vectors = Gallery.of(e, asking).rows[rows]
+        found = nearest(gallery, vectors, asking, TOP).rows
+        for row, vector, hits in zip(rows, vectors, found, strict=True):
             own = _own(e, asking, row)
             own_gallery = Gallery(
                 side,
@@ -325,7 +330,7 @@ def _results_of(
                 gallery.rows[own],
                 gallery.similarity,
             )
-            best = nearest(own_gallery, query[None], asking, 1).rows[0, 0]
+            best = nearest(own_gallery, vector[None], asking, 1).rows[0, 0]
             results[ids[row]] = QueryResult(
                 ids[row],
                 ranks[ids[row]] + 1,
@@ -333,7 +338,7 @@ def _results_of(
                 frozenset(own_gallery.ids),
                 own_gallery.ids[best],
             )
-    return tuple(results[query] for query in wanted)
+    return tuple(results[query] for query in queries)
 
 
 def _own(e: Embeddings, asking: SideName, query: int) -> list[int]:

@@ -1,4 +1,4 @@
-"""What a report's pages show of experiments: those that compare, together, and each on its own."""
+"""Contents of a report's pages: comparable experiments side by side, and each on its own."""
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -24,24 +24,40 @@ from pipeline.report.retrievals import LengthBin, WordRow, by_length, by_word
 from pipeline.report.verdict import Verdict, verdict_of
 from pipeline.retrieval.recall import DIRECTIONS
 from pipeline.retrieval.significance.small_galleries import warning_of
-from pipeline.retrieval.tables import COUNTS, HEADINGS, SEEN_SIGN
+from pipeline.retrieval.tables import COUNTS, SEEN_SIGN
 
 _RUN = re.compile(r"(.+)-seed[0-9]+")
 
 
 @dataclass(frozen=True)
 class Breakdown:
-    """An experiment's sentences by length and by word."""
+    """Recall of an experiment's sentences by length and by word.
+
+    Attributes
+    ----------
+    words : of words that occur in `least` sentences or more, best R@10 first.
+    r10 : R@10 of all sentences, per cent.
+    """
 
     lengths: tuple[LengthBin, ...]
     words: tuple[WordRow, ...]
     least: int
-    """Sentences that a word of `words` occurs in, or more."""
+    r10: float
+
+    @property
+    def easy(self) -> tuple[WordRow, ...]:
+        """Words whose sentences have a higher R@10 than all sentences, best first."""
+        return tuple(row for row in self.words if row.r10 > self.r10)
+
+    @property
+    def hard(self) -> tuple[WordRow, ...]:
+        """Words whose sentences have a lower R@10 than all sentences, worst first."""
+        return tuple(row for row in reversed(self.words) if row.r10 < self.r10)
 
 
 @dataclass(frozen=True)
 class Spread:
-    """A figure over several runs: mean and sample standard deviation."""
+    """Mean and sample standard deviation of a figure over several runs."""
 
     mean: float
     deviation: float
@@ -49,15 +65,22 @@ class Spread:
 
 @dataclass(frozen=True)
 class Section:
-    """Experiments whose figures compare: the same split, protocol and gallery."""
+    """Experiments with comparable figures: the same split, protocol and gallery.
+
+    Attributes
+    ----------
+    runs : the experiments of tables and figures, greatest `rsum` first, each with its runs from all
+        seeds.
+    spreads : spread over the seeds of experiments with several runs.
+    numbers : number of each system in the report, which selects colour and marker.
+    """
 
     title: str
     protocol: str
     results: tuple[Result, ...]
     runs: Mapping[str, tuple[Result, ...]]
-    """The experiments that tables and figures show, each with its runs from all seeds."""
     spreads: Mapping[str, Mapping[str, Spread]]
-    """Of those with several runs."""
+    numbers: Mapping[str, int]
     figures: tuple[Figure, ...]
     comparisons: Mapping[str, Comparison]
     rankings: tuple[Ranking, ...]
@@ -65,18 +88,18 @@ class Section:
     verdict: Verdict
 
     def sign_of(self, name: str) -> str:
-        """Return what stands behind an experiment's name: a sign if its encoders saw the data."""
+        """Return the sign after an experiment's name if its encoders have seen the data, or ""."""
         (signed,) = (_signed(result) for result in self.results if result.name == name)
         return signed.removeprefix(name)
 
     @property
     def seen(self) -> dict[str, str]:
-        """By experiment, what its encoders have seen of the dataset."""
+        """Experiment to the part of the dataset that its encoders have seen."""
         return {result.name: result.seen for result in self.shown if result.seen}
 
     @property
     def warning(self) -> str:
-        """What to keep in mind of few images; "" of many."""
+        """Warning about a small number of images; "" for many."""
         return warning_of([result.recall for result in self.results])
 
     @property
@@ -86,7 +109,7 @@ class Section:
 
 
 def comparable(results: Sequence[Result]) -> list[tuple[Result, ...]]:
-    """Part experiments into those whose figures compare, in their order."""
+    """Group experiments by comparable figures, in their order."""
     parts: dict[tuple[Any, ...], list[Result]] = {}
     for result in results:
         key = (
@@ -98,21 +121,41 @@ def comparable(results: Sequence[Result]) -> list[tuple[Result, ...]]:
     return [tuple(part) for part in parts.values()]
 
 
+def numbered(parts: Sequence[Sequence[Result]]) -> dict[str, int]:
+    """Return a number for each system of a report: by `rsum`, one part after the other."""
+    names = [system_of(result.name) for part in parts for result in _by_rsum(part)]
+    return {name: number for number, name in enumerate(dict.fromkeys(names))}
+
+
 def breakdown_of(result: Result) -> Breakdown | None:
-    """Break recall down by length and by word; None where ranks or sentences are not there."""
+    """Return recall by length and by word; None without ranks or sentences."""
     if result.retrieval is None or result.dataset is None:
         return None
     ranks = result.retrieval.caption_ranks
     texts = [result.dataset.texts[caption] for caption in result.retrieval.caption_ids]
     least = max(10, len(texts) // 100)
-    return Breakdown(by_length(texts, ranks, 2 * least), by_word(texts, ranks, least), least)
+    return Breakdown(
+        by_length(texts, ranks, 2 * least),
+        by_word(texts, ranks, least),
+        least,
+        float(result.recall[f"{DIRECTIONS[1]}_r10"]),
+    )
 
 
 def section_of(
-    number: int, results: tuple[Result, ...], breakdowns: Mapping[str, Breakdown]
+    number: int,
+    results: tuple[Result, ...],
+    breakdowns: Mapping[str, Breakdown],
+    numbers: Mapping[str, int],
 ) -> Section:
-    """Put experiments that compare side by side; the number tells the figures of sections apart."""
-    named = {result.name: result for result in results}
+    """Return the section of some comparable experiments.
+
+    Parameters
+    ----------
+    number : of the section, part of the names of its figures.
+    numbers : see `numbered`.
+    """
+    named = {result.name: result for result in _by_rsum(results)}
     runs = {name: tuple(named[run] for run in of) for name, of in folded(named).items()}
     shown = [of[0] for of in runs.values()]
     fair = [result for result in shown if not result.seen] or shown
@@ -132,7 +175,8 @@ def section_of(
         results,
         runs,
         {n: spreads([r.recall for r in of], COLUMNS) for n, of in runs.items() if len(of) > 1},
-        tuple(_joint_figures(number, shown, breakdowns)),
+        numbers,
+        tuple(_joint_figures(number, shown, breakdowns, numbers)),
         {r.name: compare(system_of(r.name), dataset, r.recall, r.columns) for r in results},
         rankings({result.name: result.recall for result in shown}, dataset),
         {
@@ -144,19 +188,33 @@ def section_of(
 
 
 def own_figures(
-    result: Result, breakdown: Breakdown | None, picture: Callable[[str], bytes]
+    result: Result,
+    breakdown: Breakdown | None,
+    number: int,
+    thumbnail: Callable[[str], bytes],
 ) -> Iterator[Figure]:
-    """Give the figures of one experiment; `picture` gives the small JPEG of an image id."""
-    if breakdown is not None:
-        yield length_figure(f"{result.name}-r10-by-length", {result.name: breakdown.lengths})
-    if curve := curve_of(result.name, result.history, "rsum"):
+    """Yield the figures of one experiment.
+
+    Parameters
+    ----------
+    number : see `numbered`.
+    thumbnail : returns the small JPEG of an image id, b"" if it cannot be shown.
+    """
+    if breakdown is not None and len(breakdown.lengths) > 1:
+        lengths = {result.name: breakdown.lengths}
+        yield length_figure(f"{result.name}-r10-by-length", lengths, {result.name: number})
+    if curve := curve_of(result.name, result.history, "rsum", number):
         yield epoch_figure(f"{result.name}-rsum-by-epoch", "rsum", [curve], _chosen_on([result]))
-    measure = _r_k([result])
-    columns = {f"{d}_{measure}": "an image looks for its sentences" if d == DIRECTIONS[0]
-               else "a sentence looks for its image"
-               for d in DIRECTIONS}  # fmt: skip
+    measure = _r_k(result)
+    labels = ("an image searches for its sentences", "a sentence searches for its image")
     curves = [
-        curve for c, label in columns.items() if (curve := curve_of(label, result.history, c))
+        curve
+        for direction, label in zip(DIRECTIONS, labels, strict=True)
+        if (
+            curve := curve_of(
+                label, result.history, f"{direction}_{measure}", number, direction == DIRECTIONS[0]
+            )
+        )
     ]
     if curves:
         heading = measure.upper().replace("R", "R@")
@@ -172,7 +230,7 @@ def own_figures(
     if result.word_plane is not None:
         name = f"{result.name}-words"
         captions = _first_captions(dataset, chain(*result.word_plane.images.values()))
-        yield words_figure(name, result.word_plane, captions, picture)
+        yield words_figure(name, result.word_plane, captions, thumbnail)
 
 
 def _first_captions(dataset: Dataset, images: Iterable[str]) -> dict[str, str]:
@@ -180,7 +238,7 @@ def _first_captions(dataset: Dataset, images: Iterable[str]) -> dict[str, str]:
 
 
 def system_of(name: str) -> str:
-    """Return the experiment that a run from another seed is of, or the name itself."""
+    """Return the experiment of a run from another seed, or the name itself."""
     run = _RUN.fullmatch(name)
     return run[1] if run else name
 
@@ -188,13 +246,13 @@ def system_of(name: str) -> str:
 def folded(names: Iterable[str]) -> dict[str, list[str]]:
     """Return the runs of each experiment, itself first.
 
-    A run whose experiment is not there stands for itself.
+    A run without its experiment is an experiment of its own.
     """
-    given = list(names)
+    all_names = list(names)
     runs: dict[str, list[str]] = {}
-    for name in given:
+    for name in all_names:
         system = system_of(name)
-        runs.setdefault(system if system in given else name, []).append(name)
+        runs.setdefault(system if system in all_names else name, []).append(name)
     return {
         system: sorted(of, key=lambda name: (name != system, name)) for system, of in runs.items()
     }
@@ -208,36 +266,42 @@ def spreads(
     return {column: Spread(fmean(of), stdev(of)) for column, of in values.items()}
 
 
+def _by_rsum(results: Iterable[Result]) -> list[Result]:
+    return sorted(results, key=lambda result: -float(result.recall["rsum"]))
+
+
 def _joint_figures(
-    number: int, results: Sequence[Result], breakdowns: Mapping[str, Breakdown]
+    number: int,
+    by_rsum: Sequence[Result],
+    breakdowns: Mapping[str, Breakdown],
+    numbers: Mapping[str, int],
 ) -> Iterator[Figure]:
-    by_rsum = sorted(results, key=lambda result: -float(result.recall["rsum"]))
-    bars = [Bar(_signed(r), float(r.recall["rsum"]), *(r.rsum_interval or ())) for r in by_rsum]
+    own = {result.name: numbers[system_of(result.name)] for result in by_rsum}
+    bars = [
+        Bar(_signed(r), float(r.recall["rsum"]), low, high, own[r.name])
+        for r in by_rsum
+        for low, high in [r.rsum_interval or (None, None)]
+    ]
     yield rsum_figure(f"rsum-{number}", bars)
     lengths = {r.name: breakdowns[r.name].lengths for r in by_rsum if r.name in breakdowns}
-    if lengths:
-        yield length_figure(f"r10-by-length-{number}", lengths)
-    epochs = [result for result in by_rsum if curve_of(result.name, result.history, "rsum")]
-    for column in ("rsum", *(f"{d}_{_r_k(results)}" for d in DIRECTIONS)):
-        curves = [curve for r in epochs if (curve := curve_of(r.name, r.history, column))]
-        if curves:
-            name = f"{column.replace('_', '-')}-by-epoch-{number}"
-            heading, missing = HEADINGS.get(column, column), len(epochs) - len(curves)
-            yield epoch_figure(name, heading, curves, _chosen_on(results), missing)
+    if any(len(bins) > 1 for bins in lengths.values()):
+        yield length_figure(f"r10-by-length-{number}", lengths, own)
+    curves = [curve for r in by_rsum if (curve := curve_of(r.name, r.history, "rsum", own[r.name]))]
+    if curves:
+        yield epoch_figure(f"rsum-by-epoch-{number}", "rsum", curves, _chosen_on(by_rsum))
     close = [(r.name, r.input_closeness, r.retrieval.closeness) for r in by_rsum if r.retrieval]
     measured = [(name, before, after) for name, before, after in close if after]
     if measured:
-        yield distances_figure(f"distances-{number}", measured)
+        yield distances_figure(f"distances-{number}", measured, own)
 
 
 def _signed(result: Result) -> str:
     return f"{result.name} {SEEN_SIGN}" if result.seen else result.name
 
 
-def _r_k(results: Sequence[Result]) -> str:
-    """Return "r10", or "r1" where no history is young enough to have that."""
-    column = f"{DIRECTIONS[0]}_r10"
-    return "r10" if any(column in entry for r in results for entry in r.history) else "r1"
+def _r_k(result: Result) -> str:
+    """Return "r10", or "r1" if the history of the head is of a version without it."""
+    return "r10" if any(f"{DIRECTIONS[0]}_r10" in entry for entry in result.history) else "r1"
 
 
 def _chosen_on(results: Sequence[Result]) -> str:

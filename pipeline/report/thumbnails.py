@@ -18,15 +18,15 @@ from pipeline.report.waveform import waveform
 from pipeline.sound.read_sound import read_sound
 
 SIDE = 224
-"""Of the square that a small copy fits into, in pixels."""
+"""Side of the square that a thumbnail fits into, in pixels."""
 
 TINY = 76
 """Side of a square in a figure, in pixels: twice its CSS size, for dense screens."""
 
 _QUALITY = 80
-_NO_PICTURE = (128, 128, 128)
+_UNREADABLE = (128, 128, 128)
 _RATE = 8000
-"""Samples a second of a sound that is drawn."""
+"""Sampling rate of a sound that is drawn, in Hz."""
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class Thumbnail:
     """File name of a thumbnail, or "" and the reason; and the waveform of a clip's sound."""
 
     name: str
-    fault: str = ""
+    reason: str = ""
     sound: str = ""
 
 
@@ -109,7 +109,7 @@ class Thumbnails:
         name = f"{hashlib.sha256(key.encode()).hexdigest()[:20]}.jpg"
         if name not in self._sheets:
             columns, rows = grid(len(image_ids))
-            sheet = Image.new("RGB", (columns * TINY, rows * TINY), _NO_PICTURE)
+            sheet = Image.new("RGB", (columns * TINY, rows * TINY), _UNREADABLE)
             for k, image_id in enumerate(image_ids):
                 if jpeg := self.tiny(dataset, image_id):
                     place = (k % columns * TINY, k // columns * TINY)
@@ -125,12 +125,12 @@ class Thumbnails:
         return sorted([*self._sheets, *(made.name for made in self._made.values() if made.name)])
 
     @property
-    def faults(self) -> list[str]:
+    def reasons(self) -> list[str]:
         """A sentence about each image without a thumbnail."""
         return sorted(
-            f"{image_id} of {dataset} has no picture: {copy.fault}."
+            f"{image_id} of {dataset} cannot be shown: {copy.reason}."
             for (dataset, image_id), copy in self._made.items()
-            if copy.fault
+            if copy.reason
         )
 
 

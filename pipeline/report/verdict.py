@@ -1,4 +1,4 @@
-"""Which experiment of a table won, by how much, and an example of what it finds and misses."""
+"""The best experiment of a table, its margin, and examples of what it finds and misses."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -21,13 +21,13 @@ class Verdict:
     Attributes
     ----------
     winner : the row with the greatest `rsum`; of equal ones the first of the table.
-    second : the next; None if there is no other.
-    margin : the winner's `rsum` less the second's; 0 without a second.
-    interval : of the margin, 95 %, by a paired bootstrap over the test images; None where the
-        two do not have the same images in the same order, or an embedding file is not there.
-    one_image : what `rsum` loses when one image and all of its sentences are no longer found.
-    competing : how many rows compete.
-    set_apart : the rows that do not, by `rsum`.
+    second : the next; None if only one row competes.
+    margin : `rsum` of the winner minus that of the second; 0 without a second.
+    interval : 95 % interval of the margin, by a paired bootstrap over the test images; None where
+        the two do not have the same images in the same order, or an embedding file is missing.
+    one_image : loss of `rsum` when one image and all of its sentences are no longer found.
+    competing : number of rows that compete.
+    set_apart : the rows that do not compete, by `rsum`.
     """
 
     winner: Result
@@ -45,9 +45,9 @@ class Verdict:
 
     @property
     def decided(self) -> bool:
-        """Whether the winner leads: it has no second, or the interval is above 0 or not known.
+        """Whether the winner is better: no second, or an interval that is above 0 or unknown.
 
-        No row leads another where the images are too few.
+        Undecided where there are too few images.
         """
         if self.second is None:
             return True
@@ -55,18 +55,18 @@ class Verdict:
 
     @property
     def found(self) -> QueryResult | None:
-        """A sentence whose image the winner puts first; None if there is none."""
+        """A sentence whose image the winner ranks first; None if no image is."""
         return self.winner.retrieval.found_first if self.winner.retrieval else None
 
     @property
     def missed(self) -> QueryResult | None:
-        """The sentence whose image the winner ranks last; None if it puts every image first."""
+        """The sentence whose image the winner ranks last; None if it ranks every image first."""
         failures = self.winner.retrieval.sentence_failures if self.winner.retrieval else ()
-        return next((failure for failure in failures if failure.rank > 1), None)
+        return failures[0] if failures else None
 
 
 def verdict_of(results: Sequence[Result]) -> Verdict:
-    """Compare the two best of some experiments, at least one, whose figures compare."""
+    """Compare the two best of at least one experiment with comparable figures."""
     by_rsum = sorted(results, key=lambda result: -float(result.recall["rsum"]))
     fair = [result for result in by_rsum if not result.seen]
     set_apart = tuple(result for result in by_rsum if result.seen) if fair else ()

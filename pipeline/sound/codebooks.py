@@ -1,4 +1,4 @@
-"""The codebook that a dataset's sound words are of: read from its file, or fitted and put there."""
+"""The codebook of a dataset's sound words: loaded from its file, or fitted and saved."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -20,12 +20,12 @@ from pipeline.sound.words import (
     sample_of,
 )
 
-# Files that are read ahead of the one that is waited for.
+# Files to prefetch.
 _AHEAD = 8
 
 
 def codebook_beside(out: Path, recipe: BagRecipe) -> Path:
-    """Return the file of the codebook of feature sets in the folder of `out`."""
+    """Return the path of the codebook of feature sets in the folder of `out`."""
     return out.with_name(f"mfcc-{recipe.words}.codebook.safetensors")
 
 
@@ -40,21 +40,22 @@ def codebook_for(
     monitor: Monitor,
     update: bool = False,
 ) -> Path:
-    """Return the file of a codebook, fitted to the clips of a split where there is none yet.
+    """Return the file of a codebook, fitted on the clips of a split if it does not exist.
 
     Parameters
     ----------
-    manifest, out, recipe : of the feature set that is made.
-    given : the codebook's file; None: `codebook_beside`, which must be of this split's clips.
-    split, seed : of a codebook that is fitted.
-    threads : files that are decoded at once.
-    monitor : gets log lines and progress.
-    update : bool. Whether one of other clips is fitted again, which supersedes the rows in `out`.
+    manifest, out, recipe : dataset, folder and recipe of the feature set.
+    given : file of the codebook; None: `codebook_beside`, which must match this split's clips.
+    split, seed : split and seed of a fit.
+    threads : files decoded at once.
+    monitor : receives log lines and progress.
+    update : bool. Whether a codebook of other clips is fitted again, which supersedes the rows in
+        `out`.
 
     Raises
     ------
     SoundWordsError
-        It is of other words or other clips, damaged, or there is too little sound.
+        It has other words, is of other clips or is damaged, or there is too little sound.
     """
     file = given or codebook_beside(out, recipe)
     if file.exists():
@@ -63,11 +64,11 @@ def codebook_for(
         if given is not None or words.metadata.clips_sha256 == _clips_sha256(manifest, split):
             return file
         others = (
-            f"{file} was fitted to other clips than split {split!r} of {manifest.name!r} has now"
+            f"{file} was fitted on other clips than split {split!r} of {manifest.name!r} has now"
         )
         if not update:
             raise SoundWordsError(
-                f"{others}; `update=True` fits it again, or name it by `codebook=...` to use it"
+                f"{others}; `update=True` fits it again, `codebook=...` with its path uses it as is"
             )
         monitor.log(f"{others}: it is fitted again, and all rows are recomputed")
         supersede(out)
@@ -83,7 +84,7 @@ def codebook_for(
                 parts.append(sample_of(windows, row, len(paths), seed, SAMPLE))
             progress(row + 1, len(paths), left_out)
     if left_out:
-        monitor.log(f"{left_out} clips of split {split!r} cannot be decoded: not in the codebook")
+        monitor.log(f"codebook: {left_out} clips of split {split!r} cannot be decoded, left out")
     words = fit_sound_words(
         parts,
         recipe.mfcc,
@@ -102,7 +103,7 @@ def codebook_for(
 def sounds_of(
     rows: Iterable[int], paths: Sequence[Path], rate: int, threads: int
 ) -> Iterator[tuple[int, Sound]]:
-    """Yield the sounds of some rows in order, decoded ahead on threads."""
+    """Yield the sounds of some rows in order, with prefetch on threads."""
     with (
         ThreadPoolExecutor(threads, thread_name_prefix="sound") as pool,
         ending_at_once(pool),

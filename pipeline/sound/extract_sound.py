@@ -1,4 +1,4 @@
-"""The job of `pipeline extract` for recipes of sound: files become rows of what is heard."""
+"""The job of `pipeline extract` for audio recipes: features of the sound of files."""
 
 import os
 from collections.abc import Mapping
@@ -33,38 +33,38 @@ def extract_sound(
     place: Place | None = None,
     monitor: Monitor = QUIET,
 ) -> FeatureIndex:
-    """Extract features of the sound of a dataset's clips, or files of sound, into shards.
+    """Extract audio features of a dataset's clips or sound files into shards.
 
-    A file without sound, or with less of it than one window, has a row of zeros; a line counts
-    them. A file that is missing or cannot be decoded keeps its row, with a status and a reason. See
-    `pipeline.jobs.make_features.make_features`. The codebook is fitted in this process, to the
+    A file without sound, or with less than one window, has a row of zeros; a log line counts them.
+    A missing or undecodable file keeps its row, with a status and a reason. See
+    `pipeline.jobs.make_features.make_features`. The codebook is fitted in this process, on the
     training split.
 
     Parameters
     ----------
     dataset : folder of a prepared dataset.
-    out : folder of the shards, whose rows are float32.
-    recipe : such as `mfcc-bow-1024` or `birdnet`; see `pipeline.sound.recipes`.
-    compute : of its fields, `codebook` and `threads`, files at once, count.
+    out : output folder; rows are float32.
+    recipe : recipe name such as `mfcc-bow-1024` or `birdnet`; see `pipeline.sound.recipes`.
+    compute : only `codebook` and `threads`, files decoded at once, are used.
     select, storage, place, monitor : see `pipeline.images.extract.extract`.
 
     Returns
     -------
     FeatureIndex
-        Of the finished shards.
+        Index of the finished shards.
 
     Raises
     ------
     RecipeError
-        No recipe of sound has this name.
+        The recipe is unknown.
     SoundWordsError
-        No codebook can be fitted to the training split, or the file is of other words or clips.
+        No codebook can be fitted on the training split, or the file has other words or clips.
     NoSoundNetwork
         The network is not installed.
     WrongUsage
-        A codebook for a recipe without one.
+        A codebook is set for a recipe without one.
     NoPyAv, FileReadError, PipelineError
-        The system is at fault, the dataset cannot be read, or shards cannot be written.
+        The system failed, the dataset cannot be read, or shards cannot be written.
     """
     select, compute, out = select or Selection(), compute or Compute(), Path(out)
     expected = sound_recipe(recipe)
@@ -77,20 +77,20 @@ def extract_sound(
             update=storage is not None and storage.update,
         )  # fmt: skip
     elif codebook is not None:
-        raise WrongUsage(f"a codebook is of bags of sound words; {recipe} has none")
+        raise WrongUsage(f"`codebook=...` applies to bags of sound words, not to {recipe}")
     maker = row_maker(expected, codebook)
     entries = manifest.select(select.split)[: select.limit]
     files = manifest.files(entries)
     header = sound_header(maker, manifest.name)
     source = SoundSource(header, entries.ids, files, maker, codebook, compute)
     index = make_features(source, out, storage=storage, place=place, monitor=monitor)
-    monitor.log(f"{silent_rows(out)} of {index.rows} rows are without sound: zeros")
+    monitor.log(f"{silent_rows(out)} of {index.rows} rows are zero: no sound")
     _log_lengths(source.lengths, monitor)
     return index
 
 
 def silent_rows(out: Path) -> int:
-    """Return how many rows of a finished set are of files without sound: all zeros."""
+    """Return the number of rows of files without sound (all zeros) in a finished set."""
     rows = FeatureSet(out)
     ids = [row for row, status in zip(rows.ids, rows.status.tolist(), strict=True) if status == OK]
     return sum(
@@ -102,10 +102,10 @@ def silent_rows(out: Path) -> int:
 def _log_lengths(lengths: Mapping[str, tuple[float, float]], monitor: Monitor) -> None:
     if lengths:
         shown = "; ".join(
-            f"{row}: {heard:.1f} s of sound, {seen:.1f} s of picture"
+            f"{row}: {heard:.1f} s of sound, {seen:.1f} s of video"
             for row, (heard, seen) in list(lengths.items())[:_SHOWN]
         )
         monitor.log(
-            f"{len(lengths)} clips have sound of another length than their picture; it is used "
-            f"as it is: {shown}"
+            f"{len(lengths)} clips have sound of another length than their video; it is used "
+            f"unchanged: {shown}"
         )

@@ -1,4 +1,4 @@
-"""Mel-frequency cepstral coefficients of a sound, with every window and filter stated."""
+"""Mel-frequency cepstral coefficients (MFCC), with every window and filter specified."""
 
 from dataclasses import dataclass
 from functools import cache
@@ -7,24 +7,24 @@ import numpy as np
 import numpy.typing as npt
 from scipy.fft import dct, rfft
 
-# Windows whose spectra are held at once: the memory of a long sound is that of its coefficients.
+# Windows per block of spectra: only the coefficients of a long sound stay in memory.
 _WINDOWS_AT_ONCE = 4096
 _LEAST_POWER = 1e-10
 
 
 @dataclass(frozen=True)
 class Mfcc:
-    """How coefficients are made of a mono sound.
+    """Parameters of the MFCC of a mono sound.
 
     Attributes
     ----------
-    rate : samples a second.
-    window, hop : samples of a window, and from one window to the next; no window reaches beyond
-        the sound. The defaults are 32 ms every 10 ms.
-    bands : triangular filters of equal width in mel from 0 to half the rate; each is 1 at its peak.
+    rate : sampling rate in Hz.
+    window, hop : window length and hop in samples; windows do not extend beyond the sound. The
+        defaults are 32 ms every 10 ms.
+    bands : number of triangular filters of equal width in mel from 0 to half the rate, with peak 1.
         Mel is 2595 log10(1 + Hz / 700).
-    coefficients : kept of the orthonormal DCT-II of the bands' decibels, from the 0th on.
-    reach : windows on either side over which the slope of a coefficient is fitted.
+    coefficients : number of coefficients of the orthonormal DCT-II of the bands' decibels.
+    reach : number of windows on either side for the regression of slopes.
     """
 
     rate: int = 16_000
@@ -36,32 +36,32 @@ class Mfcc:
 
     @property
     def dim(self) -> int:
-        """Numbers a window: coefficients, their slopes, and the slopes of these."""
+        """Numbers per window: coefficients, their slopes (delta), and slopes of these."""
         return 3 * self.coefficients
 
     def __call__(self, sound: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
-        """Return the coefficients of each window with their first and second slopes.
+        """Return the coefficients of each window with first and second slopes (delta).
 
         Parameters
         ----------
-        sound : (samples,) float32, mono, at `rate`, 1 being full scale.
+        sound : (samples,) float32, mono, at `rate`, full scale 1.
 
         Returns
         -------
         (windows, dim) float32
-            No window of a sound that is shorter than one. A band's power counts as 1e-10 at least,
-            so that silence has coefficients.
+            No window for a sound shorter than one. A band's power is at least 1e-10, so that
+            silence has coefficients.
         """
         plain = self.plain(sound)
         slopes = _slopes(plain, self.reach)
         return np.concatenate([plain, slopes, _slopes(slopes, self.reach)], 1).astype(np.float32)
 
     def plain(self, sound: npt.NDArray[np.float32]) -> npt.NDArray[np.float64]:
-        """Return the coefficients alone, (windows, coefficients) float64."""
+        """Return the coefficients without slopes, (windows, coefficients) float64."""
         if len(sound) < self.window:
             return np.zeros((0, self.coefficients))
         views = np.lib.stride_tricks.sliding_window_view(sound, self.window)[:: self.hop]
-        # A periodic Hann window: that of a spectrum.
+        # A periodic Hann window, as for spectra.
         hann = 0.5 - 0.5 * np.cos(2 * np.pi * np.arange(self.window) / self.window)
         filters = _filters(self.rate, self.window, self.bands)
         parts = []
@@ -75,7 +75,7 @@ class Mfcc:
 
 @cache
 def _filters(rate: int, window: int, bands: int) -> npt.NDArray[np.float64]:
-    """Return the triangles, (bands, window // 2 + 1)."""
+    """Return the triangular filters, (bands, window // 2 + 1)."""
     mel = np.linspace(0, 2595 * np.log10(1 + rate / 2 / 700), bands + 2)
     edges = 700 * (10 ** (mel / 2595) - 1)
     hertz = np.arange(window // 2 + 1) * rate / window
@@ -87,7 +87,7 @@ def _filters(rate: int, window: int, bands: int) -> npt.NDArray[np.float64]:
 def _slopes(rows: npt.NDArray[np.float64], reach: int) -> npt.NDArray[np.float64]:
     """Return the least-squares slope of each column over `reach` rows on either side.
 
-    The first and the last row stand for those that lie beyond them.
+    The first and the last row are repeated beyond the ends.
     """
     if not len(rows):
         return rows

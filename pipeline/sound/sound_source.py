@@ -1,4 +1,4 @@
-"""Sounds of clips, or files of sound, as rows of a feature set."""
+"""Sounds of clips or sound files as rows of a feature set."""
 
 import os
 from collections.abc import Iterator, Sequence
@@ -25,17 +25,17 @@ from pipeline.sound.recipes import AnySoundRecipe, BagRecipe, sound_recipe
 from pipeline.sound.words import Bags, SoundWordsError, load_sound_words
 
 LENGTHS_DIFFER = 0.5
-"""Seconds by which sound and pictures of a clip may differ in length before a line reports it."""
+"""Difference in seconds between the lengths of sound and video that is reported."""
 
 
 class RowMaker(Protocol):
-    """Makes the row of a sound: `pipeline.sound.words.Bags`, or a network.
+    """Computes the row of a sound: `pipeline.sound.words.Bags`, or a network.
 
     Attributes
     ----------
-    recipe : of the rows.
-    rate : samples a second.
-    weights, weights_sha256 : name and SHA-256 of what was fitted.
+    recipe : recipe of the rows.
+    rate : sampling rate in Hz.
+    weights, weights_sha256 : name and SHA-256 of codebook or network.
     """
 
     @property
@@ -56,12 +56,12 @@ class SoundSource:
 
     Attributes
     ----------
-    header : recipe, codebook or network, and the rest.
+    header : header with recipe and codebook or network.
     ids, files : id and file of each row.
-    maker : makes a row.
-    codebook : file of the maker's codebook, from which workers load it; None of a network.
-    how : the options as they were given.
-    lengths : filled with the seconds of sound and of pictures, by id, where they differ.
+    maker : computes a row.
+    codebook : file of the maker's codebook, from which workers load it; None for a network.
+    how : options of the caller.
+    lengths : receives the seconds of sound and of video, by id, if they differ.
     """
 
     header: FeatureHeader
@@ -83,7 +83,7 @@ class SoundSource:
         return self.how.threads or len(os.sched_getaffinity(0))
 
     def compute(self, spans: Sequence[Span], watch: Stopwatch) -> Iterator[tuple[int, RowBlock]]:
-        """Compute the sounds of some spans, files being decoded ahead."""
+        """Compute the sounds of some spans, with prefetch."""
         rows = (row for span in spans for row in range(span.start, span.stop))
         for row, sound in sounds_of(rows, self.files, self.maker.rate, self._threads):
             with watch.timing(FORWARD):
@@ -92,7 +92,7 @@ class SoundSource:
             yield row, block
 
     def task(self, threads: int | None) -> Task:
-        """Return the recipe and the file of its codebook, which a worker loads once."""
+        """Return the task with recipe and codebook file, which a worker loads once."""
         settings = {
             "recipe": self.maker.recipe.name,
             "codebook": None if self.codebook is None else str(self.codebook.absolute()),
@@ -127,31 +127,31 @@ def _maker(recipe: str, codebook: Path | None) -> RowMaker:
 
 
 def row_maker(recipe: AnySoundRecipe, codebook: Path | None) -> RowMaker:
-    """Return what makes the rows of a recipe.
+    """Return the object that computes the rows of a recipe.
 
     Parameters
     ----------
-    recipe : of bags of sound words, or of a network.
-    codebook : file of the words; None of a network.
+    recipe : recipe of bags of sound words, or of a network.
+    codebook : file of the words; None for a network.
 
     Raises
     ------
     SoundWordsError
-        There is no such codebook, or it is of other words.
+        The codebook is missing, or has other words.
     NoSoundNetwork
         The network is not installed.
     """
     if not isinstance(recipe, BagRecipe):
         return load_sound_network()
     if codebook is None:
-        raise SoundWordsError(f"{recipe.name} needs a codebook; give its file")
+        raise SoundWordsError(f"{recipe.name} needs a codebook; pass its file")
     words = load_sound_words(codebook)
     words.require(recipe, str(codebook))
     return Bags(recipe, words)
 
 
 def sound_header(maker: RowMaker, dataset: str) -> FeatureHeader:
-    """Return the header of the shards of these rows."""
+    """Return the header of these rows."""
     return FeatureHeader(
         recipe=maker.recipe_json(),
         weights=maker.weights,

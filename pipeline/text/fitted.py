@@ -1,4 +1,4 @@
-"""A fitted encoder as a folder: its plan, vocabularies, codebooks and principal components."""
+"""A fitted encoder as a folder: plan, vocabularies, codebooks and principal components."""
 
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
@@ -28,15 +28,15 @@ FORMAT, FORMAT_VERSION = "pipeline-encoder", 1
 
 
 def load_encoder(folder: str | Path, texts: Sequence[str] | None = None) -> "LoadedEncoder":
-    """Read a fitted encoder.
+    """Load a fitted encoder.
 
     Parameters
     ----------
-    folder : str or Path. What `pipeline text` stored next to its shards, `<out>.encoder`.
-    texts : sequence of str or None. The captions that will be encoded, where they are known: word
-        vectors are read once, for their words alone. None: vectors are read whenever captions have
-        new words, which takes a moment with the packaged vectors and those of `pipeline vectors`,
-        and a pass over the file with others.
+    folder : str or Path. Folder that `pipeline text` saved next to its shards, `<out>.encoder`.
+    texts : sequence of str or None. Captions to encode, if known: word vectors are then loaded
+        once, for their words only. None: vectors are loaded whenever captions have new words,
+        which is fast with the packaged vectors and those of `pipeline vectors`, and otherwise a
+        pass over the file.
 
     Returns
     -------
@@ -47,7 +47,7 @@ def load_encoder(folder: str | Path, texts: Sequence[str] | None = None) -> "Loa
     Raises
     ------
     EncoderError
-        The folder holds no encoder of this format version.
+        The folder has no encoder of this format version.
     VocabularyError, CodebookError, VectorsError, PcaError, LemmatizerError
         A file is missing or damaged.
     """
@@ -58,7 +58,7 @@ def load_encoder(folder: str | Path, texts: Sequence[str] | None = None) -> "Loa
 
 
 def load_plan(folder: Path) -> EncoderPlan:
-    """Read the plan of a fitted encoder.
+    """Load the plan of a fitted encoder.
 
     Raises
     ------
@@ -72,20 +72,20 @@ def load_plan(folder: Path) -> EncoderPlan:
 
 
 def read_description(folder: Path) -> dict[str, Any]:
-    """Read `encoder.json`: the plan, and the captions that it was fitted to.
+    """Load `encoder.json`: the plan, and the captions that it was fitted on.
 
     Raises
     ------
     EncoderError
-        It is missing, is no JSON, or is of another format version.
+        It is missing, not JSON, or of another format version.
     """
     path = folder / ENCODER_FILE
     try:
         return decode_format(path.read_bytes(), dict[str, Any], FORMAT, FORMAT_VERSION)
     except OSError as error:
         raise EncoderError(
-            f"{path} cannot be read ({error.strerror}): {folder} holds no fitted encoder; make "
-            "the caption features first"
+            f"{path} cannot be read ({error.strerror}): {folder} has no fitted encoder; run "
+            "`pipeline text` first"
         ) from error
     except SchemaError as error:
         raise EncoderError(
@@ -94,7 +94,7 @@ def read_description(folder: Path) -> dict[str, Any]:
 
 
 def vocabulary_of(folder: Path, spec: EncoderSpec) -> Vocabulary:
-    """Read the vocabulary of one of a folder's encoders.
+    """Load the vocabulary of one of a folder's encoders.
 
     Raises
     ------
@@ -104,31 +104,31 @@ def vocabulary_of(folder: Path, spec: EncoderSpec) -> Vocabulary:
 
 
 def vocabulary_file(folder: Path, spec: EncoderSpec) -> Path:
-    """Return the file of the vocabulary of one of a folder's encoders."""
+    """Return the path of the vocabulary of one of a folder's encoders."""
     return folder / f"vocabulary-{spec.recorded_name}.json"
 
 
 def codebook_file(folder: Path, kind: MixtureKind) -> Path:
-    """Return the file of a folder's codebook of one kind."""
+    """Return the path of a folder's codebook of one kind."""
     return folder / f"codebook-{kind}.safetensors"
 
 
 class FittedFolder:
-    """Builds encoders from what a folder holds and the vectors of some words.
+    """Builds encoders from a folder's fitted files and word vectors.
 
     Attributes
     ----------
-    lexicon : the plan's tokenizers and word vectors.
+    lexicon : tokenizers and word vectors of the plan.
     """
 
     def __init__(self, folder: Path, plan: EncoderPlan, lexicon: Lexicon) -> None:
-        """Take a folder with all files that the plan asks for; none is read yet."""
+        """Store a folder with all files of the plan, without reading them."""
         self.lexicon = lexicon
         self._folder, self._plan = folder, plan
         self._basis: PrincipalComponents | None = None
 
     def encoder(self, words: Collection[str]) -> CaptionEncoder:
-        """Return the plan's encoder for captions of these words.
+        """Return the plan's encoder for captions with these words.
 
         Raises
         ------
@@ -138,13 +138,13 @@ class FittedFolder:
         return self.with_pca(self.without_pca(self.vectors_of(words)))
 
     def vectors_of(self, words: Collection[str]) -> WordVectors | None:
-        """Read the vectors of some words; None if no encoder computes with any."""
+        """Load the vectors of some words; None if no encoder needs them."""
         if any(spec.computes_with_vectors for spec in self._plan.specs):
             return self.lexicon.vectors_of(words)
         return None
 
     def with_pca(self, encoder: CaptionEncoder) -> CaptionEncoder:
-        """Return the rows of `without_pca` on the plan's principal components, if it has any."""
+        """Return the projection of `without_pca` on the plan's principal components, if any."""
         if self._plan.pca is None:
             return encoder
         if self._basis is None:
@@ -152,7 +152,7 @@ class FittedFolder:
         return Pca(encoder, self._basis)
 
     def without_pca(self, vectors: WordVectors | None) -> CaptionEncoder:
-        """Return the encoder whose rows the principal components are of."""
+        """Return the encoder before the projection on principal components."""
         encoders = tuple(self._encoder(spec, vectors) for spec in self._plan.specs)
         return encoders[0] if len(encoders) == 1 else Concatenation(encoders)
 
@@ -164,7 +164,7 @@ class FittedFolder:
 
 @dataclass(frozen=True, eq=False)
 class _Parts:
-    """The parts of one encoder: what a folder holds, and word vectors."""
+    """The parts of one encoder, from a folder and word vectors."""
 
     folder: Path
     spec: EncoderSpec
@@ -192,12 +192,11 @@ class _Parts:
 
 
 class LoadedEncoder:
-    """A fitted encoder for captions, alone or several; see `load_encoder`.
+    """A fitted encoder for one caption or several; see `load_encoder`.
 
-    All vectors of a source may not fit in memory, and a fastText model has vectors for any word:
-    so where the captions were not known, those of the words met so far are kept, and read again
-    when there are new words.
-
+    All vectors of a source may not fit into memory, and a fastText model has vectors for any word.
+    So if the captions are not known in advance, the vectors of the words so far are cached, and
+    loaded again when there are new words.
     Examples
     --------
     >>> encoder = load_encoder("text/mine.encoder")  # doctest: +SKIP
@@ -252,14 +251,14 @@ class LoadedEncoder:
         Raises
         ------
         UnexpectedType
-            A value is not a text.
+            A value is not a str.
         """
         captions, alone = texts_of(texts, "caption")
         rows = self._for(captions).encode(captions)
         return rows[0] if alone else rows
 
     def reports(self, texts: str | Iterable[str]) -> dict[str, VocabularyReport]:
-        """Return a report of the words that each member does not know, by the member's name."""
+        """Return the report on out-of-vocabulary words of each part, by name."""
         captions, _ = texts_of(texts, "caption")
         return self._for(captions).reports(captions)
 

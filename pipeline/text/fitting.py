@@ -1,4 +1,4 @@
-"""Fitting an encoder to the training captions: what its folder lacks is made, the rest is taken."""
+"""Fitting of an encoder on the training captions: missing files are fitted, others reused."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -46,34 +46,34 @@ _MB = 1e6
 
 
 class OtherEncoder(EncoderError):
-    """A folder holds an encoder of another plan or of other captions.
+    """A folder has an encoder of another plan or of other captions.
 
     Parameters
     ----------
     folder : Path. The folder.
-    differences : str. What differs, as found and as expected.
-    of_captions : bool. Whether the captions differ, and not the plan alone.
+    differences : str. The differences, found and expected.
+    of_captions : bool. Whether the captions differ, not only the plan.
     """
 
     def __init__(self, folder: Path, differences: str, of_captions: bool) -> None:
         self.differences, self.of_captions = differences, of_captions
         super().__init__(
-            f"{folder} holds an encoder that was fitted otherwise: it differs in {differences}; "
-            "`update=True` fits it again, or give another folder for what is fitted"
+            f"{folder} has an encoder with another plan or other captions: it differs in "
+            f"{differences}; `update=True` fits it again, or choose another folder"
         )
 
 
 @dataclass(frozen=True, eq=False)
 class Fitting:
-    """What an encoder is fitted to, and how.
+    """Data and options of a fit.
 
     Attributes
     ----------
-    training : the captions of the training split.
-    dataset, split : their names, for the record.
-    codebooks : a folder of codebooks to take from and to add to; None keeps them to the encoder.
-    device : where the products of principal components are taken: "cpu", or a device of torch.
-    monitor : gets one line before each long step, and the progress of principal components.
+    training : captions of the training split.
+    dataset, split : names of dataset and split, for the record.
+    codebooks : folder of shared codebooks to load from and save to; None: the encoder's own.
+    device : device for principal components: "cpu", or a torch device.
+    monitor : receives a line before each long step, and the progress of principal components.
     """
 
     training: Sequence[str]
@@ -87,29 +87,29 @@ class Fitting:
 def fit_encoder(
     plan: EncoderPlan, folder: Path, fitting: Fitting, texts: Sequence[str]
 ) -> CaptionEncoder:
-    """Fit an encoder, or take what is in its folder from an earlier call.
+    """Fit an encoder, or reuse the fitted files of an earlier call.
 
     Parameters
     ----------
-    plan : of the encoder.
-    folder : of the fitted files; made if it is missing. The unfinished sums of principal
-        components lie in a work folder beside it.
-    fitting : the captions to fit to.
-    texts : the captions that will be encoded: word vectors are read for their words.
+    plan : plan of the encoder.
+    folder : folder of the fitted files, created if missing. A work folder next to it keeps the
+        unfinished sums of principal components.
+    fitting : data and options of the fit.
+    texts : captions to encode: word vectors are loaded for their words.
 
     Returns
     -------
     CaptionEncoder
-        As `load_encoder(folder, texts)` gives it.
+        The result of `load_encoder(folder, texts)`.
 
     Raises
     ------
     OtherEncoder
-        The folder holds an encoder of another plan or of other captions.
+        The folder has an encoder of another plan or of other captions.
     VocabularyError, CodebookError, VectorsError, LemmatizerError
         A vocabulary or a codebook cannot be fitted.
     PcaError, CovarianceError, DeviceError, OutputError, ShardError
-        As `fit_pca`, or `load_pca` of components that are there already.
+        See `fit_pca`, or `load_pca` for existing components.
     """
     if plan.pca is not None:
         require_two(len(fitting.training))
@@ -127,7 +127,7 @@ def fit_encoder(
                 _fit_codebooks(spec, plan, folder, lexicon, vectors, fitting)
         encoder = fitted.without_pca(vectors)
     except BaseException:
-        # Nothing was fitted: a mended command may have another plan.
+        # Nothing was fitted: release the folder, since a corrected command may have another plan.
         if [path.name for path in folder.iterdir()] == [ENCODER_FILE]:
             (folder / ENCODER_FILE).unlink()
             folder.rmdir()
@@ -138,12 +138,12 @@ def fit_encoder(
 
 
 def description_of(plan: EncoderPlan, fitting: Fitting) -> dict[str, Any]:
-    """Return what `encoder.json` records of an encoder that is fitted to these captions."""
+    """Return the contents of `encoder.json` for an encoder fitted on these captions."""
     return _description(_with_lengths(plan, Lexicon(plan), fitting.training), fitting)
 
 
 def _with_lengths(plan: EncoderPlan, lexicon: Lexicon, training: Sequence[str]) -> EncoderPlan:
-    """Return the plan with rows of token ids as long as the longest training caption needs."""
+    """Return the plan with the row length of token ids set by the longest training caption."""
     specs = []
     for spec in plan.specs:
         if spec.layout is not None and spec.max_length is None:
@@ -180,9 +180,9 @@ def _fit_codebooks(
     vectors: WordVectors,
     fitting: Fitting,
 ) -> None:
-    """Put the codebooks of an encoder into its folder: shared ones, or newly fitted ones.
+    """Copy shared codebooks into an encoder's folder, or fit new ones.
 
-    `vectors` are of any words of the plan's source.
+    `vectors` are those of any words of the plan's source.
     """
     for kind in spec.mixtures:
         path = codebook_file(folder, kind)
@@ -193,7 +193,7 @@ def _fit_codebooks(
                 name = f"{kind}-{plan.codebooks.components}-{vectors.name}.safetensors"
                 shared = fitting.codebooks / name
             if shared is not None and shared.exists():
-                fitting.monitor.log(f"the {kind} codebook is taken from {shared}")
+                fitting.monitor.log(f"using the {kind} codebook of {shared}")
                 codebook = load_codebook(shared, vectors)
             else:
                 codebook = _fit_codebook(kind, plan.codebooks, lexicon, fitting)
@@ -218,7 +218,7 @@ def _fit_codebook(
 
 
 def _fit_components(encoder: CaptionEncoder, dim: int, folder: Path, fitting: Fitting) -> None:
-    """Announce sizes, then fit principal components to the rows of the training captions."""
+    """Log the sizes, then fit principal components on the rows of the training captions."""
     possible = components_of(len(fitting.training), encoder.dim, dim)
     if possible < dim:
         fitting.monitor.log(
@@ -229,7 +229,7 @@ def _fit_components(encoder: CaptionEncoder, dim: int, folder: Path, fitting: Fi
     fitting.monitor.log(
         f"{possible} principal components of {len(fitting.training)} rows of {encoder.dim} "
         f"numbers: at most {fit_memory(encoder.dim, possible) / _MB:.0f} MB of memory and "
-        f"{fit_disk(encoder.dim) / _MB:.0f} MB on the disk, however many captions"
+        f"{fit_disk(encoder.dim) / _MB:.0f} MB on the disk, for any number of captions"
     )
     work = folder.absolute().parent / WORK_FOLDER / f"{folder.name}-pca"
     with fitting.monitor.progress("principal components", "caption") as progress:
@@ -240,12 +240,12 @@ def _fit_components(encoder: CaptionEncoder, dim: int, folder: Path, fitting: Fi
 
 
 def _claim(folder: Path, plan: EncoderPlan, fitting: Fitting) -> None:
-    """Write what the folder is for, or check that it is for the same.
+    """Write the description of a fit to a folder, or check an existing one.
 
     Raises
     ------
     OtherEncoder
-        It is for something else.
+        The folder has another encoder.
     """
     about = _description(plan, fitting)
     if not (folder / ENCODER_FILE).exists():

@@ -1,4 +1,4 @@
-"""Imports a module of a large package without the package's own start, which imports all of it."""
+"""Import of a module without its package's `__init__`, which would import the whole package."""
 
 import sys
 from importlib import import_module
@@ -7,15 +7,15 @@ from types import ModuleType
 
 
 def import_alone(name: str) -> ModuleType:
-    """Return a module without running the packages that it lies in.
+    """Import a module without running the `__init__` of its packages.
 
-    Empty modules with the paths of the packages stand in their places while it is imported;
-    afterwards everything is taken out again, and a later import of the package is what it always
-    was. Where the package is imported already, so is the module, as usual.
+    Empty modules with the packages' paths replace them during the import and are removed
+    afterwards, so that a later import of the package is unaffected. If the package is already
+    imported, the module is imported as usual.
 
     Parameters
     ----------
-    name : of the module, such as "nltk.tokenize.destructive".
+    name : name of the module, such as "nltk.tokenize.destructive".
 
     Raises
     ------

@@ -11,22 +11,22 @@ from pipeline.text.tokenizers.lemmas import Lemmatizer, RuleLemmatizer, load_wor
 from pipeline.text.tokenizers.tokenizer import TOKENIZERS, Tokenizer
 from pipeline.text.vectors import GLOVE_PACKAGE, WordVectors, load_vectors
 
-_LEMMA_WORDS = 50_000  # of GloVe, by frequency; see `RuleLemmatizer`
+_LEMMA_WORDS = 50_000  # most frequent words of GloVe; see `RuleLemmatizer`
 
 
 @dataclass(frozen=True, eq=False)
 class Lexicon:
-    """What a plan's encoders know of words; dictionaries are read when they are first needed.
+    """Tokenizers and word vectors of a plan's encoders, loaded on first use.
 
     Attributes
     ----------
-    plan : of the encoders.
+    plan : plan of the encoders.
     """
 
     plan: EncoderPlan
 
     def tokenizer_of(self, spec: EncoderSpec) -> Tokenizer:
-        """Return the tokenizer of one of the plan's encoders, which has none of its own.
+        """Return the tokenizer of an encoder of the plan that is not a library's model.
 
         Raises
         ------
@@ -46,7 +46,7 @@ class Lexicon:
         }
 
     def vectors_of(self, words: Collection[str] | None) -> WordVectors:
-        """Read the plan's word vectors for some words; None reads all of the source.
+        """Load the plan's word vectors of some words; None loads all of the source.
 
         Raises
         ------

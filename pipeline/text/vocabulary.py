@@ -1,4 +1,4 @@
-"""The vocabulary: the words of the training captions that an encoder knows, with their counts."""
+"""The vocabulary of an encoder: words of the training captions, with counts."""
 
 from collections import Counter
 from collections.abc import Container, Sequence
@@ -18,18 +18,18 @@ _FORMAT_VERSION = 1
 
 
 class VocabularyError(PipelineError):
-    """A vocabulary has no words, cannot be read, or belongs to another tokenizer."""
+    """A vocabulary is empty, cannot be read, or belongs to another tokenizer."""
 
 
 @dataclass(frozen=True)
 class VocabularyRule:
-    """The rule that chooses words by how often they occur.
+    """A rule that selects words by frequency.
 
     Attributes
     ----------
-    name : of the rule.
-    minimum_count : how often a word must occur, 1 or more.
-    most_frequent : how many words are taken at most, the most frequent; None takes all.
+    name : name of the rule.
+    minimum_count : minimum number of occurrences of a word, at least 1.
+    most_frequent : maximum number of words, by descending frequency; None: all.
     """
 
     name: str
@@ -40,7 +40,7 @@ class VocabularyRule:
         if self.minimum_count < 1 or (self.most_frequent is not None and self.most_frequent < 1):
             raise VocabularyError(
                 f"the vocabulary rule {self.name!r} has a minimum count of {self.minimum_count} "
-                f"and takes {self.most_frequent} words; expected 1 or more of both"
+                f"and a maximum of {self.most_frequent} words; expected 1 or more for both"
             )
 
 
@@ -54,35 +54,36 @@ VOCABULARY_RULES: dict[str, VocabularyRule] = {
         VocabularyRule("wang-coco", most_frequent=5600),
     )
 }
-"""The rules that the papers used.
+"""The rules of the papers.
 
 all
-    Every word, as Kiros et al. 2014 and order-embeddings (Vendrov et al. 2016). Deviation: theirs
-    has the validation captions' words too, and loses its two rarest words by an off-by-two.
+    Every word, as in Kiros et al. 2014 and order-embeddings (Vendrov et al. 2016). Deviation:
+    theirs includes the words of the validation captions, and loses its two rarest words by an
+    off-by-two error.
 vsepp
     VSE++ (Faghri et al. 2018). Deviation: theirs has the words of the training and validation
     captions, on Flickr of all splits.
 w2vv
     Word2VisualVec (Dong et al. 2018), its `word_vocab_5.txt`.
 wang-flickr30k, wang-coco
-    The dictionary sizes of Wang et al. 2016, section 3.1. How the words were chosen is not
-    stated; we read: the most frequent. Captions with fewer words give a smaller vocabulary.
+    The dictionary sizes of Wang et al. 2016, section 3.1. The selection is not stated; we choose
+    the most frequent words. Captions with fewer words have a smaller vocabulary.
 """
 
 
 @dataclass(frozen=True)
 class Vocabulary:
-    """Words by frequency, and by code points where it is equal.
+    """Words by descending frequency, then by code points.
 
     Attributes
     ----------
-    words : each once.
-    counts : how often each occurs in the captions.
-    caption_counts : in how many captions each occurs.
+    words : distinct words.
+    counts : number of occurrences of each word in the captions.
+    caption_counts : number of captions with each word.
     captions : number of captions.
-    rule : the rule that selected these words; its minimum count is the effective one, which is 1
-        where no word occurs as often as the requested rule asks.
-    tokenizer : `Tokenizer.to_json()` of the tokenizer that split the captions.
+    rule : rule that selected the words, with its effective minimum count, which is 1 if no word
+        reaches the requested one.
+    tokenizer : `Tokenizer.to_json()` of the tokenizer.
     """
 
     words: tuple[str, ...]
@@ -99,7 +100,7 @@ class Vocabulary:
 
     @cached_property
     def index(self) -> dict[str, int]:
-        """Place of each word in `words`."""
+        """Position of each word in `words`."""
         return {word: place for place, word in enumerate(self.words)}
 
     @cached_property
@@ -108,7 +109,7 @@ class Vocabulary:
         return sha256_of_json(self.to_json())
 
     def to_json(self) -> dict[str, Any]:
-        """Return everything as JSON values."""
+        """Return all fields as JSON values."""
         return {
             "format": _FORMAT,
             "format_version": _FORMAT_VERSION,
@@ -132,9 +133,8 @@ class Vocabulary:
         if different:
             raise VocabularyError(
                 f"the vocabulary {self.name} was built with the tokenizer "
-                f"{self.tokenizer['name']!r} and is to be used with {tokenizer.name!r}; they "
-                f"differ in {', '.join(different)}; build it again with that tokenizer, or use its "
-                "own"
+                f"{self.tokenizer['name']!r}, not with {tokenizer.name!r}; they differ in "
+                f"{', '.join(different)}; build it again with that tokenizer, or use its own"
             )
 
 
@@ -144,22 +144,22 @@ def build_vocabulary(
     rule: VocabularyRule,
     known: Container[str] | None = None,
 ) -> Vocabulary:
-    """Count the words of some captions and select those that the rule asks for.
+    """Count the words of some captions and select them by a rule.
 
-    Where no word occurs often enough, all of them are selected: a minimum count leaves out the rare
-    words of many captions, and a few captions have rare words only.
+    If no word reaches the minimum count, all are selected: the rule is meant for many captions,
+    while a few captions have only rare words.
 
     Parameters
     ----------
-    texts : captions of the training split, and of no other.
-    tokenizer : splits them into words.
-    rule : which words are taken.
-    known : words that may be taken at all, such as those with a vector; None allows every word.
+    texts : captions of the training split only.
+    tokenizer : tokenizer of the captions.
+    rule : selection rule.
+    known : words that may be selected, such as those with a vector; None: all.
 
     Raises
     ------
     VocabularyError
-        There is no word to select from.
+        There is no word to select.
     """
     counts: Counter[str] = Counter()
     caption_counts: Counter[str] = Counter()
@@ -190,18 +190,18 @@ def build_vocabulary(
 
 
 def save_vocabulary(vocabulary: Vocabulary, path: Path) -> None:
-    """Write a vocabulary as JSON, whole or not at all; the same one gives the same bytes."""
+    """Write a vocabulary as JSON atomically; equal vocabularies have equal bytes."""
     value = {**vocabulary.to_json(), "sha256": vocabulary.sha256}
     write_text(path, canonical_json(value) + "\n")
 
 
 def load_vocabulary(path: Path) -> Vocabulary:
-    """Read a vocabulary that `save_vocabulary` wrote.
+    """Load a vocabulary that `save_vocabulary` wrote.
 
     Raises
     ------
     VocabularyError
-        The file cannot be read, is no vocabulary of this format version, or it was changed.
+        The file cannot be read, has another format or version, or was modified.
     """
     try:
         found = decode_format(path.read_bytes(), dict[str, Any], _FORMAT, _FORMAT_VERSION)
@@ -219,7 +219,7 @@ def load_vocabulary(path: Path) -> Vocabulary:
     vocabulary = Vocabulary(**values)
     if vocabulary.sha256 != stated:
         raise VocabularyError(
-            f"{path}: its content does not have the SHA-256 that it states, {stated}; it was "
-            "changed or damaged: build the vocabulary again"
+            f"{path}: its content does not match the SHA-256 that it states, {stated}; it was "
+            "modified or damaged: build the vocabulary again"
         )
     return vocabulary

@@ -126,10 +126,10 @@ def test_names() -> None:
 @pytest.mark.parametrize(
     ("call", "error", "message"),
     [
-        (lambda: named_with("r3d_18@all", "all", None), WrongUsage, "says which frames"),
+        (lambda: named_with("r3d_18@all", "all", None), WrongUsage, "already names its frames"),
         (lambda: resolve_clip_recipe("r3d_19"), RecipeError, "did you mean r3d_18-pool"),
-        (lambda: resolve_clip_recipe("r3d_18@often"), RecipeError, "known are every:SECONDS"),
-        (lambda: resolve_clip_recipe("r3d_18@all-sum"), RecipeError, "-max and -halves"),
+        (lambda: resolve_clip_recipe("r3d_18@often"), RecipeError, "expected every:SECONDS"),
+        (lambda: resolve_clip_recipe("r3d_18@all-sum"), RecipeError, "-max or -halves"),
         (lambda: resolve_clip_recipe("r3d_18", "int8"), RecipeError, "precision 'int8'"),
     ],
 )

@@ -184,5 +184,5 @@ def test_c3d_has_the_shapes_of_its_paper() -> None:
         net = C3D()
         assert net(torch.zeros(1, 3, 16, 112, 112)).shape == (1, 487)
     assert sum(p.numel() for p in net.parameters()) == 79_991_015
-    with pytest.raises(WeightsError, match="give the path"):
+    with pytest.raises(WeightsError, match="pass the path"):
         load_volume_weights(VOLUMES["c3d-fc6"])

@@ -238,5 +238,5 @@ def test_crc32_is_that_of_the_bytes(tmp_path: Path) -> None:
     "rule", ["every:0", "every:-1", "even:2.5", "even:0", "fps", "some", "all:3"]
 )
 def test_unknown_rules(rule: str) -> None:
-    with pytest.raises(RecipeError, match=r"known are every:SECONDS"):
+    with pytest.raises(RecipeError, match=r"expected every:SECONDS"):
         Sampling(rule)

@@ -14,7 +14,6 @@ from pipeline.datasets.entries import ImageEntry
 from pipeline.datasets.manifest import Manifest
 from pipeline.datasets.readers.folder import read_folder
 from pipeline.errors import WrongUsage
-from pipeline.executor import serial
 from pipeline.jobs.options import Compute, Storage
 from pipeline.progress import no_progress
 from pipeline.shards.feature_set import FeatureSet
@@ -22,6 +21,7 @@ from pipeline.sound import sound_source as sound_features
 from pipeline.sound.extract_sound import extract_sound, silent_rows
 from pipeline.sound.words import SoundWordsError, load_sound_words
 from tests.clips.factories import encode, tone, write_changing_sound, write_wav
+from tests.cluster.tasks import serial
 
 pytest.importorskip("av", reason="needs the extra clips")
 
@@ -126,7 +126,7 @@ def test_sounds_stand_side_by_side_each_at_length_1(dataset: Path, tmp_path: Pat
     (row,) = FeatureSet(out).read(["3.wav"]).astype(np.float64)
     assert np.linalg.norm(row[:8]) == pytest.approx(1)
     assert np.linalg.norm(row[8:]) == pytest.approx(1)
-    with pytest.raises(WrongUsage, match=r"`codebook=.*` is of recipes of sound words"):
+    with pytest.raises(WrongUsage, match=r"`codebook=.*` applies to recipes of sound words"):
         extract_clips(dataset, out, recipe="efficientnet-lite0-pool", compute=Compute(codebook=out))
 
 
@@ -148,10 +148,10 @@ def test_clips_without_sound_and_with_less_of_it_are_said(tmp_path: Path) -> Non
 
     out = tmp_path / "features" / "mfcc-bow-4"
     extract_sound(tmp_path, out, recipe="mfcc-bow-4", monitor=Lines())
-    assert any("1 of 3 rows are without sound: zeros" in line for line in lines)
+    assert any("1 of 3 rows are zero: no sound" in line for line in lines)
     (said,) = [line for line in lines if "of another length" in line]
     assert said.startswith("1 clips have")
-    assert "less: 0.5 s of sound, 3.0 s of picture" in said
+    assert "less: 0.5 s of sound, 3.0 s of video" in said
 
 
 def test_changed_and_mended_files_are_made_again(dataset: Path, tmp_path: Path) -> None:
@@ -174,7 +174,7 @@ def test_a_codebook_of_other_clips_is_asked_for_by_name(dataset: Path, tmp_path:
     out = tmp_path / "features" / RECIPE
     extract_sound(dataset, out, recipe=RECIPE)
     write_wav(tmp_path / "sounds" / "0.wav", tone(300, 0.4))
-    with pytest.raises(SoundWordsError, match="fitted to other clips than split 'train'"):
+    with pytest.raises(SoundWordsError, match="fitted on other clips than split 'train'"):
         extract_sound(dataset, out, recipe=RECIPE)
     codebook = out.with_name("mfcc-8.codebook.safetensors")
     extract_sound(dataset, out, recipe=RECIPE, compute=Compute(codebook=codebook))

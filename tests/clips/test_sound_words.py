@@ -98,7 +98,7 @@ def test_a_damaged_or_other_codebook_is_refused(tmp_path: Path) -> None:
     path.write_bytes(path.read_bytes()[:-100])
     with pytest.raises(SoundWordsError, match="damaged"):
         load_sound_words(path)
-    with pytest.raises(SoundWordsError, match="no window of sound, and a codebook needs at least"):
+    with pytest.raises(SoundWordsError, match="no window of sound, but a codebook needs at least"):
         fit_sound_words(
             [], Mfcc(), 8, seed=0, dataset="drawn", split="train", clips_sha256="0" * 64
         )

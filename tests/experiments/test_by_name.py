@@ -61,8 +61,8 @@ def test_a_page_is_served_by_name(made: Path, monkeypatch: pytest.MonkeyPatch) -
     monitor = Recorder()
     pipeline.serve(NAME, made / "mine", root=made / "made", port=0, monitor=monitor)
     assert monitor.lines[-1].startswith("http://127.0.0.1:")
-    with pytest.raises(WrongUsage, match="regions=True"):
-        pipeline.serve(NAME, made / "mine", regions=True, captions="kiros2014-sc-nlm")
+    with pytest.raises(WrongUsage, match="localize=True"):
+        pipeline.serve(NAME, made / "mine", localize=True, language_model="kiros2014-sc-nlm")
 
 
 def test_images_and_splits_are_described_and_scored(made: Path) -> None:
@@ -81,9 +81,9 @@ def test_images_and_splits_are_described_and_scored(made: Path) -> None:
     )
     assert (gone.captions, image.image, image.error) == ((), "image 1", "")
     assert "missing" in gone.error
-    with pytest.raises(WrongUsage, match="ranks captions and writes none"):
+    with pytest.raises(WrongUsage, match="ranks captions and generates none"):
         pipeline.caption(file, dataset, experiment=NAME, root=root)
-    with pytest.raises(WrongUsage, match="holds no captions"):
+    with pytest.raises(WrongUsage, match="has no captions"):
         pipeline.score(None, dataset, root=root)
     described = pipeline.caption_split(
         dataset, experiment=NAME, baseline="nearest", count=1, root=root
@@ -120,7 +120,7 @@ def test_a_caption_without_a_known_word_finds_nothing(made: Path) -> None:
         pipeline.score(files[1], dataset, made / "out", ranked_by=NAME, root=root)
     files[1].write_text(json.dumps(lines[:1]))
     pipeline.score(files[1], dataset, made / "out", root=root, monitor=monitor)
-    assert "one image is scored: CIDEr weighs words by other images, and is 0" in monitor.lines
+    assert "one image is scored: CIDEr weights words by other images, and is 0" in monitor.lines
 
 
 def test_a_dataset_is_reported_by_its_folder(made: Path) -> None:

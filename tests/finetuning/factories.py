@@ -70,7 +70,13 @@ TUNED = Experiment(
 )
 
 
-def tuned(folder: Path, out: str, monitor: Monitor = QUIET, workers: int = 0) -> TrainedHead:
+def tuned(
+    folder: Path,
+    out: str,
+    monitor: Monitor = QUIET,
+    workers: int = 0,
+    precision: str | None = None,
+) -> TrainedHead:
     """Fine-tune the head `start` of the project in a folder."""
     layout = Layout.of("scenes", folder / "data")
     return finetune(
@@ -80,7 +86,7 @@ def tuned(folder: Path, out: str, monitor: Monitor = QUIET, workers: int = 0) ->
         start=layout.head("start"),
         images=layout.features(RECIPE),
         captions=layout.text("token-ids"),
-        training=TrainingOptions(workers=workers, monitor=monitor),
+        training=TrainingOptions(workers=workers, precision=precision, monitor=monitor),
     )
 
 

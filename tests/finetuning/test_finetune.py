@@ -11,6 +11,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from pipeline import devices
 from pipeline.errors import PipelineError
 from pipeline.experiments.layout import Layout
 from pipeline.experiments.run import run
@@ -22,8 +23,9 @@ from pipeline.heads.embed import embed
 from pipeline.heads.inputs.feature_spec import FeatureSpec
 from pipeline.heads.trained_head import load_head
 from pipeline.heads.training.training_options import TrainingOptions
+from pipeline.images.extract import extract
 from pipeline.images.weights import load_weights
-from pipeline.jobs.options import Selection
+from pipeline.jobs.options import Compute, Selection
 from pipeline.recipes import resolve_recipe
 from pipeline.retrieval.evaluate import evaluate
 from pipeline.scenes.draw_scenes import draw_scenes
@@ -52,13 +54,20 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     torch.set_num_threads(before)
 
 
-def made(folder: Path, seed: int = 0, dry_run: bool = False) -> list[str]:
+def made(
+    folder: Path,
+    seed: int = 0,
+    dry_run: bool = False,
+    precision: str | None = None,
+    extracted: str = "float32",
+) -> list[str]:
     """Run whatever is missing for the tuned row, and return what that was."""
     experiments = {"start": START, "tuned": TUNED}
     dataset, root = folder / "data" / "scenes", folder / "data"
     found = run(
         ["tuned"], dataset, experiments=experiments, root=root, dry_run=dry_run,
-        training=TrainingOptions(seed=seed), extract={"weights": "random:0"},
+        training=TrainingOptions(seed=seed, precision=precision),
+        extract={"weights": "random:0", "precision": extracted},
     )  # fmt: skip
     return list(found.made)
 
@@ -119,6 +128,28 @@ def test_only_what_is_out_of_date_is_made_again(project: Path) -> None:
     assert [step for step in again if "start" not in step] == [
         "train tuned", "extract tiny-tuned", "embed tuned", "evaluate tuned",
     ]  # fmt: skip
+
+
+def test_another_precision_is_another_head_and_other_features(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(devices, "fast_bf16", lambda device: True)
+    low = tuned(project, "low", precision="auto")
+    folder = Layout.of("scenes", project / "data").head("tuned")
+    exact = load_head(folder)
+    assert (low.precision, dict(low.finetuning or {})["precision"]) == ("bf16", "bf16")
+    assert (exact.precision, dict(exact.finetuning or {})["precision"]) == ("float32", "float32")
+    assert low.chosen["loss"] == pytest.approx(exact.chosen["loss"], rel=0.05)
+    assert files(project / "low")[WEIGHTS_FILE] != files(folder)[WEIGHTS_FILE]
+    assert made(project, dry_run=True, precision="float32") == []
+    again = made(project, dry_run=True, precision="auto")
+    assert [step for step in again if step.startswith(("extract", "train"))] == [
+        "train start", "train tuned", "extract tiny-tuned",
+    ]  # fmt: skip
+    assert "extract tiny" in made(project, dry_run=True, extracted="auto")
+    dataset, compute = project / "data" / "scenes", Compute("random:0", precision="auto")
+    index = extract(dataset, project / "bf16", recipe=RECIPE, compute=compute)
+    assert index.header.recipe["precision"] == "bf16"
 
 
 def test_pictures_that_changed_are_named_and_counted(project: Path) -> None:

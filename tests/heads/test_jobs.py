@@ -1,5 +1,6 @@
 """Fitting and embedding from Python: folders in, a head and an embedding file out."""
 
+import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -7,9 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from pipeline import devices
 from pipeline.cluster.place import Place
 from pipeline.datasets.checks import DatasetError
 from pipeline.datasets.manifest import Manifest, read_manifest
+from pipeline.devices import DeviceError
 from pipeline.errors import WrongUsage
 from pipeline.heads import HeadError
 from pipeline.heads.embed import Stored, embed, require_head_of
@@ -89,6 +92,35 @@ def test_fewer_epochs_than_the_experiment_says(data: None) -> None:
     trained = fitted("head", max_epochs=1)
     assert len(trained.history) == 1
     assert trained.settings == {**EXPERIMENT.settings, "epochs": 1}
+
+
+def test_the_precision_is_recorded_where_it_is_not_float32(
+    data: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(devices, "fast_bf16", lambda device: True)
+    record = Recorder()
+    for precision, out in (("bf16", "low"), ("auto", "auto"), ("float32", "exact"), (None, "none")):
+        fitted(out, precision=precision, monitor=record)
+    fitted("own", replace(EXPERIMENT, precision="bf16"))
+    assert [line for line in record.lines if "precision" in line] == ["precision: bf16 on cpu"]
+    assert files(Path("low")) == files(Path("auto")) == files(Path("own"))
+    assert files(Path("exact")) == files(Path("none"))
+    assert files(Path("low"))["head.safetensors"] != files(Path("exact"))["head.safetensors"]
+    low, exact = load_head("low"), load_head("exact")
+    assert (low.precision, exact.precision) == ("bf16", "float32")
+    assert low.provenance == {**low.provenance, "precision": "bf16"}
+    assert "precision" not in json.loads(files(Path("exact"))["head.json"])
+    assert "precision" not in exact.provenance
+    assert embedded("low.h5", head="low").provenance["precision"] == "bf16"
+
+
+def test_a_device_without_fast_bf16_is_refused(data: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(devices, "fast_bf16", lambda device: False)
+    with pytest.raises(DeviceError, match="device 'cpu' has no fast products of bfloat16"):
+        fitted("low", precision="bf16")
+    record = Recorder()
+    assert fitted("auto", precision="auto", monitor=record).precision == "float32"
+    assert "precision: float32 on cpu" in record.lines
 
 
 def test_a_split_is_embedded_into_a_file(data: None) -> None:

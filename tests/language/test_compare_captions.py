@@ -89,7 +89,7 @@ def test_better_captions_are_found_better(
         found = compare(first, second, measure=measure, dataset=tmp_path / "mine", resamples=500)
         assert found.decided
         assert found.margin > 0
-    with pytest.raises(ClaimError, match="references are those of a dataset"):
+    with pytest.raises(ClaimError, match="references are in a dataset"):
         compare(first, second)
 
 
@@ -109,5 +109,5 @@ def test_what_differs_is_refused_by_name(
         with pytest.raises(LanguageError, match=fault):
             compare(other, whole, dataset=dataset)
     (tmp_path / "whole.provenance.json").write_text('{"dataset": "theirs"}')
-    with pytest.raises(LanguageError, match=r"dataset 'theirs', and the references .*'mine'"):
+    with pytest.raises(LanguageError, match=r"dataset 'theirs', but the references .*'mine'"):
         compare(fewer, whole, dataset=dataset)

@@ -197,23 +197,21 @@ def test_what_cannot_be_trained_or_does_not_belong_together(data: Path, tmp_path
         with pytest.raises(LanguageError, match=message):
             fit_language_model(data / "data", tmp_path / "no", experiment=experiment, inputs=other)
 
-    refused("needs tags; give", tags=None)
+    refused("needs tags; pass", tags=None)
     experiment = replace(experiment, points="images")
-    refused("needs images; give")
+    refused("needs images; pass")
     experiment = replace(experiment, points="sentences")
-    refused("has bow, no tags", tags=data / "bow")
+    refused("has bow, not tags", tags=data / "bow")
     encode(data / "data", tmp_path / "kiros", encoder="token-ids-kiros")
-    refused("a start mark, an end mark and padding behind", sentences=tmp_path / "kiros")
+    refused("a start mark, an end mark and padding at the end", sentences=tmp_path / "kiros")
     encode(data / "data", tmp_path / "other", encoder="tags", tokenizer="treebank")
-    refused("words of the tokenizer 'treebank'.* 'vsepp'", tags=tmp_path / "other")
+    refused("tags for the tokenizer 'treebank'.* 'vsepp'", tags=tmp_path / "other")
     order = Experiment(
         "order", "vse", {"dim": 4, "cell": "none", "similarity": "order", "epochs": 1}
     )
     fit(data / "data", tmp_path / "order", experiment=order, images=data / "images",
         captions=data / "bow")  # fmt: skip
-    refused(
-        "similarity is 'order'.*take a head whose similarity is cosine", head=tmp_path / "order"
-    )
+    refused("similarity 'order'.*use a head whose similarity is cosine", head=tmp_path / "order")
 
     trained = fit_language_model(
         data / "data", tmp_path / "model", experiment=experiment, inputs=inputs
@@ -221,14 +219,14 @@ def test_what_cannot_be_trained_or_does_not_belong_together(data: Path, tmp_path
     other = load_head(tmp_path / "order")
     with pytest.raises(LanguageError, match="was trained with another head of 'space'"):
         LanguageCaptioner(trained, other, captioner_encoder(data))
-    with pytest.raises(LanguageError, match="writes in the space of 'space'; give that head"):
+    with pytest.raises(LanguageError, match="generates in the space of 'space'; pass that head"):
         load_captioner(tmp_path / "model")
     short = replace(trained, concepts=replace(trained.concepts, tags=trained.concepts.tags[:, :2]))
     captioner = LanguageCaptioner(short, load_head(data / "head"), captioner_encoder(data))
     with pytest.raises(LanguageError, match="no training caption of 'mine' has 4 to 12 words"):
         captioner.describe(np.zeros((1, 7), np.float32))
     train(data, tmp_path / "lbl", "lbl", epochs=1)
-    with pytest.raises(LanguageError, match="takes no condition, so it cannot describe"):
+    with pytest.raises(LanguageError, match="is unconditional, so it cannot describe"):
         load_captioner(tmp_path / "lbl")
     (tmp_path / "lbl" / "vocabulary.json").write_text("{}")
     with pytest.raises(LanguageError, match=r"vocabulary.json is not the file"):
@@ -263,7 +261,7 @@ def test_a_model_that_says_nothing_has_no_caption(model: str, data: Path, tmp_pa
     images[1, 3] = np.inf
     with pytest.raises(LanguageError, match=r"1 row of image features have NaN .*rows \[1\]"):
         captioner.describe(images)
-    with pytest.raises(LanguageError, match="count is 0; give at least 1"):
+    with pytest.raises(LanguageError, match="count is 0; set at least 1"):
         captioner.describe(images[:1], count=0)
     bias = dict(captioner.trained.module.named_parameters())["output.bias"]
     bias.data[END] = 1e4
@@ -286,13 +284,13 @@ def test_captions_without_a_word_are_refused_before_training(
 @pytest.mark.parametrize(
     ("wrong", "fault"),
     [
-        ({"temperature": 0}, "temperature is 0; give a number above 0"),
+        ({"temperature": 0}, "temperature is 0; set a number above 0"),
         ({"temperature": float("nan")}, "temperature is nan"),
-        ({"sequences": 0}, "sequences is 0; give at least 1"),
+        ({"sequences": 0}, "sequences is 0; set at least 1"),
         ({"samples": 0}, "samples is 0"),
-        ({"width": -1}, "width is -1; give at least 0"),
+        ({"width": -1}, "width is -1; set at least 0"),
         ({"concepts": -1}, "concepts is -1"),
-        ({"shortest": 5, "longest": 4}, "longest is 4; give at least 5"),
+        ({"shortest": 5, "longest": 4}, "longest is 4; set at least 5"),
         ({"templates": ("DT NN", " ")}, "a template of tags is empty"),
     ],
 )

@@ -106,7 +106,7 @@ def test_equal_ratings_have_no_correlation(tmp_path: Path, dataset: Path) -> Non
         ('{"image_id": "x.jpg", "caption": "a dog", "rating": 1}', "first .'x.jpg'"),
         ('{"image_id": "a.jpg", "caption": "a dog"}', "line 1.*rating"),
         ('{"image_id": "a.jpg", "caption": "a dog", "rating": []}', "line 1 has the ratings"),
-        ("", "holds no rated caption"),
+        ("", "has no rated caption"),
     ],
 )
 def test_files_that_cannot_be_used_are_named(

@@ -151,7 +151,7 @@ def test_trained_mined_and_localized(sources: Sources, tmp_path: Path) -> None:
     made = localized(sources, tmp_path, mined, record)
     assert made == (f"train {mined}", f"localize {mined}")
     assert f"[1/3] train {base}: up to date" in record.lines
-    assert any("come nearer to a phrase" in line for line in record.lines)
+    assert any("are closer to a phrase" in line for line in record.lines)
     first = read_localized(layout.localization(base))
     again = read_localized(layout.localization(mined))
     table = tabulate(first, "d")

@@ -48,7 +48,7 @@ def test_a_name_has_a_model_and_perhaps_a_tag() -> None:
     [
         ("open-clip:ViT-B32", r"no model 'ViT-B32'; did you mean .*ViT-B-32"),
         ("open-clip:ViT-B-32.laion2b", r"no weights 'laion2b'; there are .*laion2b_e16"),
-        ("open-clip:coca_base.mscoco", "it has none, so give a file"),
+        ("open-clip:coca_base.mscoco", "it has none, so pass a file"),
         ("open-clip:ViT-B-32.openai", r"QuickGELU.*take open-clip:ViT-B-32-quickgelu\.openai"),
     ],
 )
@@ -74,7 +74,7 @@ def test_pictures_are_prepared_as_the_weights_want_them() -> None:
     assert (siglip["mean"], siglip["resize_mode"]) == ((0.5, 0.5, 0.5), "squash")
     default = find_clip_model("open-clip:coca_base").preprocessing()
     assert (default["mean"], default["resize_mode"]) == (open_clip.OPENAI_DATASET_MEAN, "shortest")
-    with pytest.raises(ModelError, match=r"different ways; say which, as in .*ViT-L-14\.openai"):
+    with pytest.raises(ModelError, match=r"name a tag, as in .*ViT-L-14\.openai"):
         find_clip_model("open-clip:ViT-L-14").preprocessing()
 
 
@@ -97,11 +97,11 @@ def test_without_a_network_it_says_what_to_fetch(
     for part in (
         "open_clip_model.safetensors or open_clip_pytorch_model.bin",
         "https://huggingface.co/laion/CLIP-ViT-B-32-laion2B-s34B-b79K",
-        f"models--laion--CLIP-ViT-B-32-laion2B-s34B-b79K of a cache that has it into {tmp_path}",
+        f"models--laion--CLIP-ViT-B-32-laion2B-s34B-b79K of a filled cache to {tmp_path}",
         "random:SEED",
     ):
         assert part in message
-    with pytest.raises(ModelError, match=r"names no weights; name some.*laion2b_s34b_b79k"):
+    with pytest.raises(ModelError, match=r"names no weights; add a tag.*laion2b_s34b_b79k"):
         load_clip_weights(find_clip_model("open-clip:ViT-B-32"), "pretrained", net)
 
 

@@ -63,5 +63,5 @@ def test_what_is_no_box() -> None:
         require_inside([[3, 2, 3, 5]], 10, 5, "a.jpg")
     with pytest.raises(BoxError, match=r"shape \(4,\)"):
         iou([1, 2, 3, 4], [[1, 2, 3, 4]])
-    with pytest.raises(BoxError, match="no NaN"):
+    with pytest.raises(BoxError, match="not NaN"):
         nms([[0, 0, 1, 1]], [np.nan], 0.5)

@@ -133,7 +133,9 @@ def test_bad_input(scenes: Path, tmp_path: Path) -> None:
         table["a.jpg/boxes"] = h5py.Empty("f4")
     file = {"method": "boxes", "boxes": tmp_path / "other.npz"}
     refused(
-        PipelineError, "boxes of none of the 3 images, such as 'a.jpg'; .*'scene-00000'", **file
+        PipelineError,
+        "no boxes for the 3 images; its ids are like 'a.jpg', .*'scene-00000'",
+        **file,
     )
     refused(
         LayoutError, r"\[0\].*missing required field", **(file | {"boxes": tmp_path / "bad.json"})
@@ -141,11 +143,11 @@ def test_bad_input(scenes: Path, tmp_path: Path) -> None:
     for bad in ("bad.npz", "bad.h5"):
         refused(LayoutError, "arrays of boxes", **(file | {"boxes": tmp_path / bad}))
     refused(LayoutError, "line 1: 2 columns", **(file | {"boxes": tmp_path / "bad.tsv"}))
-    refused(LayoutError, "boxes are read from", **(file | {"boxes": tmp_path / "bad.csv"}))
-    refused(WrongUsage, "needs a file: `boxes=FILE`", method="boxes")
-    refused(WrongUsage, "`model=.*` is of bing", method="grid", model=tmp_path)
+    refused(LayoutError, "expected boxes as", **(file | {"boxes": tmp_path / "bad.csv"}))
+    refused(WrongUsage, "`boxes=FILE` is required", method="boxes")
+    refused(WrongUsage, "`model=.*` applies to bing", method="grid", model=tmp_path)
     refused(WrongUsage, "at least 1", method="grid", number=0)
-    refused(WrongUsage, "no method is called 'x'; known are edge-boxes", method="x")
+    refused(WrongUsage, "method 'x' is unknown; expected one of edge-boxes", method="x")
 
 
 def test_boxes_outside_their_photo_are_a_failed_row(scenes: Path, tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ from xml.etree import ElementTree
 import pytest
 
 from pipeline.report.charts import (
+    COLOURS,
     Bar,
     Series,
     Spans,
@@ -14,7 +15,7 @@ from pipeline.report.charts import (
     nice_ticks,
     span_chart,
 )
-from pipeline.report.figures import letter_chart, picture_chart
+from pipeline.report.figures import letter_chart, thumbnail_chart
 
 NAME = '<script>alert("x")</script> & \x1b[31m \u202egnp'
 
@@ -44,8 +45,45 @@ def test_ticks_cover_the_data_evenly(low: float, high: float) -> None:
 def test_ticks_of_whole_numbers_and_refusals() -> None:
     assert nice_ticks(1, 3, whole=True) == [1, 2, 3]
     for low, high in ((1.0, 0.0), (0.0, float("nan")), (0.0, float("inf"))):
-        with pytest.raises(ValueError, match="no scale"):
+        with pytest.raises(ValueError, match="cannot run from"):
             nice_ticks(low, high)
+
+
+def test_scales_end_where_values_can() -> None:
+    assert nice_ticks(0, 573.3, most=600)[-1] == 600
+    assert nice_ticks(85.5, 100, most=100) == [85, 90, 95, 100]
+    assert nice_ticks(0, 250, most=240) == [0, 50, 100, 150, 200, 240]
+    full = [Series(name, ((1, 100), (2, 100)), number=n) for n, name in enumerate("ab")]
+    for lines in (full, full[:1]):
+        svg = line_chart(lines, "x", "R@10", "z", most=100.0)
+        numerals = [float(text) for t in _all(svg, "text") if (text := t.text or "").isdigit()]
+        assert max(numerals) == 100
+    svg = dot_chart([Bar("a", 599, 590, 600)], "rsum", "z", most=600.0)
+    assert [t.text for t in _all(svg, "text") if t.text == "800"] == []
+
+
+def test_a_single_length_has_whole_ticks() -> None:
+    svg = line_chart([Series("a", ((10.4667, 3),))], "words", "y", "z")
+    texts = [text.text for text in _all(svg, "text")]
+    assert {"10", "11"} <= set(texts)
+    assert not [text for text in texts if text and "10.4" in text]
+
+
+def test_a_system_has_its_own_look_on_all_charts() -> None:
+    kinds = set()
+    for number in range(COLOURS):
+        rows = [Series("a", ((1, 1), (2, 2)), number=0), Series("b", ((1, 3),), number=number)]
+        line = line_chart(rows[::-1], "x", "y", "z")
+        dots = dot_chart([Bar("b", 3, number=number)], "x", "z")
+        spans = span_chart([Spans("b", "none", (0, 1), number)], ("", ""), ("", ""), "x", "z")
+        for svg in (line, dots):
+            assert f'class="f{number}"' in svg
+        assert f'"line c{number}"' in spans
+        tag = "circle" if number == 0 else "polygon"
+        mark = _all(dots, tag)[0]
+        corners = mark.attrib.get("points", "")
+        kinds.add(corners)
+    assert len(kinds) == COLOURS
 
 
 def test_dots_stand_at_their_values() -> None:
@@ -62,9 +100,8 @@ def test_dots_stand_at_their_values() -> None:
 
 def test_lines_join_their_points_and_names_are_text() -> None:
     series = Series(NAME, ((1, 0), (2, 50), (4, 100)), marked=2)
-    svg = line_chart(
-        [series, Series("b", ((1, 10), (4, 20)))], [Series("c", ((3, 3),))], "x", "y", "z"
-    )
+    others = [Series(name, ((3, 3),), number=n) for n, name in enumerate(("c", "d"), COLOURS)]
+    svg = line_chart([series, Series("b", ((1, 10), (4, 20)), number=1), *others], "x", "y", "z")
     mine = next(p for p in _all(svg, "polyline") if p.attrib["class"] == "line c0")
     points = [tuple(map(float, p.split(","))) for p in mine.attrib["points"].split()]
     (x1, y1), (x2, y2), (x4, y4) = points
@@ -76,7 +113,9 @@ def test_lines_join_their_points_and_names_are_text() -> None:
     assert any(
         text.startswith(r'<script>alert("x")</script> & \x1b[31m \u202egn') for text in texts
     )
-    assert "1 other" in texts
+    for name, number in (("c", COLOURS + 1), ("d", COLOURS + 2)):
+        assert name in texts
+        assert texts.count(str(number)) == 2  # at the line's end and in the legend
     assert not _all(svg, "script")
 
 
@@ -106,8 +145,8 @@ def test_a_label_is_nearer_to_its_own_row_and_no_line_runs_through_text() -> Non
 
 def test_a_scale_starts_near_values_far_above_zero_and_says_so() -> None:
     for least, said in ((40, False), (60, True)):
-        lines = [Series("a", ((1, 90), (2, 100)), 2), Series("b", ((1, least), (2, 95)), 2)]
-        svg = line_chart(lines, [], "epoch", "R@10", "z")
+        lines = [Series("a", ((1, 90), (2, 100)), 2), Series("b", ((1, least), (2, 95)), 2, 1)]
+        svg = line_chart(lines, "epoch", "R@10", "z")
         title = _all(svg, "text")[0].text or ""
         assert ("starts at 60" in title) is said
     (circle,) = [c for c in _all(svg, "circle") if c.attrib["class"] == "f0 kept"]
@@ -118,7 +157,7 @@ def test_a_scale_starts_near_values_far_above_zero_and_says_so() -> None:
 
 @pytest.mark.parametrize("points", [((5.0, 0.0),), ((5.0, 7.0), (5.0, 8.0))])
 def test_a_single_place_is_drawn(points: tuple[tuple[float, float], ...]) -> None:
-    assert _all(line_chart([Series("a", points)], [], "x", "y", "z"), "polyline")
+    assert _all(line_chart([Series("a", points)], "x", "y", "z"), "polyline")
     assert _all(dot_chart([Bar("a", 0.0)], "x", "z"), "circle")
 
 
@@ -142,7 +181,7 @@ def test_spans_go_from_a_filled_end_to_a_hollow_one() -> None:
     ends = [(c.attrib["class"], float(c.attrib["cx"])) for c in _all(svg, "circle")]
     *ends, _, _, _, _, _, _ = ends  # the legend's
     assert [kind for kind, _ in ends] == [
-        "f0", "line hollow c0", "soft", "line hollow cs", "f0", "line hollow c0"
+        "f0", "line unfilled c0", "soft", "line unfilled cs", "f0", "line unfilled c0"
     ]  # fmt: skip
     half, one, zero, quarter = (ends[k][1] for k in (0, 1, 2, 3))
     assert one - zero == pytest.approx(2 * (half - zero), abs=0.2)
@@ -152,7 +191,7 @@ def test_spans_go_from_a_filled_end_to_a_hollow_one() -> None:
 def test_words_stand_over_pictures_and_apart_from_each_other() -> None:
     words = {NAME: (0.0, 0.0), "same": (0.0, 0.0), "far": (0.0, -1.0)}
     pictures = [("<b>", b"\xff\xd8", (1.0, 0.0)), ("none", b"", (0.0, 1.0))]
-    svg = picture_chart(words, pictures, "x", "y", "z")
+    svg = thumbnail_chart(words, pictures, "x", "y", "z")
     (image,) = _all(svg, "image")
     assert image.attrib["href"] == "data:image/jpeg;base64,/9g="
     frames = _all(svg, "rect")[1:]
@@ -162,4 +201,4 @@ def test_words_stand_over_pictures_and_apart_from_each_other() -> None:
     assert len(labels) == 3
     heights = sorted(float(t.attrib["y"]) for t in labels)
     assert all(b - a >= 15 for a, b in pairwise(heights))
-    assert _all(picture_chart({"a": (0, 0)}, [], "x", "y", "z"), "text")
+    assert _all(thumbnail_chart({"a": (0, 0)}, [], "x", "y", "z"), "text")

@@ -28,7 +28,7 @@ from pipeline.hashing import sha256_of_file
 from pipeline.pages.rendering import shown
 from pipeline.report.pages import write_pages
 from pipeline.report.results import Folders, Result, collect_results, columns_of, lineage_of
-from pipeline.report.retrievals import TOP
+from pipeline.report.retrievals import FAILURES, TOP
 from pipeline.report.thumbnails import TINY
 from pipeline.report.verdict import verdict_of
 from pipeline.report.write import write_report
@@ -271,6 +271,8 @@ def test_numbers_are_those_of_the_ranks(folders: Folders, tmp_path: Path) -> Non
     failures = [answer.rank for answer in result.retrieval.sentence_failures]
     assert failures == sorted(failures, reverse=True)
     assert failures[0] == max(caption_ranks) + 1
+    of_images = [answer.rank for answer in result.retrieval.image_failures]
+    assert of_images == [rank + 1 for rank in sorted(image_ranks, reverse=True) if rank][:FAILURES]
     # The first 20 images are all that the protocol ranks.
     assert other.retrieval is not None
     assert {caption.split("#")[0] for caption in other.retrieval.caption_ids} == {
@@ -285,9 +287,11 @@ def test_numbers_are_those_of_the_ranks(folders: Folders, tmp_path: Path) -> Non
     assert hits == pytest.approx(100 * np.count_nonzero(caption_ranks < 10))
     shown = _page(tmp_path / "html/experiments/plain.html").shown
     assert "random:0" in shown
-    assert f"{recall_table(e)['rsum']:.1f} ±" in shown
+    table = recall_table(e)
+    low, high = result.retrieval.rsum_interval
+    assert f"{table['rsum']:.1f} {low:.1f}–{high:.1f}" in " ".join(shown.split())
     index = _page(tmp_path / "html/index.html").shown
-    assert index.count("Only figures of one table compare") == 2  # two protocols
+    assert index.count("Compare figures within one table only") == 2  # two protocols
     with (tmp_path / "html/figures/rsum-2.csv").open(newline="") as stream:
         (line,) = csv.DictReader(stream)
     assert (line["experiment"], float(line["rsum"])) == (STRANGE, other.recall["rsum"])
@@ -331,7 +335,7 @@ def test_long_parts_are_folded_and_commands_are_code(folders: Folders, tmp_path:
     assert re.search("@media print{.*details::details-content{content-visibility:visible", raw)
     own = (tmp_path / "html/experiments/plain.html").read_text(encoding="utf-8")
     assert own.count("<details") == own.count("</details>") > own.count(folded)
-    assert "<details>\n<summary>2 left out" in own  # two pieces or more are folded everywhere
+    assert "<details>\n<summary>2 parts omitted" in own  # two parts or more are folded everywhere
 
 
 def test_what_a_phone_shows_of_an_experiment_is_short(folders: Folders, tmp_path: Path) -> None:
@@ -346,7 +350,8 @@ def test_what_a_phone_shows_of_an_experiment_is_short(folders: Folders, tmp_path
     raw = (tmp_path / "html/experiments/vsepp.html").read_text(encoding="utf-8")
     assert "details{" not in raw.replace("::details-content{", "")  # closed until it is clicked
     unfolded = re.sub("<details[^>]*>.*?</details>", "", raw, flags=re.DOTALL)
-    assert (raw.count('class="query'), unfolded.count('class="query')) == (24, 3)
+    # Six of each kind, but three images that fail.
+    assert (raw.count('class="query'), unfolded.count('class="query')) == (21, 3)
     assert raw.count("<figure>") > unfolded.count("<figure>") == 1
     assert raw.count("<table") > unfolded.count("<table") == 1  # its recall
     assert unfolded.count("<tr") == 2
@@ -379,15 +384,15 @@ def test_the_front_says_who_won_and_shows_why(folders: Folders, tmp_path: Path) 
     captions = len(e.caption_ids)
     assert f"mine/test: {IMAGES} images, {captions} captions" in front
     low, high = verdict.interval
-    won = "leads among 2 systems, too few images to decide"  # whatever the interval
-    assert f"plain {won}: rsum {plain.recall['rsum']:.1f} ±" in front
-    assert f"That is {verdict.margin:.1f} more than worse (95 % interval of the difference" in front
-    would = "would hardly" if verdict.decided else "could"
-    assert f"{low:.1f} to {high:.1f}): other images of this kind {would} change" in front.replace(
-        "−", "-"
-    )
+    won = "Too few images to rank 2 systems: plain has the highest rsum, "  # whatever the interval
+    assert f"{won}{plain.recall['rsum']:.1f}" in front
+    assert f"The difference to worse is {verdict.margin:.1f} (95 % interval" in front
+    assert f"{low:.1f} to {high:.1f})." in front.replace("−", "-")
     row = raw[raw.index("<tr class=first>") :]
-    assert row.index(">plain</a>") < row.index(f"{plain.recall['rsum']:.1f} ±") < row.index("</tr>")
+    assert (
+        row.index(">plain</a>") < row.index(f">{plain.recall['rsum']:.1f} <") < row.index("</tr>")
+    )
+    assert row.index("</tr>") < row.index(">worse</a>")  # though it was named first
     assert verdict.found
     assert verdict.found.rank == 1
     assert verdict.missed
@@ -396,8 +401,8 @@ def test_the_front_says_who_won_and_shows_why(folders: Folders, tmp_path: Path) 
     assert plain.dataset
     for asked in (verdict.found, verdict.missed):
         assert " ".join(shown(plain.dataset.texts[asked.query]).split()) in front
-    assert f"{verdict.missed.rank} · right" in front
-    assert sum(tag == "img" for tag, _ in page.tags) + front.count("no picture") == 5 + 6
+    assert f"{verdict.missed.rank} · correct" in front
+    assert sum(tag == "img" for tag, _ in page.tags) + front.count("cannot be shown") == 5 + 6
 
 
 def test_rows_whose_encoders_have_seen_the_dataset_are_set_apart(
@@ -422,7 +427,7 @@ def test_rows_whose_encoders_have_seen_the_dataset_are_set_apart(
     raw = (tmp_path / "html/index.html").read_text(encoding="utf-8")
     front = " ".join(_Page(raw).shown.split())
     assert "plain is the only system" in front
-    assert "Set apart, since their encoders have seen this dataset: best † (rsum " in front
+    assert "Not ranked, since their encoders have seen this dataset: best † (rsum " in front
     assert "best: captions: flickr30k, snli." in front
     table = raw[raw.index('aria-label="Recall of') :]
     row = table[table.index(">best</a> †") :]
@@ -437,11 +442,11 @@ def test_the_front_without_a_second_an_interval_or_examples(
     _write(folders, tmp_path / "html")
     index = " ".join(_page(tmp_path / "html/index.html").shown.split())
     assert "plain is the only system: rsum" in index
-    assert "One test image with its sentences is worth up to 20.0" in index  # 600 of 30 images
+    assert "One test image with its sentences contributes up to 20.0" in index  # 600 of 30 images
     shutil.copytree(folders.evaluations / "plain", folders.evaluations / "twin")
     write_pages(tmp_path / "html", ["plain", "twin"], folders)
     index = " ".join(_page(tmp_path / "html/index.html").shown.split())
-    assert "plain is first of 2 systems, as is twin: rsum" in index
+    assert "plain and twin tie for first of 2 systems: rsum" in index
     for file in folders.embeddings[0].glob("*.h5"):
         file.unlink()
     path = folders.evaluations / "twin/recall.json"
@@ -449,8 +454,8 @@ def test_the_front_without_a_second_an_interval_or_examples(
     write_json(path, recall | {"rsum": recall["rsum"] - 7})
     write_pages(tmp_path / "html", ["plain", "twin"], folders)
     index = " ".join(_page(tmp_path / "html/index.html").shown.split())
-    assert "plain leads among 2 systems, too few images to decide" in index
-    assert "That is 7.0 more than twin. One test image with its sentences" in index
+    assert "Too few images to rank 2 systems: plain has the highest rsum" in index
+    assert "The difference to twin is 7.0. One test image with its sentences" in index
     assert "Worst miss" not in index
 
 

@@ -91,9 +91,9 @@ def test_captions_of_other_splits_do_not_change_what_is_fitted(
 @pytest.mark.parametrize(
     ("arguments", "expected"),
     [
-        (("--encoder", "bow", "--vectors", "glove-6b-50d"), "takes no vectors"),
+        (("--encoder", "bow", "--vectors", "glove-6b-50d"), "has no option vectors"),
         (("--encoder", "mean", "--vectors", "nowhere.txt"), "no such file of word vectors"),
-        (("--encoder", "token-ids", "--pca", 5), "have no principal components"),
+        (("--encoder", "token-ids", "--pca", 5), "principal components are meaningless"),
         (("--encoder", "tfidf", "--wordnet", "nowhere"), "nowhere"),
         (("--encoder", "mean", "--fit-split", "trian"), "trian"),
     ],

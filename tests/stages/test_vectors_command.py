@@ -80,7 +80,7 @@ def test_the_job_writes_the_commands_bytes(dataset: Path, pipeline: Call) -> Non
     stored = store_vectors("tiny", "w2.safetensors", training=training, tokenizer="w2vv")
     assert stored.vectors.dim == 10
     assert Path("w2.safetensors").read_bytes() == Path("w.safetensors").read_bytes()
-    with pytest.raises(TokenizerError, match="no tokenizer is known as 'x'; there are kiros"):
+    with pytest.raises(TokenizerError, match="tokenizer 'x' is unknown; expected one of kiros"):
         store_vectors("tiny", "x.safetensors", source="glove-6b-50d", tokenizer="x")
 
 
@@ -116,7 +116,7 @@ def test_a_corpus_with_held_out_captions_is_refused(dataset: Path, pipeline: Cal
     )  # fmt: skip
     ended = pipeline(*arguments, "--out", "v.safetensors")
     assert ended.status == 1
-    assert "corpus.txt: 3 lines are captions that are held out" in ended.stderr
+    assert "corpus.txt: 3 lines are held-out captions" in ended.stderr
     assert "line 2 is c#0" in ended.stderr
     assert not Path("v.safetensors").exists()
     ended = pipeline(*arguments, "--allow-leaks", "--out", "v.safetensors")
@@ -138,7 +138,11 @@ def test_a_corpus_with_held_out_captions_is_refused(dataset: Path, pipeline: Cal
         ("--source glove-6b-50d --dim 3 --out v.safetensors", 2, "--dim is for --train"),
         ("--source glove-6b-50d --min-count 3 --out v.safetensors", 2, "--min-count is for"),
         ("--train word2vec --buckets 9 --out v.safetensors", 2, "--buckets is for --train fast"),
-        ("--train word2vec --allow-leaks --out v.safetensors", 2, "--allow-leaks is for --corpus"),
+        (
+            "--train word2vec --allow-leaks --out v.safetensors",
+            2,
+            "leaks requires --corpus",
+        ),
         ("--source glove-6b-50d --out v.h5", 2, "must end in .safetensors"),
         ("--source nowhere.vec --out v.safetensors", 1, "nowhere.vec: no such file"),
         ("--train word2vec --split dev --out v.safetensors", 1, "no split 'dev'"),

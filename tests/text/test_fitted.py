@@ -109,7 +109,7 @@ def test_codebooks_are_shared(tmp_path: Path) -> None:
     fitting = Fitting(CAPTIONS[:2], "other", "train", shared, monitor=monitor)
     other = fit_encoder(plan, tmp_path / "two", fitting, CAPTIONS)
     assert monitor.lines
-    assert all("is taken from" in line for line in monitor.lines)
+    assert all(line.startswith("using the ") for line in monitor.lines)
     np.testing.assert_array_equal(other.encode(CAPTIONS), rows)
 
 
@@ -126,7 +126,7 @@ def test_a_codebook_serves_stored_vectors_of_the_same_source_only(tmp_path: Path
     fit(plan, tmp_path / "two", codebooks=tmp_path / "books")
     doubled = type(stored)("own", stored.words, stored.matrix * 2, "0" * 64, "0" * 64)
     save_vectors(tmp_path / "own.safetensors", doubled)
-    with pytest.raises(CodebookError, match="was fitted to the word vectors"):
+    with pytest.raises(CodebookError, match="was fitted on the word vectors"):
         fit(plan, tmp_path / "three", codebooks=tmp_path / "books")
 
 
@@ -152,7 +152,7 @@ def test_what_cannot_be_fitted_is_refused_before_work(tmp_path: Path) -> None:
     assert not (tmp_path / "f").exists()
     with pytest.raises(VocabularyError, match="no word is left"):
         fit(plan_of("bow"), tmp_path / "g", ["the", "!"])
-    with pytest.raises(EncoderError, match="holds no fitted encoder"):
+    with pytest.raises(EncoderError, match="has no fitted encoder"):
         load_encoder(tmp_path / "nothing", CAPTIONS)
     (tmp_path / "other").mkdir()
     (tmp_path / "other/encoder.json").write_text('{"format": "other"}')
@@ -167,12 +167,12 @@ def test_what_cannot_be_fitted_is_refused_before_work(tmp_path: Path) -> None:
         ("mean+", {}, "no encoder is called ''"),
         ("sentence-transformers:a/b", {}, "did you mean sentence-transformer:a/b"),
         ("sentence-transformer:", {}, "did you mean sentence-transformer:<model>"),
-        ("sentence-transformer:x", {"tokenizer": "klein"}, "takes no tokenizer"),
-        ("bow", {"vectors": "x.txt"}, "takes no vectors"),
-        ("mean", {"components": 3, "max_length": 4}, "takes no components and no max length"),
-        ("bow", {"vocabulary": "min-0"}, "no vocabulary rule is known as 'min-0'"),
-        ("bow", {"tokenizer": "none"}, "no tokenizer is known as 'none'"),
-        ("bow+token-ids", {"pca": 3}, "have no principal components"),
+        ("sentence-transformer:x", {"tokenizer": "klein"}, "has no option tokenizer"),
+        ("bow", {"vectors": "x.txt"}, "has no option vectors"),
+        ("mean", {"components": 3, "max_length": 4}, "has no option components or max length"),
+        ("bow", {"vocabulary": "min-0"}, "vocabulary rule 'min-0' is unknown"),
+        ("bow", {"tokenizer": "none"}, "tokenizer 'none' is unknown"),
+        ("bow+token-ids", {"pca": 3}, "principal components are meaningless"),
     ],
 )
 def test_wrong_names_and_options_are_refused(

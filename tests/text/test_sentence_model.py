@@ -186,15 +186,15 @@ def test_what_a_model_was_trained_on_stands_in_its_card(
 def test_a_model_that_is_not_there_is_named_with_what_to_do(tmp_path: Path) -> None:
     with pytest.raises(SentenceModelError, match=r"hf download .* --local-dir DIR"):
         sentence_model("sentence-transformers/all-MiniLM-L6-v2")
-    with pytest.raises(SentenceModelError, match=r"the package numpy holds 0 files modules\.json"):
+    with pytest.raises(SentenceModelError, match=r"the package numpy has 0 files modules\.json"):
         sentence_model("numpy")
     with pytest.raises(SentenceModelError, match=r"has no modules\.json"):
         sentence_model(str(tmp_path))
     (tmp_path / "modules.json").write_text('[{"path": "../elsewhere"}]')
-    with pytest.raises(SentenceModelError, match="outside of its folder"):
+    with pytest.raises(SentenceModelError, match="outside its folder"):
         sentence_model(str(tmp_path))
     (tmp_path / "modules.json").write_text("{")
-    with pytest.raises(SentenceModelError, match="no list of modules"):
+    with pytest.raises(SentenceModelError, match="not a list of modules"):
         sentence_model(str(tmp_path))
 
 

@@ -3,6 +3,8 @@
 A step multiplies only the state. The words of all steps go through one product before the first
 step, and the gradients of the weights and of the words through one product each after the last,
 where torch sums one product per step. On a GPU, torch's own networks run.
+
+Weights in bfloat16, see `layers.products`, are multiplied with factors rounded to bfloat16.
 """
 
 from collections.abc import Sequence
@@ -12,6 +14,8 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 from torch.nn.utils.rnn import PackedSequence
+
+from pipeline.heads.layers.products import factor_type
 
 Sizes = Sequence[int]
 """Captions per step, descending: captions end in turn."""
@@ -82,7 +86,8 @@ def gru_states(
     Tensor
         (rows, hidden) float32.
     """
-    states: Tensor = _Gru.apply(words, tuple(sizes), w_ih, w_hh, b_ih, b_hh)
+    kind = factor_type()
+    states: Tensor = _Gru.apply(words, tuple(sizes), w_ih.to(kind), w_hh.to(kind), b_ih, b_hh)
     return states
 
 
@@ -109,7 +114,8 @@ def lstm_states(
         (rows, hidden) float32.
     """
     bias = b_ih if b_hh is None else b_ih + b_hh
-    states: Tensor = _Lstm.apply(words, tuple(sizes), w_ih, w_hh, bias, peepholes)
+    kind = factor_type()
+    states: Tensor = _Lstm.apply(words, tuple(sizes), w_ih.to(kind), w_hh.to(kind), bias, peepholes)
     return states
 
 
@@ -118,7 +124,7 @@ def lstm_states_of_whole_peepholes(
 ) -> Tensor:
     """Return the states of an LSTM with full peephole matrices (Kiros et al. 2014, eq. 1-5).
 
-    A plain loop; autograd computes the gradients.
+    A plain loop in float32; autograd computes the gradients.
 
     Parameters
     ----------
@@ -153,13 +159,13 @@ class _Gru(torch.autograd.Function):
         ctx: Any, x: Tensor, sizes: Sizes, w_ih: Tensor, w_hh: Tensor, b_ih: Tensor, b_hh: Tensor
     ) -> Tensor:
         hidden = w_hh.shape[1]
-        gates = torch.addmm(b_ih, x, w_ih.T)
+        gates = _affine(b_ih, x, w_ih)
         states, before, seen = (x.new_empty(len(x), hidden) for _ in range(3))
         state = x.new_zeros(sizes[0], hidden)
         for rows in _steps(sizes):
             state = state[: rows.stop - rows.start]
             before[rows] = state
-            of_state = torch.addmm(b_hh, state, w_hh.T)
+            of_state = _affine(b_hh, state, w_hh)
             both = gates[rows, : 2 * hidden].add_(of_state[:, : 2 * hidden]).sigmoid_()
             seen[rows] = of_state[:, 2 * hidden :]
             new = gates[rows, 2 * hidden :]
@@ -190,11 +196,11 @@ class _Gru(torch.autograd.Function):
             here = of_state[rows]
             here[:, : 2 * hidden] = of_words[rows, : 2 * hidden]
             torch.mul(to_new, r[rows], out=here[:, 2 * hidden :])
-            of.mul_(z[rows]).addmm_(here, w_hh)
-        return (
-            of_words @ w_ih, None, of_words.T @ x, of_state.T @ before, of_words.sum(0),
-            of_state.sum(0),
-        )  # fmt: skip
+            _add_product(of.mul_(z[rows]), here, w_hh)
+        of_biases = of_words.sum(0), of_state.sum(0)
+        of_words, of_state, x, before = (t.to(w_hh.dtype) for t in (of_words, of_state, x, before))
+        of_x = (of_words @ w_ih).float()
+        return of_x, None, of_words.T @ x, of_state.T @ before, *of_biases
 
 
 class _Lstm(torch.autograd.Function):
@@ -206,7 +212,7 @@ class _Lstm(torch.autograd.Function):
         peepholes: Tensor | None,
     ) -> Tensor:  # fmt: skip
         hidden = w_hh.shape[1]
-        gates = torch.addmm(bias, x, w_ih.T)
+        gates = _affine(bias, x, w_ih)
         states, before, cell_before, cells = (x.new_empty(len(x), hidden) for _ in range(4))
         state = x.new_zeros(sizes[0], hidden)
         cell = state
@@ -214,7 +220,7 @@ class _Lstm(torch.autograd.Function):
             number = rows.stop - rows.start
             before[rows], cell_before[rows] = state[:number], cell[:number]
             cell = cell_before[rows]
-            i, f, g, o = gates[rows].addmm_(before[rows], w_hh.T).chunk(4, dim=1)
+            i, f, g, o = _add_product(gates[rows], before[rows], w_hh.T).chunk(4, dim=1)
             if peepholes is not None:
                 i.addcmul_(peepholes[0], cell)
                 f.addcmul_(peepholes[1], cell)
@@ -253,16 +259,33 @@ class _Lstm(torch.autograd.Function):
             of_cell.mul_(f[rows])
             if peepholes is not None:
                 of_cell.addcmul_(to_i, peepholes[0]).addcmul_(to_f, peepholes[1])
-            torch.mm(of_gates[rows], w_hh, out=of)
+            if w_hh.dtype == of.dtype:
+                torch.mm(of_gates[rows], w_hh, out=of)
+            else:
+                of.copy_(of_gates[rows].to(w_hh.dtype) @ w_hh)
         of_peepholes = None
         if peepholes is not None:
             to_i, to_f, _, to_o = of_gates.chunk(4, dim=1)
             pairs = ((to_i, cell_before), (to_f, cell_before), (to_o, cells))
             of_peepholes = torch.stack([(of * cell).sum(0) for of, cell in pairs])
-        return (
-            of_gates @ w_ih, None, of_gates.T @ x, of_gates.T @ before, of_gates.sum(0),
-            of_peepholes,
-        )  # fmt: skip
+        of_bias = of_gates.sum(0)
+        of_gates, x, before = (t.to(w_hh.dtype) for t in (of_gates, x, before))
+        of_x = (of_gates @ w_ih).float()
+        return of_x, None, of_gates.T @ x, of_gates.T @ before, of_bias, of_peepholes
+
+
+def _affine(bias: Tensor, rows: Tensor, weight: Tensor) -> Tensor:
+    """Return bias + rows weight' in float32; the factors are of the weight's type."""
+    if weight.dtype == rows.dtype:
+        return torch.addmm(bias, rows, weight.T)
+    return (rows.to(weight.dtype) @ weight.T).float().add_(bias)
+
+
+def _add_product(out: Tensor, rows: Tensor, weight: Tensor) -> Tensor:
+    """Add rows weight to float32 numbers in place; the factors are of the weight's type."""
+    if weight.dtype == rows.dtype:
+        return out.addmm_(rows, weight)
+    return out.add_(rows.to(weight.dtype) @ weight)
 
 
 def _steps(sizes: Sizes) -> list[slice]:

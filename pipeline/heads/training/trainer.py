@@ -29,6 +29,7 @@ from pipeline.heads.inputs.feature_rows import Features, RowNumbers, Rows
 from pipeline.heads.inputs.feature_spec import HeadInputs
 from pipeline.heads.inputs.links import LinkedDataset
 from pipeline.heads.inputs.pairs import HeldOut, Pairs
+from pipeline.heads.layers.products import products_in
 from pipeline.heads.training.checkpoints import Checkpoints, TrainingState
 from pipeline.heads.training.task import TrainingTask
 
@@ -123,10 +124,10 @@ def train_network(
     validation : validation set, whose score selects the epoch: the first of equal ones or, with
         fewer than 10 images, the last, since ties are then so common that an almost untrained
         epoch would be selected.
-    options : seed, device, workers and checkpoint folder.
-    identity : JSON values that identify the task. With both splits, word vectors, start, device
-        and seed they form the fingerprint of the checkpoints. The number of epochs should not be
-        included: it may be raised before a training resumes.
+    options : seed, device, precision, workers and checkpoint folder.
+    identity : JSON values that identify the task. With both splits, word vectors, start, device,
+        precision and seed they form the fingerprint of the checkpoints. The number of epochs should
+        not be included: it may be raised before a training resumes.
 
     Returns
     -------
@@ -179,7 +180,8 @@ def train_network(
             losses = []
             for batch in loader:
                 optimiser.zero_grad()
-                loss = task.loss(net, batch, len(history), negatives)
+                with products_in(options.precision):
+                    loss = task.loss(net, batch, len(history), negatives)
                 loss.backward()
                 if task.clip:
                     task.clip(net.parameters())
@@ -275,7 +277,9 @@ def _fingerprint(pairs: Pairs, validation: HeldOut, options: FitOptions, identit
     words = None if options.words is None else hashlib.sha256(options.words.tobytes()).hexdigest()
     splits = [pairs.digest(), validation.digest()]
     start = hashlib.sha256(save(dict(options.start))).hexdigest() if options.start else None
-    return sha256_of_json([identity, splits, words, options.seed, options.device, start])
+    work = [identity, splits, words, options.seed, options.device, start]
+    # Checkpoints from before there was a choice stay valid.
+    return sha256_of_json(work if options.precision == "float32" else [*work, options.precision])
 
 
 @contextmanager

@@ -11,10 +11,10 @@ import torch
 from pipeline.datasets.entries import PackedEntries
 from pipeline.datasets.manifest import Manifest
 from pipeline.datasets.splits import require_captions, split_for
-from pipeline.devices import choose_device, usable_device
+from pipeline.devices import choose_device, require_fast_bf16, usable_device
 from pipeline.files import created_by, require_folder
 from pipeline.heads.base import FitOptions
-from pipeline.heads.head_types import Experiment, make_head, with_epochs_at_most
+from pipeline.heads.head_types import Experiment, make_head, with_epochs_at_most, with_precision
 from pipeline.heads.inputs.feature_rows import Features
 from pipeline.heads.inputs.feature_spec import HeadInputs
 from pipeline.heads.inputs.pairs import HeldOut, Pairs, with_features
@@ -35,7 +35,7 @@ class TrainingJob:
     manifest : Manifest. The dataset.
     out : Path. Output folder.
     train_split, validation_split : str. Names of the splits.
-    options : TrainingOptions. Options of the caller, with the device resolved.
+    options : TrainingOptions. Options of the caller, with device and precision resolved.
     """
 
     manifest: Manifest
@@ -58,6 +58,7 @@ class TrainingJob:
         require_folder(Path(out))
         options = replace(options, device=choose_device(options.device, options.monitor))
         usable_device(options.device)
+        options = options.with_named_precision()
         train = split_for("train", manifest, options.train_split)
         validation = split_for("validation", manifest, options.validation_split)
         for split in (train, validation):
@@ -91,6 +92,23 @@ class TrainingJob:
         left = counted(left_out, "image without features is", "images without features are")
         self.log(f"{left} left out")
         return kept
+
+    def in_precision(self, experiment: Experiment) -> Experiment:
+        """Return an experiment with the precision of the options; see `with_precision`.
+
+        Raises
+        ------
+        HeadError
+            No such precision.
+        DeviceError
+            The device has no fast bfloat16.
+        """
+        found = with_precision(experiment, self.options.precision)
+        if "bf16" in (found.precision, found.finetuning and found.finetuning.precision):
+            require_fast_bf16(self.options.device)
+        elif "bf16" in (experiment.precision, self.options.precision):
+            self.log(f"head {experiment.head} is solved in closed form, in float32")
+        return found
 
     def unfitted_head(
         self, experiment: Experiment, inputs: HeadInputs, made_from: Mapping[str, str]
@@ -126,6 +144,7 @@ class TrainingJob:
             created_by=created_by("torch", "numpy", "safetensors"),
             head=make_head(experiment.head, settings, inputs),
             average_captions=experiment.average_captions,
+            precision=experiment.precision,
         )
 
     def fit(
@@ -153,7 +172,7 @@ class TrainingJob:
             See `fitting`.
         """
         with self.fitting(unfitted.experiment) as options:
-            options = replace(options, words=words, start=start)
+            options = replace(options, words=words, start=start, precision=unfitted.precision)
             history = unfitted.head.fit(train, validation, options)
             return replace(unfitted, history=history).save(self.out)
 

@@ -1,8 +1,8 @@
 """The options that every training shares."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from pipeline.devices import AUTO
+from pipeline.devices import AUTO, choose_precision
 from pipeline.progress import QUIET, Monitor
 
 
@@ -18,6 +18,9 @@ class TrainingOptions:
     max_epochs : int or None. Maximum number of epochs; None: as in the experiment.
     workers : int. Number of prefetch processes; results do not depend on it.
     device : str. A torch device, such as "cuda"; "auto" for the best of this machine.
+    precision : str or None. "float32" or "bf16", for the matrix products of layers in training, or
+        "auto" for the fastest of the device; None: as in the experiment. See
+        `pipeline.heads.layers.products`.
     leave_out_failed : bool. Whether images with failed features are left out; otherwise an error.
     monitor : Monitor. Receives log lines, and progress by epoch.
     """
@@ -28,8 +31,16 @@ class TrainingOptions:
     max_epochs: int | None = None
     workers: int = 0
     device: str = AUTO
+    precision: str | None = None
     leave_out_failed: bool = False
     monitor: Monitor = QUIET
+
+    def with_named_precision(self) -> "TrainingOptions":
+        """Return the options with the precision by name: "auto" is resolved, and logged."""
+        if self.precision is None:
+            return self
+        named = choose_precision(self.precision, self.device, self.monitor)
+        return replace(self, precision=named)
 
 
 DEFAULT_TRAINING = TrainingOptions()

@@ -1,1 +1,1 @@
-"""The language models that are trained, each a module of torch."""
+"""The trained language models, one torch module each."""

@@ -1,7 +1,7 @@
-"""An LSTM that looks at the cells of a grid before each word: soft attention.
+"""An LSTM decoder with soft attention over the cells of a grid.
 
 Xu et al. 2015 ("Show, attend and tell"), sections 3.1.2 and 4.2: the context of a word is the mean
-of the cells, weighted by a softmax of how well each fits the state, times a gate. Deviation: cells
+of the cells, weighted by a softmax of their match with the state, times a gate. Deviation: cells
 are standardised first.
 """
 
@@ -18,20 +18,20 @@ _WORD_RANGE = 0.1
 
 
 class AttentionDecoder(nn.Module):
-    """See `pipeline.language.model.SentenceModel`; conditions are grids, and it takes no tags.
+    """See `pipeline.language.model.SentenceModel`; conditions are grids, tags are not supported.
 
     Attributes
     ----------
-    scaled : brings cells to the scale that training saw.
+    scaled : standardisation of cells, fitted on the training split.
     first_state, first_cell : (hidden, condition_dim), from the mean cell to the LSTM's start.
-    inputs : (vocab_size, word_dim), E, the words that are read.
+    inputs : (vocab_size, word_dim), E, input word vectors.
     of_word, of_state, of_context : (4 hidden, ...), the LSTM's gates i, f, g, o of eq. (1).
-    cell_keys, state_keys : (hidden, ...), the first layer of f_att, eq. (4), a tanh behind it.
-    fit : (hidden,), its second layer.
-    gate : (1, hidden), the gate beta of the context, section 4.2.1.
+    cell_keys, state_keys : (hidden, ...), first layer of f_att, eq. (4), followed by tanh.
+    fit : (hidden,), second layer of f_att.
+    gate : (1, hidden), gate beta of the context, section 4.2.1.
     out_state, out_context : (word_dim, ...), L_h and L_z of eq. (7).
-    words : (vocab_size, word_dim), L_o.
-    output : the probabilities.
+    words : (vocab_size, word_dim), L_o, output word vectors.
+    output : output layer.
     """
 
     takes_tags = False
@@ -45,7 +45,7 @@ class AttentionDecoder(nn.Module):
         hidden: int,
         dropout: float,
     ) -> None:
-        """Draw the weights from torch's global generator."""
+        """Initialise the weights from torch's global generator."""
         super().__init__()
         self.vocab_size, self.condition_dim = vocab_size, condition_dim
         self.scaled = scaled
@@ -70,11 +70,11 @@ class AttentionDecoder(nn.Module):
     def vectors(
         self, sentences: Tensor, conditions: Tensor, tags: Tensor | None
     ) -> tuple[Tensor, Tensor]:
-        """Return the vectors before all words, and these; see `attended`."""
+        """Return the output vector before each word, and the words; see `attended`."""
         return self.attended(sentences, conditions)[:2]
 
     def attended(self, sentences: Tensor, conditions: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Return the vectors before all words, and how much attention each cell gets.
+        """Return the output vector before each word, and the attention to each cell.
 
         Parameters
         ----------
@@ -86,11 +86,11 @@ class AttentionDecoder(nn.Module):
         vectors : (positions, word_dim) float32, in the order of packed sequences: all first words,
             then all second ones.
         targets : (positions,) int64.
-        attention : (sentences, cells) float32, the sum over the words of a sentence, which are in
-            the order of packed sequences.
+        attention : (sentences, cells) float32, summed over the words of a sentence; sentences are
+            in the order of packed sequences.
         """
         sequence, _ = packed(sentences.masked_fill(sentences == END, PADDING))
-        # Of the same lengths, and so in the same order.
+        # Both have the same lengths, and so the same packed order.
         targets = packed(sentences[:, 1:])[0].data
         shared = self._of_grids(conditions[sequence.sorted_indices])
         read = dropout(embedding(sequence.data, self.inputs), self.share, self.training)
@@ -132,7 +132,7 @@ class AttentionDecoder(nn.Module):
         return scores, State(state.shared, {**own, "condition": condition})
 
     def _of_grids(self, conditions: Tensor) -> dict[str, Tensor]:
-        """Return the cells of grids, their keys, and the LSTM's start."""
+        """Return the cells of grids, their keys, and the LSTM's initial state."""
         cells = self.scaled(conditions.flatten(1, -2))
         mean = cells.mean(dim=1)
         return {
@@ -143,11 +143,11 @@ class AttentionDecoder(nn.Module):
         }
 
     def _attend(self, cells: Tensor, keys: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the contexts (n, condition_dim) and the attention to each cell (n, cells).
+        """Return contexts (n, condition_dim) and attention weights (n, cells).
 
         Parameters
         ----------
-        cells, keys : (n, cells, ...) float32, or (1, cells, ...) if all look at the same grid.
+        cells, keys : (n, cells, ...) float32, or (1, cells, ...) for a common grid.
         state : (n, hidden) float32.
         """
         fits = (keys + self.state_keys(state)[:, None]).tanh() @ self.fit
@@ -156,12 +156,12 @@ class AttentionDecoder(nn.Module):
         return self.gate(state).sigmoid() * context, share
 
     def _read(self, own: dict[str, Tensor], of_word: Tensor, context: Tensor) -> dict[str, Tensor]:
-        """Return the LSTM's state after one more word each, given its part of the gates."""
+        """Return the LSTM's state after one more word each, given the word's part of the gates."""
         gates = of_word + self.of_state(own["state"]) + self.of_context(context)
         i, f, g, o = gates.chunk(4, dim=1)
         cell = f.sigmoid() * own["cell"] + i.sigmoid() * g.tanh()
         return {"state": o.sigmoid() * cell.tanh(), "cell": cell}
 
     def _vectors(self, read: Tensor, state: Tensor, context: Tensor) -> Tensor:
-        """Return what words are compared with, eq. (7)."""
+        """Return the vectors to compare with output word vectors, eq. (7)."""
         return read + self.out_state(state) + self.out_context(context)

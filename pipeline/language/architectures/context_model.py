@@ -1,8 +1,8 @@
-"""Language models that see some words before: LBL, additive and multiplicative LBL, SC-NLM.
+"""Language models with a fixed context: LBL, additive and multiplicative LBL, and SC-NLM.
 
-Kiros, Salakhutdinov & Zemel 2014, sections 2.3 to 2.5. Deviations: their training is not stated, so
-that dropout, of the vector that words are compared with, is an option here; before the first word
-stands the start mark, as often as the context is long.
+Kiros, Salakhutdinov & Zemel 2014, sections 2.3 to 2.5. Deviations: training is not described there,
+so dropout on the output vector is an option here; contexts before the first word are padded with
+the start mark.
 """
 
 import torch
@@ -17,7 +17,7 @@ from pipeline.text.encoders.token_ids import START
 
 
 class ContextModel(nn.Module):
-    """The context's vector, changed by the gate where there is one, against all words.
+    """A context vector, modified by an optional gate and compared with all words.
 
     Without a gate it is the log-bilinear model (eq. 8), with a `ContentShift` the additive one,
     with a `ContentGate` the multiplicative one, with a `StructureGate` the structure-content
@@ -25,9 +25,9 @@ class ContextModel(nn.Module):
 
     Attributes
     ----------
-    context : the words before.
-    gate : the condition, and the tags; None: the model takes neither.
-    output : the probabilities.
+    context : context of previous words.
+    gate : gate by condition and tags; None: the model uses neither.
+    output : output layer.
     """
 
     def __init__(
@@ -37,7 +37,7 @@ class ContextModel(nn.Module):
         condition_dim: int = 0,
         dropout: float = 0.0,
     ) -> None:
-        """Put a model together from its parts."""
+        """Compose a model of its parts."""
         super().__init__()
         self.context, self.gate = context, gate
         self.vocab_size, self.condition_dim = len(context.words), condition_dim
@@ -48,13 +48,13 @@ class ContextModel(nn.Module):
     def vectors(
         self, sentences: Tensor, conditions: Tensor, tags: Tensor | None
     ) -> tuple[Tensor, Tensor]:
-        """Return what words are compared with at all positions, and the word that is there.
+        """Return the output vector and the word at every position.
 
         Parameters
         ----------
         sentences : (sentences, length) int64 token ids, `START` first.
         conditions : (sentences, condition_dim) float32.
-        tags : (sentences, length) int64 tags, of a model that takes any.
+        tags : (sentences, length) int64 tags, for models with tags.
 
         Returns
         -------
@@ -69,7 +69,7 @@ class ContextModel(nn.Module):
 
     @property
     def words(self) -> Tensor:
-        """What vectors are compared with, (vocab_size, dim)."""
+        """Output word vectors, (vocab_size, dim)."""
         return self.context.words
 
     def start(
@@ -83,7 +83,7 @@ class ContextModel(nn.Module):
         return State({} if self.gate is None else self.gate.begin(conditions, tags), own)
 
     def step(self, state: State, words: Tensor) -> tuple[Tensor, State]:
-        """See `SentenceModel.step`; behind the last tag the last factors count."""
+        """See `SentenceModel.step`; after the last tag its factors are used."""
         own = state.own
         context = torch.cat([own["context"][:, 1:], words[:, None]], dim=1)
         found = self.context(context)

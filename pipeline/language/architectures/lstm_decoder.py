@@ -1,6 +1,6 @@
-"""An LSTM that reads the image before the first word, and then the words before each.
+"""An LSTM decoder that reads the image first, then the words of the sentence.
 
-As Vinyals et al. 2015 ("Show and tell"), with the LSTM with peepholes of Kiros et al. 2014.
+As in Vinyals et al. 2015 ("Show and tell"), with the peephole LSTM of Kiros et al. 2014.
 """
 
 import torch
@@ -16,16 +16,16 @@ _WORD_RANGE = 0.1
 
 
 class LstmDecoder(nn.Module):
-    """See `pipeline.language.model.SentenceModel`; it takes no tags.
+    """See `pipeline.language.model.SentenceModel`; tags are not supported.
 
     Attributes
     ----------
-    scaled : brings conditions to the scale that training saw.
-    first : (word_dim, condition_dim), from a condition to what is read in place of a first word.
-    inputs : (vocab_size, word_dim), the words that are read.
-    lstm : reads them.
-    words : (vocab_size, hidden), what states are compared with.
-    output : the probabilities.
+    scaled : standardisation of conditions, fitted on the training split.
+    first : (word_dim, condition_dim), projection of a condition to the first input.
+    inputs : (vocab_size, word_dim), input word vectors.
+    lstm : LSTM over the inputs.
+    words : (vocab_size, hidden), output word vectors.
+    output : output layer.
     """
 
     takes_tags = False
@@ -39,7 +39,7 @@ class LstmDecoder(nn.Module):
         hidden: int,
         dropout: float,
     ) -> None:
-        """Draw the weights from torch's global generator."""
+        """Initialise the weights from torch's global generator."""
         super().__init__()
         self.vocab_size, self.condition_dim = vocab_size, condition_dim
         self.scaled = scaled
@@ -55,12 +55,12 @@ class LstmDecoder(nn.Module):
     def vectors(
         self, sentences: Tensor, conditions: Tensor, tags: Tensor | None
     ) -> tuple[Tensor, Tensor]:
-        """Return the states before all words, and these; see `ContextModel.vectors`.
+        """Return the states before each word, and the words; see `ContextModel.vectors`.
 
-        The positions are in the order of packed sequences: all first words, then all second ones.
+        Positions are in the order of packed sequences: all first words, then all second ones.
         """
         read = sentences.masked_fill(sentences == END, PADDING)
-        # In front the place of the image, whose id is not looked at.
+        # A leading id reserves the position of the image; its value is not used.
         begun = sentences.new_full((len(sentences), 1), START)
         sequence, _ = packed(torch.cat([begun, read], dim=1))
         images = int(sequence.batch_sizes[0])
@@ -70,7 +70,7 @@ class LstmDecoder(nn.Module):
         data = torch.cat([first, embedding(sequence.data[images:], self.inputs)])
         data = dropout(data, self.share, self.training)
         states, _ = self.lstm(sequence._replace(data=data))
-        # Of the same lengths, and so in the same order.
+        # Both have the same lengths, and so the same packed order.
         targets = packed(torch.cat([begun, sentences[:, 1:]], dim=1))[0].data
         found = dropout(states.data[images:], self.share, self.training)
         return found, targets[images:]

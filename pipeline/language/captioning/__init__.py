@@ -1,6 +1,6 @@
-"""Captions of images that have none.
+"""Generated captions of images.
 
-Read `captions` first (what describes images, and what it returns). `captioner` has a trained
-language model write candidates by `generation` and keeps the best; `baselines` need no language
-model. `describe_split` is the job over a dataset, `captions_file` its result.
+Read `captions` first (the protocol of a captioner and its result). `captioner` generates candidates
+with a trained language model (`generation`) and keeps the best; `baselines` need no language model.
+`describe_split` is the job over a dataset, `captions_file` its file format.
 """

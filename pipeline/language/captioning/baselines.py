@@ -1,4 +1,4 @@
-"""Captions without a language model: the nearest training caption, and the most frequent one."""
+"""Baselines without a language model: the nearest training caption, and the most frequent one."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -14,17 +14,17 @@ from pipeline.retrieval.search import Gallery, nearest
 from pipeline.shards.feature_set import FeatureSet
 
 _DRAWN = 4
-"""Captions looked at for each that is wanted, since some are the same sentence."""
+"""Candidates per requested caption, since some are the same sentence."""
 
 
 class NearestCaption:
-    """Describes an image by the training captions that a head puts nearest to it.
+    """Describes an image by its nearest training captions in a head's space.
 
-    What Kiros et al. 2014 show beside their generated captions, section 3.3.
+    The comparison of Kiros et al. 2014, section 3.3.
 
     Attributes
     ----------
-    head : whose space it is, with any similarity.
+    head : trained head, with any similarity.
     """
 
     def __init__(
@@ -34,13 +34,13 @@ class NearestCaption:
 
         Parameters
         ----------
-        entries : the images whose captions are taken.
-        captions : features of these captions, of the encoder that the head was fitted on.
+        entries : images with the candidate captions.
+        captions : features of these captions, from the encoder that the head was fitted on.
 
         Raises
         ------
         HeadError, MissingRows, FailedRows
-            The features are of another encoder, or lack a caption.
+            The features are of another encoder, or a caption has none.
         LanguageError
             There is no caption.
         """
@@ -52,14 +52,14 @@ class NearestCaption:
             for caption_id, text in zip(entry.caption_ids, entry.captions, strict=True)
         }
         if not self._texts:
-            raise LanguageError("there is no training caption to take; give another split")
+            raise LanguageError("the split has no caption to choose from; name another split")
         ids = tuple(self._texts)
         rows = head.head.embed_captions(FeatureRows(captions, ids))
         self._gallery = Gallery("captions", ids, rows, head.head.similarity)
 
     @property
     def provenance(self) -> Mapping[str, Any]:
-        """The head, and how many captions are chosen from."""
+        """The head, and the number of candidate captions."""
         return {
             "captioner": "nearest training caption",
             "training_captions": len(self._texts),
@@ -69,13 +69,13 @@ class NearestCaption:
     def describe(
         self, images: Features, *, count: int = 5, seed: int = 0
     ) -> list[tuple[Caption, ...]]:
-        """Return the nearest captions of each image, with the similarity as score.
+        """Return the nearest captions of each image, with the similarity as the score.
 
         Parameters
         ----------
         images : (images, *row_shape) float32 features of the head's recipe.
-        count : how many captions an image gets at most.
-        seed : nothing is drawn.
+        count : maximum number of captions per image.
+        seed : unused, nothing is random.
         """
         embedded = self.head.head.embed_images(ArrayRows(images))
         hits = nearest(
@@ -91,10 +91,10 @@ class NearestCaption:
 
 
 class MostFrequentCaption:
-    """Describes every image by the sentence that most training images have."""
+    """Describes every image by the most frequent training captions."""
 
     def __init__(self, entries: Sequence[ImageEntry]) -> None:
-        """Count the captions; of equally frequent ones the first counts.
+        """Count the captions of images, each once per image; the first one wins ties.
 
         Raises
         ------
@@ -109,19 +109,19 @@ class MostFrequentCaption:
                 counted[words] += 1
                 self._texts.setdefault(words, text)
         if not counted:
-            raise LanguageError("there is no training caption to take; give another split")
+            raise LanguageError("the split has no caption to choose from; name another split")
         self._counts = counted.most_common()
         self._of = counted.total()
 
     @property
     def provenance(self) -> Mapping[str, Any]:
-        """How many captions were counted."""
+        """The number of counted captions."""
         return {"captioner": "most frequent training caption", "training_captions": self._of}
 
     def describe(
         self, images: Features, *, count: int = 5, seed: int = 0
     ) -> list[tuple[Caption, ...]]:
-        """Return the most frequent captions for each image, with their share as score."""
+        """Return the most frequent captions for each image, with their share as the score."""
         best = self._counts[:count]
         found = tuple(Caption(self._texts[words], number / self._of) for words, number in best)
         return [found] * len(images)

@@ -1,9 +1,9 @@
-"""Captions that a trained language model writes: many candidates under conditions, the best kept.
+"""Captions by a trained language model: generate candidates under conditions, keep the best.
 
-Kiros et al. 2014, section 5.2: a candidate's score is the cosine of its point and the image's,
-times a penalty for content words that repeat, plus a weight times its log-probability under the
-trigram model. Deviations: that is the mean over the candidate's words, so that long ones are not
-the worse; all images get the same tag sequences, drawn once; each condition gets each of them.
+Kiros et al. 2014, section 5.2: the score is the cosine between a candidate's embedding and the
+image's, times a penalty for repeated content words, plus a weighted log-probability under a trigram
+model. Deviations: the log-probability is the mean over words, so that long candidates are not
+penalised; tag sequences are sampled once for all images, and used under every condition.
 """
 
 from collections.abc import Mapping, Sequence
@@ -35,35 +35,35 @@ from pipeline.text.fitted import load_encoder
 from pipeline.text.tokenizers.stop_words import STOP_WORDS
 from pipeline.wording import counted
 
-_ROWS = 8192  # candidates that are computed together
-_IMAGES = 64  # whose captions are searched together
-_EMBEDDED = 512  # sentences that are embedded together
+_ROWS = 8192  # candidates per batch
+_IMAGES = 64  # images per search
+_EMBEDDED = 512  # sentences per embedding call
 
 
 @dataclass(frozen=True)
 class Writing:
-    """How captions are written and chosen.
+    """Options for generating and ranking captions.
 
     Attributes
     ----------
-    sequences : tag sequences under each condition, of models that take tags.
-    shortest, longest : words of a drawn tag sequence.
-    templates : tag sequences in place of drawn ones, each the tags with a space between.
-    concepts : nearest words, and nearest sentences, whose mean is a second condition; 0: the
-        image's point is the only one.
-    width : of the beam; 0 draws instead, `samples` sentences under each condition. None: 1 with
-        tags, whose sequences give enough candidates, 5 without.
-    samples : see `width`.
-    temperature : of drawing.
-    trigram_weight : of the mean log-probability of a candidate's words under the trigram model.
-    repeat_penalty : factor on the cosine for each time that a content word is repeated.
+    sequences : number of tag sequences per condition, for models with tags.
+    shortest, longest : minimum and maximum number of words of a sampled tag sequence.
+    templates : tag sequences instead of sampled ones, tags separated by spaces.
+    concepts : number of nearest words and sentences whose mean is a second condition; 0: only the
+        image's embedding.
+    width : beam width; 0 samples `samples` sentences per condition instead. None: 1 with tags,
+        whose sequences provide enough candidates, 5 without.
+    samples : number of samples, see `width`.
+    temperature : softmax temperature of sampling.
+    trigram_weight : weight of the mean log-probability of a candidate's words in the trigram model.
+    repeat_penalty : factor on the cosine per repetition of a content word.
     length_power : without a head, log-probabilities are divided by this power of the number of
-        words, the end among them.
+        words, including the end mark.
 
     Raises
     ------
     LanguageError
-        A number is out of its range, or a template has no tag.
+        A number is out of range, or a template has no tag.
     """
 
     sequences: int = 50
@@ -85,13 +85,13 @@ class Writing:
         for name in ("concepts", "width"):
             _require_at_least(0, name, getattr(self, name) or 0)
         if not self.temperature > 0:
-            raise LanguageError(f"temperature is {self.temperature}; give a number above 0")
+            raise LanguageError(f"temperature is {self.temperature}; set a number above 0")
         if not all(template.split() for template in self.templates):
             raise LanguageError("a template of tags is empty; name a tag for each word")
 
 
 class LanguageCaptioner:
-    """Writes captions of images; see `pipeline.language.captioning.captions.Captioner`."""
+    """Generates captions; see `pipeline.language.captioning.captions.Captioner`."""
 
     def __init__(
         self,
@@ -100,37 +100,37 @@ class LanguageCaptioner:
         encoder: CaptionEncoder | None,
         writing: Writing | None = None,
     ) -> None:
-        """Take a model and, where its conditions are in a head's space, that head.
+        """Store a model and, if its conditions are in a head's space, that head.
 
         Parameters
         ----------
-        trained : the model.
-        head : that it was trained with.
-        encoder : of the captions that the head embeds.
-        writing : None takes the defaults.
+        trained : the language model.
+        head : the head that it was trained with.
+        encoder : encoder of the captions that the head embeds.
+        writing : generation options; None: defaults.
 
         Raises
         ------
         LanguageError
-            The model takes no condition, or was trained with another head.
+            The model is unconditional, or was trained with another head.
         """
         self.trained, self.head, self._encoder = trained, head, encoder
-        self._tags: dict[int, npt.NDArray[np.int64] | None] = {}  # of the last seed
+        self._tags: dict[int, npt.NDArray[np.int64] | None] = {}  # for the last seed
         writing = writing or Writing()
         if writing.width is None:
             writing = replace(writing, width=1 if trained.module.takes_tags else 5)
         self.writing = writing
         if not trained.module.condition_dim:
             raise LanguageError(
-                f"the language model {trained.model!r} of {trained.experiment!r} takes no "
-                "condition, so it cannot describe an image; take sc-nlm or another that does"
+                f"the language model {trained.model!r} of {trained.experiment!r} is unconditional, "
+                "so it cannot describe an image; use sc-nlm or another conditional model"
             )
         if trained.head is None:
             return
         if head is None or encoder is None:
             raise LanguageError(
-                f"{trained.experiment!r} writes in the space of {trained.head['experiment']!r}; "
-                "give that head and the encoder of its captions"
+                f"{trained.experiment!r} generates in the space of {trained.head['experiment']!r}; "
+                "pass that head and the encoder of its captions"
             )
         if head.tensors_sha256 != trained.head["tensors_sha256"]:
             raise LanguageError(
@@ -142,7 +142,7 @@ class LanguageCaptioner:
 
     @property
     def provenance(self) -> Mapping[str, Any]:
-        """The model's, and how captions are written."""
+        """Provenance of the model, and the generation options."""
         return {**self.trained.provenance, "writing": asdict(self.writing)}
 
     def describe(
@@ -153,14 +153,14 @@ class LanguageCaptioner:
         Raises
         ------
         LanguageError
-            `count` is below 1, or a row of features has NaN or infinite numbers.
+            `count` is below 1, or a row of features has NaN or infinite values.
         """
         _require_at_least(1, "count", count)
         rows = np.asarray(images)
         finite = np.isfinite(rows).all(axis=tuple(range(1, rows.ndim)))
         if broken := np.flatnonzero(~finite).tolist():
             raise LanguageError(
-                f"{counted(len(broken), 'row')} of image features have NaN or infinite numbers, "
+                f"{counted(len(broken), 'row')} of image features have NaN or infinite values, "
                 f"first rows {broken[:5]}; extract them again"
             )
         if self.head is None:
@@ -180,7 +180,7 @@ class LanguageCaptioner:
         return found
 
     def conditions(self, images: Features) -> Features:
-        """Return what the model is conditioned on; see `SentenceModel.start`."""
+        """Return the conditions of the model; see `SentenceModel.start`."""
         if self.head is None:
             return np.asarray(images, np.float32)
         return _unit(self.head.embed_images(images))
@@ -188,7 +188,7 @@ class LanguageCaptioner:
     def _write(
         self, conditions: Features, tags: npt.NDArray[np.int64] | None, seed: int
     ) -> npt.NDArray[np.int64]:
-        """Return candidates (images, n, length) under conditions (images, k, dim) and all tags."""
+        """Return candidates (images, n, length) for conditions (images, k, dim) and all tags."""
         images, k, dim = conditions.shape
         sequences = 1 if tags is None else len(tags)
         pairs = torch.cartesian_prod(torch.arange(images * k), torch.arange(sequences))
@@ -209,7 +209,7 @@ class LanguageCaptioner:
         each: int,
         seed: int,
     ) -> Found:
-        """Search, or draw: every image, of `each` pairs, with the same random numbers."""
+        """Run beam search or sampling; every image, with `each` pairs, gets the same draws."""
         w, module = self.writing, self.trained.module
         if w.width:
             return beam_search(module, conditions, tags, pairs, width=w.width)
@@ -227,7 +227,7 @@ class LanguageCaptioner:
     def _by_probability(
         self, images: Features, count: int, seed: int
     ) -> Sequence[Sequence[Caption]]:
-        """Return the captions of a model that is conditioned on features, by their probability."""
+        """Return captions of a model conditioned on features, ranked by probability."""
         power, captions = self.writing.length_power, []
         for start in range(0, len(images), _IMAGES):
             rows = images[start : start + _IMAGES]
@@ -237,7 +237,7 @@ class LanguageCaptioner:
             sentences = found.sentences.numpy().reshape(len(rows), width, -1)
             totals = found.log_probabilities.numpy().reshape(len(rows), width)
             for own, log_p in zip(sentences, totals, strict=True):
-                lengths = (own != PADDING).sum(axis=1).clip(1)  # a place of the beam may be empty
+                lengths = (own != PADDING).sum(axis=1).clip(1)  # the beam may have empty slots
                 scores = log_p / lengths**power
                 parts = [{"log_probability": float(p)} for p in log_p]
                 captions.append(self._best(own, scores, parts, count))
@@ -246,16 +246,17 @@ class LanguageCaptioner:
     def _ranked(
         self, candidates: npt.NDArray[np.int64], points: Features, count: int
     ) -> list[Sequence[Caption]]:
-        """Return the best of each image's candidates (images, n, length), points (images, dim).
+        """Return the best candidates of each image.
 
-        A sentence is embedded and scored once, however many images have it.
+        Candidates are (images, n, length), points (images, dim). A sentence is embedded and scored
+        once for all images.
         """
         w, images = self.writing, len(candidates)
         every = candidates.reshape(-1, candidates.shape[2])
         spoken = np.flatnonzero((every >= FIRST_WORD).any(axis=1))
         if not spoken.size:
             return [[]] * images
-        # Big-endian bytes compare as the ids do, and far faster than rows.
+        # Big-endian bytes sort like the ids, and much faster than rows.
         keys = every[spoken].astype(">u4").view(f"S{4 * every.shape[1]}")[:, 0]
         _, first, inverse = np.unique(keys, return_index=True, return_inverse=True)
         distinct, place = every[spoken[first]], np.full(len(every), -1)
@@ -279,7 +280,7 @@ class LanguageCaptioner:
         return found
 
     def _embedded(self, texts: Sequence[str]) -> Features:
-        """Return the points (texts, dim) of sentences."""
+        """Return the embeddings (texts, dim) of sentences."""
         assert self.head is not None
         blocks = [texts[at : at + _EMBEDDED] for at in range(0, len(texts), _EMBEDDED)]
         rows = [embed_captions(self.head, ArrayRows(self._prepared.encode(b))) for b in blocks]
@@ -287,13 +288,13 @@ class LanguageCaptioner:
 
     @cached_property
     def _prepared(self) -> CaptionEncoder:
-        """The sentence encoder after it has read the vectors of all words of candidates at once."""
+        """The sentence encoder, with the vectors of all candidate words loaded at once."""
         assert self._encoder is not None
         self._encoder.encode([" ".join(self.trained.vocabulary.words)])
         return self._encoder
 
     def _repeats(self, sentences: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-        """Return how often a content word is repeated in each sentence (n, length)."""
+        """Return the number of repeated content words in each sentence (n, length)."""
         ids = np.sort(np.where(self._content[sentences], sentences, PADDING), axis=1)
         return np.asarray(((ids[:, 1:] == ids[:, :-1]) & (ids[:, 1:] != PADDING)).sum(axis=1))
 
@@ -304,9 +305,9 @@ class LanguageCaptioner:
         parts: Sequence[Mapping[str, float]],
         count: int,
     ) -> Sequence[Caption]:
-        """Return the `count` distinct sentences with the greatest scores; the first of equals.
+        """Return the `count` best distinct sentences; the first one wins ties.
 
-        Sentences without a word are no captions.
+        Sentences without a word are dropped.
         """
         captions: dict[str, Caption] = {}
         for at in np.argsort(-scores, kind="stable").tolist():
@@ -318,7 +319,7 @@ class LanguageCaptioner:
         return list(captions.values())
 
     def _concept_means(self, points: Features) -> Features:
-        """Return the mean of the nearest words and sentences of each point, of unit length."""
+        """Return the L2-normalised mean of the nearest words and sentences of each point."""
         near = []
         content = self.trained.concepts.words[self._content]
         for concepts in (content, self.trained.concepts.sentences):
@@ -328,11 +329,11 @@ class LanguageCaptioner:
 
     @cached_property
     def _content(self) -> npt.NDArray[np.bool_]:
-        """Which token ids (vocab_size,) are words that are not stop words."""
+        """Mask of the token ids (vocab_size,) that are content words."""
         return np.array([False] * FIRST_WORD + [*map(_is_content, self.trained.vocabulary.words)])
 
     def _tag_sequences(self, seed: int) -> npt.NDArray[np.int64] | None:
-        """Return distinct tag sequences of training captions, drawn as often as they occur."""
+        """Return distinct tag sequences of training captions, sampled by frequency."""
         if not self.trained.module.takes_tags:
             return None
         w = self.writing
@@ -359,19 +360,19 @@ def load_captioner(
     encoder: str | Path | None = None,
     writing: Writing | None = None,
 ) -> LanguageCaptioner:
-    """Load a language model with all that it needs to describe images.
+    """Load a language model with everything needed to describe images.
 
     Parameters
     ----------
-    folder : of the model.
-    head : folder of the head that it was trained with, where it was with one.
+    folder : folder of the model.
+    head : folder of the head that it was trained with, if any.
     encoder : folder of the fitted encoder of the captions that the head embeds.
-    writing : how captions are written; None takes the defaults.
+    writing : generation options; None: defaults.
 
     Raises
     ------
     LanguageError, HeadError, EncoderError
-        A folder is missing or damaged, or they do not belong together.
+        A folder is missing or damaged, or they do not match.
     """
     trained = load_language_model(folder)
     if trained.head is None:
@@ -384,7 +385,7 @@ def load_captioner(
 
 def _require_at_least(least: int, name: str, value: int) -> None:
     if value < least:
-        raise LanguageError(f"{name} is {value}; give at least {least}")
+        raise LanguageError(f"{name} is {value}; set at least {least}")
 
 
 def _unit(points: Features) -> Features:
@@ -397,9 +398,9 @@ def _is_content(word: str) -> bool:
 
 
 def _greatest(values: Features, most: int) -> npt.NDArray[np.int64]:
-    """Return the places (rows, most) of the greatest numbers of each row; the first of equals.
+    """Return the indices (rows, most) of the largest numbers of each row; the first one wins ties.
 
-    As a stable sort of the negated rows, but several times as fast.
+    Equivalent to a stable sort of the negated rows, but several times as fast.
     """
     last = np.partition(values, -most, axis=1)[:, -most]
     found = np.empty((len(values), most), np.int64)

@@ -1,4 +1,4 @@
-"""Captions of images that have none: what describes images, and what it returns."""
+"""Generated captions: the protocol of a captioner and its result."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -9,13 +9,13 @@ from pipeline.heads.inputs.feature_rows import Features
 
 @dataclass(frozen=True)
 class Caption:
-    """A sentence on an image.
+    """A generated caption.
 
     Attributes
     ----------
-    text : its words with a space between, as the tokenizer of its vocabulary splits sentences.
-    score : captions of one image are ranked by it; greater is better.
-    parts : what the score is made of, by name, such as "cosine" and "trigram".
+    text : words separated by spaces, as tokenized for the vocabulary.
+    score : score for ranking the captions of one image; higher is better.
+    parts : terms of the score by name, such as "cosine" and "trigram".
     """
 
     text: str
@@ -24,24 +24,24 @@ class Caption:
 
 
 class Captioner(Protocol):
-    """Describes images, by way of the features of one image recipe."""
+    """Describes images from the features of one image recipe."""
 
     @property
     def provenance(self) -> Mapping[str, Any]:
-        """What it is made of, as JSON values: names, settings, hashes of files."""
+        """Names, settings and file hashes, as JSON values."""
 
     def describe(
         self, images: Features, *, count: int = 5, seed: int = 0
     ) -> Sequence[Sequence[Caption]]:
-        """Return captions of each image, distinct, the best first.
+        """Return distinct captions of each image, the best first.
 
-        An image's captions do not depend on the other images of the call, but for the order of
-        sums; the same seed gives the same.
+        An image's captions do not depend on the other images of the call, up to the order of sums,
+        and are deterministic for a seed.
 
         Parameters
         ----------
-        images : (images, *row_shape) float32 features of the recipe that it was made for.
-        count : how many captions an image gets at most, 1 or more; an image gets none where a model
-            writes no sentence with a word.
-        seed : of everything that is drawn.
+        images : (images, *row_shape) float32 features of the captioner's recipe.
+        count : maximum number of captions per image, at least 1; an image has none if the model
+            generates no sentence with a word.
+        seed : seed of all random numbers.
         """

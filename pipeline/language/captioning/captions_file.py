@@ -1,7 +1,7 @@
-"""Files of generated captions, in the format of COCO's results: an image id and a caption each.
+"""Files of generated captions in COCO's result format: image id and caption.
 
-NAME.jsonl has a line an image with all that is known; NAME.json has what COCO's own programs read,
-one array of `image_id` and `caption` alone. NAME.provenance.json beside says what made them.
+NAME.jsonl has one line per image with all details; NAME.json is an array of `image_id` and
+`caption`, which COCO's programs read. NAME.provenance.json next to it has the provenance.
 """
 
 from collections.abc import Mapping, Sequence
@@ -21,13 +21,13 @@ from pipeline.schema import SchemaError, decode, decode_lines
 
 @dataclass(frozen=True)
 class Described:
-    """What became of one image.
+    """Result for one image.
 
     Attributes
     ----------
-    image : its id, or its file as it was given.
-    captions : the best first; () if there is none.
-    error : why there is none, or "".
+    image : image id, or file as it was passed.
+    captions : captions, the best first; () on failure.
+    error : reason for a missing caption, or "".
     """
 
     image: str
@@ -36,14 +36,14 @@ class Described:
 
     @property
     def text(self) -> str:
-        """The best caption, or "" if there is none."""
+        """The best caption, or ""."""
         return self.captions[0].text if self.captions else ""
 
 
 def write_captions(
     file: str | Path, described: Sequence[Described], provenance: Mapping[str, Any]
 ) -> None:
-    """Write captions and their provenance, each file whole or not at all.
+    """Write captions and their provenance, each file atomically.
 
     In NAME.json an image without a caption has no entry, and an id of digits is a number, as in
     COCO's own files.
@@ -52,12 +52,12 @@ def write_captions(
     ----------
     file : NAME.jsonl or NAME.json.
     described : every image once, in order.
-    provenance : what made the captions, as JSON values.
+    provenance : provenance of the captions, as JSON values.
 
     Raises
     ------
     LanguageError
-        The file has another ending.
+        The file has another suffix.
     """
     file = Path(file)
     require_captions_file(file)
@@ -74,7 +74,7 @@ def write_captions(
 
 
 def require_captions_file(file: Path) -> None:
-    """Check, before the work, that captions can be written to a file of this name.
+    """Check that captions can be written to a file of this name.
 
     Raises
     ------
@@ -82,14 +82,14 @@ def require_captions_file(file: Path) -> None:
     """
     if file.suffix not in (".json", ".jsonl"):
         raise LanguageError(
-            f"{file} ends in {file.suffix or 'nothing'}; give a name in .jsonl, for all that is "
-            "known of each image, or in .json, for COCO's array of results"
+            f"{file} ends in {file.suffix or 'nothing'}; use .jsonl for all details of each image, "
+            "or .json for COCO's array of results"
         )
     require_folder(file.parent)
 
 
 def provenance_of(file: Path) -> Path:
-    """Return the file that says what made a file of captions."""
+    """Return the path of the provenance of a file of captions."""
     return file.with_suffix(".provenance.json")
 
 
@@ -106,7 +106,7 @@ def as_json(described: Described) -> dict[str, Any]:
 
 
 def from_json(line: Mapping[str, Any]) -> Described:
-    """Return what `as_json` made a line of."""
+    """Return the result of a line written by `as_json`."""
     if "error" in line:
         return Described(line["image_id"], error=line["error"])
     best = {k: v for k, v in line.items() if k not in ("image_id", "others")}
@@ -122,17 +122,17 @@ def from_json(line: Mapping[str, Any]) -> Described:
 
 
 def read_captions(file: str | Path) -> dict[str, str | None]:
-    """Read the captions of anybody's file in COCO's format, an array or a line each.
+    """Load captions from a file in COCO's format, an array or JSON lines, from any source.
 
     Returns
     -------
     dict
-        By image id, as text, the caption, or None where a line says why there is none.
+        Caption by image id (text), or None if the line has an error instead.
 
     Raises
     ------
     LanguageError
-        The file is missing or damaged, names an image twice, or holds no caption.
+        The file is missing or damaged, names an image twice, or has no caption.
     """
     file = Path(file)
     try:
@@ -147,8 +147,8 @@ def read_captions(file: str | Path) -> dict[str, str | None]:
             entries, unit = list(decode_lines(data.splitlines(), _Entry)), "line"
     except SchemaError as error:
         raise LanguageError(
-            f"{file}: {error}; objects with image_id and caption, as COCO's results have, were "
-            "expected, in an array or one per line"
+            f"{file}: {error}; expected objects with image_id and caption, as in COCO's results, "
+            "in an array or one per line"
         ) from None
     for number, entry in enumerate(entries, 1):
         where, image = f"{file}: {unit} {number}", str(entry.image_id)
@@ -160,7 +160,7 @@ def read_captions(file: str | Path) -> dict[str, str | None]:
             raise LanguageError(f"{where}: the caption {fault}")
         found[image] = entry.caption
     if not any(caption is not None for caption in found.values()):
-        raise LanguageError(f"{file} holds no caption")
+        raise LanguageError(f"{file} has no caption")
     return found
 
 
@@ -171,12 +171,12 @@ class _Entry(msgspec.Struct):
 
 
 def read_provenance(file: str | Path) -> dict[str, Any]:
-    """Return what made a file of captions; {} if nothing lies beside it that says so.
+    """Return the provenance of a file of captions; {} without a provenance file.
 
     Raises
     ------
     LanguageError
-        It is damaged.
+        The provenance file is damaged.
     """
     beside = provenance_of(Path(file))
     try:
@@ -184,4 +184,4 @@ def read_provenance(file: str | Path) -> dict[str, Any]:
     except FileNotFoundError:
         return {}
     except SchemaError as error:
-        raise LanguageError(f"{beside} is damaged ({error}); make the captions again") from None
+        raise LanguageError(f"{beside} is damaged ({error}); generate the captions again") from None

@@ -1,4 +1,4 @@
-"""The job of `pipeline caption` over a dataset: captions of every image of a split, in one file."""
+"""The job of `pipeline caption` over a dataset: caption every image of a split, in one file."""
 
 import time
 from collections.abc import Mapping, Sequence
@@ -25,7 +25,7 @@ from pipeline.shards.feature_set import FeatureSet
 from pipeline.shards.format import OK
 
 _IMAGES = 50
-"""Described at once, and kept in the work file before the next."""
+"""Images per batch; the work file is written after each."""
 
 
 def describe_split(
@@ -41,37 +41,37 @@ def describe_split(
     seed: int = 0,
     monitor: Monitor = QUIET,
 ) -> list[Described]:
-    """Describe every image of a split and write the captions as one file.
+    """Describe every image of a split and write the captions to one file.
 
-    What is done is kept in a work file beside `out` until the file is written; the same call goes
-    on from it, and ends in the same bytes.
+    A work file next to `out` keeps finished images until the file is written; the same call resumes
+    from it and yields the same bytes.
 
     Parameters
     ----------
-    captioner : what describes.
+    captioner : captioner.
     dataset : folder of a prepared dataset.
     out : NAME.jsonl or NAME.json; see `pipeline.language.captioning.captions_file`.
-    images : folder of image features of the recipe that the captioner takes.
-    inputs : that recipe; None: the captioner looks at no features.
-    split : of the dataset; None: "test", or by the other usual names.
-    limit : describe the first images of the split only.
-    count : how many captions an image gets at most.
-    seed : of everything that is drawn.
-    monitor : gets progress in images, and a line on those that have no caption.
+    images : folder of image features of the captioner's recipe.
+    inputs : that recipe; None: the captioner does not use features.
+    split : name of the split; None: "test" or an alias.
+    limit : maximum number of images, the first ones of the split.
+    count : maximum number of captions per image.
+    seed : seed of all random numbers.
+    monitor : receives progress in images, and a line on images without a caption.
 
     Returns
     -------
     list of Described
-        Every image, in the order of the dataset. One whose features failed has their error.
+        Every image, in the order of the dataset. An image with failed features has their error.
 
     Raises
     ------
     LanguageError, OutputError
-        The file cannot have this name or place.
+        The output file has a wrong suffix or is not writable.
     DatasetError
         The dataset lacks the split.
     HeadError, MissingRows
-        The features are of another recipe, or lack an image.
+        The features have another recipe, or an image has none.
     """
     folder, out = Path(dataset), Path(out)
     require_captions_file(out)
@@ -137,11 +137,11 @@ def _describe(
 
 
 class _WorkFile:
-    """The lines of an unfinished file of captions, after one that says what they are made from.
+    """The lines of an unfinished file of captions, after a header line with their inputs.
 
     Attributes
     ----------
-    done : the images that are there already.
+    done : images that are already described.
     """
 
     def __init__(self, out: Path, provenance: Mapping[str, Any]) -> None:
@@ -153,18 +153,18 @@ class _WorkFile:
             self._path.write_text(f"{self._head}\n", encoding="utf-8")
 
     def keep(self, described: Sequence[Described]) -> list[Described]:
-        """Append some images and return them as they will be read again."""
+        """Append some images, and return them as they would be read again."""
         lines = [canonical_json(as_json(d)) for d in described]
         with self._path.open("a", encoding="utf-8") as stream:
             stream.write("".join(f"{line}\n" for line in lines))
         return [from_json(parse_json(line)) for line in lines]
 
     def remove(self) -> None:
-        """Forget the work."""
+        """Delete the work file."""
         self._path.unlink(missing_ok=True)
 
     def _read(self) -> list[Described]:
-        """Return the images of whole blocks, if they are of this work."""
+        """Return the images of complete blocks, if the inputs match."""
         try:
             head, *lines = self._path.read_text(encoding="utf-8").split("\n")[:-1]
         except (OSError, ValueError):

@@ -1,4 +1,4 @@
-"""Sentences of a language model: the most probable ones by beam search, or drawn ones."""
+"""Generation of sentences: beam search or sampling."""
 
 from dataclasses import dataclass
 
@@ -9,20 +9,19 @@ from pipeline.language.model import SentenceModel, State
 from pipeline.text.encoders.token_ids import END, PADDING, START, UNKNOWN
 
 LONGEST = 20
-"""Words of a sentence at most, where tags do not say how many."""
+"""Maximum number of words of a sentence, if there are no tags."""
 
-_ROWS = 1024  # sentences that are written together: the scores of a step fit in the caches
+_ROWS = 1024  # sentences per batch: the scores of a step fit into the caches
 
 
 @dataclass(frozen=True)
 class Found:
-    """Sentences that a model has written.
+    """Generated sentences.
 
     Attributes
     ----------
-    sentences : (n, width, length) int64 token ids without `START`, `END` last, `PADDING` behind.
-    log_probabilities : (n, width) float32 of whole sentences, ends included; -inf where there are
-        fewer.
+    sentences : (n, width, length) int64 token ids without `START`, followed by `END` and `PADDING`.
+    log_probabilities : (n, width) float32 of whole sentences with end mark; -inf for empty slots.
     """
 
     sentences: Tensor
@@ -33,10 +32,10 @@ class Found:
 def most_probable_words(
     model: SentenceModel, conditions: Tensor, tags: Tensor, pairs: Tensor | None = None
 ) -> Tensor:
-    """Return sentences with the most probable word at each tag, one after another.
+    """Return greedy sentences: the most probable word at each tag, one after another.
 
-    These are the sentences of `beam_search` with a width of 1, without their probabilities:
-    neither the words after the last tag nor a `log_softmax` is computed. `UNKNOWN` is not written.
+    Equivalent to `beam_search` with width 1, but without probabilities: neither the words after the
+    last tag nor a `log_softmax` is computed. `UNKNOWN` is excluded.
 
     Parameters
     ----------
@@ -44,13 +43,13 @@ def most_probable_words(
 
     Returns
     -------
-    (n, length) int64 token ids without `START`, `END` last, `PADDING` behind.
+    (n, length) int64 token ids without `START`, followed by `END` and `PADDING`.
     """
     if pairs is None:
         pairs = torch.arange(len(conditions), device=conditions.device)[:, None].expand(-1, 2)
     ends = _ends(tags, 0)[pairs[:, 1]]
     sentences = torch.full((len(pairs), int(ends.max()) + 1), PADDING, device=tags.device)
-    # The longest first, so that at each place the unfinished sentences are a slice.
+    # The longest first, so that the unfinished sentences of each step are a slice.
     order = ends.argsort(descending=True, stable=True)
     for rows in order.split(_ROWS):
         own = ends[rows]
@@ -78,21 +77,20 @@ def beam_search(
     width: int = 1,
     longest: int = LONGEST,
 ) -> Found:
-    """Return the most probable sentences that a beam finds, the best first.
+    """Return the most probable sentences by beam search, the best first.
 
     Keeps the `width` best hypotheses after each word; finished ones stay in the beam. Only
-    unfinished ones are computed. `UNKNOWN` is not written. With tags a sentence has one word per
-    tag.
+    unfinished ones are computed. `UNKNOWN` is excluded. With tags a sentence has one word per tag.
 
     Parameters
     ----------
-    model : in evaluation mode.
+    model : model in evaluation mode.
     conditions : (conditions, condition_dim) float32, or with cells; see `SentenceModel.start`.
-    tags : (sequences, length) int64, `END` last, `PADDING` behind; of models that take tags.
-    pairs : (n, 2) int64, the rows of `conditions` and `tags` of each sentence; None: the sentence
-        at k has the rows at k.
-    width : 1 or more; 1 writes the most probable word each time.
-    longest : words of a sentence at most, without tags.
+    tags : (sequences, length) int64, followed by `END` and `PADDING`; for models with tags.
+    pairs : (n, 2) int64, the rows of `conditions` and `tags` of each sentence; None: sentence k
+        has the rows k.
+    width : beam width, at least 1; 1 is greedy.
+    longest : maximum number of words of a sentence, without tags.
     """
     number, device = len(conditions if pairs is None else pairs), conditions.device
     ends = _ends(tags, longest).to(device)
@@ -107,7 +105,7 @@ def beam_search(
         beams = words.shape[1]
         scores, state = model.step(state, words.flatten()[live])
         log_p = _allowed(scores.log_softmax(dim=1), ends[live // beams] == place, tags is not None)
-        # The best words of each hypothesis, and behind them "no word" for a finished one.
+        # The best words of each hypothesis, followed by "no word" for a finished one.
         top = min(width, log_p.shape[1])
         log_p, best_words = log_p.topk(top, dim=1)
         every = totals.new_full((number * beams, top + 1), -torch.inf)
@@ -123,7 +121,7 @@ def beam_search(
         written = torch.cat([before, words[:, :, None]], dim=2)
         rows = (torch.arange(number, device=device)[:, None] * beams + beam).flatten()
         over = over[rows] | ((words == END) | totals.isneginf()).flatten()
-        # Rows of the state are those of the hypotheses that were unfinished before this word.
+        # State rows belong to the hypotheses that were unfinished before this word.
         row_of = torch.empty(number * beams, dtype=torch.int64, device=device)
         row_of[live] = torch.arange(len(live), device=device)
         live = (~over).nonzero()[:, 0]
@@ -143,16 +141,16 @@ def sample(
     *,
     temperature: float = 1.0,
 ) -> Found:
-    """Return a sentence drawn under each condition.
+    """Return one sampled sentence per condition.
 
-    A sentence depends on its own condition, tags and draws alone.
+    A sentence depends only on its own condition, tags and draws.
 
     Parameters
     ----------
     model, conditions, tags, pairs : see `beam_search`.
-    draws : (n, longest + 1) float64 in [0, 1): the word at a place is the first whose cumulative
-        probability, by token id, is above the draw of this place.
-    temperature : log-probabilities are divided by it; above 0.
+    draws : (n, longest + 1) float64 in [0, 1): the word at a position is the first, by token id,
+        whose cumulative probability exceeds the draw of this position.
+    temperature : softmax temperature, above 0.
     """
     number, device = len(draws), conditions.device
     ends = _ends(tags, draws.shape[1] - 1).to(device)
@@ -180,14 +178,14 @@ def sample(
 
 
 def _ends(tags: Tensor | None, longest: int) -> Tensor:
-    """Return the place at which each tag sequence is over, (sequences,), or the last place, ()."""
+    """Return the end position of each tag sequence, (sequences,), or the last position, ()."""
     if tags is None:
         return torch.tensor(longest)
     return (tags != PADDING).sum(dim=1) - 1
 
 
 def _allowed(log_p: Tensor, must_end: Tensor, by_tags: bool) -> Tensor:
-    """Return log-probabilities (n, words) with -inf for the words that may not follow."""
+    """Return log-probabilities (n, words) with -inf for disallowed words."""
     log_p[:, UNKNOWN] = -torch.inf
     if by_tags:
         log_p[~must_end, END] = -torch.inf
@@ -198,7 +196,7 @@ def _allowed(log_p: Tensor, must_end: Tensor, by_tags: bool) -> Tensor:
 
 
 def _argmax(scores: Tensor) -> Tensor:
-    """Return the place of the greatest number of each row, the first of equals."""
+    """Return the index of the largest number of each row; the first one wins ties."""
     if scores.device.type == "cpu":  # NumPy's is several times as fast
         return torch.from_numpy(scores.numpy().argmax(axis=1))
     return scores.argmax(dim=1)

@@ -1,1 +1,1 @@
-"""What the language models are put together from: contexts of words, gates, the output."""
+"""Layers of the language models: word contexts, gates, output."""

@@ -1,8 +1,8 @@
-"""From the condition of a sentence, and its tags, to what changes the context's vector.
+"""Gates: from a sentence's condition and tags to a modification of the context vector.
 
-`join` puts both together: a gate's factors multiply it, a shift is added to it. `forward` computes
-the factors of many positions; `begin` computes what sentences of the same condition or tags share,
-and `at` the factors of one place of each sentence from it.
+`join` applies it: a gate's factors multiply the vector, a shift is added. `forward` computes the
+factors of many positions; `begin` computes what sentences with the same condition or tags share,
+and `at` the factors of one position per sentence from it.
 """
 
 import torch
@@ -13,7 +13,7 @@ from pipeline.language.sentences import forward_tags
 
 
 class _Content(nn.Module):
-    """A map of the condition, the same at each place of a sentence."""
+    """A linear map of the condition, constant over a sentence."""
 
     of_content: nn.Parameter
 
@@ -33,23 +33,23 @@ class _Content(nn.Module):
 
 
 class ContentShift(_Content):
-    """C_m u, added at each place of a sentence: MLBL-B of Kiros et al. 2014 (ICML), section 3.1."""
+    """C_m u, added at each position: MLBL-B of Kiros et al. 2014 (ICML), section 3.1."""
 
     join = staticmethod(torch.add)
 
     def __init__(self, condition_dim: int, dim: int) -> None:
-        """Draw the weights from torch's global generator."""
+        """Initialise the weights from torch's global generator."""
         super().__init__()
         self.of_content = nn.Parameter(torch.randn(dim, condition_dim) * condition_dim**-0.5)
 
 
 class ContentGate(_Content):
-    """W_fd u: the same at each place of a sentence (Kiros et al. 2014, eq. 9)."""
+    """W_fd u, constant over a sentence (Kiros et al. 2014, eq. 9)."""
 
     join = staticmethod(torch.mul)
 
     def __init__(self, condition_dim: int, factors: int) -> None:
-        """Draw the weights from torch's global generator."""
+        """Initialise the weights from torch's global generator."""
         super().__init__()
         self.of_content = nn.Parameter(torch.randn(factors, condition_dim))
 
@@ -59,8 +59,8 @@ class StructureGate(nn.Module):
 
     Attributes
     ----------
-    tags : (tags, dim), a vector t for each tag id.
-    structure : (forward + 1, dim, dim), the matrix T_i of each place, that of the word first.
+    tags : (tags, dim), vector t of each tag id.
+    structure : (forward + 1, dim, dim), matrix T_i of each offset, the word's own first.
     content : (dim, condition_dim), T_u.
     bias : (dim,), b.
     of_attribute : (factors, dim), W_fd.
@@ -71,7 +71,7 @@ class StructureGate(nn.Module):
     def __init__(
         self, num_tags: int, condition_dim: int, dim: int, factors: int, forward: int
     ) -> None:
-        """Draw the weights from torch's global generator."""
+        """Initialise the weights from torch's global generator."""
         super().__init__()
         self.tags = nn.Parameter(torch.randn(num_tags, dim) * dim**-0.5)
         self.structure = nn.Parameter(torch.randn(forward + 1, dim, dim) * dim**-0.5)
@@ -88,7 +88,7 @@ class StructureGate(nn.Module):
         ----------
         conditions : (sentences, condition_dim) float32.
         tags : (sentences, length) int64.
-        sentences, places : (positions,) int64, where each position is.
+        sentences, places : (positions,) int64, sentence and place of each position.
 
         Returns
         -------
@@ -102,7 +102,7 @@ class StructureGate(nn.Module):
         return attribute @ self.of_attribute.T
 
     def begin(self, conditions: Tensor, tags: Tensor | None) -> dict[str, Tensor]:
-        """Return what sentences share.
+        """Return the terms that sentences share.
 
         Parameters
         ----------
@@ -125,9 +125,9 @@ class StructureGate(nn.Module):
 
         Parameters
         ----------
-        shared : of `begin`.
+        shared : result of `begin`.
         own : "condition", "tags" and "place", (sentences,) int64: the rows in `shared` and the
-            place; after the last tag the last place counts.
+            place, limited to that of the last tag.
 
         Returns
         -------
@@ -139,7 +139,7 @@ class StructureGate(nn.Module):
 
     def _ahead(self, ids: Tensor) -> Tensor:
         """Return the sum of T_i t_i, (positions, dim), of tag ids (positions, forward + 1)."""
-        # T_i t of every tag, so that a position sums rows and multiplies nothing.
+        # T_i t of every tag, so that a position sums rows without a product.
         table = (self.structure @ self.tags.T).transpose(1, 2).flatten(0, 1)
         offset = torch.arange(len(self.structure), device=ids.device) * len(self.tags)
         return embedding(ids + offset, table).sum(dim=1)

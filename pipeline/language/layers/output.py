@@ -1,4 +1,4 @@
-"""From vectors to the probabilities of words: over all of them, or over a sample of them."""
+"""The output layer: word probabilities, exact or over a sample of words."""
 
 import math
 
@@ -20,7 +20,7 @@ class Output(nn.Module):
     impossible: Tensor
 
     def __init__(self, vocab_size: int) -> None:
-        """Begin with a bias of zero."""
+        """Initialise the bias to zero."""
         super().__init__()
         self.bias = nn.Parameter(torch.zeros(vocab_size))
         impossible = torch.zeros(vocab_size)
@@ -28,11 +28,11 @@ class Output(nn.Module):
         self.register_buffer("impossible", impossible, persistent=False)
 
     def scores(self, vectors: Tensor, words: Tensor) -> Tensor:
-        """Return vector . word + b (n, vocab_size) of all words; see `log_probabilities`."""
+        """Return unnormalised scores vector . word + b (n, vocab_size); see `log_probabilities`."""
         return torch.addmm(self.bias + self.impossible, vectors, words.T)
 
     def log_probabilities(self, vectors: Tensor, words: Tensor) -> Tensor:
-        """Return the natural logarithms (n, vocab_size) of all words' probabilities.
+        """Return the log-probabilities (n, vocab_size) of all words.
 
         Parameters
         ----------
@@ -42,7 +42,7 @@ class Output(nn.Module):
         return log_softmax(self.scores(vectors, words), dim=1)
 
     def loss(self, vectors: Tensor, words: Tensor, targets: Tensor) -> Tensor:
-        """Return the mean of -log P(target) over all words."""
+        """Return the mean of -log P(target), the cross-entropy over all words."""
         found = self.log_probabilities(vectors, words)
         return -found.gather(1, targets[:, None]).mean()
 
@@ -54,18 +54,18 @@ class Output(nn.Module):
         number: int,
         generator: torch.Generator,
     ) -> Tensor:
-        """Return the mean loss against random words in place of all (Bengio & Senécal 2003).
+        """Return the mean loss with sampled words in place of all (Bengio & Senécal 2003).
 
-        The sum over the other words is estimated without bias by importance sampling. Words are
-        drawn with replacement, once for a batch, with P(id) = log((id + 2) / (id + 1)) /
-        log(vocab_size + 1): ids are ordered by frequency. A draw that is the target is left out.
+        Importance sampling estimates the sum over the other words without bias. Words are sampled
+        with replacement, once per batch, with P(id) = log((id + 2) / (id + 1)) /
+        log(vocab_size + 1), since ids are ordered by frequency. Samples of the target are dropped.
 
         Parameters
         ----------
         vectors, words : see `log_probabilities`.
         targets : (n,) int64.
-        number : how many words are drawn.
-        generator : on the CPU.
+        number : sample size.
+        generator : generator on the CPU.
         """
         size = len(words)
         uniform = torch.rand(number, generator=generator, dtype=torch.float64)
@@ -78,6 +78,6 @@ class Output(nn.Module):
 
 
 def _log_expected(ids: Tensor, size: int, number: int) -> Tensor:
-    """Return the logarithm of how often each id is expected among the drawn."""
+    """Return the log of the expected number of samples of each id."""
     share = torch.log1p(1 / (ids.double() + 1)) / math.log(size + 1)
     return (share * number).log().float()

@@ -1,6 +1,5 @@
-"""Scores of generated captions against those that people wrote.
+"""Scores of generated captions against human references.
 
-Read `table` first: all scores of a set of captions. `bleu`, `rouge` and `cider` are the measures,
-each over captions that are split into words already; `bleu` has the n-grams that two of them count.
-Nothing here knows models or files.
+Read `table` first: all scores of a set of captions. `bleu`, `rouge` and `cider` are metrics over
+tokenized captions; `bleu` also counts the n-grams for `cider`. There are no models or files here.
 """

@@ -1,4 +1,4 @@
-"""BLEU of a whole set of captions (Papineni et al. 2002), as COCO's evaluation computes it."""
+"""Corpus-level BLEU (Papineni et al. 2002), as in COCO's evaluation."""
 
 import math
 from collections import Counter
@@ -19,17 +19,17 @@ def ngrams_of(words: Words) -> Counter[tuple[str, ...]]:
 def bleu(captions: Sequence[Words], references: Sequence[Sequence[Words]]) -> list[float]:
     """Return BLEU-1 to BLEU-4 of a set of captions.
 
-    Precisions and lengths are summed over the set before they are divided. An n-gram counts at
-    most as often as in the reference that has it most often. The brevity penalty compares the
-    sum of lengths with that of each caption's closest reference, the shorter one of two.
+    Matches and lengths are summed over the set before division. An n-gram's matches are clipped by
+    its maximum count in a reference. The brevity penalty compares the total length with that of
+    each caption's closest reference, the shorter one on ties.
 
-    Deviation: COCO's program adds 1e-15 and 1e-9 to its counts, so a BLEU that is 0 here is there
-    some 1e-4 where an order has no match.
+    Deviation: COCO's program adds 1e-15 and 1e-9 to its counts, so that a BLEU of 0 here is about
+    1e-4 there if an order has no match.
 
     Parameters
     ----------
-    captions : words of each caption; it may have none.
-    references : of each caption at least one.
+    captions : words of each caption, possibly none.
+    references : words of each caption's references, at least one.
 
     Returns
     -------
@@ -40,12 +40,12 @@ def bleu(captions: Sequence[Words], references: Sequence[Sequence[Words]]) -> li
 
 
 def bleu_counts(words: Words, others: Sequence[Words]) -> list[int]:
-    """Return what one caption adds to the sums of BLEU.
+    """Return the contribution of one caption to the sums of BLEU.
 
     Returns
     -------
     list of int
-        For n of 1 to `MAX_N` the n-grams that match; for each n all n-grams; the number of words;
+        For n of 1 to `MAX_N` the matching n-grams; for each n all n-grams; the number of words;
         that of the closest reference.
     """
     most: Counter[tuple[str, ...]] = Counter()
@@ -60,7 +60,7 @@ def bleu_counts(words: Words, others: Sequence[Words]) -> list[int]:
 
 
 def bleu_of_counts(counts: Sequence[float]) -> list[float]:
-    """Return BLEU-1 to BLEU-4 of the summed `bleu_counts` of a set; 0 of an empty one."""
+    """Return BLEU-1 to BLEU-4 from the summed `bleu_counts` of a set; 0 for an empty one."""
     if not counts:
         return [0.0] * MAX_N
     *ngrams, length, closest = counts

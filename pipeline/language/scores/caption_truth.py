@@ -1,4 +1,4 @@
-"""How many captions are right about their images, for datasets that know."""
+"""Correctness of captions about their images, for datasets with a known truth."""
 
 from collections.abc import Mapping
 from statistics import fmean
@@ -7,7 +7,7 @@ from pipeline.datasets.image_truth import CaptionTruth
 
 
 def truth_columns(truth: CaptionTruth | None) -> dict[str, str]:
-    """Return the columns of `score_truth` with their headings; none without a truth."""
+    """Return the columns of `score_truth` with headings; empty without a truth."""
     if truth is None:
         return {}
     return {
@@ -19,20 +19,20 @@ def truth_columns(truth: CaptionTruth | None) -> dict[str, str]:
 
 
 def score_truth(captions: Mapping[str, str], truth: CaptionTruth) -> dict[str, float | int]:
-    """Compare captions with what is known of their images.
+    """Compare captions with the known content of their images.
 
     Parameters
     ----------
-    captions : by image, at least one.
-    truth : of the dataset.
+    captions : caption by image id, at least one.
+    truth : truth of the dataset.
 
     Returns
     -------
     dict
-        In per cent: `parsed`, the captions that are understood, and `true`, those of which
-        everything is right, both of all captions; for each facet `true_<facet>`, those of which it
-        is right, of the parsed captions that mention it (without any, the column is missing), and
-        `says_<facet>`, those that mention it, of all that are parsed.
+        In per cent: `parsed`, the captions that can be parsed, and `true`, those that are entirely
+        correct, both of all captions; for each facet `true_<facet>`, those correct about it, of the
+        parsed captions that mention it (without any, the column is missing), and `says_<facet>`,
+        those that mention it, of all parsed ones.
     """
     judged = [truth.judge(image, text) for image, text in captions.items()]
     parsed = [right for right in judged if right is not None]

@@ -1,4 +1,4 @@
-"""CIDEr-D (Vedantam et al. 2015): n-grams that are rare among the images weigh more."""
+"""CIDEr-D (Vedantam et al. 2015): n-gram similarity weighted by inverse document frequency."""
 
 import math
 from collections import Counter
@@ -7,22 +7,22 @@ from collections.abc import Sequence
 from pipeline.language.scores.bleu import MAX_N, Words, ngrams_of
 
 SIGMA = 6.0
-"""Of the penalty on a difference in length, in words."""
+"""Standard deviation of the length penalty, in words."""
 
 _Counts = Counter[tuple[str, ...]]
 
 
 def cider_d(captions: Sequence[Words], references: Sequence[Sequence[Words]]) -> list[float]:
-    """Return CIDEr-D of each caption, which COCO's evaluation calls CIDEr.
+    """Return CIDEr-D of each caption, called CIDEr in COCO's evaluation.
 
-    An n-gram's weight is log(images / images whose references have it), so the figures are of this
-    set of images and of no other size of set. Lengths are counted in pairs of words, as the
-    authors' program does: a caption of one word has length 0.
+    An n-gram's weight is log(images / images whose references have it), so scores are comparable
+    only within one set of images. Lengths are counted in word pairs, as in the authors' program: a
+    caption of one word has length 0.
 
     Parameters
     ----------
-    captions : words of each caption, one an image; it may have none.
-    references : of each caption at least one.
+    captions : words of each caption, one per image, possibly none.
+    references : words of each caption's references, at least one.
 
     Returns
     -------

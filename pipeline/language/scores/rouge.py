@@ -1,22 +1,22 @@
-"""ROUGE-L (Lin 2004): the longest common subsequence of words, as COCO's evaluation takes it."""
+"""ROUGE-L (Lin 2004): longest common subsequence of words, as in COCO's evaluation."""
 
 from collections.abc import Sequence
 
 from pipeline.language.scores.bleu import Words
 
 BETA = 1.2
-"""Weight of recall against precision."""
+"""Weight of recall relative to precision."""
 
 
 def rouge_l(captions: Sequence[Words], references: Sequence[Sequence[Words]]) -> list[float]:
     """Return ROUGE-L of each caption.
 
-    Precision and recall are each the best over the references, which need not be the same one.
+    Precision and recall are each the maximum over the references, possibly of different ones.
 
     Parameters
     ----------
-    captions : words of each caption; one without words has 0.
-    references : of each caption at least one; one without words has nothing in common.
+    captions : words of each caption; without words the score is 0.
+    references : words of each caption's references, at least one.
 
     Returns
     -------
@@ -35,7 +35,7 @@ def rouge_l(captions: Sequence[Words], references: Sequence[Sequence[Words]]) ->
 
 
 def longest_common_subsequence(first: Words, second: Words) -> int:
-    """Return the length of the longest sequence of words that both have in this order."""
+    """Return the length of the longest common subsequence of words."""
     row = [0] * (len(second) + 1)
     for word in first:
         diagonal = 0

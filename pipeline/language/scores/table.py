@@ -11,7 +11,7 @@ from pipeline.text.tokenizers.tokenizer import TOKENIZERS
 from pipeline.wording import counted
 
 TOKENIZER = TOKENIZERS["treebank"]
-"""Penn Treebank words in lower case without punctuation, as COCO's evaluation splits captions."""
+"""Penn Treebank words in lower case without punctuation, as in COCO's evaluation."""
 
 COLUMNS = {
     "bleu_1": "BLEU-1",
@@ -27,7 +27,7 @@ COLUMNS = {
     "num_images": "images",
     "num_without_caption": "without caption",
 }
-"""The columns of `score`, and what they are called where people read them."""
+"""The columns of `score` with headings."""
 
 
 def score(
@@ -35,27 +35,27 @@ def score(
     references: Mapping[str, Sequence[str]],
     training: Iterable[str] = (),
 ) -> dict[str, float | int]:
-    """Score a caption of each image against those that people wrote.
+    """Score one caption per image against human references.
 
     Parameters
     ----------
-    captions : by image.
-    references : by image, at least one with a word in it; others are passed over. Images without
-        a caption count in `num_without_caption` and nowhere else.
-    training : captions that were learnt from.
+    captions : caption by image id.
+    references : references by image id, at least one with a word; others are ignored. Images
+        without a caption count only in `num_without_caption`.
+    training : training captions.
 
     Returns
     -------
     dict
-        `bleu_1` to `bleu_4` and `rouge_l` of 100, `cider` of 10. Then of the captions
+        `bleu_1` to `bleu_4` and `rouge_l` out of 100, `cider` out of 10. Then of the captions
         `mean_length` in words, `vocabulary` (distinct words), `distinct` (distinct captions, per
-        cent) and `verbatim` (per cent whose words are those of a training caption). Then
-        `num_images`, with a caption, and `num_without_caption`.
+        cent) and `verbatim` (per cent with the words of a training caption). Then `num_images`,
+        with a caption, and `num_without_caption`.
 
     Raises
     ------
     LanguageError
-        There is no caption, one of an unknown image, or an image without a reference.
+        There is no caption, a caption of an unknown image, or an image without a reference.
     """
     words, written = split_captions(captions, references)
     learnt = {tuple(TOKENIZER.tokenize(text)) for text in training}
@@ -76,7 +76,7 @@ def score(
 def split_captions(
     captions: Mapping[str, str], references: Mapping[str, Sequence[str]]
 ) -> tuple[tuple[Words, ...], tuple[tuple[Words, ...], ...]]:
-    """Split captions, and the references of their images that have a word in them.
+    """Tokenize captions, and the non-empty references of their images.
 
     Returns
     -------
@@ -86,12 +86,12 @@ def split_captions(
     Raises
     ------
     LanguageError
-        There is no caption, one of an unknown image, or an image without a reference.
+        There is no caption, a caption of an unknown image, or an image without a reference.
     """
     if unknown := [image for image in captions if image not in references]:
         raise LanguageError(
             f"{len(unknown)} of {len(captions)} captions are of images without a reference, first "
-            f"{unknown[:5]}; give the dataset and the split that they are of"
+            f"{unknown[:5]}; name the dataset and split of the captions"
         )
     if not captions:
         raise LanguageError("there is no caption to score")

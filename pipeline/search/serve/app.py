@@ -1,12 +1,12 @@
 """The page as an ASGI application: what is answered, and what is refused with which status.
 
-A request is refused unless its Host is this server's own (a foreign page could else make its
-name point here) and, where it sends one, its Origin too. An upload states its length, which is
-limited before the body is read.
+A request is refused unless its Host is this server's own (otherwise another site could make its
+name resolve to this machine) and, if it has one, its Origin too. An upload states its length, which
+is limited before the body is read.
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from http import HTTPStatus
 from urllib.parse import parse_qsl
 
@@ -23,6 +23,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from pipeline.errors import PipelineError
 from pipeline.images.decoding.decode import UnusableImage
+from pipeline.search.serve.hosts import Hosts
 from pipeline.search.serve.region_service import RegionService
 from pipeline.search.serve.result_pages import MAX_BODY, Pages
 from pipeline.search.serve.served_images import Pictures
@@ -43,9 +44,9 @@ HEADERS = {
 """Of every response."""
 
 SECONDS_OF_SILENCE = 20.0
-"""How long an upload may stand still."""
+"""Timeout of an upload that sends nothing."""
 
-_MAX_FIELDS = 6 + MOST_LISTS
+_MAX_FIELDS = 7 + MOST_LISTS
 _STATUS_OF = {
     MISSING: HTTPStatus.NOT_FOUND,
     UNREADABLE: HTTPStatus.UNSUPPORTED_MEDIA_TYPE,
@@ -54,15 +55,15 @@ _STATUS_OF = {
 
 
 def make_app(
-    service: SearchService | RegionService, *, hosts: Collection[str], log: Callable[[str], None]
+    service: SearchService | RegionService, *, hosts: Hosts, log: Callable[[str], None]
 ) -> ASGIApp:
     """Return the application that serves one experiment.
 
     Parameters
     ----------
-    service : what answers; used in threads.
-    hosts : the names, each with its port, that a request may ask for.
-    log : takes a line for each request that is refused.
+    service : answers the queries; used in threads.
+    hosts : hosts that are answered.
+    log : called with one line per refused request.
     """
     site = _Site(service, log)
     app = Starlette(
@@ -91,7 +92,7 @@ def make_app(
 
 
 class _Site:
-    """Endpoints and refusals; all but the uploads are called in threads."""
+    """Endpoints and refusals; all but uploads are called in threads."""
 
     def __init__(self, service: SearchService | RegionService, log: Callable[[str], None]) -> None:
         self._service, self._log = service, log
@@ -111,13 +112,13 @@ class _Site:
         return Response(copy, media_type="image/jpeg", headers=HEADERS)
 
     def clip(self, request: Request) -> Response:
-        """Return the file of a clip; ranges, which players ask for, are answered."""
+        """Return the file of a clip; range requests, which players send, are answered."""
         path, kind = self._clips.file(_query_fields(request).get("id", ""))
         return FileResponse(path, media_type=kind, headers=HEADERS)
 
     async def upload(self, request: Request) -> Response:
-        fields, picture = await _form(request)
-        answer = await run_in_threadpool(self._service.answer, Query.of_fields(fields, picture))
+        fields, image = await _form(request)
+        answer = await run_in_threadpool(self._service.answer, Query.of_fields(fields, image))
         return _html(self._pages.results(answer))
 
     def style(self, request: Request) -> Response:
@@ -133,30 +134,30 @@ class _Site:
         return Response(self._pages.map_script, media_type="text/javascript", headers=HEADERS)
 
     def refuse(self, request: Request, error: Exception) -> Response:
-        """Return the page, or the part below its forms, with a paragraph on what is wrong."""
-        path, (status, text) = request.scope["path"], _fault(request, error)
+        """Return the page, or the part below its forms, with a paragraph about the error."""
+        path, (status, text) = request.scope["path"], _reason(request, error)
         if path not in ("/", "/upload"):
             return self.refuse_plainly(request, status, text)
         self._log_refusal(request, status, text)
         if path == "/upload":
             return _html(self._pages.results(None, text), status)
         query = Query(sentence=request.query_params.get("q", "")[:MAX_CHARACTERS])
-        return _html(self._pages.page(query, fault=text), status)
+        return _html(self._pages.page(query, reason=text), status)
 
     def refuse_plainly(
         self, request: Request, status: int, text: str, headers: Mapping[str, str] | None = None
     ) -> Response:
-        """Return one line of text on what is wrong."""
+        """Return the error as one line of text."""
         self._log_refusal(request, status, text)
         return PlainTextResponse(f"{text}\n", status, {**HEADERS, **(headers or {})})
 
     def no_such_address(self, request: Request, error: Exception) -> Response:
-        return self.refuse_plainly(request, HTTPStatus.NOT_FOUND, "There is nothing here.")
+        return self.refuse_plainly(request, HTTPStatus.NOT_FOUND, "There is no such address.")
 
     def wrong_method(self, request: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)
         assert error.headers is not None
-        text = f"{request.scope['path']} takes {error.headers['Allow']} only."
+        text = f"{request.scope['path']} accepts {error.headers['Allow']} only."
         return self.refuse_plainly(request, error.status_code, text, error.headers)
 
     def _log_refusal(self, request: Request, status: int, text: str) -> None:
@@ -166,16 +167,15 @@ class _Site:
 
 
 class _OwnPagesOnly:
-    """Refuses requests by other names of this machine, and those of other sites' pages."""
+    """Refuses requests to other host names, and those from pages of other sites."""
 
     def __init__(
         self,
         app: ASGIApp,
-        hosts: Collection[str],
+        hosts: Hosts,
         refuse: Callable[[Request, int, str], Response],
     ) -> None:
-        self._app, self._hosts, self._refuse = app, frozenset(hosts), refuse
-        self._origins = {f"http://{host}" for host in hosts}
+        self._app, self._hosts, self._refuse = app, hosts, refuse
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -184,8 +184,8 @@ class _OwnPagesOnly:
         headers = Headers(scope=scope)
         hosts, origins = headers.getlist("host"), headers.getlist("origin")
         if len(hosts) != 1 or hosts[0] not in self._hosts:
-            text = f"This server answers at {' and '.join(sorted(self._hosts))} only."
-        elif not self._origins.issuperset(origins):  # browsers send it with every POST
+            text = f"This server answers at {' and '.join(sorted(self._hosts.names))} only."
+        elif not all(self._is_own(origin) for origin in origins):  # browsers send it with POST
             text = "This server answers its own pages only."
         else:
             await self._app(scope, receive, send)
@@ -193,38 +193,41 @@ class _OwnPagesOnly:
         response = self._refuse(Request(scope), HTTPStatus.FORBIDDEN, text)
         await response(scope, receive, send)
 
+    def _is_own(self, origin: str) -> bool:
+        return origin.startswith("http://") and origin.removeprefix("http://") in self._hosts
+
 
 def _html(text: str, status: int = HTTPStatus.OK) -> Response:
     return HTMLResponse(text.encode("utf-8", "replace"), status, HEADERS)
 
 
-def _fault(request: Request, error: Exception) -> tuple[int, str]:
-    """Return the status of an error, and one paragraph on it."""
+def _reason(request: Request, error: Exception) -> tuple[int, str]:
+    """Return the status of an error, and one paragraph about it."""
     if isinstance(error, HTTPException):
         return error.status_code, error.detail
     if isinstance(error, UnusableImage):
-        what = "The upload" if request.method == "POST" else "The picture"
+        what = "The upload" if request.method == "POST" else "The image"
         return _STATUS_OF[error.status], f"{what} is {STATUS_NAMES[error.status]}: {error}."
     if isinstance(error, PipelineError):
         return HTTPStatus.BAD_REQUEST, f"{str(error)[:1].upper()}{str(error)[1:]}."
-    text = "The server failed at this request; its terminal says how."
+    text = "The server failed to answer this request; its terminal has the error."
     return HTTPStatus.INTERNAL_SERVER_ERROR, text
 
 
 def _query_fields(request: Request) -> dict[str, str]:
-    """Return the fields of an address, each given once."""
+    """Return the fields of an address, each of which must be unique."""
     query = request.scope["query_string"].decode("latin-1")
     try:
         pairs = parse_qsl(
             query, keep_blank_values=True, errors="strict", max_num_fields=_MAX_FIELDS
         )
     except ValueError:
-        raise _bad_request("The address has fields that are no text.") from None
+        raise _bad_request("The address has fields that are not valid text.") from None
     return _each_once(pairs, "address")
 
 
 async def _form(request: Request) -> tuple[dict[str, str], bytes]:
-    """Return the text fields of an upload, and the bytes of its file, which stay in memory."""
+    """Return the text fields of an upload and the bytes of its file, which is kept in memory."""
     _require_length(request.headers)
     if not request.headers.get("content-type", "").startswith("multipart/form-data"):
         raise HTTPException(
@@ -235,18 +238,18 @@ async def _form(request: Request) -> tuple[dict[str, str], bytes]:
     try:
         form = await parser.parse()
     except MultiPartException as error:
-        raise _bad_request(f"The upload is no whole form: {error.message}") from None
+        raise _bad_request(f"The upload is not a complete form: {error.message}") from None
     try:
         file = form.get("file")
         if not isinstance(file, UploadFile):
             raise _bad_request("The upload has no file.")
-        picture = await file.read()
+        image = await file.read()
     finally:
         await form.close()
-    if not picture:
+    if not image:
         raise _bad_request("The upload is empty.")
     texts = [(name, text) for name, text in form.multi_items() if isinstance(text, str)]
-    return _each_once(texts, "form"), picture
+    return _each_once(texts, "form"), image
 
 
 def _require_length(headers: Headers) -> None:
@@ -264,7 +267,7 @@ def _require_length(headers: Headers) -> None:
 
 
 async def _chunks(request: Request) -> AsyncGenerator[bytes, None]:
-    """Yield the body of a request, which may not stand still."""
+    """Yield the body of a request, which must not stall."""
     stream = request.stream()
     try:
         while True:
@@ -276,7 +279,7 @@ async def _chunks(request: Request) -> AsyncGenerator[bytes, None]:
     except TimeoutError:
         raise HTTPException(
             HTTPStatus.REQUEST_TIMEOUT,
-            f"The upload stood still for {SECONDS_OF_SILENCE:g} seconds.",
+            f"The upload sent nothing for {SECONDS_OF_SILENCE:g} seconds.",
         ) from None
     except ClientDisconnect:
         raise _bad_request("The upload ended before its stated length.") from None
@@ -285,7 +288,7 @@ async def _chunks(request: Request) -> AsyncGenerator[bytes, None]:
 def _each_once(pairs: Sequence[tuple[str, str]], where: str) -> dict[str, str]:
     fields = dict(pairs)
     if len(fields) < len(pairs):
-        raise _bad_request(f"The {where} has a field twice.")
+        raise _bad_request(f"The {where} has a field more than once.")
     return fields
 
 

@@ -1,4 +1,4 @@
-"""What the page of `pipeline serve --regions` asks: phrases, answered with boxes in pictures."""
+"""Service of `pipeline serve --localize`: phrases, answered with boxes in images."""
 
 import threading
 
@@ -6,35 +6,35 @@ from pipeline.pages.marked import Mark, boxes_over
 from pipeline.retrieval.search import SearchError
 from pipeline.search.embedded_dataset import Hit
 from pipeline.search.region_searcher import RegionSearcher
-from pipeline.search.serve.service import Answer, Query
+from pipeline.search.serve.service import Answer, Query, page_of
 
 
 class RegionService:
-    """A searcher of regions for several threads, with what the page shows of it.
+    """A thread-safe searcher of regions, with the values that the page shows.
 
     Attributes
     ----------
     experiment, similarity, manifest, image_ids, split, searched, composable, filterable, sides,
-        no_uploads : as of `pipeline.search.serve.service.SearchService`; only phrases can be asked.
-    phrases : that were localized.
+        no_uploads : as of `pipeline.search.serve.service.SearchService`; queries are phrases.
+    phrases : localized phrases.
     """
 
     composable = filterable = False
     sides: tuple[str, ...] = ()
-    no_uploads = "With boxes, only phrases can be asked"
+    no_uploads = "Boxes are found by phrases only"
 
     def __init__(self, searcher: RegionSearcher, *, top: int = 12) -> None:
         """Load the models, so that no query waits for them.
 
         Parameters
         ----------
-        searcher : not to be used elsewhere.
-        top : how many images a phrase gets, at least 1.
+        searcher : used by this service alone.
+        top : number of images per page, at least 1.
 
         Raises
         ------
         SearchError, PipelineError
-            Head, encoder and dataset are not those of the localization file.
+            Head, encoder or dataset do not belong to the localization file.
         """
         self._searcher, self._top, self._busy = searcher, top, threading.Lock()
         models, found = searcher.models, searcher.found
@@ -52,19 +52,18 @@ class RegionService:
         Raises
         ------
         SearchError
-            It is no phrase, or has no known word.
+            The query is not a phrase, or has no known word.
         """
         if not query.sentence:
-            raise SearchError("boxes are found by a phrase; ask with one")
+            raise SearchError("boxes are found by a phrase; enter one")
         if query.conditions:
-            raise SearchError("boxes are not found by conditions; leave them out")
+            raise SearchError("conditions do not apply to boxes; omit them")
         notes = list[str]()
         with self._busy:
-            (hits,) = self._searcher.by_phrases([query.sentence], top=self._top, log=notes.append)
-        return Answer(
-            query,
-            "images",
-            tuple(Hit(h.rank, h.score, h.id, h.id, h.file, h.caption) for h in hits),
-            tuple(notes),
-            boxes={h.id: (h.size, boxes_over(h.size, [Mark(h.box)])) for h in hits},
-        )
+            (found,) = self._searcher.by_phrases(
+                [query.sentence], top=query.page * self._top + 1, log=notes.append
+            )
+        boxes = {h.id: (h.size, boxes_over(h.size, [Mark(h.box)])) for h in found}
+        all_hits = [Hit(h.rank, h.score, h.id, h.id, h.file, h.caption) for h in found]
+        hits, more = page_of(all_hits, query.page, self._top)
+        return Answer(query, "images", hits, tuple(notes), boxes=boxes, more=more)

@@ -19,18 +19,18 @@ from pipeline.search.serve.service import (
 )
 
 MAX_BODY = 20 * 2**20
-"""Bytes of an upload, form and all."""
+"""Limit of an upload, the whole form, in bytes."""
 
-_PICTURES, _SENTENCES = 12, 3  # to begin with
+_IMAGES, _SENTENCES = 12, 3  # examples of the first page
 
 
 class Pages:
-    """The page of one experiment, in the look of the report.
+    """The page of one experiment, in the style of the report.
 
     Attributes
     ----------
-    style, script, map_script : what the pages load, as CSS and JavaScript.
-    clips : that the page plays, of a dataset of clips.
+    style, script, map_script : CSS and JavaScript of the pages.
+    clips : clips that the page plays, of a dataset of clips.
     """
 
     def __init__(self, service: SearchService | RegionService) -> None:
@@ -40,17 +40,17 @@ class Pages:
         self._templates = environment("pipeline.search.serve")
         self._templates.filters["query"] = lambda fields: urlencode(fields)
         entries = service.manifest.by_id
-        pictures = service.image_ids[:: len(service.image_ids) // _PICTURES or 1][:_PICTURES]
-        known = [entries[image_id].first_caption for image_id in pictures]
+        images = service.image_ids[:: len(service.image_ids) // _IMAGES or 1][:_IMAGES]
+        known = [entries[image_id].first_caption for image_id in images]
         known = [text for text in known if 0 < len(text) <= MAX_CHARACTERS]
         if isinstance(service, RegionService):
-            pictures, known = (), list(service.phrases[:: len(service.phrases) // _SENTENCES or 1])
+            images, known = (), list(service.phrases[:: len(service.phrases) // _SENTENCES or 1])
         self._templates.globals |= {
             "blank": Query(),
             "entries": entries,
             "kind_of_clip": self.clips.kind if service.manifest.media == "clips" else None,
             "unit": service.manifest.unit,
-            "pictures": pictures,
+            "images": images,
             "sentences": known[:_SENTENCES],
             "max_body": MAX_BODY,
             "chosen": CHOSEN,
@@ -62,34 +62,34 @@ class Pages:
         self.map_script: str = self._render("map.js")
 
     def page(
-        self, query: Query | None = None, answer: Answer | None = None, fault: str = ""
+        self, query: Query | None = None, answer: Answer | None = None, reason: str = ""
     ) -> str:
         """Return the whole page.
 
         Parameters
         ----------
-        query : what the forms hold.
-        answer : its results, if there are any.
-        fault : one paragraph in their place.
+        query : contents of the forms.
+        answer : results of the query, or None.
+        reason : error message in their place.
         """
         return self._render(
-            "page.html", site=self._service, query=query or Query(), answer=answer, fault=fault
+            "page.html", site=self._service, query=query or Query(), answer=answer, reason=reason
         )
 
-    def results(self, answer: Answer | None, fault: str = "") -> str:
+    def results(self, answer: Answer | None, reason: str = "") -> str:
         """Return the HTML below the forms, for the page's script to put there."""
-        return self._render("results.html", site=self._service, answer=answer, fault=fault)
+        return self._render("results.html", site=self._service, answer=answer, reason=reason)
 
     def map(self) -> str:
-        """Return the page of the map, which is made at the first call.
+        """Return the page of the map, which is computed at the first call.
 
         Raises
         ------
         SearchError
-            There is no map of boxes, or of no image.
+            The results are boxes, or there are no images.
         """
         if isinstance(self._service, RegionService) or (made := self._service.map) is None:
-            raise SearchError("there is no map of these images")
+            raise SearchError("these images have no map")
         entries = self._service.manifest.by_id
         values = map_values(made, lambda image: entries[image].first_caption)
         return self._render("map_page.html", site=self._service, map=values)

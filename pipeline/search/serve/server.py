@@ -1,9 +1,10 @@
-"""The application on a port of this machine: 127.0.0.1 only, by uvicorn."""
+"""The application on a port of this machine, by uvicorn: on 127.0.0.1 unless asked otherwise."""
 
 import asyncio
 import logging
 import socket
 from collections.abc import Callable
+from ipaddress import ip_address
 from typing import Self
 
 import uvicorn
@@ -14,59 +15,62 @@ from pipeline.progress import QUIET, Monitor
 from pipeline.search.region_searcher import RegionSearcher
 from pipeline.search.searcher import Searcher
 from pipeline.search.serve.app import make_app
+from pipeline.search.serve.hosts import Hosts
 from pipeline.search.serve.region_service import RegionService
 from pipeline.search.serve.service import Describe, SearchService
 
-ADDRESS = "127.0.0.1"
+LOCAL = "127.0.0.1"
 
 _BACKLOG = 64
 _SECONDS_TO_END = 2
-"""That an answer on its way has when the server ends."""
+"""Time for pending answers when the server stops."""
 
 
 class ServeError(PipelineError):
-    """The page cannot be served there."""
+    """The server cannot listen at an address."""
 
 
 class Server:
-    """Serves one experiment on 127.0.0.1.
+    """Serves one experiment.
 
     Attributes
     ----------
     service : answers the queries.
-    url : of the page.
+    url : address of the page.
     """
 
     def __init__(
         self,
         searcher: Searcher | RegionSearcher,
         *,
+        host: str = LOCAL,
         port: int = 8765,
         top: int = 12,
         describe: Describe | None = None,
         projection: Projection = "pca",
         monitor: Monitor = QUIET,
     ) -> None:
-        """Take a port and load the models; connections wait until `run` answers them.
+        """Listen on a port and load the models; connections wait until `run` answers them.
 
         Parameters
         ----------
-        searcher : not to be used elsewhere.
-        port : 0 for any that is free.
-        top : how many hits a query gets, at least 1.
-        describe : captions of uploads, with a `Searcher`; None: none.
-        projection : how the map of a `Searcher` places images.
-        monitor : takes a line for each request that is refused, and the tracebacks of faults of
-            this program.
+        searcher : used by this server alone.
+        host : address or name to listen at. Others than those of this machine alone are logged
+            with a warning: anyone who reaches them can search, see the images and upload.
+        port : 0 for any free port.
+        top : number of hits per page, at least 1.
+        describe : returns captions of uploads, with a `Searcher`; None: no captions.
+        projection : projection of the map of a `Searcher`.
+        monitor : logs each refused request, and tracebacks of bugs of this program.
 
         Raises
         ------
         ServeError
-            The port cannot be had.
+            The port is not available.
         SearchError, PipelineError
             See `pipeline.search.serve.service.SearchService`.
         """
-        self._monitor, self._socket = monitor, _listen(port)
+        self._monitor, self._socket = monitor, _listen(host, port)
         try:
             self.service: SearchService | RegionService
             if isinstance(searcher, RegionSearcher):
@@ -78,9 +82,17 @@ class Server:
         except BaseException:
             self._socket.close()
             raise
-        port = self._socket.getsockname()[1]
-        self.url: str = f"http://{ADDRESS}:{port}/"
-        app = make_app(self.service, hosts=_hosts(port), log=monitor.log)
+        bound, port = self._socket.getsockname()[:2]
+        address = ip_address(bound)
+        name = socket.gethostname() if address.is_unspecified else host
+        self.url: str = f"http://{_in_url(name)}:{port}/"
+        if not address.is_loopback:
+            monitor.log(
+                f"warning: anyone who can reach {self.url} can search this dataset, see its images "
+                "and upload files; there is no password and no encryption. Prefer an SSH tunnel "
+                f"(ssh -L {port}:{LOCAL}:{port} HOST) to a server at {LOCAL}"
+            )
+        app = make_app(self.service, hosts=Hosts.of(address, host, port), log=monitor.log)
         self._server = uvicorn.Server(
             uvicorn.Config(
                 app, loop="asyncio", http="h11", ws="none", lifespan="off", log_config=None,
@@ -94,7 +106,7 @@ class Server:
         return self
 
     def __exit__(self, *exception: object) -> None:
-        """Give the port back."""
+        """Release the port."""
         self._socket.close()
 
     def run(self) -> None:
@@ -103,7 +115,7 @@ class Server:
         Raises
         ------
         KeyboardInterrupt
-            After what was on its way has been answered.
+            After pending requests have been answered.
         """
         logger, handler = logging.getLogger("uvicorn.error"), _Lines(self._monitor.log)
         logger.addHandler(handler)
@@ -113,14 +125,14 @@ class Server:
             logger.removeHandler(handler)
 
     def stop(self) -> None:
-        """End `run` soon."""
+        """Make `run` return soon."""
         self._server.should_exit = True
 
 
 class _Lines(logging.Handler):
-    """Gives the warnings and errors of uvicorn to a function, line by line.
+    """Passes warnings and errors of uvicorn to a function, line by line.
 
-    A request that is cut off because the server ends is no error.
+    A request that is cancelled because the server stops is not an error.
     """
 
     def __init__(self, log: Callable[[str], None]) -> None:
@@ -134,18 +146,16 @@ class _Lines(logging.Handler):
             self._log(line)
 
 
-def _listen(port: int) -> socket.socket:
+def _listen(host: str, port: int) -> socket.socket:
     try:
-        return socket.create_server((ADDRESS, port), backlog=_BACKLOG)
+        (family, *_, address), *_ = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        return socket.create_server(address[:2], family=family, backlog=_BACKLOG)
     except OSError as error:
         raise ServeError(
-            f"port {port} of {ADDRESS} cannot be had ({error.strerror}); give another one with "
-            "`port=...`, or 0 for any that is free"
+            f"port {port} of {host} is not available ({error.strerror}); choose another one with "
+            "`port=...`, or 0 for any free port"
         ) from error
 
 
-def _hosts(port: int) -> set[str]:
-    """Return the hosts, with ports, that a request may name."""
-    names = (ADDRESS, "localhost")
-    # Browsers leave out port 80.
-    return {f"{name}:{port}" for name in names} | (set(names) if port == 80 else set())
+def _in_url(host: str) -> str:
+    return f"[{host}]" if ":" in host else host

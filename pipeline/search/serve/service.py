@@ -1,4 +1,4 @@
-"""The queries and answers of the page, as data; one query at a time uses the models."""
+"""Queries and answers of the page, as data; one query at a time uses the models."""
 
 import re
 import threading
@@ -17,37 +17,41 @@ from pipeline.language.captioning.captions import Caption
 from pipeline.progress import QUIET, Monitor
 from pipeline.retrieval.composition import is_composable
 from pipeline.retrieval.search import SYMMETRIC, SearchError
-from pipeline.search.embedded_dataset import Hit
+from pipeline.search.embedded_dataset import Hit, NothingFulfils
 from pipeline.search.searcher import Searcher
 from pipeline.search.serve.served_images import MAX_PIXELS
 from pipeline.search.sides import SIDES
 
 Describe = Callable[[Image.Image], Sequence[Caption]]
-"""Returns captions of a decoded picture; see `pipeline.search.picture_captions`."""
+"""Returns captions of a decoded image; see `pipeline.search.picture_captions`."""
 
 MAX_CHARACTERS, MAX_WORDS = 1000, 10
-"""Of a sentence, and of the words taken away or added."""
+"""Limits of a sentence, and of the number of words subtracted or added."""
 
 CHOSEN = "is."
-"""What the names of fields begin with whose value is chosen of a list."""
+"""Prefix of the names of fields whose value is selected from a list."""
 
 MOST_LISTS = 6
-"""Fields with such a list, of a dataset with more."""
+"""Greatest number of fields with such a list."""
+
+MOST_PAGES = 100
+"""Greatest number of pages of results."""
 
 
 @dataclass(frozen=True)
 class Query:
-    """A sentence, or a picture less some words and plus others.
+    """A sentence, or an image minus some words and plus others.
 
     Attributes
     ----------
-    sentence : "" if a picture is asked with.
-    image : id of an image that is embedded already, or "".
+    sentence : "" for a query by image.
+    image : id of an embedded image, or "".
     upload : bytes of an image file, or b"".
-    minus, plus : words, with a picture.
-    of : of `SIDES`, or "" for the default, `pipeline.search.sides.default_side`.
+    minus, plus : words subtracted from and added to the image.
+    of : one of `SIDES`, or "" for the default, `pipeline.search.sides.default_side`.
     where : conditions as text; see `pipeline.search.conditions.Condition`.
-    chosen : values of fields that were chosen of a list, by the field.
+    chosen : field to the value selected from its list.
+    page : page of the results, from 1.
     """
 
     sentence: str = ""
@@ -58,29 +62,37 @@ class Query:
     of: str = ""
     where: str = ""
     chosen: Mapping[str, str] = field(default_factory=dict)
+    page: int = 1
 
     @property
     def conditions(self) -> tuple[str, ...]:
-        """All conditions on what is found."""
+        """All conditions on the results."""
         lines = [line for line in self.where.splitlines() if line.strip()]
         return (*(f"{name}={value}" for name, value in self.chosen.items()), *lines)
 
     @property
     def kept(self) -> dict[str, str]:
-        """The fields of the conditions, for the links to further queries."""
+        """The fields of the conditions, for links to further queries."""
         own = {f"{CHOSEN}{name}": value for name, value in self.chosen.items()}
         return {**({"where": self.where} if self.where else {}), **own}
 
+    def at(self, page: int) -> dict[str, str]:
+        """Return the fields of the same query for another page; not for uploads."""
+        words = {"minus": " ".join(self.minus), "plus": " ".join(self.plus)}
+        texts = {"q": self.sentence, "image": self.image, **words, "of": self.of}
+        own = {name: text for name, text in texts.items() if text}
+        return {**own, **self.kept, "page": str(page)}
+
     @classmethod
     def of_fields(cls, fields: Mapping[str, str], upload: bytes = b"") -> "Query":
-        """Return the query of a form's fields: q, image, minus, plus, of, where, is.NAME.
+        """Return the query of a form's fields: q, image, minus, plus, of, where, page, is.NAME.
 
         Raises
         ------
         SearchError
-            A field is unknown, too long, or does not go with the others.
+            A field is unknown, invalid, too long, or not allowed with the others.
         """
-        names = {"q", "image", "minus", "plus", "of", "where"}
+        names = {"q", "image", "minus", "plus", "of", "where", "page"}
         own = {name: text for name, text in fields.items() if name.startswith(CHOSEN)}
         if unknown := sorted(fields.keys() - names - own.keys()):
             raise SearchError(
@@ -90,31 +102,36 @@ class Query:
             raise SearchError(
                 f"{long[0]} has {len(fields[long[0]])} characters; the limit is {MAX_CHARACTERS}"
             )
+        page = fields.get("page") or "1"
+        if not (page.isascii() and page.isdigit() and 1 <= int(page) <= MOST_PAGES):
+            raise SearchError(f"page is {page!r}; expected a number from 1 to {MOST_PAGES}")
         sentence, image, of = (fields.get(name, "") for name in ("q", "image", "of"))
         minus, plus = (_words(fields.get(name, "")) for name in ("minus", "plus"))
         if of not in ("", *SIDES):
             raise SearchError(f"of is {of!r}; expected {' or '.join(SIDES)}")
         if sum(map(bool, (sentence, image, upload))) != 1:
-            raise SearchError("ask with a sentence or with one picture")
+            raise SearchError("expected either a sentence or one image")
         if sentence and (minus or plus):
-            raise SearchError("words are taken away from a picture, and added to one")
+            raise SearchError("words can be subtracted from or added to an image only")
         if len(minus) + len(plus) > MAX_WORDS:
             raise SearchError(f"{len(minus) + len(plus)} words; the limit is {MAX_WORDS}")
         chosen = {name.removeprefix(CHOSEN): text for name, text in own.items() if text}
-        return cls(sentence, image, upload, minus, plus, of, fields.get("where", ""), chosen)
+        where = fields.get("where", "")
+        return cls(sentence, image, upload, minus, plus, of, where, chosen, int(page))
 
 
 @dataclass(frozen=True)
 class Answer:
-    """The nearest of a query, best first.
+    """One page of the results of a query, best first.
 
     Attributes
     ----------
     of : "images" or "sentences".
-    hits : the images or sentences that were found.
-    notes : lines on words of the query that the encoder does not know.
-    captions : what a language model says of an upload without words, the best first.
-    boxes : by id of an image its width and height, and what is drawn over it as elements of SVG.
+    hits : images or sentences.
+    notes : lines about unknown words of the query, and about missing results.
+    captions : captions of an upload without words by a language model, best first.
+    boxes : image id to width and height, and the SVG elements drawn over the image.
+    more : whether there is a further page.
     """
 
     query: Query
@@ -123,24 +140,25 @@ class Answer:
     notes: tuple[str, ...]
     captions: tuple[Caption, ...] = ()
     boxes: Mapping[str, tuple[tuple[int, int], str]] = field(default_factory=dict)
+    more: bool = False
 
 
 class SearchService:
-    """A searcher for several threads: its models are loaded at once and used by one at a time.
+    """A thread-safe searcher: models are loaded once and used by one thread at a time.
 
     Attributes
     ----------
     experiment, similarity : of the embeddings.
-    manifest : of the dataset.
-    image_ids : of the images that are embedded.
-    split : what of the dataset is searched, such as " of split test"; "" if it is not known.
-    searched : how many images and sentences are embedded, in words.
-    composable : whether words can be taken away from a picture and added to it.
-    sides : what a picture can look for, of `SIDES`.
-    no_uploads : why uploads cannot be embedded; "" if they can.
+    manifest : manifest of the dataset.
+    image_ids : ids of the embedded images.
+    split : searched part of the dataset, such as " of split test"; "" if unknown.
+    searched : numbers of embedded images and sentences, in words.
+    composable : whether words can be subtracted from an image and added to it.
+    sides : what can be found by an image, of `SIDES`.
+    no_uploads : reason why uploads cannot be embedded; "" if they can.
     filterable : whether results can be restricted.
-    choices : fields with few values, and these.
-    fields : names of all fields that conditions can be about.
+    choices : fields with few values, and these values.
+    fields : names of all fields of conditions.
     """
 
     filterable = True
@@ -158,16 +176,16 @@ class SearchService:
 
         Parameters
         ----------
-        searcher : not to be used elsewhere.
-        top : how many hits a query gets, at least 1.
-        describe : captions of uploads; None: none.
-        projection : of the map.
-        monitor : takes a line on why there are no uploads, if so.
+        searcher : used by this service alone.
+        top : number of hits per page, at least 1.
+        describe : returns captions of uploads; None: no captions.
+        projection : projection of the map.
+        monitor : logs the reason if there are no uploads.
 
         Raises
         ------
         SearchError, PipelineError
-            Head, encoder and dataset are not those of the embedding file.
+            Head, encoder or dataset do not belong to the embedding file.
         """
         self._searcher, self._top, self._busy = searcher, top, threading.Lock()
         self._describe, self._projection = describe, projection
@@ -195,8 +213,8 @@ class SearchService:
 
     @property
     def map(self) -> EmbeddingMap | None:
-        """The map of the images that are searched, made when it is first asked for."""
-        with self._mapping:  # others wait for it
+        """The map of the searched images, computed on first use."""
+        with self._mapping:  # other threads wait for it
             return self._map
 
     @cached_property
@@ -215,32 +233,43 @@ class SearchService:
         Raises
         ------
         SearchError
-            It cannot be asked of these embeddings, or has no known word.
+            The embeddings do not support the query, or it has no known word.
         UnusableImage
-            No embedded image has this id, or the upload is no picture or too large.
+            No embedded image has this id, or the upload is not an image or too large.
         """
         of = query.of or self._searcher.default_of(
             not query.sentence, bool(query.minus or query.plus)
         )
         notes = list[str]()
+        captions: Sequence[Caption] = ()
         with self._busy:
-            if query.sentence:
-                (hits,) = self._searcher.by_sentences(
-                    [query.sentence], of=of, top=self._top, where=query.conditions,
-                    log=notes.append,
-                )  # fmt: skip
-                return Answer(query, of, tuple(hits), tuple(notes))
-            picture = self._picture(query)
-            hits = self._searcher.by_image(
-                picture, minus=query.minus, plus=query.plus, of=of,
-                top=self._top, where=query.conditions, log=notes.append,
-            )  # fmt: skip
-            captions: Sequence[Caption] = ()
-            if self._describe and isinstance(picture, Image.Image) and not query.minus + query.plus:
-                captions = self._describe(picture)
-        return Answer(query, of, tuple(hits), tuple(notes), tuple(captions))
+            image = None if query.sentence else self._image(query)
+            try:
+                hits = self._hits(query, image, of, notes.append)
+            except NothingFulfils as error:
+                hits = []
+                notes.append(f"{str(error)[:1].upper()}{str(error)[1:]}.")
+            words = query.minus + query.plus
+            if self._describe and isinstance(image, Image.Image) and not words:
+                captions = self._describe(image)
+        shown, more = page_of(hits, query.page, self._top)
+        return Answer(query, of, shown, tuple(notes), tuple(captions), more=more)
 
-    def _picture(self, query: Query) -> str | Image.Image:
+    def _hits(
+        self, query: Query, image: str | Image.Image | None, of: str, log: Callable[[str], None]
+    ) -> list[Hit]:
+        """Return the hits up to the page of the query and one more."""
+        top = query.page * self._top + 1
+        if image is None:
+            return self._searcher.by_sentences(
+                query.sentence, of=of, top=top, where=query.conditions, log=log
+            )
+        return self._searcher.by_image(
+            image, minus=query.minus, plus=query.plus, of=of, top=top,
+            where=query.conditions, log=log,
+        )  # fmt: skip
+
+    def _image(self, query: Query) -> str | Image.Image:
         """Return the id of an embedded image, never the path of a file, or the decoded upload."""
         if query.image:
             if query.image not in self.image_ids:
@@ -251,6 +280,11 @@ class SearchService:
         return decode(query.upload, MAX_PIXELS)
 
 
+def page_of(hits: Sequence[Hit], page: int, top: int) -> tuple[tuple[Hit, ...], bool]:
+    """Return the hits of a page, from 1, of `top` each, and whether there are further ones."""
+    return tuple(hits[(page - 1) * top : page * top]), page < MOST_PAGES and len(hits) > page * top
+
+
 def _words(text: str) -> tuple[str, ...]:
-    """Return the words of a field, between which stand blanks or commas."""
+    """Return the words of a field, separated by blanks or commas."""
     return tuple(word for word in re.split(r"[\s,]+", text) if word)

@@ -1,5 +1,5 @@
-"""Sentence encoders: captions in, one float32 row of fixed length each out.
+"""Sentence encoders: captions to float32 rows of fixed length.
 
-One family a module; `base` has the protocol that all of them keep. Encoders are given what they
-need, fitted: how that is fitted and where it lies on the disk is no concern of theirs.
+One module per family; `base` has their protocol. Encoders receive fitted parts; fitting and storage
+are elsewhere.
 """

@@ -1,4 +1,4 @@
-"""Bag of words and tf-idf: a caption as the counts of its words, bare or weighted."""
+"""Bag of words and tf-idf: a caption as its word counts, raw or weighted."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -23,18 +23,18 @@ if TYPE_CHECKING:
     from scipy.sparse import csr_matrix
 
 Weighting = Literal["counts", "tfidf"]
-"""How the counts of a caption's words are weighted, see `BagOfWords`."""
+"""Weighting of a caption's word counts, see `BagOfWords`."""
 
 
 class WeightingError(PipelineError):
-    """Counts of words are to be weighted in an unknown way."""
+    """The weighting of word counts is unknown."""
 
 
 def tfidf_tokenizer(lemmatizer: Lemmatizer) -> Tokenizer:
-    """Return the words of Wang et al. 2016's tf-idf: lemmas without stop words.
+    """Return the tokenizer of Wang et al. 2016's tf-idf: lemmas without stop words.
 
-    Section 3.1 names WordNet's lemmatizer and no tokenizer or list of stop words; we take
-    Treebank words and our own list, and look for stop words before lemmas are formed.
+    Section 3.1 names WordNet's lemmatizer, but no tokenizer or stop word list. We use Treebank
+    words and our own list, and remove stop words before lemmatization.
     """
     return Tokenizer(
         f"lemmas-{lemmatizer.name}", stop_words="english-function", lemmatizer=lemmatizer
@@ -43,27 +43,26 @@ def tfidf_tokenizer(lemmatizer: Lemmatizer) -> Tokenizer:
 
 @dataclass(frozen=True)
 class BagOfWords:
-    """How often each word of a vocabulary occurs in a caption, bare or weighted.
+    """Counts of the vocabulary's words in a caption, raw or weighted.
 
     counts
-        Dong et al. 2018 (Word2VisualVec), eq. (1): raw counts, not normalised. With the
-        vocabulary rule "w2vv" (minimum count 5) and the tokenizer "w2vv-filterstop" it is theirs,
-        but for the list of stop words.
+        Dong et al. 2018 (Word2VisualVec), eq. (1): raw counts, not normalised. Equivalent to
+        theirs with the vocabulary rule "w2vv" (minimum count 5) and the tokenizer
+        "w2vv-filterstop", but with our stop word list.
     tfidf
-        Each count weighted by how few training captions have the word, at length 1: row =
-        c(w) (ln((1 + N) / (1 + n(w))) + 1), then divided by its L2 norm, where c(w) is the count
-        of word w in the caption, N the number of training captions and n(w) how many of them
-        have w; scikit-learn's `TfidfVectorizer` by default. Wang et al. 2016, section 3.1, uses
-        "tf-idf-weighted bag-of-words vectors" and states no formula, so this one is our choice;
-        with `tfidf_tokenizer` and the vocabulary rules "wang-flickr30k" (3,000 words) and
-        "wang-coco" (5,600) the rest is theirs as far as it is stated.
+        Row = c(w) (ln((1 + N) / (1 + n(w))) + 1), L2-normalised, where c(w) is the count of word w
+        in the caption, N the number of training captions and n(w) the number of those with w;
+        scikit-learn's `TfidfVectorizer` by default. Wang et al. 2016, section 3.1, uses
+        "tf-idf-weighted bag-of-words vectors" without a formula, so this one is our choice; with
+        `tfidf_tokenizer` and the vocabulary rules "wang-flickr30k" (3,000 words) and "wang-coco"
+        (5,600) the rest is theirs, as far as stated.
 
-    A caption without a known word gets the zero vector.
+    A caption without a known word becomes the zero vector.
 
     Attributes
     ----------
-    vocabulary : the words, one dimension each; it holds the numbers of captions too.
-    tokenizer : how captions become words; the vocabulary was built with it.
+    vocabulary : the words, one dimension each, with their caption counts.
+    tokenizer : tokenizer that the vocabulary was built with.
     weighting : "counts" or "tfidf".
 
     Raises
@@ -82,7 +81,7 @@ class BagOfWords:
         self.vocabulary.require_tokenizer(self.tokenizer)
         if self.weighting not in get_args(Weighting):
             raise WeightingError(
-                f"no weighting of counts is known as {self.weighting!r}; there are "
+                f"the weighting {self.weighting!r} is unknown; expected one of "
                 f"{', '.join(get_args(Weighting))}"
             )
 
@@ -109,7 +108,7 @@ class BagOfWords:
 
     @property
     def trained_on(self) -> tuple[str, ...]:
-        """None: it knows training captions alone."""
+        """Empty: the encoder is fitted on the training captions only."""
         return ()
 
     @property
@@ -118,7 +117,7 @@ class BagOfWords:
         return 8 * self.dim
 
     def recipe(self) -> dict[str, Any]:
-        """Return everything that decides the rows but the weights, as JSON values."""
+        """Return everything that determines the rows except the weights, as JSON values."""
         idf = "count * (ln((1 + captions) / (1 + captions with the word)) + 1)"
         weighted = {"weighting": idf, "norm": "l2"} if self.weighting == "tfidf" else {}
         return {
@@ -137,8 +136,8 @@ class BagOfWords:
         Returns
         -------
         (texts, dim) float32
-            Dimensions in the order of the vocabulary. Counts are exact; rows of "tfidf" have
-            norm 1 or 0 and are computed in float64.
+            Dimensions in the order of the vocabulary. Counts are exact; "tfidf" is computed in
+            float64 and has norm 1 or 0.
         """
         rows = self._count(texts)
         if self.weighting == "tfidf":
@@ -148,7 +147,7 @@ class BagOfWords:
         return rows.astype(np.float32).toarray()
 
     def reports(self, texts: Sequence[str]) -> dict[str, VocabularyReport]:
-        """Count which words are not in the vocabulary."""
+        """Count out-of-vocabulary words."""
         return {self.name: report_on_texts(texts, self.tokenizer, self.vocabulary.index)}
 
     @property
@@ -156,8 +155,8 @@ class BagOfWords:
         return "bow" if self.weighting == "counts" else self.weighting
 
     def _count(self, texts: Sequence[str]) -> "csr_matrix":
-        """Return counts, sparse (texts, dim) float64, the words of each row in order and once."""
-        # Here, since scipy takes a moment to import, and encoders are imported together.
+        """Return counts, sparse (texts, dim) float64, with sorted unique indices per row."""
+        # Imported here: scipy is slow to import, and encoders are imported together.
         from scipy.sparse import csr_matrix
 
         index, tokenize = self.vocabulary.index, self.tokenizer.tokenize
@@ -171,6 +170,6 @@ class BagOfWords:
 
 
 def assemble(parts: Parts) -> CaptionEncoder:
-    """Return the encoder that its parts make."""
+    """Return the encoder built from its parts."""
     weighting: Literal["counts", "tfidf"] = "tfidf" if parts.option("kind") == "tfidf" else "counts"
     return BagOfWords(parts.vocabulary(), parts.tokenizer, weighting)

@@ -1,4 +1,4 @@
-"""The protocol of sentence encoders, and the report of words that they do not know."""
+"""The protocol of sentence encoders, and the report on out-of-vocabulary words."""
 
 from collections import Counter
 from collections.abc import Callable, Container, Iterable, Iterator, Sequence
@@ -18,14 +18,14 @@ if TYPE_CHECKING:
 
 
 class CaptionEncoder(Protocol):
-    """What every sentence encoder offers.
+    """Protocol of all sentence encoders.
 
-    A caption's row depends on its text alone, bit for bit, not on its neighbours in the call.
+    A caption's row depends only on its text, bit for bit, not on the other captions in the call.
     """
 
     @property
     def name(self) -> str:
-        """The encoder and its weights or words, such as "mean-glove-6b-50d"."""
+        """Name of the encoder with its weights or words, such as "mean-glove-6b-50d"."""
 
     @property
     def dim(self) -> int:
@@ -33,42 +33,42 @@ class CaptionEncoder(Protocol):
 
     @property
     def weights(self) -> tuple[str, str]:
-        """Name and SHA-256 of all that was loaded or fitted: vectors, vocabulary, codebook."""
+        """Name and SHA-256 of everything loaded or fitted: vectors, vocabulary, codebook."""
 
     @property
     def trained_on(self) -> tuple[str, ...]:
-        """Names of datasets that were learnt from elsewhere; () where none or not known."""
+        """Names of the datasets that its weights were trained on; () if none or unknown."""
 
     @property
     def memory(self) -> int:
-        """Upper bound, in bytes, of what it holds beside the rows while it encodes."""
+        """Upper bound of its memory while encoding, in bytes, without the rows."""
 
     def recipe(self) -> dict[str, Any]:
-        """Return everything but the weights that decides the rows, and `dim`, as JSON values."""
+        """Return everything that determines the rows except the weights, and `dim`, as JSON."""
 
     def encode(self, texts: Sequence[str]) -> npt.NDArray[np.float32]:
-        """Return (texts, dim) float32, finite; it splits the texts into words itself."""
+        """Return (texts, dim) float32, finite; tokenization is included."""
 
     def reports(self, texts: Sequence[str]) -> dict[str, "VocabularyReport"]:
-        """Return a report of the words that each member does not know, by the member's name."""
+        """Return the report on out-of-vocabulary words of each part, by name."""
 
 
 class Parts(Protocol):
-    """What an encoder is put together from; each module of this room has an `assemble` for it."""
+    """The fitted parts of an encoder, from which a module's `assemble` builds it."""
 
     @property
     def tokenizer(self) -> Tokenizer:
-        """Splits captions into words."""
+        """Tokenizer."""
 
     @property
     def vectors(self) -> "WordVectors":
-        """Word vectors, of an encoder that computes with them."""
+        """Word vectors, for encoders that compute with them."""
 
     def vocabulary(self) -> "Vocabulary":
-        """Read the vocabulary that was fitted."""
+        """Load the fitted vocabulary."""
 
     def codebooks(self) -> "tuple[Codebook, ...]":
-        """Read the codebooks that were fitted."""
+        """Load the fitted codebooks."""
 
     def option(self, name: str) -> Any:
         """Return a field of the encoder's `pipeline.text.encoder_plans.EncoderSpec`."""
@@ -76,18 +76,18 @@ class Parts(Protocol):
 
 @dataclass(frozen=True)
 class VocabularyReport:
-    """How much of some captions an encoder's vocabulary covers.
+    """Coverage of some captions by an encoder's vocabulary.
 
-    Words that were cut off a caption are not counted.
+    Truncated words are not counted.
 
     Attributes
     ----------
     captions, tokens, words : number of captions, of tokens and of distinct words.
-    oov_tokens : number of tokens that are out of vocabulary.
-    oov_words : those words with their counts, most frequent first, then by the alphabet.
-    unknown_captions : positions of the captions that have no known word.
-    unknown_row : what such a caption gets, such as "a zero vector".
-    cut : positions of the captions whose last words were cut off.
+    oov_tokens : number of out-of-vocabulary tokens.
+    oov_words : out-of-vocabulary words with counts, most frequent first, then alphabetically.
+    unknown_captions : positions of the captions without a known word.
+    unknown_row : row of such a caption, in words, such as "a zero vector".
+    cut : positions of the truncated captions.
     """
 
     captions: int
@@ -128,13 +128,13 @@ def report_on(
     unknown_row: str = "a zero vector",
     cut: Sequence[int] = (),
 ) -> VocabularyReport:
-    """Count which tokens of some captions are not among the known words.
+    """Count the out-of-vocabulary tokens of some captions.
 
     Parameters
     ----------
-    captions : the tokens of each, without those that were cut off; gone through once.
-    known : the words of the vocabulary.
-    unknown_row, cut : as in `VocabularyReport`; `cut` is read when the captions are at their end.
+    captions : tokens of each caption after truncation; iterated once.
+    known : words of the vocabulary.
+    unknown_row, cut : see `VocabularyReport`; `cut` is read after the iteration.
     """
     counts: Counter[str] = Counter()
     unknown = []
@@ -157,11 +157,11 @@ def report_on(
 
 
 def unknown_to_all(reports: Iterable[VocabularyReport]) -> set[int]:
-    """Return the positions of the captions of which no member of an encoder knows a word.
+    """Return the positions of the captions without a known word in any part.
 
     Parameters
     ----------
-    reports : of the members, at least one, on the same captions.
+    reports : reports of the parts, at least one, on the same captions.
     """
     return set.intersection(*(set(report.unknown_captions) for report in reports))
 
@@ -174,14 +174,14 @@ def report_on_texts(
     held: Callable[[list[str]], list[str]] = list,
     unknown_row: str = "a zero vector",
 ) -> VocabularyReport:
-    """Count which words of some captions are not known, holding one caption at a time.
+    """Count the out-of-vocabulary words of some captions, one caption in memory at a time.
 
     Parameters
     ----------
     texts : the captions.
-    tokenizer : splits them, and may cut them.
+    tokenizer : tokenizer, which may truncate.
     known, unknown_row : see `report_on`.
-    held : returns those of a caption's tokens that a row has room for.
+    held : function from a caption's tokens to those that fit into a row.
     """
     whole, most = replace(tokenizer, max_length=None), tokenizer.max_length
     cut: list[int] = []

@@ -1,4 +1,4 @@
-"""The rows of several sentence encoders side by side."""
+"""Concatenation of several sentence encoders."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,24 +13,24 @@ from pipeline.text.encoders.base import CaptionEncoder, VocabularyReport
 
 
 class ConcatenationError(PipelineError):
-    """Fewer than two encoders are to be put side by side."""
+    """A concatenation has fewer than two encoders."""
 
 
 @dataclass(frozen=True)
 class Concatenation:
-    """The rows of several encoders side by side, each as it is.
+    """The concatenated rows of several encoders.
 
-    Dong et al. 2018 (Word2VisualVec), eq. (4): bag of words, word2vec and a GRU; here the GRU's
-    token ids are a member too.
+    Dong et al. 2018 (Word2VisualVec), eq. (4): bag of words, word2vec and a GRU, whose token ids
+    are a part here.
 
     Attributes
     ----------
-    encoders : two or more, in the order of their columns; an encoder may stand there twice.
+    encoders : two or more, in column order; repetitions are allowed.
 
     Raises
     ------
     ConcatenationError
-        No encoder or one.
+        There are fewer than two encoders.
     """
 
     encoders: tuple[CaptionEncoder, ...]
@@ -39,12 +39,12 @@ class Concatenation:
         if len(self.encoders) < 2:
             given = ", ".join(encoder.name for encoder in self.encoders) or "none"
             raise ConcatenationError(
-                f"a concatenation needs two encoders or more, found {given}; use one as it is"
+                f"a concatenation needs two encoders or more, found {given}; use a single one alone"
             )
 
     @property
     def name(self) -> str:
-        """The encoders' names with "+" between them."""
+        """The encoders' names joined by "+"."""
         return "+".join(encoder.name for encoder in self.encoders)
 
     @property
@@ -54,22 +54,22 @@ class Concatenation:
 
     @property
     def weights(self) -> tuple[str, str]:
-        """The encoders' names of weights, and the SHA-256 of the list of their SHA-256."""
+        """The encoders' weight names, and the SHA-256 of the list of their SHA-256."""
         names, hashes = zip(*(encoder.weights for encoder in self.encoders), strict=True)
         return "; ".join(names), sha256_of_json(list(hashes))
 
     @property
     def trained_on(self) -> tuple[str, ...]:
-        """What the encoders were trained on, each name once."""
+        """Training datasets of all encoders, without duplicates."""
         return tuple(dict.fromkeys(name for e in self.encoders for name in e.trained_on))
 
     @property
     def memory(self) -> int:
-        """Bytes that the encoders hold together."""
+        """Total memory of the encoders, in bytes."""
         return sum(encoder.memory for encoder in self.encoders)
 
     def recipe(self) -> dict[str, Any]:
-        """Return everything that decides the rows but the weights, as JSON values."""
+        """Return everything that determines the rows except the weights, as JSON values."""
         return {
             "name": self.name,
             "encoder": "concatenation",
@@ -87,7 +87,7 @@ class Concatenation:
         return rows
 
     def reports(self, texts: Sequence[str]) -> dict[str, VocabularyReport]:
-        """Return the encoders' reports by name; the second of the same name is "<name> (2)"."""
+        """Return the encoders' reports by name; a second one of the same name is "<name> (2)"."""
         merged: dict[str, VocabularyReport] = {}
         for encoder in self.encoders:
             for name, report in encoder.reports(texts).items():

@@ -1,4 +1,4 @@
-"""Captions as Fisher vectors of one or several codebooks, side by side."""
+"""Fisher vectors of captions under one or several codebooks, concatenated."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -20,32 +20,32 @@ from pipeline.text.fisher.gradients import WordGradients, power_and_l2, word_gra
 from pipeline.text.tokenizers.tokenizer import Tokenizer
 from pipeline.text.vectors import WordVectors
 
-_NUMBERS_AT_ONCE = 1 << 21  # of the rows: at 8 MiB they are in the caches and calls are few
+_NUMBERS_AT_ONCE = 1 << 21  # numbers per block of rows: 8 MiB fit into the caches
 
 
 @dataclass(frozen=True, eq=False)
 class FisherVector:
-    """The Fisher vector of a caption's words under each of some mixtures.
+    """Fisher vector of a caption's words under each of several mixtures.
 
-    Klein et al. 2015: words at norm 1, whitened, at norm 1 again (times 10 for mixtures with
-    Laplacians), the Fisher vector, the signed square root of every number, the whole at Euclidean
-    norm 1. With several codebooks each one's vector is brought to norm 1 by itself and they are
-    put side by side, in the order given (their "GMM+HGLMM"). Tokens without a word vector are
-    ignored, also in the number of words T; a caption without a known token gets zeros.
+    Klein et al. 2015: L2-normalised word vectors are whitened and L2-normalised again (times 10
+    for mixtures with Laplacians); the Fisher vector is signed-square-rooted and L2-normalised.
+    With several codebooks, each one's vector is L2-normalised separately and they are concatenated
+    in the given order (their "GMM+HGLMM"). Tokens without a word vector are ignored, also in the
+    word count T; a caption without a known token becomes zero.
 
-    The gradients of every word of `vectors` are computed when the first caption is encoded, so
-    load vectors for the words that captions have, not all: see `memory`.
+    The gradients of every word of `vectors` are computed on the first call, so load only the
+    vectors of words in captions: see `memory`.
 
     Attributes
     ----------
-    codebooks : fitted to these word vectors, or to others of the same source.
-    vectors : the word vectors.
-    tokenizer : how captions become words.
+    codebooks : codebooks fitted on these word vectors, or on others of the same source.
+    vectors : word vectors.
+    tokenizer : tokenizer of the captions.
 
     Raises
     ------
     CodebookError
-        No codebook, or one that was fitted to word vectors of another source.
+        There is no codebook, or one was fitted on word vectors of another source.
     """
 
     codebooks: tuple[Codebook, ...]
@@ -54,7 +54,7 @@ class FisherVector:
 
     def __post_init__(self) -> None:
         if not self.codebooks:
-            raise CodebookError("a Fisher vector needs a codebook, none was given; fit one")
+            raise CodebookError("a Fisher vector needs a codebook, found none; fit one")
         for codebook in self.codebooks:
             codebook.require_vectors(self.vectors, f"the {codebook.metadata.kind} codebook")
 
@@ -77,16 +77,16 @@ class FisherVector:
 
     @property
     def trained_on(self) -> tuple[str, ...]:
-        """What the word vectors were trained on."""
+        """Training datasets of the word vectors."""
         return self.vectors.trained_on
 
     @property
     def memory(self) -> int:
-        """Upper bound, in bytes, of the table of per-word gradients."""
+        """Upper bound of the table of per-word gradients, in bytes."""
         return 4 * len(self.vectors.words) * self.dim
 
     def recipe(self) -> dict[str, Any]:
-        """Return everything that decides the rows but the weights, as JSON values."""
+        """Return everything that determines the rows except the weights, as JSON values."""
         return {
             "name": self.name,
             "encoder": "fisher vector",
@@ -104,7 +104,7 @@ class FisherVector:
         Returns
         -------
         (texts, dim) float32
-            Of norm 1 for each codebook, or 0. A caption's row is the same in any company.
+            Norm 1 for each codebook, or 0. A row does not depend on the other captions.
         """
         rows = np.empty((len(texts), self.dim), dtype=np.float32)
         step = max(1, _NUMBERS_AT_ONCE // self.dim)
@@ -113,7 +113,7 @@ class FisherVector:
         return rows
 
     def reports(self, texts: Sequence[str]) -> dict[str, VocabularyReport]:
-        """Count which words have no vector."""
+        """Count words without a vector."""
         return {self.name: report_on_texts(texts, self.tokenizer, self.vectors.index)}
 
     def _encode_into(self, rows: npt.NDArray[np.float32], texts: Sequence[str]) -> None:
@@ -145,12 +145,12 @@ def _dim(codebook: Codebook) -> int:
 
 
 def _account(codebook: Codebook) -> dict[str, Any]:
-    """Return the settings and data of a codebook's fit, less the software."""
+    """Return settings and data of a codebook's fit, without software versions."""
     fitted_to = codebook.metadata.to_json()
     del fitted_to["created_by"]
     return {**fitted_to, "components": codebook.mixture.components}
 
 
 def assemble(parts: Parts) -> CaptionEncoder:
-    """Return the encoder that its parts make."""
+    """Return the encoder built from its parts."""
     return FisherVector(parts.codebooks(), parts.vectors, parts.tokenizer)

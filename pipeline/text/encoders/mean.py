@@ -1,4 +1,4 @@
-"""The mean of a caption's word vectors, with each averaging that papers and programs use."""
+"""The mean of a caption's word vectors, with the averagings of papers and programs."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,23 +18,23 @@ from pipeline.text.encoders.base import (
 from pipeline.text.tokenizers.tokenizer import TOKENIZERS, Tokenizer
 from pipeline.text.vectors import WordVectors
 
-_CHUNK = 1024  # captions summed at once, which bounds the float64 rows in memory
+_CHUNK = 1024  # captions per sum, which bounds the float64 rows in memory
 _WORDS_AT_ONCE = 4096
 
 
 class MeanError(PipelineError):
-    """A mean is asked for that is not among `AVERAGINGS`."""
+    """The averaging is unknown."""
 
 
 @dataclass(frozen=True)
 class Averaging:
-    """What is summed, and what the sum is divided by.
+    """Numerator and denominator of a mean.
 
     Attributes
     ----------
-    rule : what it does in words, for recipes: a change to one is a change to the other.
-    unit : whether each word vector is brought to norm 1 first; words of norm 0 are then unknown.
-    all_tokens : whether the sum is divided by all tokens of the caption, or by the known ones.
+    rule : the computation in words, for recipes; change both together.
+    unit : whether word vectors are L2-normalised first; zero vectors then count as unknown.
+    all_tokens : whether the denominator counts all tokens of the caption, or the known ones.
     """
 
     rule: str
@@ -63,14 +63,14 @@ unit
 class Mean:
     """The mean of a caption's word vectors.
 
-    Repeats count as often as they occur. A caption without a known token gets the zero vector.
-    No stop words are removed unless the tokenizer does: Word2VisualVec's is "w2vv-filterstop".
+    Repeated words count each time. A caption without a known token becomes the zero vector. Stop
+    words are kept unless the tokenizer removes them, such as Word2VisualVec's "w2vv-filterstop".
 
     Attributes
     ----------
-    vectors : the word vectors.
-    tokenizer : how captions become words.
-    averaging : a name in `AVERAGINGS`.
+    vectors : word vectors.
+    tokenizer : tokenizer of the captions.
+    averaging : name in `AVERAGINGS`.
 
     Raises
     ------
@@ -85,19 +85,19 @@ class Mean:
     def __post_init__(self) -> None:
         if self.averaging not in AVERAGINGS:
             raise MeanError(
-                f"no mean is known as {self.averaging!r}; there are {', '.join(AVERAGINGS)}"
+                f"the mean {self.averaging!r} is unknown; expected one of {', '.join(AVERAGINGS)}"
             )
 
     @property
     def name(self) -> str:
-        """`mean[-<averaging>][-<tokenizer>]-<vectors>`, the defaults left out."""
+        """`mean[-<averaging>][-<tokenizer>]-<vectors>`, without defaults."""
         averaging = [] if self.averaging == "known" else [self.averaging]
         tokenizer = [] if self.tokenizer.name == "treebank" else [self.tokenizer.name]
         return "-".join(("mean", *averaging, *tokenizer, self.vectors.name))
 
     @property
     def dim(self) -> int:
-        """Length of each row: the word vectors' own."""
+        """Dimension of the word vectors."""
         return self.vectors.dim
 
     @property
@@ -107,7 +107,7 @@ class Mean:
 
     @property
     def trained_on(self) -> tuple[str, ...]:
-        """What the word vectors were trained on."""
+        """Training datasets of the word vectors."""
         return self.vectors.trained_on
 
     @property
@@ -116,7 +116,7 @@ class Mean:
         return self.vectors.matrix.nbytes
 
     def recipe(self) -> dict[str, Any]:
-        """Return everything that decides the rows but the weights, as JSON values."""
+        """Return everything that determines the rows except the weights, as JSON values."""
         return {
             "name": self.name,
             "encoder": "mean",
@@ -133,7 +133,7 @@ class Mean:
         Returns
         -------
         (texts, dim) float32
-            Summed and divided in float64, so a caption's row is the same in any company.
+            Computed in float64, so that a row does not depend on the other captions.
         """
         rows = np.zeros((len(texts), self.dim), dtype=np.float32)
         for start in range(0, len(texts), _CHUNK):
@@ -141,7 +141,7 @@ class Mean:
         return rows
 
     def reports(self, texts: Sequence[str]) -> dict[str, VocabularyReport]:
-        """Count which words have no vector; with "unit" none that is not zero."""
+        """Count words without a vector, with "unit" also those with a zero vector."""
         return {self.name: report_on_texts(texts, self.tokenizer, self._index)}
 
     def _encode_into(self, rows: npt.NDArray[np.float32], texts: Sequence[str]) -> None:
@@ -156,7 +156,7 @@ class Mean:
         words = self.vectors.matrix[places].astype(np.float64)
         if averaging.unit:
             words /= self._norms[places, None]
-        # Only captions with a known word: reduceat does not give 0 for an empty segment.
+        # Only captions with a known word: reduceat does not return 0 for an empty segment.
         starts = np.concatenate(([0], np.cumsum(counts[some])[:-1]))
         sums = np.add.reduceat(words, starts, axis=0)
         lengths = np.array([len(tokens) for tokens in captions], dtype=np.int64)
@@ -164,7 +164,7 @@ class Mean:
 
     @cached_property
     def _index(self) -> dict[str, int]:
-        """The row of each word that counts."""
+        """Row of each word that has a usable vector."""
         index = self.vectors.index
         if not AVERAGINGS[self.averaging].unit:
             return index
@@ -172,7 +172,7 @@ class Mean:
 
     @cached_property
     def _norms(self) -> npt.NDArray[np.float64]:
-        """The norm of each word vector, (words,)."""
+        """Norm of each word vector, (words,)."""
         matrix = self.vectors.matrix
         norms = np.empty(len(matrix))
         for start in range(0, len(matrix), _WORDS_AT_ONCE):
@@ -182,5 +182,5 @@ class Mean:
 
 
 def assemble(parts: Parts) -> CaptionEncoder:
-    """Return the encoder that its parts make."""
+    """Return the encoder built from its parts."""
     return Mean(parts.vectors, parts.tokenizer, parts.option("averaging") or "known")

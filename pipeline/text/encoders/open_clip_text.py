@@ -1,4 +1,4 @@
-"""Captions through the text tower of a model of open_clip, in the space of its image tower."""
+"""The text tower of an open_clip model, in the embedding space of its image tower."""
 
 import copy
 from collections.abc import Iterator, Sequence
@@ -24,29 +24,29 @@ from pipeline.networks.open_clip_weights import build_clip, load_clip_weights
 from pipeline.networks.pretraining import datasets_in_tag
 from pipeline.text.encoders.base import CaptionEncoder, Parts, VocabularyReport
 
-# Rows of every batch: products of other sizes are summed in another order, so that a caption's row
-# would depend on its company in its last bits. One caption therefore takes as long as a batch.
+# Rows per batch, a constant: products of other sizes are summed in another order, which would
+# change a row's last bits. One caption therefore costs as much as a batch.
 _ROWS = 32
-# Captions of a causal tower are computed with their own length, rounded up to a multiple of this.
+# A causal tower computes a caption at its own length, rounded up to a multiple of this.
 _LENGTH_STEP = 8
-# Numbers held for each token and unit of width while a block is computed.
+# Numbers in memory per token and unit of width while a block is computed.
 _ACTIVATIONS = 24
 
 
 class OpenClip:
-    """Rows of the text tower: tokens, tower, projection, length 1.
+    """Rows of the text tower: tokens, tower, projection, L2 normalisation.
 
-    Tokens are the model's own, cut at its context length as open_clip cuts them: the last ones go,
-    the end mark stays. In a causal tower no token depends on later ones and the row is that of the
-    end mark, so that what follows it is not computed; this changes no more than rounding.
+    Tokens are the model's own, truncated to its context length as in open_clip: the last ones are
+    removed, the end mark stays. In a causal tower the row is that of the end mark and does not
+    depend on later tokens, so they are not computed; this changes rows only within rounding.
 
     Attributes
     ----------
-    model : of open_clip.
-    context_length : tokens of a caption at most, marks included.
-    dim : length of each row, that of the model's image rows.
+    model : open_clip model.
+    context_length : maximum number of tokens per caption, including marks.
+    dim : length of each row, equal to that of the model's image rows.
     weights : name and SHA-256 of the weights of both towers.
-    trained_on : the datasets that the tag of published weights names.
+    trained_on : training datasets named in the tag of published weights.
     """
 
     def __init__(self, model: ClipModel, source: str) -> None:
@@ -54,15 +54,15 @@ class OpenClip:
 
         Parameters
         ----------
-        model : of open_clip.
-        source : of the weights; see `load_clip_weights`.
+        model : open_clip model.
+        source : source of the weights; see `load_clip_weights`.
 
         Raises
         ------
         ModelError
-            The model's tokenizer cannot be had, or the name has no tag of weights.
+            The model's tokenizer is not available, or the name has no tag of weights.
         WeightsError
-            The weights cannot be had or read, or do not fit.
+            The weights are not available, cannot be read, or do not fit.
         """
         self.model = model
         self._tokenizer = _tokenizer(model)
@@ -87,13 +87,13 @@ class OpenClip:
 
     @property
     def memory(self) -> int:
-        """Bytes of the tower and of the batches that are computed at once."""
+        """Memory of the tower and of concurrent batches, in bytes."""
         held = sum(p.numel() * p.element_size() for p in self._net.parameters())
         width = max(m.embedding_dim for m in self._net.modules() if isinstance(m, nn.Embedding))
         return held + self._threads * 4 * _ROWS * self.context_length * width * _ACTIVATIONS
 
     def recipe(self) -> dict[str, Any]:
-        """Return everything that decides the rows but the weights, as JSON values."""
+        """Return everything that determines the rows except the weights, as JSON values."""
         text = self.model.config["text_cfg"]
         return {
             "name": self.name,
@@ -110,7 +110,7 @@ class OpenClip:
         }
 
     def encode(self, texts: Sequence[str]) -> npt.NDArray[np.float32]:
-        """Return (texts, dim) float32 of length 1."""
+        """Return (texts, dim) float32 unit vectors."""
         rows = np.empty((len(texts), self.dim), dtype=np.float32)
         if not texts:
             return rows
@@ -121,7 +121,7 @@ class OpenClip:
         return rows
 
     def reports(self, texts: Sequence[str]) -> dict[str, VocabularyReport]:
-        """Count tokens, marks among them, and captions longer than the context."""
+        """Count tokens, including marks, and captions longer than the context."""
         tokens, distinct, cut = 0, set(), []
         for at, text in enumerate(texts):
             pieces = _pieces(self._tokenizer, text)
@@ -142,7 +142,7 @@ class OpenClip:
         return {self.name: report}
 
     def _batches(self, tokens: Tensor) -> Iterator[tuple[npt.NDArray[np.intp], Tensor]]:
-        """Yield places and tokens, (rows, length) int64, all batches of a length equally large."""
+        """Yield positions and tokens (rows, length) int64; all batches have the same row count."""
         lengths = self._lengths(tokens)
         for length in np.unique(lengths):
             places = np.flatnonzero(lengths == length)
@@ -153,7 +153,7 @@ class OpenClip:
                 yield chosen, batch
 
     def _lengths(self, tokens: Tensor) -> npt.NDArray[np.int64]:
-        """Return with how many tokens each caption is computed."""
+        """Return the number of tokens to compute for each caption."""
         tower, end = _text_tower(self._net), _end_mark(self._net)
         if end is None:
             return np.full(len(tokens), tokens.shape[1])
@@ -182,15 +182,15 @@ def _tokenizer(model: ClipModel) -> Any:
     except (ImportError, OSError, ValueError) as error:
         source = str(model.config["text_cfg"].get("hf_tokenizer_name"))
         raise ModelError(
-            f"the tokenizer of {model.architecture} cannot be had "
+            f"the tokenizer of {model.architecture} is not available "
             f"({str(error).partition(chr(10))[0]}); it needs the package transformers and the "
-            f"tokenizer files of {source} on the hub: where there is no network, "
+            f"tokenizer files of {source} on the hub; without network access, "
             f"{cache_remedy(source)}"
         ) from error
 
 
 def _pieces(tokenizer: Any, text: str) -> list[int]:
-    """Return the tokens of a caption with its marks, none cut off."""
+    """Return the tokens of a caption with its marks, without truncation."""
     if hasattr(tokenizer, "encode"):
         return [tokenizer.sot_token_id, *tokenizer.encode(text), tokenizer.eot_token_id]
     inner = tokenizer.tokenizer(tokenizer.clean_fn(text), truncation=False, verbose=False)
@@ -199,14 +199,14 @@ def _pieces(tokenizer: Any, text: str) -> list[int]:
 
 
 def _text_tower(net: Any) -> Any:
-    """Return what holds the positions and the mask: the text tower, or the model itself."""
+    """Return the module with positions and mask: the text tower, or the model itself."""
     return getattr(net, "text", net)
 
 
 def _end_mark(net: Any) -> int | str | None:
-    """Return the token whose row is taken from a causal tower: an id, or "highest".
+    """Return the token whose row a causal tower uses: an id, or "highest".
 
-    None: rows of tokens depend on later ones, or another row is taken.
+    None: tokens depend on later ones, or another row is used.
     """
     tower = _text_tower(net)
     causal = getattr(tower, "attn_mask", None) is not None
@@ -220,7 +220,7 @@ def _end_mark(net: Any) -> int | str | None:
 
 
 def _shortened(net: Any, length: int) -> Any:
-    """Return a model with fewer positions, whose other weights are those of `net`."""
+    """Return a model with fewer positions that shares the other weights of `net`."""
     tower = _text_tower(net)
     short = copy.copy(tower)
     positions = nn.Parameter(tower.positional_embedding[:length], requires_grad=False)
@@ -235,5 +235,5 @@ def _shortened(net: Any, length: int) -> Any:
 
 
 def assemble(parts: Parts) -> CaptionEncoder:
-    """Return the encoder of the model that its name says."""
+    """Return the encoder of the named model."""
     return OpenClip(find_clip_model(parts.option("name")), parts.option("weights"))

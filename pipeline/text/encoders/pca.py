@@ -1,4 +1,4 @@
-"""The rows of another encoder on their principal components."""
+"""Projection of another encoder's rows on principal components."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,22 +11,22 @@ from pipeline.hashing import sha256_of_json
 from pipeline.text.encoders.base import CaptionEncoder, VocabularyReport
 from pipeline.text.pca.components import PrincipalComponents
 
-_CHUNK = 256  # captions multiplied at once: never fewer, see `Pca.encode`
+_CHUNK = 256  # captions per product; constant, see `Pca.encode`
 
 
 @dataclass(frozen=True, eq=False)
 class Pca:
-    """The rows of an encoder on their principal components, not whitened, not normalised.
+    """An encoder's rows projected on their principal components, not whitened or normalised.
 
     Attributes
     ----------
-    encoder : the encoder that the components were fitted to.
+    encoder : encoder that the components were fitted on.
     basis : the components.
 
     Raises
     ------
     PcaError
-        The components were fitted to another encoder.
+        The components were fitted on another encoder.
     """
 
     encoder: CaptionEncoder
@@ -47,24 +47,24 @@ class Pca:
 
     @property
     def weights(self) -> tuple[str, str]:
-        """The encoder's and the components."""
+        """Names and SHA-256 of the encoder's weights and the components."""
         name, sha256 = self.encoder.weights
         both = {"encoder": sha256, "projection": self.basis.sha256}
         return f"{name}, PCA", sha256_of_json(both)
 
     @property
     def trained_on(self) -> tuple[str, ...]:
-        """What the encoder was trained on."""
+        """Training datasets of the encoder."""
         return self.encoder.trained_on
 
     @property
     def memory(self) -> int:
-        """Bytes of the encoder, the components and the rows that are multiplied at once."""
+        """Memory of encoder, components and one block of rows, in bytes."""
         at_once = 4 * _CHUNK * (2 * self.encoder.dim + self.dim)
         return self.encoder.memory + self.basis.components.nbytes + at_once
 
     def recipe(self) -> dict[str, Any]:
-        """Return everything that decides the rows but the weights, as JSON values."""
+        """Return everything that determines the rows except the weights, as JSON values."""
         fitted_to = self.basis.metadata
         return {
             "name": self.name,
@@ -79,19 +79,18 @@ class Pca:
     def encode(self, texts: Sequence[str]) -> npt.NDArray[np.float32]:
         """Encode captions.
 
-        Every product is of 256 rows, also where fewer are asked for: products of other sizes are
-        summed in another order, so that a caption's row would depend on its batch in its last
-        bits. One caption therefore takes as long as 256.
+        Every product has 256 rows, even for fewer captions: products of other sizes are summed in
+        another order, which would change a row's last bits. One caption costs as much as 256.
 
         Returns
         -------
         (texts, dim) float32
         """
-        import torch  # here: most encoders run without it, and it takes seconds to import
+        import torch  # here: most encoders do not need it, and it takes seconds to import
 
         rows = np.empty((len(texts), self.dim), dtype=np.float32)
-        # Captions are the columns of the right factor: MKL sums every column in the same order.
-        # With captions as rows its order varies with the position, and so does OpenBLAS's.
+        # Captions are columns of the right factor, which MKL sums in one order for all columns.
+        # As rows, the order would vary with the position, in MKL and in OpenBLAS.
         columns = torch.zeros((self.encoder.dim, _CHUNK))
         components = torch.from_numpy(self.basis.components).T
         for start in range(0, len(texts), _CHUNK):

@@ -1,4 +1,4 @@
-"""Captions through a sentence transformer, with its own tokenizer, pooling and normalisation."""
+"""Sentence transformers, with their own tokenizer, pooling and normalisation."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,13 +13,13 @@ from pipeline.text.sentence_model import SentenceModel, sentence_model
 
 @dataclass(frozen=True, eq=False)
 class SentenceTransformer:
-    """The sentence vector of a model, as its folder's modules make it.
+    """The sentence vectors of a model, computed by its folder's modules.
 
-    A caption longer than the model's context loses its last word pieces; `reports` counts these.
+    Captions longer than the model's context are truncated; `reports` counts them.
 
     Attributes
     ----------
-    model : the loaded model.
+    model : loaded model.
     """
 
     model: SentenceModel
@@ -31,7 +31,7 @@ class SentenceTransformer:
 
     @property
     def dim(self) -> int:
-        """Length of each row: the model's own."""
+        """Dimension of the model's vectors."""
         return self.model.dim
 
     @property
@@ -41,16 +41,16 @@ class SentenceTransformer:
 
     @property
     def trained_on(self) -> tuple[str, ...]:
-        """What the model's card says."""
+        """Training datasets in the model card."""
         return self.model.trained_on
 
     @property
     def memory(self) -> int:
-        """Bytes of the model and of the batches that are computed at once."""
+        """Memory of the model and of concurrent batches, in bytes."""
         return self.model.memory
 
     def recipe(self) -> dict[str, Any]:
-        """Return everything that decides the rows but the weights, as JSON values."""
+        """Return everything that determines the rows except the weights, as JSON values."""
         return {
             "name": self.name,
             "encoder": "sentence-transformer",
@@ -65,7 +65,7 @@ class SentenceTransformer:
         return self.model.encode(texts)
 
     def reports(self, texts: Sequence[str]) -> dict[str, VocabularyReport]:
-        """Count word pieces that the tokenizer does not know, and captions that are cut."""
+        """Count unknown word pieces and truncated captions."""
         whole = self.model.pieces(texts)
         most = self.model.max_length
         room = max(map(len, whole), default=0) if most is None else most - self.model.marks
@@ -76,5 +76,5 @@ class SentenceTransformer:
 
 
 def assemble(parts: Parts) -> CaptionEncoder:
-    """Return the encoder that its parts make."""
+    """Return the encoder built from its parts."""
     return SentenceTransformer(sentence_model(parts.option("model")))

@@ -1,4 +1,4 @@
-"""Tags: the part of speech of each word of a caption as numbers in order, and the end mark."""
+"""Part-of-speech tags of a caption's words as ids, followed by the end mark."""
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -31,16 +31,16 @@ from pipeline.text.tokenizers.tokenizer import Tokenizer
 class TagIds:
     """The tags of captions, as float32 rows of one length: tag k of the set has the id k + 4.
 
-    The word at a place has the tag at that place of the row; of a caption with too many words the
-    last ones have none. A tag that is not in the set is `UNKNOWN`; `reports` counts them.
+    Tags are at the positions of their words; captions with too many words are truncated. A tag
+    outside the set is `UNKNOWN`; `reports` counts them.
 
     Attributes
     ----------
-    tokenizer : splits captions into the words that get a tag.
-    tagger : gives Penn tags.
-    tag_set : name in `TAG_SETS` of the tags that the rows have.
-    max_length : length of each row, the end mark included.
-    layout : what stands around the tags; without a start mark.
+    tokenizer : tokenizer of the captions.
+    tagger : tagger with Penn tags.
+    tag_set : name of the rows' tag set in `TAG_SETS`.
+    max_length : length of each row, including the end mark.
+    layout : marks and padding; without a start mark.
     """
 
     tokenizer: Tokenizer
@@ -66,16 +66,16 @@ class TagIds:
 
     @property
     def trained_on(self) -> tuple[str, ...]:
-        """None: taggers learn from text, not from captions of images."""
+        """Empty: taggers are trained on text, not on captions of images."""
         return ()
 
     @property
     def memory(self) -> int:
-        """None worth counting."""
+        """0: negligible."""
         return 0
 
     def recipe(self) -> dict[str, Any]:
-        """Return everything that decides the rows but the tagger, as JSON values."""
+        """Return everything that determines the rows except the tagger, as JSON values."""
         return {
             "name": self.name,
             "encoder": "tags",
@@ -90,7 +90,7 @@ class TagIds:
         }
 
     def encode(self, texts: Sequence[str]) -> npt.NDArray[np.float32]:
-        """Return tag ids, (texts, max_length) float32, integers."""
+        """Return tag ids, (texts, max_length) float32 with integer values."""
         rows = np.full((len(texts), self.max_length), PADDING, dtype=np.float32)
         for row, text in zip(rows, texts, strict=True):
             tags = self._tags(self.tokenizer.tokenize(text))[: self.max_length - 1]
@@ -99,7 +99,7 @@ class TagIds:
         return rows
 
     def reports(self, texts: Sequence[str]) -> dict[str, VocabularyReport]:
-        """Count which tags are not in the set, and which captions are cut."""
+        """Count tags outside the set and truncated captions."""
         report = report_on_texts(
             texts,
             self.tokenizer,
@@ -121,7 +121,7 @@ class TagIds:
 
 
 def assemble(parts: Parts) -> CaptionEncoder:
-    """Return the encoder that its parts make."""
+    """Return the encoder built from its parts."""
     return TagIds(
         parts.tokenizer,
         tagger_called(parts.option("tagger")),

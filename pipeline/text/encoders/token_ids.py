@@ -1,4 +1,4 @@
-"""Token ids: the words of a caption as numbers in order, for heads that read them."""
+"""Token ids: a caption's words as ids in order, for heads that read words."""
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -18,26 +18,26 @@ from pipeline.text.tokenizers.tokenizer import Tokenizer
 from pipeline.text.vocabulary import Vocabulary
 
 PADDING, UNKNOWN, START, END = range(4)
-"""The first four token ids, the marks. Word k of the vocabulary has the id k + 4."""
+"""The first four token ids are marks. Word k of the vocabulary has the id k + 4."""
 
 FIRST_WORD = 4
 """Token id of the vocabulary's first word."""
 
 
 class TokenIdsError(PipelineError):
-    """Rows of token ids cannot have this length."""
+    """The row length is too small for token ids."""
 
 
 @dataclass(frozen=True)
 class TokenLayout:
-    """The ids before and after those of the words.
+    """Marks, padding and unknown words in a row.
 
     Attributes
     ----------
-    name : of the layout.
-    start, end : whether `START` comes before the words and `END` after them.
-    padding : whether `PADDING` fills the "front" or the "back" of a row.
-    unknown : whether a word out of vocabulary gets an id ("number": `UNKNOWN`) or is "dropped".
+    name : name of the layout.
+    start, end : whether `START` precedes the words and `END` follows them.
+    padding : whether `PADDING` is at the "front" or the "back" of a row.
+    unknown : whether an out-of-vocabulary word is an id ("number": `UNKNOWN`) or is "dropped".
     """
 
     name: str
@@ -48,12 +48,12 @@ class TokenLayout:
 
     @property
     def marks(self) -> int:
-        """How many ids of a row the start and the end take."""
+        """Number of start and end marks in a row."""
         return self.start + self.end
 
     @property
     def unknown_row(self) -> str:
-        """The row of a caption without a known word, in words."""
+        """Description of the row of a caption without a known word."""
         marks = ["marks"] if self.marks else []
         unknown = ["unknown ids"] if self.unknown == "number" else []
         return f"only {', '.join([*marks, *unknown, 'padding'])}"
@@ -69,22 +69,21 @@ TOKEN_LAYOUTS: dict[str, TokenLayout] = {
         TokenLayout("words", start=False, end=False, padding="back", unknown="dropped"),
     )
 }
-"""The layouts of the papers, all with our ids for the marks.
+"""The layouts of the papers, with our ids for the marks.
 
 vsepp
-    VSE++ (Faghri et al. 2018); captions are not cut there: give `longest_caption`.
+    VSE++ (Faghri et al. 2018), which does not truncate captions: use `longest_caption`.
 kiros
-    Kiros et al. 2014 and order-embeddings (Vendrov et al. 2016). Deviation: there one id is
-    both end and padding.
+    Kiros et al. 2014 and order-embeddings (Vendrov et al. 2016). Deviation: theirs has one id for
+    end and padding.
 w2vv
     Word2VisualVec (Dong et al. 2018), 32 words.
 yan
-    Yan 2019, 48 words, those without a fastText vector dropped: the vocabulary should have only
-    words with one. Deviation: there padding is in front by a random number, which a head that
-    trains can do with these rows.
+    Yan 2019, 48 words; words without a fastText vector are dropped, so the vocabulary should have
+    only words with one. Deviation: theirs pads in front by a random number, which a head can do
+    in training with these rows.
 words
-    Nothing but the words that have a vector, for heads that sum them: a mark would be a word of
-    every caption.
+    Only the words with a vector, for heads that sum them: a mark would be a word of every caption.
 """
 
 
@@ -92,20 +91,20 @@ words
 class TokenIds:
     """The token ids of captions, as float32 rows of one length.
 
-    Ids are exact: float32 holds every integer up to 2^24. A caption with too many words
-    loses its last ones, never the end mark; `reports` counts these captions.
+    Ids are exact: float32 represents every integer up to 2^24. Captions with too many words are
+    truncated before the end mark; `reports` counts them.
 
     Attributes
     ----------
-    vocabulary : the words that have an id of their own.
-    tokenizer : splits captions; the vocabulary was built with it.
-    max_length : length of each row, marks included.
-    layout : what stands around the words.
+    vocabulary : words with an id of their own.
+    tokenizer : tokenizer that the vocabulary was built with.
+    max_length : length of each row, including marks.
+    layout : marks and padding.
 
     Raises
     ------
     TokenIdsError
-        The length leaves no room for a word.
+        The length is too small for a word.
     VocabularyError
         The vocabulary was built with another tokenizer.
     """
@@ -119,14 +118,14 @@ class TokenIds:
         self.vocabulary.require_tokenizer(self.tokenizer)
         if self.max_length <= self.layout.marks:
             raise TokenIdsError(
-                f"a row of {self.max_length} token ids has no place for a word: the layout "
-                f"{self.layout.name!r} takes {self.layout.marks} for marks; give "
+                f"a row of {self.max_length} token ids is too short for a word: the layout "
+                f"{self.layout.name!r} has {self.layout.marks} marks; set a length of "
                 f"{self.layout.marks + 1} or more"
             )
 
     @property
     def name(self) -> str:
-        """`sequence-<layout>-<max_length>-<vocabulary>`: recipes say "sequence" of token ids."""
+        """`sequence-<layout>-<max_length>-<vocabulary>`; recipes call token ids "sequence"."""
         return f"sequence-{self.layout.name}-{self.max_length}-{self.vocabulary.name}"
 
     @property
@@ -136,7 +135,7 @@ class TokenIds:
 
     @property
     def vocab_size(self) -> int:
-        """How many ids there are, marks included: the rows of a head's table of words."""
+        """Number of ids including marks: the row count of a head's word table."""
         return FIRST_WORD + len(self.vocabulary.words)
 
     @property
@@ -146,16 +145,16 @@ class TokenIds:
 
     @property
     def trained_on(self) -> tuple[str, ...]:
-        """None: it knows training captions alone."""
+        """Empty: the encoder is fitted on the training captions only."""
         return ()
 
     @property
     def memory(self) -> int:
-        """None: the vocabulary is small."""
+        """0: the vocabulary is small."""
         return 0
 
     def recipe(self) -> dict[str, Any]:
-        """Return everything that decides the rows but the weights, as JSON values."""
+        """Return everything that determines the rows except the weights, as JSON values."""
         return {
             "name": self.name,
             "encoder": "sequence",
@@ -181,7 +180,7 @@ class TokenIds:
         return rows
 
     def reports(self, texts: Sequence[str]) -> dict[str, VocabularyReport]:
-        """Count which words are not in the vocabulary, and which captions are cut."""
+        """Count out-of-vocabulary words and truncated captions."""
         report = report_on_texts(
             texts,
             self.tokenizer,
@@ -192,7 +191,7 @@ class TokenIds:
         return {self.name: report}
 
     def _held(self, tokens: list[str]) -> list[str]:
-        """Return the tokens up to the last that a row has room for."""
+        """Return the tokens up to the last one that fits into a row."""
         room = self.max_length - self.layout.marks
         if self.layout.unknown == "number":
             return tokens[:room]
@@ -206,7 +205,7 @@ class TokenIds:
 
 
 def longest_caption(texts: Sequence[str], tokenizer: Tokenizer, layout: TokenLayout) -> int:
-    """Return the least length of a row, 1 word or more, that cuts off no word of the captions."""
+    """Return the row length that fits the longest caption, with at least 1 word."""
     words = max((len(tokenizer.tokenize(text)) for text in texts), default=0)
     return max(words, 1) + layout.marks
 
@@ -216,6 +215,6 @@ def _place(length: int, padding: Literal["front", "back"]) -> slice:
 
 
 def assemble(parts: Parts) -> CaptionEncoder:
-    """Return the encoder that its parts make."""
+    """Return the encoder built from its parts."""
     layout = TOKEN_LAYOUTS[parts.option("layout")]
     return TokenIds(parts.vocabulary(), parts.tokenizer, parts.option("max_length"), layout)

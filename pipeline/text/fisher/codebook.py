@@ -1,4 +1,4 @@
-"""The codebook of Fisher vectors: whitening and a mixture, fitted to word vectors, in one file."""
+"""The codebook of Fisher vectors: whitening and mixture, fitted on word vectors, in one file."""
 
 import hashlib
 from collections.abc import Callable, Mapping
@@ -19,34 +19,33 @@ from pipeline.text.fisher.mixture import Mixture, MixtureError, MixtureKind
 from pipeline.text.vectors import WordVectors
 
 _KINDS = get_args(MixtureKind)
-_HYBRID_SCALE = 10.0  # the floors of the EM with Laplacians are made for vectors of this length
+_HYBRID_SCALE = 10.0  # norm of the samples that the variance floors of `fit_hybrid` assume
 _EM_ITERATIONS = 10
 _ICA_ITERATIONS = 1000
 _ROWS = 4096
-_KEY = "codebook"  # of the metadata in the file
+_KEY = "codebook"  # key of the metadata in the file
 
 
 class CodebookError(PipelineError):
-    """A codebook cannot be fitted or read, or it belongs to other word vectors."""
+    """A codebook cannot be fitted or loaded, or belongs to other word vectors."""
 
 
 @dataclass(frozen=True)
 class CodebookMetadata:
-    """What a codebook was fitted to, and how that ended.
+    """Data and outcome of a codebook's fit.
 
     Attributes
     ----------
     kind : "gmm", "hglmm" or "lmm".
-    vectors : name of the word vectors that it was fitted to.
-    source_sha256 : of what those come from; a codebook goes with all vectors that come from it.
-    sample : how many of their words it was fitted to.
-    seed : of the sample, of the ICA and of EM.
-    ica_iterations : the most that any component of the ICA took; None without ICA.
-    ica_converged : whether all of them converged; None without ICA.
-    em_converged : whether EM did; None where it runs for a fixed number of iterations.
+    vectors : name of the word vectors.
+    source_sha256 : SHA-256 of their source; the codebook fits all vectors of that source.
+    sample : number of words in the sample.
+    seed : seed of the sample, ICA and EM.
+    ica_iterations : maximum number of iterations over the components; None without ICA.
+    ica_converged : whether all components converged; None without ICA.
+    em_converged : whether EM converged; None for a fixed number of iterations.
     created_by : software and versions.
-    requested : how many components were requested, where there were fewer words; None where all of
-        them were fitted.
+    requested : requested number of components, if there were fewer words; otherwise None.
     """
 
     kind: str
@@ -61,7 +60,7 @@ class CodebookMetadata:
     requested: int | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """Return everything as JSON values; `requested` only where fewer were fitted."""
+        """Return all fields as JSON values; `requested` only if fewer were fitted."""
         value = asdict(self)
         if self.requested is None:
             del value["requested"]
@@ -74,9 +73,9 @@ class Codebook:
 
     Attributes
     ----------
-    metadata : what it was fitted to.
+    metadata : data and outcome of the fit.
     whitening : (D, D) float32, applied as `vector @ whitening.T`; the identity without ICA.
-    mixture : over D dimensions.
+    mixture : mixture over D dimensions.
     """
 
     metadata: CodebookMetadata
@@ -93,11 +92,11 @@ class Codebook:
         return digest.hexdigest()
 
     def transform(self, words: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
-        """Return word vectors whitened and scaled, as the mixture was fitted to them.
+        """Return word vectors whitened and scaled as in the fit of the mixture.
 
         Parameters
         ----------
-        words : (words, D) float32, as `WordVectors.matrix` has them.
+        words : (words, D) float32, as `WordVectors.matrix`.
 
         Returns
         -------
@@ -108,23 +107,23 @@ class Codebook:
         Raises
         ------
         CodebookError
-            Vectors of another dimension.
+            The vectors have another dimension.
         """
         if words.ndim != 2 or words.shape[1] != len(self.whitening):
             raise CodebookError(
-                f"the word vectors have shape {words.shape}, expected "
-                f"(words, {len(self.whitening)}) as {self.metadata.vectors!r} has, which this "
-                "codebook was fitted to"
+                f"the word vectors have shape {words.shape}, expected (words, "
+                f"{len(self.whitening)}) as {self.metadata.vectors!r}, on which this codebook was "
+                "fitted"
             )
         return _prepared(words, self.whitening, self.metadata.kind)
 
     def require_vectors(self, vectors: WordVectors, what: str) -> None:
-        """Check that word vectors come from the source of those that it was fitted to.
+        """Check that word vectors have the same source as those of the fit.
 
         Parameters
         ----------
-        vectors : the word vectors.
-        what : how a message names this codebook.
+        vectors : word vectors.
+        what : name of this codebook, for messages.
 
         Raises
         ------
@@ -132,14 +131,14 @@ class Codebook:
         """
         if self.metadata.source_sha256 != vectors.source_sha256:
             raise CodebookError(
-                f"{what} was fitted to the word vectors {self.metadata.vectors!r} (SHA-256 of "
-                f"their source {self.metadata.source_sha256}), but {vectors.name!r} (SHA-256 of "
-                f"their source {vectors.source_sha256}) are given; give those, or fit a codebook "
-                "to these"
+                f"{what} was fitted on the word vectors {self.metadata.vectors!r} (SHA-256 of "
+                f"their source {self.metadata.source_sha256}), not on {vectors.name!r} (SHA-256 of "
+                f"their source {vectors.source_sha256}); use the former, or fit a codebook on the "
+                "latter"
             )
 
     def save(self, path: Path) -> None:
-        """Write one `.safetensors` file, whole or not at all; equal codebooks give equal bytes."""
+        """Write one `.safetensors` file atomically; equal codebooks have equal bytes."""
         write_tensors(path, self._tensors(), _KEY, self.metadata.to_json())
 
     def _tensors(self) -> dict[str, npt.NDArray[Any]]:
@@ -156,23 +155,22 @@ def fit_codebook(
     sample: int = 300_000,
     progress: Callable[[str], None] = lambda step: None,
 ) -> Codebook:
-    """Fit whitening and mixture to word vectors, in the order of Klein et al. 2015.
+    """Fit whitening and mixture on word vectors, in the order of Klein et al. 2015.
 
-    Vectors at norm 1, FastICA, its unmixing matrix applied without taking the mean off, norm 1
-    again, times 10 for mixtures with Laplacians, EM. The ICA is scikit-learn's with the settings
-    of their program (deflation, cube, at most 1000 iterations a component, tolerance 1e-4, here
-    of the cosine of two successive directions). An ICA or EM that does not converge is used as it
-    ended, and the metadata say so: with GloVe 50-d a few components of the ICA swing to and fro.
+    L2-normalised vectors, FastICA, its unmixing matrix applied without centring, L2 normalisation,
+    times 10 for mixtures with Laplacians, EM. The ICA is scikit-learn's with the settings of their
+    program (deflation, cube, at most 1000 iterations per component, tolerance 1e-4, here of the
+    cosine between successive directions). An ICA or EM that does not converge is used as is, and
+    the metadata record it: with GloVe 50-d a few components of the ICA oscillate.
 
     Parameters
     ----------
-    vectors : with at least 2 words that are not zero.
+    vectors : word vectors with at least 2 non-zero rows.
     kind : "gmm" (scikit-learn's EM), "hglmm" or "lmm" (10 iterations of `fit_hybrid`).
-    components : K; with fewer words, as many components as words, and the metadata then have the
-        requested number as well.
-    seed : of everything random.
-    ica : False leaves the ICA and the norm after it out, and so do D words or fewer.
-    sample : how many words to fit to, drawn from those that are not zero; all if there are fewer.
+    components : K, at most the number of words; the metadata then record the requested number.
+    seed : seed of all random numbers.
+    ica : whether to whiten by ICA; it is also skipped for D words or fewer.
+    sample : number of non-zero words to fit on, sampled at random; all if there are fewer.
     progress : called with one line before each step.
 
     Returns
@@ -182,7 +180,7 @@ def fit_codebook(
     Raises
     ------
     CodebookError
-        An unknown kind, or too few words.
+        The kind is unknown, or there are too few words.
     """
     if kind not in _KINDS:
         raise CodebookError(f"the kind of codebook is {kind!r}, expected one of {_KINDS}")
@@ -190,14 +188,14 @@ def fit_codebook(
     needed = max(components, vectors.dim + 1 if ica else 1)
     if sample < min(needed, len(usable)):
         raise CodebookError(
-            f"a sample of {sample} words was requested; {components} components"
-            f"{f' and an ICA of {vectors.dim} dimensions' if ica else ''} need {needed} at least: "
+            f"a sample of {sample} words was requested, but {components} components"
+            f"{f' and an ICA of {vectors.dim} dimensions' if ica else ''} need at least {needed}: "
             "request a larger sample or fewer components"
         )
     if len(usable) < 2:
         raise CodebookError(
             f"{len(usable)} of the {len(vectors.words)} words of {vectors.name!r} are not zero, "
-            "and a codebook needs at least 2; add captions to the training split, or fit it to "
+            "but a codebook needs at least 2; add captions to the training split, or fit it on "
             "the words of the source"
         )
     requested, components = components, min(components, len(usable))
@@ -211,7 +209,7 @@ def fit_codebook(
     words = vectors.matrix[usable]
     whitening = np.eye(vectors.dim, dtype=np.float32)
     ica_iterations = ica_converged = None
-    # Sums in another order change last bits, and what does not converge much more.
+    # Deterministic order of sums: last bits differ otherwise, unconverged components much more.
     with threadpool_limits(limits=1):
         if ica:
             progress(f"ICA of {len(words)} words in {vectors.dim} dimensions")
@@ -236,18 +234,17 @@ def fit_codebook(
 
 
 def load_codebook(path: Path, vectors: WordVectors) -> Codebook:
-    """Read what `Codebook.save` wrote.
+    """Load a codebook that `Codebook.save` wrote.
 
     Parameters
     ----------
-    path : the `.safetensors` file.
-    vectors : the word vectors that it will be used with: any selection of the words of the same
-        source, stored or not.
+    path : path of the `.safetensors` file.
+    vectors : word vectors to use it with: any selection of words of the same source.
 
     Raises
     ------
     CodebookError
-        The file is missing or damaged, or was fitted to other word vectors.
+        The file is missing or damaged, or was fitted on other word vectors.
     """
     if not path.is_file():
         raise CodebookError(f"{path} not found; fit a codebook first")
@@ -257,7 +254,7 @@ def load_codebook(path: Path, vectors: WordVectors) -> Codebook:
         codebook = _assembled(metadata, tensors)
     except (KeyError, TypeError, ValueError, SafetensorError, MixtureError) as error:
         raise CodebookError(
-            f"{path} is no codebook or is damaged ({error}); fit it again"
+            f"{path} is not a codebook or is damaged ({error}); fit it again"
         ) from error
     codebook.require_vectors(vectors, str(path))
     return codebook
@@ -276,8 +273,8 @@ def _assembled(metadata: CodebookMetadata, tensors: Mapping[str, npt.NDArray[Any
 
 
 def _fit_ica(words: npt.NDArray[np.float32], seed: int) -> tuple[npt.NDArray[np.float32], int]:
-    """Return the unmixing matrix (D, D) and the most iterations that a component took."""
-    # Here, since scikit-learn takes a second to import, and codebooks are mostly read.
+    """Return the unmixing matrix (D, D) and the maximum number of iterations."""
+    # Imported here: scikit-learn takes a second to import, and codebooks are mostly loaded.
     from sklearn.decomposition import FastICA
 
     model = FastICA(
@@ -287,17 +284,17 @@ def _fit_ica(words: npt.NDArray[np.float32], seed: int) -> tuple[npt.NDArray[np.
         max_iter=_ICA_ITERATIONS,
         tol=1e-4,
         whiten="unit-variance",
-        whiten_solver="eigh",  # of the (D, D) covariance: many times less memory than "svd"
+        whiten_solver="eigh",  # on the (D, D) covariance: needs far less memory than "svd"
         random_state=seed,
     )
-    # Matrix kernels of some processors raise "invalid" for products of finite numbers.
+    # Some processors' matrix kernels raise "invalid" for products of finite numbers.
     with np.errstate(invalid="ignore"):
         model.fit(words)
     unmixing = model.components_.astype(np.float32)
     if not np.isfinite(unmixing).all():
         raise CodebookError(
-            f"the ICA of {len(words)} words in {words.shape[1]} dimensions gave values that are "
-            "not finite; take a larger sample, or ica=False"
+            f"the ICA of {len(words)} words in {words.shape[1]} dimensions has values that are "
+            "not finite; use a larger sample, or ica=False"
         )
     return unmixing, int(model.n_iter_)
 
@@ -309,7 +306,7 @@ def _fit_mixture(
     seed: int,
     progress: Callable[[str], None],
 ) -> tuple[Mixture, bool | None]:
-    # Here, as it imports scikit-learn.
+    # Imported here, since it imports scikit-learn.
     from pipeline.text.fisher.em import fit_gaussian, fit_hybrid
 
     if kind == "gmm":
@@ -328,7 +325,7 @@ def _prepared(
 ) -> npt.NDArray[np.float32]:
     length = 1.0 if kind == "gmm" else _HYBRID_SCALE
     matrix = whitening.T.astype(np.float64)
-    # In float64, so that a word comes out the same in whatever company it is multiplied.
+    # In float64, so that a word's result does not depend on the others in the product.
     return _by_blocks(words, lambda block: _unit(_unit(block) @ matrix) * length)
 
 
@@ -343,6 +340,6 @@ def _by_blocks(
 
 
 def _unit(vectors: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-    """Return rows at norm 1; zeros stay zero."""
+    """Return L2-normalised rows; zeros stay zero."""
     norms = np.linalg.norm(vectors, axis=1, keepdims=True)
     return vectors / np.where(norms > 0, norms, 1)

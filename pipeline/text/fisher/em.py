@@ -1,7 +1,6 @@
-"""Fitting mixtures by EM.
+"""EM for mixtures: `fit_hybrid` for mixtures with Laplacians, `fit_gaussian` for Gaussians.
 
-`fit_hybrid` is our own EM, for mixtures with Laplacians; `fit_gaussian` is scikit-learn's, for
-Gaussians alone.
+The first is our own, the second scikit-learn's.
 """
 
 import warnings
@@ -27,9 +26,9 @@ from pipeline.text.fisher.mixture import (
 _Floats = npt.NDArray[np.floating]
 _Doubles = npt.NDArray[np.float64]
 
-_FLOOR = 1e-3  # of every Laplace scale and of every Gauss variance
-_EMPTY = 1e-10  # a smaller share of the samples is no component: nothing can be fitted to it
-_BUCKET = 512  # samples summed together on the first of two steps to a weighted median
+_FLOOR = 1e-3  # lower bound of Laplace scales and Gaussian variances
+_EMPTY = 1e-10  # a component with a smaller share of the samples is not updated
+_BUCKET = 512  # samples per bucket in the first step of a weighted median
 
 
 def fit_hybrid(
@@ -45,22 +44,21 @@ def fit_hybrid(
 
     Klein et al. 2015 and their published program: medians and means start at K of the samples,
     scales and variances at those of all samples, switches at random, priors at 1/K. Each M step
-    sets medians (the first sample in sorted order whose cumulative weight reaches half), scales,
-    means, variances (all four whatever the switches), priors, and then each switch to Laplace
-    where that is likelier than Gauss under the posteriors. Scales and variances are at least
-    1e-3: samples are expected to be scaled so that this is small (there: unit vectors times 10).
-    Deviation: a component with less than 1e-10 of the samples keeps its parameters, where the
-    formulas would divide by zero.
+    updates medians (the first sample in sorted order whose cumulative weight reaches half), scales,
+    means, variances (all four whatever the switches), priors, and then sets each switch to Laplace
+    if that is likelier than Gauss under the posteriors. Scales and variances are at least 1e-3, so
+    samples should be scaled accordingly (theirs: unit vectors times 10). Deviation: a component
+    with less than 1e-10 of the samples keeps its parameters, where the formulas divide by zero.
 
     Parameters
     ----------
-    x : (n, D) float32 or float64, finite. Sums are taken in float64.
+    x : (n, D) float32 or float64, finite. Sums are in float64.
     components : K, at most n.
-    iterations : how often to do an E and an M step.
-    seed : of the initial samples and switches.
-    kind : "hybrid", or "laplacian" where every dimension stays Laplacian.
-    progress : called with iterations done, iterations in all, and the mean log-likelihood of a
-        sample before the last one done.
+    iterations : number of E and M steps.
+    seed : seed of the initial samples and switches.
+    kind : "hybrid", or "laplacian", where every dimension stays Laplacian.
+    progress : called with the iterations done, their total, and the mean log-likelihood of a sample
+        before the last one.
 
     Returns
     -------
@@ -73,8 +71,8 @@ def fit_hybrid(
 
     Notes
     -----
-    Memory beside `x`: 4 n D + 16 n K bytes (the order of every dimension; the posteriors), which
-    is 0.5 GB for 300,000 samples of 300 dimensions and K = 30.
+    Memory in addition to `x`: 4 n D + 16 n K bytes (the sorting order of every dimension; the
+    posteriors), 0.5 GB for 300,000 samples of 300 dimensions and K = 30.
     """
     check_samples(x, components)
     if kind not in ("hybrid", "laplacian"):
@@ -93,19 +91,19 @@ def fit_hybrid(
 
 
 def fit_gaussian(x: _Floats, components: int = 30, *, seed: int) -> tuple[Mixture, bool]:
-    """Fit a Gaussian mixture of diagonal covariance with scikit-learn's EM.
+    """Fit a Gaussian mixture with diagonal covariance by scikit-learn's EM.
 
-    `GaussianMixture` with its defaults: started by k-means, at most 100 iterations, ended once
-    the mean log-likelihood gains less than 1e-3, 1e-6 added to every variance.
+    `GaussianMixture` with its defaults: k-means initialisation, at most 100 iterations, convergence
+    when the mean log-likelihood increases by less than 1e-3, 1e-6 added to every variance.
 
     Parameters
     ----------
-    x, components, seed : as for `fit_hybrid`.
+    x, components, seed : see `fit_hybrid`.
 
     Returns
     -------
     Mixture
-        All switches Gauss; medians are the means, scales the mean absolute deviations of the
+        All switches are Gauss; medians are the means, scales the mean absolute deviations of the
         Gaussians.
     bool
         Whether EM converged.
@@ -113,12 +111,12 @@ def fit_gaussian(x: _Floats, components: int = 30, *, seed: int) -> tuple[Mixtur
     Raises
     ------
     MixtureError
-        As `fit_hybrid`.
+        See `fit_hybrid`.
     """
     check_samples(x, components)
     model = GaussianMixture(components, covariance_type="diag", random_state=seed)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)  # the second value says it instead
+        warnings.simplefilter("ignore", ConvergenceWarning)  # the second value reports it
         model.fit(x)
     means = model.means_.astype(np.float64)
     variances = model.covariances_.astype(np.float64)
@@ -137,7 +135,7 @@ def _initial(
     x: _Floats, order: npt.NDArray[np.int32], components: int, rng: np.random.Generator
 ) -> Mixture:
     chosen = x[rng.choice(len(x), components, replace=False)].astype(np.float64)
-    # Every number between the two middle samples has the same mean distance, so either will do.
+    # Any number between the two middle samples has the same mean distance.
     median = x[order[:, (len(x) - 1) // 2], np.arange(x.shape[1])].astype(np.float64)
     scale = np.zeros(x.shape[1])
     for _, block, buffer in blocks_of(x):
@@ -161,7 +159,7 @@ def _m_step(
     posteriors: _Doubles,
     fixed: npt.NDArray[np.bool_] | None,
 ) -> Mixture:
-    """Return the mixture fitted to posteriors (n, K), with `fixed` switches or the likelier."""
+    """Return the mixture fitted on posteriors (n, K), with `fixed` or the likelier switches."""
     mass = posteriors.sum(axis=0)
     full = mass > _EMPTY * len(x)
     medians = _weighted_medians(x, order, posteriors)
@@ -195,7 +193,7 @@ def _m_step(
 
 
 def _sorted_order(x: _Floats) -> npt.NDArray[np.int32]:
-    """Return (D, n) int32, the order that sorts each dimension; ties as they stand."""
+    """Return (D, n) int32, the stable sorting order of each dimension."""
     order = np.empty(x.shape[::-1], dtype=np.int32)
     for d in range(x.shape[1]):
         order[d] = np.argsort(x[:, d], kind="stable")
@@ -203,11 +201,11 @@ def _sorted_order(x: _Floats) -> npt.NDArray[np.int32]:
 
 
 def _weighted_medians(x: _Floats, order: npt.NDArray[np.int32], weights: _Doubles) -> _Doubles:
-    """Return (K, D): per dimension of x (n, D), the median under each column of weights (n, K).
+    """Return (K, D): the median of each dimension of x (n, D) under each column of weights (n, K).
 
-    That is the first sample in sorted order whose cumulative weight is at least half of all. A
-    cumulative sum over all samples for every component would be most of EM's time: so sums of
-    buckets of sorted samples first, and single samples only in the bucket where half is reached.
+    This is the first sample in sorted order whose cumulative weight reaches half. Cumulative sums
+    over all samples for every component would dominate EM's run time, so buckets of sorted samples
+    are summed first, and single samples only in the bucket where half is reached.
     """
     n, components = weights.shape
     medians = np.empty((components, x.shape[1]))
@@ -216,7 +214,7 @@ def _weighted_medians(x: _Floats, order: npt.NDArray[np.int32], weights: _Double
     ones = np.ones(n)
     column = np.arange(components)[:, None]
     for d, sorted_rows in enumerate(order):
-        # A sparse matrix of ones gathers and sums the weights without a sorted copy of them.
+        # A sparse matrix of ones gathers and sums the weights without a sorted copy.
         buckets = sparse.csr_array((ones, sorted_rows, ends), shape=(len(starts), n))
         until = np.cumsum(buckets @ weights, axis=0)
         half = until[-1] / 2
@@ -225,7 +223,7 @@ def _weighted_medians(x: _Floats, order: npt.NDArray[np.int32], weights: _Double
         position = starts[bucket][:, None] + np.arange(_BUCKET)
         inside = weights[sorted_rows[np.minimum(position, n - 1)], column]
         reached = before[:, None] + np.cumsum(inside, axis=1)
-        # Sums rounded in another order may leave half just beyond the bucket: then its last.
+        # By rounding, half may be just beyond the bucket: then its last sample is used.
         step = np.minimum((reached < half[:, None]).sum(axis=1), _BUCKET - 1)
         found = np.minimum(starts[bucket] + step, n - 1)
         medians[:, d] = x[sorted_rows[found], d]

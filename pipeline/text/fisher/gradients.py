@@ -1,4 +1,4 @@
-"""Fisher vectors of captions: gradients of a mixture's likelihood at their words."""
+"""Fisher vectors of captions: gradients of a mixture's log-likelihood at their words."""
 
 from dataclasses import dataclass
 
@@ -8,30 +8,30 @@ import numpy.typing as npt
 from pipeline.errors import PipelineError
 from pipeline.text.fisher.mixture import Mixture
 
-_NEGLIGIBLE = 1e-15  # a posterior that is below float32's resolution even after a square root
-_NUMBERS_AT_ONCE = 1 << 17  # normalised together: five passes over 512 KiB stay in the cache
-_SIGN = np.uint32(1 << 31)  # of a float32
+_NEGLIGIBLE = 1e-15  # posteriors below it vanish in float32, even after a square root
+_NUMBERS_AT_ONCE = 1 << 17  # numbers per block of `power_and_l2`: 512 KiB stay in the cache
+_SIGN = np.uint32(1 << 31)  # sign bit of a float32
 _WORDS_AT_ONCE = 1024
 
 
 class FisherError(PipelineError):
-    """Words, lengths and mixture do not fit together."""
+    """Words, lengths and mixture are inconsistent."""
 
 
 @dataclass(frozen=True, eq=False)
 class WordGradients:
-    """The gradients that each word of a vocabulary adds to the Fisher vector of a caption.
+    """Gradient contribution of each vocabulary word to the Fisher vector of a caption.
 
-    A Fisher vector is a sum over words, and a word's part is the same in every caption, so it is
-    made once. Components that cannot have made a word (a posterior below 1e-15) are left out:
-    most of them in hundreds of dimensions, few in 50. Memory is 8 D bytes for each one kept, so
-    at most 0.7 GB for 10,000 words, K = 30 and D = 300.
+    A Fisher vector is a sum over words, and a word's term is the same in every caption, so it is
+    computed once. Components with a posterior below 1e-15 are dropped: most of them in hundreds of
+    dimensions, few in 50. Memory is 8 D bytes per kept component, at most 0.7 GB for 10,000 words,
+    K = 30 and D = 300.
 
     Attributes
     ----------
     components, dim : K and D of the mixture.
-    starts : (words + 1,) int64: word w has the rows starts[w] to starts[w + 1] of what follows.
-    component : (rows,) int64: the component that a row belongs to.
+    starts : (words + 1,) int64: rows starts[w] to starts[w + 1] of the arrays below are word w's.
+    component : (rows,) int64, the component of each row.
     gradients : (rows, 2 D) float32: gradient of location, then of scale, without 1 / sqrt(T).
     """
 
@@ -49,15 +49,15 @@ class WordGradients:
     ) -> npt.NDArray[np.float32]:
         """Return the Fisher vectors of captions, before `power_and_l2`.
 
-        A caption's row depends on its own words only, to the last bit. As much memory again as
-        the result is in work.
+        A caption's row depends only on its own words, bit for bit. The computation needs as much
+        memory as the result.
 
         Parameters
         ----------
-        words : (sum of T,) the captions' words, one caption after the other, as positions in
-            the vocabulary. Repeats count as often as they stand there.
-        lengths : (captions,) how many words each caption has, T; 0 gives a row of zeros.
-        out : where to write the result, if it is to have a place already.
+        words : (sum of T,) vocabulary positions of the captions' words, caption by caption, with
+            repetitions.
+        lengths : (captions,) word count T of each caption; 0 yields a row of zeros.
+        out : array for the result; None: a new one.
 
         Returns
         -------
@@ -68,13 +68,13 @@ class WordGradients:
         Raises
         ------
         FisherError
-            The lengths do not add up to the words, or a word is not in the vocabulary.
+            The lengths do not sum to the word count, or a word is not in the vocabulary.
         """
         _check_lengths(len(words), lengths)
         vocabulary = len(self.starts) - 1
         if len(words) and not 0 <= words.min() <= words.max() < vocabulary:
             raise FisherError(
-                f"words run from {words.min()} to {words.max()}, expected positions in a "
+                f"words range from {words.min()} to {words.max()}, expected positions in a "
                 f"vocabulary of {vocabulary}"
             )
         if out is None:
@@ -87,12 +87,13 @@ class WordGradients:
         self, words: npt.NDArray[np.integer], lengths: npt.NDArray[np.integer]
     ) -> npt.NDArray[np.float32]:
         """Return (captions, K, 2, D), the sums of the words' gradients over sqrt(T)."""
-        # Here, since scipy takes a moment to import, and encoders are imported together.
+        # Imported here: scipy is slow to import, and encoders are imported together.
         from scipy import sparse
 
         caption = np.repeat(np.arange(len(lengths)), lengths)
         held = self.starts[words + 1] - self.starts[words]
-        # Where each word's rows lie: its first row, and 0, 1, ... from there.
+        # A caption's sum gathers a variable number of rows per word: the row numbers of each word
+        # are its first row plus 0, 1, ... up to its number of kept components.
         first = np.cumsum(held) - held
         rows = np.repeat(self.starts[words] - first, held) + np.arange(held.sum())
         target = np.repeat(caption, held) * self.components + self.component[rows]
@@ -105,12 +106,12 @@ class WordGradients:
 def word_gradients(mixture: Mixture, vectors: npt.NDArray[np.float32]) -> WordGradients:
     """Return the gradients of a mixture's log-likelihood at each word vector.
 
-    Klein et al. 2015; Perronnin et al. 2010 for the Gaussian part. Of a word x with posterior
-    gamma of a component with prior pi, in its Laplacian dimensions
+    Klein et al. 2015; Perronnin et al. 2010 for the Gaussian part. For a word x and a component
+    with prior pi and posterior gamma, in Laplacian dimensions
 
         gamma sign(x - m) / sqrt(pi)    and    gamma (|x - m| / s - 1) / sqrt(pi)
 
-    where sign(0) is 1, and in its Gaussian dimensions, with the standard deviation sd,
+    where sign(0) is 1, and in Gaussian dimensions, with the standard deviation sd,
 
         gamma (x - mu) / (sd sqrt(pi))    and    gamma ((x - mu)^2 / sd^2 - 1) / sqrt(2 pi).
 
@@ -120,8 +121,8 @@ def word_gradients(mixture: Mixture, vectors: npt.NDArray[np.float32]) -> WordGr
 
     Parameters
     ----------
-    mixture : over D dimensions.
-    vectors : (words, D) float32, finite, as the mixture's samples were: whitened and scaled.
+    mixture : mixture over D dimensions.
+    vectors : (words, D) float32, finite, whitened and scaled as the mixture's samples.
 
     Returns
     -------
@@ -136,11 +137,11 @@ def word_gradients(mixture: Mixture, vectors: npt.NDArray[np.float32]) -> WordGr
     if vectors.ndim != 2 or vectors.shape[1] != mixture.dim:
         raise FisherError(
             f"the word vectors have shape {vectors.shape}, expected (words, {mixture.dim}) as the "
-            "mixture has; use the vectors that it was fitted to"
+            "mixture; use the vectors that it was fitted on"
         )
     if not np.isfinite(vectors).all():
         bad = int(np.argmin(np.isfinite(vectors).all(axis=1)))
-        raise FisherError(f"word vector {bad} has NaN or infinite numbers")
+        raise FisherError(f"word vector {bad} has NaN or infinite values")
     posteriors = mixture.posteriors(vectors)
     word, component = np.nonzero(posteriors > _NEGLIGIBLE)
     gradients = np.empty((len(word), 2 * mixture.dim), dtype=np.float32)
@@ -154,23 +155,22 @@ def word_gradients(mixture: Mixture, vectors: npt.NDArray[np.float32]) -> WordGr
 
 
 def power_and_l2(vectors: npt.NDArray[np.float32]) -> None:
-    """Take the signed square root of every number, then bring each row to Euclidean norm 1.
+    """Replace numbers by their signed square roots, then L2-normalise each row, in place.
 
     Perronnin et al. 2010, section 3. A row of zeros stays zero.
 
     Parameters
     ----------
-    vectors : (captions, dim) float32, finite; changed in place. Norms are then 1 within 1e-6,
-        or 0.
+    vectors : (captions, dim) float32, finite. Norms are then 1 within 1e-6, or 0.
     """
     step = max(1, _NUMBERS_AT_ONCE // max(vectors.shape[1], 1))
     for start in range(0, len(vectors), step):
         block = vectors[start : start + step]
-        # Signs as bits, which is faster than `np.copysign`.
+        # Sign bits, which are faster than `np.copysign`.
         bits = block.view(np.uint32)
         signs = bits & _SIGN
         np.abs(block, out=block)
-        # The squares of the roots are the absolute values, so their sum is the squared norm.
+        # The squared roots are the absolute values, so their sum is the squared norm.
         squared_norms = block.sum(axis=1, keepdims=True)
         block /= np.where(squared_norms > 0, squared_norms, 1)
         np.sqrt(block, out=block)
@@ -195,5 +195,5 @@ def _check_lengths(words: int, lengths: npt.NDArray[np.integer]) -> None:
     if lengths.ndim != 1 or (lengths < 0).any() or lengths.sum() != words:
         raise FisherError(
             f"the lengths of {len(lengths)} captions add up to {lengths.sum()} (smallest "
-            f"{lengths.min(initial=0)}), expected {words}, the number of words given"
+            f"{lengths.min(initial=0)}), expected {words}, the number of words"
         )

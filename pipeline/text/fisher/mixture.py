@@ -1,4 +1,4 @@
-"""Mixtures of axis-aligned Gaussians, of Laplacians, and of both: their densities."""
+"""Densities of mixtures of axis-aligned Gaussians, of Laplacians, and of both."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -15,20 +15,20 @@ MixtureKind = Literal["gmm", "hglmm", "lmm"]
 _Floats = npt.NDArray[np.floating]
 _Doubles = npt.NDArray[np.float64]
 
-_ROWS = 256  # rows in float64 at once, so that the work on them stays in the cache
+_ROWS = 256  # float64 rows per block, to stay in the cache
 
 
 class MixtureError(PipelineError):
-    """A mixture cannot be fitted to these samples, or its parameters are not those of one."""
+    """A mixture cannot be fitted on these samples, or its parameters are invalid."""
 
 
 @dataclass(frozen=True, eq=False)
 class Mixture:
-    """K components over D dimensions; in each, every dimension is Laplacian or Gaussian.
+    """K components over D dimensions, each of which is Laplacian or Gaussian.
 
-    The hybrid Gaussian-Laplacian mixture of Klein et al. 2015; with `laplace` all false it is
-    a Gaussian mixture of diagonal covariance, with `laplace` all true a Laplacian mixture. The
-    parameters that a switch leaves unused are kept.
+    The hybrid Gaussian-Laplacian mixture of Klein et al. 2015. With `laplace` all false it is a
+    Gaussian mixture with diagonal covariance, with `laplace` all true a Laplacian mixture. Unused
+    parameters are kept.
 
     Attributes
     ----------
@@ -40,7 +40,7 @@ class Mixture:
     Raises
     ------
     MixtureError
-        Shapes or types that do not agree, numbers that are not finite or not positive.
+        Shapes or dtypes are inconsistent, or numbers are not finite or not positive.
     """
 
     weights: _Doubles
@@ -67,12 +67,12 @@ class Mixture:
                 )
             if not np.isfinite(array).all():
                 raise MixtureError(
-                    f"the mixture's {name} have NaN or infinite numbers; fit it again"
+                    f"the mixture's {name} have NaN or infinite values; fit it again"
                 )
         for name in ("weights", "scales", "variances"):
             if not (getattr(self, name) > 0).all():
                 raise MixtureError(
-                    f"the mixture's {name} have numbers that are not positive; fit it again"
+                    f"the mixture's {name} have values that are not positive; fit it again"
                 )
 
     @property
@@ -86,10 +86,7 @@ class Mixture:
         return int(self.means.shape[-1])
 
     def log_components(self, x: _Floats) -> _Doubles:
-        """Return (n, K) float64, the log of pi_k p_k(x), for x (n, D).
-
-        Computed in float64 whatever the type of `x`, 256 rows at a time.
-        """
+        """Return (n, K) float64, log of pi_k p_k(x), for x (n, D); computed in float64."""
         gauss = ~self.laplace
         square = np.where(gauss, -0.5 / self.variances, 0)
         linear = np.where(gauss, self.means / self.variances, 0)
@@ -105,14 +102,14 @@ class Mixture:
         return logs
 
     def posteriors(self, x: _Floats) -> _Doubles:
-        """Return (n, K) float64, rows of sum 1: how likely x (n, D) came from each component."""
+        """Return (n, K) float64, the posteriors of the components given x (n, D); rows sum to 1."""
         posteriors = self.log_components(x)
         normalise(posteriors)
         return posteriors
 
 
 def check_samples(x: _Floats, components: int) -> None:
-    """Check that `components` can be fitted to samples (n, D) float32 or float64.
+    """Check that `components` can be fitted on samples (n, D) float32 or float64.
 
     Raises
     ------
@@ -125,17 +122,17 @@ def check_samples(x: _Floats, components: int) -> None:
         )
     if not 1 <= components <= len(x):
         raise MixtureError(
-            f"{components} components cannot be fitted to {len(x)} samples: at least 1 and at "
-            "most one a sample; ask for fewer or give more samples"
+            f"{components} components cannot be fitted on {len(x)} samples: at least 1 and at "
+            "most one per sample; request fewer or add samples"
         )
     for rows, block, _ in blocks_of(x):
         if not np.isfinite(block).all():
             bad = rows.start + int(np.argmin(np.isfinite(block).all(axis=1)))
-            raise MixtureError(f"sample {bad} has NaN or infinite numbers; leave it out")
+            raise MixtureError(f"sample {bad} has NaN or infinite values; leave it out")
 
 
 def blocks_of(x: _Floats) -> Iterator[tuple[slice, _Doubles, _Doubles]]:
-    """Yield slices of rows, those rows of x in float64, and room of the same shape."""
+    """Yield slices of rows, those rows of x in float64, and a scratch array of the same shape."""
     room = np.empty((min(_ROWS, len(x)), x.shape[1]))
     for start in range(0, len(x), _ROWS):
         block = x[start : start + _ROWS].astype(np.float64)
@@ -149,7 +146,7 @@ def distances_to(block: _Doubles, centre: _Doubles, out: _Doubles) -> _Doubles:
 
 
 def normalise(logs: _Doubles) -> _Doubles:
-    """Turn rows of `logs` (n, K) into posteriors in place; return the log of their sums (n,)."""
+    """Normalise rows of `logs` (n, K) to posteriors in place; return the log of their sums (n,)."""
     highest = logs.max(axis=1, keepdims=True)
     logs -= highest
     np.exp(logs, out=logs)

@@ -1,5 +1,5 @@
-"""Principal components of more rows than memory holds.
+"""Out-of-core principal component analysis.
 
 Read `components` first: one resumable pass sums the `covariance`, whose largest `eigenvectors` are
-the components. The encoder that applies them is `pipeline.text.encoders.pca`.
+the components. `pipeline.text.encoders.pca` applies them.
 """

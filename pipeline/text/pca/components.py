@@ -1,4 +1,4 @@
-"""Principal components of the rows of an encoder: fitted out of core, kept in one file."""
+"""Principal components of an encoder's rows, fitted out of core and saved in one file."""
 
 import hashlib
 import shutil
@@ -24,29 +24,29 @@ from pipeline.text.pca.covariance import Covariance
 from pipeline.text.pca.eigenvectors import eigenvectors_memory, largest_eigenvectors
 from pipeline.wording import counted
 
-_CHUNK = 2048  # captions multiplied at once
-_LOCK = "fit.lock"  # beside the unfinished work
-_KEY = "projection"  # of the metadata in the file
+_CHUNK = 2048  # captions per product
+_LOCK = "fit.lock"  # in the work folder
+_KEY = "projection"  # key of the metadata in the file
 
 
 class PcaError(PipelineError):
-    """Principal components cannot be fitted or read, or they belong to another encoder."""
+    """Principal components cannot be fitted or loaded, or belong to another encoder."""
 
 
 @dataclass(frozen=True)
 class PcaMetadata:
-    """What principal components were fitted to.
+    """Data of a fit of principal components.
 
     Attributes
     ----------
-    encoder, encoder_hash : name and recipe hash of the encoder whose rows it was fitted to.
-    captions, captions_sha256 : how many it was fitted to, and the SHA-256 of the canonical JSON
-        of the list of them.
-    device : where the products were taken.
-    total_variance : the sum of all eigenvalues of the covariance.
+    encoder, encoder_hash : name and recipe hash of the encoder.
+    captions, captions_sha256 : number of captions, and the SHA-256 of the canonical JSON of their
+        list.
+    device : device of the products.
+    total_variance : sum of all eigenvalues of the covariance.
     created_by : software and versions.
-    requested : how many components were requested, where the captions or the numbers in a row
-        allowed fewer; None where all of them were fitted.
+    requested : requested number of components, if captions or row length allowed fewer; otherwise
+        None.
     """
 
     encoder: str
@@ -59,7 +59,7 @@ class PcaMetadata:
     requested: int | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """Return everything as JSON values; `requested` only where fewer were fitted."""
+        """Return all fields as JSON values; `requested` only if fewer were fitted."""
         value = asdict(self)
         if self.requested is None:
             del value["requested"]
@@ -72,11 +72,11 @@ class PrincipalComponents:
 
     Attributes
     ----------
-    metadata : what they were fitted to.
-    mean : (D,) float32, taken off a row first.
-    components : (D, dim) float32, columns at norm 1, the largest eigenvalue first. The number of
-        largest absolute value of a column is positive.
-    eigenvalues : (dim,) float64, the variances along the components, falling; at least 0.
+    metadata : data of the fit.
+    mean : (D,) float32, subtracted from a row first.
+    components : (D, dim) float32, unit columns by descending eigenvalue. Signs are fixed so that
+        the largest absolute number of a column is positive.
+    eigenvalues : (dim,) float64, descending variances along the components, at least 0.
     """
 
     metadata: PcaMetadata
@@ -86,25 +86,25 @@ class PrincipalComponents:
 
     @property
     def dim(self) -> int:
-        """How many components there are."""
+        """Number of components."""
         return len(self.eigenvalues)
 
     @property
     def explained(self) -> float:
-        """The share of the variance that lies along the components, 0 to 1; 0 if there is none."""
+        """Share of the variance along the components, 0 to 1; 0 without variance."""
         total = self.metadata.total_variance
         return float(self.eigenvalues.sum() / total) if total else 0.0
 
     @cached_property
     def sha256(self) -> str:
-        """The SHA-256 of mean and components."""
+        """SHA-256 of mean and components."""
         digest = hashlib.sha256(f"{self.components.shape}".encode())
         for array in (self.mean, self.components):
             digest.update(np.ascontiguousarray(array).data)
         return digest.hexdigest()
 
     def check(self, encoder: CaptionEncoder) -> None:
-        """Refuse an encoder other than the one that the components were fitted to.
+        """Check that an encoder is the one that the components were fitted on.
 
         Raises
         ------
@@ -112,14 +112,14 @@ class PrincipalComponents:
         """
         if self.metadata.encoder_hash != _hash_of(encoder):
             raise PcaError(
-                f"the principal components were fitted to {self.metadata.encoder!r} (recipe hash "
-                f"{self.metadata.encoder_hash}), but {encoder.name!r} (recipe hash "
-                f"{_hash_of(encoder)}) is given; give that encoder with the settings it had, or "
-                "fit components to this one"
+                f"the principal components were fitted on {self.metadata.encoder!r} (recipe hash "
+                f"{self.metadata.encoder_hash}), not on {encoder.name!r} (recipe hash "
+                f"{_hash_of(encoder)}); use that encoder with its settings, or fit components on "
+                "this one"
             )
 
     def save(self, path: Path) -> None:
-        """Write one `.safetensors` file, whole or not at all; equal components, equal bytes."""
+        """Write one `.safetensors` file atomically; equal components have equal bytes."""
         tensors = {name: array for name, array in vars(self).items() if name in _TENSORS}
         write_tensors(path, tensors, _KEY, self.metadata.to_json())
 
@@ -128,17 +128,17 @@ _TENSORS = {"mean": np.float32, "components": np.float32, "eigenvalues": np.floa
 
 
 def load_pca(path: Path, encoder: CaptionEncoder) -> PrincipalComponents:
-    """Read what `PrincipalComponents.save` wrote.
+    """Load components that `PrincipalComponents.save` wrote.
 
     Parameters
     ----------
-    path : the `.safetensors` file.
-    encoder : the encoder that it will be used with.
+    path : path of the `.safetensors` file.
+    encoder : encoder to use them with.
 
     Raises
     ------
     PcaError
-        The file is missing or damaged, or was fitted to another encoder.
+        The file is missing or damaged, or was fitted on another encoder.
     """
     if not path.is_file():
         raise PcaError(f"{path} not found; fit principal components first")
@@ -173,17 +173,17 @@ def require_two(captions: int) -> None:
 
 
 def components_of(captions: int, width: int, requested: int) -> int:
-    """Return how many components rows of `width` numbers of some captions have, at most requested.
+    """Return the number of components that can be fitted, at most `requested`.
 
-    The centred rows of n captions span n - 1 dimensions.
+    `captions` centred rows span `captions` - 1 dimensions of `width`.
     """
     return min(requested, captions - 1, width)
 
 
 def fit_memory(width: int, dim: int) -> int:
-    """Return the bytes that fitting `dim` components to rows of `width` numbers needs at most.
+    """Return the maximum memory of a fit of `dim` components on rows of `width` numbers, in bytes.
 
-    However many captions there are; the encoder's own memory is not counted.
+    It does not depend on the number of captions, and excludes the encoder's own memory.
     """
     sums = Covariance.memory(width) + 4 * width * _CHUNK
     unpacking = 8 * width * width + Covariance.disk(width)
@@ -191,7 +191,7 @@ def fit_memory(width: int, dim: int) -> int:
 
 
 def fit_disk(width: int) -> int:
-    """Return the bytes that the work file of a fit needs while it is replaced by a newer one."""
+    """Return the disk space of a fit's work file while it is replaced, in bytes."""
     return 2 * Covariance.disk(width)
 
 
@@ -205,24 +205,24 @@ def fit_pca(
     checkpoint_seconds: float = 120.0,
     progress: Progress = no_progress,
 ) -> PrincipalComponents:
-    """Fit principal components to the rows of an encoder in one pass over the captions.
+    """Fit principal components on an encoder's rows in one pass over the captions.
 
-    The covariance is summed as `Covariance` does, its largest eigenvalues are found in float64.
-    From time to time the sums are put down in the work folder; called again after an interruption
-    with the same encoder, captions and device, the fit goes on from there, whatever `dim`, and
-    gives the same bytes as one that was never interrupted. At the end the work file is removed.
+    `Covariance` sums the covariance; its largest eigenvalues are computed in float64. The work
+    folder keeps checkpoints of the sums: after an interruption, a call with the same encoder,
+    captions and device, and any `dim`, resumes from the last one and yields the same bytes. The
+    checkpoint is deleted at the end.
 
     Parameters
     ----------
-    encoder : of rows of D numbers.
-    texts : the training captions, at least 2.
-    dim : how many components, at least 1; fewer are fitted where `components_of` says so, and the
-        metadata then have the requested number as well.
-    work : the folder of unfinished work; made if it is missing. An empty lock file stays in it.
-    device : where the products are taken: "cpu", or a device of torch such as "cuda". The last
-        bits differ between devices.
-    checkpoint_seconds : how often the sums are put down; they are too once the pass is done.
-    progress : called with captions done, captions in all, and 0.
+    encoder : encoder of rows of D numbers.
+    texts : training captions, at least 2.
+    dim : number of components, at least 1; see `components_of` for the maximum. The metadata record
+        the requested number if fewer are fitted.
+    work : work folder, created if missing. An empty lock file stays in it.
+    device : device of the products: "cpu", or a torch device such as "cuda". The last bits differ
+        between devices.
+    checkpoint_seconds : interval between checkpoints; there is also one after the pass.
+    progress : called with the captions done, their total, and 0.
 
     Returns
     -------
@@ -231,13 +231,13 @@ def fit_pca(
     Raises
     ------
     PcaError
-        Fewer than 2 captions, `dim` below 1, or too little room on the disk.
+        There are fewer than 2 captions, `dim` is below 1, or the disk is too small.
     DeviceError
-        The device is not there.
+        The device does not exist.
     OutputError
-        The work folder cannot be written to.
+        The work folder is not writable.
     CovarianceError
-        The work file is damaged, or a row is not finite.
+        The checkpoint is damaged, or a row is not finite.
     ShardError
         Another process is fitting in the same work folder.
     """
@@ -246,7 +246,7 @@ def fit_pca(
     require_two(len(texts))
     possible = components_of(len(texts), encoder.dim, dim)
     if device != "cpu":
-        # Here, since torch takes seconds to import and numpy does the products of a processor.
+        # Imported here: torch takes seconds to import, and numpy multiplies on a CPU.
         from pipeline.devices import usable_device
 
         usable_device(device)
@@ -287,7 +287,7 @@ def fit_pca(
         ),
         mean.astype(np.float32),
         components,
-        np.maximum(eigenvalues, 0),  # without variance, rounding can leave some below
+        np.maximum(eigenvalues, 0),  # rounding can make zero eigenvalues negative
     )
 
 
@@ -302,6 +302,6 @@ def _require_room(work: Path, width: int) -> None:
     if fit_disk(width) > free:
         raise PcaError(
             f"the unfinished sums of a {width} x {width} covariance need "
-            f"{fit_disk(width) / 1e6:.1f} MB in {work}, and {free / 1e6:.1f} MB are free; make "
-            "room or give another folder"
+            f"{fit_disk(width) / 1e6:.1f} MB in {work}, but {free / 1e6:.1f} MB are free; free "
+            "some space or choose another folder"
         )

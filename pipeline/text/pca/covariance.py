@@ -1,4 +1,4 @@
-"""Mean and covariance of more rows than memory holds, in one pass that can be interrupted."""
+"""Out-of-core mean and covariance in one resumable pass."""
 
 import zlib
 from collections.abc import Iterator
@@ -12,33 +12,33 @@ from pipeline.errors import PipelineError
 from pipeline.files import appearing_whole, parse_json
 from pipeline.hashing import canonical_json
 
-_PANEL = 1024  # rows of the covariance that are multiplied and added at once
+_PANEL = 1024  # rows of the covariance per product
 
 
 class CovarianceError(PipelineError):
-    """Rows are not finite, or the saved sums of a pass cannot be read."""
+    """A row is not finite, or the saved sums of a pass cannot be loaded."""
 
 
 class Covariance:
-    """The mean and the scatter of the rows added so far.
+    """Mean and scatter of the rows added so far.
 
-    The rows are shifted by the mean of the first chunk, so that no digits cancel where the mean
-    is large; products of a chunk are taken in float32, everything is summed in float64. Only one
-    triangle is multiplied and kept, in panels of 1024 rows. Sums depend on how rows are cut into
-    chunks, to the last bits; the same chunks in the same order give the same bits.
+    Rows are shifted by the mean of the first chunk, against cancellation when the mean is large;
+    products of a chunk are in float32, sums in float64. Only one triangle is computed and stored,
+    in panels of 1024 rows. The last bits of the sums depend on the chunks; the same chunks in the
+    same order yield the same bits.
 
     Attributes
     ----------
-    rows : how many were added.
+    rows : number of added rows.
     """
 
     def __init__(self, width: int, device: str = "cpu") -> None:
-        """Start with no rows.
+        """Start without rows.
 
         Parameters
         ----------
-        width : numbers a row, D.
-        device : where products are taken: "cpu" (numpy), or a device of torch such as "cuda".
+        width : length of a row, D.
+        device : device of the products: "cpu" (numpy), or a torch device such as "cuda".
         """
         self.rows = 0
         self._width, self._device = width, device
@@ -48,21 +48,21 @@ class Covariance:
 
     @staticmethod
     def memory(width: int) -> int:
-        """Return the bytes needed to add chunks, those of a chunk not counted."""
+        """Return the memory for adding chunks, without the chunk, in bytes."""
         return Covariance.disk(width) + 4 * min(width, _PANEL) * width
 
     @staticmethod
     def disk(width: int) -> int:
-        """Return the bytes of the file that `save` writes, but for a line of text."""
+        """Return the size of a file of `save` without its header line, in bytes."""
         return 12 * width + sum(8 * len(span) * (width - span.start) for span in _spans(width))
 
     def add(self, chunk: npt.NDArray[np.float32]) -> None:
-        """Add rows; `chunk` (rows, D) float32, at least one row, is used up as scratch.
+        """Add rows (rows, D) float32, at least one; `chunk` is overwritten.
 
         Raises
         ------
         CovarianceError
-            Numbers that are not finite.
+            A number is not finite.
         """
         if not self.rows:
             self._shift[:] = chunk.mean(axis=0, dtype=np.float64)
@@ -71,7 +71,7 @@ class Covariance:
         if not np.isfinite(sums).all():
             raise CovarianceError(
                 f"rows {self.rows} to {self.rows + len(chunk) - 1} (from 0) have NaN, infinite or "
-                "overflowing numbers; an encoder gives finite rows: report this"
+                "overflowing numbers; encoders should return finite rows: report this"
             )
         for panel, product in zip(self._panels, _products(chunk, self._device), strict=True):
             panel += product
@@ -79,15 +79,15 @@ class Covariance:
         self.rows += len(chunk)
 
     def finish(self) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
-        """Return mean and covariance, and give the memory of the sums away: nothing can follow.
+        """Return mean and covariance, and release the sums: the object is unusable afterwards.
 
         Returns
         -------
         (D,) float64
-            The mean.
+            Mean.
         (D, D) float64
-            The covariance with the denominator rows - 1, in Fortran order, of which only the
-            lower triangle is filled in.
+            Covariance with the denominator rows - 1, in Fortran order; only the lower triangle is
+            filled.
         """
         covariance = np.empty((self._width, self._width), order="F")
         for span in _spans(self._width):
@@ -100,12 +100,12 @@ class Covariance:
         return self._shift + self._sums / self.rows, covariance
 
     def save(self, path: Path, fingerprint: str) -> None:
-        """Put the sums down in a file, whole or not at all.
+        """Save the sums to a file atomically.
 
         Parameters
         ----------
-        path : of the file.
-        fingerprint : of all that decides the rows and how they are cut into chunks.
+        path : path of the file.
+        fingerprint : hash of everything that determines the rows and chunks.
         """
         checksum = 0
         with appearing_whole(path) as part, part.open("wb") as stream:
@@ -116,19 +116,19 @@ class Covariance:
             stream.write(checksum.to_bytes(4, "big"))
 
     def load(self, path: Path, fingerprint: str) -> None:
-        """Take up what `save` put down.
+        """Load sums that `save` wrote.
 
         Raises
         ------
         CovarianceError
-            The file is damaged, or not of this fingerprint and width.
+            The file is damaged, or has another fingerprint or width.
         """
         try:
             with path.open("rb") as stream:
                 head = stream.readline(4096)
                 self.rows = int(parse_json(head)["rows"])
                 if head != self._head(fingerprint, self.rows) or not self._read(stream):
-                    raise ValueError("its contents do not agree with its checksum or its head")
+                    raise ValueError("its contents do not match its checksum or header")
         except (ValueError, KeyError, TypeError) as error:
             raise CovarianceError(
                 f"{path} holds the unfinished sums of a covariance and is damaged ({error}); "
@@ -143,7 +143,7 @@ class Covariance:
         return [self._shift, self._sums, *self._panels]
 
     def _read(self, stream: BinaryIO) -> bool:
-        """Fill the arrays in; return whether they and their checksum are whole."""
+        """Read into the arrays; return whether they and their checksum are complete."""
         checksum = 0
         for array in self._arrays():
             stream.readinto(array.data)  # type: ignore[attr-defined]

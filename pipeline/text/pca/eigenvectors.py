@@ -1,10 +1,10 @@
-"""The largest eigenvalues of a large symmetric matrix, and their eigenvectors."""
+"""The largest eigenvalues of a large symmetric matrix, with eigenvectors."""
 
 import numpy as np
 import numpy.typing as npt
 
-_COLUMNS = 256  # eigenvectors turned and rounded at once
-_BLOCK = 64  # columns that LAPACK works on at once, at most
+_COLUMNS = 256  # eigenvectors per block of the back-transformation
+_BLOCK = 64  # maximum number of columns per LAPACK block
 
 
 def largest_eigenvectors(
@@ -12,23 +12,23 @@ def largest_eigenvectors(
 ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float32]]:
     """Return the largest eigenvalues of a symmetric matrix and their eigenvectors.
 
-    Reduced to tridiagonal form, decomposed by relatively robust representations (Dhillon and
-    Parlett 2004, LAPACK's `dstemr`) and turned back. `scipy.linalg.eigh` does not offer that for
-    some of the eigenvalues; its "evd" finds them all.
+    Tridiagonal reduction, multiple relatively robust representations (Dhillon and Parlett 2004,
+    LAPACK's `dstemr`) and back-transformation. `scipy.linalg.eigh` does not offer it for a subset
+    of the eigenvalues; its "evd" computes them all.
 
     Parameters
     ----------
-    matrix : (n, n) float64 in Fortran order, finite; its lower triangle is read. Used up.
-    number : how many, 1 to n.
+    matrix : (n, n) float64 in Fortran order, finite; only its lower triangle is read. Overwritten.
+    number : number of eigenvalues, 1 to n.
 
     Returns
     -------
     (number,) float64
-        Eigenvalues, falling.
+        Eigenvalues, descending.
     (n, number) float32
-        Eigenvectors in columns, at norm 1, the number of largest absolute value positive.
+        Unit eigenvectors in columns; the largest absolute number of each is positive.
     """
-    # Here, since scipy takes a moment to import, and components are mostly read.
+    # Imported here: scipy is slow to import, and components are mostly loaded.
     from scipy.linalg import eigh_tridiagonal
     from scipy.linalg.lapack import dormqr, dsytrd, dsytrd_lwork
 
@@ -45,7 +45,7 @@ def largest_eigenvectors(
         check_finite=False,
         lapack_driver="stemr",
     )
-    first = vectors[:1].copy()  # which the reflectors do not change
+    first = vectors[:1].copy()  # unchanged by the reflectors
     others, *_ = dormqr(
         "L",
         "N",
@@ -66,16 +66,16 @@ def largest_eigenvectors(
 
 
 def eigenvectors_memory(n: int, number: int) -> int:
-    """Return the bytes that `largest_eigenvectors` needs at most, the matrix counted."""
+    """Return the maximum memory of `largest_eigenvectors`, including the matrix, in bytes."""
     decomposing = 8 * n * (2 * n + _BLOCK + 32) + 8 * _BLOCK * (number + _BLOCK + 1)
     rounding = 16 * n * n + 4 * n * number + 24 * n * min(number, _COLUMNS)
     return max(decomposing, rounding)
 
 
 def _without_first_row(columns: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-    """Return (n, m) in Fortran order as (n - 1, m), moved together in the same memory.
+    """Return (n, m) in Fortran order as (n - 1, m), compacted in place.
 
-    LAPACK's wrapper would make a copy of a part of a matrix, which can be gigabytes.
+    LAPACK's wrapper would copy a submatrix, which can be gigabytes.
     """
     n, m = columns.shape
     flat = columns.reshape(-1, order="F")

@@ -1,4 +1,4 @@
-"""English words of captions whose lemma no rule of suffixes finds."""
+"""English words in captions whose lemma suffix rules do not find."""
 
 _SAME = """
 anything building ceiling clothes clothing evening everything goggles headphones jeans lens
@@ -42,8 +42,8 @@ IRREGULAR_WORDS: dict[str, str] = {
     **_pairs(_NOUNS),
     **_pairs(_VERBS),
 }
-"""Lemma of each word. Of our own compilation.
+"""Lemma of each word, our own compilation.
 
-Words that are more often something else in a caption ("left", "felt", "saw", "shot", "rose",
-"ground") are not in it, and nouns such as "building" stand for themselves.
+Words that more often mean something else in a caption ("left", "felt", "saw", "shot", "rose",
+"ground") are left out, and nouns such as "building" are their own lemmas.
 """

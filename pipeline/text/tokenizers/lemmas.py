@@ -1,4 +1,4 @@
-"""Words to their lemmas: Morphy's detachment of suffixes, by rules alone or with WordNet."""
+"""Lemmatization: Morphy's detachment of suffixes, by rules alone or with WordNet."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -20,7 +20,7 @@ _NOUN_SUFFIXES = (
     ("men", "man"),
     ("ies", "y"),
 )
-_OTHER_SUFFIXES = (  # of verbs, "fe" of nouns; "es" of verbs only where spelling asks for it
+_OTHER_SUFFIXES = (  # for verbs, "fe" for nouns; "es" for verbs only where spelling requires it
     ("ves", "fe"),
     ("oes", "o"),
     ("ied", "y"),
@@ -32,45 +32,45 @@ _OTHER_SUFFIXES = (  # of verbs, "fe" of nouns; "es" of verbs only where spellin
 )
 _VOWELS = frozenset("aeiou")
 _SHORTEST_LEMMA = 3
-_RULES_VERSION = 1  # of `RuleLemmatizer`: raise it when the rules give another lemma
+_RULES_VERSION = 1  # of `RuleLemmatizer`; increase it when a lemma changes
 
 
 class LemmatizerError(PipelineError):
-    """A lemmatizer's words cannot be read."""
+    """The dictionary of a lemmatizer cannot be read."""
 
 
 class Lemmatizer(Protocol):
-    """Gives words their dictionary forms, one word at a time, without its sentence."""
+    """Maps single words, without context, to their dictionary forms."""
 
     @property
     def name(self) -> str:
-        """The rules and the dictionary, such as "rules-glove-6b-50d"."""
+        """Name of rules and dictionary, such as "rules-glove-6b-50d"."""
 
     @property
     def sha256(self) -> str:
-        """SHA-256 of the dictionary, the exceptions and the rules."""
+        """SHA-256 of dictionary, exceptions and rules."""
 
     def lemma(self, word: str) -> str:
-        """Return the lemma of a lower-case word; the word itself where none is known."""
+        """Return the lemma of a lower-case word; an unknown word is its own lemma."""
 
 
 @dataclass(frozen=True, eq=False)
 class RuleLemmatizer:
-    """Morphy's suffixes with a list of words by frequency in place of WordNet.
+    """Morphy's suffix rules with a word list by frequency in place of WordNet.
 
-    A word's own exception comes first (`IRREGULAR_WORDS`). Otherwise every suffix of nouns and of
-    verbs is detached, and the most frequent form that is a known word is the lemma. Beyond
-    Morphy, which has lists of exceptions for them: doubled consonants ("running"), and stems that
-    must have had an "e" ("staring", as "star" gives "starring").
+    Exceptions (`IRREGULAR_WORDS`) have priority. Otherwise every suffix of nouns and of verbs is
+    detached, and the most frequent known form is the lemma. Rules beyond Morphy's, which has
+    exception lists for them: doubled consonants ("running"), and stems that lost an "e"
+    ("staring", where "star" would become "starring").
 
     Deviations from WordNet's lemmatizer: no parts of speech, so "climbing" is always "climb";
-    known words need not be lemmas, so a rare word may lose an "s" that is its own.
+    known words need not be lemmas, so a rare word may lose an "s" of its own.
 
     Attributes
     ----------
-    dictionary : name of the list of words.
-    words : known lower-case words, most frequent first. About 50,000 do well: much longer lists
-        have misspellings and names ("gras", "morn") that pass for lemmas.
+    dictionary : name of the word list.
+    words : known lower-case words, most frequent first. About 50,000 work well: much longer lists
+        contain misspellings and names ("gras", "morn") that pass for lemmas.
     """
 
     dictionary: str
@@ -92,11 +92,11 @@ class RuleLemmatizer:
 
     @property
     def sha256(self) -> str:
-        """SHA-256 of the canonical JSON of the rules, the exceptions and the words."""
+        """SHA-256 of the canonical JSON of rules, exceptions and words."""
         return self._sha256
 
     def lemma(self, word: str) -> str:
-        """Return the lemma of a lower-case word; the word itself where none is known."""
+        """Return the lemma of a lower-case word; an unknown word is its own lemma."""
         return _remembered(self._known, word, self._find)
 
     def _find(self, word: str) -> str:
@@ -108,17 +108,17 @@ class RuleLemmatizer:
 
 @dataclass(frozen=True, eq=False)
 class WordNetLemmatizer:
-    """WordNet's own lemmatizer for nouns, from the files of a WordNet that the user has.
+    """WordNet's lemmatizer for nouns, from the user's WordNet files.
 
-    The same lemmas as nltk's `WordNetLemmatizer().lemmatize(word)`, which is our reading of
-    "WordNet's lemmatizer" in Wang et al. 2016, section 3.1: the paper cites nltk and states no
-    parts of speech, and nltk then takes every word for a noun ("running" stays).
+    Equivalent to nltk's `WordNetLemmatizer().lemmatize(word)`, our reading of "WordNet's
+    lemmatizer" in Wang et al. 2016, section 3.1: the paper cites nltk and states no parts of
+    speech, and nltk then treats every word as a noun ("running" is unchanged).
 
     Attributes
     ----------
-    nouns : every noun of WordNet.
-    exceptions : the lemmas of irregular nouns.
-    sha256 : of the canonical JSON `{file name: SHA-256}` of the two files.
+    nouns : all nouns of WordNet.
+    exceptions : lemmas of irregular nouns.
+    sha256 : SHA-256 of the canonical JSON `{file name: SHA-256}` of the two files.
     """
 
     nouns: frozenset[str] = field(repr=False)
@@ -132,7 +132,7 @@ class WordNetLemmatizer:
         return "wordnet-noun"
 
     def lemma(self, word: str) -> str:
-        """Return the lemma of a lower-case word; the word itself where none is known."""
+        """Return the lemma of a lower-case word; an unknown word is its own lemma."""
         return _remembered(self._known, word, self._find)
 
     def _find(self, word: str) -> str:
@@ -144,22 +144,22 @@ class WordNetLemmatizer:
 
 
 def load_wordnet(folder: Path) -> WordNetLemmatizer:
-    """Read the nouns of a WordNet.
+    """Load the nouns of a WordNet.
 
-    nltk's own reader is not used: it wants files that packages of WordNet leave out, and a folder
-    below `nltk.data.path`.
+    nltk's own reader needs files that packages of WordNet leave out, and a folder below
+    `nltk.data.path`.
 
     Parameters
     ----------
-    folder : has `index.noun` and `noun.exc`, such as `corpora/wordnet` of nltk's data.
+    folder : folder with `index.noun` and `noun.exc`, such as `corpora/wordnet` of nltk's data.
 
     Raises
     ------
     LemmatizerError
-        A file is missing, is not UTF-8, or has a line that is not as its format says.
+        A file is missing, not UTF-8, or has an invalid line.
     """
     index, exceptions = folder / "index.noun", folder / "noun.exc"
-    # Lines of the licence begin with two spaces.
+    # Lines of the licence start with two spaces.
     nouns = frozenset(
         line.split(" ", 1)[0] for line in _lines(index) if line and not line.startswith("  ")
     )
@@ -183,7 +183,7 @@ def _lines(path: Path) -> list[str]:
         return path.read_text(encoding="utf-8").splitlines()
     except OSError as error:
         raise LemmatizerError(
-            f"{path} cannot be read ({error.strerror}); give the folder of a WordNet, which has "
+            f"{path} cannot be read ({error.strerror}); pass the folder of a WordNet, with "
             "index.noun and noun.exc"
         ) from error
     except UnicodeDecodeError as error:
@@ -198,7 +198,7 @@ def _remembered(known: dict[str, str], word: str, find: Callable[[str], str]) ->
 
 
 def _forms(word: str) -> list[str]:
-    """Return the words of which a word may be a form by the rules of spelling; perhaps none."""
+    """Return the possible base forms of a word by spelling rules, if any."""
     if word.endswith(("ss", "us", "is", "eed")):
         return []
     forms = []
@@ -218,9 +218,10 @@ def _forms(word: str) -> list[str]:
 
 
 def _had_an_e(stem: str) -> bool:
-    """Tell whether a stem before "ed" or "ing" would have doubled its last letter without an "e".
+    """Return whether a stem before "ed" or "ing" lost an "e", by its single last consonant.
 
-    So it is with one vowel between consonants: "stare" gives "staring", "star" gives "starring".
+    A stem with one vowel between consonants would otherwise double it: "stare" becomes "staring",
+    "star" becomes "starring".
     """
     if len(stem) < _SHORTEST_LEMMA:
         return True

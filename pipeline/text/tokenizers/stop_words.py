@@ -1,4 +1,4 @@
-"""Lists of stop words: English function words, which say little of what a picture shows."""
+"""Stop word lists: English function words, which describe little of an image's content."""
 
 from pipeline.hashing import sha256_of_json
 
@@ -16,14 +16,14 @@ yourselves 'd 'll 'm 're 's 've
 """
 
 STOP_WORDS: dict[str, frozenset[str]] = {"english-function": frozenset(_ENGLISH.split())}
-"""The words of each list, lower case, by the list's name.
+"""The words of each list, lower case, by name.
 
-"english-function" is of our own compilation: articles, pronouns, auxiliary verbs, conjunctions,
-the prepositions that say no place on their own, and the pieces into which tokenizers split
-contractions ("n't", "'s", "s"). Words of place such as "behind" and "near" are not in it.
+"english-function" is our own compilation: articles, pronouns, auxiliary verbs, conjunctions,
+prepositions without a place of their own, and the pieces into which tokenizers split contractions
+("n't", "'s", "s"). Words of place such as "behind" and "near" are not included.
 """
 
 
 def stop_words_sha256(name: str) -> str:
-    """Return the SHA-256 of the canonical JSON of one list, sorted."""
+    """Return the SHA-256 of the canonical JSON of a sorted list."""
     return sha256_of_json(sorted(STOP_WORDS[name]))

@@ -1,4 +1,4 @@
-"""Tokenizers: how a caption becomes words, and the tokenizers that the papers used by name."""
+"""Tokenizers: their steps, and the tokenizers of the papers by name."""
 
 import re
 import unicodedata
@@ -16,17 +16,17 @@ _KLEIN_MARKS = re.compile(r'[\s.,;:?!"&()\[\]{}<>=/\\]')
 
 
 class TokenizerError(PipelineError):
-    """A tokenizer is made of an unknown splitter or list, or cuts captions to nothing."""
+    """A splitter or stop word list is unknown, or the maximum length is below 1."""
 
 
 @dataclass(frozen=True)
 class Splitter:
-    """One way of splitting text into words.
+    """A word splitter.
 
     Attributes
     ----------
-    rule : what it does in words, for recipes: a change to one is a change to the other.
-    split : text to words.
+    rule : the computation in words, for recipes; change both together.
+    split : function from text to words.
     """
 
     rule: str
@@ -53,25 +53,24 @@ SPLITTERS: dict[str, Splitter] = {
 
 @dataclass(frozen=True)
 class Tokenizer:
-    """How a caption becomes words; the steps are done in the order of the attributes.
+    """A tokenizer; its steps run in the order of the attributes.
 
-    Text is brought to Unicode NFC first.
+    Text is normalised to Unicode NFC first.
 
     Attributes
     ----------
-    name : of the tokenizer, for names of encoders and for messages.
+    name : name of the tokenizer, for names of encoders and messages.
     lower_case : whether text is lower-cased.
-    splitter : a name in `SPLITTERS`.
+    splitter : name in `SPLITTERS`.
     punctuation : whether tokens without a letter or digit are "dropped" or "kept".
-    stop_words : name in `STOP_WORDS` of the words to remove; None removes none.
-    lemmatizer : what puts each word in its dictionary form; None leaves words as they are. Stop
-        words are looked for before, not again after.
-    max_length : the words beyond this number are cut off; None cuts nothing off.
+    stop_words : name in `STOP_WORDS`, for words to remove; None: none.
+    lemmatizer : maps words to dictionary forms, after stop word removal; None: no lemmatization.
+    max_length : maximum number of words, truncating longer captions; None: no limit.
 
     Raises
     ------
     TokenizerError
-        The splitter or the list of stop words is unknown, or the maximum length is below 1.
+        The splitter or stop word list is unknown, or the maximum length is below 1.
     """
 
     name: str
@@ -89,12 +88,12 @@ class Tokenizer:
             _require("list of stop words", self.stop_words, STOP_WORDS)
         if self.max_length is not None and self.max_length < 1:
             raise TokenizerError(
-                f"the maximum length of a caption is {self.max_length}; give 1 word or more, or "
-                "None to cut nothing off"
+                f"the maximum length of a caption is {self.max_length}; set 1 word or more, or "
+                "None for no limit"
             )
 
     def tokenize(self, text: str) -> list[str]:
-        """Return the words of one caption, in order, repeats kept; perhaps none."""
+        """Return the words of one caption, in order, with repetitions; possibly none."""
         text = unicodedata.normalize("NFC", text)
         words = SPLITTERS[self.splitter].split(text.lower() if self.lower_case else text)
         if self.punctuation == "dropped":
@@ -107,7 +106,7 @@ class Tokenizer:
         return words[: self.max_length]
 
     def to_json(self) -> dict[str, Any]:
-        """Return everything that decides the words, as JSON values; lists by their SHA-256."""
+        """Return everything that determines the words, as JSON values; lists by their SHA-256."""
         stop, lemmas = self.stop_words, self.lemmatizer
         return {
             "name": self.name,
@@ -124,7 +123,7 @@ class Tokenizer:
 def _require(what: str, name: str, known: Collection[str]) -> None:
     if name not in known:
         raise TokenizerError(
-            f"no {what} is known as {name!r}; there are {', '.join(sorted(known))}"
+            f"the {what} {name!r} is unknown; expected one of {', '.join(sorted(known))}"
         )
 
 
@@ -146,20 +145,20 @@ TOKENIZERS: dict[str, Tokenizer] = {
 """The tokenizers by name; `treebank` is the default.
 
 treebank
-    Penn Treebank words in lower case without punctuation: "don't" gives "do", "n't"; hyphens do
-    not split. Deviation from `nltk.word_tokenize`, which needs downloaded data: sentences inside
-    a caption are found by a rule, so "mr. smith" gives "mr", "smith".
+    Penn Treebank words in lower case without punctuation: "don't" becomes "do", "n't"; hyphens do
+    not split. Deviation from `nltk.word_tokenize`, which needs downloaded data: a rule splits
+    sentences within a caption, so "mr. smith" becomes "mr", "smith".
 vsepp
-    VSE++ (Faghri et al. 2018): the same with the punctuation kept as words of its own.
+    VSE++ (Faghri et al. 2018): the same, with punctuation as separate words.
 w2vv, w2vv-filterstop
-    Word2VisualVec (Dong et al. 2018): letters and digits of ASCII alone; with stop words for its
-    bag of words and its mean of word2vec. Deviation: the stop words are our own list.
+    Word2VisualVec (Dong et al. 2018): ASCII letters and digits only; the second without stop
+    words, for its bag of words and mean of word2vec. Deviation: our own stop word list.
 klein
-    Klein et al. 2015, case-sensitive. Deviation: of what their program does next to words without
-    a vector (substitutions, misspellings, British to American, cutting at hyphens and digits)
-    nothing is done, as it rests on their hand-made lists.
+    Klein et al. 2015, case-sensitive. Deviation: without their program's hand-made rules for words
+    without a vector (substitutions, misspellings, British to American, splitting at hyphens and
+    digits).
 whitespace
-    For text that is tokenised already, as Flickr8k's token file is.
+    For tokenised text, such as Flickr8k's token file.
 kiros
     Kiros et al. 2014 and order-embeddings (Vendrov et al. 2016): `whitespace`. Deviation: their
     programs do not lower-case, since their files were prepared.

@@ -1,4 +1,4 @@
-"""Penn Treebank words by nltk's `NLTKWordTokenizer`, without the rest of nltk."""
+"""Penn Treebank words from nltk's `NLTKWordTokenizer`, without the rest of nltk."""
 
 import re
 from collections.abc import Callable
@@ -7,9 +7,9 @@ from types import ModuleType
 
 from pipeline.text.import_alone import import_alone
 
-# nltk sets a full stop apart only at the very end of its text and leaves the rest to a sentence
-# splitter that needs a download. Without this rule, the "dog." of "A dog. A cat." is no known
-# word. Two characters before the stop, so that "u.s. army" keeps its abbreviation.
+# nltk separates a full stop only at the very end of its text, and relies on a sentence splitter
+# that needs a download. Without this rule, the "dog." of "A dog. A cat." would be out of
+# vocabulary. Two characters before the stop, so that "u.s. army" keeps its abbreviation.
 _INNER_STOP = re.compile(r"(?<=\w\w)\.(?=\s)")
 _LAST_STOP = re.compile(r"(?<=[A-Za-z0-9])\.\s*\Z")
 _CONTRACTION = r"(?!.*\b(?:cannot|gimme|gonna|gotta|lemme|wanna)\b)"  # nltk splits these
@@ -17,26 +17,26 @@ _PLAIN_WORD = re.compile(_CONTRACTION + r"[a-z0-9]+(?:-[a-z0-9]+)*|[.,]", re.ASC
 
 
 def treebank_words(text: str) -> list[str]:
-    """Split a caption; a full stop between two of its sentences is a word too.
+    """Split a caption; a full stop between two sentences is a word too.
 
-    "A dog's ball. It isn't red" gives "A", "dog", "'s", "ball", ".", "It", "is", "n't", "red".
+    "A dog's ball. It isn't red" becomes "A", "dog", "'s", "ball", ".", "It", "is", "n't", "red".
     """
     text = _INNER_STOP.sub(" .", text)
-    # Most captions have nothing for nltk to do, and its rules take many times as long.
+    # Fast path: most captions need none of nltk's rules, which are many times slower.
     words = _LAST_STOP.sub(" .", text.replace(", ", " , ")).split()
     return words if all(map(_PLAIN_WORD.fullmatch, words)) else nltk_words(text)
 
 
 def nltk_words(text: str) -> list[str]:
-    """Split one sentence as `nltk.tokenize.NLTKWordTokenizer().tokenize(text)` does."""
+    """Split one sentence like `nltk.tokenize.NLTKWordTokenizer().tokenize(text)`."""
     return _tokenize()(text)
 
 
 @cache
 def _tokenize() -> Callable[[str], list[str]]:
-    """Return the method of nltk's tokenizer, imported without the packages that it lies in.
+    """Return the method of nltk's tokenizer, imported without its packages.
 
-    `import nltk` runs all of nltk, and by way of it scipy.stats.
+    `import nltk` imports all of nltk, and scipy.stats.
     """
     try:
         return _method(import_alone("nltk.tokenize.destructive"))

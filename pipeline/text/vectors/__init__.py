@@ -1,8 +1,7 @@
-"""Word vectors: read from many formats, trained, and stored in one of our own.
+"""Word vectors: loaded from many formats, trained, and stored in our own.
 
-Read `store` first, the job of `pipeline vectors`. `sources` knows where vectors come from and hands
-each format to its module; `train` trains them on a `corpus`; `stored` is the project's own file.
-Sentences have no place here.
+Read `store` first, the job of `pipeline vectors`. `sources` dispatches each source to the module of
+its format; `train` trains vectors on a `corpus`; `stored` is the project's own file.
 """
 
 from pipeline.text.vectors.package import GLOVE_PACKAGE

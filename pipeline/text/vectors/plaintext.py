@@ -1,7 +1,7 @@
-"""Text formats: a word and its numbers a line, as GloVe, word2vec and fastText write them.
+"""Text formats of GloVe, word2vec and fastText: one word with its numbers per line.
 
-GloVe's files begin with the first word. word2vec's text and fastText's `.vec` begin with a
-header, the number of words and the dimension; both end every line with a space.
+GloVe's files start with the first word. word2vec's text and fastText's `.vec` start with a header,
+the number of words and the dimension; both end every line with a space.
 """
 
 from collections.abc import Iterator
@@ -17,16 +17,15 @@ _LINE_END = b" \r\n"
 
 
 def read_text(path: Path, keep: frozenset[str] | None) -> tuple[int, Iterator[Row]]:
-    """Return the dimension and the wanted rows, None for all, in the file's order.
+    """Return the dimension and the rows of the words in `keep` (None: all), in file order.
 
-    A first line of two whole numbers is a header: a GloVe file of one dimension whose first
-    word is a number cannot be told from it. A line is read from its right end, since words may
-    contain spaces.
+    A first line of two integers is a header; a one-dimensional GloVe file that starts with a
+    number is therefore misread. Lines are parsed from the right, since words may contain spaces.
 
     Raises
     ------
     VectorsError
-        Here or while the rows are taken: see `load_vectors`.
+        Immediately or while rows are read: see `load_vectors`.
     """
     with path.open("rb") as stream:
         first = stream.readline().rstrip(_LINE_END)
@@ -46,8 +45,8 @@ def read_text(path: Path, keep: frozenset[str] | None) -> tuple[int, Iterator[Ro
 
 
 def _rows(path: Path, dim: int, count: int | None, keep: frozenset[str] | None) -> Iterator[Row]:
-    # Splitting every line is most of the cost, so a line is split only if its first field begins
-    # a wanted word, or if it has more fields than the rest.
+    # Splitting dominates the cost, so a line is split only if its first field starts a word to
+    # keep, or if it has more fields than the rest.
     starts = None if keep is None else {word.encode().split(b" ", 1)[0] for word in keep}
     header_lines = 0 if count is None else 1
     blank = 0
@@ -70,7 +69,7 @@ def _rows(path: Path, dim: int, count: int | None, keep: frozenset[str] | None) 
             if spaces < dim:
                 raise VectorsError(
                     f"{path}, line {number}: {spaces} numbers found, {dim} expected as on line 1; "
-                    "is the download whole?"
+                    "is the download complete?"
                 )
             start = line[: line.index(b" ")]
             word = decoded(start, f"{path}, line {number}")
@@ -88,7 +87,7 @@ def _rows(path: Path, dim: int, count: int | None, keep: frozenset[str] | None) 
                 yield word, f"line {number}", _vector(fields[1:], f"{path}, line {number}")
     if count is not None and words != count:
         raise VectorsError(
-            f"{path}: has {words} words, its header on line 1 says {count}; is the download whole?"
+            f"{path}: {words} words found, {count} stated in its header; is the download complete?"
         )
 
 

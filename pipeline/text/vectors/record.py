@@ -1,4 +1,4 @@
-"""What a file of word vectors was made from, and what it would be made from now."""
+"""The record of what a word vector file was made from, and whether it is up to date."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -23,7 +23,7 @@ _OF_CAPTIONS = {
 
 
 def vectors_record(file: Path) -> dict[str, Any] | None:
-    """Return what a file of `store_vectors` records, None if it is missing.
+    """Return the record of a file of `store_vectors`; None if the file is missing.
 
     Raises
     ------
@@ -47,18 +47,18 @@ def vectors_record(file: Path) -> dict[str, Any] | None:
 
 
 def make_way_for(file: Path, expected: dict[str, Any], log: Callable[[str], None]) -> bool:
-    """Move vectors that were made with other options aside, and those asked for back.
+    """Move vectors with other options aside, and move back those with the requested options.
 
     Parameters
     ----------
-    file : Path. Of the vectors.
+    file : Path. File of the vectors.
     expected : dict. See `expected_vectors`.
-    log : callable. Receives a line for each file that is moved.
+    log : callable. Receives one line per moved file.
 
     Returns
     -------
     bool
-        Whether the file has, or had, vectors of the same options; those of other captions.
+        Whether the file has, or had, vectors with the same options; captions may differ.
     """
     wanted = _options(expected)
     found = _options_in(file)
@@ -67,7 +67,7 @@ def make_way_for(file: Path, expected: dict[str, Any], log: Callable[[str], None
     if not file.exists() and (
         aside := move_back(file, _key(wanted), lambda path: _options_in(path) == wanted)
     ):
-        log(f"{aside} was made with the options asked for: moved back to {file}")
+        log(f"{aside} was made with the requested options: moved back to {file}")
     return found == wanted
 
 
@@ -81,10 +81,10 @@ def expected_vectors(
     corpus: str | Path | None = None,
     allow_leaks: bool = False,
 ) -> dict[str, Any]:
-    """Return what `vectors_record` must be for a dataset as it is now.
+    """Return the record that an up-to-date file of a dataset would have.
 
-    Words that a source lacks make its file look out of date: then they are looked up again, which
-    leads to the same bytes.
+    Words that a source lacks make its file appear outdated: they are then looked up again, which
+    yields the same bytes.
 
     Parameters
     ----------
@@ -119,7 +119,7 @@ def _options_in(file: Path) -> dict[str, Any] | None:
 
 
 def _options(record: dict[str, Any]) -> dict[str, Any]:
-    """Return the part of a record that does not depend on the captions."""
+    """Return the part of a record that is independent of the captions."""
     training = record.get("training")
     if training is not None:
         training = {name: value for name, value in training.items() if name not in _OF_CAPTIONS}
@@ -132,7 +132,7 @@ def _key(options: dict[str, Any]) -> str:
 
 
 def _without_software(facts: dict[str, Any] | None) -> dict[str, Any] | None:
-    """Return the facts of a training less the versions, which make no vectors out of date."""
+    """Return the record of a training without versions, which do not make vectors outdated."""
     return facts and {name: value for name, value in facts.items() if name != "software"}
 
 

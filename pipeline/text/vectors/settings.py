@@ -1,4 +1,4 @@
-"""The settings of training word vectors, with defaults and memory."""
+"""Settings of word vector training, with defaults and memory."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
@@ -7,8 +7,8 @@ from typing import Any, Literal
 
 from pipeline.text.vectors.table import MAX_DIM, VectorsError
 
-# The two programs' own defaults, written down so that they stay. Only fastText's subsampling is not
-# its own 1e-4, which leaves out most tokens of captions, as they use few words.
+# The defaults of both programs, stated so that they stay. Only fastText's subsampling differs: its
+# 1e-4 would drop most tokens of captions, which use few words.
 FIXED: dict[str, dict[str, Any]] = {
     "word2vec": {"learning_rate": 0.025, "subsampling": 1e-3},
     "fasttext": {"learning_rate": 0.05, "subsampling": 1e-3, "ngrams": [3, 6]},
@@ -21,12 +21,12 @@ class TrainingError(VectorsError):
 
 @dataclass(frozen=True)
 class Training:
-    """How word vectors are trained.
+    """Settings of word vector training.
 
     Dong et al. 2018 (Word2VisualVec), III-A, state skip-gram and 500 dimensions, for word2vec on
     the tags of 30 million Flickr images; the other defaults are those of both programs (window,
-    minimum count, epochs, negative samples). `buckets` is fastText's number of n-gram vectors:
-    its own 2,000,000 would need 4 GB at 500 dimensions. Its subsampling is word2vec's, 1e-3.
+    minimum count, epochs, negative samples). `buckets` is fastText's number of n-gram vectors: its
+    default of 2,000,000 would need 4 GB at 500 dimensions. Its subsampling is word2vec's, 1e-3.
     """
 
     trainer: Literal["word2vec", "fasttext"]
@@ -50,27 +50,27 @@ class Training:
 
     @property
     def name(self) -> str:
-        """`word2vec-skip-gram-500d`, for example."""
+        """Name such as `word2vec-skip-gram-500d`."""
         return f"{self.trainer}-{self.algorithm}-{self.dim}d"
 
     def for_words(self, counts: Mapping[str, int]) -> "Training":
-        """Return the settings for a corpus of these words.
+        """Return the settings for a corpus with these words.
 
-        Where none of them occurs often enough, the minimum count becomes 1.
+        If no word reaches the minimum count, it becomes 1.
         """
         if max(counts.values(), default=self.min_count) >= self.min_count:
             return self
         return replace(self, min_count=1)
 
     def to_json(self) -> dict[str, Any]:
-        """Return everything but the corpus that decides the vectors, as JSON values."""
+        """Return everything but the corpus that determines the vectors, as JSON values."""
         settings = {**asdict(self), **FIXED[self.trainer], "software": _software(self.trainer)}
         if self.trainer != "fasttext":
             del settings["buckets"]
         return settings
 
     def memory(self, words: int) -> int:
-        """Return the bytes of the two matrices of a model with this number of words."""
+        """Return the memory of a model's two matrices for a number of words, in bytes."""
         inputs = words + (self.buckets if self.trainer == "fasttext" else 0)
         return 4 * self.dim * (inputs + words)
 

@@ -1,4 +1,4 @@
-"""Where word vectors come from: a package, a file whose format its content tells, or a model."""
+"""Sources of word vectors: a package, a file in a format found by its content, or a model."""
 
 from collections.abc import Collection
 from pathlib import Path
@@ -14,54 +14,54 @@ from pipeline.text.vectors.stored import SUFFIX, read_stored
 from pipeline.text.vectors.table import VectorsError, WordVectors, collect
 
 FASTTEXT_MAGIC = (793712314).to_bytes(4, "little")
-"""The first four bytes of every fastText model."""
+"""The first four bytes of fastText models."""
 
 SENTENCE_TRANSFORMER = "sentence-transformer:"
-"""A source that begins so is a sentence transformer, whose folder or package follows."""
+"""Prefix of sentence transformers, followed by a folder or package."""
 
 _SUFFIXES = (".txt", ".vec", ".bin", SUFFIX)
 
 
 def load_vectors(source: str, wanted: Collection[str] | None = None) -> WordVectors:
-    """Read the word vectors of `source` for the words in `wanted`.
+    """Load the word vectors of `source` for the words in `wanted`.
 
-    Words are compared exactly: a tokenizer that lower-cases does not find the capitalised words
-    of a cased file. A file is read through once and only wanted rows are kept in memory; a
-    fastText model is in memory as a whole while it is read, a stored file stays on the disk.
+    Words are compared exactly: lower-cased tokens do not match capitalised words of a cased file.
+    A file is streamed, and only requested rows are kept in memory; a fastText model is loaded as a
+    whole, a stored file is memory-mapped.
 
     Parameters
     ----------
     source : one of
 
         - "glove-6b-50d";
-        - a path ending in .txt or .vec: a word and its numbers a line, separated by single
-          spaces (words may themselves contain spaces), with the header of word2vec's and
-          fastText's text formats or without it, as Stanford's GloVe;
-        - a path ending in .bin: word2vec's binary format, float32, or a fastText model, which
-          is known by its magic number 793712314;
+        - a path ending in .txt or .vec: one word with its numbers per line, separated by single
+          spaces (words may contain spaces), with the header of word2vec's and fastText's text
+          formats or without it, as in Stanford's GloVe;
+        - a path ending in .bin: word2vec's binary format, float32, or a fastText model, which is
+          recognised by its magic number 793712314;
         - a path ending in .safetensors, which `save_vectors` wrote;
         - "sentence-transformer:" and a folder or a package, see `sentence_model`: each word is
           encoded as a sentence of its own.
-    wanted : the words to keep where the source has them; None keeps all.
+    wanted : words to load; None: all.
 
     Returns
     -------
     WordVectors
-        The wanted words that the source has, in its order; perhaps none. A fastText model also
-        has vectors for words out of its dictionary, the mean of their n-grams' vectors: they
-        come last, sorted. A sentence transformer gives vectors for all words but those of which
-        it does not know a piece, sorted.
+        The requested words that the source has, in its order; possibly none. A fastText model
+        also has vectors for out-of-vocabulary words, the mean of their n-grams' vectors: they are
+        last, sorted. A sentence transformer has vectors for all words without an unknown piece,
+        sorted.
 
     Raises
     ------
     SentenceModelError
         A sentence transformer cannot be loaded.
     VectorsError
-        All words of a sentence transformer are asked for. Or the source is none of these, is
-        missing, or is damaged: a row of another length, something that is no finite number, text
-        that is not UTF-8, a file that ends too early or goes on, or a wanted word that stands
-        there twice with different vectors (equal repeats count once). The file and the line or
-        the number of the word are named. Numbers of unwanted words are not parsed.
+        All words of a sentence transformer are requested; or the source is unknown, missing or
+        damaged: a row of another length, a value that is not a finite number, text that is not
+        UTF-8, a truncated file or trailing data, or a requested word with two different vectors
+        (equal repeats count once). The file and the line or word number are named. Numbers of
+        other words are not parsed.
     """
     keep = None if wanted is None else frozenset(wanted)
     if source == GLOVE_PACKAGE:
@@ -71,15 +71,15 @@ def load_vectors(source: str, wanted: Collection[str] | None = None) -> WordVect
     path = Path(source)
     if path.suffix not in _SUFFIXES:
         raise VectorsError(
-            f"no word vectors are known as {source!r}; expected {GLOVE_PACKAGE!r}, "
+            f"the word vectors {source!r} are unknown; expected {GLOVE_PACKAGE!r}, "
             f"{SENTENCE_TRANSFORMER}MODEL, or a path ending in .txt or .vec (GloVe, word2vec or "
             f"fastText text), .bin (word2vec binary or a fastText model) or {SUFFIX} (made by "
             "`pipeline vectors`)"
         )
     if not path.is_file():
         raise VectorsError(
-            f"{source}: no such file of word vectors; download it (docs/vectors.md says from "
-            f"where) or use {GLOVE_PACKAGE!r}, which needs no download"
+            f"{source}: no such file of word vectors; download it (see docs/vectors.md) "
+            f"or use {GLOVE_PACKAGE!r}, which needs no download"
         )
     if path.suffix == SUFFIX:
         return read_stored(path, keep)
@@ -92,17 +92,17 @@ def load_vectors(source: str, wanted: Collection[str] | None = None) -> WordVect
 
 
 def lists_general_words(source: str) -> bool:
-    """Tell whether a source has a list of words of its own, which no dataset has chosen."""
+    """Return whether a source has a word list of its own, independent of any dataset."""
     return not source.startswith(SENTENCE_TRANSFORMER) and not source.endswith(SUFFIX)
 
 
 def _encode_words(source: str, wanted: frozenset[str] | None) -> WordVectors:
     if wanted is None:
         raise VectorsError(
-            f"the sentence transformer {source} has a vector for any word and no list of words; "
+            f"the sentence transformer {source} has a vector for any word, but no word list; "
             "name the words, as `codebook_words=training` does for codebooks"
         )
-    # Here, since it imports torch, and only this source needs it.
+    # Imported here: it imports torch, and only this source needs it.
     from pipeline.text.sentence_model import sentence_model
 
     model = sentence_model(source)
@@ -122,13 +122,13 @@ def _read_fasttext(
     path: Path, keep: frozenset[str] | None
 ) -> tuple[tuple[str, ...], npt.NDArray[np.float32]]:
     try:
-        # Here, since on some Pythons fasttext must be compiled, and only this format needs it.
+        # Imported here: fasttext may need compilation, and only this format needs it.
         from pipeline.text.vectors.subwords import read_subwords
     except ModuleNotFoundError as error:
         raise VectorsError(
             f"{path} is a fastText model and needs the package fasttext ({error}); run `pip "
-            "install fasttext-wheel`, or `pip install fasttext` where there is no wheel, or give "
-            "the .vec file"
+            "install fasttext-wheel`, or `pip install fasttext` if there is no wheel, or use the "
+            ".vec file"
         ) from error
     return read_subwords(path, keep)
 

@@ -1,6 +1,6 @@
-"""The job of `pipeline vectors`: word vectors for a dataset's words, read or trained, in one file.
+"""The job of `pipeline vectors`: word vectors for a dataset's words, loaded or trained.
 
-The file's format is in `stored.py`.
+`stored.py` defines the file format.
 """
 
 from dataclasses import dataclass
@@ -23,12 +23,12 @@ _MB = 1e6
 
 @dataclass(frozen=True, eq=False)
 class StoredVectors:
-    """What was stored.
+    """Stored word vectors and their coverage.
 
     Attributes
     ----------
-    vectors : the words and their vectors, mapped from the file.
-    report : how much of the dataset's captions they cover.
+    vectors : words and vectors, memory-mapped.
+    report : coverage of the dataset's captions.
     """
 
     vectors: WordVectors
@@ -36,7 +36,7 @@ class StoredVectors:
 
     @property
     def coverage(self) -> float:
-        """Share of the captions' tokens that have a vector, 0 to 1; 1 if there is no token."""
+        """Share of the captions' tokens that have a vector, 0 to 1; 1 without tokens."""
         return 1 - self.report.oov_tokens / max(self.report.tokens, 1)
 
 
@@ -52,33 +52,33 @@ def store_vectors(
     allow_leaks: bool = False,
     monitor: Monitor = QUIET,
 ) -> StoredVectors:
-    """Store word vectors for the words of all splits of a dataset, from a source or trained here.
+    """Store word vectors for the words of all splits of a dataset, from a source or trained.
 
-    Vectors from a source were made without the dataset, so the words of all splits are looked up.
-    Training reads the captions of one split, or a corpus that has no caption of the other splits;
-    the words of all splits that it has learnt are stored. The same call gives the same bytes.
+    Vectors from a source are independent of the dataset, so the words of all splits are looked up.
+    Training reads the captions of one split, or a corpus without captions of the other splits; the
+    trained words of all splits are stored. Deterministic: the same call yields the same bytes.
 
     Parameters
     ----------
     dataset : str or Path. Folder of a prepared dataset.
-    out : str or Path. The file, a `.safetensors`.
-    source : str or None. Vectors to read, as `load_vectors` takes them.
-    training : Training or None. How to train vectors instead.
-    tokenizer : str. A name in `TOKENIZERS`: how captions and corpus are split into words.
-    split : str. Of the captions to train on.
-    corpus : str, Path or None. UTF-8 file with one sentence a line, to train on instead of the
+    out : str or Path. Output file, a `.safetensors`.
+    source : str or None. Vectors to load, as `load_vectors` accepts them.
+    training : Training or None. Settings to train vectors instead.
+    tokenizer : str. Tokenizer of captions and corpus, a name in `TOKENIZERS`.
+    split : str. Split of the captions to train on.
+    corpus : str, Path or None. UTF-8 file with one sentence per line, to train on instead of the
         split's captions.
-    allow_leaks : bool. Whether to train on a corpus that contains captions of other splits; their
-        number is kept in the file.
+    allow_leaks : bool. Whether to train on a corpus that contains captions of other splits; the
+        file records their number.
     monitor : Monitor. Receives log lines and the progress of training.
 
     Raises
     ------
     WrongUsage
-        Neither or both of `source` and `training`, `allow_leaks` without `corpus`, or a name of
-        another suffix.
+        Neither or both of `source` and `training` are set, `allow_leaks` is set without `corpus`,
+        or the file name has another suffix.
     TokenizerError
-        No tokenizer has this name.
+        The tokenizer is unknown.
     VectorsError
         Vectors or corpus cannot be read, vectors cannot be trained, or no word is left to store.
     LeakError
@@ -86,11 +86,11 @@ def store_vectors(
     """
     out = Path(out)
     if (source is None) == (training is None):
-        raise WrongUsage("give either `source=...` or `training=...`")
+        raise WrongUsage("set either `source=...` or `training=...`")
     if allow_leaks and corpus is None:
-        raise WrongUsage("`allow_leaks=True` is for `corpus=...`")
+        raise WrongUsage("`allow_leaks=True` requires `corpus=...`")
     if out.suffix != SUFFIX:
-        raise WrongUsage(f"`out={out}`: the file's name must end in {SUFFIX}")
+        raise WrongUsage(f"`out={out}`: the file name must end in {SUFFIX}")
     manifest = read_manifest(Path(dataset))
     splitter = tokenizer_called(tokenizer)
     captions = manifest.captions().texts
@@ -128,7 +128,7 @@ def store_vectors(
 def _read(source: str, words: set[str], monitor: Monitor) -> WordVectors:
     path = Path(source)
     size = f" ({path.stat().st_size / _MB:.1f} MB)" if path.is_file() else ""
-    monitor.log(f"looking the words of all splits up in {source}{size}")
+    monitor.log(f"looking up the words of all splits in {source}{size}")
     return load_vectors(source, words)
 
 
@@ -140,14 +140,14 @@ def training_sentences(
     tokenizer: Tokenizer,
     monitor: Monitor,
 ) -> tuple[Corpus, dict[str, Any]]:
-    """Return the sentences to train on, and what the file says of where they come from.
+    """Return the sentences to train on, and their provenance for the file.
 
     Raises
     ------
     VectorsError
         The corpus cannot be read.
     LeakError
-        It contains captions of other splits, and may not.
+        It contains captions of other splits, and `allow_leaks` is false.
     """
     lines = manifest.captions(split).texts if corpus is None else read_lines(corpus)
     others = [manifest.captions(name) for name in manifest.counts if name != split]
@@ -175,9 +175,9 @@ def training_sentences(
 def training_facts(
     training: Training, sentences: Corpus, origin: dict[str, Any]
 ) -> tuple[Training, dict[str, Any]]:
-    """Return the settings of a training on some sentences, and what the file records of it.
+    """Return the settings of a training on some sentences, and its record for the file.
 
-    The minimum count is 1 where no word reaches the requested one, which is then recorded too.
+    The minimum count is 1 if no word reaches the requested one, which is then recorded too.
     """
     possible = training.for_words(sentences.counts)
     requested = {} if possible == training else {"requested_min_count": training.min_count}
@@ -185,7 +185,7 @@ def training_facts(
 
 
 def _train(sentences: Corpus, training: Training, words: set[str], monitor: Monitor) -> WordVectors:
-    # Here, since gensim takes a second to import and sources need none of it.
+    # Imported here: gensim takes a second to import, and sources do not need it.
     from pipeline.text.vectors.train import train_vectors
 
     trained = len(sentences.vocabulary(training.min_count))
@@ -195,6 +195,6 @@ def _train(sentences: Corpus, training: Training, words: set[str], monitor: Moni
         f"{training.memory(trained) / _MB:.1f} MB for its matrices"
     )
     if training.trainer == "fasttext":
-        monitor.log("fastText shows no progress before its end")
+        monitor.log("fastText reports no progress before its end")
     with monitor.progress(training.name, "epoch") as progress:
         return train_vectors(sentences, training, words, progress)

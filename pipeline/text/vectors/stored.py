@@ -1,9 +1,8 @@
 """The project's own file of word vectors: safetensors, restricted to a vocabulary, memory-mapped.
 
 Two tensors, `matrix` (words, dim) float32 and `words` (the canonical JSON list of the words as
-UTF-8 bytes), and one entry of metadata, `vectors`: canonical JSON with the format's version, the
-source's name and SHA-256, what it was trained on if it says so, and metadata of how the vectors
-were made.
+UTF-8 bytes), and one metadata entry, `vectors`: canonical JSON with the format version, the
+source's name and SHA-256, its training datasets if known, and metadata of the vectors' origin.
 """
 
 from collections.abc import Mapping
@@ -21,24 +20,23 @@ from pipeline.text.vectors.table import VectorsError, WordVectors
 
 SUFFIX = ".safetensors"
 _FORMAT, _VERSION = "pipeline-vectors", 1
-_KEY = "vectors"  # of the metadata in the file
+_KEY = "vectors"  # key of the metadata in the file
 
 
 def save_vectors(
     path: Path, vectors: WordVectors, metadata: Mapping[str, Any] | None = None
 ) -> WordVectors:
-    """Write word vectors, whole or not at all, and return them as the file has them.
+    """Write word vectors atomically, and return them as stored.
 
-    Equal vectors, sources and metadata give equal bytes. The identity of stored vectors is the
-    SHA-256 of the file, and so of the words, the numbers, the source's name and SHA-256 and the
-    metadata together; it is not the source's own, which they keep as `source_sha256`, also when
-    they are stored again.
+    Equal vectors, sources and metadata have equal bytes. Stored vectors are identified by the
+    SHA-256 of the file (words, numbers, source and metadata); `source_sha256` keeps that of the
+    source, also when they are stored again.
 
     Parameters
     ----------
-    path : ends in `.safetensors`.
+    path : path ending in `.safetensors`.
     vectors : at least one word.
-    metadata : JSON values to keep beside them: the tokenizer, the settings of a training, ...
+    metadata : further JSON values: the tokenizer, the settings of a training, ...
 
     Raises
     ------
@@ -46,11 +44,11 @@ def save_vectors(
         There is no word, or the path has another suffix.
     """
     if path.suffix != SUFFIX:
-        raise VectorsError(f"{path}: stored word vectors need a name that ends in {SUFFIX}")
+        raise VectorsError(f"{path}: the file name of stored word vectors must end in {SUFFIX}")
     if not vectors.words:
         raise VectorsError(
-            f"{path}: no word is left to store of {vectors.name!r}; check that the vectors are of "
-            "the captions' language and case"
+            f"{path}: {vectors.name!r} has none of the words to store; check that the vectors "
+            "have the captions' language and case"
         )
     known = {"trained_on": list(vectors.trained_on)} if vectors.trained_on else {}
     described = {
@@ -68,7 +66,7 @@ def save_vectors(
 
 
 def read_stored(path: Path, keep: frozenset[str] | None) -> WordVectors:
-    """Return the wanted words of a stored file; all of them (None) stay mapped from the file.
+    """Return the words in `keep` of a stored file; all of them (None) stay memory-mapped.
 
     Raises
     ------
@@ -81,7 +79,8 @@ def read_stored(path: Path, keep: frozenset[str] | None) -> WordVectors:
         trained_on = tuple(map(str, described.get("trained_on", ())))
     except (SafetensorError, KeyError, TypeError, ValueError) as error:
         raise VectorsError(
-            f"{path} is no whole file of stored word vectors ({error!r}); store the vectors again"
+            f"{path} is not a valid file of stored word vectors ({error!r}); store the vectors "
+            "again"
         ) from error
     if described.get("format_version") != _VERSION or described.get("format") != _FORMAT:
         raise VectorsError(
@@ -100,33 +99,33 @@ def read_stored(path: Path, keep: frozenset[str] | None) -> WordVectors:
     finite = np.isfinite(matrix).all(axis=1)
     if not finite.all():
         bad = words[int(np.argmin(finite))]
-        raise VectorsError(f"{path}: the vector of {bad!r} has NaN or infinite numbers")
+        raise VectorsError(f"{path}: the vector of {bad!r} has NaN or infinite values")
     return WordVectors(
         path.stem, tuple(words), matrix, sha256_of_file(path), stored_from, trained_on
     )
 
 
 def describe_stored(path: Path) -> dict[str, Any]:
-    """Return the metadata of a stored file: format, source, source_sha256, facts.
+    """Return the metadata of a stored file: format, source, source_sha256, record.
 
     Raises
     ------
     SafetensorError, KeyError, TypeError, ValueError
-        As `read_metadata`.
+        See `read_metadata`.
     """
     return read_metadata(path, _KEY)
 
 
 def stored_words(path: Path) -> list[str]:
-    """Return the words of a stored file; raises as `describe_stored`."""
+    """Return the words of a stored file; raises like `describe_stored`."""
     words = parse_json(read_tensors(path, ["words"])["words"].tobytes().decode())
     if not (isinstance(words, list) and all(isinstance(word, str) for word in words)):
-        raise TypeError("its words are no list of texts")
+        raise TypeError("its words are not a list of texts")
     return words
 
 
 def _mapped(path: Path) -> npt.NDArray[np.float32]:
-    # safetensors copies a tensor into memory; the offsets in its header allow a mapping.
+    # safetensors would copy the tensor into memory; the offsets in its header allow mapping it.
     with path.open("rb") as stream:
         size = int.from_bytes(stream.read(8), "little")
         tensor = parse_json(stream.read(size))["matrix"]

@@ -1,4 +1,4 @@
-"""fastText's `.bin`: words and character n-grams, so that words out of its dictionary have vectors.
+"""fastText's `.bin`: words and character n-grams, with vectors for out-of-vocabulary words.
 
 The fastText library trusts the files that it loads, so their structure is checked here first.
 """
@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 # The compiled part of the package fasttext: `fasttext.load_model` writes to stderr, and
-# `fasttext.train_unsupervised` takes no seed.
+# `fasttext.train_unsupervised` has no seed.
 import fasttext_pybind
 import numpy as np
 import numpy.typing as npt
@@ -26,21 +26,19 @@ _ENTRY = "<qb"  # after each word and its NUL: count, kind
 def read_subwords(
     path: Path, keep: frozenset[str] | None
 ) -> tuple[tuple[str, ...], npt.NDArray[np.float32]]:
-    """Return the words and matrix (words, dim) of a fastText model.
-
-    The whole model is in memory while it is read.
+    """Return the words and matrix (words, dim) of a fastText model, which is loaded as a whole.
 
     Parameters
     ----------
-    path : a model that fastText saved, unquantised; versions 11 and 12.
-    keep : the wanted words; those out of the dictionary get the mean of their n-grams' vectors,
-        as fastText's own `get_word_vector`. None keeps the dictionary.
+    path : unquantised fastText model, version 11 or 12.
+    keep : words to load; those outside the dictionary get the mean of their n-grams' vectors, as
+        in fastText's own `get_word_vector`. None loads the dictionary.
 
     Raises
     ------
     VectorsError
-        The file is truncated, quantised or inconsistent, a word is not UTF-8, or a wanted
-        word's vector is not finite.
+        The file is truncated, quantised or inconsistent, a word is not UTF-8, or a requested
+        vector is not finite.
     """
     words = _check(path)
     model = fasttext_pybind.fasttext()
@@ -52,26 +50,25 @@ def read_subwords(
     finite = np.isfinite(matrix).all(axis=1)
     if not finite.all():
         bad = found[int(np.argmin(finite))]
-        raise VectorsError(f"{path}: the vector of {bad!r} has NaN or infinite numbers")
+        raise VectorsError(f"{path}: the vector of {bad!r} has NaN or infinite values")
     return found, matrix
 
 
 def vectors_of(
     model: Any, words: Sequence[str], keep: frozenset[str] | None
 ) -> tuple[tuple[str, ...], npt.NDArray[np.float32]]:
-    """Return the wanted words that a fastText model knows or can spell, and their matrix.
+    """Return the requested words that have a vector in a fastText model, and their matrix.
 
     Parameters
     ----------
     model : a `fasttext_pybind.fasttext`.
-    words : the words of its dictionary.
-    keep : the wanted words; None keeps `words`.
+    words : words of its dictionary.
+    keep : requested words; None: `words`.
 
     Returns
     -------
     words, matrix
-        First the words of the dictionary, in its order; then the others that have an n-gram,
-        sorted.
+        Words of the dictionary in its order, then the others that have an n-gram, sorted.
     """
     found = [word for word in words if keep is None or word in keep]
     others = sorted((keep or frozenset()).difference(words))
@@ -85,7 +82,7 @@ def vectors_of(
 
 
 def _check(path: Path) -> list[str]:
-    """Check everything that fastText reads from the file, and return the dictionary's words."""
+    """Check the structure that fastText will read, and return the dictionary's words."""
     with (
         path.open("rb") as stream,
         mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as data,
@@ -108,7 +105,7 @@ def _check(path: Path) -> list[str]:
             if quantised:
                 raise VectorsError(
                     f"{path}: is a quantised fastText model, which keeps only approximate "
-                    "vectors; give the .bin that it was made from"
+                    "vectors; use the .bin that it was made from"
                 )
             rows, columns = model.take("<2q", f"{name} matrix")
             model.skip(4 * max(rows, 0) * max(columns, 0), f"{rows} x {columns} {name} matrix")
@@ -122,7 +119,7 @@ def _check(path: Path) -> list[str]:
             or model.left
         ):
             raise VectorsError(
-                f"{path}: its parts do not belong together ({entries} entries, {number_of_words} "
+                f"{path}: its parts are inconsistent ({entries} entries, {number_of_words} "
                 f"words, {bucket} n-grams, dimension {dim}, matrices of shape {shapes}, "
                 f"{model.left} bytes at the end); is this the file that fastText wrote?"
             )
@@ -130,7 +127,7 @@ def _check(path: Path) -> list[str]:
 
 
 class _Cursor:
-    """A place in the bytes of a model."""
+    """A position in the bytes of a model."""
 
     def __init__(self, path: Path, data: mmap.mmap) -> None:
         self._path = path
@@ -139,20 +136,20 @@ class _Cursor:
 
     @property
     def left(self) -> int:
-        """Number of bytes not yet passed."""
+        """Number of remaining bytes."""
         return len(self._data) - self._at
 
     def skip(self, size: int, what: str) -> None:
-        """Pass over `size` bytes."""
+        """Skip `size` bytes."""
         if size > self.left:
             raise VectorsError(
                 f"{self._path}: ends inside its {what}: {size} bytes expected, {self.left} left; "
-                "is the download whole?"
+                "is the download complete?"
             )
         self._at += size
 
     def take(self, form: str, what: str) -> tuple[Any, ...]:
-        """Return the values of a `struct` form."""
+        """Return the values of a `struct` format."""
         start = self._at
         self.skip(struct.calcsize(form), what)
         return struct.unpack(form, self._data[start : self._at])
@@ -162,7 +159,7 @@ class _Cursor:
         where = f"dictionary, word {number} of {entries}"
         end = self._data.find(b"\0", self._at)
         if end < 0:
-            raise VectorsError(f"{self._path}: ends inside its {where}; is the download whole?")
+            raise VectorsError(f"{self._path}: ends inside its {where}; is the download complete?")
         word = decoded(self._data[self._at : end], f"{self._path}, {where}")
         self._at = end + 1
         self.skip(struct.calcsize(_ENTRY), where)

@@ -1,4 +1,4 @@
-"""Word vectors in memory: every source is read into one `WordVectors`."""
+"""Word vectors in memory: the common type of all sources."""
 
 import re
 from collections.abc import Iterator
@@ -12,17 +12,17 @@ import numpy.typing as npt
 from pipeline.errors import PipelineError
 
 MAX_DIM = 100_000
-"""No file of word vectors is read whose header or first line says more."""
+"""Maximum dimension that a header or first line may state."""
 
 HEADER = re.compile(rb"(\d{1,12}) (\d{1,6})")
-"""word2vec's first line, of text and of binary files: the number of words and the dimension."""
+"""word2vec's first line, in text and binary files: number of words and dimension."""
 
 Row = tuple[str, str, npt.NDArray[np.float32]]
-"""A word, where it stands in its file ("line 3", "word 3"), its vector (dim,)."""
+"""A word, its place in the file ("line 3", "word 3"), and its vector (dim,)."""
 
 
 class VectorsError(PipelineError):
-    """A source of word vectors is unknown, missing, or not as its format says."""
+    """A source of word vectors is unknown, missing or damaged."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,14 +31,14 @@ class WordVectors:
 
     Attributes
     ----------
-    name : "glove-6b-50d", or the file's name without its suffix.
-    words : the words, each once.
-    matrix : (words, dim) float32, finite; mapped from the file where it is a stored one.
-    sha256 : of the whole source file, whichever words were wanted; of the canonical JSON
-        `{file name: SHA-256}` where the source has several files; of the canonical JSON of the
-        settings and the corpus's SHA-256 where the vectors were trained just now.
-    stored_from : the `source_sha256` that a stored file states; None for all other sources.
-    trained_on : names of the datasets that they were trained on, where the source says it.
+    name : "glove-6b-50d", or the file name without its suffix.
+    words : distinct words.
+    matrix : (words, dim) float32, finite; memory-mapped for a stored file.
+    sha256 : SHA-256 of the whole source file, whichever words are loaded; of the canonical JSON
+        `{file name: SHA-256}` for several files; of the canonical JSON of settings and corpus
+        SHA-256 for vectors that were just trained.
+    stored_from : `source_sha256` of a stored file; None for other sources.
+    trained_on : names of the training datasets, if known.
     """
 
     name: str
@@ -50,7 +50,7 @@ class WordVectors:
 
     @property
     def source_sha256(self) -> str:
-        """SHA-256 of what the numbers come from: equal for all that is stored of one source."""
+        """SHA-256 of the numbers' origin: equal for all files stored from one source."""
         return self.sha256 if self.stored_from is None else self.stored_from
 
     @property
@@ -67,12 +67,12 @@ class WordVectors:
 def collect(
     path: Path, dim: int, rows: Iterator[Row]
 ) -> tuple[tuple[str, ...], npt.NDArray[np.float32]]:
-    """Return the words of `rows`, each once, and their matrix (words, dim).
+    """Return the distinct words of `rows` and their matrix (words, dim).
 
     Raises
     ------
     VectorsError
-        A word stands there twice with different vectors; equal repeats count once.
+        A word has two different vectors; equal repeats count once.
     """
     found: dict[str, tuple[str, npt.NDArray[np.float32]]] = {}
     for word, where, vector in rows:

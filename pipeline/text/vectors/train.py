@@ -1,4 +1,4 @@
-"""Training of word vectors: word2vec through gensim, fastText through its own library."""
+"""Training of word vectors: word2vec by gensim, fastText by its own library."""
 
 import tempfile
 import zlib
@@ -18,9 +18,9 @@ from pipeline.text.vectors.settings import FIXED, Training, TrainingError
 from pipeline.text.vectors.subwords import vectors_of
 from pipeline.text.vectors.table import WordVectors
 
-_LONGEST_SENTENCE = 10_000  # gensim leaves out what follows, without a word
-_END_OF_SENTENCE = "</s>"  # fastText's own entry, at every line's end
-_SEPARATORS = " \n\r\t\v\f\0"  # fastText's
+_LONGEST_SENTENCE = 10_000  # gensim silently truncates longer sentences
+_END_OF_SENTENCE = "</s>"  # fastText's own entry at every line's end
+_SEPARATORS = " \n\r\t\v\f\0"  # of fastText
 
 
 def train_vectors(
@@ -29,16 +29,15 @@ def train_vectors(
     wanted: Collection[str] | None = None,
     progress: Progress = no_progress,
 ) -> WordVectors:
-    """Train word vectors; one thread and one seed, so the same call gives the same bytes.
+    """Train word vectors; deterministic, with one thread and one seed.
 
     Parameters
     ----------
-    corpus : sentences of the training split, or others that contain no held-out caption
-        (`leaks`).
+    corpus : sentences of the training split, or others without held-out captions (`leaks`).
     settings : see `Training`.
-    wanted : the words to return; None returns all that were trained. fastText also makes
-        vectors for wanted words that it was not trained on, from their n-grams.
-    progress : called after each epoch with epochs done, epochs in all, and 0; by fastText only
+    wanted : words to return; None: all trained ones. fastText also has vectors for words that it
+        was not trained on, from their n-grams.
+    progress : called after each epoch with the epochs done, their total, and 0; for fastText only
         at its end.
 
     Returns
@@ -49,8 +48,9 @@ def train_vectors(
     Raises
     ------
     TrainingError
-        No word occurs often enough, a sentence is longer than 10,000 tokens, or, for fastText,
-        a token cannot be written to its corpus file or `buckets` is below 9 times the words.
+        No word reaches the minimum count, a sentence is longer than 10,000 tokens, or, for
+        fastText, a token cannot be written to its corpus file or `buckets` is below 9 times the
+        number of words.
     """
     _check(corpus, settings)
     keep = None if wanted is None else frozenset(wanted)
@@ -58,7 +58,7 @@ def train_vectors(
     words, matrix = train(corpus, settings, keep, progress)
     identity = sha256_of_json({**settings.to_json(), "corpus_sha256": corpus.sha256})
     if not np.isfinite(matrix).all():
-        raise TrainingError(f"{settings.name} has diverged: NaN or infinite numbers")
+        raise TrainingError(f"{settings.name} has diverged: NaN or infinite values")
     return WordVectors(settings.name, words, matrix, identity)
 
 
@@ -67,29 +67,29 @@ def _check(corpus: Corpus, settings: Training) -> None:
     if not vocabulary:
         raise TrainingError(
             f"none of the {len(corpus.counts)} words of the corpus ({len(corpus.sentences)} "
-            f"sentences) occurs {settings.min_count} times or more; give a larger corpus or a "
+            f"sentences) occurs {settings.min_count} times or more; use a larger corpus or a "
             "smaller minimum count"
         )
     for number, sentence in enumerate(corpus.sentences, 1):
         if len(sentence) > _LONGEST_SENTENCE:
             raise TrainingError(
                 f"sentence {number} has {len(sentence)} tokens, expected {_LONGEST_SENTENCE} at "
-                "most; is it one sentence a line?"
+                "most; is it one sentence per line?"
             )
     if settings.trainer == "fasttext":
         for word in corpus.counts:
             if not word or word == _END_OF_SENTENCE or any(c in word for c in _SEPARATORS):
                 raise TrainingError(
-                    f"the token {word!r} means something else to fastText; remove it from the "
+                    f"the token {word!r} has a special meaning in fastText; remove it from the "
                     "corpus"
                 )
-        # One thread of fastText draws only the first tenth of its matrix (`DenseMatrix::uniform`),
-        # words before n-grams, and begins with zeros in the rest. An n-gram may begin with zero, a
-        # word should not.
+        # With one thread, fastText initialises only the first tenth of its matrix
+        # (`DenseMatrix::uniform`), words before n-grams, and leaves the rest at zero. An n-gram
+        # may start at zero, a word should not.
         if settings.buckets < 9 * len(vocabulary):
             raise TrainingError(
                 f"{settings.buckets} buckets are too few for {len(vocabulary)} words, expected "
-                f"{9 * len(vocabulary)} or more, so that every word begins with a random vector"
+                f"{9 * len(vocabulary)} or more, so that every word starts with a random vector"
             )
 
 
@@ -118,7 +118,7 @@ def _word2vec(
 
 
 def _hash(text: str) -> int:
-    """Hash a text; Python's own `hash` differs from process to process."""
+    """Return a hash of a text; Python's own `hash` differs between processes."""
     return zlib.crc32(text.encode())
 
 
@@ -155,7 +155,7 @@ def _fasttext(
             "minCount": settings.min_count,
             "epoch": settings.epochs,
             "neg": settings.negative,
-            # To fastText the seeds 0 and 1 are the same.
+            # fastText does not distinguish the seeds 0 and 1.
             "seed": settings.seed + 1,
             "bucket": settings.buckets,
             "lr": fixed["learning_rate"],
@@ -164,7 +164,7 @@ def _fasttext(
             "maxn": fixed["ngrams"][1],
             "thread": 1,
             "verbose": 0,
-            # No token begins so: otherwise words that begin with `__label__` were left out.
+            # No token starts with it; the default would drop words that start with `__label__`.
             "label": "\n",
         }
         for name, value in values.items():

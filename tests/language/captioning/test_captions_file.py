@@ -44,10 +44,10 @@ def test_lines_and_cocos_array(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "fault"),
     [
-        ("", "holds no caption"),
+        ("", "has no caption"),
         ("{", "line 1: JSON is malformed"),
-        ("[]", "holds no caption"),
-        ('{"image_id": 1, "error": "unreadable"}\n', "holds no caption"),
+        ("[]", "has no caption"),
+        ('{"image_id": 1, "error": "unreadable"}\n', "has no caption"),
         ("[1]", r"\[0\]: Expected `object`"),
         ('{"image_id": 1}\n', "line 1: neither a caption nor an error"),
         ('[{"image_id": 1, "caption": "a\\nb"}]', "entry 1: the caption has a line break"),

@@ -51,8 +51,9 @@ class Page(HTMLParser):
         self.tags.append((tag, values))
         self._within.append(values.get("class", ""))
         if tag == "a" and values["href"].startswith("/?image="):
-            (image_id,) = parse_qs(urlsplit(values["href"]).query)["image"]
-            self.hits.append(image_id)
+            fields = parse_qs(urlsplit(values["href"]).query)
+            if "page" not in fields:
+                self.hits += fields["image"]
 
     def handle_data(self, data: str) -> None:
         self.shown += data

@@ -78,6 +78,28 @@ def test_an_upload_is_answered_and_a_wrong_file_refused(
     assert len(tab.requests) == requests
 
 
+def test_an_image_is_dropped_or_pasted(tab: Tab, site: Site) -> None:
+    tab.go(site.url)
+    image = (
+        "const canvas = new OffscreenCanvas(50, 30); canvas.getContext('2d').fillRect(0, 0, 9, 9);"
+        "const data = new DataTransfer(); data.items.add(new File([await canvas.convertToBlob()],"
+        "'own.png', {type: 'image/png'}));"
+    )
+    events = (
+        "new DragEvent('drop', {dataTransfer: data, cancelable: true, bubbles: true})",
+        "new ClipboardEvent('paste', {clipboardData: data, cancelable: true, bubbles: true})",
+    )
+    for event in events:
+        tab.run("document.getElementById('results').replaceChildren()")
+        tab.run(f"(async () => {{ {image} document.body.dispatchEvent({event}); }})()")
+        tab.wait("document.querySelector('.preview')?.naturalWidth === 50")
+        assert tab.run("document.querySelectorAll('.sentences li').length") == TOP
+    first = tab.run("document.querySelector('.sentences').innerText")
+    tab.click("[data-page='2']")
+    tab.wait("document.querySelector('[data-page=\"1\"]')")
+    assert tab.run("document.querySelector('.sentences').innerText") != first
+
+
 def test_markup_in_captions_and_ids_is_shown_as_text(tab: Tab, site: Site) -> None:
     tab.go(f"{site.url}?q=script+onerror+red+dog&of=sentences")
     text = tab.run("document.body.innerText")

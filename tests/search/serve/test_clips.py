@@ -18,6 +18,7 @@ from pipeline.datasets.manifest import Manifest
 from pipeline.report.thumbnails import Thumbnails
 from pipeline.search.embedded_dataset import Hit
 from pipeline.search.serve.app import make_app
+from pipeline.search.serve.hosts import Hosts
 from pipeline.search.serve.service import Answer, Query
 from pipeline.shards.format import UNREADABLE
 from tests.clips.moving import av, number_of, write_clip
@@ -53,7 +54,7 @@ def ask(manifest: Manifest, path: str, **headers: str) -> tuple[int, dict[str, s
         sides=("images", "sentences"), no_uploads="none",
         answer=lambda query: Answer(query, "images", hits, ()),
     )  # fmt: skip
-    app: Any = make_app(service, hosts=["here"], log=lambda line: None)
+    app: Any = make_app(service, hosts=Hosts(["here"]), log=lambda line: None)
     address, _, query = path.partition("?")
     sent: list[dict[str, Any]] = []
     scope = {
@@ -99,7 +100,7 @@ def test_thumbnails_of_a_report_are_sheets(manifest: Manifest, tmp_path: Path) -
         assert copy.size == (148, 66)
     with Image.open(io.BytesIO(thumbnails.tiny(dataset, "h264.mp4"))) as copy:
         assert copy.size == (76, 76)
-    assert "not a clip" in thumbnails.of(dataset, "bad.mp4").fault
+    assert "not a clip" in thumbnails.of(dataset, "bad.mp4").reason
 
 
 def test_a_clip_is_sent_whole_and_in_ranges(manifest: Manifest) -> None:
@@ -131,7 +132,7 @@ def test_the_page_plays_what_can_be_played(manifest: Manifest) -> None:
     assert '<img src="/clip?id=a.gif"' in text
     assert '<img src="/image?id=old.avi"' in text
     assert EVIL not in text
-    assert "The nearest clips" in text
+    assert "Nearest clips" in text
     assert Query().sentence == ""
 
 

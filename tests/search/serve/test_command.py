@@ -55,4 +55,4 @@ def test_it_serves_until_it_is_interrupted(sources: Sources, tmp_path: Path) -> 
     settings, cut_off, last = err.splitlines()
     assert all(found in settings for found in ("port=0", "top=3"))
     assert cut_off.startswith("Cancel 1 running task(s)")
-    assert last == "ended"
+    assert last == "stopped"

@@ -3,10 +3,11 @@
 import gc
 import socket
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from copy import copy
 from io import BytesIO
+from ipaddress import ip_address
 from pathlib import Path
 from urllib.parse import quote
 
@@ -21,11 +22,23 @@ from pipeline.language.captioning.captions import Caption
 from pipeline.retrieval.composition import compose
 from pipeline.search.searcher import Searcher
 from pipeline.search.serve.app import HEADERS, make_app
+from pipeline.search.serve.hosts import Hosts
 from pipeline.search.serve.result_pages import MAX_BODY
 from pipeline.search.serve.server import ServeError, Server
 from pipeline.search.serve.service import SearchService
 from tests.project import Recorder
-from tests.search.serve.factories import FORM, HUGE, KINDS, OUTSIDE, STRANGE, TOP, Site, form, png
+from tests.search.serve.factories import (
+    FORM,
+    HUGE,
+    KINDS,
+    OUTSIDE,
+    STRANGE,
+    TOP,
+    Page,
+    Site,
+    form,
+    png,
+)
 
 # Starlette leaves the unfinished file of a form without its end to the garbage collector.
 pytestmark = pytest.mark.filterwarnings("ignore:Exception ignored in.*SpooledTemporaryFile")
@@ -36,6 +49,18 @@ SAFE = {name.lower(): value for name, value in HEADERS.items()}
 @pytest.fixture
 def searcher(site: Site) -> Searcher:
     return site.sources.searcher()
+
+
+def _links(page: Page) -> Iterator[tuple[str, dict[str, str]]]:
+    """Yield the links to other pages of results by their text."""
+    texts = [text for text in ("Previous page", "Next page") if text in page.shown]
+    yield from zip(
+        texts, [tag for _, tag in page.tags if "page=" in tag.get("href", "")], strict=True
+    )
+
+
+def png_of(data: bytes) -> Image.Image:
+    return Image.open(BytesIO(data))
 
 
 def file_of(site: Site, name: str) -> bytes:
@@ -118,10 +143,61 @@ def test_conditions_restrict_what_is_found(site: Site, searcher: Searcher) -> No
     for where, text in (
         ("numbr<3", "no field 'numbr' (did you mean number?)"),
         ("id~(", "does not compile"),
-        ("number>99", "fulfil 'number>99'"),
     ):
         got = site.get("/", q="a red dog", where=where)
         assert (got.status, text in got.page.fault) == (400, True), got.page.fault
+    none = {"where": "number>99", "of": "images"}
+    sentence = site.get("/", q="a red dog", **none)
+    for got in (sentence, site.get("/", image="red", **none), site.upload(picture, **none)):
+        assert (got.status, got.page.fault) == (200, "")
+        assert "No images fulfil 'number>99'." in got.page.shown
+        assert "Nearest" not in got.page.shown
+    assert sentence.page.hits == []
+
+
+def test_further_pages_continue_the_ranking(site: Site, searcher: Searcher) -> None:
+    expected = [hit.image for hit in searcher.by_sentences("a red dog", top=10)]
+    alike = [hit.image for hit in searcher.by_image("red", of="images", top=10)]
+    for fields, ranked in (({"q": "a red dog", "of": "images"}, expected),
+                           ({"image": "red", "of": "images"}, alike)):  # fmt: skip
+        page, found = site.get("/", **fields).page, list[str]()
+        for number in range(1, 4):
+            found += page.hits
+            links = {text: tag["href"] for text, tag in _links(page)}
+            assert ("Previous page" in links) is (number > 1)
+            if number < 3:
+                page = site.get(links["Next page"]).page
+        assert "Next page" not in links
+        assert found == ranked
+    copy_of_red = file_of(site, "red")
+    first = site.upload(copy_of_red, of="images")
+    assert [tag["data-page"] for _, tag in first.page.tags if "data-page" in tag] == ["2"]
+    second = site.upload(copy_of_red, of="images", page="2").page.hits
+    assert [*first.page.hits, *second] == [
+        hit.image for hit in searcher.by_image(png_of(copy_of_red), of="images", top=2 * TOP)
+    ]
+    assert "no further results" in site.get("/", q="a red dog", page="9").page.shown
+    for page_number in ("0", "x", "101", "-1"):
+        got = site.get("/", q="a red dog", page=page_number)
+        assert (got.status, "from 1 to 100" in got.page.fault) == (400, True)
+
+
+def test_images_have_their_captions_and_the_choice_is_that_of_the_results(
+    site: Site, searcher: Searcher
+) -> None:
+    page = site.get("/", q="a red thing", of="images").page
+    captions = [hit.caption for hit in searcher.by_sentences("a red thing", top=TOP)]
+    assert sum(caption in page.shown for caption in captions) >= TOP - 1  # one has a control mark
+    for fields, of in (
+        ({"image": "red"}, "sentences"),
+        ({"image": "red", "minus": "red"}, "images"),
+    ):
+        page = site.get("/", **fields).page
+        assert f"Nearest {of}" in page.shown
+        own = [tag for name, tag in page.tags if tag.get("name") in ("of", "image")]
+        at = next(k for k, tag in enumerate(own) if tag["name"] == "image")
+        checked = [tag["value"] for tag in own[at:] if "checked" in tag]
+        assert checked == [of]
 
 
 def test_the_map_has_the_searched_images_alone(site: Site) -> None:
@@ -138,11 +214,11 @@ def test_an_upload_is_described(site: Site) -> None:
         return [Caption(f"a <b> of {picture.width} pixels", 0.5)]
 
     service = SearchService(site.sources.searcher(), top=TOP, describe=describe)
-    with TestClient(make_app(service, hosts=["testserver"], log=print)) as client:
+    with TestClient(make_app(service, hosts=Hosts({"testserver"}), log=print)) as client:
         got = client.post("/upload", files={"file": png(40, 30)}).text
         composed = client.post("/upload", files={"file": png(40, 30)}, data={"plus": "red"}).text
     assert "a &lt;b&gt; of 40 pixels" in got
-    assert got.index("Captions") < got.index("The nearest sentences")
+    assert got.index("Captions") < got.index("Nearest sentences")
     assert "Captions" not in composed
 
 
@@ -200,12 +276,12 @@ def test_words_that_are_not_known_are_said(site: Site) -> None:
 @pytest.mark.parametrize(
     ("fields", "expected"),
     [
-        ({"q": ""}, "one picture"),
+        ({"q": ""}, "one image"),
         ({"q": "   "}, "is empty"),
         ({"q": "a\nb"}, "line break"),
         ({"q": "red " * 300}, "the limit is 1000"),
-        ({"q": "red", "image": "red"}, "one picture"),
-        ({"q": "red", "plus": "blue"}, "added to one"),
+        ({"q": "red", "image": "red"}, "one image"),
+        ({"q": "red", "plus": "blue"}, "to an image only"),
         ({"q": "red", "of": "files"}, "expected images or sentences"),
         ({"q": "red", "file": "x"}, "no field 'file'"),
         ({"image": "red", "plus": "dog " * 11}, "11 words"),
@@ -247,13 +323,13 @@ def test_only_pictures_of_the_dataset_are_shown(site: Site) -> None:
             assert site.ask("GET", path).status == 404, path
     for path in ("//[", "/../pyproject.toml", "/%2e%2e/%2e%2e/etc/passwd", "//etc/passwd"):
         got = site.ask("GET", path)
-        assert (got.status, got.body) == (404, b"There is nothing here.\n"), path
+        assert (got.status, got.body) == (404, b"There is no such address.\n"), path
 
 
 def test_a_link_that_leaves_the_root_is_refused(site: Site) -> None:
     got = site.get("/image", id=OUTSIDE)
     assert got.status == 415
-    assert got.body == b"The picture is unreadable: a link that leaves the image root.\n"
+    assert got.body == b"The image is unreadable: a link that leaves the image root.\n"
 
 
 def test_fifty_megapixels_are_refused_without_decoding(
@@ -345,14 +421,14 @@ def test_a_length_that_is_no_number_is_refused(lengths: str, site: Site) -> None
 @pytest.mark.parametrize(
     ("body", "expected"),
     [
-        (b"no form", "no whole form"),
+        (b"no form", "not a complete form"),
         (form({"file": "text"}), "has no file"),
         (form({"of": "images"}), "has no file"),
         (form([("file", png(4, 3)), ("file", png(3, 4))]), "Too many files"),
-        (form([("file", png(4, 3)), ("of", "images"), ("of", "images")]), "a field twice"),
+        (form([("file", png(4, 3)), ("of", "images"), ("of", "images")]), "a field more than once"),
         (form([("file", png(4, 3)), *((f"a{k}", "") for k in range(20))]), "Too many fields"),
         (form({"file": png(4, 3), "other": "1"}), "no field 'other'"),
-        (form({"file": png(4, 3), "q": "red"}), "with one picture"),
+        (form({"file": png(4, 3), "q": "red"}), "or one image"),
         (form({"file": png(4, 3), "minus": "x" * 1001}), "the limit is 1000"),
         (form({"file": png(4, 3), "minus": "x" * 2**21}), "Part exceeded maximum size"),
     ],
@@ -372,7 +448,7 @@ def test_a_form_without_its_end_is_refused(site: Site) -> None:
 def test_an_upload_that_stands_still_is_ended(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("pipeline.search.serve.app.SECONDS_OF_SILENCE", 0.2)
     got = site.raw(f"{site.head}Content-Type: {FORM}\r\nContent-Length: 99\r\n\r\n--front".encode())
-    assert (got.status, "stood still for 0.2 seconds" in got.page.fault) == (408, True)
+    assert (got.status, "sent nothing for 0.2 seconds" in got.page.fault) == (408, True)
 
 
 def test_an_upload_that_ends_early_is_logged(site: Site) -> None:
@@ -444,11 +520,11 @@ def test_a_fault_of_the_program_has_no_traceback_on_the_page(
     def fail(*arguments: object) -> None:
         raise ZeroDivisionError("a fault")
 
-    monkeypatch.setattr(site.service, "_picture", fail)
+    monkeypatch.setattr(site.service, "_image", fail)
     for ask in (lambda: site.get("/", image="red"), lambda: site.upload(png(40, 30))):
         got = ask()
         assert got.status == 500
-        assert "its terminal says how" in got.page.fault
+        assert "its terminal has the error" in got.page.fault
         assert b"ZeroDivision" not in got.body
         assert SAFE.items() <= got.headers.items()
         site.wait_for("ZeroDivisionError: a fault")
@@ -460,13 +536,42 @@ def test_without_the_network_of_pictures_sentences_are_answered(site: Site) -> N
     searcher = site.sources.searcher("random:1", monitor)
     service = SearchService(searcher, top=TOP, monitor=monitor)
     assert monitor.lines[0].startswith("no uploads: the recipe")
-    app = make_app(service, hosts=["testserver"], log=monitor.log)
+    app = make_app(service, hosts=Hosts({"testserver"}), log=monitor.log)
     with TestClient(app) as client:
         page = client.get("/").text
         refused = client.post("/upload", files={"file": png(40, 30)})
-    assert "No pictures can be uploaded" in page
+    assert "Uploads are not available" in page
     assert 'type="file"' not in page
     assert (refused.status_code, "The recipe" in refused.text) == (400, True)
+
+
+def test_other_addresses_are_served_with_a_warning(site: Site) -> None:
+    monitor = Recorder()
+    with Server(site.sources.searcher(), host="0.0.0.0", port=0, monitor=monitor) as server:
+        assert socket.gethostname() in server.url
+    (warning,) = monitor.lines
+    assert "no password and no encryption" in warning
+    assert "ssh -L" in warning
+    everywhere = Hosts.of(ip_address("0.0.0.0"), "0.0.0.0", 8765)
+    for host in (
+        "192.168.0.7:8765",
+        "[fe80::1]:8765",
+        "localhost:8765",
+        socket.gethostname() + ":8765",
+    ):
+        assert host in everywhere
+    for host in (
+        "evil.example:8765",
+        "192.168.0.7:80",
+        "192.168.0.7",
+        "",
+        "1.2.3.4:x",
+        "u@1.2.3.4:8765",
+    ):
+        assert host not in everywhere
+    own = Hosts.of(ip_address("127.0.0.1"), "127.0.0.1", 80)
+    assert "localhost" in own
+    assert "192.168.0.7:80" not in own
 
 
 def test_a_port_that_is_taken_is_said(site: Site) -> None:

@@ -108,7 +108,7 @@ def test_recipe_names_everything(encoder: CaptionEncoder) -> None:
 
 def test_names_and_weightings() -> None:
     assert [encoder.name.split("-")[0] for encoder in ENCODERS] == ["bow", "tfidf"]
-    with pytest.raises(WeightingError, match="'bm25'; there are counts, tfidf"):
+    with pytest.raises(WeightingError, match="'bm25' is unknown; expected one of counts, tfidf"):
         BagOfWords(KNOWN, TOKENIZER, "bm25")  # type: ignore[arg-type]
 
 

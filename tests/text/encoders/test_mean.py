@@ -125,7 +125,7 @@ def test_names_and_recipes_tell_means_apart(encoder: Mean) -> None:
         "mean-unit-w2vv-filterstop-toy",
     ]
     assert len({canonical_json({**mean.recipe(), "name": ""}) for mean in every}) == 5
-    with pytest.raises(MeanError, match="'median'; there are known, all, unit"):
+    with pytest.raises(MeanError, match="'median' is unknown; expected one of known, all, unit"):
         replace(encoder, averaging="median")
 
 

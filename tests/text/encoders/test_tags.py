@@ -66,12 +66,12 @@ def test_taggers_that_are_none(tmp_path: Path) -> None:
     (tmp_path / "large.json").write_text(wrong.replace('"x"', f"1{'0' * 400}"))
     (tmp_path / "cut.json.gz").write_bytes(gzip.compress(wrong.encode())[:-9])
     for name, message in (
-        ("tree-tagger", "no tagger is called 'tree-tagger'; there are textblob"),
+        ("tree-tagger", "tagger 'tree-tagger' is unknown; expected textblob"),
         (f"perceptron:{tmp_path / 'missing.json'}", "cannot be read"),
-        (f"perceptron:{tmp_path / 'other.json'}", "holds no averaged perceptron"),
-        (f"perceptron:{tmp_path / 'texts.json'}", "a weight is no finite number"),
+        (f"perceptron:{tmp_path / 'other.json'}", "is not an averaged perceptron"),
+        (f"perceptron:{tmp_path / 'texts.json'}", "a weight is not a finite number"),
         (f"perceptron:{tmp_path / 'large.json'}", "int too large to convert to float"),
-        (f"perceptron:{tmp_path / 'cut.json.gz'}", "holds no averaged perceptron"),
+        (f"perceptron:{tmp_path / 'cut.json.gz'}", "is not an averaged perceptron"),
     ):
         with pytest.raises(TaggerError, match=message):
             tagger_called(name)

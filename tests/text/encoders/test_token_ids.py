@@ -142,7 +142,9 @@ def test_recipe_names_everything() -> None:
 
 
 def test_no_place_for_a_word() -> None:
-    with pytest.raises(TokenIdsError, match=r"a row of 2 token ids.*takes 2 for marks; give 3"):
+    with pytest.raises(
+        TokenIdsError, match=r"a row of 2 token ids.*has 2 marks; set a length of 3"
+    ):
         TokenIds(KNOWN, TOKENIZER, 2)
     with pytest.raises(TokenIdsError, match="a row of 0 token ids"):
         TokenIds(KNOWN, TOKENIZER, 0, TOKEN_LAYOUTS["w2vv"])

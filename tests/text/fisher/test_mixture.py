@@ -255,7 +255,7 @@ def test_gaussian_mixture_that_does_not_converge_is_told(monkeypatch: pytest.Mon
 
 def test_samples_that_cannot_be_fitted_are_refused() -> None:
     x = samples(10, 3)
-    with pytest.raises(MixtureError, match="11 components cannot be fitted to 10 samples"):
+    with pytest.raises(MixtureError, match="11 components cannot be fitted on 10 samples"):
         fit_hybrid(x, 11, seed=0)
     with pytest.raises(MixtureError, match="0 components"):
         fit_gaussian(x, 0, seed=0)
@@ -274,7 +274,7 @@ def test_parameters_of_no_mixture_are_refused() -> None:
     mixture = random_mixture(2, 3)
     with pytest.raises(MixtureError, match=r"medians have shape \(1, 3\), expected \(2, 3\)"):
         replace(mixture, medians=mixture.medians[:1])
-    with pytest.raises(MixtureError, match="scales have numbers that are not positive"):
+    with pytest.raises(MixtureError, match="scales have values that are not positive"):
         replace(mixture, scales=mixture.scales * 0)
     with pytest.raises(MixtureError, match="means have NaN"):
         replace(mixture, means=mixture.means * np.nan)

@@ -266,9 +266,9 @@ def test_the_file_gives_all_back(tmp_path: Path) -> None:
     loaded.save(tmp_path / "again.safetensors")
     assert (tmp_path / "again.safetensors").read_bytes() == path.read_bytes()
     other = replace(encoder, name="other")
-    with pytest.raises(PcaError, match=r"fitted to 'table' .*but 'other'"):
+    with pytest.raises(PcaError, match=r"fitted on 'table' .*not on 'other'"):
         load_pca(path, other)
-    with pytest.raises(PcaError, match=r"fitted to 'table' .*but 'table'"):
+    with pytest.raises(PcaError, match=r"fitted on 'table' .*not on 'table'"):
         Pca(replace(encoder, sha256="1" * 64), found)
 
 
@@ -304,7 +304,7 @@ def test_what_cannot_be_fitted_is_refused(tmp_path: Path, monkeypatch: pytest.Mo
     with pytest.raises(CovarianceError, match=r"rows 0 to 7 \(from 0\) have NaN"):
         fitted(bad, texts, 3, tmp_path)
     monkeypatch.setattr(pca_fit, "fit_disk", lambda width: 1 << 60)
-    with pytest.raises(PcaError, match="make room"):
+    with pytest.raises(PcaError, match="free some space"):
         fitted(encoder, texts, 3, tmp_path)
 
 

@@ -119,5 +119,5 @@ def test_wordnet_that_is_none(wordnet: Path) -> None:
     with pytest.raises(LemmatizerError, match=r"index\.noun is not UTF-8"):
         load_wordnet(wordnet)
     for folder in (wordnet / "missing", wordnet / "noun.exc"):
-        with pytest.raises(LemmatizerError, match=r"cannot be read.*give the folder of a WordNet"):
+        with pytest.raises(LemmatizerError, match=r"cannot be read.*pass the folder of a WordNet"):
             load_wordnet(folder)

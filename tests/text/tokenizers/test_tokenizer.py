@@ -92,10 +92,16 @@ def test_recipe_says_everything() -> None:
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: Tokenizer("x", splitter="spacy"), "no splitter.*'spacy'.*treebank"),
-        (lambda: Tokenizer("x", stop_words="nltk"), "no list of stop words.*english-function"),
-        (lambda: Tokenizer("x", punctuation="some"), "no punctuation.*dropped, kept"),  # type: ignore[arg-type]
-        (lambda: Tokenizer("x", max_length=0), "is 0; give 1 word or more"),
+        (lambda: Tokenizer("x", splitter="spacy"), "splitter 'spacy' is unknown.*treebank"),
+        (
+            lambda: Tokenizer("x", stop_words="nltk"),
+            "list of stop words 'nltk' is unknown.*english-function",
+        ),
+        (
+            lambda: Tokenizer("x", punctuation="some"),
+            "punctuation 'some' is unknown.*dropped, kept",
+        ),  # type: ignore[arg-type]
+        (lambda: Tokenizer("x", max_length=0), "is 0; set 1 word or more"),
     ],
 )
 def test_what_there_is_not(make: object, message: str) -> None:

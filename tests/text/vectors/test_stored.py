@@ -84,9 +84,9 @@ def test_identity_is_of_words_numbers_source_and_metadata(tmp_path: Path) -> Non
 
 
 def test_refusals_when_storing(tmp_path: Path) -> None:
-    with pytest.raises(VectorsError, match=r"ends in \.safetensors"):
+    with pytest.raises(VectorsError, match=r"must end in \.safetensors"):
         save_vectors(tmp_path / "v.h5", made())
-    with pytest.raises(VectorsError, match="no word is left"):
+    with pytest.raises(VectorsError, match="has none of the words to store"):
         save_vectors(tmp_path / "v.safetensors", made(()))
     assert list(tmp_path.iterdir()) == []
 
@@ -98,13 +98,13 @@ def test_damaged_files_are_refused(tmp_path: Path) -> None:
     header = 8 + int.from_bytes(data[:8], "little")
     nan = np.full(3, np.nan, dtype="<f4").tobytes()
     for broken, message in [
-        (b"", "no whole file"),
-        (data[:6], "no whole file"),
-        (data[:header], "no whole file"),
-        (data[:-1], "no whole file"),
-        (data + b"x", "no whole file"),
+        (b"", "not a valid file"),
+        (data[:6], "not a valid file"),
+        (data[:header], "not a valid file"),
+        (data[:-1], "not a valid file"),
+        (data + b"x", "not a valid file"),
         (data[:header] + nan + data[header + 12 :], "the vector of 'the' has NaN"),
-        (data[:-3] + b"\xff" + data[-2:], "no whole file"),
+        (data[:-3] + b"\xff" + data[-2:], "not a valid file"),
         (data.replace(b"pipeline-vectors", b"pipeline-vectorz"), "'pipeline-vectorz'"),
     ]:
         path.write_bytes(broken)
@@ -123,15 +123,15 @@ def test_files_of_others_are_refused(tmp_path: Path) -> None:
 
     matrix = np.ones((2, 3), dtype=np.float32)
     for tensors, stated, message in [
-        ({"matrix": matrix}, metadata, "no whole file"),
+        ({"matrix": matrix}, metadata, "not a valid file"),
         (
             {"matrix": matrix, "words": words(["a", "b"])},
             {"vectors": canonical_json(described)},
-            "no whole file .*source_sha256",
+            "not a valid file .*source_sha256",
         ),
-        ({"matrix": matrix, "words": words(["a", "b"])}, None, "no whole file"),
-        ({"matrix": matrix, "words": words(["a", "b"])}, {"vectors": "[]"}, "no whole file"),
-        ({"matrix": matrix, "words": words(["a", 1])}, metadata, "no list of texts"),
+        ({"matrix": matrix, "words": words(["a", "b"])}, None, "not a valid file"),
+        ({"matrix": matrix, "words": words(["a", "b"])}, {"vectors": "[]"}, "not a valid file"),
+        ({"matrix": matrix, "words": words(["a", 1])}, metadata, "not a list of texts"),
         ({"matrix": matrix.astype(float), "words": words(["a", "b"])}, metadata, "matrix is F64"),
         ({"matrix": matrix[0], "words": words(["a", "b"])}, metadata, "of shape"),
         ({"matrix": matrix, "words": words(["a"])}, metadata, "1 words, 1 of them distinct"),

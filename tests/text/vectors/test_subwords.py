@@ -90,8 +90,8 @@ def test_inconsistent_models_are_refused(
     dog = input_matrix + 16 + 4 * DIM * model[1].get_word_id("dog")
     for at, new, message in [
         (4, struct.pack("<i", 13), "version 13"),
-        (8, struct.pack("<i", DIM + 1), "do not belong together"),
-        (input_matrix, struct.pack("<2q", rows - 1, DIM), "do not belong together|ends inside"),
+        (8, struct.pack("<i", DIM + 1), "are inconsistent"),
+        (input_matrix, struct.pack("<2q", rows - 1, DIM), "are inconsistent|ends inside"),
         (input_matrix, struct.pack("<2q", 1 << 40, DIM), "ends inside its .* input matrix"),
         (input_matrix - 1, b"\x01", "quantised"),
         (word, b"d\xffgs", rf"dictionary, word {number} of \d+: the word .* is not UTF-8"),

@@ -150,8 +150,8 @@ def test_tokens_that_look_like_labels_are_words() -> None:
         ([], {}, "none of the 0 words"),
         ([["a", "b"], []], {}, "none of the 2 words of the corpus .2 sentences. occurs 2 times"),
         ([["a"] * 10_001], {}, "sentence 1 has 10001 tokens"),
-        ([["a b", "a b"]], {"trainer": "fasttext"}, "'a b' means something else"),
-        ([["a", "a", "</s>"]], {"trainer": "fasttext"}, "'</s>' means something else"),
+        ([["a b", "a b"]], {"trainer": "fasttext"}, "'a b' has a special meaning"),
+        ([["a", "a", "</s>"]], {"trainer": "fasttext"}, "'</s>' has a special meaning"),
         ([["a", "b"]] * 2, {"trainer": "fasttext", "buckets": 17}, "expected 18 or more"),
         ([["a"] * 9], {"dim": 0}, "dim is 0"),
         ([["a"] * 9], {"epochs": 0}, "epochs is 0"),
@@ -194,7 +194,7 @@ def test_leaks_are_found_whatever_case_and_tokenization() -> None:
     assert leaks(corpus, held_out) == [(2, "x#0"), (2, "y#0"), (5, "x#1")]
     assert leaks([], held_out) == leaks(corpus, {}) == []
     refuse_leaks(Path("c.txt"), [])
-    with pytest.raises(LeakError, match=r"c\.txt: 1 lines are captions .*line 2 is x#0"):
+    with pytest.raises(LeakError, match=r"c\.txt: 1 lines are held-out captions, .*line 2 is x#0"):
         refuse_leaks(Path("c.txt"), [(2, "x#0"), (2, "y#0")])
 
 

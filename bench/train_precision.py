@@ -1,0 +1,110 @@
+"""Training in float32 and in bf16: processor seconds an epoch, and rsum over seeds.
+
+    python -m bench.train_precision EXPERIMENT... --dataset data/flickr8k [--epochs 2] [--seeds 1]
+
+Trains each experiment at the size small on features and captions that `pipeline run` made, in both
+precisions in turn, for at most so many epochs, and prints a row for each: seconds an epoch (median
+over epochs and seeds), those of them in validation, which is in float32 in both, and the
+validation split's rsum of the chosen epochs (mean over seeds, from the lowest to the highest).
+"""
+
+import argparse
+import tempfile
+import time
+from dataclasses import replace
+from pathlib import Path
+from statistics import mean, median
+from typing import Any
+
+from pipeline.experiments.layout import Layout
+from pipeline.heads.experiments import resolve_experiment
+from pipeline.heads.fit import fit
+from pipeline.heads.head_types import PRECISIONS
+from pipeline.heads.training import trainer
+from pipeline.heads.training.training_options import TrainingOptions
+
+
+class Clock:
+    """Processor seconds of each epoch, and of each validation."""
+
+    def __init__(self) -> None:
+        """Time the validations of all trainings from now on."""
+        self.epochs: list[float] = []
+        self.validations: list[float] = []
+        self._started: float | None = None
+        figures = trainer._figures
+
+        def timed(*given: Any) -> dict[str, float]:
+            before = time.process_time()
+            found = figures(*given)
+            self.validations.append(time.process_time() - before)
+            return found
+
+        trainer._figures = timed  # type: ignore[assignment]
+
+    def progress(self, what: str, unit: str) -> "Clock":
+        """Return what receives the number of finished epochs."""
+        self._started = None
+        return self
+
+    def log(self, line: str) -> None:
+        """Ignore a line."""
+
+    def __enter__(self) -> "Clock":
+        return self
+
+    def __exit__(self, *failure: object) -> None:
+        pass
+
+    def __call__(self, done: int, total: int, failed: int) -> None:
+        """Note the end of an epoch."""
+        now = time.process_time()
+        if self._started is not None:
+            self.epochs.append(now - self._started)
+        self._started = now
+
+
+def main() -> None:
+    """Print the table."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("experiments", nargs="+")
+    parser.add_argument("--dataset", type=Path, default=Path("data/flickr8k"))
+    parser.add_argument("--epochs", type=int)
+    parser.add_argument("--seeds", type=int, default=1)
+    options = parser.parse_args()
+    layout = Layout(options.dataset, options.dataset.parent)
+    clock = Clock()
+    print("| experiment | precision | s an epoch | validation | ratio | rsum |")
+    print("|---|---|---:|---:|---:|---:|", flush=True)
+    for name in options.experiments:
+        experiment = resolve_experiment(name)
+        vectors = layout.named_vectors(experiment.word_vectors)
+        experiment = replace(experiment, word_vectors=vectors)
+        seconds: dict[str, float] = {}
+        for precision in PRECISIONS:
+            clock.epochs, clock.validations, found = [], [], []
+            for seed in range(options.seeds):
+                training = TrainingOptions(
+                    seed=seed, max_epochs=options.epochs, precision=precision, monitor=clock
+                )
+                with tempfile.TemporaryDirectory() as out:
+                    trained = fit(
+                        layout.dataset,
+                        Path(out) / name,
+                        experiment=experiment,
+                        images=layout.features(experiment.images),
+                        captions=layout.text(experiment.captions.name),
+                        training=training,
+                    )
+                found.append(trained.chosen["rsum"])
+            seconds[precision] = median(clock.epochs)
+            print(
+                f"| `{name}` | {precision} | {seconds[precision]:.2f} | "
+                f"{median(clock.validations):.2f} | {seconds['float32'] / seconds[precision]:.2f} "
+                f"| {mean(found):.1f} ({min(found):.1f} to {max(found):.1f}) |",
+                flush=True,
+            )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,57 @@
+"""Matrix products of a network's layers in bfloat16 while it trains; all else stays in float32.
+
+Weights, biases, activations, normalisations, embeddings, scores and losses are float32. The factors
+of a linear map or of a recurrent network are rounded to bfloat16, 8 bits of the mantissa, summed in
+float32, and the product is rounded once; the products of the gradient are computed alike.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any
+
+import torch
+from torch.nn import functional as F
+from torch.overrides import TorchFunctionMode
+
+_factors: ContextVar[torch.dtype] = ContextVar("factors", default=torch.float32)
+
+# Recurrent networks of torch run on a GPU; on a processor `layers.recurrence` has its own.
+_LAYERS = (F.linear, torch.gru, torch.lstm)
+
+
+def factor_type() -> torch.dtype:
+    """Return the type that layers with products of their own round their factors to."""
+    return _factors.get()
+
+
+@contextmanager
+def products_in(precision: str) -> Iterator[None]:
+    """Compute the products of layers that run within in "float32" or "bf16"."""
+    if precision == "float32":
+        yield
+        return
+    before = _factors.set(torch.bfloat16)
+    try:
+        with _Bfloat16Layers():
+            yield
+    finally:
+        _factors.reset(before)
+
+
+class _Bfloat16Layers(TorchFunctionMode):
+    """Runs layers under torch's autocast, and returns their output as float32."""
+
+    def __torch_function__(
+        self,
+        func: Any,
+        types: Iterable[type],
+        args: tuple[Any, ...] = (),
+        kwargs: Mapping[str, Any] | None = None,
+    ) -> Any:
+        # Within an autocast, as that of an image network, its rules hold.
+        if func not in _LAYERS or torch.is_autocast_enabled(args[0].device.type):
+            return func(*args, **(kwargs or {}))
+        with torch.autocast(args[0].device.type, torch.bfloat16):
+            found = func(*args, **(kwargs or {}))
+        return tuple(one.float() for one in found) if isinstance(found, tuple) else found.float()
