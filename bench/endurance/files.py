@@ -13,6 +13,7 @@ import shutil
 import signal
 import time
 from collections import Counter
+from contextlib import suppress
 from pathlib import Path
 
 from bench.endurance.damage.formats import damage
@@ -115,7 +116,9 @@ def _read_apart(reader: Reader, folder: Path, work: Path) -> tuple[str, str]:
         if ended:
             break
         if time.monotonic() > end:
-            os.killpg(pid, signal.SIGKILL)
+            with suppress(ProcessLookupError):  # it has not begun
+                os.killpg(pid, signal.SIGKILL)
+            os.kill(pid, signal.SIGKILL)
             os.waitpid(pid, 0)
             return "hang", f"no end within {CLOCK_SECONDS:.0f} s"
         time.sleep(0.001)
