@@ -143,7 +143,7 @@ def test_other_captions_compare_from_text_to_image_alone(claims: Callable[..., P
     [
         ({"figures": []}, "at least one figure"),
         ({"figures": [{"measure": "rsun"}]}, "unknown figure 'rsun'; did you mean rsum"),
-        ({"same_captions": False, "figures": [{"measure": "rsum"}]}, "rsum does not compare"),
+        ({"same_captions": False, "figures": [{"measure": "rsum"}]}, "rsum cannot be compared"),
         ({"says": "worse"}, "Expected one of 'better', 'level'"),
         ({"first": 3}, "claims.0..first"),
         ({"colour": "red"}, "unknown field"),

@@ -53,7 +53,7 @@ def test_a_dataset_of_clips(tmp_path: Path) -> None:
     assert clips == before
     assert clips.require("clips", "a sound recipe", "prepare clips") is clips
     assert len(clips.captions().ids) == 41
-    with pytest.raises(DatasetError, match=r"propose needs a dataset of images, and 'mine' is one"):
+    with pytest.raises(DatasetError, match=r"propose needs a dataset of images, but 'mine' is one"):
         clips.require("images", "pipeline propose", "prepare images")
     with pytest.raises(DatasetError, match="clip 'a': split"):
         manifest(tmp_path, entries=(ImageEntry("a", "a", "x y", ()),), media="clips")

@@ -81,5 +81,5 @@ def test_changed_metadata_are_refused(root: Path) -> None:
     path = root / "out" / METADATA_FILE
     path.write_text(path.read_text().replace("2019", "2018"))
     read_manifest(root / "out")
-    with pytest.raises(DatasetError, match=r"not the file that dataset\.json describes"):
+    with pytest.raises(DatasetError, match=r"does not match dataset\.json"):
         read_metadata(root / "out")

@@ -51,13 +51,13 @@ def test_without_splits(root: Path) -> None:
         ("a.png,x,0,0,11,5,train", r"line 3: the box \[0.0, 0.0, 11.0, 5.0\] is outside"),
         ("a.png,x,3,0,3,5,train", "line 3: .* has no area"),
         ("a.png,x,nan,0,3,5,train", "line 3: .* has no area"),
-        ("a.png,x,-1,0,3,5,train", "line 3: .* lies outside its image of 10 x 20"),
+        ("a.png,x,-1,0,3,5,train", "line 3: .* is outside its image of 10 x 20"),
         ("a.png,x,a,0,3,5,train", "line 3: the box 'a,0,3,5' is not four numbers"),
         ("a.png,,0,0,3,5,train", "line 3: the phrase: the caption is empty"),
         ("c.png,x,0,0,3,5,train", "line 3: image 'c.png' not found"),
         ("a.png,x,0,0,3,5,val", "line 3: the split is 'val' here and 'train' in .*line 2"),
         ("b.png,x,0,0,3,5,", "line 3: the split is '' here and 'train' in .*line 2"),
-        ("r.csv,x,0,0,3,5,train", "r.csv is no photo"),
+        ("r.csv,x,0,0,3,5,train", "size of .*r.csv cannot be read"),
     ],
 )
 def test_faults_name_the_line(root: Path, line: str, complaint: str) -> None:

@@ -43,7 +43,7 @@ def test_missing_and_damaged_outputs(tmp_path: Path) -> None:
     assert why_stale(tmp_path / "features", features_record, expected) == MISSING
     for text in ("{", "[]", '{"seed": NaN}'):
         (tmp_path / "head.json").write_text(text)
-        assert "head.json is damaged" in why_stale(tmp_path / "head.json", json_record, expected)
+        assert "head.json is corrupt" in why_stale(tmp_path / "head.json", json_record, expected)
     (tmp_path / "features").mkdir()
     (tmp_path / "features" / "index.json").write_text("{}")
     assert "index.json" in why_stale(tmp_path / "features", features_record, expected)

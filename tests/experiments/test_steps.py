@@ -51,7 +51,7 @@ def test_what_does_not_need_a_failed_step_is_made(
     assert {path.name for path in tmp_path.iterdir()} == {*made}
     for name in left_out:
         assert any(
-            f"make {name}: left out, since make {failing} failed" in line for line in monitor.lines
+            f"make {name}: skipped, since make {failing} failed" in line for line in monitor.lines
         )
     assert plan_of(tmp_path).make(QUIET) == tuple(
         f"make {name}" for name in "abxyt" if name in failing + left_out

@@ -81,7 +81,7 @@ def test_an_experiment_that_fails_does_not_stop_the_others(
     assert (
         "| kiros2014-linear | train kiros2014-linear | a \\| b cannot be solved |" in ended.stderr
     )
-    assert "embed kiros2014-linear: left out, since train kiros2014-linear failed" in ended.stderr
+    assert "embed kiros2014-linear: skipped, since train kiros2014-linear failed" in ended.stderr
     assert NAME in ended.stdout
     assert "kiros2014-linear" not in ended.stdout
 

@@ -123,7 +123,7 @@ def test_trecvid_vtt(root: Path, tmp_path: Path) -> None:
     assert found.entries[0].captions == ("two in A", "one in B")
     assert found.notes["clips_missing_first"] == ["2"]
     for truth, message in (
-        ("1 2", "line 1: '1 2'; <clip>"),
+        ("1 2", "line 1: '1 2'; expected <clip>"),
         ("1 3 1", "line 1: set A has no sentence 3"),
         ("1 2 1\n2 2 2", r"line 2: sentence 2 of set A belongs to .*line 1 too"),
         ("1 2 1", "test: 1 found, 1915 expected"),
