@@ -1,4 +1,4 @@
-"""Two one-thread workers beside one process with two threads, and what Dask costs a shard.
+"""Two one-thread workers compared with one process with two threads, and what Dask costs a shard.
 
     python -m bench.cluster --images FOLDER
 

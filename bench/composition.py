@@ -1,11 +1,11 @@
 """How often a scene less one word plus another finds the same thing so changed.
 
 Run as `python -m bench.composition --experiment NAME`, with the options of `pipeline search` for
-where things lie. The embedding file is of drawn scenes; the drawing is repeated from its seed to
-know what is in them. Asked is every change of one group's colour, or shape, to one that the
-picture does not hold, for every embedded picture. Right is another picture that has a group of the
-wanted shape and colour, whatever else it holds; what no other picture answers is counted and left
-out. Beside it stand searches that take nothing away, or nothing but the words, and pure chance.
+the paths of its files. The embedding file is of drawn scenes, which are drawn again from their
+seed to know what is in them. Asked is every change of one group's colour, or shape, to one that the
+image does not hold, for every embedded image. Right is another image that has a group of the
+requested shape and colour, whatever else it holds; what no other image answers is counted and left
+out. Baselines are the image or the words alone, and chance.
 """
 
 from collections.abc import Iterator
@@ -38,13 +38,13 @@ SETTINGS = {setting: phrases[0][0] for setting, phrases in SETTING_WORDS.items()
 
 @dataclass(frozen=True)
 class Change:
-    """What is asked: a picture with one of its groups in another colour or shape.
+    """What is asked: an image with one of its groups in another colour or shape.
 
     Attributes
     ----------
-    image : id of the picture.
+    image : id of the image.
     minus, plus : the words that go and come.
-    wanted : the sentence that says it, such as "blue circle".
+    wanted : its sentence, such as "blue circle".
     """
 
     image: str
@@ -54,7 +54,7 @@ class Change:
 
 
 def scenes_of(searcher: Searcher) -> dict[str, Scene]:
-    """Return the groups of each embedded picture, by id.
+    """Return the groups of each embedded image, by id.
 
     Raises
     ------
@@ -68,8 +68,8 @@ def scenes_of(searcher: Searcher) -> dict[str, Scene]:
         drawn[entry.id] = sample_scene(rng)
         if describe(drawn[entry.id], rng) != entry.captions:
             raise SearchError(
-                f"{entry.id} of {embedded.folder} is no scene that this version draws "
-                "from the dataset's seed; give a dataset of `pipeline prepare scenes`"
+                f"{entry.id} of {embedded.folder} is not a scene that this version draws "
+                "from the dataset's seed; pass a dataset of `pipeline prepare scenes`"
             )
     return {image: drawn[image] for image in embedded.space.image_ids}
 
@@ -80,7 +80,7 @@ def said_of(scene: Scene) -> set[str]:
 
 
 def changes(image: str, scene: Scene, of: str) -> Iterator[Change]:
-    """Yield every change of a picture's colours, or of its shapes."""
+    """Yield every change of an image's colours, or of its shapes."""
     words = COLOURS if of == "colour" else SHAPES
     present = {getattr(group, of) for group in scene.groups}
     for group in scene.groups:
@@ -97,9 +97,9 @@ def ways_of_asking(
     minus, plus = vectors[change.minus][None], vectors[change.plus][None]
     composed = compose(picture, minus, plus)
     return {
-        "picture - word + word": (composed, "images", None),
+        "image - word + word": (composed, "images", None),
         f"the same, {AROUND} around their mean": (composed, "images", AROUND),
-        "picture + word": (compose(picture, minus[:0], plus), "images", None),
+        "image + word": (compose(picture, minus[:0], plus), "images", None),
         "picture": (picture, "images", None),
         "word": (plus[0], "captions", None),
         '"blue circle"': (vectors[change.wanted], "captions", None),
@@ -143,7 +143,7 @@ def shares(right: npt.NDArray[np.bool_], found: npt.NDArray[np.int64]) -> list[f
 
 
 def by_chance(right: npt.NDArray[np.bool_]) -> list[float]:
-    """Return the `shares` of the other pictures in random order."""
+    """Return the `shares` of the other images in random order."""
     others = right.shape[1] - 1
     counts = [int(count) for count in right.sum(axis=1) if count]
     return [
@@ -164,7 +164,7 @@ def report(searcher: Searcher, scenes: dict[str, Scene], of: str) -> None:
         [[settings[change.image] == setting for setting in settings.values()] for change in asked]
     )
     alone = np.array([len(scenes[change.image].groups) == 1 for change in asked])
-    for which, kept in (("all pictures", np.ones_like(alone)), ("pictures of one thing", alone)):
+    for which, kept in (("all images", np.ones_like(alone)), ("images of one thing", alone)):
         wanted, in_setting = right[kept], (right & here)[kept]
         answered, both = wanted.any(axis=1).sum(), in_setting.any(axis=1).sum()
         print(
@@ -186,7 +186,7 @@ def main(experiment: str, **where: Any) -> None:
     """Report changes of colour, then of shape."""
     searcher = Searcher(**sources_of(experiment, **where), monitor=CONSOLE)
     scenes = scenes_of(searcher)
-    print(f"{experiment}: {len(scenes)} pictures; answers right in per cent")
+    print(f"{experiment}: {len(scenes)} images; answers right in per cent")
     for of in ("colour", "shape"):
         report(searcher, scenes, of)
 

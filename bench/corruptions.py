@@ -18,6 +18,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from io import BytesIO
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -66,6 +67,7 @@ def corrupt(
     """
     at = severity - 1
     unit = pixels / 255.0
+    changed: npt.NDArray[Any]
     if corruption == "noise":
         changed = 255 * np.clip(unit + rng.normal(size=unit.shape, scale=NOISE[at]), 0, 1)
     elif corruption == "blur":

@@ -1,8 +1,8 @@
 """JPEG decoders on real photos: ratios to Pillow with one thread and two, and pixel differences.
 
-Run as `python bench/decoding.py [FOLDER ...]`; without folders it takes the photos beside the
+Run as `python bench/decoding.py [FOLDER ...]`; without folders it reads the photos next to the
 project, if there are any. Files are in memory; "and resize" is Pillow's bilinear filter to 224.
-The decoders take turns, and each keeps its best rate: in CPU seconds with one thread, since other
+The decoders alternate, and each keeps its best rate: in CPU seconds with one thread, since other
 programs show least in those, and by the clock with two.
 """
 

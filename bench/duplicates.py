@@ -1,4 +1,4 @@
-"""Near-duplicates: what cosine tells copies from other photos, and what a search of rows costs.
+"""Near-duplicates: how well cosine separates copies from photos, and the cost of a search of rows.
 
     python -m bench.duplicates photos PHOTOS WORK [--recipe NAME ...] [--copies N] [--limit N]
     python -m bench.duplicates rows N [--approximate]
@@ -155,7 +155,7 @@ def hidden(folder: Path, recipe: str) -> set[str]:
 
 
 def print_aligned(folder: Path, photo_root: Path, copy_root: Path) -> None:
-    """Print what the pixels tell: recall by change and false alarms, and what is found of 50.
+    """Print what the pixels show: recall by change and false alarms, and what is found of 50.
 
     A copy is found where its photo is among its candidates and the two align.
     """

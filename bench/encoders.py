@@ -7,7 +7,7 @@ two-branch network. They are fitted on the training split, and recall is that of
 split, which chooses the epoch of the two-branch network. A dagger marks rows whose encoders have
 seen the dataset.
 
-Everything is made as `pipeline run` makes it, below --root, and what is there is taken: the first
+Everything is made as `pipeline run` makes it, below --root, and what exists is used: the first
 run extracts all features. Rates are by the CPU time of this process, in which other programs show
 least, of the first images and captions of the split, with weights and word vectors in memory.
 """

@@ -2,18 +2,18 @@
 
     python -m bench.engine [--images FOLDER] [--rounds 3]
 
-layers   : fused convolutions in float32 and bf16, and Winograd's, beside torch's `conv2d` and
+layers   : fused convolutions in float32 and bf16, and Winograd's, against torch's `conv2d` and
     `relu`; the shapes are those that most of ResNet-152's and VGG-19's multiplications have.
 networks : `--engine fast`, and the same without Winograd's algorithm or the sharing of ten crops,
-    beside `--engine reference`, at the default batch size.
+    compared with `--engine reference`, at the default batch size.
 errors   : of their float32 features from the same network in float64, and from the reference.
-files    : reading, decoding and resizing a photo beside Pillow's own lines, and writing rows of
-    ResNet-152's grid to published shards beside plain h5py; both ending with fsync.
+files    : reading, decoding and resizing a photo against Pillow's own lines, and writing rows of
+    ResNet-152's grid to published shards compared with plain h5py; both ending with fsync.
 
 Ratios are times of the named alternative over ours: above 1 ours is faster. Times are CPU seconds,
-in which other programs show least, and not the waiting for a disk. The programs of a table take
+in which other programs show least, and not the waiting for a disk. The programs of a table use
 turns and each keeps its best time. Weights are seeded, except EfficientNet-Lite0's.
-Photos are those beside the project unless a folder is named, and drawn where there are none.
+Photos are those next to the project unless a folder is named, and drawn where there are none.
 """
 
 import argparse
@@ -58,7 +58,7 @@ SHAPES = (
     (1024, 256, 1, 14), (256, 256, 3, 14), (256, 1024, 1, 14),
     (512, 512, 3, 7), (256, 256, 3, 56), (512, 512, 3, 28),
 )  # fmt: skip
-# Lavin & Gray's points, beside those of `pipeline.images.engine.winograd`.
+# Lavin & Gray's points, in addition to those of `pipeline.images.engine.winograd`.
 THEIRS = tuple(map(Fraction, (0, 1, -1, 2, -2)))
 # What a network is built without, and its precision.
 VARIANTS: dict[str, tuple[str, tuple[str, ...], str]] = {
@@ -231,7 +231,7 @@ def gains(best: dict[str, float]) -> None:
 
 
 def by_pillow(path: Path, size: int) -> np.ndarray:
-    """Read a photo as anybody would."""
+    """Read a photo as an ordinary script does."""
     with Image.open(path) as image:
         canvas = image.convert("RGB").resize((size, size), Image.Resampling.BILINEAR)
     return np.asarray(canvas)
@@ -239,7 +239,7 @@ def by_pillow(path: Path, size: int) -> np.ndarray:
 
 def files(photos: list[Path], rounds: int, grid: dict[str, float]) -> None:
     """Print milliseconds a photo and a row, and what part of ResNet-152's time they are."""
-    print("\nfiles; parts of the time that the fast engine's ResNet-152 takes for an image")
+    print("\nfiles; parts of the time that the fast engine's ResNet-152 spends on an image")
     print(
         f"{'ms each':31} {'x other':>7} {'other':7} {'ours':>7} {'other':>9} {'of float32':>13}"
         f"{'of bf16':>13}"
@@ -259,7 +259,7 @@ def files(photos: list[Path], rounds: int, grid: dict[str, float]) -> None:
 
 
 def written(recipe: Recipe, rounds: int) -> dict[str, float]:
-    """Return the seconds that `ROWS` rows take to be in published shards, and in a bare file."""
+    """Return the seconds that `ROWS` rows need to be in published shards and in a bare file."""
     rng = np.random.default_rng(0)
     rows = np.maximum(rng.standard_normal((ROWS, *recipe.shape), np.float32) - 0.67, 0)
     header = feature_header(recipe, load_weights(recipe, "random:0"), "bench")

@@ -1,4 +1,4 @@
-"""Images a second from JPEG files to shards, beside the obvious script and the bare network.
+"""Images a second from JPEG files to shards, compared with the obvious script and the bare network.
 
     python -m bench.extract --recipe resnet152-grid --images FOLDER
 
@@ -45,6 +45,7 @@ from pipeline.images.weights import load_weights
 from pipeline.progress import Progress, no_progress
 from pipeline.recipes import Recipe, resolve_recipe
 from pipeline.shards.feature_set import FeatureSet
+from pipeline.shards.index import FeatureIndex
 from pipeline.shards.resume.compute import build_here
 from pipeline.shards.resume.feature_build import ShardBuild
 
@@ -155,9 +156,9 @@ def publish_images(
     network: RecipeNetwork,
     parallelism: Parallelism,
     mark: Progress = no_progress,
-) -> None:
+) -> FeatureIndex:
     """Compute the rows of image files with a network, and publish the set."""
-    build_here(
+    return build_here(
         build, lambda spans, watch: picture_rows(spans, paths, network, parallelism, watch), mark
     )
 

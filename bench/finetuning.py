@@ -3,7 +3,7 @@
     python -m bench.finetuning [--batch 32] [--steps 3] [--threads 2]
 
 A step is a forward and a backward pass over windows of noise and one of SGD, without reading
-pictures. `plain` is the same network with the same layers as a plain loop has them: float32,
+images. `plain` is the same network with the same layers as a plain loop has them: float32,
 channels first, batch norms in training mode. Both run in turn; figures are medians of the wall
 clock, or with one thread of the processor time, which other programs disturb less.
 """

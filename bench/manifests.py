@@ -104,7 +104,7 @@ WAYS: dict[str, Any] = {
 
 
 def measured(way: str, path: Path) -> dict[str, float]:
-    """Return what a way takes in this process."""
+    """Return the cost of a way in this process."""
     start = time.process_time()
     captions = WAYS[way](path)
     return {

@@ -1,10 +1,10 @@
-"""Peak memory of `pipeline extract` beside what it announces, for several numbers of images.
+"""Peak memory of `pipeline extract` compared with what it announces, for several numbers of images.
 
     python -m bench.memory --images data/flickr8k --counts 500 6000
     python -m bench.memory --images data/flickr8k --counts 4 --recipe vgg19-fc7-10crop \\
         --weights random:0
 
-`--images` is a prepared dataset or a folder of pictures. Each count runs in a process of its own.
+`--images` is a prepared dataset or a folder of images. Each count runs in a process of its own.
 Prints the peak resident size as a part of what was announced (held then, and at most as much
 more), and of the first count's peak. Fails if a peak is larger than announced.
 """
@@ -34,7 +34,7 @@ def dataset_of(images: Path, work: Path) -> Path:
     with (work / "captions.csv").open("w", newline="", encoding="utf-8") as file:
         rows = csv.writer(file)
         rows.writerow(["path", "caption"])
-        rows.writerows([path.relative_to(images), "a picture"] for path in files)
+        rows.writerows([path.relative_to(images), "an image"] for path in files)
     options = ["--root", images, "--captions", work / "captions.csv", "--out", work / "dataset"]
     subprocess.run([*COMMAND, "prepare", "folder", *map(str, options)], check=True)
     return work / "dataset"

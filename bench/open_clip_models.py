@@ -1,4 +1,4 @@
-"""Images and captions a second of open_clip's models, beside open_clip's own loop.
+"""Images and captions a second of open_clip's models, compared with open_clip's own loop.
 
     python -m bench.open_clip_models --images FOLDER --captions FILE --models ViT-B-32 RN50
 
@@ -47,7 +47,7 @@ Batches = Iterator[Rows]
 
 
 class Pictures(torch.utils.data.Dataset[torch.Tensor]):
-    """Pictures as open_clip's transform prepares them."""
+    """Images as open_clip's transform prepares them."""
 
     def __init__(self, paths: Sequence[Path], prepare: Callable[[Image.Image], torch.Tensor]):
         self.paths, self.prepare = paths, prepare

@@ -1,4 +1,4 @@
-"""Opening finished feature sets beside plain h5py on the same files.
+"""Opening finished feature sets compared with plain h5py on the same files.
 
 Run as `python bench/opening.py [ROWS]`; sets of 1 and 32 shards with ROWS (default 1000) rows of 16
 numbers each, so that the rows themselves cost nothing. Prints milliseconds, the least of 15
@@ -56,7 +56,7 @@ def read_columns(folder: Path) -> None:
 
 
 def milliseconds(look: Callable[[Path], object], folder: Path) -> float:
-    """Return how long one look takes."""
+    """Return the duration of one look."""
     started = time.perf_counter()
     look(folder)
     return (time.perf_counter() - started) * 1e3

@@ -1,4 +1,4 @@
-"""Whether embeddings of moving scenes know what happened first: twins told apart.
+"""Whether embeddings of moving scenes know what happened first: twins distinguished.
 
     python -m bench.order data/embeddings/moving-scenes/*.h5
 
@@ -25,7 +25,7 @@ RESAMPLES = 1000
 
 
 def told_apart(embeddings: Embeddings) -> tuple[np.ndarray, np.ndarray]:
-    """Return the shares of pairs told apart by each clip, and by each clip's captions.
+    """Return the shares of pairs distinguished by each clip, and by each clip's captions.
 
     Returns
     -------
@@ -69,7 +69,7 @@ def main() -> None:
     """Print a line for each embedding file."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("embeddings", type=Path, nargs="+")
-    print("| experiment | clip tells the order | caption tells the order | R@1 clip, caption |")
+    print("| experiment | clip knows the order | caption knows the order | R@1 clip, caption |")
     print("|---|---:|---:|---:|")
     for file in parser.parse_args().embeddings:
         found = read_embeddings(file)

@@ -3,7 +3,7 @@
     python -m bench.own_data FOLDER [--images 20 76 1000] [--photos DIR] [--names NAME ...]
 
 Follows the README: a folder of images with a table of captions is prepared, `run` makes experiments
-of it, then the images or captions change and the same two calls are made again. After every change
+of it, then the images or captions change and the same two calls are repeated. After every change
 the features, encoders, heads, embeddings and tables are compared, byte for byte, with those of a
 run from nothing. The images are drawn scenes with one caption each, or the photographs in DIR with
 scenes' captions; a line a change is printed. The exit status is 1 if anything differs.

@@ -1,4 +1,4 @@
-"""Random batches by id from feature shards beside h5py's fancy indexing of the same rows.
+"""Random batches by id from feature shards compared with h5py's fancy indexing of the same rows.
 
 Run as `python bench/reading.py [ROWS]`; batches of 16 rows (7, 7, 2048) float16, 201 kB each,
 from the page cache. Prints rows a second and ratios, and fails if two ways of reading differ.

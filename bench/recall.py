@@ -1,9 +1,9 @@
-"""Exact ranks by id beside the script that everybody copies: the whole matrix and an argsort.
+"""Exact ranks by id compared with the script that everyone copies: the whole matrix and an argsort.
 
 Run as `python -m bench.recall [IMAGES] [--device cuda]`; five captions an image, 1,024 dimensions,
 cosine. Each of the two runs in a process of its own, the script always on processors. Prints
 seconds of the ranking alone (by the clock, and of all processors), the peak resident size of the
-process beside the size of the embeddings, and the ratios; fails if the two disagree.
+process compared with the size of the embeddings, and the ratios; fails if the two disagree.
 """
 
 import argparse
@@ -24,7 +24,7 @@ WAYS = ("ours", "argsort")
 
 
 def made(images: int) -> Embeddings:
-    """Return normalised random embeddings whose captions lie near their image."""
+    """Return normalised random embeddings whose captions are near their image."""
     rng = np.random.default_rng(0)
     points = rng.standard_normal((images, DIM), dtype=np.float32)
     said = np.repeat(points, CAPTIONS, axis=0)

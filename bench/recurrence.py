@@ -1,4 +1,4 @@
-"""A training step of recurrent networks: ours beside torch's own, and beside a loop for peepholes.
+"""A training step of recurrent networks: ours against torch's own and a loop for peepholes.
 
     python -m bench.recurrence [--steps 20] [--threads 1]
 

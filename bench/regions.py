@@ -1,4 +1,4 @@
-"""Regions a second of `pipeline extract --regions`, beside the obvious loop over regions.
+"""Regions a second of `pipeline extract --regions`, compared with the obvious loop over regions.
 
     python -m bench.regions --images FOLDER
 
@@ -50,11 +50,11 @@ class Marks:
         self.marks: list[tuple[float, int]] = []
 
     def log(self, line: str) -> None:
-        """Take no notice."""
+        """Ignore progress."""
 
     @contextmanager
     def progress(self, what: str, unit: str) -> Iterator[Progress]:
-        """Give a function that keeps the time, less that of the check of finished rows."""
+        """Return a function that keeps the time, less that of the check of finished rows."""
 
         def show(done: int, total: int, failed: int) -> None:
             if done and what != "checking":

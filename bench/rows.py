@@ -4,7 +4,7 @@
 
 Reads the heads below data/heads/DATASET, trained by `pipeline run` at the small size. Each network
 is then trained anew for a few epochs in a temporary folder, on one thread, and the seconds of the
-processor that an epoch takes after the first one are multiplied by the epochs of its head, so that
+processor of an epoch after the first one are multiplied by the epochs of its head, so that
 what else runs counts less. Heads in closed form and fine-tuned ones show no seconds of an epoch.
 """
 
@@ -31,7 +31,7 @@ from pipeline.progress import Progress
 
 
 class Clock:
-    """Takes the seconds of the processor at every epoch; a monitor that shows nothing."""
+    """Measures the seconds of the processor at every epoch; a monitor that shows nothing."""
 
     def __init__(self) -> None:
         """Start with none."""
@@ -42,7 +42,7 @@ class Clock:
 
     @contextmanager
     def progress(self, what: str, unit: str) -> Iterator[Progress]:
-        """Take the time of epochs."""
+        """Measure the time of epochs."""
 
         def note(done: int, total: int, failed: int) -> None:
             if unit == "epoch":
@@ -96,7 +96,7 @@ def row(layout: Layout, name: str, trained: TrainedHead, timed: int) -> str:
 
 
 def epoch_seconds(layout: Layout, name: str, timed: int) -> float:
-    """Return the seconds of the processor that an epoch takes, of those after the first."""
+    """Return the CPU seconds of an epoch after the first."""
     experiment = resolve_experiment(name)
     experiment = replace(experiment, word_vectors=layout.named_vectors(experiment.word_vectors))
     clock = Clock()

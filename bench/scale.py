@@ -2,7 +2,7 @@
 
     python -m bench.scale --counts 10000 100000 1000000 --work FOLDER
 
-A collection is simulated: hard links to 64 small pictures, five captions an image drawn from 64
+A collection is simulated: hard links to 64 small images, five captions an image drawn from 64
 words with a seed. Image features come from a stub in place of the network, with the header, the
 shards and the checksums of the real ones; everything else is the command itself, in a process of
 its own whose wall time, CPU time and memory are taken. Each column is fitted
@@ -54,7 +54,7 @@ class Cost:
     ----------
     seconds, cpu : of the clock and of processors.
     own, peak : GB of memory of its own at the most, looked at ten times a second, and GB resident
-        with mapped files, which the system takes back where it needs them.
+        with mapped files, which the system reclaims when needed.
     disk : MB that it wrote.
     """
 
@@ -102,7 +102,7 @@ def text(encoder: str, *options: object) -> Step:
 
 EXTRACT = ("--recipe", RECIPE, "--storage", STORAGE, "--dataset", "dataset", "--out", "images")
 TRAINED = ("--experiment", "scale", "--dataset", "dataset", "--images", "images")
-SPACE = ("--captions", "text/mean", "--head", "head")
+SPACE = ("--caption-features", "text/mean", "--head", "head")
 SEARCH = (
     "two dogs on the grass", *TRAINED[:4], "--head", "head",
     "--embeddings", "space.h5", "--encoder", "text/mean.encoder",
@@ -118,7 +118,7 @@ STEPS = (
     ),
     Step("read the manifest", own("read")),
     Step("extract, stub network", own("stub"), "images"),
-    Step("extract again, pictures read", command("extract", *EXTRACT, "--trust-stamps")),
+    Step("extract again, images read", command("extract", *EXTRACT, "--trust-stamps")),
     Step("extract again, stamps trusted", command("extract", *EXTRACT, "--trust-stamps")),
     text("mean"),
     text("bow"),
@@ -130,7 +130,7 @@ STEPS = (
     Step("merge halves", own("merge"), "merged"),
     Step(
         "train, an epoch",
-        command("train", *TRAINED, "--captions", "text/mean", "--out", "head"),
+        command("train", *TRAINED, "--caption-features", "text/mean", "--out", "head"),
         "head",
     ),
     Step(
@@ -147,11 +147,11 @@ STEPS = (
     Step("search, index made", command("search", *SEARCH, "--approximate")),
     Step("search, index there", command("search", *SEARCH, "--approximate")),
 )  # fmt: skip
-"""The status of a command that may refuse what would take too long."""
+"""Status of a command that may refuse to run for too long."""
 
 
 def make_collection(count: int) -> None:
-    """Draw 64 pictures, link them `count` times and write the captions, in the current folder."""
+    """Draw 64 images, link them `count` times and write the captions, in the current folder."""
     from PIL import Image
 
     random = np.random.default_rng(0)
@@ -185,7 +185,7 @@ def read(count: int) -> None:
 
 
 def stub(count: int) -> None:
-    """Write shards as `pipeline extract` does, of rows that a stub gives in place of a network."""
+    """Write shards as `pipeline extract` does, of rows of a stub instead of a network."""
     from pipeline.datasets.manifest import read_manifest
     from pipeline.images.batches import feature_header
     from pipeline.images.weights import load_weights

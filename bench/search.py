@@ -1,7 +1,7 @@
-"""The approximate index beside the exact search: seconds to build, queries a second, recall@10.
+"""The approximate index against the exact search: build time, queries per second, recall@10.
 
 Run as `OMP_NUM_THREADS=1 python -m bench.search [ROWS]`; 256 dimensions, cosine. Seconds are those
-of the processor. Made rows lie near 32 directions, as learnt embeddings lie near few; queries are
+of the processor. Made rows are near 32 directions, as learnt embeddings are near few; queries are
 rows with more noise. Then a file of the first 95 % of the rows grows: 5 % are new and as many gone,
 next to an index of the same rows made from nothing. Fails if a recall is below 0.9.
 """

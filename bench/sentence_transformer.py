@@ -1,4 +1,4 @@
-"""Captions a second of a sentence transformer, beside the library's own loop.
+"""Captions a second of a sentence transformer, compared with the library's own loop.
 
     python -m bench.sentence_transformer --dataset data/flickr8k [--model FOLDER|PACKAGE]
 

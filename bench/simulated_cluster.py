@@ -3,8 +3,8 @@
     python -m bench.simulated_cluster --shards 10000 --workers 50
 
 Everything is what `pipeline extract --scheduler` uses: `ShardBuild`, the job, the tasks on Dask's
-scheduler, pieces, finished shards, the index. Only the features are no network's: a worker sleeps
-as long as a network would work, divided by `--factor`, and draws rows from their ids. Workers are
+scheduler, pieces, finished shards, the index. Only the features are not computed by a network: a
+worker sleeps as long as a network would, divided by `--factor`, and draws rows by id. Workers are
 killed with SIGKILL at random moments and come back, and so is the command, which is given again.
 In the end the folder must be that of one process, byte for byte, and no more rows may have been
 made twice than the kills explain.
@@ -68,7 +68,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("--shards", type=int, default=10_000)
     parser.add_argument("--workers", type=int, default=50)
-    parser.add_argument("--hours", type=float, default=24.0, help="that the work would take")
+    parser.add_argument("--hours", type=float, default=24.0, help="of the work")
     parser.add_argument("--factor", type=float, default=288.0, help="simulated seconds a second")
     parser.add_argument("--kills", type=int, default=200, help="of workers")
     parser.add_argument("--command-kills", type=int, default=2)
@@ -164,7 +164,7 @@ class Run:
         made_again = compared(folder, shards)
         most = ROWS_PER_SHARD * (found["kills"] + len(at) * options.workers)
         if made_again > most:
-            sys.exit(f"{made_again} rows were made again; the kills explain {most}")
+            sys.exit(f"{made_again} rows were recomputed; the kills explain {most}")
         return cls(
             shards, options.workers, options.factor, stub * shards, wall, spent, scheduling,
             found["cpu"], alone, memory, memory_alone, found["kills"], len(at), made_again,
@@ -183,7 +183,7 @@ class Run:
             f"in {self.wall:.0f} s ({self.factor:g} times as fast), workers slept "
             f"{self.stub / self.wall / self.workers_at_work:.0%} of it\n"
             f"  same bytes as one process; {self.kills} workers and {self.command_kills} commands "
-            f"killed; {self.made_again} of {rows} rows made again ({self.made_again / rows:.2%})\n"
+            f"killed; {self.made_again} of {rows} recomputed rows ({self.made_again / rows:.2%})\n"
             f"  CPU a shard: command {each['command']:.1f} ms, scheduler {each['scheduler']:.1f} "
             f"ms, worker {each['workers']:.1f} ms besides {1000 * self.stub / self.shards:.0f} ms "
             f"of sleep; one process without Dask {each['alone']:.1f} ms\n"
@@ -227,7 +227,7 @@ def note_start(options: argparse.Namespace) -> None:
 
 
 def compared(folder: Path, shards: int) -> int:
-    """Check the shards against those of one process; return how many rows were made again."""
+    """Check the shards against those of one process; return how many rows were recomputed."""
     expected = sorted(path.name for path in (folder / "alone").iterdir())
     if sorted(path.name for path in (folder / "workers").iterdir()) != expected:
         sys.exit(f"{folder / 'workers'} has not the files of {folder / 'alone'}")
@@ -300,7 +300,7 @@ def drawn(ids: Sequence[str]) -> RowBlock:
 
 
 def workers(options: argparse.Namespace) -> None:
-    """Keep workers alive, but for one killed now and then; say at SIGTERM what they used."""
+    """Keep workers alive, but for one killed now and then; report their usage at SIGTERM."""
     logging.disable(logging.WARNING)
     over = False
 
@@ -338,7 +338,7 @@ def workers(options: argparse.Namespace) -> None:
 
 
 def done(options: argparse.Namespace) -> float:
-    """Return the share of the rows that have been made, those made again included."""
+    """Return the share of the rows that have been made, those recomputed included."""
     made = options.work / "made"
     size = made.stat().st_size if made.exists() else 0
     return float(size / (len(made_line(ID.format(0))) * ROWS_PER_SHARD * options.shards))

@@ -1,11 +1,11 @@
-"""What features of sound tell of real sounds with class names, by their nearest neighbours.
+"""What features of sound know of real sounds with class names, by their nearest neighbours.
 
     python -m bench.sounds --sounds FOLDER --table esc10.tsv [--folds 4] [RECIPE...]
 
 The table has the columns `file`, `class` and `fold`. For each fold that is named, the sounds of the
-others are the training split, to which codebooks are fitted, and each sound of the fold takes the
+others are the training split, to which codebooks are fitted, and each sound of the fold has the
 class of the nearest of them, by cosine. Printed: the share of right classes in per cent, chance,
-and the seconds of MFCC beside librosa's where that is installed.
+and the seconds of MFCC compared with librosa's where that is installed.
 """
 
 import argparse
@@ -46,7 +46,7 @@ def right_classes(
 
 
 def mfcc_seconds(seconds: int = 5, times: int = 20) -> None:
-    """Print processor milliseconds of MFCC, beside librosa's, and how they agree."""
+    """Print processor milliseconds of MFCC, compared with librosa's, and how they agree."""
     rule, sound = Mfcc(), np.random.default_rng(0).normal(0, 0.1, 16_000 * seconds).astype("f4")
     rule(sound)
     started = time.process_time()

@@ -1,4 +1,4 @@
-"""Sentence encoders and their PCA beside the obvious alternatives, as ratios of one run.
+"""Sentence encoders and their PCA compared with the obvious alternatives, as ratios of one run.
 
 Run as `OMP_NUM_THREADS=1 python -m bench.text [CAPTIONS]`. The captions are drawn from a seed:
 5 to 18 of the first 8,000 words of GloVe 50-d, frequent ones more often. The 300-d vectors are
@@ -79,7 +79,7 @@ def fits(vectors: WordVectors, texts: Sequence[str]) -> None:
 
 
 def products(vectors: WordVectors, texts: Sequence[str]) -> None:
-    """Print the lines of a PCA beside what cannot be saved: the products of matrices."""
+    """Print the lines of a PCA compared with what cannot be saved: the products of matrices."""
     encoder = FisherVector((fit_codebook(vectors, "hglmm", 60, seed=0),), vectors, TOKENIZER)
     width, dim, chunk = encoder.dim, encoder.dim // 3, texts[:2048]
     sums = Covariance(width)
@@ -126,7 +126,7 @@ def line(name: str, rate: float, what: str, other: float) -> None:
 
 
 def timed(work: Callable[[], Any]) -> tuple[float, Any]:
-    """Return the CPU seconds of the fastest of three runs, and what the last one gave."""
+    """Return the CPU seconds of the fastest of three runs, and what the last one returned."""
     seconds = []
     for _ in range(3):
         start = time.process_time()

@@ -1,7 +1,7 @@
 """Seconds and peak memory of Fisher vectors and their PCA, for a number of captions of a file.
 
-Run as `python -m bench.text_memory FILE CAPTIONS WIDTH DIM`: FILE has a caption a line, what lies
-before a tab is left out; WIDTH is 50 (GloVe) or another number of dimensions (synthetic vectors
+Run as `python -m bench.text_memory FILE CAPTIONS WIDTH DIM`: FILE has one caption per line; text
+before a tab is ignored; WIDTH is 50 (GloVe) or another number of dimensions (synthetic vectors
 for the same words); DIM is how many components are fitted. Codebooks have 30 components. The file
 is gone through again where it has fewer captions. Rows are reduced and let go, as when they are
 written to shards.

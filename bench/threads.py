@@ -1,4 +1,4 @@
-"""How a training goes on beside another busy program: our threads against torch's own.
+"""Training next to another busy program: our threads against torch's own.
 
     python -m bench.threads
 
@@ -9,7 +9,7 @@ Each experiment is trained on drawn data of the default scenes' sizes, in a proc
 - torch: as many threads as cores, which spin where they wait, as torch and OpenMP come
 
 It prints the seconds of an epoch (median; of a whole fit where the head is a closed form), alone
-and beside as many endless loops as there are cores, and their ratio. The first line is what is
+and next to as many endless loops as there are cores, and their ratio. The first line is what is
 fair: a loop of Python that waits for nobody, which the others leave its share of the cores' time,
 and of what two cores have in common where they are halves of one.
 """
@@ -58,7 +58,7 @@ def main() -> None:
     options = parser.parse_args()
     environment = {k: v for k, v in os.environ.items() if not k.startswith(("OMP_", "OPENBLAS_"))}
     cores = len(os.sched_getaffinity(0))
-    print(f"{cores} cores; seconds alone, beside {cores} busy loops, and their ratio")
+    print(f"{cores} cores; seconds alone, compared with {cores} busy loops, and their ratio")
     print(line("fair", "", [timed(lambda: sum(range(20_000_000)), loops) for loops in (0, cores)]))
     for network in options.networks:
         for way in WAYS:
@@ -78,7 +78,7 @@ def line(network: str, way: str, seconds: Sequence[float]) -> str:
 
 
 def timed(work: Callable[[], object], loops: int) -> float:
-    """Return the median seconds of some work beside as many busy loops."""
+    """Return the median seconds of some work compared with as many busy loops."""
     ends = [time.perf_counter()]
     with busy(loops):
         for _ in range(EPOCHS):
@@ -100,7 +100,7 @@ def busy(loops: int) -> Iterator[None]:
 
 
 def train(network: str, way: str) -> None:
-    """Train, alone and beside busy loops, and print the seconds of an epoch."""
+    """Train, alone and compared with busy loops, and print the seconds of an epoch."""
     name, size, words = NETWORKS[network]
     experiment = resolve_experiment(name, size=size)
     closed = experiment.head == "cca"
@@ -133,7 +133,7 @@ def train(network: str, way: str) -> None:
 
 
 def drawn(images: int, words: bool, seed: int) -> Pairs:
-    """Return drawn pairs: captions that say noisily what their image shows, or random words."""
+    """Return drawn pairs: noisy captions of their image, or random words."""
     rng = np.random.default_rng(seed)
     seen = rng.standard_normal((images, IMAGE_DIM), np.float32)
     rows = np.repeat(np.arange(images), CAPTIONS)

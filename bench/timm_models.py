@@ -1,4 +1,4 @@
-"""Models of timm beside timm's own loop: how far the features agree, and images a second.
+"""Models of timm compared with timm's own loop: how far the features agree, and images a second.
 
     python -m bench.timm_models --images FOLDER
 
@@ -10,7 +10,7 @@ theirs : timm's model and transform, a DataLoader of as many workers as cores, a
 ours   : `pipeline extract`'s loop, from the files to published shards.
 
 Both start from files in the page cache, with the same batch size, in processes of their own that
-take turns and have the same cores. Rates count from the first finished batch. What is printed is
+alternate and have the same cores. Rates count from the first finished batch. What is printed is
 the median of the rounds, the median of their ratios, and that of the images a second of CPU time,
 of all processes and from the first file on, in which other programs show least.
 """

@@ -1,4 +1,4 @@
-"""What reading batches costs training: features from shards beside batches already in memory.
+"""Cost of reading batches in training: features from shards against batches in memory.
 
 Run as `python bench/train.py [IMAGES] [STEPS] [WORKERS]`; 4,096 numbers an image, five captions
 each. For the two-branch network (300 numbers a caption) and the GRU of Qian & Lamberti 2018 (20

@@ -40,7 +40,7 @@ class Clock:
             self.validations.append(time.process_time() - before)
             return found
 
-        trainer._figures = timed
+        trainer._figures = timed  # type: ignore[assignment]
 
     def progress(self, what: str, unit: str) -> "Clock":
         """Return what receives the number of finished epochs."""

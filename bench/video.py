@@ -1,11 +1,11 @@
-"""Clips a second of `pipeline extract` on clips, beside a naive loop, and memory by length.
+"""Clips a second of `pipeline extract` on clips, compared with a naive loop, and memory by length.
 
     python -m bench.video --clips FOLDER
     python -m bench.video --lengths 10 100 600
 
 Two programs make the mean over one frame in half a second of EfficientNet-Lite0, in one process:
 
-naive : each clip is decoded whole into a list of pictures, those at 0, 0.5, 1 ... s go through the
+naive : each clip is decoded whole into a list of images, those at 0, 0.5, 1 ... s go through the
     network as its package writes it, one at a time; torch on all cores.
 fast  : `efficientnet-lite0-pool` on a dataset of clips.
 
@@ -98,7 +98,7 @@ def compare(files: list[Path], folder: Path) -> None:
 
 
 def draw(path: Path, seconds: int) -> Path:
-    """Write a clip of 320 x 240 pixels, 25 frames a second, whose picture drifts."""
+    """Write a clip of 320 x 240 pixels, 25 frames a second, whose image drifts."""
     noise = np.random.default_rng(0).integers(0, 256, (30, 40, 3), np.uint8)
     ground = np.asarray(Image.fromarray(noise).resize((640, 480), Image.Resampling.BICUBIC))
     with av.open(str(path), "w") as container:

@@ -1,7 +1,7 @@
-"""Offline features and embeddings for captioned images, with ids beside every row.
+"""Offline features and embeddings of captioned images, with an id for every row.
 
-Each job is one function with the defaults of its command; names are loaded when they are used, so
-that `import pipeline` is quick. docs/python.md shows them at work.
+Each job is one function with the defaults of its command. Names are loaded lazily, so that `import
+pipeline` is fast. docs/python.md has examples.
 
 >>> import pipeline
 >>> pipeline.extract("data/mine", "features/mine", recipe="resnet152-pool")
@@ -12,8 +12,8 @@ import os
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-# Threads of torch and BLAS that wait for work sleep, where they would spin and take the cores from
-# each other and from other programs. Both are read when torch and numpy are loaded.
+# Idle threads of torch and BLAS sleep instead of spinning, which would block the cores for each
+# other and for other programs. Both variables are read when torch and numpy are loaded.
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 os.environ.setdefault("OPENBLAS_THREAD_TIMEOUT", "4")
 

@@ -1,4 +1,4 @@
-"""Tables for pandas, which is an extra and is imported when a table is asked for."""
+"""Tables for pandas, an optional dependency that is imported lazily."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -14,7 +14,7 @@ class PandasMissing(PipelineError, ImportError):
 
 
 def data_frame(ids: Sequence[str], columns: Any) -> "pd.DataFrame":
-    """Return a table with an index of ids.
+    """Return a DataFrame indexed by id.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Where numbers are computed, and how: torch devices and precisions by name, a core a thread."""
+"""Torch devices and precisions by name, and one core per thread."""
 
 import sys
 from collections.abc import Iterator
@@ -14,13 +14,13 @@ if TYPE_CHECKING:
     import torch
 
 AUTO = "auto"
-"""The best device that is found where the numbers are computed: "cuda", "mps" or "cpu".
+"""The best device of the machine that computes: "cuda", "mps" or "cpu".
 
 As a precision, the fastest of the device: "bf16" where `fast_bf16`, otherwise "float32".
 """
 
-# What the drivers of NVIDIA, of WSL and of AMD leave on Linux. Without any of them there is no
-# GPU, and torch, which takes a second to import, need not be asked.
+# Device files of the drivers of NVIDIA, WSL and AMD on Linux. Without any of them there is no GPU,
+# and the import of torch, about a second, is saved.
 _DRIVERS = ("/dev/nvidiactl", "/dev/dxg", "/dev/kfd")
 
 
@@ -29,11 +29,11 @@ class DeviceError(PipelineError):
 
 
 class UnknownDevice(DeviceError, UnknownName):
-    """torch has no kind of device of this name."""
+    """torch has no device type of this name."""
 
 
 def named_device(name: str, *, float64: bool = False) -> str:
-    """Return a device's name; for `AUTO`, that of the best device of this machine.
+    """Return a device name; for `AUTO`, that of the best device of this machine.
 
     Parameters
     ----------
@@ -52,12 +52,12 @@ def named_device(name: str, *, float64: bool = False) -> str:
 
 
 def device_type(name: str) -> str:
-    """Return the kind of a device, "cuda" for "cuda:1"; for `AUTO`, of this machine's best."""
+    """Return the device type, "cuda" for "cuda:1"; for `AUTO`, that of the best device."""
     return named_device(name).partition(":")[0]
 
 
 def choose_device(name: str, monitor: Monitor, *, float64: bool = False) -> str:
-    """Return a device's name as `named_device`, and log the choice unless it is the CPU."""
+    """Return a device name as `named_device`, and log the choice unless it is the CPU."""
     chosen = named_device(name, float64=float64)
     if name == AUTO and chosen != "cpu":
         import torch
@@ -107,14 +107,14 @@ def choose_precision(name: str, device: str, monitor: Monitor) -> str:
 
 
 def usable_device(name: str) -> "torch.device":
-    """Return the torch device of that name, such as "cpu", "cuda", "cuda:1" or `AUTO`.
+    """Return the torch device of a name, such as "cpu", "cuda", "cuda:1" or `AUTO`.
 
     Raises
     ------
     UnknownDevice
         torch does not know the name.
     DeviceError
-        Nothing can be put there.
+        Allocation on the device fails.
     """
     import torch
 
@@ -135,10 +135,10 @@ def usable_device(name: str) -> "torch.device":
 
 @contextmanager
 def one_core_each() -> Iterator[None]:
-    """Keep torch and BLAS to one core for each thread that calls them.
+    """Limit torch and BLAS to one core per calling thread.
 
-    Threads that share the work then give the same bytes whatever their number, and no other
-    program's load stalls more than one of them.
+    The result then does not depend on the number of threads, and the load of other programs stalls
+    at most one of them.
     """
     import torch
     from threadpoolctl import threadpool_limits

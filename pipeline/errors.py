@@ -1,17 +1,17 @@
-"""The base of every error that a user can put right, and how a lack of memory is told."""
+"""Base class of all errors that a user can fix, and detection of out-of-memory errors."""
 
 
 class PipelineError(Exception):
-    """Something that its reader can mend.
+    """An error that the user can fix.
 
-    The text is one paragraph: what was found, what was expected, where (file, line, id) and
-    the remedy. Each room derives its own named errors from this class; a command prints the
-    text and exits with status 1.
+    The text is one paragraph: what was found, what was expected, where (file, line, id) and the
+    remedy. Each package derives its own named errors from this class; a command prints the text and
+    exits with status 1.
     """
 
 
 class FileReadError(PipelineError):
-    """The system, not the file, prevented reading it: permission, I/O, open files, memory."""
+    """A system error prevented reading a file: permission, I/O, open files, memory."""
 
 
 class UnexpectedType(PipelineError, TypeError):
@@ -19,17 +19,17 @@ class UnexpectedType(PipelineError, TypeError):
 
 
 class WrongUsage(PipelineError):
-    """Arguments that contradict each other; commands end with status 2."""
+    """Contradictory arguments; commands exit with status 2."""
 
 
 class UnknownName(WrongUsage):
-    """A name that no choice has; the text has the nearest ones."""
+    """An unknown name; the text lists the nearest ones."""
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Return whether an error says that Python, torch or CUDA had no more memory.
+    """Return whether an error means that Python, torch or CUDA ran out of memory.
 
-    A thread that cannot be started counts, and a library that cannot be mapped: both need room.
+    Includes failures to start a thread or map a library, which also need memory.
     """
     said = "out of memory", "allocate memory", "can't start new thread", "failed to map segment"
     return isinstance(error, MemoryError) or any(text in str(error).lower() for text in said)

@@ -1,20 +1,16 @@
-"""Executors: what runs the tasks of a job, one after the other in this process or on workers.
-
-`serial` is the one of this process; `pipeline.cluster` has those of Dask. Neither knows what a
-task does.
-"""
+"""Executors: run the tasks of a job on workers; `pipeline.cluster` has those of Dask."""
 
 from collections.abc import Callable, Generator, Sequence
 from typing import Any, Protocol, TypeVar
 
 Result = TypeVar("Result")
 
-# A task reports its progress with it; the caller's own function receives the same arguments.
+# Called by a task to report its progress; the caller's function receives the same arguments.
 OnProgress = Callable[..., None]
 
 
 class Executor(Protocol):
-    """Runs a task once for each of some jobs."""
+    """Runs a task for each job."""
 
     def __call__(
         self,
@@ -27,24 +23,10 @@ class Executor(Protocol):
 
         Parameters
         ----------
-        task : a function of a module, so that workers can import it by name. A job whose worker was
-            lost is run again, perhaps while the lost worker is still running.
-        jobs : arguments; few bytes each where they are sent to workers.
-        on_progress : called in this thread with the arguments that a task passed to its own
-            `on_progress`.
-        stop : called once when no more results are needed; it makes running tasks end soon.
+        task : callable. A module-level function, so that workers can import it by name. The job of
+            a lost worker is run again, possibly while the lost worker is still running.
+        jobs : sequence of tuple. Arguments; only a few bytes each if they are sent to workers.
+        on_progress : callable. Called in this thread with the arguments that a task passed to its
+            own `on_progress`.
+        stop : callable. Called once when no more results are needed; makes running tasks end soon.
         """
-
-
-def serial(
-    task: Callable[..., Result],
-    jobs: Sequence[tuple[Any, ...]],
-    on_progress: OnProgress,
-    stop: Callable[[], None],
-) -> Generator[Result, None, None]:
-    """Run the tasks in this process, each when its result is asked for; see `Executor`."""
-    try:
-        for job in jobs:
-            yield task(*job, on_progress)
-    finally:
-        stop()

@@ -1,4 +1,4 @@
-"""Files that are written atomically, which software made them, and what others may claim."""
+"""Atomic writes, software versions, and checks of claimed sizes."""
 
 import fcntl
 import json
@@ -18,25 +18,25 @@ from pipeline.schema import decode
 if TYPE_CHECKING:
     import h5py
 
-# What deflate makes of one byte at most is 1,032 bytes.
+# deflate expands one byte to at most 1,032.
 _UNPACKED = 2000
-# Parts of a dataset that were never written take no room in a file; so much of them may be read.
+# Unallocated parts of a dataset use no space in a file; read at most this much of them.
 _UNWRITTEN_BYTES = 1 << 24
 
 _PART = re.compile(r"(.+)\.[0-9a-f]{12}\.part", re.DOTALL)
 
 
-# By folder: the parts that dead writers had left in it. No name comes twice,
-# so one list a process is enough; one a file would be slow in folders of many thousand files.
+# By folder: `*.part` files of dead writers. Names are never reused, so one listing per process is
+# enough; one per file would be slow in folders with many thousands of files.
 _leftovers: dict[Path, list[str]] = {}
 
 
 class OutputError(PipelineError):
-    """Results cannot be written where they were asked for."""
+    """Results cannot be written to the requested location."""
 
 
 def require_folder(path: Path) -> None:
-    """Check, before the work, that results can be put into a folder, there already or not.
+    """Raise, before the work, unless results can be written to an existing or new folder.
 
     Raises
     ------
@@ -44,19 +44,19 @@ def require_folder(path: Path) -> None:
     """
     existing = next(p for p in (path, *path.absolute().parents) if p.exists())
     if not existing.is_dir():
-        raise OutputError(f"{existing} is a file, so {path} is no folder; give another output")
+        raise OutputError(f"{existing} is a file, so {path} cannot be a folder; choose another one")
     if not os.access(existing, os.W_OK | os.X_OK):
-        raise OutputError(f"{existing} may not be written to; change that or give another output")
+        raise OutputError(f"{existing} is not writable; change that or choose another output")
 
 
 @contextmanager
 def appearing_whole(path: Path) -> Iterator[Path]:
-    """Give a fresh `*.part` path to write to, and move it to `path` once it is on the disk.
+    """Yield a new `*.part` path to write to; then flush it and rename it to `path` atomically.
 
-    The part's name is unique, so two writers of one file never mix; the last rename wins. A
-    writer that fails leaves nothing; one that is killed leaves a `*.part` file, never a half
-    file under the final name. A later process that writes `path` removes it, unless others are
-    just writing into the folder.
+    The part's name is unique, so concurrent writers never mix; the last rename wins. A failing
+    writer leaves nothing; a killed one leaves a `*.part` file, never an incomplete file under the
+    final name. A later process that writes `path` removes it, unless others are writing to the
+    folder.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     part = path.with_name(f"{path.name}.{uuid.uuid4().hex[:12]}.part")
@@ -75,19 +75,19 @@ def appearing_whole(path: Path) -> Iterator[Path]:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write `text` to `path` as UTF-8 with `\\n` line ends, whole or not at all."""
+    """Write `text` to `path` atomically, as UTF-8 with `\\n` line ends."""
     with appearing_whole(path) as part:
         part.write_text(text, encoding="utf-8", newline="\n")
 
 
 def write_json(path: Path, value: Any) -> None:
-    """Write `value` as indented JSON with sorted keys and a final newline, whole or not at all."""
+    """Write `value` to `path` atomically, as indented JSON with sorted keys and a final newline."""
     text = json.dumps(value, indent=2, sort_keys=True, ensure_ascii=False, allow_nan=False)
     write_text(path, text + "\n")
 
 
 def parse_json(text: str | bytes) -> Any:
-    """Return the value of a JSON text, whatever it is; see `pipeline.schema.decode`.
+    """Return the value of a JSON text of any type; see `pipeline.schema.decode`.
 
     Raises
     ------
@@ -97,20 +97,20 @@ def parse_json(text: str | bytes) -> Any:
 
 
 def require_held(dataset: "h5py.Dataset") -> "h5py.Dataset":
-    """Return an HDF5 dataset if its file can hold as much as it claims.
+    """Return an HDF5 dataset if its file is large enough for the claimed size.
 
-    Any other would be read as zeros, as many as it claims, until no memory is left.
+    Otherwise HDF5 would return zeros of the claimed size and exhaust the memory.
 
     Raises
     ------
     ValueError
     """
     if not hasattr(dataset, "dtype"):
-        raise ValueError(f"{dataset.name} is a group; a dataset was expected")
+        raise ValueError(f"{dataset.name} is a group, expected a dataset")
     claimed, held = (dataset.size or 0) * dataset.dtype.itemsize, dataset.id.get_storage_size()
     if claimed > _UNPACKED * held + _UNWRITTEN_BYTES:
         raise ValueError(
-            f"{dataset.name} claims {claimed:,} bytes, shape {dataset.shape}, and the file holds "
+            f"{dataset.name} claims {claimed:,} bytes, shape {dataset.shape}, but the file holds "
             f"{held:,} of them"
         )
     return dataset
@@ -118,19 +118,19 @@ def require_held(dataset: "h5py.Dataset") -> "h5py.Dataset":
 
 @contextmanager
 def _writing_into(folder: Path) -> Iterator[tuple[int, list[str]]]:
-    """Give the descriptor of a folder and the parts that dead writers have left in it.
+    """Yield the descriptor of a folder and the parts that dead writers have left in it.
 
-    Whoever writes shares a lock on the folder, which ends with its process. Who gets it alone
-    knows that no process works on the parts found there.
+    Writers share a lock on the folder, which ends with their process. A process that obtains it
+    exclusively knows that the parts it finds have no writer.
     """
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         key = folder.absolute()
-        with suppress(OSError):  # others are writing, or the file system has no locks
+        with suppress(OSError):  # others are writing, or the file system lacks locks
             if key not in _leftovers:
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 _leftovers[key] = [p.name for p in folder.iterdir() if _PART.fullmatch(p.name)]
-        with suppress(OSError):  # without locks nobody gets it alone either
+        with suppress(OSError):  # without locks, nobody obtains it exclusively either
             fcntl.flock(descriptor, fcntl.LOCK_SH)
         yield descriptor, _leftovers.get(key, [])
     finally:
@@ -138,7 +138,7 @@ def _writing_into(folder: Path) -> Iterator[tuple[int, list[str]]]:
 
 
 def created_by(*packages: str) -> str:
-    """Return this package and the named installed packages with their versions."""
+    """Return the versions of this package and the named installed packages."""
     return ", ".join(
         [f"caption-feature-pipeline {__version__}", *(f"{p} {version(p)}" for p in packages)]
     )

@@ -1,11 +1,11 @@
-"""Untrusted files are read in another process first: C code may hang or crash on damaged ones.
+"""Untrusted files are first read in a child process, since C code may hang or crash on them.
 
-No exception ends an endless loop in C or a segmentation fault, and HDF5 has both for some damaged
-files. So a process of its own calls the reader first, under limits of processor time, clock time
-and memory, and discards the result. If it survives, the caller reads the file itself.
+No exception ends an endless loop in C or a segmentation fault, and HDF5 has both for some corrupt
+files. A child process therefore calls the reader first, with limits on CPU time, wall time and
+memory, and discards the result. If it survives, the caller reads the file itself.
 
-The process is a fresh interpreter, which starts in 0.25 s, and not a fork, which would inherit the
-locks of all threads.
+The child is a fresh interpreter, which starts in 0.25 s, not a fork, which would inherit the locks
+of all threads.
 """
 
 import json
@@ -21,30 +21,31 @@ from pathlib import Path
 from typing import Any
 
 SECONDS = 10.0
-"""Processor time that reading the structure of a file takes at most."""
+"""CPU seconds for reading the structure of a file, at most."""
 
 BYTES = 1 << 29
-"""Memory that reading the structure of a file takes at most."""
+"""Memory for reading the structure of a file, at most."""
 
-# Memory per byte of the file: text and compressed values take more than they do in the file.
+# Memory per byte of the file: decoded text and decompressed values are larger than in the file.
 _GROWTH = 20
-# Slower than any machine, so that only an endless loop exceeds the limit.
+# Below any machine's speed, so that only an endless loop exceeds the limit.
 _BYTES_PER_SECOND = 5e6
-# Clock time per second of processor time: a library that waits forever ends too.
+# Wall time per second of CPU time: also ends a library that waits forever.
 _CLOCK = 60
 _ENDLESS = (signal.SIGPROF, signal.SIGALRM)
 _CRASHES = (signal.SIGSEGV, signal.SIGBUS, signal.SIGABRT, signal.SIGFPE, signal.SIGILL)
 _MEMORY = 3  # exit status
-# Extended attribute of files that were written here; copies, changed files and downloads lack it.
+# Extended attribute of locally written files; copies, changed files and downloads lack it.
 _WRITTEN_HERE = "user.caption-feature-pipeline"
 
 
 def crash_of(read: Callable[..., object], path: Path, *arguments: Any) -> str | None:
-    """Return how a reader hangs, crashes or takes all memory on a file, or None if it does not.
+    """Return how a reader hangs, crashes or exhausts memory on a file; None if it does not.
 
     Parameters
     ----------
-    read, arguments : see `crashes_of`. path : file that `read` reads completely.
+    read, arguments : see `crashes_of`.
+    path : Path. File that `read` reads completely.
     """
     size = path.stat().st_size if path.is_file() else 0
     return crashes_of(read, [(path, size)], *arguments).get(path)
@@ -53,22 +54,23 @@ def crash_of(read: Callable[..., object], path: Path, *arguments: Any) -> str | 
 def crashes_of(
     read: Callable[..., object], files: Sequence[tuple[Path, int]], *arguments: Any
 ) -> dict[Path, str]:
-    """Return the files on which a reader hangs, crashes or takes all memory, and which it does.
+    """Return the files on which a reader hangs, crashes or exhausts memory, with a description.
 
-    What the reader returns or raises is discarded. A file that `trust` knows is not tried, and
-    neither is any file where the system cannot start another process.
+    Results and exceptions of the reader are discarded. Trusted files (`trust`) are skipped, as are
+    all files if the system cannot start another process.
 
     Parameters
     ----------
-    read : function of a module, called as `read(path, *arguments)`; it must not change anything.
-    files : paths, and the bytes of each that `read` reads in addition to its structure.
+    read : callable. Module-level function, called as `read(path, *arguments)`, without side
+        effects.
+    files : sequence of (Path, int). Paths, and the bytes that `read` reads beyond the structure.
     arguments : JSON values.
     """
     waiting = [(path, size) for path, size in files if not _is_trusted(path)]
     found: dict[Path, str] = {}
     while waiting:
         begun, status = _try(read, waiting, arguments)
-        # Nothing was tried where the process could not start, as with little memory left.
+        # Stop if the process could not start, for example for lack of memory.
         if not (begun and status):
             break
         path, size = waiting[begun - 1]
@@ -78,10 +80,10 @@ def crashes_of(
 
 
 def trust(path: Path) -> None:
-    """Record, with the file, that it was written here and therefore needs no trial.
+    """Mark a file as written locally, so that it is not checked in a child process.
 
-    The record holds until the file is changed or copied. Where the file system has no extended
-    attributes there is none.
+    The mark is void once the file is changed or copied. It needs extended attributes; without them
+    nothing is marked.
     """
     with suppress(OSError):
         os.setxattr(path, _WRITTEN_HERE, _stamp(path))
@@ -102,10 +104,10 @@ def _stamp(path: Path) -> bytes:
 def _try(
     read: Callable[..., object], files: Sequence[tuple[Path, int]], arguments: Sequence[Any]
 ) -> tuple[int, int]:
-    """Return how many files the process has begun to read, and its exit status."""
+    """Return how many files the child process has started to read, and its exit status."""
     limits = [(str(path), _seconds(size), _memory(size)) for path, size in files]
     request = json.dumps([read.__module__, read.__qualname__, limits, arguments])
-    # Last in the path, so that nothing beside the package shadows the standard library.
+    # Appended to the path, so that nothing next to the package shadows the standard library.
     root = str(Path(__file__).parents[1])
     program = f"import sys; sys.path.append({root!r}); import pipeline.guard as g; g.read_all()"
     try:
@@ -138,24 +140,24 @@ def _memory(size: int) -> int:
 
 def _reason(status: int, size: int) -> str:
     if status == _MEMORY:
-        return f"took more than {_memory(size) >> 20} MiB of memory to read it"
+        return f"used more than {_memory(size) >> 20} MiB of memory to read it"
     if -status in _ENDLESS:
         return f"did not finish reading it within {_seconds(size):.0f} s"
     if -status in _CRASHES:
-        return f"crashed on reading it (signal {-status})"
+        return f"crashed while reading it (signal {-status})"
     return f"was killed while reading it (signal {-status}), possibly for lack of memory"
 
 
 def read_all() -> None:
     """Read the files that a request on stdin names; write a byte to stdout before each."""
-    # The parent ends this process on Ctrl-C; the others may be ignored by whoever started it.
+    # The parent ends this process on Ctrl-C; the other signals may be ignored by inheritance.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     for number in (signal.SIGTERM, signal.SIGHUP, *_ENDLESS):
         signal.signal(number, signal.SIG_DFL)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     module, name, files, arguments = json.load(sys.stdin)
     read = getattr(import_module(module), name)
-    # Libraries print to stdout too.
+    # Libraries may print to stdout too.
     begun = os.dup(1)
     os.dup2(2, 1)
     for path, seconds, memory in files:
@@ -170,6 +172,6 @@ def read_all() -> None:
 
 
 def _peak_memory() -> int:
-    # Not by getrusage, which has the peak of the parent if that was higher.
+    # Not getrusage, which reports the parent's peak if that was higher.
     status = Path("/proc/self/status").read_text()
     return int(status.partition("VmHWM:")[2].split()[0]) * 1024

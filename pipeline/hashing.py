@@ -1,4 +1,4 @@
-"""What "the same" means: canonical JSON, and SHA-256 of values and files."""
+"""Canonical JSON, and SHA-256 of values and files."""
 
 import hashlib
 import json
@@ -12,7 +12,7 @@ _TEXTS_AT_ONCE = 1 << 14
 
 
 def canonical_json(value: Any) -> str:
-    """Return the one JSON text of `value`: sorted keys, no spaces, UTF-8 unescaped, no NaN."""
+    """Return the canonical JSON of `value`: sorted keys, no spaces, unescaped UTF-8, no NaN."""
     return json.dumps(
         value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False
     )
@@ -24,7 +24,7 @@ def sha256_of_json(value: Any) -> str:
 
 
 def sha256_of_texts(texts: Iterable[str]) -> str:
-    """Return `sha256_of_json` of the list of some texts, some thousands of which are held."""
+    """Return `sha256_of_json` of a list of texts, read in bounded memory."""
     digest = hashlib.sha256(b"[")
     remaining = iter(texts)
     between = ""
@@ -36,12 +36,12 @@ def sha256_of_texts(texts: Iterable[str]) -> str:
 
 
 def recipe_hash(recipe: dict[str, Any], weights_sha256: str) -> str:
-    """Return 16 hex digits that name features of this recipe made with these weights.
+    """Return 16 hex digits that identify features of a recipe and weights.
 
     Parameters
     ----------
-    recipe : a recipe as JSON values, of images or of captions.
-    weights_sha256 : SHA-256 of the weights (or word vectors), 64 hex digits.
+    recipe : dict. Image or caption recipe as JSON values.
+    weights_sha256 : str. SHA-256 of the weights or word vectors, 64 hex digits.
     """
     return sha256_of_json({**recipe, "weights_sha256": weights_sha256})[:16]
 
@@ -56,8 +56,8 @@ def sha256_of_file(path: Path) -> str:
 
 
 def chosen(ids: Sequence[str], number: int, seed: int) -> list[str]:
-    """Return `number` of the ids, or all if there are fewer: those first by SHA-256 of seed and id.
+    """Return `number` of the ids, or all if fewer: the first by SHA-256 of seed and id.
 
-    The order they are given in does not matter, so all experiments of a split show the same.
+    Independent of the order of `ids`, so that all experiments of a split show the same.
     """
     return sorted(ids, key=lambda k: hashlib.sha256(f"{seed}:{k}".encode()).digest())[:number]

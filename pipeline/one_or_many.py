@@ -1,7 +1,7 @@
-"""One text or several: functions that return a row for each accept both.
+"""Arguments that may be one text or several.
 
-A text is a sequence of letters to Python, so without this a single one would become a row per
-letter.
+A str is a sequence of characters in Python: without this, a single text would become one row per
+character.
 """
 
 from collections.abc import Iterable, Mapping, Sequence, Set
@@ -11,17 +11,17 @@ from pipeline.errors import UnexpectedType
 
 
 def texts_of(given: str | Iterable[str], what: str) -> tuple[Sequence[str], bool]:
-    """Return the texts that a caller passed, and whether it was a single one.
+    """Return the texts of an argument, and whether it was a single one.
 
     Parameters
     ----------
-    given : str or iterable of str. A sequence is returned as it is.
-    what : str. What a text is, in the singular and for messages, such as "caption".
+    given : str or iterable of str. A sequence is returned unchanged.
+    what : str. Singular noun for a text in messages, such as "caption".
 
     Raises
     ------
     UnexpectedType
-        Another type, or an element that is not a text; its position and type are named.
+        Another type, or an element that is not a str; its position and type are named.
     """
     if isinstance(given, str):
         return [given], True
@@ -39,12 +39,12 @@ def texts_of(given: str | Iterable[str], what: str) -> tuple[Sequence[str], bool
 
 
 def values_of(given: Any, single: tuple[type, ...], what: str) -> list[Any]:
-    """Return the values that a caller passed, alone or several, in their order.
+    """Return the values of an argument, one or several, in order.
 
     Parameters
     ----------
     given : value or iterable of values.
-    single : types of a value that stands alone.
+    single : tuple of type. Types of a single value.
     what : str. A value and its types, for messages, such as "a path (str or Path)".
 
     Raises

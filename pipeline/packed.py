@@ -1,4 +1,4 @@
-"""Millions of short texts in little memory: stored in one array, found by sorted hashes."""
+"""Millions of short texts in little memory: one numpy array, looked up by sorted hashes."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice, pairwise
@@ -13,18 +13,18 @@ _AT_ONCE = 1 << 15
 
 
 class PackedTexts(Sequence[str]):
-    """Immutable texts in one numpy array of strings: their UTF-8 and 17 bytes more each.
+    """Immutable texts in one numpy string array: UTF-8 and 17 more bytes per text.
 
     Slices are lists. A packed sequence equals any other sequence of the same texts.
     """
 
     def __init__(self, texts: Iterable[str] = ()) -> None:
-        """Take the texts, which are iterated over once.
+        """Pack the texts, which are iterated over once.
 
         Raises
         ------
         UnicodeEncodeError
-            A text has half of a surrogate pair.
+            A text has an unpaired surrogate.
         """
         self._array: npt.NDArray[Any] = np.fromiter(texts, np.dtypes.StringDType())
 
@@ -42,7 +42,7 @@ class PackedTexts(Sequence[str]):
     @overload
     def __getitem__(self, index: slice) -> list[str]: ...
     def __getitem__(self, index: int | slice) -> str | list[str]:
-        """Return one text, or the list of those of a slice."""
+        """Return one text, or a list for a slice."""
         if isinstance(index, slice):
             texts: list[str] = self._array[index].tolist()
             return texts
@@ -68,27 +68,27 @@ class PackedTexts(Sequence[str]):
         return self._of(self._array[start:stop])
 
     def take(self, rows: npt.NDArray[np.int64]) -> "PackedTexts":
-        """Return the texts at some places, (n,)."""
+        """Return the texts at positions (n,)."""
         return self._of(self._array[rows])
 
     @classmethod
     def joined(cls, parts: Iterable["PackedTexts"]) -> "PackedTexts":
-        """Return all texts of some packed ones."""
+        """Return the concatenation of packed texts."""
         return cls._of(np.concatenate([cls()._array, *(part._array for part in parts)]))
 
 
 class TextIndex:
-    """Where texts stand in a sequence of distinct ones: 16 bytes a text beside the sequence."""
+    """Positions of distinct texts in a sequence, with an overhead of 16 bytes per text."""
 
     def __init__(self, texts: Sequence[str]) -> None:
-        """Index `texts`, which are kept; of equal texts the first is found."""
+        """Index `texts`, by reference; of equal texts the first is found."""
         self._texts = texts
         hashes = _hashes(texts, len(texts))
         self._order = np.argsort(hashes, kind="stable")
         self._hashes = hashes[self._order]
 
     def rows_of(self, asked: Iterable[str], number: int) -> npt.NDArray[np.int64]:
-        """Return the place of each of `number` asked texts, -1 where there is none, (number,)."""
+        """Return the position of each of `number` texts, (number,); -1 if absent."""
         rows = np.full(number, -1, np.int64)
         remaining = iter(asked)
         for start in range(0, number, _AT_ONCE):
@@ -97,7 +97,7 @@ class TextIndex:
         return rows
 
     def row_of(self, asked: str) -> int:
-        """Return the place of a text, -1 if there is none."""
+        """Return the position of a text; -1 if absent."""
         hashed = _hashes([asked], 1)[0]
         place = int(np.searchsorted(self._hashes, hashed))
         if place == len(self._hashes) or self._hashes[place] != hashed:
@@ -105,7 +105,7 @@ class TextIndex:
         return self._among_equal_hashes(asked, place)
 
     def _rows_of(self, asked: list[str]) -> npt.NDArray[np.int64]:
-        """Return the places of a list of texts; see `rows_of`."""
+        """Return the positions of a list of texts; see `rows_of`."""
         hashes = _hashes(asked, len(asked))
         place = np.searchsorted(self._hashes, hashes)
         rows = np.full(len(asked), -1, np.int64)
@@ -113,7 +113,7 @@ class TextIndex:
         found[found] = self._hashes[place[found]] == hashes[found]
         rows[found] = self._order[place[found]]
         consecutive = len(rows) > 0 and found.all() and (np.diff(rows) == 1).all()
-        # The rule for rows of a split: they are asked for as they stand.
+        # Common case: the rows of a split are requested in their stored order.
         if consecutive and self._texts[int(rows[0]) : int(rows[-1]) + 1] == asked:
             return rows
         for at in np.flatnonzero(found).tolist():
@@ -131,13 +131,13 @@ class TextIndex:
 
 
 class TextMapping(Mapping[str, T_co]):
-    """Values by text, both as sequences: 16 bytes a text beside them, where a dict takes 100.
+    """Mapping from text to value, both as sequences: 16 more bytes per text, 100 for a dict.
 
-    Values are made when they are asked for if their sequence does so.
+    Values are lazy if their sequence is.
     """
 
     def __init__(self, texts: Sequence[str], values: Sequence[T_co]) -> None:
-        """Take distinct texts, and a value for each."""
+        """Store distinct texts, and one value for each."""
         self._texts, self._values = texts, values
         self._index = TextIndex(texts)
 
@@ -156,7 +156,7 @@ class TextMapping(Mapping[str, T_co]):
         return len(self._texts)
 
     def lacking(self, asked: Sequence[str]) -> list[str]:
-        """Return those of some texts that have no value, in their order."""
+        """Return the texts without a value, in order."""
         rows = self._index.rows_of(asked, len(asked))
         return [asked[row] for row in np.flatnonzero(rows < 0).tolist()]
 
@@ -166,14 +166,14 @@ def repeated_texts(texts: Sequence[str]) -> list[str]:
 
     Parameters
     ----------
-    texts : may be read several times; eight bytes a text are taken while it runs.
+    texts : sequence of str. Read repeatedly; needs eight bytes per text while it runs.
     """
     hashes = _hashes(texts, len(texts))
     ordered = np.sort(hashes)
     shared = np.unique(ordered[1:][ordered[1:] == ordered[:-1]])
     if not shared.size:
         return []
-    # Few: equal texts, and different ones whose hashes fall together once in a long while.
+    # Few: equal texts, and rare hash collisions.
     counts: dict[str, int] = {}
     for row in np.flatnonzero(np.isin(hashes, shared)).tolist():
         counts[texts[row]] = counts.get(texts[row], 0) + 1
@@ -181,7 +181,7 @@ def repeated_texts(texts: Sequence[str]) -> list[str]:
 
 
 def sorted_order(texts: Sequence[str]) -> npt.NDArray[np.int64]:
-    """Return the places of texts in their sorted order (by code point), (texts,)."""
+    """Return the positions of the texts in sorted order (by code point), (texts,)."""
     if all(a <= b for a, b in pairwise(texts)):
         return np.arange(len(texts))
     return np.array(sorted(range(len(texts)), key=list(texts).__getitem__), np.int64)

@@ -1,4 +1,4 @@
-"""How a job shows what it does: lines, progress, and seconds by stage."""
+"""Reporting of jobs: log lines, progress, and seconds by stage."""
 
 import threading
 import time
@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any, Protocol
 
-# Called with rows done, rows in all, and how many of them failed.
+# Called with the rows done, the total, and the number of failed rows.
 Progress = Callable[[int, int, int], None]
 
 
@@ -16,29 +16,29 @@ def no_progress(done: int, total: int, failed: int) -> None:
 
 
 class Monitor(Protocol):
-    """Where the lines and the progress of a job go: `progress_bar`, or an object of yours."""
+    """Receiver of the log lines and progress of a job: `progress_bar`, or your own object."""
 
     def log(self, line: str) -> None:
         """Receive one line of counts, sizes, rates or warnings."""
 
     def progress(self, what: str, unit: str) -> AbstractContextManager[Progress]:
-        """Return a context that yields a function to call with rows done, in all, and failed.
+        """Return a context that yields a function of rows done, total, and failed rows.
 
         Parameters
         ----------
-        what : str. What is being done, such as the name of a recipe.
-        unit : str. What is counted, in the singular, such as "image".
+        what : str. Description of the work, such as the name of a recipe.
+        unit : str. Singular noun for what is counted, such as "image".
         """
 
 
 class _Quiet:
-    """Ignores everything."""
+    """Discards everything."""
 
     def __repr__(self) -> str:
         return "QUIET"
 
     def log(self, line: str) -> None:
-        """Ignore a line."""
+        """Discard a line."""
 
     def progress(self, what: str, unit: str) -> AbstractContextManager[Progress]:
         """Return a context that yields a function that does nothing."""
@@ -46,11 +46,11 @@ class _Quiet:
 
 
 QUIET: Monitor = _Quiet()
-"""The default of every job that is called from Python."""
+"""Default monitor of every job that is called from Python."""
 
 
 class _Bars:
-    """Shows a bar for each progress, and prints lines."""
+    """Shows progress bars, and prints lines."""
 
     def log(self, line: str) -> None:
         """Print a line above the bars."""
@@ -60,7 +60,7 @@ class _Bars:
 
     @contextmanager
     def progress(self, what: str, unit: str) -> Iterator[Progress]:
-        """Yield a function that moves a bar, which is shown from its first call on."""
+        """Yield a function that updates a bar, which is shown from its first call on."""
         bar: Any = None
 
         def show(done: int, total: int, failed: int) -> None:
@@ -84,7 +84,7 @@ class _Bars:
 
 
 def progress_bar() -> Monitor:
-    """Return a monitor that shows bars, of widgets in a notebook, and prints log lines.
+    """Return a monitor that shows bars, as widgets in a notebook, and prints log lines.
 
     Examples
     --------
@@ -96,7 +96,7 @@ def progress_bar() -> Monitor:
 
 
 def _tqdm() -> Any:
-    # Here: to look for a notebook takes longer to import than all else of this module.
+    # Imported here: detecting a notebook takes longer than the rest of this module.
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # a notebook without ipywidgets has bars of text
         from tqdm.auto import tqdm
@@ -107,15 +107,15 @@ READ, DECODE, FORWARD, WRITE = "read", "decode", "forward", "write"
 
 
 class Stopwatch:
-    """Adds up how long each stage took on every thread; stages overlap, so sums exceed the clock.
+    """Accumulates the seconds of each stage over all threads; sums exceed the wall time.
 
     Attributes
     ----------
-    seconds : by stage.
+    seconds : dict of str to float. By stage.
     """
 
     def __init__(self) -> None:
-        """Start with no stage."""
+        """Start without stages."""
         self.seconds: dict[str, float] = {}
         self._lock = threading.Lock()
 
@@ -131,7 +131,7 @@ class Stopwatch:
 
     @contextmanager
     def timing(self, stage: str) -> Iterator[None]:
-        """Add the time that the block takes to a stage."""
+        """Add the duration of the block to a stage."""
         started = time.perf_counter()
         try:
             yield

@@ -1,9 +1,8 @@
-"""Values of files, checked against types: a wrong value is named by its path in the file.
+"""Schema validation: values of files against types; an error names the path of the wrong value.
 
-The types are the annotations of dataclasses, as msgspec reads them: nothing is coerced, but whole
-numbers where a float is expected, and JSON's lists where a tuple is. A dataclass, of a file of this
-project, takes no unknown fields; those of other people's files are declared as `msgspec.Struct`,
-which ignores them.
+Types are annotations of dataclasses, as msgspec interprets them: no coercion except whole numbers
+to float and JSON lists to tuples. A dataclass, for this project's files, rejects unknown fields;
+`msgspec.Struct`, for other people's files, ignores them.
 """
 
 import re
@@ -24,18 +23,18 @@ Sha256 = Annotated[str, msgspec.Meta(pattern=r"\A[0-9a-f]{64}\Z")]
 
 Keys = tuple[str | int, ...]
 
-# ".name", "[3]" and "[...]", which stands for any key of a mapping.
+# ".name", "[3]", and "[...]" for any key of a mapping.
 _STEP = re.compile(r"\.([^.\[`]+)|\[(\d+|\.\.\.)\]")
 _BYTE = re.compile(r"\(byte (\d+)\)")
 
 
 class SchemaError(ValueError):
-    """A text is not JSON, or one of its values is not of the expected type.
+    """A text is not JSON, or one of its values does not match the schema.
 
     Parameters
     ----------
-    what : found and expected.
-    path : keys and indices from the whole to the wrong value.
+    what : str. What was found and expected.
+    path : tuple. Keys and indices from the root to the wrong value.
     """
 
     def __init__(self, what: str, path: Keys = ()) -> None:
@@ -44,20 +43,20 @@ class SchemaError(ValueError):
 
 
 def decode(text: str | bytes, kind: type[T]) -> T:
-    """Return the value of a JSON text as a `kind`; see `convert`.
+    """Parse a JSON text as a `kind`; see `convert`.
 
     Raises
     ------
     SchemaError
-        The text is not JSON (NaN, numbers beyond floats and unpaired surrogates are not), is nested
-        deeper than Python can follow, or holds something else.
+        The text is not JSON (NaN, numbers beyond floats and unpaired surrogates are invalid), is
+        nested too deeply for Python, or does not match the schema.
     """
-    if not isinstance(text, str | bytes):  # such as a number in an attribute of HDF5
+    if not isinstance(text, str | bytes):  # such as a number in an HDF5 attribute
         raise SchemaError(f"expected a JSON text, found {reprlib.repr(text)}")
     try:
         value = msgspec.json.decode(text)
     except RecursionError as error:
-        raise SchemaError("the values of this JSON are nested too deeply") from error
+        raise SchemaError("this JSON is nested too deeply") from error
     except ValueError as error:
         what, *_ = _BYTE.sub(lambda found: _place(text, int(found[1])), str(error)).split(" - at ")
         raise SchemaError(
@@ -67,18 +66,18 @@ def decode(text: str | bytes, kind: type[T]) -> T:
 
 
 def decode_format(text: str | bytes, kind: type[T], name: str, version: int) -> T:
-    """Return the JSON object of a file that records its `format` and `format_version` as a `kind`.
+    """Parse a JSON object that records its `format` and `format_version` as a `kind`.
 
     Parameters
     ----------
-    text : of the file.
-    kind : a dataclass of the other fields.
-    name, version : of the format that is expected.
+    text : str or bytes. The JSON.
+    kind : type. A dataclass of the other fields.
+    name, version : str, int. Expected format.
 
     Raises
     ------
     SchemaError
-        See `decode`; or the format or its version is another.
+        See `decode`; or the format or its version differs.
     """
     values = decode(text, dict[str, Any])
     found = values.pop("format", None), values.pop("format_version", None)
@@ -91,12 +90,12 @@ def decode_format(text: str | bytes, kind: type[T], name: str, version: int) -> 
 
 
 def decode_lines(lines: Iterable[bytes], kind: type[T]) -> Iterator[T]:
-    """Yield the value of each line, a JSON text; unknown fields are ignored.
+    """Yield the parsed value of each line of JSON; unknown fields are ignored.
 
     Raises
     ------
     SchemaError
-        As `decode`; the line is named.
+        See `decode`; the line is named.
     """
     decoder = msgspec.json.Decoder(kind)
     for number, line in enumerate(lines, start=1):
@@ -111,18 +110,18 @@ def decode_lines(lines: Iterable[bytes], kind: type[T]) -> Iterator[T]:
 
 
 def convert(value: Any, kind: type[T]) -> T:
-    """Return values of JSON or YAML as a `kind`.
+    """Convert JSON or YAML values to a `kind`.
 
     Parameters
     ----------
-    value : dicts, lists, texts, numbers, booleans and None.
-    kind : a dataclass, or any other type that msgspec knows.
+    value : dict, list, str, number, bool or None.
+    kind : type. A dataclass, or any other type that msgspec supports.
 
     Raises
     ------
     SchemaError
-        A value has another type or is out of range, or a field is missing or unknown. The first of
-        them is named.
+        A value has the wrong type or is out of range, or a field is missing or unknown. The first
+        one is named.
     """
     try:
         made: T = msgspec.convert(value, kind)
@@ -137,14 +136,14 @@ def convert(value: Any, kind: type[T]) -> T:
 def convert_fields(
     value: Any, kind: type[Any], without: Collection[str] = (), /, **others: Any
 ) -> dict[str, Any]:
-    """Return values of JSON as the fields of a dataclass of which some are not in the file.
+    """Convert JSON values to the fields of a dataclass, some of which are not in the file.
 
     Parameters
     ----------
-    value : of JSON.
-    kind : the dataclass.
-    without : fields that the file does not have.
-    others : types of what the file has besides, all required.
+    value : JSON values.
+    kind : type. The dataclass.
+    without : collection of str. Fields that are not in the file.
+    others : type. Types of additional required fields of the file.
 
     Raises
     ------
@@ -172,7 +171,7 @@ def _place(text: str | bytes, byte: int) -> str:
 
 
 def _named(value: Any, kind: Any, error: msgspec.ValidationError) -> SchemaError:
-    """Return an error with the wrong value and its path, of which msgspec omits keys."""
+    """Return an error with the wrong value and its path, from which msgspec omits keys."""
     what, _, path = str(error).partition(" - at ")
     steps = [name or index for name, index in _STEP.findall(path)]
     try:
@@ -189,7 +188,7 @@ def _named(value: Any, kind: Any, error: msgspec.ValidationError) -> SchemaError
 
 
 def _type_at(kind: Any, keys: Keys) -> Any:
-    """Return the type at a path within a type; of a type or None, the type."""
+    """Return the type at a path within a type; for an optional type, the type itself."""
     if get_origin(kind) in (Union, UnionType):
         kind = next(part for part in get_args(kind) if part is not NoneType)
     if not keys:
@@ -200,14 +199,14 @@ def _type_at(kind: Any, keys: Keys) -> Any:
 
 
 def _keys(value: Any, steps: list[str], fails: Callable[[Any], bool]) -> Keys:
-    """Return the keys that steps stand for.
+    """Return the keys of the steps of a path.
 
     Parameters
     ----------
-    value : what the steps lead into.
-    steps : see `_STEP`.
-    fails : whether the whole, with another value in place of `value`, has the same error. Of the
-        entries of a mapping, the wrong one is that which alone still has it.
+    value : root of the steps.
+    steps : list of str. See `_STEP`.
+    fails : callable. Whether the whole, with another value in place of `value`, has the same error.
+        The wrong entry of a mapping is the one that alone still has it.
     """
     if not steps:
         return ()
@@ -236,7 +235,7 @@ def _fails(value: Any, kind: Any, text: str) -> bool:
 
 
 def _require_known(value: Any, made: Any, path: Keys) -> None:
-    """Raise unless all keys of objects are fields of the dataclasses that were made of them."""
+    """Raise unless all keys of objects are fields of the dataclasses converted from them."""
     if is_dataclass(made):
         names = {field.name for field in fields(made)}
         if unknown := [key for key in value if key not in names]:

@@ -1,4 +1,4 @@
-"""The summary of a job: what it made and how long its stages took, as one JSON file."""
+"""JSON summary of a job: its result and the seconds of its stages."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -17,17 +17,17 @@ def write_summary(
     watch: Stopwatch,
     where: str,
 ) -> None:
-    """Write what a job did, with its seconds by stage, summed over threads and workers.
+    """Write the summary of a job, with seconds by stage summed over threads and workers.
 
     Parameters
     ----------
-    path : of the JSON file.
-    out : what was made.
-    metadata : of what was made, such as rows and shards.
-    computed : rows that were not there before.
-    seconds : by the clock.
-    watch : seconds by stage.
-    where : the work was done; see `pipeline.cluster.place.Place.name`.
+    path : Path. The JSON file.
+    out : Path. The output.
+    metadata : mapping. Metadata of the output, such as rows and shards.
+    computed : int. Number of new rows.
+    seconds : float. Wall time.
+    watch : Stopwatch. Seconds by stage.
+    where : str. Where the job ran; see `pipeline.cluster.place.Place.name`.
     """
     require_folder(path.absolute().parent)
     write_json(

@@ -1,15 +1,15 @@
-"""How messages count things, name what a misspelt name may have been, and show URLs."""
+"""Text for messages: counts with nouns, nearest names, and URLs without secrets."""
 
 from collections.abc import Iterable
 from difflib import SequenceMatcher
 
 _MOST = 5
 _ALIKE = 0.5
-# How much less alike than the nearest name another one may be.
+# Maximal difference in similarity from the nearest name.
 _WITHIN = 0.2
-# Shorter texts are part of too many names.
+# Shorter texts occur in too many names.
 _SHORTEST_PART = 3
-# Lists up to this length are quoted whole where nothing is near.
+# Lists up to this length are quoted in full if no name is near.
 _QUOTED = 12
 
 
@@ -18,21 +18,21 @@ def counted(number: int, noun: str, plural: str | None = None) -> str:
 
     Parameters
     ----------
-    number : int. How many.
-    noun : str. In the singular.
+    number : int. The count.
+    noun : str. Singular.
     plural : str or None. None: the noun with an "s".
     """
     return f"{number} {noun if number == 1 else plural or f'{noun}s'}"
 
 
 def nearest(name: str, known: Iterable[str], most: int = _MOST) -> list[str]:
-    """Return the known names that a misspelt or shortened name may mean, the most alike first.
+    """Return the known names most similar to a misspelt or abbreviated name, best first.
 
     Parameters
     ----------
-    name : str. What was given.
-    known : iterable of str. Of equally near names the first come first.
-    most : int. Upper bound on their number.
+    name : str. The unknown name.
+    known : iterable of str. Known names; ties are in this order.
+    most : int. Maximal number of results.
     """
     given = name.lower()
     near: list[tuple[float, int, str]] = []
@@ -48,13 +48,13 @@ def nearest(name: str, known: Iterable[str], most: int = _MOST) -> list[str]:
 
 
 def did_you_mean(name: str, known: Iterable[str], listed_by: str = "") -> str:
-    """Return the end of a message about an unknown name: the nearest ones, or where all are.
+    """Return the end of a message about an unknown name: the nearest names, or where to list all.
 
     Parameters
     ----------
-    name : str. What was given.
-    known : iterable of str. The names that exist.
-    listed_by : str. The command that lists them; "" for none.
+    name : str. The unknown name.
+    known : iterable of str. Known names.
+    listed_by : str. Command that lists them, or "".
     """
     known = list(dict.fromkeys(known))
     if near := nearest(name, known):
@@ -66,7 +66,7 @@ def did_you_mean(name: str, known: Iterable[str], listed_by: str = "") -> str:
 
 
 def without_secrets(url: str) -> str:
-    """Return a URL without user, password and query, which may be a signature, for messages."""
+    """Return a URL for messages, without user, password and query, which may be a signature."""
     scheme, separator, rest = url.partition("://")
     if not separator:
         return url

@@ -1,4 +1,4 @@
-"""`pipeline caption`: captions of pictures of one's own, or of a split of a dataset."""
+"""`pipeline caption`: captions of a user's images, or of a split of a dataset."""
 
 import json
 from pathlib import Path
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 @click.option(
     "--baseline",
     type=click.Choice(["nearest", "most-frequent"]),
-    help="Take the nearest training captions in the experiment's space, or the most frequent ones.",
+    help="Retrieve the nearest training captions in the experiment's space, or the most frequent.",
 )
 @click.option("--split", help="That is described without an IMAGE.  [default: test]")
 @click.option("--limit", type=click.IntRange(1), help="Describe its first N images only.")
@@ -40,14 +40,14 @@ if TYPE_CHECKING:
 @click.option(
     "--beam",
     type=click.IntRange(1),
-    help="Width; 1 is greedy.  [default: 1 for models that take tags, 5 for others]",
+    help="Width; 1 is greedy.  [default: 1 for models with tags, 5 for others]",
 )
 @click.option(
     "--sequences",
     type=click.IntRange(1),
     default=50,
     show_default=True,
-    help="Tag sequences that captions of an image are written to, by models that take tags.",
+    help="Tag sequences that captions of an image are written to, by models with tags.",
 )
 @click.option("--seed", type=click.IntRange(0), default=0, show_default=True)
 @click.option(
@@ -58,8 +58,8 @@ if TYPE_CHECKING:
     "data/embeddings/DATASET/EXPERIMENT.h5]",
 )
 @click.option("--dataset", type=click.Path(path_type=Path), help="[default: that of params.yaml]")
-@click.option("--weights", help="Of the image network.  [default: as the head's record says]")
-@click.option("--json", "as_json", is_flag=True, help="Captions of pictures as JSON, a line each.")
+@click.option("--weights", help="Of the image network.  [default: that of the head's record]")
+@click.option("--json", "as_json", is_flag=True, help="Captions as JSON, one line per image.")
 @click.pass_context
 def caption(
     ctx: click.Context,
@@ -78,10 +78,10 @@ def caption(
     weights: str | None,
     as_json: bool,
 ) -> None:
-    """Describe pictures, or without an IMAGE all of a dataset's split, by a trained experiment.
+    """Caption images, or without an IMAGE a split of a dataset, by a trained experiment.
 
-    A picture's captions are lines: file, rank, score and caption, the best first. One that cannot
-    be read has a line that says why, and the status is 3. docs/sentences.md has the files.
+    Each caption is a line: file, rank, score and caption, best first. An unreadable image has a
+    line with the reason, and the status is 3. docs/sentences.md has the files.
 
     \b
     Examples:
@@ -201,7 +201,7 @@ def open_by_name(
 
 
 def _lines(found: "Described") -> str:
-    """Return a line for each caption of a picture, or one on why there is none."""
+    """Return a line for each caption of an image, or one with the reason why it has none."""
     rows = [(str(k), f"{c.score:.6g}", c.text) for k, c in enumerate(found.captions, 1)]
     rows = rows or [("", "", found.error)]
     return "\n".join("\t".join(map(printable, (found.image, *row))) for row in rows)

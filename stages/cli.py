@@ -59,11 +59,11 @@ class CommandGroup(Group):
 @click.version_option(__version__, prog_name="pipeline")
 @click.pass_context
 def cli(ctx: click.Context) -> None:
-    """Features and embeddings for captioned images, with ids beside every row.
+    """Features and embeddings for captioned images, with the id of every row.
 
     \b
     Example:
-      pipeline prepare scenes --images 600 --seed 0 --out data/scenes
+      pipeline prepare scenes --num-images 600 --seed 0 --out data/scenes
       pipeline extract --backbone efficientnet-lite0 --dataset data/scenes \\
           --out data/features/scenes/efficientnet-lite0-pool
     """

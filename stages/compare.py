@@ -75,7 +75,7 @@ def compare(
         _judge(claims, dataset, out, as_json)
         return
     if first is None or second is None or out is not None:
-        raise WrongUsage("give two names or files to compare, or --claims FILE with --out")
+        raise WrongUsage("pass two names or files to compare, or --claims FILE with --out")
     # Here, as the job below: what they import takes longer than --help should.
     from pipeline.claims.compare import (
         DEFAULT_MEASURES,

@@ -1,4 +1,4 @@
-"""What every command says and how it ends: settings, progress, one-paragraph errors, exit status.
+"""Output and exit of every command: settings, progress, one-paragraph errors, exit status.
 
 Logs go to stderr, results to stdout.
 """
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 DONE, FAILED, WRONG_USAGE, SOME_ROWS_FAILED = 0, 1, 2, 3
 FOUND = 3
-"""Done, and `--fail` asked for this where something is found: a fault of the data, too."""
+"""Status where `--fail` is set and something is found: a problem of the data, as with 3."""
 # As shells count a signal; an interrupt without one is Ctrl-C's.
 _BY_SIGNAL = 128
 
@@ -43,7 +43,7 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 class OutputPath(click.Path):
-    """A path to write to. An empty text is none: `Path` would make the current folder of it."""
+    """A path to write to. An empty text is refused: `Path` would make the current folder of it."""
 
     def convert(self, value: Any, param: Any, ctx: Any) -> Any:
         """Return the path."""
@@ -75,7 +75,7 @@ def as_options(text: str) -> str:
 
 
 def log_chosen(**values: object) -> None:
-    """Write what was chosen where the user gave nothing; None leaves one out."""
+    """Log values chosen for options without one; None is skipped."""
     text = " ".join(f"{name}={value}" for name, value in values.items() if value is not None)
     write_line(printable(f"chosen: {text}"))
 
@@ -98,13 +98,13 @@ def printable(text: str) -> str:
 
 @contextmanager
 def progress_of(what: str, unit: str) -> Iterator[Callable[[int, int, int], None]]:
-    """Give a function (done, total, failed) that shows a bar, or a line now and then.
+    """Yield a function (done, total, failed) that shows a bar, or logs at intervals.
 
     On a terminal it is a bar with rate and remaining time; elsewhere a plain line every half
     minute, so that short runs are quiet. It raises KeyboardInterrupt if one was lost.
     """
     if sys.stderr.isatty():
-        # Here: it takes a third of the time of --help.
+        # Here: its import is a third of the time of --help.
         from tqdm import tqdm
 
         bar: tqdm | None = None
@@ -161,7 +161,7 @@ class _Console:
         log_done(as_options(line))
 
     def progress(self, what: str, unit: str) -> AbstractContextManager[Progress]:
-        """Give a function that shows how far the work is."""
+        """Yield a function that shows progress."""
         return progress_of(what, unit)
 
 
@@ -204,9 +204,9 @@ def _run(command: click.Command) -> None:
     except (MemoryError, RuntimeError, ImportError) as error:
         if not is_out_of_memory(error):
             raise
-        why = str(error).partition("\n")[0] or "the system gave no more"
+        why = str(error).partition("\n")[0] or "the system has no more"
         _end_with(
-            f"there was not enough memory ({why}): end other programs or take a larger machine, "
+            f"there was not enough memory ({why}): stop other programs or use a larger machine, "
             "then run the same command again"
         )
     except SystemError as error:

@@ -30,8 +30,8 @@ _FOLDER = click.Path(path_type=Path, file_okay=False)
     "--dataset",
     type=click.Path(path_type=Path),
     multiple=True,
-    help="Prepared dataset of FEATURES, or its folder of images, for splits and pictures; a second "
-    "time for OTHERS.",
+    help="Prepared dataset of FEATURES, or its folder of images, for splits and thumbnails; a "
+    "second time for OTHERS.",
 )
 @click.option(
     "--split",
@@ -51,7 +51,7 @@ _FOLDER = click.Path(path_type=Path, file_okay=False)
     help="Let the pixels of the images decide, which finds crops; the features propose pairs.  "
     "Needs --dataset.",
 )
-@click.option("--page", type=OUTPUT, metavar="FILE.html", help="Write a page with the pictures.")
+@click.option("--page", type=OUTPUT, metavar="FILE.html", help="Write a page with the images.")
 @click.option("--fail", is_flag=True, help="End with status 3 if there are near-duplicates.")
 @JSON
 @click.pass_context
@@ -89,7 +89,7 @@ def duplicates(
     if len(dataset) > (1 if others is None else 2):
         raise WrongUsage("--dataset is given once for each feature set")
     if page is not None and not dataset:
-        raise WrongUsage("--page needs --dataset, which has the pictures")
+        raise WrongUsage("--page requires --dataset, which has the images")
     if align and len(dataset) < (1 if others is None else 2):
         raise WrongUsage("--align needs --dataset for each feature set, which has its images")
     folders = [features] if others is None else [features, others]
@@ -143,7 +143,7 @@ def _image(image: "Duplicate") -> dict[str, Any]:
 
 
 def _table(found: "Duplicates") -> list[dict[str, str]]:
-    """Return a row for each image; columns that say the same of all are left out."""
+    """Return one row per image; columns with equal values in all rows are omitted."""
     several = len({image.features for image in found.images}) > 1
     splits = len({image.split for image in found.images}) > 1
     return [

@@ -93,7 +93,7 @@ def embed(
     }
     if experiment is None and (given := [name for name, path in of_one.items() if path]):
         raise WrongUsage(
-            f"--{given[0]} belongs to one experiment, and none is named; give --experiment NAME"
+            f"--{given[0]} belongs to one experiment, and none is named; pass --experiment NAME"
         )
     plans = [
         experiment_of(params, name) for name in ([experiment] if experiment else params.experiments)

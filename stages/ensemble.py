@@ -43,7 +43,7 @@ def ensemble(
     params = load_params()
     layout = layout_of(dataset, params.dataset)
     if name is None and out is not None:
-        raise WrongUsage("--out belongs to one ensemble, and none is named; give --name NAME")
+        raise WrongUsage("--out belongs to one ensemble, and none is named; pass --name NAME")
     for each in [name] if name else params.ensembles:
         weights = members_of(each, params.ensemble(each))
         files = {member: layout.embeddings(member) for member in weights}

@@ -14,7 +14,7 @@ from stages.experiment import layout_of, require_made
 from stages.options import JSON
 
 OF_CLIPS = ("msvd", "trecvid-vtt")
-"""Protocols that say themselves which captions count, and have printed rows to stand beside."""
+"""Protocols that define their captions, so that published rows are comparable."""
 
 
 @click.command(cls=Command)
@@ -104,7 +104,7 @@ def evaluate(
     device: str,
     as_json: bool,
 ) -> None:
-    """Rank anybody's embedding file in both directions and write recall.json and recall.csv.
+    """Rank an embedding file in both directions and write recall.json and recall.csv.
 
     Without a file, those of all experiments and ensembles of params.yaml, each in its place below
     data/. docs/evaluation.md describes the file, the protocols, and defines each figure.
@@ -191,7 +191,7 @@ def _evaluate_localized(
     from pipeline.report.published import localized_rows
 
     if file is None or out is None:
-        raise WrongUsage("--protocol entities takes a file of `pipeline localize` and --out DIR")
+        raise WrongUsage("--protocol entities requires a file of `pipeline localize` and --out DIR")
     nms = NMS if nms is None else nms
     table = evaluate_localized(file, out, nms=nms, monitor=CONSOLE)
     if as_json:
@@ -207,7 +207,7 @@ def _all_of_params() -> dict[str, tuple[Path, Path]]:
     params = load_params()
     if not params.dataset:
         raise WrongUsage(
-            "give EMBEDDINGS.h5 and --out DIR; without them all experiments of params.yaml are "
+            "pass EMBEDDINGS.h5 and --out DIR; without them all experiments of params.yaml are "
             f"evaluated, and {Path.cwd()} has none"
         )
     layout = layout_of(None, params.dataset)

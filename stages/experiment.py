@@ -1,4 +1,4 @@
-"""What `train` and `embed` share: the options that name a dataset and the features to take."""
+"""What `train` and `embed` share: the options for a dataset and its features."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -12,21 +12,23 @@ from pipeline.experiments.layout import DATA, Layout, NotMade, unseeded
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 LEAVE_OUT_FAILED = click.option(
-    "--leave-out-failed", is_flag=True, help="Go on without images that failed."
+    "--leave-out-failed", is_flag=True, help="Continue without images that failed."
 )
 
 
 def experiment_options(command: Command) -> Command:
-    """Add --dataset, --images, --captions and --leave-out-failed."""
+    """Add --dataset, --image-features, --caption-features and --leave-out-failed."""
     for option in (
         LEAVE_OUT_FAILED,
         click.option(
-            "--captions",
+            "--caption-features",
+            "captions",
             type=click.Path(path_type=Path),
             help="Caption features.  [default: data/text/DATASET/NAME]",
         ),
         click.option(
-            "--images",
+            "--image-features",
+            "images",
             type=click.Path(path_type=Path),
             help="Image features.  [default: data/features/DATASET/RECIPE]",
         ),
@@ -39,7 +41,7 @@ def experiment_options(command: Command) -> Command:
 
 
 def layout_of(dataset: Path | None, default: str) -> Layout:
-    """Return where the files of a dataset lie.
+    """Return the paths of the files of a dataset.
 
     Parameters
     ----------
@@ -55,7 +57,7 @@ def layout_of(dataset: Path | None, default: str) -> Layout:
         return Layout(dataset, DATA)
     if not default:
         raise WrongUsage(
-            f"params.yaml not found in {Path.cwd()}, or it names no dataset; give --dataset DIR, "
+            f"params.yaml not found in {Path.cwd()}, or it names no dataset; pass --dataset DIR, "
             "or run this command in the project's folder"
         )
     return Layout.of(default)

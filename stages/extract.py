@@ -180,16 +180,15 @@ def extract(
     from stages.feature_log import log_made
 
     if (name := recipe or backbone) is None or (recipe and backbone):
-        raise click.UsageError("give --backbone NAME or --recipe NAME, one of them")
+        raise click.UsageError("pass either --backbone NAME or --recipe NAME")
     if context is not None and regions is None:
         raise click.UsageError("--context is of --regions")
     if (dataset is None) == (images is None):
         raise click.UsageError(
-            "give --dataset DIR, a prepared dataset, or --images FOLDER, a folder of image files; "
-            "one of them"
+            "pass either --dataset DIR, a prepared dataset, or --images FOLDER, a folder of images"
         )
     if more and images is None:
-        raise click.UsageError(f"{more[0]} is no option; image files follow --images")
+        raise click.UsageError(f"{more[0]} is not an option; image files follow --images")
     # Pillow warns of images that are then refused, and of oddities in files that it reads.
     warnings.filterwarnings("ignore", module=r"PIL\.")
     started = time.monotonic()

@@ -28,7 +28,8 @@ _PATH = click.Path(path_type=Path)
 )
 @click.option("--proposals", type=_PATH, help="Folder.  [default: data/proposals/DATASET/METHOD]")
 @click.option(
-    "--regions",
+    "--region-features",
+    "regions",
     type=_PATH,
     help="Features of the proposals.  [default: data/features/DATASET/RECIPE@METHOD]",
 )
@@ -90,7 +91,7 @@ def localize(
     """Rank the proposals of every image by how near they come to its phrases.
 
     Names are the experiments wang2016-phrases-*. What is missing or out of date is made: the
-    heads, those that they go on from, and data/localizations/DATASET/NAME.h5, which `pipeline
+    heads, those that they start from, and data/localizations/DATASET/NAME.h5, which `pipeline
     evaluate --protocol entities` measures. docs/regions.md has the commands before it.
 
     \b

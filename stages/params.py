@@ -15,8 +15,8 @@ PARAMS_FILE = Path("params.yaml")
 
 _OLDER_KEYS = {"scenes"}
 _OF_OLDER_KEYS = (
-    "this file is of an older version; `datasets` says now how each dataset is prepared, and an "
-    "experiment names its features and what differs from its preset: see docs/heads.md, or start "
+    "this file is of an older version; `datasets` now defines how each dataset is prepared, and an "
+    "experiment its features and its differences from a preset: see docs/heads.md, or start "
     "again from the project's params.yaml"
 )
 
@@ -112,8 +112,8 @@ class CaptionFeatures:
 class ExperimentEntry:
     """Features of both sides, a preset and what differs from it.
 
-    Without `preset` the experiment follows the preset of its own name; `head` takes a head with
-    its own defaults in place of a preset. The rest is as in `resolve_experiment`.
+    Without `preset` the experiment follows the preset of its own name; `head` selects a head with
+    its own defaults instead of a preset. The rest is as in `resolve_experiment`.
     """
 
     images: str
@@ -184,7 +184,7 @@ class Params:
         Raises
         ------
         ParamsError
-            There is none of this name, or a member is no experiment.
+            No ensemble has this name, or a member is not an experiment.
         """
         if name not in self.ensembles:
             raise self._unknown("ensemble", name, self.ensembles)
@@ -212,7 +212,7 @@ def load_params() -> Params:
     try:
         values = yaml.safe_load(PARAMS_FILE.read_text(encoding="utf-8"))
     except (yaml.YAMLError, ValueError, AttributeError, RecursionError) as error:
-        raise ParamsError(f"{PARAMS_FILE} is no YAML: {' '.join(str(error).split())}") from error
+        raise ParamsError(f"{PARAMS_FILE} is not YAML: {' '.join(str(error).split())}") from error
     try:
         return convert(_with_options(values), Params)
     except SchemaError as error:

@@ -36,14 +36,13 @@ def prepare() -> None:
 
     \b
     Example:
-      pipeline prepare scenes --images 600 --seed 0 --out data/scenes
+      pipeline prepare scenes --num-images 600 --seed 0 --out data/scenes
     """
 
 
 @prepare.command()
 @click.option(
-    "--images",
-    "num_images",
+    "--num-images",
     type=click.IntRange(3, 100_000),
     default=600,
     show_default=True,
@@ -61,7 +60,7 @@ def scenes(num_images: int, seed: int, out: Path) -> None:
 
     \b
     Example:
-      pipeline prepare scenes --images 600 --seed 0 --out data/scenes
+      pipeline prepare scenes --num-images 600 --seed 0 --out data/scenes
     """
     from pipeline.scenes.draw_scenes import draw_scenes
 
@@ -95,8 +94,8 @@ def scenes(num_images: int, seed: int, out: Path) -> None:
 def moving_scenes(num_clips: int, seed: int, form: Literal["mp4", "gif"], out: Path) -> None:
     """Draw clips of shapes that move, one after the other, with a tone for each event.
 
-    Clips 2k and 2k + 1 show the same two events in either order; nothing else tells them, or their
-    five captions, apart. Both depend on the seed and k alone.
+    Clips 2k and 2k + 1 show the same two events in either order; nothing else distinguishes
+    them or their five captions. Both depend on the seed and k alone.
 
     \b
     Example:
@@ -190,7 +189,7 @@ def coco(
     expect: dict[str, int],
     out: Path,
 ) -> None:
-    """Read captions, and boxes if wanted, in MS-COCO's annotation format.
+    """Read captions, and boxes on request, in MS-COCO's annotation format.
 
     \b
     Examples:
@@ -275,7 +274,7 @@ def folder(
                 .tar             WebDataset shards, shard-{000..009}.tar; unpacked to OUT/images
                 a folder         with metadata.csv, .jsonl or .parquet, or with tar files
     Columns     path (image, file_name, filename, ...), caption (text, sentence, ..., or several:
-                caption1, caption2, ...), if wanted split and id
+                caption1, caption2, ...), optionally split and id
 
     Rows of the same path are one image. Without --captions and without metadata, all image files
     below ROOT are read, without captions. Without splits, images are split 80/10/10 into train, val
@@ -288,7 +287,7 @@ def folder(
       pipeline prepare folder --captions 'shards/{000..009}.tar' --out data/mine
     """
     if root is None and captions is None:
-        raise click.UsageError("give --root, --captions, or both")
+        raise click.UsageError("pass --root, --captions, or both")
     name = name or out.resolve().name
     from pipeline.datasets.prepare import prepare as prepare_dataset
 
@@ -307,7 +306,7 @@ for command in (clips, entities, msrvtt, msvd, regions, trecvid_vtt):
     "--out", type=click.Path(path_type=Path), help="Folder of the dataset.  [default: data/NAME]"
 )
 def of_params(name: str, out: Path | None) -> None:
-    """Prepare a dataset as `datasets` of params.yaml says.
+    """Prepare a dataset as `datasets` of params.yaml specifies.
 
     \b
     Example:

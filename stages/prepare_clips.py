@@ -19,7 +19,7 @@ from stages.prepare_options import (
 
 clips_option = path_option("--root", "Folder of the clips.")
 subset_option = click.option(
-    "--subset", is_flag=True, help="Take the clips that are there; the missing are counted."
+    "--subset", is_flag=True, help="Use the clips that exist; missing ones are counted."
 )
 
 

@@ -54,7 +54,7 @@ def by_split(
 
 
 def count(text: str) -> int:
-    """Return a whole number from 0 on; ValueError if the text is none."""
+    """Return a whole number from 0 on; ValueError for any other text."""
     if (number := int(text)) < 0:
         raise ValueError(text)
     return number

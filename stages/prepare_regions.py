@@ -73,22 +73,22 @@ def entities(
 
 @click.command(cls=Command)
 @images_option
-@path_option("--regions", "CSV or JSONL file of images, phrases and boxes.")
+@path_option("--table", "CSV or JSONL file of images, phrases and boxes.")
 @click.option("--name", help="Name of the dataset.  [default: that of the folder OUT]")
 @expect_option
 @out_option
-def regions(root: Path, regions: Path, name: str | None, expect: dict[str, int], out: Path) -> None:
+def regions(root: Path, table: Path, name: str | None, expect: dict[str, int], out: Path) -> None:
     """Read your own boxes from a CSV or JSONL file: image, phrase, x0, y0, x1, y1.
 
     One line is one phrase with its box, in the photo's own pixels, from 0, right and bottom
-    exclusive; type, chain and split may stand beside.
+    exclusive; the columns type, chain and split are optional.
 
     \b
     Example:
-      pipeline prepare regions --root IMAGES --regions boxes.csv --out data/mine
+      pipeline prepare regions --root IMAGES --table boxes.csv --out data/mine
     """
     from pipeline.datasets.region_table import read_regions
 
     name = name or out.resolve().name
     started = time.monotonic()
-    write_dataset(read_regions(root, regions, name=name, expect=expect), out, started)
+    write_dataset(read_regions(root, table, name=name, expect=expect), out, started)

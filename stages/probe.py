@@ -33,7 +33,7 @@ def probe(
       pipeline probe --experiment vsepp --dataset data/flickr8k --split dev
     """
     if experiment is None:
-        raise click.UsageError("give --experiment NAME")
+        raise click.UsageError("pass --experiment NAME")
     sources = sources_of(experiment, **files, split=None)
     # Here: these take longer to import than --help should.
     from pipeline.experiments.known_truth import probe_truth_of

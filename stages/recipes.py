@@ -31,7 +31,7 @@ def recipes(name: str | None, weights: str | None, as_json: bool) -> None:
         click.echo(json.dumps(_described(resolve_recipe(name), weights), indent=2, sort_keys=True))
         return
     if weights is not None:
-        raise click.UsageError("--weights is for the hash of one recipe; give its name too")
+        raise click.UsageError("--weights is for the hash of one recipe; pass its name too")
     from stages.listing import print_table
     from stages.listing import recipes as rows_of_recipes
 
@@ -43,7 +43,7 @@ def recipes(name: str | None, weights: str | None, as_json: bool) -> None:
 
 
 def _described(recipe: Recipe, source: str | None) -> dict[str, object]:
-    """Return the recipe as JSON values; its hash is None where the weights are not here."""
+    """Return the recipe as JSON values; its hash is null if the weights are missing."""
     # Here, since the list needs no torch.
     from pipeline.images.weights import are_here, load_weights
 
@@ -54,7 +54,7 @@ def _described(recipe: Recipe, source: str | None) -> dict[str, object]:
         source = "imagenet"
     if source is None:
         click.echo(
-            "the recipe hash depends on the weights, which are not here; give --weights imagenet "
+            "the recipe hash depends on the weights, which are missing; pass --weights imagenet "
             "to download them, --weights PATH or --weights random:SEED",
             err=True,
         )

@@ -19,36 +19,32 @@ if TYPE_CHECKING:
 @click.option(
     "--dataset",
     type=click.Path(path_type=Path),
-    help="Its experiments are reported.  [default: that of params.yaml]",
+    help="Dataset of the experiments.  [default: that of params.yaml]",
 )
 @click.option("--out", type=OUTPUT, help="Folder of the tables.  [default: data/report/DATASET]")
 @click.option(
     "--html",
     type=OUTPUT,
     metavar="DIR",
-    help="Write a report there, too: tables beside the published numbers, figures, queries with "
-    "their results. DIR/index.html opens in any browser, offline.",
+    help="Also write a report to this folder: tables next to published numbers, figures, queries "
+    "with their results. DIR/index.html opens offline in any browser.",
 )
 @MAP
 @click.option(
-    "--regions",
-    is_flag=True,
-    help="Of phrase localization instead: DIR/localization.html, with a table of all files of "
-    "`pipeline localize` and photos with boxes.",
-)
-@click.option(
-    "--captions",
-    is_flag=True,
-    help="Of generated captions instead: DIR/captions.html, with the scores of all files of "
-    "`pipeline caption`, images with their captions, and the regularities of spaces.",
+    "--task",
+    type=click.Choice(["retrieval", "localization", "captioning"]),
+    default="retrieval",
+    show_default=True,
+    help="Of localization, DIR/localization.html: a table of all files of `pipeline localize`, and "
+    "photos with boxes. Of captioning, DIR/captions.html: the scores of all files of `pipeline "
+    "caption`, images with captions, and the regularities of spaces.",
 )
 def report(
     dataset: Path | None,
     out: Path | None,
     html: Path | None,
     projection: "Projection",
-    regions: bool,
-    captions: bool,
+    task: str,
 ) -> None:
     """Join the recall tables of all experiments as recall.json, recall.csv and recall.md.
 
@@ -59,8 +55,8 @@ def report(
     Examples:
       pipeline report
       pipeline report --html data/report/scenes/html
-      pipeline report --regions --dataset data/entities --html data/report/entities/html
-      pipeline report --captions --dataset data/flickr8k --html data/report/flickr8k/html
+      pipeline report --task localization --dataset data/entities --html data/report/entities/html
+      pipeline report --task captioning --dataset data/flickr8k --html data/report/flickr8k/html
     """
     # Here: these take longer to import than --help should.
     from pipeline.experiments import reports
@@ -69,11 +65,12 @@ def report(
 
     params = load_params()
     layout = layout_of(dataset, params.dataset)
-    if regions or captions:
+    if task != "retrieval":
         if html is None:
-            option = "--regions" if regions else "--captions"
-            raise WrongUsage(f"{option} writes a page only; give --html DIR")
-        write_page = reports.write_region_report if regions else reports.write_caption_report
+            raise WrongUsage(f"--task {task} writes a page only; pass --html DIR")
+        write_page = (
+            reports.write_region_report if task == "localization" else reports.write_caption_report
+        )
         write_page(layout.dataset, html, root=layout.root, monitor=CONSOLE)
         return
     written = reports.write_report(

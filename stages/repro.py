@@ -47,9 +47,9 @@ class ReproError(PipelineError):
 def repro(targets: tuple[str, ...]) -> None:
     """Run `dvc repro` on all stages or some, and end with the table and what to try next.
 
-    A line for each stage says what runs and about how long all others take. What the stages write
-    is in data/repro.log, with the end of it here where one fails. What is up to date is left alone,
-    and the same command goes on where it was interrupted.
+    A line for each stage states what runs and the estimated time of all others. The output of the
+    stages is in data/repro.log; its end is printed where one fails. Stages that are up to date are
+    skipped, and the same command resumes where it was interrupted.
     """
     if not Path("dvc.yaml").is_file():
         raise WrongUsage(f"dvc.yaml not found in {Path.cwd()}; run this in the project's folder")
@@ -73,8 +73,8 @@ def repro(targets: tuple[str, ...]) -> None:
     if watch.failed:
         click.echo("\n".join(f"  {printable(text)}" for text in watch.last_lines), err=True)
         raise ReproError(
-            f"{watch.failed}; its last lines stand above, all are in {_LOG}. Mend it and give the "
-            "same command again: what is done stays"
+            f"{watch.failed}; its last lines are above, all are in {_LOG}. Fix the cause and run "
+            "the same command again: finished stages are kept"
         )
     click.echo(watch.summary(), err=True)
     if not targets:
@@ -83,7 +83,7 @@ def repro(targets: tuple[str, ...]) -> None:
 
 @contextmanager
 def _dvc(targets: tuple[str, ...]) -> Iterator[IO[str]]:
-    """Give the lines that `dvc repro` and the commands of its stages write."""
+    """Yield the lines that `dvc repro` and the commands of its stages write."""
     # The environment's own programs first, whether it is activated or not.
     own = Path(sys.executable).parent
     path = f"{own}{os.pathsep}{os.environ.get('PATH', '')}"
@@ -131,7 +131,7 @@ class Watch:
     _of_kind: dict[str, int] = field(default_factory=lambda: defaultdict(int))
 
     def see(self, line: str) -> None:
-        """Take a line that DVC or a stage has written."""
+        """Process a line of DVC or of a stage."""
         now = time.monotonic()
         if found := _STAGE.match(line):
             self._end_stage(now)
@@ -178,7 +178,7 @@ class Watch:
     def seconds_left(self, now: float) -> float:
         """Return about how many seconds are left; 0 while too little is known.
 
-        A stage takes as long as those of its kind did, or as the average of all where none of its
+        The time of a stage is the mean of its kind, or of all where none of its
         kind has been run.
         """
         everything = [s for all_of in self._seconds.values() for s in all_of]
@@ -198,7 +198,7 @@ def _clock(seconds: float) -> str:
 
 
 def _show_results(params: "Params") -> None:
-    """Write the table to stdout, and where the report lies and what to try next to stderr."""
+    """Write the table to stdout, and the path of the report and next commands to stderr."""
     layout = Layout.of(params.dataset)
     report = layout.report
     rows = parse_json((report / RECALL_FILE).read_text(encoding="utf-8"))

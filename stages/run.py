@@ -2,7 +2,8 @@
 
 import json
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -26,6 +27,7 @@ from stages.training import training_options
 
 if TYPE_CHECKING:
     from pipeline.experiments.run import FailedExperiment
+    from pipeline.retrieval.tables import Row
 
 
 @click.command(cls=Command)
@@ -51,7 +53,9 @@ if TYPE_CHECKING:
     help="Number of trainings, with the seeds from --seed on: NAME, NAME-seed1, ...",
 )
 @LEAVE_OUT_FAILED
-@click.option("--dry-run", is_flag=True, help="Say what would be done, with sizes, and do nothing.")
+@click.option(
+    "--dry-run", is_flag=True, help="Print what would be done, with sizes, and do nothing."
+)
 @JSON
 @click.pass_context
 def run(
@@ -83,25 +87,33 @@ def run(
       pipeline run all --dataset data/flickr8k --dry-run
     """
     # Here, as the job below: what they import takes longer than --help should.
+    from pipeline.experiments.finished_run import FinishedRun
+    from stages.params import load_params
+
+    started = time.monotonic()
+    params = load_params()
+    layout = layout_of(dataset, params.dataset)
+    options_given = [size, {**vars(training), "monitor": None}, test_split, seeds]
+    finished = FinishedRun(layout, names, [asdict(params), str(layout.dataset), *options_given])
+    if not dry_run and (tables := finished.tables()) is not None:
+        log_done(f"all steps of {', '.join(names)} are up to date")
+        _print_result(as_json, (), tables, {}, (), started)
+        return
+
+    # Only now: torch takes longer to import than finding that nothing is to be done.
+    from pipeline.experiments.run import RunFailed
+    from pipeline.experiments.run import run as run_experiments
     from pipeline.language.presets import LANGUAGE_PRESETS
     from pipeline.retrieval.ensemble import ENSEMBLES
-    from stages.params import load_params
     from stages.plan import every_name, require_experiments, run_options
 
-    params = load_params()
     if names == ("all",):
         names = tuple(every_name(params))
     require_experiments(params, names, [*params.ensembles, *ENSEMBLES, *LANGUAGE_PRESETS])
-    layout = layout_of(dataset, params.dataset)
     of_file = params.dataset != "" and layout.name == Layout.of(params.dataset).name
     if size is None:
         size = params.size if of_file else "small"
         log_chosen(size=size)
-    from pipeline.experiments.run import RunFailed
-    from pipeline.experiments.run import run as run_experiments
-    from pipeline.retrieval.tables import markdown_table
-
-    started = time.monotonic()
     options = run_options(params, size)
     options["test_split"] = test_split or options["test_split"]
     failed: tuple[FailedExperiment, ...] = ()
@@ -117,24 +129,39 @@ def run(
         )
     except RunFailed as error:
         result, failed = error.result, error.failed
-    log_done(
-        f"{'to be made' if dry_run else 'made'}: {', '.join(result.made) or 'nothing'}; "
-        f"{time.monotonic() - started:.1f} s"
-    )
-    if as_json:
-        found = {"tables": result.tables, "perplexities": result.perplexities}
-        lost = [
-            {"name": f.name, "step": str(f.step), "error": as_options(str(f.error))} for f in failed
-        ]
-        click.echo(json.dumps({"made": result.made, **found, "failed": lost}, indent=2))
-    else:
-        for name, perplexity in result.perplexities.items():
-            click.echo(f"{name}: perplexity {perplexity:.2f} on the validation split")
-        if result.tables:
-            click.echo(markdown_table(result.tables), nl=False)
+    if not (dry_run or failed or result.perplexities):
+        finished.write(result.outputs, result.tables)
+    verb = "to be made" if dry_run else "made"
+    _print_result(as_json, result.made, result.tables, result.perplexities, failed, started, verb)
     if failed:
         _log_failed(failed)
         ctx.exit(SOME_ROWS_FAILED if all(one.of_rows for one in failed) else FAILED)
+
+
+def _print_result(
+    as_json: bool,
+    made: Sequence[str],
+    tables: "Mapping[str, Row]",
+    perplexities: Mapping[str, float],
+    failed: Sequence["FailedExperiment"],
+    started: float,
+    verb: str = "made",
+) -> None:
+    """Log what was made, and print the tables and perplexities."""
+    from pipeline.retrieval.tables import markdown_table
+
+    log_done(f"{verb}: {', '.join(made) or 'nothing'}; {time.monotonic() - started:.1f} s")
+    if as_json:
+        found = {"tables": tables, "perplexities": perplexities}
+        lost = [
+            {"name": f.name, "step": str(f.step), "error": as_options(str(f.error))} for f in failed
+        ]
+        click.echo(json.dumps({"made": made, **found, "failed": lost}, indent=2))
+        return
+    for name, perplexity in perplexities.items():
+        click.echo(f"{name}: perplexity {perplexity:.2f} on the validation split")
+    if tables:
+        click.echo(markdown_table(tables), nl=False)
 
 
 def _log_failed(failed: Sequence["FailedExperiment"]) -> None:
@@ -147,6 +174,6 @@ def _log_failed(failed: Sequence["FailedExperiment"]) -> None:
         log_done(f"| {one.name} | {one.step} | {reason} |")
     if any(one.of_rows for one in failed):
         log_done(
-            "images without features: fix or remove their files, or give --leave-out-failed to "
+            "images without features: fix or remove their files, or pass --leave-out-failed to "
             "`pipeline run`; then run the same command again"
         )

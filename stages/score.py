@@ -44,7 +44,7 @@ def score(
 ) -> None:
     """Score files of captions: BLEU, ROUGE-L, CIDEr, words, copies, and on drawn scenes truth.
 
-    Files are those of `pipeline caption` or anybody's in COCO's format of results; without a FILE,
+    Files are those of `pipeline caption` or any in COCO's results format; without a FILE,
     all in data/captions/DATASET. docs/sentences.md defines each figure.
 
     \b

@@ -1,4 +1,4 @@
-"""`pipeline search`: sentences, a picture, or a picture less and plus words find their nearest."""
+"""`pipeline search`: find the nearest items of sentences, or of an image minus and plus words."""
 
 import json
 import time
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 @click.command(cls=Answer)
 @click.argument("sentence", required=False)
 @source_options
-@click.option("--image", metavar="FILE_OR_ID", help="Picture to ask with, by its id or file.")
+@click.option("--image", metavar="FILE_OR_ID", help="Image to search with: an id or a file.")
 @click.option(
     "--features",
     type=click.Path(path_type=Path, file_okay=False),
@@ -29,15 +29,19 @@ if TYPE_CHECKING:
     help="With --image, in place of --experiment: find images by the cosine of these features; no "
     "dataset and no training is needed.",
 )
-@click.option("--minus", multiple=True, metavar="WORD", help="Picture less this word; repeatable.")
-@click.option("--plus", multiple=True, metavar="WORD", help="Picture plus this word; repeatable.")
+@click.option(
+    "--minus", multiple=True, metavar="WORD", help="Subtract this word from the image; repeatable."
+)
+@click.option(
+    "--plus", multiple=True, metavar="WORD", help="Add this word to the image; repeatable."
+)
 @click.option(
     "--queries", type=click.Path(path_type=Path), help="File of sentences to ask with, one a line."
 )
 @click.option(
     "--of",
     type=click.Choice(list(SIDES)),
-    help="What is looked for.  [default: images; for a picture without words, sentences]",
+    help="What to find.  [default: images; for an image without words, sentences]",
 )
 @click.option("--top", type=click.IntRange(1), default=5, show_default=True, help="How many.")
 @click.option(
@@ -60,15 +64,15 @@ if TYPE_CHECKING:
     help="Compare only with what an index points to, for millions of rows. It is made if need be.",
 )
 @click.option(
-    "--regions",
+    "--localize",
     is_flag=True,
-    help="Find images with a box near to the phrase, in the file of `pipeline localize`.",
+    help="Find the images with the box nearest to a phrase, in the file of `pipeline localize`.",
 )
 @click.option(
     "--marked",
     type=click.Path(path_type=Path, file_okay=False),
     metavar="DIR",
-    help="With --regions: write the pictures there, an SVG each, with the box drawn over them.",
+    help="With --localize: write the images to this folder as SVG, with the box drawn over each.",
 )
 @click.option(
     "--regularities",
@@ -89,7 +93,7 @@ def search(
     around_mean: int | None,
     where: tuple[str, ...],
     approximate: bool,
-    regions: bool,
+    localize: bool,
     marked: Path | None,
     regularities: bool,
     as_json: bool,
@@ -100,7 +104,7 @@ def search(
 
     The whole dataset is searched, and embedded before where it has to be. One result per line:
     rank, score, id, file, first caption and split; of sentences rank, score, id, text, image and
-    split. A greater score is nearer; ties stand in the order of the ids.
+    split. A greater score is nearer; ties are sorted by id.
 
     \b
     Examples:
@@ -109,36 +113,36 @@ def search(
       pipeline search --image photo.jpg --minus blue --plus red --experiment NAME
       pipeline search "a dog" --where split=test --where 'id~^vacation/' --experiment NAME
       pipeline search --image photo.jpg --features features/photos
-      pipeline search "the red ball" --regions --marked found --experiment NAME
+      pipeline search "the red ball" --localize --marked found --experiment NAME
       pipeline search --regularities --experiment NAME
     """
     if features is not None:
         weights = files.pop("weights")
-        others = (sentence, queries, minus, plus, of, around_mean, approximate, regions, where)
+        others = (sentence, queries, minus, plus, of, around_mean, approximate, localize, where)
         if image is None or any((*others, marked, regularities, experiment, *files.values())):
             raise click.UsageError("--features goes with --image, --top, --weights and --json")
         _search_features(features, image, top, weights, as_json)
         return
     if experiment is None:
-        raise click.UsageError("give --experiment NAME, or --image with --features DIR")
+        raise click.UsageError("pass --experiment NAME, or --image with --features DIR")
     if regularities:
         if any(
-            (sentence, queries, image, minus, plus, of, around_mean, approximate, regions, where)
+            (sentence, queries, image, minus, plus, of, around_mean, approximate, localize, where)
         ):
-            raise click.UsageError("--regularities takes --json alone")
+            raise click.UsageError("--regularities accepts only --json")
         _ask_analogies(as_json, experiment, files)
         return
-    if regions:
+    if localize:
         if sentence is None or any(
             (queries, image, minus, plus, of, around_mean, approximate, where)
         ):
-            raise click.UsageError("--regions takes a SENTENCE, --top, --marked and --json alone")
+            raise click.UsageError("--localize accepts only a SENTENCE, --top, --marked and --json")
         _search_regions(sentence, top, marked, as_json, experiment, files)
         return
     if marked is not None:
-        raise click.UsageError("--marked goes with --regions")
+        raise click.UsageError("--marked requires --localize")
     if sum(given is not None for given in (sentence, queries, image)) != 1:
-        raise click.UsageError("give a SENTENCE, --queries FILE or --image, one of them")
+        raise click.UsageError("pass one of SENTENCE, --queries FILE and --image")
     if image is None and (minus or plus):
         raise click.UsageError("--minus and --plus go with --image")
     how: Any = {"top": top, "around_mean": around_mean, "approximate": approximate, "where": where}

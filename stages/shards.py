@@ -40,7 +40,7 @@ _compress = click.option(
 
 @click.group(cls=Group)
 def shards() -> None:
-    """Describe, check, index, convert, join and share feature shards, anybody's.
+    """Describe, check, index, convert, join and share feature shards.
 
     docs/shards.md and docs/sharing.md show each command at work.
 
@@ -58,7 +58,7 @@ shards.add_command(pull_command)
 @click.argument("path", type=_PATH)
 @JSON
 def info(path: Path, as_json: bool) -> None:
-    """Say what is in a feature folder or a shard, how it was made and how to read it.
+    """Print what a feature folder or a shard contains, how it was made and how to read it.
 
     \b
     Example:
@@ -82,9 +82,9 @@ def info(path: Path, as_json: bool) -> None:
 def verify_command(
     ctx: click.Context, path: Path, quick: bool, images_of: Path | None, as_json: bool
 ) -> None:
-    """Check a feature folder or a shard, and list every fault.
+    """Check a feature folder or a shard, and list every error.
 
-    Each fault is a line on stdout that names file, row and id. The exit status is 1 if there is
+    Each error is a line on stdout with file, row and id. The exit status is 1 if there is
     any.
 
     \b

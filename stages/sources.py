@@ -1,4 +1,4 @@
-"""The options of `search` and `serve` that say which embeddings are searched, and with what."""
+"""The options of `search` and `serve` for the embeddings to search and their models."""
 
 from collections.abc import Callable
 from functools import partial
@@ -25,7 +25,7 @@ def source_options(command: Command) -> Command:
         ),
         click.option(
             "--weights",
-            help="Of the image network, for files.  [default: as the head's record says]",
+            help="Of the image network, for files.  [default: that of the head's record]",
         ),
         click.option(
             "--encoder",

@@ -64,7 +64,7 @@ captions_options = group(
         "--trained-on",
         metavar="NAME[, NAME...]",
         help="Datasets that the model or the word vectors were trained on, for the record.  "
-        "[default: as a model's card or tag says]",
+        "[default: as in the model's card or tag]",
     ),
 )
 
@@ -75,7 +75,7 @@ _plan_options: Callable[[Any], Any] = section(
         "--vectors",
         help="Word vectors: glove-6b-50d (packaged), a .txt, .vec or .bin, a .safetensors of "
         "`pipeline vectors` or the name of one in data/vectors/DATASET, or "
-        "sentence-transformer:MODEL.  [default: glove-6b-50d, where the encoder takes any]",
+        "sentence-transformer:MODEL.  [default: glove-6b-50d, if the encoder uses vectors]",
     ),
     click.option(
         "--tokenizer",

@@ -24,8 +24,8 @@ from stages.training import training_options
 )
 @click.option(
     "--weights",
-    help="Of the image network that is fine-tuned, as `pipeline extract` takes them.  [default: "
-    "those that its features name]",
+    help="Weights of the fine-tuned image network, as in `pipeline extract`.  [default: those of "
+    "its features]",
 )
 def train(
     experiment: str,
@@ -38,11 +38,11 @@ def train(
 ) -> None:
     """Fit an experiment's head on the training split; the validation split chooses the epoch.
 
-    The state after each epoch is kept beside the output until the head is written: the same
-    command goes on from there. The number of epochs may be raised in between.
+    The state after each epoch is kept next to the output until the head is written: the same
+    command resumes from there. The number of epochs may be raised in between.
 
     A fine-tuned experiment, such as vsepp-finetuned, trains the head of another one further,
-    together with the network of its image features, whose weights are written beside the head.
+    together with the network of its image features, whose weights are written next to the head.
 
     \b
     Example:

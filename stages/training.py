@@ -18,8 +18,7 @@ _OPTIONS = (
     click.option(
         "--max-epochs",
         type=click.IntRange(1),
-        help="Train no longer than this, whatever the experiment says.  [default: that of "
-        "params.yaml]",
+        help="Maximum number of epochs, overriding the experiment.  [default: that of params.yaml]",
     ),
     click.option(
         "--workers",

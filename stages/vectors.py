@@ -100,7 +100,7 @@ def vectors(
     """
     _refuse_training_options(ctx, source, train)
     if (source is None) == (train is None):
-        raise click.UsageError("give either --source or --train")
+        raise click.UsageError("pass either --source or --train")
     training = Training(trainer=train, **numbers) if train else None  # type: ignore[arg-type]
     # Here, since `--help` needs none of it.
     from pipeline.text.vectors.store import store_vectors

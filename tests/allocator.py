@@ -11,7 +11,7 @@ import resource
 from pathlib import Path
 
 _TRIM_THRESHOLD, _MMAP_THRESHOLD, _ARENA_MAX = -1, -3, -8  # of malloc.h
-_KEPT = _MUCH = 1 << 28  # bytes
+_KEPT, _MUCH = 1 << 28, 1 << 27  # bytes
 
 
 def keep_pages() -> None:

@@ -30,6 +30,7 @@ WITHOUT_EFFECT = {
     "pipeline/wording.py",
     "stages/cluster.py",
     "stages/command.py",
+    "stages/renamed.py",
     "stages/console.py",
     "stages/experiment.py",
     "stages/params.py",

@@ -60,8 +60,8 @@ def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ("print", None),
         ("refuse", None),
         ("hang", "did not finish reading it within 0 s"),
-        ("crash", "crashed on reading it (signal 11)"),
-        ("grow", "took more than 64 MiB of memory to read it"),
+        ("crash", "crashed while reading it (signal 11)"),
+        ("grow", "used more than 64 MiB of memory to read it"),
         ("killed", "was killed while reading it (signal 9), possibly for lack of memory"),
     ],
 )
@@ -88,7 +88,7 @@ def test_a_file_that_was_written_here_is_not_tried_until_it_is_changed_or_copied
         copied = Path(copy(file, tmp_path / "copy"))
         assert crash_of(read_as_told, copied, "crash") is not None
     file.write_text("crash")
-    assert crash_of(read_as_told, file) == "crashed on reading it (signal 11)"
+    assert crash_of(read_as_told, file) == "crashed while reading it (signal 11)"
 
 
 def test_a_file_system_without_extended_attributes_trusts_nothing(

@@ -47,5 +47,5 @@ def test_a_cube_of_channels_last_maps_is_known_by_its_network() -> None:
 
 @pytest.mark.parametrize("shape", [(), (1, 384), (50, 384), (2, 3, 7, 7)])
 def test_other_shapes_are_refused(shape: tuple[int, ...]) -> None:
-    with pytest.raises(RecipeError, match="no row, no map, and no tokens of a square grid"):
+    with pytest.raises(RecipeError, match="expected a row, a map, or tokens of a square grid"):
         layout_of(shape)

@@ -78,7 +78,7 @@ def test_a_number_of_pixels_is_a_recipe_at_that_size() -> None:
     for name, base in RECIPES.items():
         assert is_image_recipe(f"{name}-320") is is_image_recipe(name) is True
         if base.axes == "row, channel" and base.pool == "none":
-            with pytest.raises(RecipeError, match="fully connected and has one input size"):
+            with pytest.raises(RecipeError, match="fully connected and has a fixed input size"):
                 resolve_recipe(f"{name}-320")
             continue
         other = resolve_recipe(f"{name}-320")
@@ -95,7 +95,7 @@ def test_a_number_of_pixels_is_a_recipe_at_that_size() -> None:
         ("resnet152-pool-225", "225 pixels are not a multiple of 32 from 64 to 2048"),
         ("resnet152-pool-32", "32 pixels are not a multiple"),
         ("resnet152-pool-99968", "99968 pixels are not a multiple of 32 from 64 to 2048"),
-        ("resnet152-pool-224", "224 pixels are the size of resnet152-pool; give that name"),
+        ("resnet152-pool-224", "224 pixels is the size of resnet152-pool; use that name"),
         ("resnet152-pool-0448", "did you mean resnet152-pool"),
         ("resnet152-pool-448-320", "did you mean resnet152-pool"),
         ("resnet152-pol-448", "did you mean resnet152-pool"),

@@ -88,7 +88,7 @@ def _draw_pictures(folder: Path) -> None:
 def test_commands_work_without_a_checkout(say: Say) -> None:
     assert say("pipeline", "--version").split()[-1] == pipeline.__version__
     assert "resnet152-grid" in say("pipeline", "recipes")
-    say("pipeline", "prepare", "scenes", "--images", "24", "--out", "data/scenes")
+    say("pipeline", "prepare", "scenes", "--num-images", "24", "--out", "data/scenes")
     say(
         "pipeline", "prepare", "folder", "--root", "pictures", "--captions", "captions.csv",
         "--out", "data/mine",

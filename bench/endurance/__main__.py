@@ -1,7 +1,7 @@
 """Run a campaign: `python -m bench.endurance kills|faults|files|all [--seed N] [--count N] ...`,
 or `corpora FOLDER...`, which reads all files of these folders.
 
-Ends with status 1 if anything broke. What is kept of a failure is said where it is found.
+Ends with status 1 if anything broke. Each failure is logged with the path of its evidence.
 """
 
 import argparse

@@ -51,7 +51,7 @@ _TEXT = "text --dataset data/scenes --encoder"
 
 COMMANDS = (
     _command(
-        "prepare scenes", "prepare scenes --images 24 --seed 1 --out made/drawn", "made/drawn",
+        "prepare scenes", "prepare scenes --num-images 24 --seed 1 --out made/drawn", "made/drawn",
         other="--seed 2",
     ),
     _command(
@@ -120,7 +120,7 @@ COMMANDS = (
 )  # fmt: skip
 
 _STEPS = (
-    "prepare scenes --images 24 --seed 0 --out data/scenes",
+    "prepare scenes --num-images 24 --seed 0 --out data/scenes",
     f"extract --recipe {LITE} --dataset data/scenes --out data/features/scenes/{LITE} "
     "--rows-per-shard 10",
     f"{_TEXT} mean --out data/text/scenes/{MEAN}",

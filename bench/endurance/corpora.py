@@ -1,8 +1,8 @@
 """Files that others collected to break readers: each is read by every reader that may meet it.
 
-Pictures, clips and sounds may be any bytes under any name, so their readers are given all files.
+Images, clips and sounds may be any bytes under any name, so their readers are given all files.
 Every other reader is given the files whose suffix is that of a file it reads, each in the place of
-that file among its sound ones. No file of a corpus is part of this project; docs/endurance.md says
+that file among its sound ones. No file of a corpus is part of this project; docs/endurance.md has
 where to find them.
 """
 
@@ -65,7 +65,7 @@ def corpora(
     seed: int,
     until: float,
 ) -> None:
-    """Give `count` files of some folders to their readers, or as many as there is time for."""
+    """Pass `count` files of some folders to their readers, or as many as there is time for."""
     inputs = inputs_of_readers(project, work)
     readings = (
         reading for path in islice(_files(folders), count) for reading in _claims(path, inputs)
@@ -115,7 +115,7 @@ def _claims(path: Path, inputs: Path) -> Iterator[_Reading]:
 
 
 def _read_apart(readings: Sequence[_Reading], work: Path) -> Iterator[tuple[_Reading, str, str]]:
-    """Read in forks, each of which goes on until a reading ends it; yield how each ended."""
+    """Read in forks, each of which continues until a reading ends it; yield how each ended."""
     done = 0
     while done < len(readings):
         results, write = os.pipe()

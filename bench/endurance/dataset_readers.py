@@ -1,6 +1,6 @@
 """Readers of images, clips, datasets in their sources' layouts, captions and parameters.
 
-Each takes a folder of its own, which it may change, and reads everything in it.
+Each has a folder of its own, which it may change, and reads everything in it.
 """
 
 import os

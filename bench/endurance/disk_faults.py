@@ -50,7 +50,7 @@ def small_files(trial: Trial) -> str | None:
 
 
 def _without_said(trial: Trial, running: Running) -> str | None:
-    """As `Trial.end`, where what the command says may be cut as well."""
+    """As `Trial.end`, where the output of the command may be cut as well."""
     fault = trial.end(running)
     return None if fault == "status 1 without a reason" else fault
 

@@ -23,7 +23,7 @@ class Evidence:
     faults: Counter[str] = field(default_factory=Counter)
 
     def fault(self, what: str, number: int, story: dict[str, object], kept: Path | None) -> None:
-        """Count a fault, say it, and keep its story and a folder or file of its own."""
+        """Count a fault, print it, and keep its story and a folder or file of its own."""
         self.faults[what] += 1
         place = self.folder / f"{what.replace(' ', '-').replace('/', '-')}-{self.seed}-{number}"
         place.mkdir(parents=True, exist_ok=True)

@@ -1,8 +1,8 @@
 """What a system does to commands: full disks, read-only disks, wrong clocks, two writers, and more.
 
-A trial gives a command one fault, perhaps kills it as well, takes the fault away, and gives the
-same command again: the command must not crash, hang or print a traceback under the fault, says in a
-paragraph why it failed, and must end in the bytes of the undisturbed run afterwards.
+A trial injects one fault into a command, perhaps kills it as well, removes the fault, and runs the
+same command again: the command must not crash, hang or print a traceback under the fault, states in
+a paragraph why it failed, and must end in the bytes of the undisturbed run afterwards.
 """
 
 import random
@@ -75,7 +75,7 @@ def faults(
 def _afterwards(trial: Trial) -> str | None:
     running = trial.start()
     status = running.finish(trial.limit)
-    trial.story["said at last"] = running.text()
+    trial.story["printed last"] = running.text()
     if status:
         return f"without the fault the command ended with {status}"
     return differences(contents(trial.folder), trial.known.after)

@@ -1,6 +1,6 @@
 """Readers of vectors, encoders, heads, shards, embeddings, weights and other people's features.
 
-Each takes a folder of its own, which it may change, and reads everything in it.
+Each has a folder of its own, which it may change, and reads everything in it.
 """
 
 import hashlib

@@ -27,7 +27,7 @@ LIMIT_BYTES, BOUND_BYTES = 4 * 2**30, 600 * 2**20
 def files(
     evidence: Evidence, project: Path, work: Path, count: int, seed: int, until: float
 ) -> None:
-    """Give `count` hostile files to the readers, or as many as there is time for."""
+    """Pass `count` hostile files to the readers, or as many as there is time for."""
     inputs = inputs_of_readers(project, work)
     others = [path.read_bytes() for path in sorted(inputs.rglob("*")) if path.is_file()]
     shares = [reader.share for reader in READERS]
@@ -97,7 +97,7 @@ def _damaged(
 
 
 def _read_apart(reader: Reader, folder: Path, work: Path) -> tuple[str, str]:
-    """Read in a fork; return how it ended, in a word, and the text of what it said."""
+    """Read in a fork; return how it ended, in a word, and the text of what it printed."""
     said = work / "ended.json"
     said.unlink(missing_ok=True)
     pid = os.fork()
@@ -131,7 +131,7 @@ def _read_apart(reader: Reader, folder: Path, work: Path) -> tuple[str, str]:
 
 
 def limit_memory() -> None:
-    """Limit the memory of this process, which keeps no core and says nothing."""
+    """Limit the memory of this process, which keeps no core and prints nothing."""
     for line in Path("/proc/self/status").read_text().splitlines():
         if line.startswith("VmSize:"):
             size = int(line.split()[1]) * 1024 + LIMIT_BYTES

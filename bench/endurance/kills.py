@@ -2,7 +2,7 @@
 
 A trial starts from the project without the command's output, or with it finished, or with one of
 other settings that is replaced. The command is started and struck, one to six times, and then left
-alone. The moment is uniform over the time that the undisturbed command takes, or among the first
+alone. The moment is uniform over the time of the undisturbed command, or among the first
 0.2 s, or near the end.
 """
 
@@ -30,7 +30,7 @@ class Undisturbed:
 
     Attributes
     ----------
-    seconds : that it takes.
+    seconds : duration.
     starts : folders of projects in which it ends in the same bytes: `fresh`, `finished`, `older`.
     before, after : the files of each start, and those that the command ends in, by SHA-256.
     """
@@ -121,7 +121,7 @@ def _trial(
     if fault is None:
         running = start(command.arguments, folder, said)
         status = running.finish(known.seconds * 10 + 90)
-        story["said at last"] = running.text()
+        story["printed last"] = running.text()
         if status != 0:
             fault = f"the undisturbed command ended with {status}"
         else:
@@ -181,7 +181,7 @@ def _fault_of_end(status: int, strike: str, ended: bool, said: str, cold: bool) 
 
 
 def _fault_of_orphans(running: Running) -> str | None:
-    """Wait until the processes that the command started are gone; say if they are not."""
+    """Wait until the processes that the command started are gone; report it if they are not."""
     end = time.monotonic() + _ORPHANS_SECONDS
     while others := running.others():
         if time.monotonic() > end:

@@ -44,7 +44,7 @@ def clock_steps(trial: Trial) -> str | None:
 
 
 def two_writers(trial: Trial) -> str | None:
-    """Give the command twice at nearly the same time, perhaps killing one of the two."""
+    """Run the command twice at nearly the same time, perhaps killing one of the two."""
     first = trial.start()
     first.wait(trial.moment() * trial.rng.choice((0, 0.3, 1)))
     second = trial.start(said="second.")
@@ -56,7 +56,7 @@ def two_writers(trial: Trial) -> str | None:
 
 
 def permissions(trial: Trial) -> str | None:
-    """Take permissions from a file or folder at some moment; the command is nobody's."""
+    """Remove permissions of a file or folder at some moment; the command is nobody's."""
     if os.geteuid() != 0 or not _nobody_has_python():
         return None
     for path in (trial.folder, *trial.folder.rglob("*")):
@@ -86,7 +86,7 @@ def permissions(trial: Trial) -> str | None:
 
 
 def worker_signals(trial: Trial) -> str | None:
-    """Kill or stop a worker at some moment; the command must go on, or say why not."""
+    """Kill or stop a worker at some moment; the command must continue, or state why not."""
     running = trial.start()
     kind = trial.rng.choice(
         (signal.SIGKILL, signal.SIGTERM, signal.SIGSTOP, signal.SIGSEGV, signal.SIGHUP)
@@ -120,7 +120,7 @@ def few_resources(trial: Trial) -> str | None:
 
 
 def no_terminal(trial: Trial) -> str | None:
-    """Close the other end of stdout and stderr, as `| head` does, or give them a full device."""
+    """Close the other end of stdout and stderr, as `| head` does, or write to a full device."""
     kind = trial.rng.choice(("closed pipe", "full device", "none at all"))
     trial.story["streams"] = kind
 
@@ -144,7 +144,7 @@ def no_terminal(trial: Trial) -> str | None:
 
 
 def damaged_work(trial: Trial) -> str | None:
-    """Kill the command, damage what it has left of unfinished work, and give it again."""
+    """Kill the command, damage what it has left of unfinished work, and run it again."""
     running = trial.start()
     if running.wait(trial.moment()) is None:
         running.signal_all(signal.SIGKILL)
@@ -164,7 +164,7 @@ def damaged_work(trial: Trial) -> str | None:
 
 
 def _nobody_has_python() -> bool:
-    """Tell whether the user `nobody` may run this Python and read its modules."""
+    """Return whether the user `nobody` may run this Python and read its modules."""
     try:
         ended = subprocess.run(
             [sys.executable, "-c", "import email.policy"],

@@ -73,7 +73,7 @@ def _sha256(path: Path) -> str:
 
 
 def _seal(described: str, guarded: dict[str, str]) -> Callable[[Path], None]:
-    """Return a function that makes a JSON file vouch for the files beside it, as they are."""
+    """Return a function that makes a JSON file vouch for the files next to it, as they are."""
 
     def seal(folder: Path) -> None:
         path = folder / described

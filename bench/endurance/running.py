@@ -53,7 +53,7 @@ class Running:
 
     Attributes
     ----------
-    pid : of the command. said : the file that has its stdout and stderr.
+    pid : of the command. `said` : file with its stdout and stderr.
     status : how it ended: an exit status, minus a signal's number, or `HUNG`; None: not yet.
     """
 
@@ -115,7 +115,7 @@ class Running:
         return found
 
     def text(self) -> str:
-        """Return what the command has said so far."""
+        """Return what the command has printed so far."""
         return self.said.read_text(encoding="utf-8", errors="replace")
 
 

@@ -19,7 +19,7 @@ class Trial:
     Attributes
     ----------
     command, known : the command, and what it does undisturbed.
-    folder : of the project. said : the file of what the command says.
+    folder : of the project. `said` : file with the output of the command.
     rng : draws what differs between trials.
     story : grows; it is kept if the trial fails. `ends` has status and text of each command that
         had the fault.
@@ -34,7 +34,7 @@ class Trial:
 
     @property
     def limit(self) -> float:
-        """Seconds that the command may take."""
+        """Time limit of the command in seconds."""
         return self.known.seconds * 10 + 90
 
     def start(self, prepare: Callable[[], object] = int, said: str = "") -> Running:
@@ -47,7 +47,7 @@ class Trial:
         )
 
     def moment(self) -> float:
-        """Return a random moment of the time that the command takes."""
+        """Return a random moment of the time of the command."""
         return self.rng.uniform(0, self.known.seconds)
 
     def end(self, running: Running) -> str | None:

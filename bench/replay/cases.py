@@ -1,8 +1,8 @@
 """What is replayed: the commands of `commands/*.txt`, every family of outputs on tiny inputs.
 
-A case of these files begins with a line `[name]`, or `[name] after NAME ...` where it takes the
-outputs of other cases. Each line below is a command, as after `pipeline`; an indented line goes on
-with the one before it. `=> 3` at the end is the exit status that the command must have instead of
+A case of these files begins with a line `[name]`, or `[name] after NAME ...` where it uses the
+outputs of other cases. Each line below is a command, as after `pipeline`; an indented line
+continues the previous one. `=> 3` at the end is the exit status that the command must have, not
 0. `cp FROM TO` copies a file or a folder, `rm FILE` removes a file, `# ...` is a comment.
 """
 
@@ -55,7 +55,7 @@ def parse_cases(text: str) -> Iterator[Case]:
     Raises
     ------
     ValueError
-        A command stands before the first case, or quotes are not closed.
+        A command precedes the first case, or quotes are not closed.
     """
     name, after, steps = "", tuple[str, ...](), list[Step]()
     for line in text.replace("\n ", " ").splitlines():
@@ -67,7 +67,7 @@ def parse_cases(text: str) -> Iterator[Case]:
             after, steps = tuple(rest.removeprefix(" after").split()), []
         elif line and not line.startswith("#"):
             if not name:
-                raise ValueError(f"{line!r} stands before the first [case]")
+                raise ValueError(f"{line!r} precedes the first [case]")
             command, _, status = line.partition("=>")
             steps.append(Step(tuple(shlex.split(command)), int(status or 0)))
     if name:

@@ -103,8 +103,8 @@ EXPLAINED: tuple[Explained, ...] = (
         Explained(
             path,
             place,
-            "a caption without words is no candidate; unfinished hypotheses alone are computed, in "
-            "blocks of other sizes, which moves the last bits of log-probabilities; scores follow",
+            "a caption without words is not a candidate; only unfinished hypotheses are computed, "
+            "in blocks of other sizes, which moves last bits of log-probabilities; scores follow",
         )
         for path, place in (
             ("data/captions/scenes/kiros2014-lstm-decoder.jsonl", "line *"),

@@ -4,14 +4,27 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
 from bench.replay.cases import Case
+from stages.renamed import RENAMED
 
 _RUNNER = Path(__file__).with_name("runner.py")
+
+
+def old_options(arguments: Sequence[str]) -> list[str]:
+    """Return the arguments of a command with options as they were before they were renamed."""
+    words = list(arguments)
+    for old, new in RENAMED.get(words[words[0] == "prepare"], {}).items():
+        parts = new.split()
+        starts = range(len(words) - len(parts) + 1)
+        for at in [at for at in starts if words[at : at + len(parts)] == parts]:
+            words[at : at + len(parts)] = [old]
+    return words
 
 
 class RunnerEnded(RuntimeError):
@@ -48,7 +61,7 @@ class Side:
 
     def __init__(self, name: str, work: Path) -> None:
         """Start the process; the code is that of `<work>/code/<name>`."""
-        self.name = name
+        self.name, self._old = name, not (work / "code" / name / "stages/renamed.py").is_file()
         self.folder, self.logs = work / name, work / "logs" / name
         self.logs.mkdir(parents=True, exist_ok=True)
         code = work / "code" / name
@@ -57,7 +70,7 @@ class Side:
             **dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1"),
         }
         # Bytecode is always written, as hundreds of modules are imported again by each worker: to
-        # a folder of the run where the environment asks for none beside the sources.
+        # a folder of the run where the environment asks for none next to the sources.
         if variables.pop("PYTHONDONTWRITEBYTECODE", None):
             variables["PYTHONPYCACHEPREFIX"] = str(work / "bytecode")
         self._process = subprocess.Popen(
@@ -69,7 +82,8 @@ class Side:
     def start(self, case: Case) -> None:
         """Let the process begin with a case."""
         assert self._process.stdin is not None
-        steps = [(step.arguments, step.status) for step in case.steps]
+        spelled = old_options if self._old else list
+        steps = [(spelled(step.arguments), step.status) for step in case.steps]
         self._process.stdin.write(json.dumps({"name": case.name, "steps": steps}) + "\n")
         self._process.stdin.flush()
 

@@ -1,8 +1,8 @@
-"""Which of two systems is better, by a paired test, and lists of claims tested in one go.
+"""Comparison of two systems by a paired test, and lists of claims tested together.
 
-Read `compare` first: what kinds of files are compared, and by which figures. `claim` is a list of
-claims as data, `published.json` that of the five papers, `judge` tests the claims of a list on what
-has been evaluated, and `tables` prints the outcome. The test itself is
+Read `compare` first: the kinds of files and the figures that can be compared. `claim` defines
+claims as data, `published.json` lists those of the five papers, `judge` tests a list on existing
+outputs, and `tables` formats the results. The test itself is
 `pipeline.retrieval.significance.paired`.
 """
 
@@ -10,4 +10,4 @@ from pipeline.errors import PipelineError
 
 
 class ClaimError(PipelineError):
-    """A list of claims is damaged, or two outputs cannot be compared."""
+    """A list of claims is corrupt, or two outputs cannot be compared."""

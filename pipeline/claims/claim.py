@@ -1,4 +1,4 @@
-"""Claims as data: which system is better than which, by which figure, and what a paper printed."""
+"""Claims as data: which system is better, by which figure, and the values printed in the paper."""
 
 from collections import Counter
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from pipeline.schema import Natural, SchemaError, decode_format
 FORMAT, FORMAT_VERSION = "pipeline-claims", 1
 
 PAPERS = "papers"
-"""What the list of the papers' claims is called in the place of a file."""
+"""Name of the list of the papers' claims, used instead of a file."""
 
 _PUBLISHED_FILE = "published.json"
 
@@ -24,8 +24,8 @@ class Figure:
 
     Attributes
     ----------
-    measure : a figure of `pipeline.claims.compare.MEASURES`.
-    first, second : the figures of both sides that the paper prints; None: it prints none.
+    measure : str. A figure of `pipeline.claims.compare.MEASURES`.
+    first, second : float or None. Values of both sides in the paper, if printed.
     """
 
     measure: str
@@ -35,25 +35,25 @@ class Figure:
 
 @dataclass(frozen=True)
 class Claim:
-    """That one system is better than another, or as good.
+    """The claim that one system is better than another, or equally good.
 
     Attributes
     ----------
-    name : short, each once in a list.
-    claim : in words.
-    first, second : the two sides: names of experiments, or files, one for each training (seed). The
-        first is the one that is said to be better.
-    figures : what is tested; each is a test of its own.
-    says : whether the first is said to be "better", or the two to be "level".
-    paper, section : where it is claimed.
-    of : dataset, features and protocol of the printed figures.
-    meaning : what it would mean if it holds.
-    remark : how the two sides differ from those of the paper.
-    commands : that make the two sides where `pipeline run NAME` does not.
-    dataset : folder of the dataset that experiments are named of; "": the one that is asked about.
-    protocol, captions_per_image : of embeddings, as in `pipeline.evaluate`; 0 counts all captions.
-    same_captions : whether both sides need the same captions; without, only figures of
-        `text_to_image` compare, whose gallery are the images.
+    name : str. Short name, unique in a list.
+    claim : str. The claim in words.
+    first, second : str or tuple of str. The two sides: experiment names, or files, one per training
+        (seed). The first is the one claimed to be better.
+    figures : tuple of Figure. Figures to test, each separately.
+    says : str. Whether the first is claimed to be "better", or the two to be "level".
+    paper, section : str. Source of the claim.
+    of : str. Dataset, features and protocol of the printed figures.
+    meaning : str. Interpretation if the claim holds.
+    remark : str. Differences between the two sides and those of the paper.
+    commands : tuple of str. Commands that compute the two sides, if `pipeline run NAME` does not.
+    dataset : str. Folder of the experiments' dataset; "": the requested one.
+    protocol, captions_per_image : for embeddings, as in `pipeline.evaluate`; 0 counts all captions.
+    same_captions : bool. Whether both sides need the same captions; otherwise only figures of
+        `text_to_image`, whose gallery are the images, can be compared.
     """
 
     name: str
@@ -80,17 +80,17 @@ class _ClaimList:
 
 
 def read_claims(file: str | Path) -> tuple[Claim, ...]:
-    """Read a list of claims; "papers" is that of the five papers.
+    """Read a list of claims; "papers" selects that of the five papers.
 
     Parameters
     ----------
-    file : str or Path. JSON, as docs/claims.md describes it, or "papers".
+    file : str or Path. JSON as specified in docs/claims.md, or "papers".
 
     Raises
     ------
     ClaimError
-        The file is missing or damaged; a name occurs twice; a claim has no figure, or one that does
-        not exist or does not compare between other captions.
+        The file is missing or corrupt; a name occurs twice; a claim has no figure, an unknown one,
+        or one that cannot be compared between different captions.
     """
     try:
         if str(file) == PAPERS:
@@ -100,12 +100,12 @@ def read_claims(file: str | Path) -> tuple[Claim, ...]:
         claims = decode_format(text, _ClaimList, FORMAT, FORMAT_VERSION).claims
     except FileNotFoundError:
         raise ClaimError(
-            f"{file}: no such file; give a list of claims (docs/claims.md), or {PAPERS!r}"
+            f"{file}: no such file; pass a list of claims (docs/claims.md), or {PAPERS!r}"
         ) from None
     except SchemaError as error:
         raise ClaimError(f"{file}: {error}; docs/claims.md has the format") from error
     if repeated := [name for name, n in Counter(c.name for c in claims).items() if n > 1]:
-        raise ClaimError(f"{file}: {repeated[0]!r} names several claims; give each its own name")
+        raise ClaimError(f"{file}: {repeated[0]!r} names several claims; names must be unique")
     for claim in claims:
         _check(claim, f"{file}: {claim.name}")
     return claims
@@ -113,7 +113,7 @@ def read_claims(file: str | Path) -> tuple[Claim, ...]:
 
 def _check(claim: Claim, where: str) -> None:
     if not claim.figures or not claim.first or not claim.second:
-        raise ClaimError(f"{where}: a claim has two sides and at least one figure")
+        raise ClaimError(f"{where}: a claim needs two sides and at least one figure")
     for figure in claim.figures:
         try:
             kind_of_measure(figure.measure)
@@ -121,6 +121,6 @@ def _check(claim: Claim, where: str) -> None:
             raise ClaimError(f"{where}: {error}") from error
         if not claim.same_captions and not figure.measure.startswith("text_to_image"):
             raise ClaimError(
-                f"{where}: {figure.measure} does not compare between other captions; only figures "
-                "of text_to_image do"
+                f"{where}: {figure.measure} cannot be compared between different captions; only "
+                "figures of text_to_image can"
             )

@@ -1,4 +1,4 @@
-"""Two systems compared by their embeddings, localized phrases or captions."""
+"""Comparison of two systems by their embeddings, localized phrases or captions."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -32,7 +32,7 @@ MEASURES: Mapping[Kind, Sequence[str]] = {
     "localizations": compare_localized.MEASURES,
     "captions": compare_captions.MEASURES,
 }
-"""The figures of each kind of file."""
+"""Figures by kind of file."""
 DEFAULT_MEASURES: Mapping[Kind, Sequence[str]] = {
     "embeddings": compare_embeddings.DEFAULT_MEASURES,
     "localizations": compare_localized.DEFAULT_MEASURES,
@@ -51,31 +51,31 @@ def compare(
     captions_per_image: int | None = 5,
     resamples: int = RESAMPLES,
 ) -> Comparison:
-    """Compare a figure of two systems on the same images by a paired test.
+    """Compare a figure of two systems on the same images with a paired test.
 
     Parameters
     ----------
-    first, second : str, Path or sequence of them. Files of each system, one for each training
-        (seed): embeddings, localizations, or captions in COCO's format.
+    first, second : str, Path or sequence of them. Files of each system, one per training (seed):
+        embeddings, localizations, or captions in COCO's format.
     measure : str or None. A figure of `MEASURES`; None: rsum, R@1 of phrases, or BLEU-4.
-    dataset : str, Path or None. Folder of the dataset with the references of captions.
-    protocol, captions_per_image : see `pipeline.evaluate`; of embeddings.
-    resamples : int. Draws of the bootstrap, at least 1.
+    dataset : str, Path or None. Folder of the dataset with the reference captions.
+    protocol, captions_per_image : see `pipeline.evaluate`; embeddings only.
+    resamples : int. Number of bootstrap samples, at least 1.
 
     Returns
     -------
     Comparison
-        See there; `pipeline.retrieval.significance.paired.compare_trainings` describes the test.
+        Result; `pipeline.retrieval.significance.paired.compare_trainings` describes the test.
 
     Raises
     ------
     ClaimError
-        The files are not all of one kind, or captions have no dataset.
+        The files are of different kinds, or captions lack a dataset.
     UnknownName
-        Their kind has no such figure.
+        Unknown figure for their kind.
     EmbeddingsError, LocalizationError, LanguageError, ProtocolError
-        A file is missing or damaged, or they do not have the same images, captions, phrases, true
-        boxes or references; the first difference is named.
+        A file is missing or corrupt, or they differ in images, captions, phrases, true boxes or
+        references; the first difference is named.
     """
     sides = [
         [Path(file) for file in values_of(side, (str, Path), "a file (path)")]
@@ -89,13 +89,13 @@ def compare(
 
 @dataclass(frozen=True)
 class ComparedFiles:
-    """Files that are compared, each read once.
+    """Files to compare, each read once.
 
     Attributes
     ----------
-    dataset : folder with the references of captions and the lengths of captions; None: without.
-    protocol, captions_per_image : of embeddings; see `pipeline.evaluate`.
-    same_captions : whether two embedding files need the same captions.
+    dataset : Path or None. Folder with reference captions and caption lengths.
+    protocol, captions_per_image : for embeddings; see `pipeline.evaluate`.
+    same_captions : bool. Whether two embedding files need the same captions.
     """
 
     dataset: Path | None = None
@@ -105,7 +105,7 @@ class ComparedFiles:
     _read: dict[Path, Outputs] = field(default_factory=dict, init=False, repr=False)
 
     def read(self, file: Path, kind: Kind) -> Outputs:
-        """Return what a file holds, read when it is first asked for."""
+        """Return the contents of a file, read on first use."""
         if file not in self._read:
             self._read[file] = self._open(file, kind)
         return self._read[file]
@@ -114,8 +114,7 @@ class ComparedFiles:
         if kind == "captions":
             if self._manifest is None:
                 raise ClaimError(
-                    f"{file} holds captions, and their references are those of a dataset; give "
-                    "`dataset=...`"
+                    f"{file} holds captions, whose references are in a dataset; pass `dataset=...`"
                 )
             return read_scored(file, self._manifest)
         if kind == "localizations":
@@ -132,7 +131,7 @@ class ComparedFiles:
         return None if self.dataset is None else read_manifest(self.dataset)
 
     def _lengths(self) -> Mapping[str, int]:
-        """Return the number of words of each caption of the dataset, by its id."""
+        """Return the word count of each caption of the dataset, by caption id."""
         entries = () if self._manifest is None else self._manifest.entries
         return {
             caption_id: len(TOKENIZER.tokenize(text))
@@ -142,22 +141,22 @@ class ComparedFiles:
 
 
 def kind_of_measure(measure: str) -> Kind:
-    """Return the kind of files that have a figure.
+    """Return the kind of file for a figure.
 
     Raises
     ------
     ClaimError
-        None has.
+        The figure is unknown.
     """
     for kind, measures in MEASURES.items():
         if measure in measures:
             return kind
     known = [name for measures in MEASURES.values() for name in measures]
-    raise ClaimError(f"no figure is called {measure!r}; {did_you_mean(measure, known)}")
+    raise ClaimError(f"unknown figure {measure!r}; {did_you_mean(measure, known)}")
 
 
 def kind_of_files(files: Sequence[Path]) -> Kind:
-    """Return what kind of output some files are.
+    """Return the kind of output of files.
 
     Raises
     ------
@@ -167,7 +166,7 @@ def kind_of_files(files: Sequence[Path]) -> Kind:
     kinds = {file: _kind_of(file) for file in files}
     if len(set(kinds.values())) > 1:
         found = ", ".join(f"{file} has {kind}" for file, kind in kinds.items())
-        raise ClaimError(f"{found}; files of one kind are compared")
+        raise ClaimError(f"{found}; only files of one kind can be compared")
     return next(iter(kinds.values()))
 
 
@@ -175,7 +174,7 @@ def _kind_of(file: Path) -> Kind:
     if file.suffix in (".json", ".jsonl"):
         return "captions"
     try:
-        # Of a damaged file the reader of embeddings says what is wrong.
+        # For a corrupt file, the reader of embeddings raises the right error.
         known = not crash_of(_format_of, file) and _format_of(file) == LOCALIZATIONS
     except OSError:
         known = False
@@ -188,7 +187,7 @@ def _format_of(file: Path) -> object:
 
 
 def files_of(name: str, kind: Kind, layout: Layout) -> list[Path]:
-    """Return the files of a kind of all seeds of an experiment, whether they exist or not."""
+    """Return the files of a kind for all seeds of an experiment, existing or not."""
     if kind == "embeddings":
         return layout.seeds(name)
     of = layout.localization if kind == "localizations" else layout.captions
@@ -196,7 +195,7 @@ def files_of(name: str, kind: Kind, layout: Layout) -> list[Path]:
 
 
 def kind_of_names(names: Sequence[str], layout: Layout) -> Kind:
-    """Return the first kind of output that all of some experiments have; embeddings if none."""
+    """Return the first kind of output that all experiments have; embeddings if none."""
     for kind in MEASURES:
         if all(files_of(name, kind, layout)[0].is_file() for name in names):
             return kind

@@ -1,4 +1,4 @@
-"""The claims of a list tested together, with Holm's correction, as far as outputs exist."""
+"""Joint test of a list of claims on existing outputs, with Holm's correction."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ from pipeline.progress import QUIET, Monitor
 from pipeline.retrieval.significance.paired import RESAMPLES, Comparison, compare_outputs
 
 LEVEL = 0.05
-"""Adjusted p below which a claim is decided."""
+"""Significance level for the adjusted p value."""
 
 _MADE_BY = {
     "embeddings": "`pipeline run {name} --dataset {dataset}`",
@@ -30,14 +30,14 @@ _MADE_BY = {
 
 @dataclass(frozen=True)
 class Judged:
-    """The outcome of one figure of a claim.
+    """Result of one figure of a claim.
 
     Attributes
     ----------
-    claim, figure : what was tested.
-    comparison : None where it could not be.
-    adjusted_p : by Holm's method over all comparisons of the list; None without one.
-    reason : why there is no comparison; "" with one.
+    claim, figure : Claim, Figure. What was tested.
+    comparison : Comparison or None. None if it is impossible.
+    adjusted_p : float or None. By Holm's method over all comparisons of the list.
+    reason : str. Why there is no comparison; else "".
     """
 
     claim: Claim
@@ -48,7 +48,7 @@ class Judged:
 
     @property
     def outcome(self) -> str:
-        """The outcome in a few words."""
+        """Short description of the result."""
         found, p = self.comparison, self.adjusted_p
         level = self.claim.says == "level"
         if found is None or p is None:
@@ -64,7 +64,7 @@ class Judged:
 
     @property
     def one_training(self) -> bool:
-        """Whether a side has one training, whose luck is not in the interval."""
+        """Whether a side has one training, so the interval ignores the variance over seeds."""
         found = self.comparison
         return found is not None and min(len(found.first), len(found.second)) == 1
 
@@ -76,23 +76,22 @@ def judge(
     root: str | Path = "data",
     monitor: Monitor = QUIET,
 ) -> list[Judged]:
-    """Test each figure of each claim on the outputs that exist.
+    """Test each figure of each claim on existing outputs.
 
     Parameters
     ----------
     claims : sequence of Claim. See `pipeline.claims.claim.read_claims`.
-    dataset : str, Path or None. Folder of the dataset that experiments are named of; None: all
-        sides are files.
-    root : str or Path. Folder that `pipeline.run` wrote to.
+    dataset : str, Path or None. Folder of the experiments' dataset; None: all sides are files.
+    root : str or Path. Output folder of `pipeline.run`.
     monitor : Monitor. Receives progress in tests.
 
     Returns
     -------
     list of Judged
-        Every figure of every claim, in order. One that cannot be tested has the reason.
+        Every figure of every claim, in order. An untestable one has a reason.
     """
     asked = [(claim, figure) for claim in claims for figure in claim.figures]
-    # So many draws that one claim of all can still be decided after the correction.
+    # Enough samples that a single claim can be significant after the correction.
     resamples = max(RESAMPLES, 200 * len(asked))
     files: dict[tuple[Layout | None, str, int, bool], ComparedFiles] = {}
     found: list[Judged] = []
@@ -121,9 +120,9 @@ def judge(
 def holm(p_values: Sequence[float]) -> list[float]:
     """Return p values adjusted by Holm's method, in their order.
 
-    The k-th smallest of n, from 0, is multiplied by n - k; none is below a smaller one's, or above
-    1. With all that are below 0.05 rejected, the chance of one false rejection or more is at most
-    5 %, however the tests depend on each other (Holm 1979).
+    The k-th smallest of n, from 0, is multiplied by n - k; the results are made monotonic and at
+    most 1. If all below 0.05 are rejected, the probability of any false rejection is at most 5 %,
+    whatever the dependence between tests (Holm 1979).
 
     Parameters
     ----------
@@ -138,7 +137,7 @@ def holm(p_values: Sequence[float]) -> list[float]:
 
 
 def _corrected(found: Sequence[Judged]) -> list[Judged]:
-    """Return the same with adjusted p."""
+    """Return the results with adjusted p values."""
     adjusted = iter(holm([of.comparison.p for of in found if of.comparison]))
     return [
         Judged(of.claim, of.figure, of.comparison, next(adjusted)) if of.comparison else of
@@ -158,19 +157,19 @@ def _compare(
 def _files(
     side: str | tuple[str, ...], claim: Claim, kind: Kind, layout: Layout | None
 ) -> list[Path]:
-    """Return the files of one side, all of which exist.
+    """Return the files of one side; raise if one is missing.
 
     Raises
     ------
     ClaimError
-        One does not, or an experiment is named without a dataset.
+        A file is missing, or an experiment is named without a dataset.
     """
     files: list[Path] = []
     for name in (side,) if isinstance(side, str) else side:
         if Path(name).suffix in (".h5", ".json", ".jsonl"):
             found = [Path(name)]
         elif layout is None:
-            raise ClaimError(f"{name} is the name of an experiment, and no dataset was given")
+            raise ClaimError(f"{name} is the name of an experiment; pass its `dataset=...`")
         else:
             found = files_of(name, kind, layout)
         if not found[0].is_file():
@@ -180,7 +179,7 @@ def _files(
 
 
 def _made_by(name: str, claim: Claim, kind: Kind, layout: Layout | None) -> str:
-    """Return the end of a message: the commands that make an output of an experiment."""
+    """Return the end of a message: the commands that compute an output of an experiment."""
     if layout is None:
         return ""
     commands = [

@@ -1,4 +1,4 @@
-"""The outcome of a list of claims as Markdown and JSON."""
+"""Results of a list of claims as Markdown and JSON."""
 
 import math
 from collections import Counter
@@ -25,7 +25,7 @@ _HEADINGS = {
     "rouge_l": "ROUGE-L",
     **{f"bleu_{n}": f"BLEU-{n}" for n in range(1, 5)},
 }
-_FINE = ("cider", "mean_inverted_rank")  # figures of which a hundredth counts
+_FINE = ("cider", "mean_inverted_rank")  # figures printed with two decimals
 _COLUMNS = (
     "claim", "first", "second", "figure", "paper", "here", "difference", "95 % interval", "p",
     "p, Holm", "outcome",
@@ -33,7 +33,7 @@ _COLUMNS = (
 
 
 def markdown(judged: Sequence[Judged]) -> str:
-    """Return a row for each test that was made, what the columns mean, and what is not judged."""
+    """Return a table with one row per test, a legend, and the untested claims."""
     made = [of for of in judged if of.comparison]
     outcomes = Counter(of.outcome for of in judged)
     figures = ", ".join(f"{outcome}: {n}" for outcome, n in outcomes.items())
@@ -58,7 +58,7 @@ def markdown(judged: Sequence[Judged]) -> str:
 
 
 def as_json(judged: Sequence[Judged]) -> list[dict[str, Any]]:
-    """Return an object for each test, with the keys that docs/claims.md lists."""
+    """Return an object per test, with the keys listed in docs/claims.md."""
     return [
         {
             **{k: v for k, v in asdict(of.claim).items() if k != "figures"},
@@ -96,7 +96,7 @@ def write_claims(folder: str | Path, judged: Sequence[Judged]) -> None:
     Raises
     ------
     OutputError
-        The folder cannot be written to.
+        The folder is not writable.
     """
     folder = Path(folder)
     require_folder(folder)
@@ -105,7 +105,7 @@ def write_claims(folder: str | Path, judged: Sequence[Judged]) -> None:
 
 
 def line(found: Comparison) -> str:
-    """Return the difference of a comparison with its interval, p and verdict, as a line."""
+    """Return one line with the difference of a comparison, its interval, p and verdict."""
     digits = digits_of(found.measure)
     p = "p < 0.001" if found.p < 0.001 else f"p {found.p:.3f}"
     return (
@@ -115,7 +115,7 @@ def line(found: Comparison) -> str:
 
 
 def side(name: str, values: Sequence[float], measure: str) -> str:
-    """Return the figure of a system, and of several trainings each one's."""
+    """Return the figure of a system, and that of each training if there are several."""
     digits = digits_of(measure)
     mean = f"{name}: {heading(measure)} {sum(values) / len(values):.{digits}f}"
     each = ", ".join(f"{value:.{digits}f}" for value in values)
@@ -134,7 +134,7 @@ def _summary(judged: Sequence[Judged]) -> str:
 
 
 def _together(outcomes: set[str]) -> str:
-    """Return the outcome of a claim in a few words, of those of its figures."""
+    """Return a short outcome of a claim, given those of its figures."""
     if len(outcomes) == 1:
         return next(iter(outcomes))
     if outcomes & {"the opposite", "the two differ"}:
@@ -164,23 +164,23 @@ def _row(of: Judged, found: Comparison) -> list[str]:
 
 
 def _cell(text: str) -> str:
-    """Return a text as a cell, which a bar would end."""
+    """Return a text as a Markdown cell, with bars escaped."""
     return text.replace("|", "\\|")
 
 
 def _meaning(claim: Claim) -> str:
-    """Return a line on what a claim would mean, what the paper measured, and what differs here."""
+    """Return a line on the interpretation of a claim, the paper's setting, and the differences."""
     parts = (claim.meaning, claim.of and f"The paper: {claim.of}", claim.remark)
     return f"- {claim.claim}: " + ". ".join(filter(None, parts)) + "."
 
 
 def _legend(number: int) -> str:
     return (
-        f"The first side is the one that is said to be better. Paired tests over test images and "
-        f"trainings; p, Holm: corrected for all {number} tests of the table, decided below "
-        f"{LEVEL}. In brackets the number of trainings; *: a side has one, so that the interval "
-        "does not hold how far another training would lie off (closed forms, as CCA, have no "
-        'other). "Undecided" and "no difference found" do not mean that there is none.'
+        f"The first side is the one claimed to be better. Paired tests over test images and "
+        f"trainings; p, Holm: corrected for all {number} tests of the table, significant below "
+        f"{LEVEL}. In brackets the number of trainings; *: a side has only one, so the interval "
+        "ignores the variance between trainings (closed forms, such as CCA, have none). "
+        '"Undecided" and "no difference found" do not mean that the systems are equal.'
     )
 
 
@@ -206,10 +206,10 @@ def _p(p: float | None) -> str:
 
 
 def heading(measure: str) -> str:
-    """Return what a figure is called where people read it."""
+    """Return the display name of a figure."""
     return _HEADINGS.get(measure, measure)
 
 
 def digits_of(measure: str) -> int:
-    """Return the digits after the point with which a figure is printed."""
+    """Return the number of decimals of a figure."""
     return 3 if measure.endswith(_FINE) else 1

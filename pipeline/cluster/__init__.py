@@ -1,6 +1,6 @@
-"""Work on several processes or machines, by Dask.
+"""Work on several processes or machines, through Dask.
 
-Read `place` first (where a job's work is done; the only module that jobs import), then `connect`
-(local workers or a scheduler's) and `executor` (tasks in flight, results, progress). `failures`
-words the errors. Nothing here knows what a task does, and only this package imports Dask.
+Read `place` first (where a job runs; the only module that jobs import), then `connect` (local
+workers or those of a scheduler) and `executor` (tasks in flight, results, progress). `failures` has
+the error messages. This package does not depend on what a task does, and alone imports Dask.
 """

@@ -1,4 +1,4 @@
-"""Where workers come from: processes of this machine, or a scheduler that is there already."""
+"""Sources of workers: processes of this machine, or an existing scheduler."""
 
 import atexit
 import logging
@@ -19,7 +19,7 @@ from pipeline.cluster.failures import ClusterError, NoSuchWorker, unreachable
 from pipeline.wording import counted
 
 _CONNECT_SECONDS = 10
-# Batch systems start jobs when they like; more than this, and the wait is for nothing.
+# Batch systems start jobs at any time; then the wait ends with an error.
 FIRST_WORKER_SECONDS = 60.0
 
 Log = Callable[[str], None]
@@ -29,27 +29,27 @@ Log = Callable[[str], None]
 def local_workers(
     count: int, log: Log, gpus: Sequence[str] | None = None, memory_limit: int | None = None
 ) -> Iterator[Workers]:
-    """Start worker processes on this machine and end them afterwards.
+    """Start worker processes on this machine and stop them afterwards.
 
     Parameters
     ----------
-    count : of processes, with one task at a time each.
-    log : called with one line about the workers.
-    gpus : names of CUDA devices as in CUDA_VISIBLE_DEVICES, one for each worker; None: none.
-    memory_limit : bytes that a worker may hold; None: an equal share of the machine's memory.
+    count : int. Number of processes, each with one task at a time.
+    log : callable. Called with one line about the workers.
+    gpus : sequence of str or None. CUDA devices as in CUDA_VISIBLE_DEVICES, one per worker.
+    memory_limit : int or None. Bytes per worker; None: an equal share of the machine's memory.
 
     Raises
     ------
     ClusterError
-        There are fewer GPUs than workers, or a worker ends while it starts.
+        There are fewer GPUs than workers, or a worker dies during start-up.
     """
     if gpus is not None and count > len(gpus):
         raise NoSuchWorker(
-            f"{count} workers with a GPU each were asked for, and this machine has {len(gpus)} "
-            f"({', '.join(gpus) or 'none'}); give `workers={len(gpus)}` or less"
+            f"{count} workers with one GPU each were requested, but this machine has {len(gpus)} "
+            f"({', '.join(gpus) or 'none'}); use `workers={len(gpus)}` or less"
             if gpus
-            else f"{count} workers with a GPU each were asked for, and this machine has none; "
-            "give `device=cpu`, or a `scheduler=...` whose workers have GPUs"
+            else f"{count} workers with one GPU each were requested, but this machine has no GPU; "
+            "use `device=cpu`, or a `scheduler=...` whose workers have GPUs"
         )
     options = {
         "nthreads": 1,
@@ -71,7 +71,7 @@ def local_workers(
             "dashboard_address": "127.0.0.1:0",
         },
     }
-    # No data of ours lies in a worker: to spill or to pause would free nothing.
+    # Workers hold no Dask data: spilling or pausing would free nothing.
     never = (f"distributed.worker.memory.{what}" for what in ("target", "spill", "pause"))
     with (
         dask.config.set(dict.fromkeys(never, False)),
@@ -89,14 +89,13 @@ def _started(workers: Mapping[int, Any], scheduler: Mapping[str, Any]) -> SpecCl
         return SpecCluster(workers=workers, scheduler=scheduler, silence_logs=logging.CRITICAL)
     except (RuntimeError, OSError, TimeoutError) as error:
         raise ClusterError(
-            f"a worker of this machine ended while it started ({error}): something "
-            "killed it, or memory or processes are used up; see which, and give the same command "
-            "again, with fewer `workers=...` if need be"
+            f"a worker of this machine died during start-up ({error}): it was killed, or memory "
+            "or processes are exhausted; find the cause and rerun the command, with fewer "
+            "`workers=...` if needed"
         ) from error
     except KeyboardInterrupt:
-        # Dask closes what has not started yet when Python exits, and fails an assertion: here it
-        # does so without a traceback. Nobody waits for the workers any more: what became of them
-        # is not logged either.
+        # At exit Dask closes workers that never started and fails an assertion. Silence its
+        # traceback and further logs.
         logging.getLogger("asyncio").setLevel(logging.CRITICAL)
         with suppress(Exception):
             close_clusters()
@@ -106,34 +105,34 @@ def _started(workers: Mapping[int, Any], scheduler: Mapping[str, Any]) -> SpecCl
 
 @contextmanager
 def scheduler_workers(address: str, resources: Mapping[str, float], log: Log) -> Iterator[Workers]:
-    """Connect to a scheduler; its workers stay when the context ends.
+    """Connect to a scheduler; its workers keep running when the context ends.
 
     Parameters
     ----------
-    address : such as "tcp://host:8786".
-    resources : what each task needs of its worker, such as {"GPU": 1}.
-    log : called with one line about the workers.
+    address : str. Such as "tcp://host:8786".
+    resources : mapping of str to float. Requirements of each task, such as {"GPU": 1}.
+    log : callable. Called with one line about the workers.
 
     Raises
     ------
     ClusterError
-        No scheduler answers, or it has no worker for a minute.
+        The scheduler does not respond, or has no worker for a minute.
     NoSuchWorker
-        No worker offers the resources; what they offer is listed.
+        No worker offers the resources; the offered ones are listed.
     """
     try:
         client = Client(address, timeout=_CONNECT_SECONDS, set_as_default=False)
     except (OSError, ValueError, TimeoutError) as error:
-        raise unreachable(address, str(error).splitlines()[0] or "no answer") from error
+        raise unreachable(address, str(error).splitlines()[0] or "no response") from error
     with client:
         found = _workers_of(client, address, log)
         able = [worker for worker in found.values() if offers(worker, resources)]
         if not able:
             raise NoSuchWorker(
-                f"a task needs {_listed(resources)}, and none of the {len(found)} workers of "
-                f"{address} offers it: they offer {_offered(found)}; start workers with `dask "
-                f"worker {address} --nthreads 1 --resources {_wanted(resources)}`, or say with "
-                "`resources=...` what a task needs"
+                f"a task needs {_listed(resources)}, which none of the {len(found)} workers of "
+                f"{address} offers: they offer {_offered(found)}; start workers with `dask worker "
+                f"{address} --nthreads 1 --resources {_wanted(resources)}`, or set the needs of a "
+                "task with `resources=...`"
             )
         log(_described(client, f"{len(able)} of {len(found)} workers of {address}"))
         yield Workers(client, address, resources, log)
@@ -149,8 +148,7 @@ def _workers_of(client: Client, address: str, log: Log) -> Mapping[str, dict]:
         if time.monotonic() > deadline:
             raise ClusterError(
                 f"the scheduler at {address} has no worker; start some with `dask worker "
-                f"{address} --nthreads 1`, and where they come and go by themselves, ask for at "
-                "least one"
+                f"{address} --nthreads 1`; with adaptive scaling, request at least one"
             )
         time.sleep(0.5)
     return dict(found)
@@ -159,7 +157,7 @@ def _workers_of(client: Client, address: str, log: Log) -> Mapping[str, dict]:
 def _described(client: Client, workers: str) -> str:
     link = client.dashboard_link
     try:
-        # A scheduler without bokeh has the address too, and a page that asks for bokeh.
+        # Without bokeh the dashboard address exists, but its page only asks to install bokeh.
         with urlopen(link, timeout=_CONNECT_SECONDS) as page:
             there = b"Dask needs bokeh" not in page.read(200)
     except (OSError, ValueError):

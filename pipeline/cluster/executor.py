@@ -1,4 +1,4 @@
-"""Tasks on Dask workers: a bounded number in flight, results as they come, failures explained."""
+"""Tasks on Dask workers: a bounded number in flight, unordered results, explained failures."""
 
 import queue
 import socket
@@ -29,9 +29,9 @@ _MEMORY_TOPIC = "worker-restart-memory"
 _SECONDS_BETWEEN_CHECKS = 2.0
 _SECONDS_BETWEEN_WARNINGS = 60.0
 _SECONDS_OF_ABSENCE = 15.0
-# A worker that is paused so long will not go on: what it holds is no data that Dask can spill.
+# A worker paused this long will not recover: Dask cannot spill what it holds.
 _PAUSED_SECONDS = 30.0
-# How long running tasks get to write their finished rows when no more results are wanted.
+# Time for running tasks to save their finished rows once no more results are needed.
 _LAST_SECONDS = 10.0
 
 
@@ -45,13 +45,14 @@ class Workers:
         resources: Mapping[str, float],
         log: Callable[[str], None],
     ) -> None:
-        """Take a connected client.
+        """Store a connected client.
 
         Parameters
         ----------
-        client : connected. address : of its scheduler.
-        resources : what each task needs of its worker.
-        log : called with one line where something takes long.
+        client : Client. Connected.
+        address : str. Address of its scheduler.
+        resources : mapping of str to float. Requirements of each task.
+        log : callable. Called with one line about long waits.
         """
         self._client, self._resources, self._log = client, dict(resources), log
         self._address = address
@@ -73,9 +74,9 @@ class Workers:
         Raises
         ------
         ClusterError
-            The scheduler went away, or workers died or ran out of memory.
+            The scheduler disappeared, or workers died or ran out of memory.
         PipelineError
-            Whatever the task raises, with the name of the worker's host.
+            Any error of the task, with the host name of the worker.
         """
         arrivals: queue.SimpleQueue[Future | tuple[float, Any]] = queue.SimpleQueue()
         topic = f"pipeline-{uuid.uuid4().hex}"
@@ -117,7 +118,7 @@ class Workers:
         )
 
     def _result(self, future: Future, job: tuple[Any, ...]) -> Any:
-        """Return a finished task's result, or raise an error that explains its failure."""
+        """Return a task's result, or raise an error that explains its failure."""
         if self._client.status != "running":
             raise scheduler_gone(self._address)
         try:
@@ -130,7 +131,7 @@ class Workers:
                     [str(event.get("worker", last))],
                     min(self._limits, default=None),
                     event.get("rss"),
-                    "Dask ended it near its limit",
+                    "Dask killed it near its limit",
                 ) from error
             raise workers_died(
                 str(job[-1]), error.allowed_failures + 1, last, self._limits
@@ -139,12 +140,12 @@ class Workers:
             raise scheduler_gone(self._address) from error
         except ImportError as error:
             raise ClusterError(
-                f"a worker cannot import what the task needs ({error}); install this package, in "
-                "the same version, in the environment that the workers run in"
+                f"a worker cannot import what the task needs ({error}); install the same version "
+                "of this package in the environment of the workers"
             ) from error
 
     def _check(self) -> None:
-        """Check now and then that the scheduler answers and has workers that can work."""
+        """Periodically check that the scheduler responds and has working workers."""
         now = time.monotonic()
         if now - self._checked < _SECONDS_BETWEEN_CHECKS:
             return
@@ -171,13 +172,13 @@ class Workers:
         else:
             self._paused_since = None
         if able:
-            # Workers that are replaced are away for some seconds.
+            # Replacing workers leaves a gap of some seconds.
             self._warned = now - _SECONDS_BETWEEN_WARNINGS + _SECONDS_OF_ABSENCE
         elif now - self._warned >= _SECONDS_BETWEEN_WARNINGS:
             self._warned = now
             self._log(
-                f"{self._address} has no worker for this at the moment; waiting for one (Ctrl-C "
-                "keeps what is done)"
+                f"{self._address} has no suitable worker at the moment; waiting for one (Ctrl-C "
+                "keeps finished work)"
             )
 
     def _note_memory(self, event: tuple[float, Any]) -> None:
@@ -214,20 +215,20 @@ def run_on_worker(task: Callable[..., Result], job: tuple[Any, ...], topic: str)
             raise
         worker = get_worker()
         limit = worker.memory_manager.memory_limit
-        why = str(error).splitlines()[0] if str(error) else "the system gave it no more"
+        why = str(error).splitlines()[0] if str(error) else "an allocation failed"
         raise out_of_memory(
             [f"{worker.address} on {socket.gethostname()}"], limit, None, why
         ) from error
 
 
 def offers(worker: Mapping[str, Any], resources: Mapping[str, float]) -> bool:
-    """Return whether a worker, as the scheduler describes it, offers what a task needs."""
+    """Return whether a worker, as described by the scheduler, meets the needs of a task."""
     offered = worker.get("resources") or {}
     return all(offered.get(name, 0) >= amount for name, amount in resources.items())
 
 
 def _slots(worker: Mapping[str, Any], resources: Mapping[str, float]) -> int:
-    """Return how many tasks a worker runs at once."""
+    """Return the number of concurrent tasks of a worker."""
     offered = worker.get("resources") or {}
     most = [int(offered[name] // amount) for name, amount in resources.items() if amount]
     return min([int(worker.get("nthreads", 1)), *most])

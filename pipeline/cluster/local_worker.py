@@ -1,4 +1,4 @@
-"""Loaded by each local worker as it starts: Ctrl-C is for the command, which ends its workers."""
+"""Preload of local workers: only the command handles Ctrl-C, and stops its workers."""
 
 import signal
 

@@ -1,6 +1,6 @@
-"""Where the work of a job is done: in this process, in local workers, or on a Dask scheduler's.
+"""Where a job runs: in this process, on local workers, or on the workers of a Dask scheduler.
 
-Nothing of Dask is imported before workers are asked for.
+Dask is imported only when workers are requested.
 """
 
 import os
@@ -16,19 +16,19 @@ from pipeline.wording import counted
 
 
 class NoDask(PipelineError):
-    """Workers are asked for, and Dask is not installed."""
+    """Workers are requested, but Dask is not installed."""
 
 
 @dataclass(frozen=True)
 class Place:
-    """Where the work is done.
+    """Where a job runs.
 
     Attributes
     ----------
-    workers : processes of this machine; None: none.
-    scheduler : address of a Dask scheduler; None: none. Without either, this process works.
-    resources : what a task needs of its worker on the scheduler; None: a GPU where it needs one.
-    summary : JSON file of counts, rates and seconds; None: none.
+    workers : int or None. Processes on this machine.
+    scheduler : str or None. Address of a Dask scheduler. Without either, this process computes.
+    resources : mapping or None. Requirements of each task on the scheduler; None: a GPU if needed.
+    summary : path or None. JSON file for counts, rates and seconds.
 
     Raises
     ------
@@ -43,61 +43,61 @@ class Place:
 
     def __post_init__(self) -> None:
         if self.workers is not None and self.scheduler is not None:
-            raise WrongUsage("give `workers=...` or `scheduler=...`, not both")
+            raise WrongUsage("pass `workers=...` or `scheduler=...`, not both")
         if self.workers is not None and self.workers < 1:
-            raise WrongUsage(f"workers is {self.workers}; it must be at least 1")
+            raise WrongUsage(f"workers is {self.workers}, expected at least 1")
         if self.resources and self.scheduler is None:
-            raise WrongUsage("`resources=...` is for the workers of a `scheduler=...`")
+            raise WrongUsage("`resources=...` requires a `scheduler=...`")
 
     @property
     def elsewhere(self) -> bool:
-        """Whether the work is done outside this process."""
+        """Whether the job runs outside this process."""
         return self.workers is not None or self.scheduler is not None
 
     @property
     def threads(self) -> int | None:
-        """Cores of each worker: a local worker's share of this machine's; None: not known."""
+        """Cores per worker: a local worker's share of this machine's; None: unknown."""
         if self.workers is None:
             return None
         return max(1, len(os.sched_getaffinity(0)) // self.workers)
 
     def refuse_summary_of_several(self) -> None:
-        """Raise where a summary is asked for and several feature sets are made.
+        """Raise if a summary is requested for several feature sets.
 
         Raises
         ------
         WrongUsage
         """
         if self.summary is not None:
-            raise WrongUsage("`summary=...` is of one recipe; extract each by itself for a summary")
+            raise WrongUsage("`summary=...` requires a single recipe; extract each one separately")
 
     def name(self) -> str:
-        """Return the place in words, for a summary."""
+        """Return a description for a summary."""
         if self.workers is not None:
             return counted(self.workers, "local worker")
         return self.scheduler or "one process"
 
     @contextmanager
     def executor(self, monitor: Monitor, gpu: bool = False) -> Iterator[Executor]:
-        """Yield the workers for as long as the context is open.
+        """Yield an executor for the duration of the context.
 
         Parameters
         ----------
-        monitor : receives log lines.
-        gpu : whether each task needs a GPU of its own.
+        monitor : Monitor. Receives log lines.
+        gpu : bool. Whether each task needs a GPU of its own.
 
         Raises
         ------
         ClusterError
-            They are not available.
+            Workers are not available.
         """
         try:
-            # Only here: it takes a second, and most runs have no use for it.
+            # Imported here: it takes a second, and most runs do not need it.
             from pipeline.cluster.connect import local_workers, scheduler_workers
         except ImportError as error:
             raise NoDask(
-                f"workers need Dask, which cannot be imported ({error}); install it with `pip "
-                "install 'dask[distributed]'`, or leave `workers=...` and `scheduler=...` out"
+                f"workers need Dask, which cannot be imported ({error}); run `pip install "
+                "'dask[distributed]'`, or omit `workers=...` and `scheduler=...`"
             ) from error
         if self.workers is not None:
             gpus = _gpus() if gpu else None
@@ -111,7 +111,7 @@ class Place:
 
 
 def _gpus() -> list[str]:
-    """Return the names of this machine's CUDA devices that may be used."""
+    """Return the names of this machine's visible CUDA devices."""
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
     if visible is not None:
         return [name for name in visible.split(",") if name.strip()]

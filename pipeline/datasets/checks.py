@@ -1,4 +1,4 @@
-"""What ids, files, splits and captions must be, and the error of a dataset that is not so."""
+"""Validation of ids, files, splits and captions, and the error of an invalid dataset."""
 
 import re
 from collections.abc import Sequence
@@ -7,20 +7,20 @@ from pathlib import PurePosixPath
 from pipeline.datasets.entries import ImageEntry
 from pipeline.errors import PipelineError
 
-# Most paths by far; the others are looked at more closely.
+# Most paths; the others are checked more closely.
 _PLAIN_PATH = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*(?:/[A-Za-z0-9_][A-Za-z0-9_.-]*)*")
 _SPLIT = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
 
 
 class DatasetError(PipelineError):
-    """A dataset, or a source file that one is made from, is not as its format says."""
+    """A dataset, or one of its source files, does not match its format."""
 
 
 def check_relative(path: str) -> str | None:
-    """Return the reason why `path` is no path below a root; None if it is.
+    """Return the reason why `path` is not a path below a root; None if it is.
 
-    The check is lexical, so it needs no file system: no absolute path, no `..`, no backslash,
-    no control character.
+    A lexical check without file access: no absolute path, no `..`, no backslash, no control
+    character.
     """
     if _PLAIN_PATH.fullmatch(path):
         return None
@@ -37,7 +37,7 @@ def check_relative(path: str) -> str | None:
 
 
 def check_caption(text: str) -> str | None:
-    """Return the reason why `text` is no caption; None if it is."""
+    """Return the reason why `text` is not a caption; None if it is."""
     if text.isprintable() and text.strip():
         return None
     if not text.strip():
@@ -45,17 +45,17 @@ def check_caption(text: str) -> str | None:
     if len(text.splitlines()) != 1:
         return "has a line break"
     if any(c == "\x00" or "\ud800" <= c <= "\udfff" for c in text):
-        return "has a NUL or half a surrogate pair, which is no text"
+        return "contains a NUL or an unpaired surrogate"
     return None
 
 
 def check_split(name: str) -> str | None:
-    """Return the reason why `name` is no name of a split; None if it is."""
-    return None if _SPLIT.fullmatch(name) else "is no plain name (letters, digits, _ . -)"
+    """Return the reason why `name` is not a split name; None if it is."""
+    return None if _SPLIT.fullmatch(name) else "is not a plain name (letters, digits, _ . -)"
 
 
 def check_entries(entries: Sequence[ImageEntry], unit: str) -> None:
-    """Check what every entry must have; `unit` is what it is, for messages.
+    """Raise unless every entry is valid; `unit` is the noun for an entry in messages.
 
     Raises
     ------
@@ -68,7 +68,7 @@ def check_entries(entries: Sequence[ImageEntry], unit: str) -> None:
         and "".join(captions).isprintable()
         and all(map(str.strip, captions))
     )
-    # All at once for speed; what may be wrong is looked at one by one.
+    # Vectorised for speed; only suspicious entries are checked one by one.
     for entry in () if sound else entries:
         _check_entry(entry, unit)
 
@@ -88,12 +88,12 @@ def _check_entry(entry: ImageEntry, unit: str) -> None:
 
 
 def check_counts(name: str, counts: dict[str, int], expected: dict[str, int]) -> None:
-    """Assert the number of images in each split named in `expected`.
+    """Raise unless each split named in `expected` has that number of images.
 
     Raises
     ------
     DatasetError
-        A split has another number of images; all splits that differ are named.
+        Lists all splits with another number of images.
     """
     wrong = [
         f"{split}: {counts.get(split, 0)} found, {number} expected"
@@ -102,6 +102,6 @@ def check_counts(name: str, counts: dict[str, int], expected: dict[str, int]) ->
     ]
     if wrong:
         raise DatasetError(
-            f"dataset {name!r} has other counts than expected ({'; '.join(wrong)}); check that the "
-            "download is whole, or state the counts that you mean"
+            f"dataset {name!r} has unexpected counts ({'; '.join(wrong)}); check that the download "
+            "is complete, or state the right counts"
         )

@@ -1,4 +1,4 @@
-"""The entries of a dataset in columns: a million images with five captions take 0.4 GB."""
+"""The entries of a dataset, stored column-wise: a million images with five captions in 0.4 GB."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -16,14 +16,14 @@ _AT_ONCE = 1 << 13
 
 @dataclass(frozen=True, slots=True)
 class ImageEntry:
-    """One image, or one clip.
+    """One image or clip.
 
     Attributes
     ----------
-    id : the image's name in every later file, unique in its dataset.
-    file : path relative to the dataset's image root, with forward slashes.
-    split : "train", "val", "test" or another name of the source.
-    captions : the captions in the source's order, all of them.
+    id : str. Identifier in every derived file, unique in its dataset.
+    file : str. Path relative to the dataset's image root, with forward slashes.
+    split : str. "train", "val", "test" or another name from the source.
+    captions : tuple of str. All captions in the order of the source.
     """
 
     id: str
@@ -38,13 +38,13 @@ class ImageEntry:
 
     @property
     def first_caption(self) -> str:
-        """The first caption, or "" of an image without captions."""
+        """The first caption, or ""."""
         return next(iter(self.captions), "")
 
 
 @dataclass(frozen=True, eq=False)
 class Captions:
-    """Captions, or phrases, with their ids, in a fixed order."""
+    """Captions or phrases with their ids, in a fixed order."""
 
     ids: Sequence[str]
     texts: Sequence[str]
@@ -52,13 +52,14 @@ class Captions:
 
 @dataclass(frozen=True, eq=False)
 class _Columns:
-    """All entries of a dataset.
+    """Columns of all entries of a dataset.
 
     Attributes
     ----------
-    ids, files, captions : texts. splits : names, in order of first appearance.
-    split : (images,) int32, the number of each entry's split.
-    first : (images + 1,) int64, the number of each entry's first caption, and of all captions.
+    ids, files, captions : sequence of str.
+    splits : list of str. Names in order of first appearance.
+    split : (images,) int32. Index of each entry's split.
+    first : (images + 1,) int64. Index of each entry's first caption; last: number of captions.
     """
 
     ids: PackedTexts
@@ -70,14 +71,14 @@ class _Columns:
 
 
 class PackedEntries(Sequence[ImageEntry]):
-    """Entries that cannot be changed, or some of those of a larger collection.
+    """Immutable entries, possibly a selection of a larger collection.
 
-    An `ImageEntry` is made when it is asked for. Slices are `PackedEntries` over the same columns,
+    `ImageEntry` objects are created on access. Slices are `PackedEntries` over the same columns,
     and equal any sequence of the same entries.
     """
 
     def __init__(self, columns: _Columns, rows: npt.NDArray[np.int64]) -> None:
-        """Take the entries `rows` of `columns`; see `of`."""
+        """Select the entries `rows` of `columns`; see `of`."""
         self._columns, self._rows = columns, rows
 
     @classmethod
@@ -88,8 +89,8 @@ class PackedEntries(Sequence[ImageEntry]):
 
         Parameters
         ----------
-        entries : in their order.
-        check : called with some thousands at a time, to refuse them; None: they have been checked.
+        entries : iterable of ImageEntry.
+        check : callable or None. Validates some thousands at a time; None: already validated.
         """
         if isinstance(entries, PackedEntries):
             return entries
@@ -100,7 +101,7 @@ class PackedEntries(Sequence[ImageEntry]):
         counts: list[npt.NDArray[np.int64]] = [np.zeros(1, np.int64)]
 
         def captions() -> Iterator[str]:
-            """Yield all captions, and fill the other columns on the way."""
+            """Yield all captions, and fill the other columns as a side effect."""
             remaining = iter(entries)
             while chunk := list(islice(remaining, _AT_ONCE)):
                 if check is not None:
@@ -158,7 +159,7 @@ class PackedEntries(Sequence[ImageEntry]):
         return f"<{len(self)} entries, first {list(self[:2])}>"
 
     def take(self, rows: npt.NDArray[np.int64]) -> "PackedEntries":
-        """Return the entries of these places, (n,)."""
+        """Return the entries at positions (n,)."""
         return PackedEntries(self._columns, self._rows[rows])
 
     @property
@@ -180,7 +181,7 @@ class PackedEntries(Sequence[ImageEntry]):
 
     @property
     def num_captions(self) -> npt.NDArray[np.int64]:
-        """The number of captions of each entry, (n,)."""
+        """Number of captions of each entry, (n,)."""
         return np.diff(self._columns.first)[self._rows]
 
     @property
@@ -188,7 +189,7 @@ class PackedEntries(Sequence[ImageEntry]):
         """All captions of these entries, with their ids."""
         texts, counts = self._columns.captions, self.num_captions
         if not self._is_whole:
-            # Of each entry the number of its first caption, less the captions before it.
+            # First caption of each entry, minus the number of captions before it.
             shifts = self._columns.first[self._rows] - (counts.cumsum() - counts)
             rows: npt.NDArray[np.int64] = np.repeat(shifts, counts)
             rows += np.arange(len(rows))
@@ -204,11 +205,11 @@ class PackedEntries(Sequence[ImageEntry]):
         return {name: count for name, count in found if count}
 
     def of_split(self, split: str) -> "PackedEntries":
-        """Return the entries of a split that the dataset has."""
+        """Return the entries of an existing split."""
         return self.of_splits((split,))
 
     def of_splits(self, splits: Sequence[str]) -> "PackedEntries":
-        """Return the entries of one split after the other, of splits that the dataset has."""
+        """Return the entries of existing splits, one split after the other."""
         numbers = [self._columns.splits.index(split) for split in splits]
         own = self._columns.split[self._rows]
         return self.take(np.concatenate([np.flatnonzero(own == number) for number in numbers]))

@@ -1,8 +1,8 @@
-"""What a dataset may know of its images beyond their captions.
+"""Optional knowledge about a dataset's images beyond their captions.
 
-`pipeline.language` and `pipeline.report` check captions against it, `pipeline.search` counts by it
-which images have a word, and `pipeline.probes` asks what embeddings hold of it. A dataset may have
-any of them: drawn scenes have all, annotated attributes in a file make an `ImageWords`.
+`pipeline.language` and `pipeline.report` check captions against it, `pipeline.search` counts the
+images of a word, and `pipeline.probes` tests embeddings with it. A dataset may implement any of
+these interfaces: drawn scenes have all, a file of annotated attributes makes an `ImageWords`.
 `pipeline.experiments.known_truth` looks them up.
 """
 
@@ -17,9 +17,9 @@ class WordKind:
 
     Attributes
     ----------
-    name : such as "colours".
-    words : the word that is queried, to the forms of it that captions or an `ImageWords` use.
-    keeps : name of the kind of which a hit should share a word with the image.
+    name : str. Such as "colours".
+    words : dict. The query word, with the forms that captions or an `ImageWords` use.
+    keeps : str. Name of the kind of which a hit should share a word with the image.
     """
 
     name: str
@@ -28,30 +28,30 @@ class WordKind:
 
     @staticmethod
     def of(name: str, keeps: str, words: str) -> "WordKind":
-        """Return a kind of words separated by blanks; further forms of one follow after commas."""
+        """Parse words separated by blanks, each followed by its other forms after commas."""
         forms = [word.split(",") for word in words.split()]
         by_word = {first: frozenset((first, *others)) for first, *others in forms}
         return WordKind(name, by_word, keeps)
 
 
 class CaptionTruth(Protocol):
-    """What captions of a dataset's images can be checked against."""
+    """Reference for checking captions of a dataset's images."""
 
     @property
     def facets(self) -> Sequence[str]:
-        """What captions are checked for, such as "colour", in the order of the tables."""
+        """What is checked, such as "colour", in the order of the tables."""
         ...
 
     def judge(self, image: str, caption: str) -> Mapping[str, bool] | None:
-        """Return whether a caption is right in each facet that it mentions.
+        """Return whether a caption is correct for each facet that it mentions.
 
-        None if the caption is not understood, or nothing is known of the image.
+        None if the caption cannot be parsed, or the image is unknown.
         """
         ...
 
 
 class ImageWords(Protocol):
-    """Words that are true of a dataset's images, whether or not their captions have them."""
+    """Words that are true of a dataset's images, whether or not captions mention them."""
 
     @property
     def kinds(self) -> Sequence[WordKind]:
@@ -59,19 +59,19 @@ class ImageWords(Protocol):
         ...
 
     def words(self, image: str) -> Mapping[str, Set[str]]:
-        """Return the forms of words that are true of an image, by the name of their kind."""
+        """Return the word forms that are true of an image, by kind name."""
         ...
 
 
 @dataclass(frozen=True)
 class Exchange:
-    """Phrases that can take each other's place in a caption, such as the colours.
+    """Phrases that can replace each other in a caption, such as the colours.
 
     Attributes
     ----------
-    name : such as "colour".
-    meanings : by meaning and form, the synonyms. A phrase is replaced by one of another meaning in
-        the same form: `((("dog",), ("dogs",)), (("man", "guy"), ("men", "guys")))`.
+    name : str. Such as "colour".
+    meanings : tuple. Synonyms by meaning and form. A phrase is replaced by one of another meaning
+        in the same form: `((("dog",), ("dogs",)), (("man", "guy"), ("men", "guys")))`.
     """
 
     name: str
@@ -79,23 +79,23 @@ class Exchange:
 
     @staticmethod
     def of(name: str, words: str) -> "Exchange":
-        """Return an exchange of words separated by blanks; forms of one are joined by "/"."""
+        """Parse an exchange from words separated by blanks; forms of one are joined by "/"."""
         return Exchange(
             name, tuple(tuple((form,) for form in word.split("/")) for word in words.split())
         )
 
 
 class ProbeTruth(CaptionTruth, Protocol):
-    """What an embedding of an image, or a changed caption, is checked against."""
+    """Reference for checking an image embedding or a changed caption."""
 
     @property
     def exchanges(self) -> Sequence[Exchange]:
-        """What can be exchanged in the captions of this dataset."""
+        """Exchangeable phrases of this dataset's captions."""
         ...
 
     def facts(self, image: str) -> Mapping[tuple[str, str], str]:
-        """Return the answers that an image has to questions, by their (kind, question).
+        """Return an image's answers to questions, by (kind, question).
 
-        A question that an image has no answer to is left out.
+        Unanswerable questions are omitted.
         """
         ...

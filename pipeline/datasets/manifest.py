@@ -1,10 +1,9 @@
-"""The manifest: which images or clips a dataset has, with ids, files, splits and captions.
+"""The manifest of a dataset: its images or clips with ids, files, splits and captions.
 
-`manifest.jsonl` holds one line an image; `dataset.json`, written last, says where the images
-lie and guards the manifest by its SHA-256. Everything downstream is joined by the ids here.
-A dataset of clips has the same lines, a clip each, and `dataset.json` says so: `"media": "clips"`.
-A dataset with phrases and boxes has `regions.jsonl` beside, read by `pipeline.datasets.regions`;
-one with columns of the user's own has `metadata.jsonl`, read by `pipeline.datasets.metadata`.
+`manifest.jsonl` has one line per image or clip. `dataset.json`, written last, records the image
+root, the SHA-256 of the manifest, and for clips `"media": "clips"`. All derived data is joined by
+these ids. `regions.jsonl` stores phrases with boxes, read by `pipeline.datasets.regions`;
+`metadata.jsonl` stores the user's own columns, read by `pipeline.datasets.metadata`.
 """
 
 import os
@@ -33,28 +32,28 @@ METADATA_FILE = "metadata.jsonl"
 DATASET_FILE = "dataset.json"
 
 Media = Literal["images", "clips"]
-"""What the files of a dataset are: pictures, or moving pictures and sound."""
+"""Media type of a dataset: still images, or video clips with sound."""
 
 Metadata = dict[str, Any]
-"""Values of an image by column: texts, numbers, booleans and lists of texts."""
+"""Values of an image by column: str, number, bool or list of str."""
 
 NO_PICTURES = "prepare one with `pipeline prepare folder`, or another of its commands for images"
-"""What to do where pictures are needed and a dataset has clips."""
+"""Remedy where images are needed and a dataset has clips."""
 
 _UNITS: dict[str, str] = {"images": "image", "clips": "clip"}
 
 
 @dataclass(frozen=True, kw_only=True)
 class Description:
-    """What `dataset.json` records of a dataset.
+    """Contents of `dataset.json`.
 
     Attributes
     ----------
     name, licence, source, notes, media : see `Manifest`.
-    image_root : path of the image root from the folder.
-    counts : number of images, or clips, in each split.
-    images, clips, captions, phrases : number in all, of what the dataset has.
-    manifest_sha256, regions_sha256, metadata_sha256 : of the files in the same folder.
+    image_root : str. Path of the image root, relative to the folder.
+    counts : dict. Number of images or clips by split.
+    images, clips, captions, phrases : int or None. Totals.
+    manifest_sha256, regions_sha256, metadata_sha256 : str or None. Of the files in the folder.
     """
 
     name: str
@@ -74,35 +73,35 @@ class Description:
 
 
 class UnknownEntry(DatasetError, KeyError):
-    """A dataset has no entry of an id; a `KeyError` as well."""
+    """A dataset has no entry with an id; a `KeyError` as well."""
 
     __str__ = Exception.__str__  # KeyError would quote the message
 
 
 @dataclass(frozen=True, repr=False)
 class Manifest:
-    """The images, or the clips, of a dataset in their fixed order: a sequence of entries.
+    """The images or clips of a dataset in a fixed order: a sequence of entries.
 
     Attributes
     ----------
     name : str. The dataset's name.
-    image_root : Path. The folder that every entry's `file` is relative to.
-    entries : sequence of `pipeline.datasets.entries.ImageEntry`. The images; row order of every
-        feature file made from this dataset. Any sequence is accepted; it is kept in columns.
-    licence, source : str. Who may use the images and captions, and where they came from.
-    notes : dict. Metadata of the preparation (JSON values), such as images left out.
-    phrases : tuple or None. The phrases and boxes to be written with it; `read_manifest` leaves
-        them where they are, and `pipeline.read_phrases` reads them. None: the dataset has none.
+    image_root : Path. Folder to which every entry's `file` is relative.
+    entries : sequence of `pipeline.datasets.entries.ImageEntry`. The images, in the row order of
+        every feature set of this dataset. Any sequence is accepted and stored column-wise.
+    licence, source : str. Licence and origin of the images and captions.
+    notes : dict. Metadata of the preparation (JSON values), such as skipped images.
+    phrases : tuple or None. Phrases and boxes to write. `read_manifest` does not load them; see
+        `pipeline.read_phrases`. None: no phrases.
     media : str. "images" or "clips".
-    metadata : mapping of str to dict. By image id the user's own columns, to be written with it;
-        `read_manifest` leaves them where they are, and `pipeline.read_metadata` reads them.
+    metadata : mapping of str to dict. The user's own columns by image id, to write.
+        `read_manifest` does not load them; see `pipeline.read_metadata`.
 
     Raises
     ------
     DatasetError
-        Repeated ids, ids or files that leave the image root, control characters, empty
-        captions, unusable split names, or no image at all; phrases of an unknown image or
-        caption, empty ones, or ones with a box that has no area or leaves the image.
+        Repeated ids, ids or files outside the image root, control characters, empty captions,
+        invalid split names, or no images; phrases of an unknown image or caption, empty ones, or
+        with a box without area or outside the image.
 
     Examples
     --------
@@ -128,13 +127,11 @@ class Manifest:
     def __post_init__(self) -> None:
         object.__setattr__(self, "entries", self.packed)
         if not self.entries:
-            raise DatasetError(
-                f"dataset {self.name!r} has no {self.unit}: at least one was expected"
-            )
+            raise DatasetError(f"dataset {self.name!r} has no {self.unit}, expected at least one")
         if repeated := repeated_texts(self.packed.ids):
             raise DatasetError(
                 f"dataset {self.name!r}: {len(repeated)} ids occur more than once, first "
-                f"{repeated[:5]}; every {self.unit} needs an id of its own"
+                f"{repeated[:5]}; ids must be unique"
             )
         if self.phrases is not None:
             _check_phrases(self.name, self.phrases, self.entries)
@@ -182,7 +179,7 @@ class Manifest:
         return self.packed.ids
 
     def split(self, split: str) -> "Manifest":
-        """Return the dataset of one split alone.
+        """Return the dataset restricted to one split.
 
         Raises
         ------
@@ -196,7 +193,7 @@ class Manifest:
         return replace(self, entries=entries, phrases=phrases, metadata=metadata)
 
     def to_pandas(self) -> "pd.DataFrame":
-        """Return a table with an index of ids and the columns file, split and captions (tuples).
+        """Return a DataFrame indexed by id with the columns file, split and captions (tuples).
 
         Raises
         ------
@@ -213,27 +210,27 @@ class Manifest:
 
     @cached_property
     def by_id(self) -> TextMapping[ImageEntry]:
-        """The entries by their ids."""
+        """The entries by id."""
         return TextMapping(self.packed.ids, self.packed)
 
     @cached_property
     def path_by_id(self) -> TextMapping[Path]:
-        """The paths of the files by the ids of their entries."""
+        """The file paths by id."""
         return TextMapping(self.packed.ids, self.files(self.packed))
 
     @property
     def unit(self) -> str:
-        """What one entry is, for messages: "image" or "clip"."""
+        """Singular noun for an entry in messages: "image" or "clip"."""
         return _UNITS[self.media]
 
     def require(self, media: Media, asked_by: str, remedy: str) -> "Manifest":
-        """Return this dataset if its files are of the kind that is needed.
+        """Return this dataset; raise if it has the wrong media type.
 
         Parameters
         ----------
-        media : what the files must be.
-        asked_by : what needs them, such as "pipeline propose"; it begins the message.
-        remedy : what to do with a dataset of the other kind; it ends the message.
+        media : str. Required media type.
+        asked_by : str. What needs it, such as "pipeline propose"; begins the message.
+        remedy : str. Remedy for the other media type; ends the message.
 
         Raises
         ------
@@ -241,7 +238,7 @@ class Manifest:
         """
         if self.media != media:
             raise DatasetError(
-                f"{asked_by} needs a dataset of {media}, and {self.name!r} is one of "
+                f"{asked_by} needs a dataset of {media}, but {self.name!r} is one of "
                 f"{self.media}; {remedy}"
             )
         return self
@@ -252,7 +249,7 @@ class Manifest:
         return self.packed.counts
 
     def select(self, split: str | None = None) -> PackedEntries:
-        """Return the images of one split, or all of them, in manifest order.
+        """Return the entries of one split, or all of them, in manifest order.
 
         Raises
         ------
@@ -269,7 +266,7 @@ class Manifest:
         return self.packed.of_split(split)
 
     def files(self, entries: PackedEntries) -> FilesBelow:
-        """Return the path of each entry's file, made when it is asked for."""
+        """Return the path of each entry's file, created on access."""
         return FilesBelow(self.image_root, entries.files)
 
     def captions(self, split: str | None = None) -> Captions:
@@ -283,7 +280,7 @@ class Manifest:
         return self.select(split).captions
 
     def write(self, folder: str | Path) -> None:
-        """Write the manifest, phrases and metadata if there are any, then `dataset.json`."""
+        """Write the manifest, existing phrases and metadata, then `dataset.json`."""
         folder = Path(folder)
         manifest = folder / MANIFEST_FILE
         with (
@@ -331,7 +328,7 @@ class Manifest:
 
 
 def read_manifest(folder: str | Path) -> Manifest:
-    """Read and check a dataset folder that `Manifest.write` made.
+    """Read and validate a dataset folder written by `Manifest.write`.
 
     Parameters
     ----------
@@ -340,18 +337,18 @@ def read_manifest(folder: str | Path) -> Manifest:
     Returns
     -------
     Manifest
-        Its images or clips, a sequence of entries.
+        The dataset, a sequence of entries.
 
     Raises
     ------
     DatasetError
-        A file is missing, damaged, or the manifest is not the one that `dataset.json` guards.
+        A file is missing or corrupt, or the manifest does not match `dataset.json`.
     """
     metadata = read_description(folder)
     manifest = _prepared(folder, MANIFEST_FILE)
     if sha256_of_file(manifest) != metadata.manifest_sha256:
         raise DatasetError(
-            f"{manifest} is not the file that {DATASET_FILE} describes (its SHA-256 is not "
+            f"{manifest} does not match {DATASET_FILE} (its SHA-256 is not "
             f"{metadata.manifest_sha256[:16]}...): it was changed, or its preparation was "
             "interrupted; prepare it again"
         )
@@ -375,25 +372,25 @@ def read_manifest(folder: str | Path) -> Manifest:
 
 
 def read_description(folder: str | Path) -> Description:
-    """Read a dataset's `dataset.json` alone.
+    """Read only the `dataset.json` of a dataset.
 
     Raises
     ------
     DatasetError
-        The folder is not a prepared dataset, or the file is damaged.
+        The folder is not a prepared dataset, or the file is corrupt.
     """
     path = _prepared(folder, DATASET_FILE)
     try:
         return decode(path.read_bytes(), Description)
     except ValueError as error:
         raise DatasetError(
-            f"{path} is damaged, or a newer version of this package wrote it ({error}); prepare "
+            f"{path} is corrupt, or written by a newer version of this package ({error}); prepare "
             "the dataset again"
         ) from error
 
 
 def read_media(folder: str | Path) -> Media:
-    """Return what the files of a dataset are; see `read_description`."""
+    """Return the media type of a dataset; see `read_description`."""
     return read_description(folder).media
 
 
@@ -401,7 +398,7 @@ def _prepared(folder: str | Path, name: str) -> Path:
     path = Path(folder, name)
     if not path.is_file():
         raise DatasetError(
-            f"{path} not found: {folder} is not a prepared dataset; `pipeline prepare` makes one"
+            f"{path} not found: {folder} is not a prepared dataset; `pipeline prepare` writes one"
         )
     return path
 
@@ -417,8 +414,8 @@ def _check_phrases(
             raise DatasetError(f"{where}: its image {phrase.image!r} is not in the dataset")
         if phrase.id != f"{phrase.image}#p{seen[phrase.image]}":
             raise DatasetError(
-                f"{where}: an id such as {phrase.image}#p{seen[phrase.image]} was expected, "
-                "numbered from 0 in each image"
+                f"{where}: expected an id such as {phrase.image}#p{seen[phrase.image]}, numbered "
+                "from 0 in each image"
             )
         seen[phrase.image] += 1
         if phrase.caption is not None:
@@ -428,7 +425,7 @@ def _check_phrases(
         if fault := check_caption(phrase.phrase):
             raise DatasetError(f"{where}: the phrase {fault}")
         if not phrase.boxes:
-            raise DatasetError(f"{where} has no box; leave it out, or give one")
+            raise DatasetError(f"{where} has no box; remove it, or add one")
         for box in phrase.boxes:
             if fault := check_box(box, phrase.size):
                 raise DatasetError(f"{where}: its box {list(box)} {fault}")

@@ -1,7 +1,7 @@
 """The user's own columns of images, such as a year or tags: `metadata.jsonl` next to a manifest.
 
-They are stored apart from the manifest, so that an edited column makes no feature, head or table
-stale. `dataset.json` guards the file by its SHA-256.
+They are stored apart from the manifest, so that editing a column does not make features, heads or
+tables stale. `dataset.json` records the SHA-256 of the file.
 """
 
 import math
@@ -23,7 +23,7 @@ from pipeline.schema import decode_lines
 
 
 class NotKept(Exception):
-    """A value of a column is neither text, a number, true or false, a date, nor a list of texts."""
+    """A value of a column is not a text, number, bool, date or list of texts."""
 
 
 def read_metadata(dataset: str | Path) -> dict[str, Metadata]:
@@ -36,13 +36,13 @@ def read_metadata(dataset: str | Path) -> dict[str, Metadata]:
     Returns
     -------
     dict of str to dict
-        By image id the values by column: texts, numbers, booleans and lists of texts. Images
-        without any are left out; a dataset without metadata has none.
+        By image id the values by column: str, number, bool or list of str. Images without values
+        are omitted; {} for a dataset without metadata.
 
     Raises
     ------
     DatasetError
-        The file is missing, damaged, or not the one that `dataset.json` describes.
+        The file is missing, corrupt, or does not match `dataset.json`.
     """
     folder = Path(dataset)
     expected = read_description(folder).metadata_sha256
@@ -51,8 +51,8 @@ def read_metadata(dataset: str | Path) -> dict[str, Metadata]:
     path = folder / METADATA_FILE
     if not path.is_file() or sha256_of_file(path) != expected:
         raise DatasetError(
-            f"{path} is not the file that {DATASET_FILE} describes (its SHA-256 is not "
-            f"{expected[:16]}...): it was changed or removed; prepare the dataset again"
+            f"{path} does not match {DATASET_FILE} (its SHA-256 is not {expected[:16]}...): it was "
+            "changed or removed; prepare the dataset again"
         )
     try:
         with path.open("rb") as stream:
@@ -62,12 +62,12 @@ def read_metadata(dataset: str | Path) -> dict[str, Metadata]:
 
 
 def value_of(cell: Any) -> Any:
-    """Return the value of a cell as JSON has it; None of an empty one.
+    """Return a cell as a JSON value; None if it is empty.
 
     Parameters
     ----------
-    cell : of a table or an object in memory: dates become ISO 8601 text, numbers of numpy those of
-        Python, NaN, NaT and blank text count as empty.
+    cell : value of a table or an object in memory. Dates become ISO 8601 text, numpy numbers Python
+        numbers; NaN, NaT and blank text count as empty.
 
     Raises
     ------
@@ -86,7 +86,7 @@ def value_of(cell: Any) -> Any:
             raise NotKept
         return None if math.isnan(cell) else cell
     if isinstance(cell, date | time):
-        return cell.isoformat() if cell == cell else None  # pandas' NaT is a date
+        return cell.isoformat() if cell == cell else None  # NaT of pandas is a date
     if isinstance(cell, Decimal):
         return None if cell.is_nan() else str(cell)
     if isinstance(cell, list | tuple) and all(isinstance(item, str) for item in cell):
@@ -97,7 +97,7 @@ def value_of(cell: Any) -> Any:
 def without_columns(
     metadata: Iterable[tuple[str, Metadata]], names: Iterable[str]
 ) -> dict[str, Metadata]:
-    """Return metadata by image id without some columns; images that have none are left out."""
+    """Return metadata by image id without some columns; images without values are omitted."""
     dropped = {*names}
     found = ((name, {k: v for k, v in own.items() if k not in dropped}) for name, own in metadata)
     return {name: own for name, own in found if own}

@@ -1,4 +1,4 @@
-"""The size of a photo, from its header alone."""
+"""Image size, read from the file header."""
 
 from pathlib import Path
 
@@ -6,17 +6,17 @@ from PIL import ExifTags, Image
 
 from pipeline.datasets.checks import DatasetError
 
-# Orientations in which width and height change places when the photo is turned upright.
+# EXIF orientations that swap width and height.
 _SIDEWAYS = (5, 6, 7, 8)
 
 
 def photo_size(path: Path) -> tuple[int, int]:
-    """Return width and height in pixels of a photo as it is decoded, upright.
+    """Return width and height in pixels of an image as decoded, upright.
 
     Raises
     ------
     DatasetError
-        The file is no photo.
+        The file is not an image.
     """
     try:
         with Image.open(path) as image:
@@ -24,6 +24,6 @@ def photo_size(path: Path) -> tuple[int, int]:
             return (image.height, image.width) if turned else image.size
     except (OSError, ValueError, SyntaxError) as error:
         raise DatasetError(
-            f"{path} is no photo whose size can be read ({error}), so that its boxes cannot be "
-            "checked; mend the file, or leave its lines out"
+            f"the size of {path} cannot be read ({error}), so its boxes cannot be checked; fix the "
+            "file, or remove its lines"
         ) from error

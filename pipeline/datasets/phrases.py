@@ -1,4 +1,4 @@
-"""A phrase and the boxes of what it names: one line of a dataset's `regions.jsonl`."""
+"""Phrases with the boxes of what they name: lines of a dataset's `regions.jsonl`."""
 
 import hashlib
 from collections.abc import Sequence
@@ -8,23 +8,23 @@ from typing import Any
 from pipeline.hashing import canonical_json
 
 Box = tuple[float, float, float, float]
-"""x0 y0 x1 y1 in pixels of the photo, from 0, right and bottom exclusive."""
+"""x0 y0 x1 y1 in original pixels, 0-based, right and bottom exclusive."""
 
 
 @dataclass(frozen=True, slots=True)
 class RegionPhrase:
-    """A phrase of one image, with what it names in it.
+    """A phrase of one image, with the boxes of what it names.
 
     Attributes
     ----------
-    id : `<image id>#p<n>`, n from 0 in the image.
-    image : id of the image.
-    phrase : the words, as they stand in the caption.
-    types : kinds of thing, such as ("people",); may be empty.
-    chain : name of the thing in its image, the same for all phrases about it; None: not known.
-    caption : id of the caption that the phrase stands in; None: in none.
-    boxes : one or more boxes of it, each of which is right by itself.
-    size : (width, height) of the photo in pixels, where known.
+    id : str. `<image id>#p<n>`, n from 0 in the image.
+    image : str. Image id.
+    phrase : str. The words, as in the caption.
+    types : tuple of str. Kinds of thing, such as ("people",); may be empty.
+    chain : str or None. Identifier of the thing in its image, shared by all phrases about it.
+    caption : str or None. Id of the caption that contains the phrase.
+    boxes : tuple of Box. One or more alternative boxes, each of which is correct.
+    size : tuple of int or None. (width, height) of the image in pixels, if known.
     """
 
     id: str
@@ -38,12 +38,12 @@ class RegionPhrase:
 
     @property
     def plain(self) -> str:
-        """The words in lower case with single blanks; phrases that agree in it are the same."""
+        """The words in lower case with single blanks; equality defines a distinct phrase."""
         return " ".join(self.phrase.lower().split())
 
     @property
     def key(self) -> str:
-        """The row id of the phrase's features: 16 hex digits of the SHA-256 of `plain`."""
+        """Row id of the phrase's features: 16 hex digits of the SHA-256 of `plain`."""
         return hashlib.sha256(self.plain.encode()).hexdigest()[:16]
 
     def to_json(self) -> dict[str, Any]:
@@ -61,27 +61,27 @@ class RegionPhrase:
 
 
 def regions_text(phrases: Sequence[RegionPhrase]) -> str:
-    """Return the text of `regions.jsonl`, a line a phrase."""
+    """Return the text of `regions.jsonl`, one line per phrase."""
     return "".join(canonical_json(phrase.to_json()) + "\n" for phrase in phrases)
 
 
 def check_box(box: Sequence[float], size: tuple[int, int] | None) -> str | None:
-    """Return the reason why `box` is no box of an image of this size; None if it is one."""
+    """Return the reason why `box` is not a box in an image of this size; None if it is."""
     x0, y0, x1, y1 = box
     if not (x0 < x1 and y0 < y1):
         return "has no area"
     if x0 < 0 or y0 < 0 or (size is not None and (x1 > size[0] or y1 > size[1])):
         of = f" of {size[0]} x {size[1]} pixels" if size else ""
-        return f"lies outside its image{of}"
+        return f"is outside its image{of}"
     return None
 
 
 def hull(boxes: Sequence[Box]) -> Box:
-    """Return the smallest box around one or more boxes."""
+    """Return the smallest box that contains all boxes."""
     x0, y0, x1, y1 = zip(*boxes, strict=True)
     return min(x0), min(y0), max(x1), max(y1)
 
 
 def _plain(value: float) -> float:
-    """Return whole numbers as integers, so that the line says 12 and not 12.0."""
+    """Return whole numbers as int, so that JSON has 12 and not 12.0."""
     return int(value) if value == int(value) else value

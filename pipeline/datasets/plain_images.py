@@ -1,4 +1,4 @@
-"""Image files that no `pipeline prepare` has described, as a dataset without captions."""
+"""Plain image files and folders as a dataset without captions."""
 
 import os
 from collections.abc import Callable, Iterable, Sequence
@@ -12,7 +12,7 @@ from pipeline.datasets.readers.tables.faults import Faults
 from pipeline.datasets.source import read_lines
 
 SPLIT = "all"
-"""Split of images that nobody has split."""
+"""Split of images without a split."""
 
 Images = str | Path | Sequence[str | Path]
 """A folder of images, an image, or a list of images and folders."""
@@ -23,9 +23,9 @@ def images_of(source: Images | Manifest, log: Callable[[str], object]) -> Manife
 
     Parameters
     ----------
-    source : str, Path, sequence or Manifest. A prepared dataset, by its folder or as it was read;
+    source : str, Path, sequence or Manifest. A prepared dataset, by its folder or as an object;
         otherwise see `plain_images`.
-    log : callable. Receives the lines of `plain_images`.
+    log : callable. Receives the log lines of `plain_images`.
 
     Raises
     ------
@@ -42,22 +42,22 @@ def images_of(source: Images | Manifest, log: Callable[[str], object]) -> Manife
 
 
 def plain_images(paths: Iterable[str | Path], log: Callable[[str], object]) -> Manifest:
-    """Return image files as a dataset without captions, all in one split. No file is opened.
+    """Return image files as a dataset without captions, in one split. No file is opened.
 
-    Of one folder, the ids are the paths relative to it, sorted. Of several files and folders, they
-    are relative to the lowest folder that contains all of them, in the given order; a file that is
-    missing keeps its place, so that its row states that.
+    For a single folder, ids are the paths relative to it, sorted. For several files and folders,
+    they are relative to the deepest common folder, in the given order; a missing file keeps its
+    row, with a status.
 
     Parameters
     ----------
-    paths : iterable of str or Path. Files, whatever their suffix, and folders, whose image files
-        are found by `pipeline.datasets.readers.image_files.image_files`.
-    log : callable. Receives a line on the files that are left out, and one on the ids.
+    paths : iterable of str or Path. Files, with any suffix, and folders, whose image files are
+        found by `pipeline.datasets.readers.image_files.image_files`.
+    log : callable. Receives one line on skipped files, and one on the ids.
 
     Raises
     ------
     DatasetError
-        No image, a folder that cannot be read, or a name that cannot be an id.
+        No image, an unreadable folder, or a name that is not a valid id.
     """
     given = [Path(path) for path in paths]
     if len(given) == 1 and given[0].is_dir():
@@ -66,12 +66,12 @@ def plain_images(paths: Iterable[str | Path], log: Callable[[str], object]) -> M
     else:
         files = [file for path in given for file in _absolute(path, log)]
         if not files:
-            raise DatasetError("no image is named; give a folder of images, or image files")
+            raise DatasetError("no image is named; pass a folder of images, or image files")
         root = Path(os.path.commonpath({file.rpartition("/")[0] or "/" for file in files}))
         names = list(dict.fromkeys(file[len(str(root)) :].lstrip("/") for file in files))
         log(f"{len(names)} images; ids are paths relative to {root}")
         if repeated := len(files) - len(names):
-            log(f"{repeated} of the given files are named before and count once")
+            log(f"{repeated} of the files were listed before and count once")
     return manifest_of_files(
         root,
         names,
@@ -87,7 +87,7 @@ def read_list(file: Path) -> list[Path]:
     Raises
     ------
     DatasetError
-        The file cannot be read, or a line is not UTF-8.
+        The file is unreadable, or a line is not UTF-8.
     """
     return [Path(line) for _, line in read_lines(file) if line.strip()]
 

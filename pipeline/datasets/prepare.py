@@ -15,7 +15,7 @@ from pipeline.datasets.readers.tables.open_tables import TableOptions
 from pipeline.datasets.readers.tables.unpacked import UnpackedImages
 
 IMAGES_FOLDER = "images"
-"""Folder, in that of the dataset, of images that were stored in a table or an archive."""
+"""Subfolder of the dataset for images that were stored in a table or an archive."""
 
 
 def prepare(
@@ -34,27 +34,26 @@ def prepare(
     expect: Mapping[str, int] | None = None,
     media: Media = "images",
 ) -> Manifest:
-    """Return the dataset of a source, and write it to a folder; see `readers.folder.read_folder`.
+    """Read a dataset from a source, and optionally write it; see `readers.folder.read_folder`.
 
     Parameters
     ----------
     source : str, Path, pandas.DataFrame, datasets.Dataset, datasets.DatasetDict, iterable of
         mappings, or None. A table of paths and captions; a folder with or without one; None: the
         metadata or the images of `root`.
-    out : str, Path or None. Folder of the dataset; None: it is not written.
-    root : str, Path or None. Folder of the images. None: the folder of the source; of an object in
-        memory, the folder that absolute paths have in common, or the current one. Images that are
-        stored in the source as bytes are written to `out/images`, which is then the root.
+    out : str, Path or None. Folder of the dataset; None: do not write.
+    root : str, Path or None. Folder of the images. None: the folder of the source; for an object in
+        memory, the common folder of absolute paths, or the current one. Images stored in the source
+        as bytes are written to `out/images`, which is then the root.
     name : str or None. Name of the dataset; None: that of the folder `out`, or "dataset".
-    path_column, split_column, id_column : str or None. Columns that are not to be recognised by
-        their names.
-    caption_columns : str or sequence of str. Columns of captions, likewise.
+    path_column, split_column, id_column : str or None. Columns to use; None: detected by name.
+    caption_columns : str or sequence of str. Caption columns, likewise.
     encoding : str or None. Encoding of a text file without a byte order mark; None is UTF-8.
-    split_by_folder : bool. Whether the first folder of a path is the split of its image.
-    skip_bad : bool. Whether rows that cannot be used are left out, counted in the notes and listed
-        in `out/left-out.csv`; otherwise any of them is an error.
-    expect : mapping of str to int. Number of images that a split must have.
-    media : str. What the paths lead to.
+    split_by_folder : bool. Use the first folder of a path as the split of its image.
+    skip_bad : bool. Skip invalid rows, count them in the notes and list them in `out/left-out.csv`;
+        otherwise any of them is an error.
+    expect : mapping of str to int. Required number of images by split.
+    media : str. Media type of the paths.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""Anybody's photos with boxes: a folder, and a CSV or JSONL file of images, phrases and boxes."""
+"""User-provided images with boxes: a folder, and a CSV or JSONL file of phrases and boxes."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -29,7 +29,7 @@ _OPTIONAL = ("type", "chain", "split")
 
 @dataclass(frozen=True)
 class _Row:
-    """One line: a phrase of an image and its box, and what is "" where the file does not say it."""
+    """A line: a phrase of an image with its box; "" for missing values."""
 
     image: str
     phrase: str
@@ -47,27 +47,26 @@ def read_regions(
     name: str,
     expect: Mapping[str, int] | None = None,
 ) -> Manifest:
-    """Read a CSV or JSONL file with a phrase and its box a line.
+    """Read a CSV or JSONL file with one phrase and its box per line.
 
-    Columns or keys are image (path below `root`, which is also its id), phrase, x0, y0, x1, y1 in
-    the photo's own pixels, from 0, right and bottom exclusive; and, if wanted, type, chain (the
-    same for all phrases about one thing of an image) and split. Without splits, images are split
-    80/10/10 by the hash of their id. Images keep the order of first appearance and have no
-    captions.
+    Columns or keys are image (path below `root`, also used as id), phrase, x0, y0, x1, y1 in
+    original pixels, 0-based, right and bottom exclusive; optionally type, chain (equal for all
+    phrases about the same thing in an image) and split. Without splits, images are split 80/10/10
+    by the hash of their id. Images are in order of first appearance and have no captions.
 
     Parameters
     ----------
     root : str or Path. The image root.
     regions : str or Path. File ending in .csv, .jsonl or .ndjson.
     name : str. The dataset's name.
-    expect : mapping of str to int, or None. Number of images that a split must have.
+    expect : mapping of str to int, or None. Required number of images by split.
 
     Raises
     ------
     DatasetError
-        The file is missing or of another kind; a line is malformed, has no phrase or no image file,
-        or a box that has no area or leaves its image; lines of one image differ in split, or some
-        have one and others none; a split has another number of images. The line is named.
+        The file is missing or of another format; a line is malformed, has no phrase or image file,
+        or has a box without area or outside its image; lines of one image differ in split, or only
+        some have one; a split has another number of images. The line is named.
     """
     root, regions = Path(root), Path(regions)
     rows = _csv_rows(regions) if regions.suffix.lower() == ".csv" else _jsonl_rows(regions)
@@ -83,14 +82,14 @@ def read_regions(
         if before.split != row.split or bool(other.split) != bool(row.split):
             raise DatasetError(
                 f"{row.where}: the split is {row.split!r} here and {other.split!r} in "
-                f"{other.where}; give all lines a split or none, and those of an image the same"
+                f"{other.where}; an image needs one split, and all lines or none need one"
             )
         if image not in sizes:
             sizes[image] = photo_size(root / image)
         if fault := check_box(row.box, sizes[image]):
             raise DatasetError(
-                f"{row.where}: the box {list(row.box)} {fault}; x0 y0 x1 y1 in the photo's own "
-                "pixels were expected, from 0, right and bottom exclusive"
+                f"{row.where}: the box {list(row.box)} {fault}; expected x0 y0 x1 y1 in original "
+                "pixels, 0-based, right and bottom exclusive"
             )
         of_image = phrases.setdefault(image, [])
         of_image.append(
@@ -142,7 +141,7 @@ def _csv_rows(path: Path) -> Iterator[_Row]:
 
 def _check_columns(found: Sequence[str]) -> None:
     if missing := [column for column in _REQUIRED if column not in found]:
-        raise RowFault("columns", f"the columns {', '.join(missing)} are missing")
+        raise RowFault("columns", f"missing columns: {', '.join(missing)}")
 
 
 class _Record(msgspec.Struct):
@@ -161,7 +160,7 @@ class _Record(msgspec.Struct):
 
 def _jsonl_rows(path: Path) -> Iterator[_Row]:
     if path.suffix.lower() not in (".jsonl", ".ndjson"):
-        raise DatasetError(f"{path}: the name ends in neither .csv nor .jsonl; rename the file")
+        raise DatasetError(f"{path}: expected a name ending in .csv or .jsonl; rename the file")
     for number, line in read_lines(path):
         if not line.strip():
             continue

@@ -1,4 +1,4 @@
-"""Reading the phrases and boxes of a prepared dataset, from the `regions.jsonl` in its folder."""
+"""Phrases and boxes of a prepared dataset, read from its `regions.jsonl`."""
 
 from pathlib import Path
 
@@ -15,18 +15,18 @@ from pipeline.schema import decode_lines
 
 
 def read_phrases(dataset: str | Path, split: str | None = None) -> tuple[RegionPhrase, ...]:
-    """Return the phrases of a dataset, or of one split, in the order of their file.
+    """Return the phrases of a dataset, or of one split, in file order.
 
     Parameters
     ----------
     dataset : str or Path. Folder of a prepared dataset.
-    split : str or None. Only phrases of this split's images; None: of all.
+    split : str or None. Only phrases of this split's images; None: all.
 
     Raises
     ------
     DatasetError
-        The dataset has no phrases with boxes, no such split, or its file is not the one that
-        `dataset.json` describes.
+        The dataset has no phrases with boxes, no such split, or its file does not match
+        `dataset.json`.
     """
     path = _checked_file(Path(dataset))
     images = {entry.id for entry in read_manifest(dataset).select(split)}
@@ -65,7 +65,7 @@ def _checked_file(folder: Path) -> Path:
         )
     if not path.is_file() or sha256_of_file(path) != description.regions_sha256:
         raise DatasetError(
-            f"{path} is not the file that {DATASET_FILE} describes (its SHA-256 is not "
+            f"{path} does not match {DATASET_FILE} (its SHA-256 is not "
             f"{description.regions_sha256[:16]}...): it was changed, or its preparation was "
             "interrupted; prepare it again"
         )

@@ -1,4 +1,4 @@
-"""Reading source files so that every complaint names the file and the line or entry."""
+"""Reading source files with errors that name the file and the line or entry."""
 
 from collections.abc import Iterable, Iterator
 from pathlib import Path, PurePosixPath
@@ -19,7 +19,7 @@ def read_lines(path: Path, remedy: str = _CONVERT) -> Iterator[tuple[int, str]]:
     Parameters
     ----------
     path : Path. The file.
-    remedy : str. What to do with a file in another encoding; it ends the message.
+    remedy : str. Remedy for a file in another encoding; ends the message.
 
     Raises
     ------
@@ -30,7 +30,7 @@ def read_lines(path: Path, remedy: str = _CONVERT) -> Iterator[tuple[int, str]]:
     try:
         with path.open("rb") as stream:
             for read in stream:
-                # More than one where lines end in a carriage return alone.
+                # More than one for files with carriage returns as line ends.
                 for line in (read.removeprefix(_BOM) if number == 0 else read).splitlines():
                     number += 1
                     yield number, _decode(line, path, number, remedy)
@@ -39,13 +39,13 @@ def read_lines(path: Path, remedy: str = _CONVERT) -> Iterator[tuple[int, str]]:
 
 
 def read_json(path: Path, kind: type[T]) -> T:
-    """Return the value of a UTF-8 JSON file as a `kind`; a BOM is dropped.
+    """Parse a UTF-8 JSON file as a `kind`; a BOM is dropped.
 
     Raises
     ------
     DatasetError
-        The file is missing, a line is not UTF-8, the text is not JSON, or a value has another type:
-        it is named by its path, such as `images[12].id`.
+        The file is missing, not UTF-8 or not JSON, or a value has another type; it is named by its
+        path, such as `images[12].id`.
     """
     data = _read_bytes(path)
     try:
@@ -58,27 +58,27 @@ def read_json(path: Path, kind: type[T]) -> T:
 
 
 def parse_json(text: str, where: str, kind: type[T]) -> T:
-    """Return the value of a JSON text from the place `where` as a `kind`; see `read_json`."""
+    """Parse a JSON text from the location `where` as a `kind`; see `read_json`."""
     try:
         return decode(text, kind)
     except SchemaError as error:
-        raise DatasetError(f"{where}: {error}; correct the file, or get it again") from error
+        raise DatasetError(f"{where}: {error}; correct the file, or download it again") from error
 
 
 def media_file(root: Path, file: str, where: str, unit: str = "image") -> str:
-    """Return `file` in its plain form (`./a.jpg` is `a.jpg`) if it is a file below `root`.
+    """Return `file` in normal form (`./a.jpg` is `a.jpg`); raise unless it exists below `root`.
 
     Parameters
     ----------
-    root : the image root.
-    file : a path from a data file, relative to `root`.
-    where : the place of `file` in its source, such as "captions.csv, line 7".
-    unit : what the file is, for messages.
+    root : Path. The image root.
+    file : str. A path from a data file, relative to `root`.
+    where : str. Location of `file` in its source, such as "captions.csv, line 7".
+    unit : str. Noun for the file in messages.
 
     Raises
     ------
     DatasetError
-        The path leaves the root, or there is no such file.
+        The path leaves the root, or the file does not exist.
     """
     if fault := check_relative(file):
         raise DatasetError(f"{where}: {unit} path {file!r} {fault}; paths must stay below {root}")
@@ -86,7 +86,7 @@ def media_file(root: Path, file: str, where: str, unit: str = "image") -> str:
         found = (root / file).is_file()
     except OSError as error:
         raise DatasetError(
-            f"{where}: {unit} path {file!r} cannot be looked up below {root} ({error.strerror})"
+            f"{where}: {unit} path {file!r} cannot be accessed below {root} ({error.strerror})"
         ) from error
     if not found:
         raise DatasetError(
@@ -102,7 +102,7 @@ def caption_line(text: str, where: str) -> str:
     Raises
     ------
     DatasetError
-        The caption is empty, or no text.
+        The caption is empty or invalid.
     """
     line = one_line(text)
     if fault := check_caption(line):
@@ -111,22 +111,22 @@ def caption_line(text: str, where: str) -> str:
 
 
 def one_line(text: str) -> str:
-    """Return a text as one line: blanks at its ends cut, each line break made one space.
+    """Return a text as one line: surrounding blanks removed, each line break replaced by a space.
 
-    Sources do have captions with a line break at the end or inside; nothing else is changed.
+    Some sources have captions with line breaks; nothing else is changed.
     """
-    if text.isprintable():  # has no line break; most captions by far
+    if text.isprintable():  # no line break, as in most captions
         return text.strip()
     return " ".join(part.strip() for part in text.splitlines() if part.strip())
 
 
 def source_notes(files: Iterable[Path], mended: int) -> dict[str, Any]:
-    """Return the notes that every adapter keeps: its source files, and captions mended if any.
+    """Return the notes of every reader: source files, and the number of changed captions if any.
 
     Parameters
     ----------
-    files : the files read, noted by name and SHA-256.
-    mended : number of captions that `caption_line` changed.
+    files : iterable of Path. Files read, noted by name and SHA-256.
+    mended : int. Number of captions that `caption_line` changed.
     """
     notes: dict[str, Any] = {
         "source_files": [{"file": f.name, "sha256": sha256_of_file(f)} for f in files]

@@ -1,4 +1,4 @@
-"""Which split of a dataset fits heads, which chooses among epochs, which the tables are about."""
+"""Choice of the training, validation and test splits of a dataset."""
 
 import hashlib
 from collections.abc import Iterable
@@ -15,22 +15,22 @@ ALL = "all"
 USUAL_NAMES: dict[Role, tuple[str, ...]] = {
     "train": ("train",),
     "validation": ("val", "dev", "validation"),
-    # A dataset without a test split is reported on by the split that chose the epochs.
+    # Without a test split, results are reported on the validation split.
     "test": ("test", "val", "dev", "validation"),
 }
 
 SHARES = {"train": 0.8, "val": 0.1, "test": 0.1}
-"""Splits of a source that names none."""
+"""Split fractions of a source without splits."""
 
 
 def split_for(role: Role, manifest: Manifest, named: str | None = None) -> str:
-    """Return the split of a dataset that has a role.
+    """Return the split of a dataset for a role.
 
     Parameters
     ----------
-    role : "train" fits, "validation" chooses among epochs, "test" is reported on.
-    manifest : the dataset.
-    named : the split's name; None: the first of `USUAL_NAMES` that the dataset has.
+    role : str. "train", "validation" (model selection) or "test" (reported results).
+    manifest : Manifest. The dataset.
+    named : str or None. Name of the split; None: the first of `USUAL_NAMES` that exists.
 
     Raises
     ------
@@ -50,12 +50,12 @@ def split_for(role: Role, manifest: Manifest, named: str | None = None) -> str:
 
 
 def splits_of(manifest: Manifest, named: str) -> tuple[str, ...]:
-    """Return the splits of a dataset that a text names, each once.
+    """Return the splits of a dataset named in a text, each once.
 
     Parameters
     ----------
-    manifest : the dataset.
-    named : the name of a split, several with commas between, or "all".
+    manifest : Manifest. The dataset.
+    named : str. A split, several separated by commas, or "all".
 
     Raises
     ------
@@ -71,7 +71,7 @@ def splits_of(manifest: Manifest, named: str) -> tuple[str, ...]:
 
 
 def require_captions(manifest: Manifest, split: str | None = None) -> None:
-    """Check that a dataset, or a split of it, has captions to train on.
+    """Raise unless a dataset, or a split of it, has captions to train on.
 
     Raises
     ------
@@ -80,21 +80,21 @@ def require_captions(manifest: Manifest, split: str | None = None) -> None:
     if not manifest.select(split).num_captions.any():
         where = "" if split is None else f" in its split {split!r}"
         raise DatasetError(
-            f"the dataset {manifest.name!r} has no captions{where}, and captioned {manifest.media} "
-            "are what experiments are trained and measured on; prepare it with captions (`pipeline "
-            "prepare folder --captions FILE`), or embed it with a head that was trained on another "
-            "dataset (`pipeline embed --experiment NAME --head DIR --dataset DIR`), or search it "
-            "without training (`pipeline search --image FILE --features DIR`)"
+            f"the dataset {manifest.name!r} has no captions{where}, which experiments need for "
+            f"training and evaluation; prepare captioned {manifest.media} (`pipeline prepare "
+            "folder --captions FILE`), or embed it with a head trained on another dataset "
+            "(`pipeline embed --experiment NAME --head DIR --dataset DIR`), or search it without "
+            "training (`pipeline search --image FILE --features DIR`)"
         )
 
 
 def split_by_hash(ids: Iterable[str], fractions: dict[str, float]) -> dict[str, str]:
-    """Give each id a split by the SHA-256 of the id, so that adding images moves none.
+    """Assign each id a split by its SHA-256, so that adding images moves no other.
 
     Parameters
     ----------
-    ids : image ids.
-    fractions : split name to its share; the shares sum to 1.
+    ids : iterable of str. Image ids.
+    fractions : dict of str to float. Fraction of each split; they sum to 1.
     """
     bounds: list[tuple[float, str]] = []
     total = 0.0

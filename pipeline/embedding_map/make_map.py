@@ -1,4 +1,4 @@
-"""The map of an embedding file's images: places, groups with words, nearest images."""
+"""The map of an embedding file's images: positions, labelled groups, nearest neighbours."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -14,13 +14,13 @@ from pipeline.retrieval.search import SYMMETRIC, Gallery, nearest
 from pipeline.retrieval.similarity import row_vectors, unit_rows
 
 POINTS = 2000
-"""Images of a map, at most, drawn by the seed."""
+"""Maximal number of images, sampled by the seed."""
 
 GROUPS, IMAGES_OF_A_GROUP = 12, 8
-"""Groups of a map, at most, and images that each has on average, at least."""
+"""Maximal number of groups, and minimal average group size."""
 
 WORDS, NEIGHBOURS = 4, 6
-"""Words of a group, and nearest images of an image."""
+"""Words per group, and neighbours per image."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,17 +29,17 @@ class EmbeddingMap:
 
     Attributes
     ----------
-    ids : of the images, n of them.
-    places : (n, 2) float64.
-    projection : how they were placed.
-    shares : of the variance, 0-1, in the two directions of "pca"; otherwise None.
-    groups : (n,) int64, group of each image; the largest group is 0.
-    words : typical words of the captions of each group, the most typical first.
-    neighbours : (n, k) int64, rows of the nearest other images of the map, best first.
-    scores : (n, k) float32, their similarities.
-    similarity : what scores are measured in: that of the embeddings, or cosine where theirs does
-        not compare two images.
-    left_out : number of images that the map does not have.
+    ids : sequence of str. n image ids.
+    places : (n, 2) float64. Positions.
+    projection : str. Projection method.
+    shares : tuple of float or None. Explained variance, 0-1, of both axes of "pca".
+    groups : (n,) int64. Group of each image; the largest group is 0.
+    words : list of tuple of str. Typical words of each group's captions, most typical first.
+    neighbours : (n, k) int64. Rows of the nearest other images in the map, best first.
+    scores : (n, k) float32. Their similarities.
+    similarity : str. Similarity of the scores: that of the embeddings, or cosine if theirs cannot
+        compare two images.
+    left_out : int. Number of images that are not in the map.
     """
 
     ids: tuple[str, ...]
@@ -63,21 +63,20 @@ def make_map(
 ) -> EmbeddingMap | None:
     """Return a map of the images of a gallery; None without images.
 
-    The order of the rows changes nothing. Images that are sets of vectors are placed by their mean
-    vector.
+    Independent of the row order. Images that are sets of vectors are represented by their mean.
 
     Parameters
     ----------
-    gallery : images; "pca" needs memory for a few copies of the rows that are drawn.
-    captions_of : the captions of an image id, or ().
-    projection : how images are placed.
-    points : images of the map, at most.
-    images : sequence of str or None. Ids of the gallery that the map may show; None: all.
+    gallery : Gallery. Images; "pca" needs memory for a few copies of the sampled rows.
+    captions_of : callable. Returns the captions of an image id, or ().
+    projection : str. Projection method.
+    points : int. Maximal number of images.
+    images : sequence of str or None. Ids that the map may show; None: all.
 
     Raises
     ------
     WrongUsage
-        There is no such projection.
+        Unknown projection.
     """
     images = gallery.ids if images is None else images
     if not len(images):
@@ -104,7 +103,8 @@ def make_map(
 
 
 def _groups(rows: npt.NDArray[np.floating]) -> npt.NDArray[np.int64]:
-    """Return the group of each row by k-means; larger groups first, then that of the first row."""
+    """Return the k-means group of each row; larger groups first, ties by the first row."""
+    # Imported here because it takes a second.
     # Here, since it takes a second to import.
     from sklearn.cluster import KMeans
 
@@ -126,7 +126,7 @@ def _neighbours(
     rows = len(images.ids)
     hits = nearest(images, images.rows, "images", NEIGHBOURS + 1)
     others = hits.rows != np.arange(rows)[:, None]
-    # A row is not among its first hits where more rows than these are equal to it.
+    # A row may be missing in its own first hits if many rows are equal to it.
     others[others.all(axis=1), -1] = False
     width = hits.rows.shape[1] - 1
     return hits.rows[others].reshape(rows, width), hits.scores[others].reshape(rows, width)

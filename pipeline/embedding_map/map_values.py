@@ -1,4 +1,4 @@
-"""A map as the template `map.html` shows it: points and labels of an SVG, data for its script."""
+"""Values of the template `map.html`: points and labels of an SVG, data for its script."""
 
 import json
 from collections.abc import Callable
@@ -13,7 +13,7 @@ from pipeline.pages.rendering import shown
 from pipeline.wording import counted
 
 WIDTH = 1000
-"""Of the map, in units of its SVG; its height follows from the places, within bounds."""
+"""Width of the map in SVG units; the height follows from the positions, within bounds."""
 
 _EDGE, _LEAST_HEIGHT = 40, 600
 _LETTER, _LINE = 13, 28
@@ -21,12 +21,12 @@ _LETTER, _LINE = 13, 28
 
 @dataclass(frozen=True)
 class Sheet:
-    """Small pictures of all images of a map in one file, row by row.
+    """Thumbnails of all images of a map in one file, row by row.
 
     Attributes
     ----------
-    file : its address on the page.
-    columns, rows : of pictures.
+    file : str. Its address on the page.
+    columns, rows : int. Numbers of thumbnails.
     """
 
     file: str
@@ -36,12 +36,12 @@ class Sheet:
 
 @dataclass(frozen=True)
 class ShownGroup:
-    """A group with its number from 1, its images, and the place of its label.
+    """A group with its number from 1, its images, and the position of its label.
 
     Attributes
     ----------
-    label : the most typical word that labels no larger group, or "".
-    words : all typical words.
+    label : str. The most typical word that labels no larger group, or "".
+    words : tuple of str. All typical words.
     """
 
     number: int
@@ -54,16 +54,16 @@ class ShownGroup:
 
 @dataclass(frozen=True)
 class MapValues:
-    """What the template shows.
+    """Values of the template.
 
     Attributes
     ----------
-    height : of the SVG.
-    points : x, y and the number of the group of each image.
-    groups : in the order of their numbers.
-    alt : the map in words.
-    note : what was placed how, and what is left out.
-    data : JSON for the script, safe within a `script` element.
+    height : float. Height of the SVG.
+    points : list. x, y and group number of each image.
+    groups : list of ShownGroup. By number.
+    alt : str. Text alternative of the map.
+    note : str. Projection, and number of omitted images.
+    data : Markup. JSON for the script, safe within a `script` element.
     """
 
     height: int
@@ -77,13 +77,13 @@ class MapValues:
 def map_values(
     made: EmbeddingMap, text_of: Callable[[str], str], sheet: Sheet | None = None
 ) -> MapValues:
-    """Return what is shown of a map.
+    """Return the template values of a map.
 
     Parameters
     ----------
-    made : the map.
-    text_of : a caption of an image id, or "".
-    sheet : small pictures; None: the script asks the server for each picture.
+    made : EmbeddingMap. The map.
+    text_of : callable. Returns a caption of an image id, or "".
+    sheet : Sheet or None. Thumbnails; None: the script requests each image from the server.
     """
     low, high = made.places.min(axis=0), made.places.max(axis=0)
     across, up = (float(span) or 1.0 for span in high - low)
@@ -107,7 +107,7 @@ def map_values(
     alt = f"{counted(len(points), 'image')} as points, in {counted(len(groups), 'group')}: {names}"
     return MapValues(
         round(height), points, groups, alt, _note(made),
-        # No text can end the element that holds it.
+        # Escaped so that no text can end the script element.
         Markup(json.dumps(data, separators=(",", ":")).replace("<", "\\u003c")),
     )  # fmt: skip
 

@@ -1,4 +1,4 @@
-"""The words of a sentence, and those that are typical of the sentences of a group."""
+"""Words of a sentence, and typical words of groups of sentences."""
 
 import re
 from collections import Counter
@@ -8,35 +8,35 @@ from math import log, sqrt
 _WORD = re.compile(r"\w+(?:['’]\w+)*")
 
 _PRIOR = 20.0
-"""Sentences with the words of all groups that are added to each side."""
+"""Pseudo-count of sentences with the overall word frequencies, added to each side."""
 
 _LEAST = 1.96
-"""Standard errors of a word's log-odds that it is above the rest's."""
+"""Minimal z-score of a word's log-odds against the rest."""
 
 
 def words_of(text: str) -> list[str]:
     """Return the words of a sentence in lower case: runs of letters and digits.
 
-    An apostrophe within a word is part of it. The encoders have rules of their own; this one is
-    the same for all, so that their lengths compare.
+    An apostrophe within a word is part of it. Unlike the tokenizers of the encoders, this rule is
+    the same for all, so that lengths are comparable.
     """
     return _WORD.findall(text.lower())
 
 
 def typical_words(groups: Sequence[Sequence[str]], number: int) -> list[tuple[str, ...]]:
-    """Return for each group of sentences the words that it has and the others have not.
+    """Return the words that distinguish each group of sentences from the others.
 
-    Words are sorted by the log-odds that a sentence of the group has the word against one of the
-    rest, in standard errors, with a prior of the words of all sentences (Monroe, Colaresi & Quinn
-    2008, eq. 15-22). Of words that differ by a final s or es the first one stands for both; English
-    function words such as "of" are left out (scikit-learn's `ENGLISH_STOP_WORDS`).
+    Words are sorted by the log-odds that a sentence of the group has the word versus one of the
+    rest, in standard errors, with a prior from all sentences (Monroe, Colaresi & Quinn 2008, eq.
+    15-22). Of words that differ by a final s or es only the first is listed; English function words
+    such as "of" are skipped (scikit-learn's `ENGLISH_STOP_WORDS`).
 
     Parameters
     ----------
-    groups : the sentences of each group.
-    number : of words of a group, at most.
+    groups : sequence of sequence of str. Sentences of each group.
+    number : int. Maximal number of words per group.
     """
-    # Here, since it takes a second to import.
+    # Imported here because it takes a second.
     from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS
 
     counts = [Counter(word for text in texts for word in set(words_of(text))) for texts in groups]
@@ -63,7 +63,7 @@ def _log_odds(own: int, texts: int, other: int, others: int, prior: float) -> fl
     """Return the difference of two log-odds in standard errors."""
     a, b = own + prior, other + prior
     not_a, not_b = texts + _PRIOR - a, others + _PRIOR - b
-    if not_a <= 0 or not_b <= 0:  # a word of every sentence
+    if not_a <= 0 or not_b <= 0:  # a word in every sentence
         return 0.0
     return (log(a / not_a) - log(b / not_b)) / sqrt(1 / a + 1 / b)
 

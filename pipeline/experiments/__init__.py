@@ -1,6 +1,6 @@
-"""Experiments from dataset to recall table: where their files lie, and what is still missing.
+"""Experiments from dataset to recall table: file locations, and which steps are still missing.
 
-Read `layout` for the one place that knows the folders under `data/`, and `records` for the one
-rule of what is up to date. What an experiment is made of is in `pipeline.heads.presets`; how a
-step is done, in the job of its room.
+Read `layout` for the folders under `data/`, which no other module knows, and `records` for the rule
+that decides what is up to date. Presets of experiments are in `pipeline.heads.presets`; each step
+is a job of its own package.
 """

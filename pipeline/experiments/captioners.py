@@ -1,4 +1,4 @@
-"""What describes images by the name of an experiment: opened from where its files lie."""
+"""Captioners by experiment name, opened from the files of the experiment."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -29,15 +29,15 @@ Baseline = Literal["nearest", "most-frequent"]
 
 @dataclass(frozen=True)
 class OpenCaptioner:
-    """What describes images, and what it looks at.
+    """A captioner with its inputs.
 
     Attributes
     ----------
-    name : of its captions.
-    captioner : what describes.
-    inputs : the image features that it takes.
-    images : folder of these features of the dataset.
-    tuned : weights of the network that a head learnt together with; None: those of the features.
+    name : str. Name of its captions.
+    captioner : Captioner. Generates or retrieves captions.
+    inputs : image features that it expects.
+    images : Path. Folder of these features for the dataset.
+    tuned : path or None. Weights of a network fine-tuned with a head; None: those of the features.
     """
 
     name: str
@@ -47,7 +47,7 @@ class OpenCaptioner:
     tuned: Path | None = None
 
     def network(self, weights: str | None = None) -> PictureFeatures:
-        """Return what makes these features of pictures; see `open_features`."""
+        """Return the extractor of these features; see `open_features`."""
         if weights is None and self.tuned is not None:
             weights = str(self.tuned)
         return open_features(self.inputs, repr(self.name), weights)
@@ -56,14 +56,14 @@ class OpenCaptioner:
 def open_baseline(
     kind: Baseline, experiment: Experiment, layout: Layout, train_split: str | None = None
 ) -> OpenCaptioner:
-    """Return what describes images without a language model, in a retrieval experiment's space.
+    """Return a captioner without a language model, in a retrieval experiment's space.
 
     Parameters
     ----------
-    kind : the "nearest" training caption, or the "most-frequent" one.
-    experiment : trained.
-    layout : of the dataset.
-    train_split : whose captions are taken; None: the usual one.
+    kind : str. "nearest" training caption, or the "most-frequent" one.
+    experiment : Experiment. A trained retrieval experiment.
+    layout : Layout. Layout of the dataset.
+    train_split : str or None. Split whose captions are used; None: the training split.
 
     Raises
     ------
@@ -85,12 +85,12 @@ def open_baseline(
 def experiment_finder(
     own: Mapping[str, Experiment] | None = None, size: Size = "small"
 ) -> Callable[[str], Experiment]:
-    """Return what finds an experiment by name: among the caller's own, then among the presets.
+    """Return a function that finds an experiment by name: in `own`, then among the presets.
 
     Parameters
     ----------
     own : mapping of str to Experiment, or None. Experiments by name.
-    size : str. Of the presets.
+    size : str. Size of the presets.
     """
 
     def find(name: str) -> Experiment:
@@ -108,16 +108,16 @@ def open_captioner(
     writing: Writing | None = None,
     train_split: str | None = None,
 ) -> OpenCaptioner:
-    """Return what describes images by an experiment of a language model, or a baseline.
+    """Return the captioner of a language model, or of a baseline.
 
     Parameters
     ----------
-    name : str. Of the experiment.
-    layout : Layout. Of the dataset.
+    name : str. Name of the experiment.
+    layout : Layout. Layout of the dataset.
     experiment_named : callable. Returns a retrieval experiment by name.
-    baseline : str or None. Describes in the space of a retrieval experiment; see `open_baseline`.
-    writing : Writing or None. How a language model writes; None: its defaults.
-    train_split : str or None. Split whose captions a baseline returns; None: the usual one.
+    baseline : str or None. Caption in the space of a retrieval experiment; see `open_baseline`.
+    writing : Writing or None. Decoding options of a language model; None: its defaults.
+    train_split : str or None. Split whose captions a baseline returns; None: the training split.
 
     Raises
     ------
@@ -131,16 +131,16 @@ def open_captioner(
         return open_language_model(name, layout, experiment_named, writing)
     if writes or baseline is None:
         raise WrongUsage(
-            f"{name} is a language model; `baseline=...` takes a retrieval experiment"
+            f"{name} is a language model; `baseline=...` needs a retrieval experiment"
             if writes
-            else f"{name} ranks captions and writes none; name a language model, or give "
+            else f"{name} ranks captions and generates none; name a language model, or use "
             "`baseline=nearest` for its nearest training captions"
         )
     return open_baseline(baseline, experiment_named(name), layout, train_split)
 
 
 def is_language_model(name: str, layout: Layout) -> bool:
-    """Return whether a name is that of a language model, published or trained."""
+    """Return whether a language model of this name is published or trained."""
     return name in LANGUAGE_PRESETS or (layout.language(name) / LANGUAGE_FILE).is_file()
 
 
@@ -150,19 +150,19 @@ def open_language_model(
     experiment_named: Callable[[str], Experiment],
     writing: Writing | None = None,
 ) -> OpenCaptioner:
-    """Return what describes images by a trained language model.
+    """Return the captioner of a trained language model.
 
     Parameters
     ----------
-    name : of the model; one of several seeds has its seed in it.
-    layout : of the dataset.
-    experiment_named : returns the retrieval experiment in whose space it writes, by name.
-    writing : how captions are written and chosen; None takes the defaults.
+    name : str. Name of the model, including a seed if it has one.
+    layout : Layout. Layout of the dataset.
+    experiment_named : callable. Returns the retrieval experiment of its embedding space, by name.
+    writing : Writing or None. Decoding and selection options; None: the defaults.
 
     Raises
     ------
     LanguageError, HeadError, EncoderError
-        The model, its head or the head's encoder are missing or do not belong together.
+        The model, its head or the head's encoder are missing or inconsistent.
     """
     trained = load_language_model(layout.language(name))
     if trained.head is None:
@@ -178,12 +178,12 @@ def open_language_model(
 
 
 def open_ranking_head(experiment: Experiment, layout: Layout) -> RankingHead:
-    """Return the head of a retrieval experiment, which ranks images by captions.
+    """Return the head of a retrieval experiment, to rank images by captions.
 
     Raises
     ------
     HeadError, EncoderError, ShardError
-        The head, its sentence encoder or its image features are missing or do not belong together.
+        The head, its sentence encoder or its image features are missing or inconsistent.
     """
     head = load_head(layout.head(experiment.name))
     encoder = open_encoder(head, layout.encoder(experiment.captions.name), None)

@@ -1,4 +1,4 @@
-"""Captions of images by the name of an experiment, and their scores."""
+"""Captioning of images by experiment name, and scores of captions."""
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -25,7 +25,7 @@ from pipeline.progress import QUIET, Monitor
 from pipeline.search.picture_captions import describe_pictures
 
 
-@overload  # a str is an Iterable too, and the first that fits is meant
+@overload  # a str is an Iterable too; the first match applies
 def caption(  # type: ignore[overload-overlap]
     pictures: GivenPicture,
     dataset: str | Path,
@@ -69,28 +69,28 @@ def caption(
     root: str | Path = DATA,
     monitor: Monitor = QUIET,
 ) -> Described | list[Described]:
-    """Describe an image, or several, by a trained experiment.
+    """Caption one or several images with a trained experiment.
 
     Parameters
     ----------
-    pictures : image or iterable of images, as `pipeline.FeatureExtractor` accepts them.
-    dataset : str or Path. Folder of the dataset that the experiment was trained on.
+    pictures : image or iterable of images, as for `pipeline.FeatureExtractor`.
+    dataset : str or Path. Folder of the experiment's training dataset.
     experiment : str. Name of a language model, or with `baseline` of a retrieval experiment.
     baseline : str or None. "nearest" training captions, or the "most-frequent" ones.
-    writing : Writing or None. How a language model writes; None: its defaults.
-    count : int. Captions of an image at most.
-    seed : int. Of everything that is drawn.
-    weights : str or None. Of the image network; None: as the head records.
-    experiments : mapping of str to Experiment, or None. What `pipeline.run` was called with.
-    root : str or Path. Folder that `pipeline.run` wrote to.
+    writing : Writing or None. Decoding options of a language model; None: its defaults.
+    count : int. Maximal number of captions per image.
+    seed : int. Seed of all random choices.
+    weights : str or None. Weights of the image network; None: as recorded in the head.
+    experiments : mapping of str to Experiment, or None. As passed to `pipeline.run`.
+    root : str or Path. Output folder of `pipeline.run`.
     monitor : Monitor. Receives progress in images.
 
     Returns
     -------
     Described
-        Captions of a single image, the best first; an image that cannot be read has its error.
+        Captions of a single image, best first; an unreadable image has an error.
     list of Described
-        Of several images, in their order.
+        For several images, in their order.
 
     Raises
     ------
@@ -99,7 +99,7 @@ def caption(
     WrongUsage
         A language model with a baseline, or a retrieval experiment without one.
     LanguageError, HeadError, EncoderError
-        The model, its head or the head's encoder are missing or do not belong together.
+        The model, its head or the head's encoder are missing or inconsistent.
     """
     given, alone = pictures_of(pictures)
     layout = Layout(Path(dataset), Path(root))
@@ -126,21 +126,21 @@ def caption_split(
     root: str | Path = DATA,
     monitor: Monitor = QUIET,
 ) -> list[Described]:
-    """Describe every image of a split by a trained experiment, and write the captions.
+    """Caption every image of a split with a trained experiment, and write the captions.
 
     Parameters
     ----------
     dataset : str or Path. Folder of a prepared dataset.
-    out : str, Path or None. File ending in .jsonl, or in .json for the format of COCO's results;
-        None: captions/DATASET/EXPERIMENT.jsonl below `root`.
-    split : str or None. Split that is described; None: "test", or another usual name.
-    limit : int or None. Describe the first images of the split only.
+    out : str, Path or None. File ending in .jsonl, or in .json for COCO's result format; None:
+        captions/DATASET/EXPERIMENT.jsonl below `root`.
+    split : str or None. Split to caption; None: the test split.
+    limit : int or None. Only the first images of the split.
     experiment, baseline, writing, count, seed, experiments, root, monitor : see `caption`.
 
     Returns
     -------
     list of Described
-        Every image, in the order of the dataset. One whose features failed has their error.
+        Every image, in dataset order. An image whose features failed has an error.
 
     Raises
     ------
@@ -174,31 +174,31 @@ def score(
     root: str | Path = DATA,
     monitor: Monitor = QUIET,
 ) -> dict[str, Row]:
-    """Score files of captions: BLEU, ROUGE-L, CIDEr, words, copies, and on drawn scenes truth.
+    """Score caption files: BLEU, ROUGE-L, CIDEr, words, copies, and correctness on drawn scenes.
 
     Parameters
     ----------
-    files : str, Path, iterable of them or None. Files of `caption_split`, or in COCO's format of
-        results; None: all in captions/DATASET below `root`.
-    dataset : str or Path. Folder of the dataset whose images are described.
-    out : str, Path or None. Each file's scores are written to a folder of its name there; None:
+    files : str, Path, iterable of them or None. Files of `caption_split`, or in COCO's result
+        format; None: all in captions/DATASET below `root`.
+    dataset : str or Path. Folder of the captioned dataset.
+    out : str, Path or None. Folder with a subfolder of scores per file; None:
         caption-scores/DATASET below `root`.
     ranked_by : str or None. Name of a retrieval experiment that ranks the images by each caption.
-    experiments : mapping of str to Experiment, or None. What `pipeline.run` was called with.
-    root : str or Path. Folder that `pipeline.run` wrote to.
-    monitor : Monitor. Receives a line for each file.
+    experiments : mapping of str to Experiment, or None. As passed to `pipeline.run`.
+    root : str or Path. Output folder of `pipeline.run`.
+    monitor : Monitor. Receives one log line per file.
 
     Returns
     -------
     dict of str to dict
-        The figures of each file, by its name without its ending.
+        The scores of each file, by its name without suffix.
 
     Raises
     ------
     WrongUsage
-        There is no file, or several have one name.
+        There is no file, or several have the same name.
     LanguageError, HeadError, EncoderError, ShardError
-        A file is damaged or of another dataset, or the ranking experiment is missing.
+        A file is corrupt or of another dataset, or the ranking experiment is missing.
     """
     layout = Layout(Path(dataset), Path(root))
     folder = layout.captions("x").parent
@@ -207,7 +207,7 @@ def score(
         found = [Path(file) for file in values_of(files, (str, Path), "a file (path)")]
     if not found:
         raise WrongUsage(
-            f"{folder} holds no captions; make some with `pipeline caption`, or name a file"
+            f"{folder} has no captions; write some with `pipeline caption`, or name a file"
         )
     names = [file.stem for file in found]
     if repeated := {name for name in names if names.count(name) > 1}:

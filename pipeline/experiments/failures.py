@@ -1,4 +1,4 @@
-"""Steps that fail: what that means for the others, and for the experiments that need them."""
+"""Failed steps, and their effect on other steps and on experiments."""
 
 import errno
 from collections.abc import Iterator, Mapping, Sequence
@@ -20,7 +20,7 @@ class Failure:
     Attributes
     ----------
     step : str. Job and name, such as "train vsepp".
-    error : PipelineError. Why.
+    error : PipelineError. The reason.
     """
 
     step: str
@@ -28,13 +28,13 @@ class Failure:
 
 
 class StepsFailed(PipelineError):
-    """Some steps failed; those that do not need them are done.
+    """Some steps failed; independent steps are finished.
 
     Attributes
     ----------
-    failures : mapping of Path to Failure. By what was not made, the step that failed: its own or
-        the first that it needs.
-    made : tuple of str. The steps that were made.
+    failures : mapping of Path to Failure. Failed step by missing output: its own step, or the first
+        one that it needs.
+    made : tuple of str. The finished steps.
     """
 
     def __init__(self, failures: Mapping[Path, Failure], made: Sequence[str]) -> None:
@@ -44,7 +44,7 @@ class StepsFailed(PipelineError):
 
 
 def stops_all(error: PipelineError) -> bool:
-    """Return whether an error is the system's, as of a full disk, so that other steps fail too."""
+    """Return whether an error is a system error, such as a full disk, so other steps fail too."""
     return any(
         isinstance(cause, FileReadError | NoRoom)
         or is_out_of_memory(cause)

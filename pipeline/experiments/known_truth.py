@@ -1,6 +1,6 @@
-"""What is known of a dataset's images beyond their captions, by who made the dataset.
+"""Knowledge about a dataset's images beyond their captions, by its generator.
 
-Another kind of dataset with a ground truth is recognised here.
+Other datasets with a ground truth are registered here.
 """
 
 from pipeline.datasets.image_truth import CaptionTruth, ImageWords, ProbeTruth
@@ -9,15 +9,15 @@ from pipeline.scenes.drawn_truth import drawn_truth
 
 
 def caption_truth_of(manifest: Manifest) -> CaptionTruth | None:
-    """Return what captions of a dataset can be checked against; None if there is nothing."""
+    """Return the reference for checking captions of a dataset; None if there is no such thing."""
     return drawn_truth(manifest)
 
 
 def image_words_of(manifest: Manifest) -> ImageWords | None:
-    """Return the words that are true of a dataset's images; None if only captions have them."""
+    """Return the words that are true of a dataset's images; None if only captions are known."""
     return drawn_truth(manifest)
 
 
 def probe_truth_of(manifest: Manifest) -> ProbeTruth | None:
-    """Return what embeddings of a dataset can be probed for; None if only captions tell."""
+    """Return the reference for probing embeddings of a dataset; None if only captions are known."""
     return drawn_truth(manifest)

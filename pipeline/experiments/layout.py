@@ -1,4 +1,4 @@
-"""Where the files of a dataset and its experiments lie: the one place that knows the folders."""
+"""File locations of a dataset and its experiments; no other module knows the folders."""
 
 import glob
 import re
@@ -13,16 +13,16 @@ _SEED = re.compile(r"-seed\d+$")
 
 
 class NotMade(PipelineError):
-    """What an experiment's files are made from, or one of them, does not exist yet."""
+    """An experiment's file, or one of its inputs, does not exist yet."""
 
 
 def seeded(name: str, seed: int, first: int) -> str:
-    """Return what an experiment is called that is trained with several seeds, one of them first."""
+    """Return the name of an experiment trained with a seed; `first` has no suffix."""
     return name if seed == first else f"{name}-seed{seed}"
 
 
 def unseeded(name: str) -> str:
-    """Return the experiment of a name that `seeded` returned."""
+    """Return the experiment name without the suffix of `seeded`."""
     return _SEED.sub("", name)
 
 
@@ -32,13 +32,13 @@ def of_splits(file: Path, splits: str) -> Path:
     Parameters
     ----------
     file : Path. The file of the test split.
-    splits : str. "all", or names with commas between.
+    splits : str. "all", or comma-separated names.
     """
     return file.with_name(f"{file.stem}.{splits.replace(',', '+')}{file.suffix}")
 
 
 def seeds_of(file: Path) -> list[Path]:
-    """Return a file of an experiment, whether it exists or not, and those of its further seeds."""
+    """Return a file of an experiment, existing or not, and those of its further seeds."""
     others = file.parent.glob(f"{glob.escape(file.stem)}-seed*{file.suffix}")
     return [file, *sorted(other for other in others if _SEED.search(other.stem))]
 
@@ -49,15 +49,15 @@ class Layout:
 
     Attributes
     ----------
-    dataset : the prepared dataset's folder; the last part of its path is its name.
-    root : everything made from datasets lies below it, by kind and dataset.
+    dataset : Path. Folder of the prepared dataset; the last part of its path is its name.
+    root : Path. Folder of everything derived from datasets, by kind and dataset.
     """
 
     dataset: Path
     root: Path = DATA
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "dataset", Path(self.dataset))  # callers may pass texts
+        object.__setattr__(self, "dataset", Path(self.dataset))  # callers may pass str
         object.__setattr__(self, "root", Path(self.root))
 
     @classmethod
@@ -75,11 +75,11 @@ class Layout:
         return self._of("features") / recipe
 
     def proposals(self, method: str) -> Path:
-        """Return the folder of the boxes that a method proposes."""
+        """Return the folder of the proposals of a method."""
         return self._of("proposals") / method
 
     def regions(self, recipe: str, method: str) -> Path:
-        """Return the folder of the features of the boxes that a method proposes."""
+        """Return the folder of the features of a method's proposals."""
         return self._of("features") / f"{recipe}@{method}"
 
     def localization(self, experiment: str) -> Path:
@@ -87,13 +87,14 @@ class Layout:
         return self.localizations / f"{experiment}.h5"
 
     def vectors(self, name: str) -> Path:
-        """Return the file of the dataset's word vectors of that name."""
+        """Return the file of the dataset's word vectors of a name."""
         return self._of("vectors") / f"{name}.safetensors"
 
     def named_vectors(self, name: str | None) -> str | None:
-        """Return the file of the dataset's word vectors of that name, or the name if there is none.
+        """Return the file of the dataset's word vectors of a name, or the name if it is missing.
 
-        So a name such as word2vec-100d means the dataset's own vectors, and others, such as the
+        So a name such as word2vec-100d means the dataset's own vectors; others, such as the
+        packaged glove-6b-50d or a path, are passed on to `pipeline.text.vectors.load_vectors`.
         packaged glove-6b-50d or a path, go to `pipeline.text.vectors.load_vectors` as they are.
         """
         if name is None or Path(name).name != name:
@@ -102,7 +103,7 @@ class Layout:
         return str(file) if file.is_file() else name
 
     def text(self, name: str) -> Path:
-        """Return the folder of the caption features of that name."""
+        """Return the folder of the caption features of a name."""
         return self._of("text") / name
 
     def encoder(self, name: str) -> Path:
@@ -124,14 +125,14 @@ class Layout:
     def seeds(self, name: str) -> list[Path]:
         """Return the embedding files of an experiment or ensemble and of its further seeds.
 
-        The first is that of the name itself, whether it is there or not; see `seeded`.
+        The first is that of the name itself, existing or not; see `seeded`.
         """
         return seeds_of(
             self.ensemble(name) if self.ensemble(name).is_file() else self.embeddings(name)
         )
 
     def ensemble(self, name: str) -> Path:
-        """Return an ensemble's embedding file, apart from those that it depends on."""
+        """Return an ensemble's embedding file, separate from those that it depends on."""
         return self._of("ensembles") / f"{name}.h5"
 
     def evaluation(self, experiment: str) -> Path:
@@ -139,11 +140,11 @@ class Layout:
         return self.evaluations / experiment
 
     def captions(self, name: str) -> Path:
-        """Return the file of the captions that an experiment, or a baseline, gives images."""
+        """Return the caption file of an experiment or baseline."""
         return self._of("captions") / f"{name}.jsonl"
 
     def caption_scores(self, name: str) -> Path:
-        """Return the folder of the scores of these captions."""
+        """Return the folder of these captions' scores."""
         return self._of("caption-scores") / name
 
     def regularities(self, experiment: str) -> Path:
@@ -151,17 +152,17 @@ class Layout:
         return self._of("regularities") / f"{experiment}.json"
 
     def probes(self, experiment: str) -> Path:
-        """Return the file of what an experiment's embeddings were found to hold."""
+        """Return the file of the probe results of an experiment's embeddings."""
         return self._of("probes") / f"{experiment}.json"
 
     @property
     def heads(self) -> Path:
-        """The folder with a folder an experiment."""
+        """Parent folder of the experiments' head folders."""
         return self._of("heads")
 
     @property
     def texts(self) -> Path:
-        """The folder with a folder for each name of caption features."""
+        """Parent folder of the caption feature folders."""
         return self._of("text")
 
     @property
@@ -171,7 +172,7 @@ class Layout:
 
     @property
     def evaluations(self) -> Path:
-        """The folder with a folder an experiment or ensemble, each with a recall table."""
+        """Parent folder of the recall table folders of experiments and ensembles."""
         return self._of("evaluations")
 
     @property

@@ -1,4 +1,4 @@
-"""The embedding file of a language model by its name: images and captions by their likelihood."""
+"""Embedding file of a language model: scores of images and captions by their likelihood."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -24,7 +24,7 @@ from pipeline.retrieval.embeddings import Embeddings
 from pipeline.shards.feature_set import FeatureSet
 
 PRIOR_IMAGES = 50
-"""Training images, evenly spaced, whose mean likelihood is the P(caption) of a caption."""
+"""Number of training images, evenly spaced, whose mean likelihood approximates P(caption)."""
 
 
 def embed_by_likelihood(
@@ -37,24 +37,24 @@ def embed_by_likelihood(
     limit: int | None = None,
     monitor: Monitor = QUIET,
 ) -> Embeddings:
-    """Compare all images and captions of a split by a language model, and write the result.
+    """Score all images and captions of a split with a language model, and write the result.
 
     Parameters
     ----------
-    name : str. Of a trained language model among the published ones.
-    layout : Layout. Of the dataset.
+    name : str. Name of a trained, published language model.
+    layout : Layout. Layout of the dataset.
     out : Path. The embedding file; its similarity is "dot".
     experiment_named : callable. Returns a retrieval experiment by name.
     split : str or None. None: the test split.
-    limit : int or None. Its first images only; the time grows with their square.
+    limit : int or None. Only its first images; the time grows quadratically.
     monitor : Monitor. Receives progress in images.
 
     Raises
     ------
     LanguageError
-        There is no such model, it takes no condition, or the split has no captions.
+        The model does not exist or is unconditional, or the split has no captions.
     DatasetError, HeadError, ShardError, MissingRows, FailedRows
-        Split, head or features are missing, or features are not those of the model.
+        Split, head or features are missing, or features do not match the model.
     """
     opened = open_language_model(name, layout, experiment_named)
     captioner = opened.captioner

@@ -1,4 +1,4 @@
-"""Phrases found in images by the names of experiments."""
+"""Phrase localization by experiment name."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
@@ -36,41 +36,41 @@ def localize(
     training: TrainingOptions = DEFAULT_TRAINING,
     monitor: Monitor = QUIET,
 ) -> tuple[str, ...]:
-    """Train heads of regions and phrases, and rank the proposals of each image by its phrases.
+    """Train phrase localization heads, and rank the proposals of each image by its phrases.
 
-    What is missing or out of date is made: heads, those that they start from, and the localization
-    files, which `pipeline.evaluate_localized` measures. Proposals, their features and those of the
-    phrases are read from where the commands write them.
+    Missing and stale outputs are computed: heads, the heads that they start from, and the
+    localization files, which `pipeline.evaluate_localized` measures. Proposals, their features and
+    those of the phrases are read from the output folders of their commands.
 
     Parameters
     ----------
-    names : str or iterable of str. Experiments of regions and phrases.
+    names : str or iterable of str. Experiments on regions and phrases.
     dataset : str or Path. Folder of a prepared dataset with phrases.
-    method : str. Proposals that are ranked: their name in proposals/DATASET below `root`.
-    recipe : str or None. Of the regions' features; None: that of each experiment.
-    proposals, regions, truth, phrases : str, Path or None. Folders of the proposals, their
-        features, those of the true boxes and those of the phrases, where they are elsewhere.
-    most : int. Upper bound on the proposals of an image; the first ones count.
-    split : str or None. Split that is localized; None: "test", or another usual name.
-    seeds : int. How often each is trained, with the seeds from that of `training` on: `NAME`, then
-        `NAME-seed1` and so on, each with its head and localization file.
-    validation_images : int or None. Choose the epoch by the first images of the validation split;
-        None: by all.
-    experiments : mapping of str to Experiment, or None. In place of presets of the same names.
-    root : str or Path. Everything is read and made below it.
-    size : str. Of the presets: "tiny", "small" or "paper".
-    training : TrainingOptions. Of all heads; its monitor is `monitor`.
+    method : str. Proposals to rank, by their name in proposals/DATASET below `root`.
+    recipe : str or None. Recipe of the region features; None: that of each experiment.
+    proposals, regions, truth, phrases : str, Path or None. Other folders of the proposals, their
+        features, those of the true boxes and those of the phrases.
+    most : int. Maximal number of proposals per image; the first ones are used.
+    split : str or None. Split to localize; None: the test split.
+    seeds : int. Number of trainings, with consecutive seeds from that of `training`: `NAME`, then
+        `NAME-seed1` and so on, each with its own head and localization file.
+    validation_images : int or None. Select the epoch on the first images of the validation split;
+        None: on all.
+    experiments : mapping of str to Experiment, or None. Override presets of the same names.
+    root : str or Path. Folder of all inputs and outputs.
+    size : str. Size of the presets: "tiny", "small" or "paper".
+    training : TrainingOptions. Options of all heads; its monitor is `monitor`.
     monitor : Monitor. Receives a line before each step, its log lines and its progress.
 
     Returns
     -------
     tuple of str
-        The steps that were made.
+        The steps that changed their output.
 
     Raises
     ------
     LocalizationError
-        An experiment is not one of regions and phrases, or folders do not belong together.
+        An experiment is not on regions and phrases, or folders do not match each other.
     HeadError, DatasetError, ShardError
         A name is unknown, or the dataset or features are missing.
     """

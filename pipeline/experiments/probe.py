@@ -1,4 +1,4 @@
-"""An experiment by its name, probed from the files that `pipeline.run` made of it."""
+"""Probes of an experiment by name, from the files of `pipeline.run`."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -21,13 +21,13 @@ def probe(
     root: str | Path = DATA,
     monitor: Monitor = QUIET,
 ) -> Probes:
-    """Return what the space of an experiment holds of a dataset's images.
+    """Return what the embedding space of an experiment encodes about a dataset's images.
 
     Parameters
     ----------
     experiment, dataset, experiments, root : see `pipeline.open_searcher`.
-    split : str or None. What is measured; None: the test split.
-    monitor : Monitor. Receives lines on what is embedded and what is left out.
+    split : str or None. Split to measure; None: the test split.
+    monitor : Monitor. Receives log lines on embedded and skipped items.
 
     Raises
     ------

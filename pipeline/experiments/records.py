@@ -1,7 +1,7 @@
-"""Whether an output is up to date: its record, compared with what the record must state.
+"""Whether an output is up to date: its record compared with the expected one.
 
-Every output records what it was made from. A step states what it expects of that record, and
-`why_stale` is the one rule that compares the two.
+Every output records its inputs. A step computes the expected record, and `why_stale` is the only
+rule that compares the two.
 """
 
 import json
@@ -20,29 +20,29 @@ MISSING = "missing"
 
 Record = Mapping[str, Any]
 Reader = Callable[[Path], Record | None]
-"""From an output to its record; None: there is no output. Raises PipelineError if it is damaged."""
+"""From an output to its record; None if it does not exist. Raises PipelineError if corrupt."""
 
 _LONGEST = 24
 
 
 class RecordError(PipelineError):
-    """A record that is not a JSON object."""
+    """A record is not a JSON object."""
 
 
 def why_stale(out: Path, read: Reader, expected: Callable[[], Record]) -> str:
-    """Return why an output has to be made; "" if it is up to date.
+    """Return why an output must be computed; "" if it is up to date.
 
     Parameters
     ----------
     out : Path. The output.
     read : Reader. Returns its record.
-    expected : callable. Returns the entries that the record must have, as JSON values; it may have
-        more. Called only if there is a record, since the output's inputs may be missing otherwise.
+    expected : callable. Returns the required entries of the record, as JSON values; further entries
+        are ignored. Called only if a record exists, since inputs may be missing otherwise.
 
     Returns
     -------
     str
-        `MISSING`, what is damaged, or the first difference: "seed is 0, expected 1".
+        `MISSING`, the corruption, or the first difference: "seed is 0, expected 1".
     """
     try:
         record = read(out)
@@ -50,39 +50,39 @@ def why_stale(out: Path, read: Reader, expected: Callable[[], Record]) -> str:
         return str(error)
     if record is None:
         return MISSING
-    # By way of JSON, which has lists for tuples.
+    # Via JSON, which turns tuples into lists.
     wanted = json.loads(json.dumps(expected()))
     return _first_difference({name: record[name] for name in wanted if name in record}, wanted)
 
 
 def file_record(file: Path) -> Record | None:
-    """Return the empty record of a file that states nothing, None if it is missing."""
+    """Return an empty record for a file without one; None if it is missing."""
     return {} if file.is_file() else None
 
 
 def json_record(file: Path) -> Record | None:
-    """Return the object of a JSON file, None if it is missing.
+    """Return the object in a JSON file; None if it is missing.
 
     Raises
     ------
     RecordError
-        The file is damaged.
+        The file is corrupt.
     """
     try:
         return decode(file.read_bytes(), dict[str, Any])
     except OSError:
         return None
     except ValueError as error:
-        raise RecordError(f"{file} is damaged ({error})") from error
+        raise RecordError(f"{file} is corrupt ({error})") from error
 
 
 def features_record(folder: Path) -> Record | None:
-    """Return recipe, weights, row count and content of a feature folder by its index alone.
+    """Return recipe, weights, row count and content hash of a feature folder from its index.
 
     Raises
     ------
     ShardError
-        The index is damaged.
+        The index is corrupt.
     """
     if not (folder / INDEX_FILE).is_file() and not is_view(folder):
         return None
@@ -96,7 +96,7 @@ def features_record(folder: Path) -> Record | None:
 
 
 def weights_of(features: Path) -> dict[str, str]:
-    """Return name and SHA-256 of the weights that image features were made with."""
+    """Return name and SHA-256 of the weights of image features."""
     return _weights(read_set_index(features).header)
 
 
@@ -105,7 +105,7 @@ def _weights(header: FeatureHeader) -> dict[str, str]:
 
 
 def _first_difference(found: Record, expected: Record, path: str = "") -> str:
-    """Return the first difference of two records by its path; "" if they are equal."""
+    """Return the path and values of the first difference of two records; "" if equal."""
     for name in [*expected, *(name for name in found if name not in expected)]:
         one, other = found.get(name), expected.get(name)
         if isinstance(one, Mapping) and isinstance(other, Mapping):
@@ -120,7 +120,7 @@ def _first_difference(found: Record, expected: Record, path: str = "") -> str:
 
 
 def _shown(record: Record, name: str) -> str:
-    """Return a value for a person: hashes and long lists by how they begin."""
+    """Return a short form of a value for messages; hashes and long lists are truncated."""
     if name not in record:
         return "missing"
     value = record[name]

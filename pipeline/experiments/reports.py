@@ -1,4 +1,4 @@
-"""The reports of a dataset: of its experiments, of localized phrases, of generated captions."""
+"""Reports of a dataset: experiments, localized phrases, generated captions."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -22,31 +22,31 @@ def write_report(
     root: str | Path = DATA,
     monitor: Monitor = QUIET,
 ) -> write.Report:
-    """Join the recall tables of all experiments of a dataset, and make pages of them if asked.
+    """Join the recall tables of all experiments of a dataset, and optionally write HTML pages.
 
     Parameters
     ----------
-    dataset : str, Path or Folders. Folder of a prepared dataset, whose results are read from below
-        `root`; or the folders of results that are elsewhere.
+    dataset : str, Path or Folders. Folder of a prepared dataset, whose results are below `root`; or
+        other folders of results.
     out : str, Path or None. Folder of `recall.json`, `recall.csv` and `recall.md`; None:
         report/DATASET below `root`.
-    html : str, Path or None. Folder of the pages; `index.html` is the first. None: no pages.
-    first : sequence of str. Experiments that come first, in this order; others follow by name.
-    projection : str. How the maps of the pages place images, "pca" or "tsne", which takes longer.
-    root : str or Path. Folder that `pipeline.run` wrote to.
-    monitor : Monitor. Receives what was written and what the pages had to leave out, and progress.
+    html : str, Path or None. Folder of the pages, starting at `index.html`. None: no pages.
+    first : sequence of str. Experiments listed first, in this order; others follow by name.
+    projection : str. Projection of the maps: "pca" or the slower "tsne".
+    root : str or Path. Output folder of `pipeline.run`.
+    monitor : Monitor. Receives progress, and log lines on written files and omitted parts.
 
     Returns
     -------
     Report
-        The rows of the joint table, and what the pages had to leave out.
+        The rows of the joint table, and the omitted parts of the pages.
 
     Raises
     ------
     NotMade
-        Nothing has been measured on the dataset.
+        No experiment has been evaluated on the dataset.
     TableError
-        There is no table, or a table or a provenance is damaged.
+        There is no table, or a table or provenance record is corrupt.
     EmbeddingsError, ProtocolError, FileReadError, OutputError
         See `pipeline.report.write.write_report`.
     """
@@ -60,8 +60,8 @@ def write_report(
         )
     if not folders.evaluations.is_dir():
         raise NotMade(
-            f"{folders.evaluations} not found: no experiment has been measured on {dataset} yet; "
-            f"`pipeline run NAME --dataset {dataset}` measures one, such as those in docs/heads.md"
+            f"{folders.evaluations} not found: no experiment has been evaluated on {dataset} yet; "
+            f"run one with `pipeline run NAME --dataset {dataset}`, see docs/heads.md"
         )
     out = layout.report if out is None else out
     return write.write_report(
@@ -78,10 +78,10 @@ def write_region_report(
     ----------
     dataset : str or Path. Folder of a prepared dataset.
     html : str or Path. Folder of the page.
-    root : str or Path. Folder that `pipeline.localize` wrote to.
-    monitor : Monitor. Receives what was written.
+    root : str or Path. Output folder of `pipeline.localize`.
+    monitor : Monitor. Receives log lines on written files.
     """
-    # Here, as below: tables need no pictures.
+    # Imported here, as below: tables need no plotting.
     from pipeline.report.localizations import write_localization_page
 
     layout = Layout(Path(dataset), Path(root))
@@ -97,7 +97,7 @@ def write_caption_report(
     Parameters
     ----------
     dataset, html, monitor : see `write_region_report`.
-    root : str or Path. Folder that `pipeline.caption_split` and `pipeline.score` wrote to.
+    root : str or Path. Output folder of `pipeline.caption_split` and `pipeline.score`.
     """
     from pipeline.report.caption_report import write_captions_page
 

@@ -1,4 +1,4 @@
-"""The job of `pipeline run`: from a dataset to the recall tables of experiments, in one process."""
+"""The job of `pipeline run`: from a dataset to recall tables of experiments, in one process."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -36,13 +36,13 @@ from pipeline.shards.feature_set import FailedRows
 
 @dataclass(frozen=True)
 class FailedExperiment:
-    """An experiment that was not made.
+    """An experiment that failed.
 
     Attributes
     ----------
-    name : str. Of the experiment, with its seed if there are several.
-    step : str. The step that failed, such as "text fv-hglmm-pca1000".
-    error : PipelineError. Why.
+    name : str. Name of the experiment, with its seed if there are several.
+    step : str. The failed step, such as "text fv-hglmm-pca1000".
+    error : PipelineError. The reason.
     """
 
     name: str
@@ -51,17 +51,17 @@ class FailedExperiment:
 
     @property
     def of_rows(self) -> bool:
-        """Whether it failed because some images have no features."""
+        """Whether the reason is that some images have no features."""
         return isinstance(self.error, FailedRows)
 
 
 class RunFailed(PipelineError):
-    """Some experiments were not made.
+    """Some experiments failed.
 
     Attributes
     ----------
-    result : RunResult. Of the others.
-    failed : tuple of FailedExperiment. In the asked order.
+    result : RunResult. Result of the others.
+    failed : tuple of FailedExperiment. In request order.
     """
 
     def __init__(self, result: "RunResult", failed: Sequence[FailedExperiment]) -> None:
@@ -71,20 +71,22 @@ class RunFailed(PipelineError):
 
 @dataclass(frozen=True)
 class RunResult:
-    """What a run did.
+    """Result of a run.
 
     Attributes
     ----------
-    tables : by experiment, in the asked order, its recall table, with the column `SEEN` where an
-        encoder has seen the dataset; {} of a dry run.
-    made : the steps that changed their output or, of a dry run, that would be made.
-    perplexities : of the language models among the experiments, on the validation split; a word out
-        of vocabulary counts as one word.
+    tables : dict. Recall table by experiment, in request order, with the column `SEEN` if an
+        encoder was trained on the dataset; {} for a dry run.
+    made : tuple of str. Steps that changed their output or, for a dry run, would run.
+    perplexities : dict. Validation perplexity of each language model; an out-of-vocabulary word
+        counts as one word.
+    outputs : folder or file of every step, in the order of the steps.
     """
 
     tables: Mapping[str, Row]
     made: tuple[str, ...]
     perplexities: Mapping[str, float] = field(default_factory=dict)
+    outputs: tuple[Path, ...] = ()
 
 
 def run(
@@ -104,47 +106,47 @@ def run(
     dry_run: bool = False,
     monitor: Monitor = QUIET,
 ) -> RunResult:
-    """Make whatever is missing or out of date for the recall tables of some experiments.
+    """Compute everything that is missing or stale for the recall tables of experiments.
 
-    The files and their bytes are those of the single commands, and are stored where these look for
-    them. What several experiments share is made once. An interrupted run resumes where it stopped.
+    The output files and bytes are those of the single commands, in the same locations. Shared
+    inputs are computed once. An interrupted run resumes.
 
-    Where the dataset or the options have changed since the last call, everything that depends on
-    the change is made again, and nothing else: features keep the rows of images and captions that
-    are as before; features of other options are moved aside, see `pipeline.jobs.options.Storage`.
+    If the dataset or options have changed since the last call, only what depends on the change is
+    recomputed: features keep the rows of unchanged images and captions; features of other options
+    are moved aside, see `pipeline.jobs.options.Storage`.
 
     Parameters
     ----------
     names : str or iterable of str. Experiments, ensembles and language models.
     dataset : str or Path. Folder of a prepared dataset.
-    experiments : mapping of str to Experiment, or None. Experiments by name, before the published
-        systems of `PRESETS`.
-    ensembles : mapping of str to mapping of str to float, or None. Members with their weights by
-        name, before those of `ENSEMBLES`.
-    root : str or Path. Everything is made below it; see `Layout`.
-    size : str. Of the published systems: "tiny", "small" or "paper"; see `resolve_experiment`.
-    seeds : int. How often each is trained, with the seeds from that of `training` on: `vsepp`, then
-        `vsepp-seed1` and so on, each with all its files.
-    training : TrainingOptions. Of all heads and language models; its monitor is `monitor`.
-        `leave_out_failed` is about embeddings as well, `device` about all features and tables.
-    test_split : str or None. The split that is embedded and measured; None: by its usual names.
+    experiments : mapping of str to Experiment, or None. Experiments by name; take precedence over
+        `PRESETS`.
+    ensembles : mapping of str to mapping of str to float, or None. Members with weights by name;
+        take precedence over `ENSEMBLES`.
+    root : str or Path. Folder of all outputs; see `Layout`.
+    size : str. Size of the presets: "tiny", "small" or "paper"; see `resolve_experiment`.
+    seeds : int. Number of trainings, with consecutive seeds from that of `training`: `vsepp`, then
+        `vsepp-seed1` and so on, each with its own files.
+    training : TrainingOptions. Options of all heads and language models; its monitor is `monitor`.
+        `leave_out_failed` also applies to embeddings, `device` to all features and tables.
+    test_split : str or None. Split to embed and evaluate; None: the test split.
     extract : mapping of str to object, or None. Options of `pipeline.images.extract.extract`.
-    word_vectors : mapping of str to mapping of str to object, or None. By name, options of
-        `store_vectors`; None: those that the presets name.
+    word_vectors : mapping of str to mapping of str to object, or None. Options of `store_vectors`
+        by name; None: those of the presets.
     evaluate : mapping of str to object, or None. Options of `pipeline.retrieval.evaluate.evaluate`.
-    dry_run : bool. Log what would be done, with sizes, and do nothing.
+    dry_run : bool. Only log the steps, with sizes.
     monitor : Monitor. Receives a line before each step, its log lines and its progress.
 
     Raises
     ------
     HeadError
-        No preset has such a name.
+        A name is not a preset.
     DatasetError
         The dataset is missing, lacks a split, or has no captions.
     RunFailed
-        Steps failed; all experiments that do not need them are made.
+        Steps failed; all independent experiments are finished.
     PipelineError
-        The system is at fault, as where the disk is full; the steps before are done and stay.
+        A system error, such as a full disk; earlier steps are finished and kept.
     """
     names, _ = texts_of(names, "experiment")
     own = experiments or {}
@@ -157,7 +159,7 @@ def run(
     if "precision" in extract:
         device = extract.get("device", AUTO)
         extract["precision"] = choose_precision(extract["precision"], device, monitor)
-    # "mps" cannot rank, as it has no float64.
+    # Ranking needs float64, which "mps" lacks.
     evaluate.setdefault("device", "cpu" if training.device == "mps" else training.device)
 
     def experiment_named(name: str) -> Experiment:
@@ -207,7 +209,7 @@ def run(
         name: load_language_model(plan.layout.language(name)) for name in there if name in written
     }
     perplexities = {name: found.chosen["perplexity"] for name, found in models.items()}
-    result = RunResult(tables, made, perplexities)
+    result = RunResult(tables, made, perplexities, tuple(plan.steps))
     if failed:
         raise RunFailed(result, failed)
     return result

@@ -1,4 +1,4 @@
-"""An experiment by its name, searched or served from the files that `pipeline.run` made of it."""
+"""Search and server of an experiment by name, from the files of `pipeline.run`."""
 
 from collections.abc import Callable, Container, Mapping
 from functools import partial
@@ -29,20 +29,20 @@ def open_searcher(
     weights: str | None = None,
     monitor: Monitor = QUIET,
 ) -> Searcher:
-    """Return what finds the images and sentences of an experiment, or an ensemble, by its name.
+    """Return a searcher for the images and sentences of an experiment or ensemble.
 
-    The whole dataset is searched: its embedding file is made at the first call, and again when the
-    head, the dataset or the features have changed.
+    The whole dataset is searched: its embedding file is written on the first call, and rewritten if
+    the head, the dataset or the features have changed.
 
     Parameters
     ----------
-    experiment : str. Name of an experiment or ensemble that `pipeline.run` has made.
+    experiment : str. Name of an experiment or ensemble computed by `pipeline.run`.
     dataset : str or Path. Folder of its dataset.
-    experiments : mapping of str to Experiment, or None. What `pipeline.run` was called with.
-    root : str or Path. Folder that `pipeline.run` wrote to.
-    split : str or None. Search this split alone, or several with commas between; None: all.
-    weights : str or None. Of the image network; None: as the head records.
-    monitor : Monitor. Receives lines on what is embedded, on unknown words and on changed datasets.
+    experiments : mapping of str to Experiment, or None. As passed to `pipeline.run`.
+    root : str or Path. Output folder of `pipeline.run`.
+    split : str or None. Search one split, or several separated by commas; None: all.
+    weights : str or None. Weights of the image network; None: as recorded in the head.
+    monitor : Monitor. Receives log lines on embedding, unknown words and changed datasets.
 
     Raises
     ------
@@ -51,7 +51,7 @@ def open_searcher(
     HeadError
         No experiment has this name.
     EmbeddingsError
-        The file is damaged.
+        The file is corrupt.
 
     Examples
     --------
@@ -80,7 +80,7 @@ def open_region_searcher(
     root: str | Path = DATA,
     monitor: Monitor = QUIET,
 ) -> RegionSearcher:
-    """Return what finds the boxes of phrases by an experiment that `pipeline.localize` made.
+    """Return a searcher for the boxes of phrases, from an experiment of `pipeline.localize`.
 
     Parameters
     ----------
@@ -91,7 +91,7 @@ def open_region_searcher(
     NotMade
         The experiment has no localization file.
     HeadError, LocalizationError
-        No experiment has this name, or the file is damaged.
+        No experiment has this name, or the file is corrupt.
     """
     sources = find_region_sources(
         experiment,
@@ -115,33 +115,33 @@ def find_sources(
     split: str | None = None,
     monitor: Monitor = QUIET,
 ) -> dict[str, Any]:
-    """Return where an experiment's embeddings are stored and what belongs to them.
+    """Return the locations of an experiment's embeddings and models.
 
-    The embedding file of the whole dataset is made where it is missing or out of date.
+    The embedding file of the whole dataset is computed if it is missing or stale.
 
     Parameters
     ----------
-    experiment : str. Name of an experiment or ensemble; it may end with a seed.
+    experiment : str. Name of an experiment or ensemble, possibly with a seed.
     layout : Layout. Paths of the files.
-    experiment_named : callable. Returns an experiment by its name without a seed.
+    experiment_named : callable. Returns an experiment by its name without seed.
     ensembles : container of str. Names of ensembles.
-    remedy : str. What makes all that may be missing, for messages.
-    embeddings, head, encoder : Path or None. Files that are elsewhere than the layout has them.
+    remedy : str. Command that writes missing files, for messages.
+    embeddings, head, encoder : Path or None. Locations other than those of the layout.
     split : str or None. See `open_searcher`.
-    monitor : Monitor. Receives lines and progress of what is made.
+    monitor : Monitor. Receives log lines and progress.
 
     Returns
     -------
     dict
         The arguments of `Searcher`, without `weights` and `monitor`. An ensemble has those of its
-        members in place of head and encoder.
+        members instead of head and encoder.
 
     Raises
     ------
     NotMade
         The experiment or ensemble has not been trained on the dataset.
     WrongUsage
-        It is fitted on regions and phrases.
+        It is on regions and phrases.
     """
     joined = layout.ensemble(experiment)
     of_ensemble = joined.is_file() or unseeded(experiment) in ensembles
@@ -193,12 +193,12 @@ def find_region_sources(
     head: Path | None = None,
     encoder: Path | None = None,
 ) -> dict[str, Any]:
-    """Return where an experiment's localization file is stored and what belongs to it.
+    """Return the locations of an experiment's localization file and models.
 
     Parameters
     ----------
     experiment, layout, experiment_named, remedy, head, encoder : see `find_sources`.
-    localization : Path or None. The file, if it is elsewhere.
+    localization : Path or None. The file, if not in the layout's location.
 
     Returns
     -------
@@ -210,13 +210,13 @@ def find_region_sources(
     NotMade
         The experiment has no localization file.
     WrongUsage
-        It is not fitted on regions.
+        It is not on regions.
     """
     of = experiment_named(unseeded(experiment))
     if localization is None:
         localization = layout.localization(experiment)
         if not (of.of_phrases or localization.is_file()):
-            raise WrongUsage(f"{experiment} is not fitted on regions; leave out `regions=True`")
+            raise WrongUsage(f"{experiment} is not fitted on regions; omit `regions=True`")
         _require(localization, remedy)
     return {
         "file": localization,
@@ -242,18 +242,18 @@ def serve(
     weights: str | None = None,
     monitor: Monitor = QUIET,
 ) -> None:
-    """Serve a web page that searches with an experiment, until interrupted.
+    """Serve a search page of an experiment until interrupted.
 
     Parameters
     ----------
     experiment, dataset, experiments, root, split, weights : see `open_searcher`.
-    localize : bool. Find phrases, with their boxes; see `open_region_searcher`.
-    language_model : str or None. Name of a language model that describes uploaded images.
-    host : str. Address to listen at; others than those of this machine alone log a warning.
+    localize : bool. Search phrases and mark their boxes; see `open_region_searcher`.
+    language_model : str or None. Name of a language model that captions uploaded images.
+    host : str. Address to listen on; other than local addresses log a warning.
     port : int. 0 for any free port.
     top : int. Number of hits per page.
-    projection : str. Projection of the map, "pca" or "tsne", which takes longer.
-    monitor : Monitor. Receives the page's address once it answers, and refused requests.
+    projection : str. Projection of the map: "pca" or the slower "tsne".
+    monitor : Monitor. Receives the address once the server is ready, and rejected requests.
 
     Raises
     ------
@@ -262,7 +262,7 @@ def serve(
     NotMade, HeadError, ServeError, LanguageError
         See `open_searcher`; the port is not free, or the language model is missing.
     """
-    # Here, since a search needs no server.
+    # Imported here: a search needs no server.
     from pipeline.search.serve.server import Server
 
     if localize and language_model:
@@ -292,4 +292,4 @@ def serve(
 
 def _require(file: Path, remedy: str) -> None:
     if not file.is_file():
-        raise NotMade(f"{file} not found; {remedy} makes it")
+        raise NotMade(f"{file} not found; run {remedy}")

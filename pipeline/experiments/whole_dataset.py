@@ -1,6 +1,6 @@
-"""The embedding file that a search looks in: of all splits, made when it is first needed.
+"""The embedding file of all splits, for search, computed when it is first needed.
 
-It is stored next to the file of the test split, which the tables are about, and is made again when
+It is stored next to the file of the test split, on which the tables are based, and recomputed if
 its head, the dataset or the features have changed.
 """
 
@@ -41,27 +41,27 @@ def searched_embeddings(
     split: str | None = None,
     monitor: Monitor = QUIET,
 ) -> Path:
-    """Return the embedding file of all splits of an experiment or ensemble, up to date.
+    """Return the up-to-date embedding file of all splits of an experiment or ensemble.
 
-    Where it cannot be made, as where features are missing, the file of the test split is returned
-    if it exists, and a line states why.
+    If it cannot be computed, for example because features are missing, the file of the test split
+    is returned if it exists, and the reason is logged.
 
     Parameters
     ----------
-    name : str. Of the experiment or ensemble; it may end with a seed.
+    name : str. Name of the experiment or ensemble, possibly with a seed.
     layout : Layout. Paths of the files.
-    experiment_named : callable. Returns an experiment by its name without a seed.
-    remedy : str. What makes all that may be missing, for messages.
-    head : Path or None. Folder of the head; None: where the layout has it.
-    split : str or None. The one that is searched, whose own file is returned if there is one.
-    monitor : Monitor. Receives lines and progress of what is made.
+    experiment_named : callable. Returns an experiment by its name without seed.
+    remedy : str. Command that writes missing files, for messages.
+    head : Path or None. Folder of the head; None: that of the layout.
+    split : str or None. Split to search; its own file is returned if it exists.
+    monitor : Monitor. Receives log lines and progress.
 
     Raises
     ------
     NotMade
-        Something is missing, and there is no file of the test split either.
+        An input is missing, and the file of the test split as well.
     PipelineError
-        The file cannot be made, and there is no file of the test split either.
+        The file cannot be computed, and the file of the test split is missing.
     """
     joined = layout.ensemble(name)
     own = joined if joined.is_file() else layout.embeddings(name)
@@ -70,7 +70,7 @@ def searched_embeddings(
     made = _Whole(layout, experiment_named, remedy, monitor)
     try:
         return made.ensemble(name, joined) if own == joined else made.experiment(name, head)
-    # As where the folder cannot be written to, or features of the test split alone exist.
+    # For example a read-only folder, or features of the test split only.
     except (PipelineError, OSError) as error:
         if not own.is_file():
             raise
@@ -79,7 +79,7 @@ def searched_embeddings(
 
 
 def _stored_before(file: Path) -> Stored:
-    """Return how the vectors of a file are stored; the default if it cannot be read."""
+    """Return the storage format of a file's vectors; the default if it is unreadable."""
     try:
         return Stored(read_store(file), read_provenance(file).get("dim"))
     except EmbeddingsError:
@@ -87,7 +87,7 @@ def _stored_before(file: Path) -> Stored:
 
 
 class _Whole:
-    """Makes the embedding files of all splits of a dataset."""
+    """Computes the embedding files of all splits of a dataset."""
 
     def __init__(
         self,
@@ -100,7 +100,7 @@ class _Whole:
         self._remedy, self._monitor = remedy, monitor
 
     def experiment(self, name: str, given: Path | None = None) -> Path:
-        """Return the file of an experiment; `given` is the head's folder if it is elsewhere."""
+        """Return the file of an experiment; `given` overrides the folder of its head."""
         layout, experiment = self._layout, self._named(unseeded(name))
         head, out = given or layout.head(name), of_splits(layout.embeddings(name), ALL)
         images = layout.features(experiment.embedded_images)
@@ -137,7 +137,7 @@ class _Whole:
             stored = _stored_before(out)
             try:
                 return make_stored(stored=stored)
-            except StoreError as error:  # The head has another similarity or fewer dimensions.
+            except StoreError as error:  # the head has another similarity or fewer dimensions
                 if stored == Stored():
                     raise
                 self._monitor.log(f"{out}: stored as float32 in full, since {error}")
@@ -148,7 +148,7 @@ class _Whole:
         return self._up_to_date(out, expected, make, size)
 
     def ensemble(self, name: str, own: Path) -> Path:
-        """Return the file of an ensemble, whose members its file of the test split names."""
+        """Return the file of an ensemble, whose members are named in its test-split file."""
         stored = read_provenance(own)
         members = [str(member["experiment"]) for member in stored["ensemble"]]
         weights: Mapping[str, float] = dict(zip(members, stored["weights"], strict=True))
@@ -167,7 +167,7 @@ class _Whole:
     def _up_to_date(
         self, out: Path, expected: Callable[[], Record], make: Callable[[], object], size: str
     ) -> Path:
-        """Return a file, made before if it has to be."""
+        """Return a file, computed first if it is stale."""
         if reason := why_stale(out, embeddings_record, expected):
             self._monitor.log(f"{out}: {reason}; the whole dataset is embedded once ({size})")
             started = time.monotonic()
@@ -178,4 +178,4 @@ class _Whole:
 
     @staticmethod
     def _refuse(what: str, remedy: str) -> None:
-        raise NotMade(f"{what}; {remedy} makes it")
+        raise NotMade(f"{what}; run {remedy}")

@@ -138,14 +138,18 @@ def _compute(
     weights are packed for one size only.
     """
     samples = [future.result() for future in reading]
-    features = np.full((len(samples), *network.recipe.shape), np.nan, np.float32)
-    good = [i for i, sample in enumerate(samples) if sample.windows is not None]
-    if good:
-        found = [windows for s in samples if (windows := s.windows) is not None]
+    found = [windows for s in samples if (windows := s.windows) is not None]
+    rows = np.empty((0, *network.recipe.shape), np.float32)
+    if found:
         batch = np.zeros((size, *found[0].shape), np.uint8)
-        batch[: len(found)] = found
+        np.stack(found, out=batch[: len(found)])
         with watch.timing(FORWARD):
-            features[good] = network(torch.from_numpy(batch)).numpy()[: len(found)]
+            rows = network(torch.from_numpy(batch)).numpy()[: len(found)]
+    if len(found) == len(samples):
+        features = rows
+    else:
+        features = np.full((len(samples), *network.recipe.shape), np.nan, np.float32)
+        features[[sample.windows is not None for sample in samples]] = rows
     return RowBlock(
         features,
         np.array([sample.status for sample in samples], np.uint8),

@@ -1,7 +1,6 @@
-"""What a family of features provides: its rows, what they are made from, and how to compute some.
+"""Interface of a family of features: its rows, their sources, and their computation.
 
-A family is one module with one `FeatureSource`; everything else about a feature set is done by
-`pipeline.jobs.make_features`.
+A family is one module with one `FeatureSource`; `pipeline.jobs.make_features` does the rest.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -19,14 +18,14 @@ from pipeline.shards.plan import Span
 
 
 class FeatureSource(Protocol):
-    """The rows of a feature set that is to be made.
+    """The rows of a feature set to compute.
 
     Attributes
     ----------
-    header : recipe, weights, axes, shape and dtype.
-    ids : of all rows.
-    origin : what each row is made from.
-    unit : what a row is, in the singular, such as "image".
+    header : FeatureHeader. Recipe, weights, axes, shape and dtype.
+    ids : sequence of str. All row ids.
+    origin : Origin. Source of each row.
+    unit : str. Singular noun for a row, such as "image".
     """
 
     @property
@@ -39,15 +38,15 @@ class FeatureSource(Protocol):
     def unit(self) -> str: ...
 
     def compute(self, spans: Sequence[Span], watch: Stopwatch) -> Iterator[tuple[int, RowBlock]]:
-        """Yield the rows of some spans in order, a block at a time, with its first row's number.
+        """Yield the rows of spans in order, in blocks, each with its first row number.
 
-        No block crosses two spans. A row depends on its origin alone, not on its neighbours, on the
-        number of threads or on where an interrupted run stopped.
+        No block crosses two spans. A row depends only on its source: not on its neighbours, the
+        number of threads or where an interrupted run stopped.
 
         Parameters
         ----------
-        spans : of row numbers; a row's number is its place in `ids`.
-        watch : the seconds by stage are added to it.
+        spans : sequence of Span. Row numbers, as positions in `ids`.
+        watch : Stopwatch. Accumulates the seconds of each stage.
         """
 
     def task(self, threads: int | None) -> "Task":
@@ -55,22 +54,22 @@ class FeatureSource(Protocol):
 
         Parameters
         ----------
-        threads : cores that a worker may use; None: as many as it has.
+        threads : int or None. Cores per worker; None: all of its machine.
         """
 
 
 @dataclass(frozen=True)
 class Task:
-    """What a worker needs to build the source of some rows.
+    """Description from which a worker builds the source of some rows.
 
     Attributes
     ----------
-    factory : "module:function"; the function returns the source of some rows, given `settings`,
-        the name of the dataset, the ids of the rows and what `rows` returned for them. What is
-        expensive, such as a network, it builds once in a process.
-    settings : JSON values, the same for all rows.
-    rows : returns JSON values that describe the rows of these numbers, (n,) int64.
-    gpu : whether each worker needs a GPU of its own.
+    factory : str. "module:function"; the function returns a source, given `settings`, the dataset
+        name, the row ids and the result of `rows`. It builds expensive objects, such as a network,
+        once per process.
+    settings : dict. JSON values shared by all rows.
+    rows : callable. Returns JSON values that describe rows (n,) int64.
+    gpu : bool. Whether each worker needs a GPU of its own.
     """
 
     factory: str
@@ -82,7 +81,7 @@ class Task:
 def source_of_task(
     factory: str, settings: dict[str, Any], dataset: str, ids: Sequence[str], rows: Any
 ) -> FeatureSource:
-    """Build a source from what a `Task` records; see there."""
+    """Build a source from the values of a `Task`."""
     module, _, function = factory.partition(":")
     source: FeatureSource = getattr(import_module(module), function)(settings, dataset, ids, rows)
     return source

@@ -1,9 +1,9 @@
-"""The record that a call has nothing left to do, so that the same call finds it in a moment.
+"""Record of a finished call, so that repeating it returns at once.
 
-A feature set and what was fitted for it depend on the options, on files, and on the software. Once
-a call has found every row to be right, the state of all of these is kept as one SHA-256 in the work
-folder next to the set. While it stays the same, the same call neither tokenizes captions nor reads
-shards or images; anything else is found out in full, as if there were no record.
+A feature set and the models fitted for it depend on options, files and software. Once a call has
+found every row up to date, a SHA-256 of all of these is stored in the work folder next to the set.
+While it matches, the same call neither tokenizes captions nor reads shards or images; otherwise
+everything is checked in full.
 """
 
 import hashlib
@@ -35,9 +35,10 @@ from pipeline.summary import write_summary
 Identities = npt.NDArray[np.int64]
 
 # A file that was changed so recently may change again without another time of change.
+# A file changed this recently may change again without a new time stamp.
 _SETTLED_NS = 2_000_000_000
-# Where the kernel itself keeps times of change and inodes: nobody can set them, unlike the time of
-# modification, and no cache of another machine's answers delays them.
+# File systems with change times and inodes from the local kernel, which users cannot set, unlike
+# modification times, and which no network cache delays.
 _KERNEL_TIMES = {"bcachefs", "btrfs", "ext3", "ext4", "f2fs", "overlay", "tmpfs", "xfs", "zfs"}
 _OF_UNFINISHED = (".old", ".superseded", ".writer")
 
@@ -49,10 +50,10 @@ class _Stored:
 
 
 class FinishedRecord:
-    """The state in which a call has last found its feature set finished.
+    """State of inputs and outputs at the last call that found its feature set finished.
 
-    Files are compared by size, times of modification and change, inode and device; the files of
-    the dataset by their bytes.
+    Files are compared by size, modification and change time, inode and device; the files of the
+    dataset by their bytes.
     """
 
     def __init__(
@@ -63,40 +64,33 @@ class FinishedRecord:
         files: Iterable[str | Path],
         folders: Sequence[Path] = (),
     ) -> None:
-        """Take the state of all inputs, before any is read.
+        """Record the state of all inputs, before any is read.
 
         Parameters
         ----------
-        out : folder of the set.
-        call : JSON values, everything else that decides what the call makes.
-        dataset : folder of a prepared dataset.
-        files : others that the call reads.
-        folders : that it makes in addition to `out`.
+        out : Path. Folder of the set.
+        call : JSON values. All other inputs of the result.
+        dataset : Path. Folder of a prepared dataset.
+        files : iterable of path. Further input files.
+        folders : sequence of Path. Outputs in addition to `out`.
         """
         self._out, self._folders = out, [folder.resolve() for folder in (out, *folders)]
-        self._path = self._folders[0].parent / WORK_FOLDER / f"{self._folders[0].name}.finished"
-        taken = time.time_ns()
-        identities = file_identities(files)
-        sizes, changed = identities[:, 0], identities[:, 2]
-        settled = ((sizes >= 0) & (changed < taken - _SETTLED_NS)).all()
-        self._inputs: Any = None
-        if settled and _keep_times(identities):
-            read = hashlib.sha256(identities.tobytes()).hexdigest()
-            self._inputs = [call, _dataset_sha256(dataset), read, _software()]
+        self._path = finished_path(self._folders[0])
+        self._inputs = state_of_inputs(call, dataset, files)
 
     def nothing_to_do(self, unit: str, place: Place, monitor: Monitor) -> FeatureIndex | None:
-        """Return the index if nothing is to be done, and log what the call logs then.
+        """Return the index and write the usual log lines if the set is up to date.
 
         Parameters
         ----------
-        unit : what a row is, such as "image".
-        place : its summary is written.
-        monitor : receives the log lines.
+        unit : str. Singular noun for a row, such as "image".
+        place : Place. Its summary is written.
+        monitor : Monitor. Receives the log lines.
 
         Returns
         -------
         FeatureIndex or None
-            None if something is to be done, or nobody knows.
+            None if the set is not known to be up to date.
         """
         started = time.monotonic()
         if (notes := self._notes()) is None:
@@ -117,9 +111,9 @@ class FinishedRecord:
 
         Parameters
         ----------
-        notes : lines about the result, for the next call to log.
+        notes : sequence of str. Log lines about the result, repeated by the next call.
         """
-        # It only saves time: nothing fails for want of it, as on a full disk.
+        # Only an optimisation: errors, for example on a full disk, are ignored.
         with suppress(OSError):
             if (state := self._state()) is None or self._index().failed_rows:
                 self._path.unlink(missing_ok=True)
@@ -127,7 +121,7 @@ class FinishedRecord:
                 write_json(self._path, {"state": state, "notes": list(notes)})
 
     def _notes(self) -> tuple[str, ...] | None:
-        """Return the lines that were kept with the record; None if it is not of this state."""
+        """Return the stored notes; None if the record does not match the state."""
         try:
             found = decode(self._path.read_bytes(), _Stored)
         except (OSError, ValueError):
@@ -138,7 +132,7 @@ class FinishedRecord:
         return read_index(self._out)
 
     def _state(self) -> str | None:
-        """Return the state of inputs and outputs; None if either cannot be relied on."""
+        """Return a digest of inputs and outputs; None if either is unreliable."""
         if self._inputs is None:
             return None
         found = []
@@ -154,8 +148,38 @@ class FinishedRecord:
         return sha256_of_json([self._inputs, found])
 
 
+def finished_path(out: Path) -> Path:
+    """Return the file of the record of a feature set."""
+    return out.parent / WORK_FOLDER / f"{out.name}.finished"
+
+
+def state_of_inputs(call: Any, dataset: Path, files: Iterable[str | Path]) -> Any:
+    """Return everything that decides what a call makes, as JSON values.
+
+    Parameters
+    ----------
+    call : JSON values, everything but the files.
+    dataset : folder of a prepared dataset.
+    files : others that the call reads.
+
+    Returns
+    -------
+    JSON values
+        None if a file is missing, may still be changing, or is on a file system whose times cannot
+        be relied on.
+    """
+    taken = time.time_ns()
+    identities = file_identities(files)
+    sizes, changed = identities[:, 0], identities[:, 2]
+    settled = ((sizes >= 0) & (changed < taken - _SETTLED_NS)).all()
+    if not (settled and _keep_times(identities)):
+        return None
+    read = hashlib.sha256(identities.tobytes()).hexdigest()
+    return [call, _dataset_sha256(dataset), read, _software()]
+
+
 def file_identities(paths: Iterable[str | Path]) -> Identities:
-    """Return size, modification, change, inode and device of each file, -1 if missing, (paths, 5).
+    """Return size, modification, change, inode and device of each file, (paths, 5); -1 if missing.
 
     Times are in ns.
     """
@@ -199,7 +223,7 @@ def _devices_with_times() -> frozenset[int]:
 
 @cache
 def _software() -> str:
-    """Return a digest of Python, of all installed packages' versions and of this package's code."""
+    """Return a digest of the versions of Python and all packages, and of this package's code."""
     folders = [folder for folder in map(Path, sys.path) if folder.is_dir()]
     packages = [sorted(path.name for path in folder.glob("*.dist-info")) for folder in folders]
     own = Path(pipeline.__file__).parent

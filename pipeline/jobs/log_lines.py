@@ -1,11 +1,11 @@
-"""The log lines of every job that makes features, whether it computes rows or finds none to do."""
+"""Log lines shared by all jobs that compute features."""
 
 from pipeline.shards.format import FeatureHeader
 from pipeline.wording import counted
 
 
 def size_line(header: FeatureHeader, rows: int, shards: int, done: int) -> str:
-    """Return the line on shape, size and finished rows of a set."""
+    """Return the log line on shape, size and finished rows of a set."""
     return (
         f"{counted(rows, 'row')} of {header.row_shape} {header.dtype}: "
         f"{rows * header.row_bytes / 1e6:.1f} MB in {counted(shards, 'shard')}; "
@@ -14,6 +14,6 @@ def size_line(header: FeatureHeader, rows: int, shards: int, done: int) -> str:
 
 
 def rate_line(computed: int, unit: str, seconds: float, failed: int) -> str:
-    """Return the line on what was computed, and how fast."""
+    """Return the log line on computed rows and their rate."""
     rate = computed / max(seconds, 1e-9)
     return f"{computed} computed in {seconds:.1f} s ({rate:.1f} {unit}s/s), {failed} failed"

@@ -1,4 +1,4 @@
-"""Makes a feature set of any family: resumes, computes what is missing or stale, publishes."""
+"""Computes a feature set of any family: resumes, computes missing and stale rows, publishes."""
 
 import time
 from collections.abc import Iterator, Sequence
@@ -37,40 +37,38 @@ def make_features(
     monitor: Monitor = QUIET,
     watch: Stopwatch | None = None,
 ) -> FeatureIndex:
-    """Make a feature set, or what is missing of it.
+    """Compute the missing and stale rows of a feature set, and publish it.
 
-    A row that cannot be computed is stored as NaN with a status and a reason. The same call resumes
-    where the last one stopped; in a finished output it computes the rows whose origin has changed
-    since, and no others; with `Storage.update` also where rows were added to the dataset or removed
-    from it. It writes the same bytes, interrupted or not, on any number of threads
-    and workers.
+    A row that cannot be computed is stored as NaN with a status and a reason. An interrupted call
+    resumes when it is repeated. In a finished output, only rows whose source has changed are
+    recomputed; `Storage.update` also handles rows added to or removed from the dataset. The result
+    is deterministic: the same bytes, interrupted or not, for any number of threads and workers.
 
     Parameters
     ----------
-    source : FeatureSource. The rows; see `FeatureSource`.
+    source : FeatureSource. The rows.
     out : str or Path. Folder of the shards.
-    storage : Storage or None. How they are stored, and which finished rows are computed again;
-        None: the defaults.
+    storage : Storage or None. Storage format and update rules; None: the defaults.
     place : Place or None. Where rows are computed; None: in this process.
     monitor : Monitor. Receives log lines and progress.
-    watch : Stopwatch or None. The seconds by stage are added to it.
+    watch : Stopwatch or None. Accumulates the seconds of each stage.
 
     Returns
     -------
     FeatureIndex
-        Of the finished shards; its `failed_rows` counts rows without features.
+        Index of the finished set; `failed_rows` counts rows without features.
 
     Raises
     ------
     FileReadError
-        The system, not a file, is at fault; finished rows are kept.
+        A system error, not a corrupt file; finished rows are kept.
     ShardError
-        The output holds another feature set or other rows and is not to be updated, is being
-        written by another process, or the disk is full.
+        The output holds another feature set, or other rows without `update`, or is being written by
+        another process, or the disk is full.
     ClusterError
         Workers are not available or fail.
     KeyboardInterrupt
-        Finished rows are kept, and a log line states how many.
+        Finished rows are kept; a log line states how many.
     """
     out, storage, place = Path(out), storage or Storage(), place or Place()
     started, watch = time.monotonic(), watch or Stopwatch()
@@ -97,7 +95,7 @@ def make_features(
 
 
 def open_build(source: FeatureSource, origin: Origin, out: Path, storage: Storage) -> ShardBuild:
-    """Return the build of a feature set, to be entered; nothing is touched before that."""
+    """Return the build of a feature set, not yet entered; the file system is untouched."""
     return ShardBuild(
         out,
         source.header,
@@ -111,10 +109,10 @@ def open_build(source: FeatureSource, origin: Origin, out: Path, storage: Storag
 
 
 class _Job:
-    """A feature set that is being made: its source and an entered build.
+    """A feature set being computed: its source and an entered build.
 
-    `order` has, for each row of the set, its number in the source; None: the same. A set that grew
-    has its older rows first.
+    `order` maps rows of the set to rows of the source; None: identity. An extended set has its
+    older rows first.
     """
 
     def __init__(
@@ -125,15 +123,15 @@ class _Job:
 
     @cached_property
     def folder(self) -> Path:
-        """The lowest folder that contains all files."""
+        """The deepest folder that contains all files."""
         return common_folder(self.origin.files or ())
 
     def mark_stale(self, out: Path, storage: Storage) -> npt.NDArray[np.int64] | None:
-        """Have finished rows recomputed whose origin has changed, and failed ones if asked.
+        """Mark finished rows with changed sources as pending, and failed ones if requested.
 
         Returns
         -------
-        The stamps of the rows' files, taken before they are read; None where nobody trusts them.
+        The stamps of the rows' files, recorded before they are read; None if unused.
         """
         build, log = self.build, self.monitor.log
         for line in build.moved:
@@ -141,7 +139,7 @@ class _Job:
         for found in build.damaged:
             log(f"will be recomputed: {found}")
         for folder in build.other_work():
-            log(f"unfinished work on {out} with other settings: {folder}; remove it if not needed")
+            log(f"unfinished work on {out} with other settings: {folder}; delete it if obsolete")
         stamps = known = None
         if storage.trust_stamps and self.origin.stamps is not None:
             stamps = self.origin.stamps[self._numbers(Span(0, len(build.ids)))]
@@ -157,10 +155,10 @@ class _Job:
         elif changed:
             log(f"{plural} changed or new: {len(changed)}; their rows are recomputed")
         if gone:
-            log(f"{plural} missing now: {len(gone)}; their rows are kept as they are")
+            log(f"{plural} missing now: {len(gone)}; their rows are kept unchanged")
         if failed and not storage.retry_failed:
             number = counted(len(failed), "row")
-            log(f"{number} failed before; `retry_failed=True` computes them again")
+            log(f"{number} failed before; `retry_failed=True` recomputes them")
         build.redo([*changed, *failed] if storage.retry_failed else changed)
         log(size_line(build.header, len(build.ids), build.plan.shards, build.rows_done))
         return stamps
@@ -195,12 +193,12 @@ class _Job:
             )
 
     def _compute(self, spans: Sequence[Span], watch: Stopwatch) -> Iterator[tuple[int, RowBlock]]:
-        """Yield the rows of some spans of the set; see `FeatureSource.compute`."""
+        """Yield the rows of spans of the set; see `FeatureSource.compute`."""
         files, place = self.origin.files, None
         if self.order is not None:
             place = np.empty_like(self.order)
             place[self.order] = np.arange(len(self.order))
-            # No run crosses two spans, so that its rows are contiguous in the set too.
+            # No run crosses two spans, so its rows are contiguous in the set as well.
             spans = [run for span in spans for run in runs(self.order[span.start : span.stop])]
         for number, block in self.source.compute(spans, watch):
             if files is not None and (block.status == MISSING).any():
@@ -210,15 +208,15 @@ class _Job:
     def _compare(
         self, unchanged: npt.NDArray[np.bool_] | None
     ) -> tuple[list[int], list[int], list[int]]:
-        """Return the finished rows that have changed, whose file is missing now, and that failed.
+        """Return the finished rows that changed, whose file is missing, and that failed.
 
-        Every file of a finished row is read, which takes seconds where computing took hours. Rows
-        of unknown origin, such as imported ones, count as unchanged. A missing file is no reason
-        to recompute anything: a disk that is not mounted must not cost features.
+        Every file of a finished row is read: seconds, where computing took hours. Rows of unknown
+        source, such as imported ones, count as unchanged. A missing file does not trigger
+        recomputation: an unmounted disk must not cost features.
 
         Parameters
         ----------
-        unchanged : (rows,) bool, rows whose files need not be read; None: all are.
+        unchanged : (rows,) bool or None. Rows whose files need not be read; None: read all.
         """
         changed: list[int] = []
         gone: list[int] = []
@@ -240,7 +238,7 @@ class _Job:
         return changed, gone, sorted({*failed} - {*changed})
 
     def _numbers(self, span: Span) -> Order:
-        """Return the numbers in the source of a span of the set's rows."""
+        """Return the row numbers in the source for a span of the set."""
         if self.order is None:
             return np.arange(span.start, span.stop)
         return self.order[span.start : span.stop]

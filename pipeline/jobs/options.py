@@ -1,4 +1,4 @@
-"""Options that all families of features share; each object is passed whole to where it is used."""
+"""Options shared by all families of features; each object is passed on whole."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
@@ -9,11 +9,10 @@ from pipeline.cluster.place import Place
 from pipeline.devices import AUTO, choose_device, choose_precision
 from pipeline.errors import WrongUsage
 from pipeline.progress import Monitor
-from pipeline.recipes import PRECISIONS
 
 
 def _require_counts(options: object) -> None:
-    """Refuse integers below 1 in the fields of an option object.
+    """Raise if an integer field of an option object is below 1.
 
     Raises
     ------
@@ -22,19 +21,18 @@ def _require_counts(options: object) -> None:
     for field in fields(options):  # type: ignore[arg-type]
         value = getattr(options, field.name)
         if isinstance(value, int) and not isinstance(value, bool) and value < 1:
-            raise WrongUsage(f"{field.name} is {value}; it must be at least 1")
+            raise WrongUsage(f"{field.name} is {value}, expected at least 1")
 
 
 @dataclass(frozen=True)
 class Selection:
-    """Which entries of a dataset become rows.
+    """Entries of a dataset that become rows.
 
     Attributes
     ----------
-    split : only the entries of this split; None: all.
-    limit : only the first entries, this many; None: all.
-    leave_out_failed : of embeddings: leave out images whose features failed, which are refused
-        otherwise.
+    split : str or None. Only entries of this split; None: all.
+    limit : int or None. Only the first entries, at most this many; None: all.
+    leave_out_failed : bool. For embeddings: skip images whose features failed instead of raising.
     """
 
     split: str | None = None
@@ -47,21 +45,21 @@ class Selection:
 
 @dataclass(frozen=True)
 class Storage:
-    """How a feature set is stored, and what of a finished one is computed again.
+    """Storage format of a feature set, and which finished rows are recomputed.
 
     Attributes
     ----------
-    dtype : of the stored rows, "float32" or "float16".
-    rows_per_shard : None: as the output has it, or what makes shards of up to 1 GiB.
-    compress : gzip in small chunks: smaller, slower to read.
-    add : append rows that the dataset has and a finished output lacks, in new shards.
-    update : make a finished output what the dataset is now: rows of ids whose origin is as before
-        are kept, others computed, those that the dataset no longer has dropped, all in the
-        dataset's order. One of other features is moved aside to `NAME~<8 digits of its recipe
-        hash>`, and moved back when it is asked for again.
-    retry_failed : compute the failed rows of a finished output again.
-    trust_stamps : do not read files again whose size and modification time are those of the last
-        call with this option.
+    dtype : str. "float32" or "float16".
+    rows_per_shard : int or None. None: as in the existing output, or shards of up to 1 GiB.
+    compress : bool. Small gzip chunks: smaller, slower to read.
+    add : bool. Append rows that are missing in a finished output, in new shards.
+    update : bool. Synchronise a finished output with the dataset, in the dataset's order: rows with
+        unchanged sources are kept, others computed, removed ones dropped. An output of other
+        features is moved aside to `NAME~<8 digits of its recipe hash>`, and moved back when it is
+        requested again.
+    retry_failed : bool. Recompute the failed rows of a finished output.
+    trust_stamps : bool. Do not reread files whose size and modification time match those of the
+        last call with this option.
     """
 
     dtype: str = "float32"
@@ -75,28 +73,28 @@ class Storage:
     def __post_init__(self) -> None:
         _require_counts(self)
         if self.add and self.update:
-            raise WrongUsage("give either add or update: an update adds rows, too, in their order")
+            raise WrongUsage("add and update exclude each other: an update also adds rows")
 
 
 @dataclass(frozen=True)
 class Compute:
-    """How rows are computed: the network's weights and arithmetic, and how much runs at once.
+    """How rows are computed: weights, precision, device and parallelism.
 
     Attributes
     ----------
-    weights : "imagenet" for the recipe's own, "random:SEED", or the path of a file.
-    trained_on : datasets that the weights were trained on, for the shards' header; names separated
-        by commas. None: as the recipe records of its own weights. It changes no feature.
-    codebook : file of the codebook of bags of sound words: read from there, or fitted and stored
-        there. None: next to the output.
-    precision : arithmetic of the network, of `pipeline.recipes.PRECISIONS`; "auto" for the fastest
-        of this machine's device, by name in recipes and records.
-    device : a torch device, such as "cpu" or "cuda"; "auto" for the best of the machine that
+    weights : str. "imagenet" for the recipe's own, "random:SEED", or a path.
+    trained_on : str or None. Comma-separated training datasets of the weights, recorded in the
+        header; changes no feature. None: as the recipe records for its own weights.
+    codebook : path or None. Codebook file for bags of audio words: loaded if it exists, else fitted
+        and saved. None: next to the output.
+    precision : str. Precision of the network, one of `pipeline.recipes.PRECISIONS`; "auto": the
+        fastest of this machine's device. Recipes and records have the chosen one.
+    device : str. A torch device, such as "cpu" or "cuda"; "auto": the best of the machine that
         computes, which is the worker's on a scheduler.
-    engine : of `pipeline.images.engine.ENGINES`; their features agree up to rounding.
-    batch_size : images, frames or clips in a batch; None: what suits recipe and device.
-    threads : batches (or images, or files) in work at once; None: one for each core.
-    readers : threads that read and decode ahead; None: one for each core, at most 8.
+    engine : str. One of `pipeline.images.engine.ENGINES`; they agree up to rounding.
+    batch_size : int or None. Images, frames or clips per batch; None: by recipe and device.
+    threads : int or None. Concurrent batches, images or files; None: one per core.
+    readers : int or None. Prefetch threads that read and decode; None: one per core, at most 8.
     """
 
     weights: str | Path = "imagenet"
@@ -113,7 +111,7 @@ class Compute:
         _require_counts(self)
 
     def on(self, place: Place, monitor: Monitor) -> "Compute":
-        """Return these options with "auto" resolved, unless a scheduler's workers compute.
+        """Return a copy with "auto" resolved, unless workers of a scheduler compute.
 
         Raises
         ------
@@ -136,18 +134,18 @@ class Compute:
         if self.precision == AUTO and place.scheduler is not None:
             raise WrongUsage(
                 f"precision {AUTO!r} is that of this machine's device, and the workers of "
-                f"{place.scheduler} compute; name one of {', '.join(PRECISIONS)}"
+                f"{place.scheduler} compute; name it, such as 'bf16' or 'float32'"
             )
         return replace(self, precision=choose_precision(self.precision, self.device, monitor))
 
     @property
     def gpu(self) -> bool:
-        """Whether the device is a GPU of CUDA."""
+        """Whether the device is a CUDA GPU."""
         return self.device.partition(":")[0] == "cuda"
 
     @property
     def named_weights(self) -> str:
-        """The weights as text that every working directory understands: paths are absolute."""
+        """The weights with an absolute path, valid in every working directory."""
         text = str(self.weights)
         if text == "imagenet" or text.startswith("random:"):
             return text
@@ -155,11 +153,11 @@ class Compute:
 
 
 def extract_options(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the options of extraction in `params.yaml` as `storage` and `compute`.
+    """Return the extraction options of `params.yaml` as `storage` and `compute`.
 
     Parameters
     ----------
-    given : by the names of the command's options; "storage" is the dtype of the rows.
+    given : mapping. By the names of the command's options; "storage" is the dtype of the rows.
     """
     named = {"dtype" if name == "storage" else name: value for name, value in given.items()}
     stored = {field.name for field in fields(Storage)}

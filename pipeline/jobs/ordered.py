@@ -1,4 +1,4 @@
-"""The look-ahead: tasks run ahead on threads, their results are yielded in order."""
+"""Ordered prefetch: tasks run ahead on threads, results are yielded in order."""
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
@@ -14,13 +14,13 @@ Result = TypeVar("Result")
 def started_ahead(
     jobs: Iterable[Job], start: Callable[[Job], Started], most: int
 ) -> Iterator[tuple[Job, Started]]:
-    """Yield each job with what starting it returned, in order, while later ones are started.
+    """Yield each job with the result of starting it, in order, while later ones are started.
 
     Parameters
     ----------
-    jobs : in order.
-    start : starts one.
-    most : jobs that are started and not yet yielded, at most; this bounds memory.
+    jobs : iterable. Jobs in order.
+    start : callable. Starts one.
+    most : int. Upper bound of jobs started but not yet yielded; bounds memory.
     """
     waiting: deque[tuple[Job, Started]] = deque()
     for job in jobs:
@@ -33,14 +33,14 @@ def started_ahead(
 def in_order(
     jobs: Iterable[Job], submit: Callable[[Job], Future[Result]], most: int
 ) -> Iterator[tuple[Job, Result]]:
-    """Yield each job with its result, in order, while later ones are computed; see above."""
+    """Yield each job with its result, in order, while later ones run; see `started_ahead`."""
     for job, future in started_ahead(jobs, submit, most):
         yield job, future.result()
 
 
 @contextmanager
 def ending_at_once(*pools: Executor) -> Iterator[None]:
-    """Cancel what pools have not started when the block ends, as on an interrupt."""
+    """Cancel pending tasks of executors when the block ends, for example on an interrupt."""
     try:
         yield
     finally:

@@ -1,4 +1,4 @@
-"""What rows are made from, files or texts, and how a change is found: by CRC-32, row by row."""
+"""Sources of rows, files or texts, and change detection by the CRC-32 of each row."""
 
 import os
 import socket
@@ -22,13 +22,14 @@ Crc32 = npt.NDArray[np.uint32]
 
 
 class Origin(Protocol):
-    """What rows are made from.
+    """Sources of the rows of a feature set.
 
     Attributes
     ----------
-    files : the file of each row, which may change, disappear or come back; None: no files.
-    stamps : size and modification time of each file; None: no files.
-    plural : what the origins are called in messages, such as "images".
+    files : sequence of Path or None. File of each row, which may change, disappear or reappear;
+        None: no files.
+    stamps : (rows, 2) or None. Size and modification time of each file; None: no files.
+    plural : str. Plural noun for the sources in messages, such as "images".
     """
 
     @property
@@ -39,10 +40,10 @@ class Origin(Protocol):
     def plural(self) -> str: ...
 
     def digest(self) -> Any:
-        """Return JSON values that change when an origin does; unfinished work is kept by them."""
+        """Return JSON values that change with any source; they identify unfinished work."""
 
     def crc32(self, rows: Rows) -> Crc32:
-        """Return the CRC-32 of what rows (n,) are made from now, as their shards record it.
+        """Return the CRC-32 of the current sources of rows (n,), as recorded in shards.
 
         Returns
         -------
@@ -52,18 +53,18 @@ class Origin(Protocol):
 
 @dataclass(frozen=True)
 class Files:
-    """Rows that are made from files; consecutive rows may share one.
+    """Rows computed from files; consecutive rows may share one.
 
     Attributes
     ----------
-    files : of each row.
-    plural : see `Origin`.
-    crc32_of : returns the CRC-32 of a file's contents, 0 where it is missing.
-    readers : threads that read files.
-    engine : what computes the rows, where it changes their last bits; unfinished work of another
-        one is not continued.
-    parts : what of its file each row is made from, as JSON values; None: the whole file.
-    crc32_of_part : from a row and the CRC-32 of its file to that of its part.
+    files : sequence of Path. File of each row.
+    plural : str. See `Origin`.
+    crc32_of : callable. Returns the CRC-32 of a file's contents, 0 if it is missing.
+    readers : int. Threads that read files.
+    engine : str or None. Engine of the rows, if it affects their last bits; unfinished work of
+        another one is not resumed.
+    parts : JSON values or None. Part of the file that each row is computed from; None: the whole.
+    crc32_of_part : callable. From row and CRC-32 of its file to that of its part.
     """
 
     files: Sequence[Path]
@@ -76,7 +77,7 @@ class Files:
 
     @cached_property
     def stamps(self) -> Stamps:
-        """Size and modification time of each file, (rows, 2); each file is looked at once."""
+        """Size and modification time of each file, (rows, 2); one stat per file."""
         return file_stamps(self.files)
 
     def digest(self) -> Any:
@@ -85,7 +86,7 @@ class Files:
         return [self.engine, stamps, *([list(self.parts)] if self.parts is not None else [])]
 
     def crc32(self, rows: Rows) -> Crc32:
-        """Read the files of some rows, each file once; see `Origin`."""
+        """Return the CRC-32 of the sources of rows; each file is read once; see `Origin`."""
         files = [self.files[row] for row in rows.tolist()]
         distinct = list(dict.fromkeys(files))
         with ThreadPoolExecutor(self.readers, thread_name_prefix="read") as pool:
@@ -98,12 +99,12 @@ class Files:
 
 @dataclass(frozen=True)
 class Texts:
-    """Rows that are made from texts.
+    """Rows computed from texts.
 
     Attributes
     ----------
-    texts : of each row.
-    plural : see `Origin`.
+    texts : sequence of str. Text of each row.
+    plural : str. See `Origin`.
     """
 
     texts: Sequence[str]
@@ -116,7 +117,7 @@ class Texts:
         return sha256_of_texts(self.texts)
 
     def crc32(self, rows: Rows) -> Crc32:
-        """Return the CRC-32 of the UTF-8 texts of some rows, (n,) uint32."""
+        """Return the CRC-32 of the UTF-8 texts of rows, (n,) uint32."""
         return text_crc32([self.texts[row] for row in rows.tolist()])
 
 
@@ -126,12 +127,12 @@ def text_crc32(texts: Sequence[str]) -> Crc32:
 
 
 def common_folder(files: Iterable[Path]) -> Path:
-    """Return the lowest folder that contains all of some files."""
+    """Return the deepest folder that contains all files."""
     return Path(os.path.commonpath({file.parent for file in files}))
 
 
 def require_folder(folder: Path) -> None:
-    """Raise if files are missing because their whole folder is, as when it was unmounted.
+    """Raise if the whole folder of the files is missing, for example unmounted.
 
     Raises
     ------
@@ -139,14 +140,13 @@ def require_folder(folder: Path) -> None:
     """
     if not folder.exists():
         raise FileReadError(
-            f"{folder}, the folder of the files, does not exist; mount it again, or prepare the "
-            "dataset with the right one, and give the same command again: it resumes where it "
-            "stopped"
+            f"{folder}, the folder of the files, does not exist; mount it, or prepare the dataset "
+            "with another one, then rerun the command to resume"
         )
 
 
 def missing_files(files: Sequence[Path]) -> list[int]:
-    """Return the numbers of the files that this process does not see."""
+    """Return the positions of the files that do not exist for this process."""
     there = {file: os.access(file, os.F_OK) for file in {*files}}
     return [row for row, file in enumerate(files) if not there[file]]
 
@@ -155,6 +155,6 @@ def not_seen(file: Path, plural: str) -> FileReadError:
     """Return the error of a worker that does not see a file which the command sees."""
     return FileReadError(
         f"worker {socket.gethostname()} does not see {file}, which the command sees; mount the "
-        f"folder of the {plural} on all workers under the same path, then give the same command "
-        "again: it resumes where it stopped"
+        f"folder of the {plural} on all workers under the same path, then rerun the command to "
+        "resume"
     )

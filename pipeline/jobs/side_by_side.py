@@ -1,4 +1,4 @@
-"""Several recipes as one image feature: what its name says, and its making."""
+"""Concatenated image features of several recipes: parsing the name, and extraction."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -13,12 +13,12 @@ from pipeline.shards.side_by_side import SCALINGS, write_view
 
 @dataclass(frozen=True)
 class SideBySide:
-    """What a name such as "efficientnet-lite0-pool+efficientnet-lite1-pool" says.
+    """Parsed name such as "efficientnet-lite0-pool+efficientnet-lite1-pool".
 
     Attributes
     ----------
-    recipes : names of recipes, in the order of their columns.
-    scaling : of each recipe's row, a key of `SCALINGS`.
+    recipes : tuple of str. Recipe names, in column order.
+    scaling : str. A key of `SCALINGS`, applied to each recipe's row.
     """
 
     recipes: tuple[str, ...]
@@ -26,16 +26,17 @@ class SideBySide:
 
 
 def split_name(name: str) -> SideBySide | None:
-    """Return what a name says of several recipes; None if it names one.
+    """Parse a name of concatenated recipes; return None for a single recipe.
 
     Parameters
     ----------
-    name : "A+B" of recipes A and B, each at length 1, or "<scaling>:A+B" with a key of `SCALINGS`.
+    name : str. "A+B" for recipes A and B, each scaled to length 1, or "<scaling>:A+B" with a key
+        of `SCALINGS`.
 
     Raises
     ------
     RecipeError
-        A recipe stands there twice or has no name, or a scaling has one recipe.
+        A recipe is repeated or empty, or a scaling has a single recipe.
     """
     prefix, _, rest = name.partition(":")
     scaled = prefix in SCALINGS
@@ -44,7 +45,7 @@ def split_name(name: str) -> SideBySide | None:
         return None
     if len(recipes) == 1 or len({*recipes}) < len(recipes) or "" in recipes:
         raise RecipeError(
-            f"{name!r} names no recipes that can stand side by side; give two or more, each once, "
+            f"{name!r} does not name recipes to concatenate; expected at least two different ones, "
             "as in efficientnet-lite0-pool+efficientnet-lite1-pool"
         )
     return SideBySide(recipes, prefix if scaled else "unit")
@@ -57,15 +58,15 @@ def extract_side_by_side(
     monitor: Monitor,
     suffix: str = "",
 ) -> FeatureIndex:
-    """Have each recipe extracted into its own folder beside `out`, and put them side by side there.
+    """Extract each recipe into its own folder next to `out`, and write a view of them to `out`.
 
     Parameters
     ----------
-    names : of the recipes.
-    out : folder that will name the others; it holds no rows.
-    extract : extracts one recipe, given by its name, into a folder, or what is missing of it.
-    monitor : gets a line a recipe.
-    suffix : of the folders' names, after the recipe's.
+    names : SideBySide. The recipes.
+    out : Path. Folder of the view; it holds no rows.
+    extract : callable. Extracts the missing rows of a recipe, given its name, into a folder.
+    monitor : Monitor. Receives one log line per recipe.
+    suffix : str. Suffix of the folders' names, after the recipe's.
 
     Raises
     ------
@@ -77,5 +78,5 @@ def extract_side_by_side(
         monitor.log(f"{name} -> {folder}")
         extract(name, folder)
     index = write_view(out, [FeatureSet(folder) for folder in folders], names.scaling)
-    monitor.log(f"{out}: {len(folders)} sets side by side, {SCALINGS[names.scaling]}")
+    monitor.log(f"{out}: {len(folders)} sets concatenated, {SCALINGS[names.scaling]}")
     return index

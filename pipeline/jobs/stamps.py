@@ -1,4 +1,4 @@
-"""Sizes and times of files: what tells, without reading them, that they have not changed."""
+"""Sizes and modification times of files, to detect unchanged files without reading them."""
 
 import hashlib
 import os
@@ -20,9 +20,9 @@ _KEY = "made_from"
 
 
 def file_stamps(paths: Iterable[Path]) -> Stamps:
-    """Return size in bytes and time of change of each file, -1 where there is none, (paths, 2).
+    """Return size in bytes and modification time of each file, (paths, 2); -1 if missing.
 
-    A file that is named several times in a row is looked at once.
+    Consecutive repeats of a file cost one stat.
     """
     stamps: list[tuple[int, int]] = []
     last: Path | None = None
@@ -39,30 +39,30 @@ def file_stamps(paths: Iterable[Path]) -> Stamps:
 
 
 def stamps_sha256(stamps: Stamps) -> str:
-    """Return a digest that differs where a file's size or time of change does."""
+    """Return a digest of sizes and modification times."""
     return hashlib.sha256(stamps.tobytes()).hexdigest()
 
 
 class StampRecord:
-    """The stamps that the files of a finished set had when they were last read.
+    """Stamps of the files of a finished set when they were last read.
 
-    They lie in the work folder beside the set, which nobody shares: shards have no times in them.
+    They are stored in the work folder, which is not shared: shards contain no time stamps.
     """
 
     def __init__(self, out: Path) -> None:
-        """Take the folder of the set."""
+        """Store the folder of the set."""
         out = out.resolve()
         self._path = out.parent / WORK_FOLDER / f"{out.name}.stamps"
 
     def unchanged(self, build: ShardBuild, stamps: Stamps) -> npt.NDArray[np.bool_]:
-        """Return which rows' files have the stamps of the record, (rows,).
+        """Return which rows' files have the recorded stamps, (rows,) bool.
 
-        None has where there is no record, or one of other shards.
+        All False without a record, or with one of other shards.
 
         Parameters
         ----------
-        build : an entered build.
-        stamps : of its rows' files now.
+        build : ShardBuild. An entered build.
+        stamps : (rows, 2). Current stamps of the rows' files.
         """
         none = np.zeros(len(stamps), bool)
         if build.published is None:
@@ -78,6 +78,6 @@ class StampRecord:
         return np.asarray((known == stamps).all(axis=1) & (stamps[:, 0] >= 0))
 
     def write(self, index: FeatureIndex, stamps: Stamps) -> None:
-        """Keep the stamps that the rows' files had before they were read."""
+        """Record the stamps that the rows' files had before they were read."""
         self._path.parent.mkdir(exist_ok=True)
         write_tensors(self._path, {"stamps": stamps}, _KEY, {"content": index.content_sha256})

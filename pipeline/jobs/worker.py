@@ -1,4 +1,4 @@
-"""The task of every feature set on workers: build the source of a shard's rows, compute them."""
+"""Task of every feature set on workers: build the source of a shard's rows, compute them."""
 
 from collections.abc import Iterator, Sequence
 from threading import Lock
@@ -12,12 +12,12 @@ from pipeline.shards.plan import Span
 from pipeline.shards.resume.job import ShardJob, ShardResult, make_shard
 from pipeline.shards.resume.job_ref import JobRef
 
-# A worker with several threads builds a network once, not once for each of them.
+# The threads of a worker share one network.
 _building = Lock()
 
 
 def compute_shard(ref: JobRef, shard: int, on_progress: OnProgress) -> ShardResult:
-    """Compute one shard, on a worker."""
+    """Compute one shard on a worker."""
     return make_shard(ref, shard, _compute, on_progress)
 
 
@@ -36,7 +36,7 @@ def _compute(
     missing, files = {*job.sources["missing"]}, source.origin.files
     for first_row, block in source.compute(spans, watch):
         for row, status in enumerate(block.status.tolist(), first_row):
-            # Missing here, but not where the command runs: the folder is not mounted here.
+            # Missing here but not for the command: the folder is not mounted on this worker.
             if status == MISSING and files is not None and row not in missing:
                 raise not_seen(files[row], source.origin.plural)
         yield first_row, block

@@ -1,8 +1,8 @@
 """Near-duplicate images: within a feature set, between its splits, or between two sets.
 
-Read `find` first: it opens the sets, divides their rows into parts (`parts`), has all pairs above a
-threshold found, by comparing everything in blocks (`pairs`) or through a graph (`graph_pairs`),
-keeps those whose images align if asked (`confirmed`, `alignment`), and joins them to groups
-(`groups`). `thresholds` has the calibrated thresholds, `page` draws the groups with their images.
-Any features will do; nothing here knows heads or captions.
+Read `find` first: it opens the sets, divides their rows into parts (`parts`), finds all pairs above
+a threshold, by block-wise comparison (`pairs`) or through a graph (`graph_pairs`), optionally keeps
+those whose images align (`confirmed`, `alignment`), and joins them to groups (`groups`).
+`thresholds` has the calibrated thresholds, `page` renders the groups with their images. Any
+features can be used; this package does not depend on heads or captions.
 """

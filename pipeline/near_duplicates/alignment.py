@@ -1,7 +1,7 @@
-"""Whether an image shows a part of another one, mirrored or not, by their pixels.
+"""Whether an image shows a part of another one, possibly mirrored, by pixel comparison.
 
-Normalised cross-correlation (Lewis 1995, fast template matching) of small grey images whose local
-mean and contrast are taken out, so that light, compression and a line of text change little.
+Normalised cross-correlation (Lewis 1995, fast template matching) of small grey images normalised by
+local mean and contrast, which is robust to light, compression and a line of text.
 """
 
 from collections.abc import Sequence
@@ -18,21 +18,21 @@ Pixels = npt.NDArray[np.float32]
 Shape = tuple[int, int]
 
 SIDE = 48
-"""Square root of the number of pixels that images are compared at."""
+"""Square root of the number of pixels at which images are compared."""
 
 SCALES = tuple(k / 20 for k in range(20, 9, -1))
-"""Sides of a part that are tried, as shares of the largest that fits into the other image."""
+"""Side lengths of a template, relative to the largest that fits into the other image."""
 
 LEAST_PIXELS = 144
-"""Of a template: fewer pixels match some window of a large field by chance."""
+"""Minimal number of template pixels: fewer match some window of a large field by chance."""
 
 _SIGMA, _GREY_LEVELS = 2.0, 2.0
-# A window with less contrast than this share of the usual one is flat, and matches nothing.
+# A window with a smaller contrast relative to the usual one is flat, and matches nothing.
 _FLAT = 0.05
 
 
 def small_grey(image: Image.Image) -> Image.Image:
-    """Return an image in grey, with about `SIDE` x `SIDE` pixels in its own aspect ratio."""
+    """Return a grey image with about `SIDE` x `SIDE` pixels and the original aspect ratio."""
     width, height = image.size
     scale = SIDE / (width * height) ** 0.5
     size = max(1, round(width * scale)), max(1, round(height * scale))
@@ -41,11 +41,11 @@ def small_grey(image: Image.Image) -> Image.Image:
 
 @dataclass(frozen=True, eq=False)
 class Field:
-    """A small grey image in which others are sought.
+    """A small grey image that is searched for templates.
 
     Attributes
     ----------
-    pixels : (h, w) float32, local contrast.
+    pixels : (h, w) float32. Local contrast.
     """
 
     pixels: Pixels
@@ -63,11 +63,11 @@ class Field:
 
     @cached_property
     def spectrum(self) -> npt.NDArray[np.complex64]:
-        """Of the pixels, padded to `padded`."""
+        """Fourier transform of the pixels, padded to `padded`."""
         return rfft2(self.pixels, s=padded(self.shape))
 
     def spread(self, shape: Shape) -> npt.NDArray[np.float64]:
-        """Return the root of the sum of squares about the mean of every window of a shape."""
+        """Return the root of the sum of squared deviations of every window of a shape."""
         total, squares = (_window_sums(sums, shape) for sums in self._sums)
         size = shape[0] * shape[1]
         return np.sqrt(np.maximum(squares - total**2 / size, _FLAT * size))
@@ -82,12 +82,12 @@ class Field:
 
 @dataclass(frozen=True, eq=False)
 class Templates:
-    """An image at all `SCALES`, each also mirrored, to be sought in fields of one shape.
+    """An image at all `SCALES`, each also mirrored, as templates for fields of one shape.
 
     Attributes
     ----------
-    shapes : one of each scale, in pixels.
-    spectra : (2 * scales, ...) complex64, conjugated; a scale, then the same mirrored.
+    shapes : list of Shape. One per scale, in pixels.
+    spectra : (2 * scales, ...) complex64. Conjugated; each scale, then its mirror image.
     """
 
     shapes: Sequence[Shape]
@@ -95,10 +95,10 @@ class Templates:
 
     @classmethod
     def of(cls, grey: Image.Image, field: Shape) -> "Templates":
-        """Return the templates of an image of `small_grey` for fields of a shape (h, w).
+        """Return the templates of a grey image for fields of a shape (h, w).
 
         The first one is the image squashed to the whole field. Scales at which the image has fewer
-        than `LEAST_PIXELS` pixels are left out, as those of a wide image in a tall field are.
+        than `LEAST_PIXELS` pixels are skipped, for example those of a wide image in a tall field.
         """
         height, width = field
         fitting = min(width / grey.width, height / grey.height)
@@ -130,13 +130,13 @@ def correlation(field: Field, templates: Templates) -> float:
 
 
 def padded(shape: Shape) -> Shape:
-    """Return the shape of the Fourier transform for fields of a shape: windows do not wrap."""
+    """Return the padded shape of the Fourier transform, at which windows do not wrap around."""
     height, width = (next_fast_len(side, real=True) for side in shape)
     return height, width
 
 
 def _local_contrast(grey: Image.Image) -> Pixels:
-    """Return pixels less their local mean, divided by their local standard deviation."""
+    """Return pixels minus their local mean, divided by their local standard deviation."""
     pixels = np.asarray(grey, np.float32)
     pixels = pixels - gaussian_filter(pixels, _SIGMA, mode="nearest")
     spread = np.sqrt(gaussian_filter(pixels**2, _SIGMA, mode="nearest"))

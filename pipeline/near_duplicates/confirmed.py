@@ -1,7 +1,7 @@
-"""Pairs of near rows whose images also match pixel by pixel: crops, mirror images and copies.
+"""Candidate pairs whose images also match pixel by pixel: crops, mirror images and copies.
 
-Features propose, pixels decide: a low cosine lets crops pass, of which most pairs of different
-images are then rejected by `alignment`.
+Features propose, pixels decide: a low cosine threshold includes crops but also many pairs of
+different images, which `alignment` then rejects.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -21,29 +21,29 @@ from pipeline.progress import QUIET, Monitor
 from pipeline.wording import counted
 
 CANDIDATES = 16
-"""Nearest rows of each row whose images are compared."""
+"""Number of nearest rows of each row whose images are compared."""
 
 LEAST_COSINE = 0.5
-"""Of a candidate, by default and whatever the recipe."""
+"""Default minimal cosine of a candidate, for any recipe."""
 
 LEAST_CORRELATION = 0.65
-"""Of a pair that is confirmed; docs/duplicates.md has the measurements."""
+"""Minimal correlation of a confirmed pair; docs/duplicates.md has the measurements."""
 
 _FIELDS_HELD = 4096
 _NAMED = 3
 
 
 class Nearest:
-    """Keeps the nearest partners of each row, pair by pair, in memory for the rows.
+    """The nearest partners of each row, updated pair by pair, in memory proportional to the rows.
 
     Attributes
     ----------
-    rows, partners : (n,) int64, at most `CANDIDATES` partners of a row, the nearest first; of
-        equally near ones the first by `rank`. Without the pairs added last; see `pairs`.
+    rows, partners : (n,) int64. At most `CANDIDATES` partners of each row, nearest first, ties by
+        `rank`. Excludes the pairs added last; see `pairs`.
     """
 
     def __init__(self, rank: RowNumbers) -> None:
-        """Begin without pairs; `rank` is that of `Grouping`."""
+        """Start without pairs; `rank` is that of `Grouping`."""
         self._rank = rank
         self.rows: RowNumbers = np.empty(0, np.int64)
         self.partners: RowNumbers = np.empty(0, np.int64)
@@ -51,9 +51,9 @@ class Nearest:
         self._added: list[Pairs] = []
 
     def add(self, pairs: Pairs) -> None:
-        """Keep what is nearer than what is kept."""
+        """Add pairs, keeping the nearest partners."""
         self._added.append(pairs)
-        # Sorted with as many as are kept, so that each pair costs a constant number of sorts.
+        # Merged once as many are buffered as are kept: a constant number of sorts per pair.
         if sum(len(some.first) for some in self._added) > len(self.rows):
             self._merge()
 
@@ -68,7 +68,7 @@ class Nearest:
         scores = np.concatenate((self._scores, scores, scores))
         order = np.lexsort((self._rank[partners], -scores, rows))
         rows, partners = rows[order], partners[order]
-        # A graph finds some pairs twice.
+        # Graphs return some pairs twice.
         once = (np.diff(rows, prepend=-1) != 0) | (np.diff(partners, prepend=-1) != 0)
         rows, partners, order = rows[once], partners[once], order[once]
         first = np.flatnonzero(np.diff(rows, prepend=-1))
@@ -94,23 +94,23 @@ def confirmed_pairs(
     monitor: Monitor = QUIET,
     least: float = LEAST_CORRELATION,
 ) -> Iterator[Pairs]:
-    """Yield the candidates whose images align, with the correlation of their pixels as score.
+    """Yield the candidates whose images align, scored by the correlation of their pixels.
 
     Parameters
     ----------
-    candidates : pairs of near rows, some perhaps twice.
-    parts : what the rows are of.
-    rank : of each row, see `Grouping`.
-    images : by the folder of a feature set its images.
-    monitor : receives progress, and a line on images without pixels.
-    least : lowest correlation of a pair.
+    candidates : iterable of Pairs. Pairs of near rows, possibly repeated.
+    parts : sequence of Part. Parts of the rows.
+    rank : (rows,) int64. See `Grouping`.
+    images : mapping of Path to Manifest. Images by the folder of the feature set.
+    monitor : Monitor. Receives progress, and a log line on unreadable images.
+    least : float. Minimal correlation of a pair.
 
     Raises
     ------
     DuplicatesError
         The images lack the id of a candidate.
     FileReadError
-        The system could not read a file that exists.
+        A system error prevented reading an existing file.
     """
     nearest = Nearest(rank)
     for found in candidates:
@@ -131,7 +131,7 @@ def confirmed_pairs(
         )
     field_of = lru_cache(_FIELDS_HELD)(lambda row: Field.of(greys[row]))
     scores = np.full(len(pairs), -1.0)
-    # Either image may be the part: each is sought in all its partners.
+    # Either image may be the part: each is searched for in all its partners.
     directed = np.concatenate((pairs, pairs[:, ::-1]))
     order = np.argsort(directed[:, 0], kind="stable")
     ends = np.searchsorted(directed[order, 0], rows, side="right")
@@ -157,7 +157,7 @@ def _grey(part: Part, row_id: str, images: Mapping[Path, Manifest]) -> Image.Ima
     if row_id not in manifest.by_id:
         raise DuplicatesError(
             f"{part.features.folder} has a row {row_id!r}, which is not an image of "
-            f"{manifest.name} ({manifest.image_root}); name the images that were extracted"
+            f"{manifest.name} ({manifest.image_root}); name the images of these features"
         )
     image = shown_picture(manifest.path_by_id[row_id], manifest.media).image
     return None if image is None else small_grey(image)

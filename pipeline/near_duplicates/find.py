@@ -33,15 +33,14 @@ from pipeline.wording import counted
 
 @dataclass(frozen=True)
 class Duplicate:
-    """An image that has a near-duplicate.
+    """An image with a near-duplicate.
 
     Attributes
     ----------
     id : str. Its row id.
-    features : Path. Folder of the feature set that it is in.
-    split : str. Its split; "" where no dataset was given or it does not have the id.
-    nearest : str. Id of the most similar image that it was compared with; of equally similar ones
-        the first in the order of the sets, then of the ids.
+    features : Path. Folder of its feature set.
+    split : str. Its split; "" without a dataset, or if it is not in it.
+    nearest : str. Id of the most similar image; ties in the order of the sets, then of the ids.
     score : float. Their cosine, or the correlation of their pixels, rounded to 6 decimals.
     """
 
@@ -54,12 +53,12 @@ class Duplicate:
 
 @dataclass(frozen=True)
 class DuplicateGroup:
-    """Images that are connected by pairs which reach the threshold.
+    """Images connected by pairs that reach the threshold.
 
     Attributes
     ----------
     images : tuple of Duplicate. Two or more, in the order of the sets, then of the ids.
-    score : float. The highest of theirs.
+    score : float. Their highest score.
     """
 
     images: tuple[Duplicate, ...]
@@ -76,14 +75,13 @@ class Duplicates:
 
     Attributes
     ----------
-    groups : tuple of DuplicateGroup. The highest scores first, then in the order of the first ids.
-    threshold : float. Lowest cosine of a pair.
-    correlation : float or None. Lowest correlation of the pixels of a pair; None where cosines
-        alone decide.
-    compared : int. Number of rows that were compared.
+    groups : tuple of DuplicateGroup. By descending score, then by first id.
+    threshold : float. Minimal cosine of a pair.
+    correlation : float or None. Minimal pixel correlation of a pair; None if only cosines are used.
+    compared : int. Number of compared rows.
     failed : int. Number of rows without features, which match nothing.
-    recall : float or None. Of an approximate search: share of up to 200 rows whose nearest other
-        row it finds; None of an exact one.
+    recall : float or None. Estimated recall of an approximate search: share of up to 200 rows whose
+        nearest other row it finds.
     """
 
     groups: tuple[DuplicateGroup, ...]
@@ -117,28 +115,27 @@ def duplicates(
     images: str | Path | Manifest | Sequence[str | Path | Manifest] = (),
     monitor: Monitor = QUIET,
 ) -> Duplicates:
-    """Find near-duplicate images by the cosine of their features, or by their pixels, too.
+    """Find near-duplicate images by the cosine of their features, optionally also by their pixels.
 
-    Of grids and other rows of several vectors the mean vector is compared. Rows without features
-    match nothing and are counted. The result does not depend on the order of the rows, unless it is
+    Grids and other rows of several vectors are compared by their mean vector. Rows without features
+    match nothing and are counted. The result does not depend on the row order, unless it is
     approximate.
 
     Parameters
     ----------
     features : str or Path. Folder of a feature set, of any recipe.
-    others : str, Path or None. A second one of the same recipe: its rows are compared with those of
-        `features`, and neither's with each other. None: the rows of `features` with each other.
+    others : str, Path or None. A second set of the same recipe: compare its rows with those of
+        `features` only. None: compare the rows of `features` with each other.
     dataset : str, Path, Manifest or None. The prepared dataset of `features`, for splits.
-    splits : str or sequence of str. Splits that are compared; () for all rows.
-    between : bool. Whether only images of different splits are compared.
-    threshold : float or None. Lowest cosine of a pair, above 0 and at most 1; None: the one that
-        was calibrated for the recipe, see `pipeline.near_duplicates.thresholds`, or 0.5 where
-        pixels decide.
-    approximate : bool. Whether a graph leads to the pairs, for millions of rows. All rows are held
-        in memory, and some pairs may be missed.
+    splits : str or sequence of str. Splits to compare; () for all rows.
+    between : bool. Compare only images of different splits.
+    threshold : float or None. Minimal cosine of a pair, above 0 and at most 1; None: the calibrated
+        one of the recipe, see `pipeline.near_duplicates.thresholds`, or 0.5 if pixels decide.
+    approximate : bool. Find pairs through a graph, for millions of rows. All rows are held in
+        memory, and some pairs may be missed.
     images : str, Path, Manifest or two of them. The prepared dataset of `features`, and that of
-        `others`, or their folders of images. If given, the nearest rows are candidates, and the
-        pixels of their images decide, which finds crops, too: see
+        `others`, or their image folders. If specified, the nearest rows are candidates, and the
+        pixels of their images decide, which also finds crops: see
         `pipeline.near_duplicates.confirmed`.
     monitor : Monitor. Receives progress and a line of counts.
 
@@ -150,13 +147,13 @@ def duplicates(
     Raises
     ------
     WrongUsage
-        A threshold out of range, a set that is given twice, splits without a dataset, or images
-        of some sets only.
+        A threshold out of range, a repeated set, splits without a dataset, or images of only some
+        sets.
     DuplicatesError
-        No threshold was calibrated for the recipe, the features cannot be compared, or the images
+        No threshold is calibrated for the recipe, the features cannot be compared, or the images
         lack the id of a row.
     ShardError, DatasetError
-        The sets or the dataset cannot be read, or an image of a split has no row.
+        The sets or the dataset are unreadable, or an image of a split has no row.
     SearchError
         faiss is not installed, which `approximate` needs.
 
@@ -171,14 +168,12 @@ def duplicates(
     manifest = _manifest(dataset)
     given = [images] if isinstance(images, str | Path | Manifest) else list(images)
     if given and len(given) != (1 if others is None else 2):
-        raise WrongUsage("`images=...` names the images of each feature set once")
+        raise WrongUsage("`images=...` must name the images of each feature set once")
     if others is not None:
         if dataset is not None or names or between:
-            raise WrongUsage(
-                "splits are of one feature set: two sets are compared whole, with each other"
-            )
+            raise WrongUsage("splits belong to one feature set: two sets are compared as a whole")
         if Path(others).resolve() == first.folder.resolve():
-            raise WrongUsage(f"{others} is given twice; give it once to compare its rows")
+            raise WrongUsage(f"{others} is specified twice; omit one to compare its own rows")
         parts = parts_of_sets([first, FeatureSet(Path(others))])
         between = True
     elif names or between:
@@ -189,7 +184,7 @@ def duplicates(
         parts = parts_of_splits(first, manifest, names or [*manifest.counts])
         if between and len(parts) < 2:
             raise WrongUsage(
-                f"`between=True` compares different splits, and there is one: {parts[0].split}"
+                f"`between=True` compares different splits, but there is one: {parts[0].split}"
             )
     else:
         parts = parts_of_sets([first])
@@ -214,15 +209,15 @@ def near_duplicates(
     images: Mapping[Path, Manifest] | None = None,
     monitor: Monitor = QUIET,
 ) -> Duplicates:
-    """Find near-duplicates among the rows of some parts; see `duplicates`.
+    """Find near-duplicates among the rows of parts; see `duplicates`.
 
     Parameters
     ----------
-    parts : of feature sets with the same recipe.
-    between : whether only rows of different parts are compared.
+    parts : sequence of Part. From feature sets with the same recipe.
+    between : bool. Compare only rows of different parts.
     threshold, approximate, monitor : see `duplicates`.
-    manifest : where the splits of parts without one are looked up.
-    images : by the folder of a feature set its images, whose pixels decide; None: cosines do.
+    manifest : Manifest or None. Source of the splits of parts without one.
+    images : mapping or None. Images by the folder of the feature set; their pixels decide.
     """
     started = time.monotonic()
     least = _threshold(threshold, parts[0].features, images is not None)
@@ -262,7 +257,7 @@ def near_duplicates(
 
 
 def summary(found: Duplicates) -> str:
-    """Return the counts of a result in one line."""
+    """Return the counts of a result on one line."""
     left_out = f", {found.failed} without features left out" if found.failed else ""
     recall = "" if found.recall is None else f", nearest rows found: {100 * found.recall:.1f} %"
     aligned = "" if found.correlation is None else "whose pixels align, "
@@ -297,7 +292,7 @@ def _images(
 
 
 def _rank(parts: Sequence[Part]) -> RowNumbers:
-    """Return the place of each row in the order of the sets, then of the ids, (rows,)."""
+    """Return the position of each row in the order of the sets, then of the ids, (rows,)."""
     folders = list(dict.fromkeys(part.features.folder for part in parts))
     keys = [(folders.index(part.features.folder), row_id) for part in parts for row_id in part.ids]
     rank: RowNumbers = np.empty(len(keys), np.int64)

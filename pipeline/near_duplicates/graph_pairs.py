@@ -1,6 +1,6 @@
-"""Pairs of millions of rows: a graph leads to candidates, which are scored as exact pairs are.
+"""Pairs among millions of rows: a graph yields candidates, which are scored like exact pairs.
 
-The graph is that of `pipeline.retrieval.approximate`. What it misses is estimated: `recall`.
+The graph is that of `pipeline.retrieval.approximate`. Its recall is estimated: `recall`.
 """
 
 from collections.abc import Iterator, Sequence
@@ -14,7 +14,7 @@ from pipeline.retrieval.approximate import ApproximateIndex, build_index
 from pipeline.retrieval.search import Gallery
 
 NEIGHBOURS = 32
-"""Candidates of a row. Groups may be larger: they are joined through shared neighbours."""
+"""Candidates per row. Groups may be larger, since they are joined through shared neighbours."""
 
 _ROWS_AT_ONCE = 4096
 _SAMPLE = 200
@@ -23,13 +23,13 @@ _SAMPLE = 200
 class GraphPairs:
     """Finds pairs through a graph; all rows are held in memory.
 
-    With `between`, each part has a graph of its own, which the rows of all later parts ask, so that
-    copies within a part do not take the place of those in another one.
+    With `between`, each part has its own graph, which is queried with the rows of all later parts,
+    so that copies within a part do not displace those in another one.
 
     Attributes
     ----------
-    recall : float or None. Share of up to 200 rows, at equal distances, whose nearest other row the
-        graphs find; None before `pairs` has come to its end, and without two rows to compare.
+    recall : float or None. Share of up to 200 equally spaced rows whose nearest other row the
+        graphs find; None before `pairs` is exhausted, and with fewer than two rows.
     """
 
     def __init__(self, parts: Sequence[Part], threshold: float, *, between: bool) -> None:
@@ -51,7 +51,7 @@ class GraphPairs:
                 first = end - len(part)
                 self._rows[first + start : first + stop] = part.vectors(start, stop)
         whole = slice(0, len(self._ids))
-        # Rows of each graph, and the rows that ask it.
+        # Rows of each graph, and the rows that query it.
         self._asked = (
             [
                 (slice(end - len(part), end), slice(end, len(self._ids)))
@@ -63,11 +63,11 @@ class GraphPairs:
         )
 
     def pairs(self, progress: Progress = no_progress) -> Iterator[Pairs]:
-        """Yield the pairs that are found, some of them twice.
+        """Yield the pairs found, some of them twice.
 
         Parameters
         ----------
-        progress : called with rows asked, and all of them.
+        progress : callable. Called with the rows done and the total.
 
         Raises
         ------
@@ -87,9 +87,9 @@ class GraphPairs:
         self.recall = float(np.mean(found)) if found else None
 
     def _near(self, index: ApproximateIndex, first: int, start: int, stop: int) -> Pairs:
-        """Return the pairs of rows `start` to `stop` - 1 with those of a graph from row `first`."""
+        """Return pairs of rows `start` to `stop` - 1 with rows of a graph from `first` on."""
         distances, near = index.candidates(self._rows[start:stop], NEIGHBOURS)
-        # Of vectors of length 1 the squared distance is 2 - 2 cosine.
+        # For vectors of length 1 the squared distance is 2 - 2 cosine.
         least = self._threshold - margin(self._rows.shape[1])
         asked, place = np.nonzero((near >= 0) & (1 - distances / 2 >= least))
         one, other = asked + start, near[asked, place] + first
@@ -100,7 +100,7 @@ class GraphPairs:
         )
 
     def _sampled(self, index: ApproximateIndex, rows: slice, asking: slice) -> list[bool]:
-        """Return of some rows whether the graph finds one as near as the nearest of all."""
+        """Return for sampled rows whether the graph finds one as near as the true nearest."""
         step = max(1, (asking.stop - asking.start) // _SAMPLE)
         asked = np.arange(asking.start, asking.stop, step)[:_SAMPLE]
         scores = self._rows[asked] @ self._rows[rows].T

@@ -14,20 +14,20 @@ _PAIRS_HELD = 1 << 20
 
 
 class Grouping:
-    """Joins rows to groups, pair by pair, in memory for the rows, however many pairs there are.
+    """Union of rows into groups, pair by pair, in memory proportional to the rows.
 
     Attributes
     ----------
-    score : (rows,) float64, highest score of each row's pairs; 0 without a pair.
-    nearest : (rows,) int64, its partner there, of equal ones the first by `rank`; -1 without one.
+    score : (rows,) float64. Highest score of each row's pairs; 0 without a pair.
+    nearest : (rows,) int64. Its partner there, ties by `rank`; -1 without a pair.
     """
 
     def __init__(self, rank: RowNumbers) -> None:
-        """Begin with every row alone.
+        """Start with every row in its own group.
 
         Parameters
         ----------
-        rank : (rows,) int64, place of each row in an order that does not depend on the row numbers.
+        rank : (rows,) int64. Position of each row in an order independent of the row numbers.
         """
         rows = len(rank)
         self.score: npt.NDArray[np.float64] = np.zeros(rows)
@@ -38,7 +38,7 @@ class Grouping:
         self._held: list[Pairs] = []
 
     def add(self, pairs: Pairs) -> None:
-        """Join the rows of some pairs."""
+        """Join the rows of pairs."""
         if not len(pairs.scores):
             return
         self._held.append(pairs)
@@ -48,7 +48,7 @@ class Grouping:
     def groups(self) -> Iterator[RowNumbers]:
         """Yield the rows (n,) of each group of two or more, sorted by rank.
 
-        Groups with the highest score are first; of equal ones that with the first row by rank.
+        By descending score; ties by the rank of the first row.
         """
         self._join()
         rows = np.flatnonzero(self.nearest >= 0)
@@ -75,7 +75,7 @@ class Grouping:
     def _improve(
         self, rows: RowNumbers, partners: RowNumbers, scores: npt.NDArray[np.float64]
     ) -> None:
-        """Keep the best partner of each row; `scores` are those of the first half, then again."""
+        """Keep the best partner of each row; `scores` are repeated for both directions."""
         held = np.flatnonzero(self.nearest >= 0)
         rows = np.concatenate((rows, held))
         partners = np.concatenate((partners, self.nearest[held]))

@@ -1,4 +1,4 @@
-"""Images of a table that have a near-duplicate among all others: leaks from training to test."""
+"""Test images with a near-duplicate among all other images: leaks from training to test."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -24,22 +24,22 @@ def find_leaks(
     images: str | Path | Manifest | None = None,
     monitor: Monitor = QUIET,
 ) -> Duplicates:
-    """Find the near-duplicates of some images among all other images of a feature set.
+    """Find near-duplicates of some images among all other images of a feature set.
 
     Parameters
     ----------
-    ranked : ids of the images that a table is about, such as those of the test split.
-    features : folder of a feature set with rows for these and for others, such as those of all
-        splits.
-    threshold : see `pipeline.near_duplicates.find.duplicates`.
-    images : the prepared dataset of the features, or its folder of images, whose pixels decide;
-        None: cosines do.
-    monitor : receives one line: how many of the ranked images have a near-duplicate.
+    ranked : sequence of str. Ids of the evaluated images, such as those of the test split.
+    features : str or Path. Folder of a feature set with rows for these and other images, such as
+        all splits.
+    threshold : float or None. See `pipeline.near_duplicates.find.duplicates`.
+    images : str, Path, Manifest or None. Prepared dataset of the features, or its image folder, to
+        compare pixels; None: compare features only.
+    monitor : Monitor. Receives one line: how many ranked images have a near-duplicate.
 
     Returns
     -------
     Duplicates
-        Groups with ranked images, of the split "ranked", and others, of the split "others".
+        Groups of ranked images, with the split "ranked", and others, with the split "others".
 
     Raises
     ------

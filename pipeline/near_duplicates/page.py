@@ -1,4 +1,4 @@
-"""A page of near-duplicates: each group with its pictures side by side, in one file."""
+"""HTML page of near-duplicates: each group with its images side by side, in one file."""
 
 import base64
 from collections.abc import Iterator, Mapping
@@ -16,7 +16,7 @@ from pipeline.near_duplicates.find import Duplicate, Duplicates
 from pipeline.pages.rendering import environment, jpeg_of
 
 PICTURES = 600
-"""Pictures of a page at most, about 10 kB each; the first groups have them."""
+"""Maximal number of images on a page, about 10 kB each; the first groups are shown."""
 
 PICTURES_OF_GROUP = 24
 
@@ -25,13 +25,13 @@ _SIDE, _QUALITY = 224, 80
 
 @dataclass(frozen=True)
 class Shown:
-    """An image of a group as the page shows it.
+    """An image of a group on the page.
 
     Attributes
     ----------
-    image : the image.
-    jpeg : its small copy in base64; "" without one.
-    missing : why there is none; "" with one.
+    image : Duplicate. The image.
+    jpeg : str. Thumbnail in base64, or "".
+    missing : str. Why there is no thumbnail, or "".
     """
 
     image: Duplicate
@@ -41,7 +41,7 @@ class Shown:
 
 @dataclass(frozen=True)
 class ShownGroup:
-    """A group as the page shows it: its first images, and how many more it has."""
+    """A group on the page: its first images, and the number of further ones."""
 
     score: float
     images: list[Shown]
@@ -49,22 +49,22 @@ class ShownGroup:
 
 
 def write_page(found: Duplicates, file: str | Path, datasets: Mapping[Path, Manifest]) -> None:
-    """Write a page that opens offline and has no scripts.
+    """Write an offline page without scripts.
 
-    Of very many images it has the first groups, and states how many it leaves out. The same result
-    and pictures give the same bytes.
+    For many images it shows the first groups, and states how many are omitted. The same result and
+    images produce the same bytes.
 
     Parameters
     ----------
-    found : the near-duplicates.
-    file : the HTML file.
-    datasets : the images of each feature set, by its folder; sets that are not there have no
-        pictures.
+    found : Duplicates. The near-duplicates.
+    file : str or Path. The HTML file.
+    datasets : mapping of Path to Manifest. Images by the folder of the feature set; other sets are
+        shown without images.
 
     Raises
     ------
     FileReadError
-        The system could not read a picture that is there.
+        A system error prevented reading an existing image.
     OutputError
         The file cannot be written.
     """
@@ -88,7 +88,7 @@ def write_page(found: Duplicates, file: str | Path, datasets: Mapping[Path, Mani
 
 
 def _shown(found: Duplicates, datasets: Mapping[Path, Manifest]) -> Iterator[ShownGroup]:
-    """Yield the groups whose pictures the page has."""
+    """Yield the groups with images on the page."""
     pictures = 0
     for group in found:
         images = group.images[:PICTURES_OF_GROUP]
@@ -101,7 +101,7 @@ def _shown(found: Duplicates, datasets: Mapping[Path, Manifest]) -> Iterator[Sho
 
 def _picture(image: Duplicate, dataset: Manifest | None) -> Shown:
     if dataset is None or image.id not in dataset.by_id:
-        return Shown(image, "", "not in a dataset that was given")
+        return Shown(image, "", "not in a specified dataset")
     decoded = shown_picture(dataset.path_by_id[image.id], dataset.media)
     if decoded.image is None:
         return Shown(image, "", decoded.reason)

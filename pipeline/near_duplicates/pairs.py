@@ -1,8 +1,8 @@
 """All pairs of rows whose cosine reaches a threshold: exact, block by block.
 
-A product of two blocks in float32 picks candidates, with a margin that no rounding exceeds; each of
-these is then scored by itself in float64. So a score depends on its two rows alone, not on the
-order of the rows or on the size of the blocks.
+A float32 product of two blocks selects candidates, with a margin above any rounding error; each of
+these is then scored in float64. A score therefore depends only on its two rows, not on row order or
+block size.
 """
 
 from collections.abc import Iterator, Sequence
@@ -15,21 +15,21 @@ from pipeline.near_duplicates.parts import Block, Part, RowNumbers, Vectors, blo
 from pipeline.progress import Progress, no_progress
 
 DECIMALS = 6
-"""Of a score: what float32 vectors of length 1 determine, so that equal rows have cosine 1."""
+"""Decimals of a score: the precision of float32 vectors of length 1; equal rows have cosine 1."""
 
 _CHUNK_ELEMENTS = 1 << 22
-# A set may have thousands of equal rows, such as one picture that stands for all missing ones.
+# A set may have thousands of equal rows, such as a placeholder for missing images.
 _PAIRS_AT_ONCE = 1 << 20
 
 
 @dataclass(frozen=True, eq=False)
 class Pairs:
-    """Some pairs of rows, by their numbers among the rows of all parts.
+    """Pairs of rows, numbered over all parts.
 
     Attributes
     ----------
-    first, second : (n,) int64, `first` below `second`.
-    scores : (n,) float64, cosines rounded to `DECIMALS`.
+    first, second : (n,) int64. `first` is below `second`.
+    scores : (n,) float64. Cosines rounded to `DECIMALS`.
     """
 
     first: RowNumbers
@@ -47,15 +47,15 @@ def exact_pairs(
 ) -> Iterator[Pairs]:
     """Compare all rows with each other and yield the pairs that reach the threshold.
 
-    Memory holds two blocks and their product; a part is read as many times as there are blocks.
+    Memory holds two blocks and their product; a part is read once per block.
 
     Parameters
     ----------
-    parts : what is compared.
-    threshold : lowest cosine of a pair, above 0 and at most 1.
-    between : whether only rows of different parts are compared.
-    block_rows : rows of a block; None: see `blocks_of`. It does not change the pairs.
-    progress : called with the comparisons of blocks that are done, and all of them.
+    parts : sequence of Part. The rows.
+    threshold : float. Minimal cosine of a pair, above 0 and at most 1.
+    between : bool. Compare only rows of different parts.
+    block_rows : int or None. Rows per block; None: see `blocks_of`. Does not affect the pairs.
+    progress : callable. Called with the block comparisons done and the total.
     """
     blocks = list(blocks_of(parts, block_rows))
     tasks = [
@@ -87,14 +87,14 @@ def scored(
     first_row: int = 0,
     second_row: int = 0,
 ) -> Pairs:
-    """Return those of some candidates that reach the threshold, with their scores.
+    """Return the candidates that reach the threshold, with their scores.
 
     Parameters
     ----------
-    rows, others : (n, dim) and (m, dim) vectors of length 1.
-    first, second : (k,) places of the candidates in `rows` and `others`.
-    threshold : lowest cosine.
-    first_row, second_row : numbers of the first of `rows` and `others`.
+    rows, others : (n, dim) and (m, dim). Vectors of length 1.
+    first, second : (k,). Positions of the candidates in `rows` and `others`.
+    threshold : float. Minimal cosine.
+    first_row, second_row : int. Numbers of the first rows of `rows` and `others`.
     """
     scores = np.empty(len(first))
     step = max(1, _CHUNK_ELEMENTS // rows.shape[1])
@@ -108,10 +108,10 @@ def scored(
 
 
 def margin(dim: int) -> float:
-    """Return how far a cosine in float32 may lie from its rounded score.
+    """Return the maximal difference between a float32 cosine and its rounded score.
 
-    The error of a sum of `dim` products of float32 is at most `dim` units of rounding times the
-    sum of their sizes (Higham 2002, eq. 3.5), which is at most 1 for vectors of length 1.
+    The error of a sum of `dim` float32 products is at most `dim` units of rounding times the sum of
+    their magnitudes (Higham 2002, eq. 3.5), which is at most 1 for vectors of length 1.
     """
     return (dim + 2) * 2.0**-23 + 10.0**-DECIMALS
 

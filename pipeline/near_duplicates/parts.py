@@ -1,4 +1,4 @@
-"""The rows that are compared, in parts: whole feature sets, or splits of one."""
+"""Rows to compare, in parts: whole feature sets, or splits of one."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -20,19 +20,19 @@ _BLOCK_BYTES = 128 << 20
 
 
 class DuplicatesError(PipelineError):
-    """Features cannot be compared, or there is no threshold for them."""
+    """Features cannot be compared, or no threshold is calibrated for them."""
 
 
 @dataclass(frozen=True, eq=False)
 class Part:
-    """Some rows of a feature set that all have features.
+    """Rows of a feature set, all with features.
 
     Attributes
     ----------
-    features : the feature set.
-    rows : (n,) int64, row numbers in the set.
-    split : name of their split; "" where none was asked for.
-    failed : number of rows without features that would belong here.
+    features : FeatureSet. The feature set.
+    rows : (n,) int64. Row numbers in the set.
+    split : str. Name of their split, or "".
+    failed : int. Number of excluded rows without features.
     """
 
     features: FeatureSet
@@ -42,7 +42,7 @@ class Part:
 
     @classmethod
     def of(cls, features: FeatureSet, rows: RowNumbers, split: str = "") -> "Part":
-        """Return those of some rows (n,) that have features."""
+        """Return a part with those of the rows (n,) that have features."""
         usable = rows[features.status[rows] == OK]
         return cls(features, usable, split, len(rows) - len(usable))
 
@@ -72,9 +72,9 @@ class Block:
 
     Attributes
     ----------
-    part : its number.
-    start, stop : of the rows in the part.
-    first : number of the row `start` among the rows of all parts.
+    part : int. Its number.
+    start, stop : int. Row range in the part.
+    first : int. Number of the row `start`, counted over all parts.
     """
 
     part: int
@@ -84,9 +84,9 @@ class Block:
 
 
 def blocks_of(parts: Sequence[Part], rows: int | None = None) -> Iterator[Block]:
-    """Yield the rows of all parts in blocks of at most `rows`; None: as many as memory is to hold.
+    """Yield the rows of all parts in blocks of at most `rows`; None: by the memory limit.
 
-    No block has rows of two parts.
+    No block crosses two parts.
     """
     first = 0
     for number, part in enumerate(parts):
@@ -98,7 +98,7 @@ def blocks_of(parts: Sequence[Part], rows: int | None = None) -> Iterator[Block]
 
 
 def located(parts: Sequence[Part], row: int) -> tuple[Part, str]:
-    """Return the part and the id of a row of all parts."""
+    """Return the part and the id of a row, numbered over all parts."""
     for part in parts:
         if row < len(part):
             return part, part.features.ids[int(part.rows[row])]
@@ -107,7 +107,7 @@ def located(parts: Sequence[Part], row: int) -> tuple[Part, str]:
 
 
 def parts_of_sets(sets: Sequence[FeatureSet]) -> list[Part]:
-    """Return a part for each feature set, with all its rows.
+    """Return one part per feature set, with all its rows.
 
     Raises
     ------
@@ -119,19 +119,19 @@ def parts_of_sets(sets: Sequence[FeatureSet]) -> list[Part]:
         if other.recipe_hash != first.recipe_hash or other.row_shape != first.row_shape:
             raise DuplicatesError(
                 f"{first.folder} has features {_named(first)} and {other.folder} {_named(other)}: "
-                "their cosines mean nothing; extract both with one recipe and the same weights"
+                "their cosines are meaningless; extract both with one recipe and the same weights"
             )
     return [Part.of(features, np.arange(len(features))) for features in sets]
 
 
 def parts_of_splits(features: FeatureSet, manifest: Manifest, splits: Sequence[str]) -> list[Part]:
-    """Return a part for each split of a dataset.
+    """Return one part per split of a dataset.
 
     Parameters
     ----------
-    features : a row for each image of the splits, under the image's id.
-    manifest : the dataset.
-    splits : names of its splits, each once.
+    features : FeatureSet. A row for each image of the splits, by image id.
+    manifest : Manifest. The dataset.
+    splits : sequence of str. Names of its splits, each once.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""The threshold of each recipe that was calibrated: docs/duplicates.md has the measurements."""
+"""Calibrated threshold of each recipe; docs/duplicates.md has the measurements."""
 
 from pipeline.near_duplicates.parts import DuplicatesError
 from pipeline.recipes import RECIPES
@@ -8,7 +8,7 @@ THRESHOLDS = {
     "dct-thumbnail": 0.7,
     "efficientnet-lite0-pool": 0.84,
 }
-"""Lowest cosine of near-duplicates by recipe, with the recipe's own weights."""
+"""Minimal cosine of near-duplicates by recipe, with the recipe's own weights."""
 
 
 def default_threshold(features: FeatureSet) -> float:
@@ -17,15 +17,15 @@ def default_threshold(features: FeatureSet) -> float:
     Raises
     ------
     DuplicatesError
-        None was calibrated for its recipe, or its network has other weights.
+        No threshold is calibrated for its recipe, or its network has other weights.
     """
     header = features.index.header
     name = header.recipe.get("name")
     if name not in THRESHOLDS or header.weights != RECIPES[name].weights:
         raise DuplicatesError(
-            f"{features.folder}: no threshold was calibrated for {name!r} with the weights "
-            f"{header.weights!r}; give `threshold=...`, or extract one of "
+            f"{features.folder}: no threshold is calibrated for {name!r} with the weights "
+            f"{header.weights!r}; set `threshold=...`, or extract one of "
             f"{', '.join(THRESHOLDS)} with its own weights. docs/duplicates.md "
-            "shows how to calibrate one"
+            "explains the calibration"
         )
     return THRESHOLDS[name]

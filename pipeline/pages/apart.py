@@ -1,4 +1,4 @@
-"""Labels of a chart that do not lie on each other."""
+"""Labels of a chart without overlaps."""
 
 from collections.abc import Mapping
 
@@ -7,12 +7,12 @@ Place = tuple[float, float]
 
 
 def apart(labels: Mapping[str, Place], letter: float, height: float) -> dict[str, Place]:
-    """Return the places of labels, pushed down until none lies on another.
+    """Return the places of labels, moved down until none overlap.
 
     Parameters
     ----------
-    labels : text to the middle of its baseline.
-    letter, height : about the width of a letter, and the height of a line.
+    labels : text to the centre of its baseline.
+    letter, height : approximate width of a letter and height of a line.
     """
     placed: dict[str, Place] = {}
     for word, (x, y) in sorted(labels.items(), key=lambda label: (label[1][1], label[0])):

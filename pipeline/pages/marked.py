@@ -32,14 +32,14 @@ class Mark:
 def marked_photo(
     jpeg: bytes, size: tuple[int, int], marks: Sequence[Mark], description: str
 ) -> str:
-    """Return a photo with boxes as one SVG element; the picture stands in it.
+    """Return a photo with boxes as one SVG element, with the image embedded.
 
     Parameters
     ----------
     jpeg : the photo, of any resolution; b"" draws the boxes alone.
     size : width and height that the boxes are measured in.
     marks : the last ones on top.
-    description : for those who do not see the picture.
+    description : text alternative.
     """
     width, height = size
     photo = ""

@@ -1,4 +1,4 @@
-"""Data that nobody vouches for, made fit for a page: templates, text and pictures."""
+"""Untrusted data on pages: templates, text and images."""
 
 import io
 import re
@@ -8,7 +8,7 @@ from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 from PIL import Image
 
 # Control characters, line and paragraph separators, marks that turn the direction of writing,
-# half surrogate pairs, and the two numbers that are no characters of XML.
+# half surrogate pairs, and the two numbers that XML excludes.
 _SPELLED_OUT = re.compile(
     "[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff\ufffe\uffff]"
 )
@@ -39,14 +39,14 @@ def shown(text: str) -> str:
 
     They become `\x1b` or `\u202e`; all else stays as it is. Escaping for HTML and XML is the
     templates' and `html.escape`'s; this is for what no escaping can express (most control
-    characters do not exist in HTML or XML) and for what would make a line read otherwise than it
-    stands.
+    characters do not exist in HTML or XML) and for what would reverse the order in which a line is
+    read.
     """
     return _SPELLED_OUT.sub(lambda found: _escape(ord(found[0])), text)
 
 
 def jpeg_of(image: Image.Image, quality: int) -> bytes:
-    """Return an image as JPEG without the metadata of the file that it came from.
+    """Return an image as JPEG without the metadata of its file.
 
     Parameters
     ----------
@@ -61,8 +61,8 @@ def jpeg_of(image: Image.Image, quality: int) -> bytes:
 
 
 def _finalized(value: Any) -> Any:
-    """Return what an expression of a template gives, before it is escaped."""
-    markup = hasattr(value, "__html__")  # what a macro or a block gave, done already
+    """Return the value of an expression of a template, before it is escaped."""
+    markup = hasattr(value, "__html__")  # output of a macro or a block, which is escaped already
     return shown(value) if isinstance(value, str) and not markup else value
 
 

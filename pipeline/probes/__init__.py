@@ -1,7 +1,7 @@
-"""What embeddings hold beyond recall: presence, counts, relations, and captions that are wrong.
+"""What embeddings encode beyond recall: presence, counts, relations, and wrong captions.
 
-`probe.py` runs everything on a searcher; read it first. `linear.py` asks image embeddings questions
-by linear probes, `foils.py` makes captions wrong, `robustness.py` counts whether images are nearer
-to the right ones, and `probes_file.py` has file and table. What is true of images comes from
-`pipeline.datasets.image_truth`, or from captions; no dataset is known by name here.
+`probe.py` runs everything on a searcher; read it first. `linear.py` fits linear probes to image
+embeddings, `foils.py` generates wrong captions, `robustness.py` counts how often images are nearer
+to the right ones, and `probes_file.py` has file and table. Facts about images come from
+`pipeline.datasets.image_truth` or from captions; no specific dataset is known here.
 """

@@ -1,8 +1,8 @@
-"""Foils: captions that one changed word, two exchanged ones or another order make wrong.
+"""Foils: captions made wrong by one changed word, two swapped ones or another word order.
 
 Shi et al. 2018 ("Learning visually-grounded semantics from contrastive adversarial samples")
-replace nouns, numbers and relations in the captions of photographs; this has the same, and
-exchanges within a caption, which leave its words as they are.
+replace nouns, numbers and relations in the captions of photographs; this module does the same, and
+also swaps phrases within a caption, which keeps its words.
 """
 
 import re
@@ -24,7 +24,7 @@ PHOTOGRAPHS = (
     Exchange.of("number", "two three four five six"),
     Exchange.of("place", "snow sand grass water street field pool mountain beach park"),
 )
-"""Words of captions of photographs, no two of which are true of one thing."""
+"""Words in captions of photographs; no two of them are true of one thing."""
 
 OPPOSITES: Mapping[str, str] = {
     "beneath": "above", "higher than": "below", "larger": "smaller", "toward": "away from",
@@ -39,7 +39,7 @@ OPPOSITES: Mapping[str, str] = {
         for one, other in (pair, pair[::-1])
     },
 }  # fmt: skip
-"""Relation to the one that contradicts it."""
+"""Relation to its opposite."""
 
 _VOWELS = "aeiou"
 
@@ -50,8 +50,8 @@ class Foil:
 
     Attributes
     ----------
-    kind : such as "colour", "swapped colours", "relation" or "shuffled words".
-    text : the changed caption.
+    kind : str. Such as "colour", "swapped colours", "relation" or "shuffled words".
+    text : str. The changed caption.
     """
 
     kind: str
@@ -59,7 +59,7 @@ class Foil:
 
 
 def kinds_of(exchanges: Sequence[Exchange]) -> list[str]:
-    """Return the kinds of foils that captions can have, in the order of tables."""
+    """Return the possible kinds of foils, in table order."""
     return [
         *(exchange.name for exchange in exchanges),
         "relation",
@@ -74,15 +74,15 @@ def foils_of(
     rng: np.random.Generator,
     is_wrong: Callable[[str], bool],
 ) -> list[Foil]:
-    """Return a foil of each kind that a caption has one of, drawn at random.
+    """Return one random foil of each applicable kind.
 
     Parameters
     ----------
     caption : str. The caption.
-    exchanges : sequence of Exchange. Phrases that can take each other's place.
-    rng : numpy.random.Generator. Draws the words.
-    is_wrong : callable. Whether a changed caption is wrong of the image; shuffled words are not
-        asked for, since they are no sentence.
+    exchanges : sequence of Exchange. Exchangeable phrases.
+    rng : numpy.random.Generator. Source of randomness.
+    is_wrong : callable. Whether a changed caption is wrong for the image; not called for shuffled
+        words, which are not a sentence.
     """
     makers: dict[str, Iterator[str]] = {
         **{exchange.name: _replaced(caption, exchange, rng) for exchange in exchanges},
@@ -100,12 +100,12 @@ def foils_of(
 
 
 def meanings_in(text: str, exchange: Exchange) -> set[int]:
-    """Return the positions of the meanings of an exchange that a text has a phrase of."""
+    """Return the positions of the meanings of an exchange for which a text has a phrase."""
     return {meaning for _, _, meaning, _ in _occurrences(text, exchange)}
 
 
 def _replaced(text: str, exchange: Exchange, rng: np.random.Generator) -> Iterator[str]:
-    """Yield the text with one phrase in place of another, in random order."""
+    """Yield the text with one phrase replaced by another, in random order."""
     changes = [
         (start, end, new)
         for start, end, meaning, form in _occurrences(text, exchange)
@@ -118,7 +118,7 @@ def _replaced(text: str, exchange: Exchange, rng: np.random.Generator) -> Iterat
 
 
 def _swapped(text: str, exchange: Exchange, rng: np.random.Generator) -> Iterator[str]:
-    """Yield the text with two phrases in each other's place, in random order."""
+    """Yield the text with two phrases swapped, in random order."""
     said = _occurrences(text, exchange)
     pairs = [
         (one, two)
@@ -133,7 +133,7 @@ def _swapped(text: str, exchange: Exchange, rng: np.random.Generator) -> Iterato
 
 
 def _opposed(text: str) -> Iterator[str]:
-    """Yield the text with all its relations turned round."""
+    """Yield the text with all its relations reversed."""
     changes = [
         (found.start(), found.end(), OPPOSITES[found[0].lower()])
         for found in _any_of(tuple(OPPOSITES)).finditer(text)
@@ -158,7 +158,7 @@ def _shuffled(text: str, rng: np.random.Generator) -> str | None:
 
 
 def _occurrences(text: str, exchange: Exchange) -> list[tuple[int, int, int, int]]:
-    """Return (start, end, meaning, form) of each phrase; several of one that has several forms."""
+    """Return (start, end, meaning, form) of each phrase; several for one with several forms."""
     known = _phrases(exchange)
     return [
         (found.start(), found.end(), meaning, form)
@@ -169,7 +169,7 @@ def _occurrences(text: str, exchange: Exchange) -> list[tuple[int, int, int, int
 
 @cache
 def _phrases(exchange: Exchange) -> dict[str, list[tuple[int, int]]]:
-    """Return each phrase with the meanings and forms that it has."""
+    """Return each phrase with its meanings and forms."""
     found: dict[str, list[tuple[int, int]]] = {}
     for meaning, forms in enumerate(exchange.meanings):
         for form, phrases in enumerate(forms):
@@ -185,7 +185,7 @@ def _any_of(phrases: tuple[str, ...]) -> re.Pattern[str]:
 
 
 def _with(text: str, changes: Sequence[tuple[int, int, str]]) -> str:
-    """Return the text with spans replaced, its first letter and the articles set right."""
+    """Return the text with spans replaced, and its first letter and articles corrected."""
     for start, end, new in sorted(changes, reverse=True):
         before = text[:start]
         # "an orange star" becomes "a red star".

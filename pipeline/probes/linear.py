@@ -8,13 +8,13 @@ import numpy as np
 import numpy.typing as npt
 
 FEWEST = 3
-"""Images with an answer, in each split, below which the answer is left out."""
+"""Minimal number of images per answer in each split; rarer answers are skipped."""
 
 DIMS = (4, 16, 64)
-"""Leading principal components that are probed alone, beside all of them."""
+"""Numbers of leading principal components that are probed separately, in addition to all."""
 
 _STRENGTHS = 10.0 ** np.arange(-6, 1)
-"""Ridge penalties that are tried, for a total variance of 1."""
+"""Candidate ridge penalties, for a total variance of 1."""
 
 _Matrix = npt.NDArray[np.float64]
 _Question = tuple[str, str]
@@ -22,15 +22,15 @@ _Question = tuple[str, str]
 
 @dataclass(frozen=True)
 class Probed:
-    """How well one question is answered.
+    """Result of one question.
 
     Attributes
     ----------
-    kind, question : such as "presence" and "star".
-    answers : that are told apart.
-    train, test : images that the question is asked of.
-    auc : number of leading principal components, as text, or "all", to the area under the ROC
-        curve on the test images in per cent, the mean over answers; 50 is chance.
+    kind, question : str. Such as "presence" and "star".
+    answers : int. Number of distinct answers.
+    train, test : int. Numbers of images with an answer.
+    auc : dict. Number of leading principal components, as text, or "all", to the area under the ROC
+        curve on the test images in per cent, averaged over answers; chance is 50.
     """
 
     kind: str
@@ -47,10 +47,10 @@ def linear_probes(
     test: _Matrix,
     test_facts: Sequence[Mapping[_Question, str]],
 ) -> list[Probed]:
-    """Fit a ridge regression for each question on one split, and ask those of another.
+    """Fit a ridge regression for each question on one split, and evaluate it on another.
 
-    One regression for each answer, 1 or 0, whose penalty is the best of `_STRENGTHS` by
-    leave-one-out on the training images (`sklearn.linear_model.RidgeCV`).
+    One regression for each answer, 1 or 0; its penalty is the best of `_STRENGTHS` by leave-one-out
+    on the training images (`sklearn.linear_model.RidgeCV`).
 
     Parameters
     ----------
@@ -60,14 +60,14 @@ def linear_probes(
     Returns
     -------
     list of Probed
-        In the order of the questions. A question is left out that does not have two answers, each
-        of at least `FEWEST` images in both splits.
+        In the order of the questions. A question needs two answers with at least `FEWEST` images
+        each in both splits; others are skipped.
     """
     questions = dict.fromkeys(question for facts in train_facts for question in facts)
     asked = [a for q in questions if (a := _asked(q, train_facts, test_facts)) is not None]
     aucs: list[dict[str, float]] = [{} for _ in asked]
     for name, (own, others) in _components(train, test).items():
-        # Questions of the same images share a decomposition.
+        # Questions about the same images share a decomposition.
         for rows in {a.train.tobytes(): a.train for a in asked}.values():
             group = [at for at, a in enumerate(asked) if a.train.tobytes() == rows.tobytes()]
             truths = np.concatenate([asked[at].train_truth for at in group], axis=1)
@@ -86,7 +86,7 @@ def linear_probes(
 
 @dataclass(frozen=True, eq=False)
 class _Asked:
-    """A question, the rows of the images that it is asked of, and whether each answer is right.
+    """A question, the rows of its images, and whether each answer is correct.
 
     `train` and `test` are (images,) int64, the truths (images, answers) bool.
     """
@@ -115,11 +115,11 @@ def _asked(
 
 
 def _components(train: _Matrix, test: _Matrix) -> dict[str, tuple[_Matrix, _Matrix]]:
-    """Return both splits in the leading principal components of the training split, by number."""
+    """Return both splits projected onto the training split's leading components, by number."""
     mean = train.mean(axis=0)
     _, sizes, axes = np.linalg.svd(train - mean, full_matrices=False)
     held = sizes > sizes[0] * 1e-6
-    held[0] = True  # of images that are all alike
+    held[0] = True  # if all images are equal
     axes = axes[held] * (np.sqrt(len(train)) / (float(np.linalg.norm(sizes)) or 1.0))
     whole = (train - mean) @ axes.T, (test - mean) @ axes.T
     some = {str(k): (whole[0][:, :k], whole[1][:, :k]) for k in DIMS if k < len(axes)}
@@ -127,7 +127,8 @@ def _components(train: _Matrix, test: _Matrix) -> dict[str, tuple[_Matrix, _Matr
 
 
 def _fit(rows: _Matrix, truths: npt.NDArray[np.bool_]) -> Callable[[_Matrix], _Matrix]:
-    """Return what predicts (images, answers) from (images, components)."""
+    """Return a predictor from (images, components) to (images, answers)."""
+    # Imported here because scikit-learn is slow to import.
     # Here, since scikit-learn takes a second to import.
     from sklearn.linear_model import RidgeCV
 
@@ -137,7 +138,7 @@ def _fit(rows: _Matrix, truths: npt.NDArray[np.bool_]) -> Callable[[_Matrix], _M
 
 
 def _mean_auc(truths: npt.NDArray[np.bool_], scores: _Matrix) -> float:
-    """Return the mean area under the ROC curve over answers, (images, answers) each, per cent."""
+    """Return the mean area under the ROC curve over answers, (images, answers) each; per cent."""
     from sklearn.metrics import roc_auc_score
 
     return 100 * float(roc_auc_score(truths, scores, average="macro"))

@@ -1,4 +1,4 @@
-"""Both probes of a trained space: linear questions to images, and foils of captions."""
+"""Both probes of a trained space: linear questions about images, and foils of captions."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -33,20 +33,20 @@ _AT_ONCE = 1024
 
 
 class ProbeError(PipelineError):
-    """A space cannot be probed, or a file holds no probes."""
+    """A space cannot be probed, or a file is not a probe result."""
 
 
 @dataclass(frozen=True)
 class Probes:
-    """What a space holds of its images, and how it withstands wrong captions.
+    """Probe results of an embedding space.
 
     Attributes
     ----------
-    questions : of the linear probes; none where only one split is embedded.
-    foils : by kind.
-    train, test : splits that linear probes are fitted on, and that everything is measured on.
-    truth : "exact", where the dataset knows its images, or "captions".
-    provenance : of the embeddings.
+    questions : list of Probed. Linear probes; empty if only one split is embedded.
+    foils : dict of Robustness. By kind.
+    train, test : str. Split for fitting linear probes, and split for all measurements.
+    truth : str. "exact", if the dataset knows its images, or "captions".
+    provenance : dict. Provenance of the embeddings.
     """
 
     questions: tuple[Probed, ...]
@@ -64,16 +64,16 @@ def probe(
     split: str | None = None,
     monitor: Monitor = QUIET,
 ) -> Probes:
-    """Probe a space for what its dataset knows of the images.
+    """Probe a space for what its dataset knows about the images.
 
     Parameters
     ----------
-    searcher : Searcher. Of an embedding file with its head and its encoder; linear probes need
-        the split "train" in the file.
-    truth : ProbeTruth or None. What is true of the images; None: words that two captions of an
-        image have are true of it, and a word that no caption of it has makes a foil.
-    split : str or None. What is measured; None: the dataset's test split.
-    monitor : Monitor. Receives lines on what is left out.
+    searcher : Searcher. Of an embedding file with its head and encoder; linear probes need the
+        split "train" in the file.
+    truth : ProbeTruth or None. Facts about the images; None: words in two captions of an image are
+        true of it, and a word in none of its captions makes a foil.
+    split : str or None. Split to measure; None: the dataset's test split.
+    monitor : Monitor. Receives log lines on skipped items.
 
     Raises
     ------
@@ -82,7 +82,7 @@ def probe(
     ProbeError
         The file has no captioned image of that split, or no caption has a foil.
     SearchError, PipelineError
-        The head or the encoder is missing, or is not that of the file.
+        The head or the encoder is missing, or does not match the file.
     """
     space, manifest = searcher.embedded.space, searcher.embedded.manifest
     test = split_for("test", manifest, split)
@@ -125,7 +125,7 @@ def _rows_of(ids: Sequence[str], manifest: Manifest, split: str) -> npt.NDArray[
 
 
 def _points(rows: npt.NDArray[np.float32]) -> npt.NDArray[np.float64]:
-    """Return (images, dim) of length 1; of sets of vectors the mean of those that are there."""
+    """Return (images, dim) of length 1; for sets of vectors the mean of the present ones."""
     if rows.ndim == 3:
         there = rows.any(axis=2).sum(axis=1)
         rows = rows.sum(axis=1) / np.maximum(there, 1)[:, None]
@@ -154,7 +154,7 @@ def _robustness(
     rows: npt.NDArray[np.int64],
     monitor: Monitor,
 ) -> dict[str, Robustness]:
-    """Return how images withstand each kind of foils of their captions; `rows` are the images'."""
+    """Return the robustness to each kind of foil; `rows` are those of the images."""
     space, manifest = searcher.embedded.space, searcher.embedded.manifest
     exchanges = PHOTOGRAPHS if truth is None else truth.exchanges
     images = [manifest.by_id[space.image_ids[row]] for row in rows.tolist()]
@@ -201,7 +201,7 @@ def _robustness(
 def _judge(
     image: ImageEntry, text: str, exchanges: Sequence[Exchange], truth: ProbeTruth | None
 ) -> Callable[[str], bool]:
-    """Return what decides whether a changed caption of an image is wrong.
+    """Return a function that decides whether a changed caption of an image is wrong.
 
     Without a truth it is wrong if none of its new words is in another caption of the image.
     """
@@ -231,7 +231,7 @@ def _log_unknown(models: "Models", exchanges: Sequence[Exchange], monitor: Monit
 
 
 def _known(models: "Models", texts: Sequence[str], what: str, monitor: Monitor) -> list[int]:
-    """Return the positions of the texts with a known word; log how many others there are."""
+    """Return the positions of the texts with a known word; log the number of others."""
     unknown = models.without_known_word(texts) if texts else set()
     if unknown:
         monitor.log(f"{counted(len(unknown), what)} without a known word left out")

@@ -1,4 +1,4 @@
-"""The file of a probed space, and its tables."""
+"""File and tables of probe results."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict
@@ -16,18 +16,18 @@ def write_probes(file: str | Path, found: Probes) -> None:
 
 
 def read_probes(file: str | Path) -> Probes:
-    """Read what `write_probes` wrote.
+    """Read a file of `write_probes`.
 
     Raises
     ------
     ProbeError
-        The file is missing or damaged.
+        The file is missing or corrupt.
     """
     try:
         return decode(Path(file).read_bytes(), Probes)
     except (OSError, ValueError) as error:
         raise ProbeError(
-            f"{file} holds no probes ({error!r}); `pipeline probe` writes it"
+            f"{file} is not a probe result ({error!r}); `pipeline probe` writes one"
         ) from error
 
 

@@ -8,7 +8,7 @@ import numpy.typing as npt
 from pipeline.retrieval.similarity import SIMILARITIES
 
 _TIE = 1e-6
-"""Difference of similarities, as a share of them, that the order of a float32 sum may cause."""
+"""Relative difference of similarities that rounding of a float32 sum may cause."""
 
 _Rows = npt.NDArray[np.float32]
 _Scores = npt.NDArray[np.float64]
@@ -16,17 +16,17 @@ _Scores = npt.NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Robustness:
-    """How well a space tells captions from their foils, in per cent.
+    """How well a space distinguishes captions from their foils, in per cent.
 
     Attributes
     ----------
-    pairs : captions that have a foil of this kind.
-    right : pairs whose image is nearer to the caption than to the foil; a tie counts half, so that
-        chance is 50.
-    ties : pairs that the space cannot tell apart, such as shuffled words of a sum of word vectors.
-    r1 : images whose nearest caption is one of their own, of the images of these captions, among
-        all captions.
-    r1_with_foils : the same among all captions and all foils of this kind.
+    pairs : int. Number of captions with a foil of this kind.
+    right : float. Pairs whose image is nearer to the caption than to the foil; a tie counts half,
+        so that chance is 50.
+    ties : float. Pairs with equal similarity, such as shuffled words for a sum of word vectors.
+    r1 : float. Images of these captions whose nearest caption is one of their own, among all
+        captions.
+    r1_with_foils : float. The same among all captions and all foils of this kind.
     """
 
     pairs: int
@@ -44,7 +44,7 @@ def robustness(
     caption_of_foil: npt.NDArray[np.int64],
     similarity: str,
 ) -> Robustness:
-    """Compare each image with its captions and with the foils of them.
+    """Compare each image with its captions and their foils.
 
     Parameters
     ----------
@@ -52,7 +52,7 @@ def robustness(
     captions : (captions, ...) float32. Embeddings of all captions.
     image_of_caption : (captions,) int64. Row of each caption's image.
     foils : (foils, ...) float32. Embeddings of the foils of one kind, at least one.
-    caption_of_foil : (foils,) int64. Row of the caption that each was made from.
+    caption_of_foil : (foils,) int64. Row of the original caption.
     similarity : str. Name in `pipeline.retrieval.similarity.SIMILARITIES`.
     """
     named = SIMILARITIES[similarity]
@@ -81,7 +81,7 @@ def robustness(
 
 
 def _margins(right: _Scores, wrong: _Scores) -> _Scores:
-    """Return differences of similarities, with those set to 0 that rounding explains."""
+    """Return differences of similarities, with those within rounding set to 0."""
     margins = right - wrong
     sizes = np.maximum(np.abs(right), np.abs(wrong))
     return np.where(np.abs(margins) <= _TIE * sizes, 0.0, margins)

@@ -1,8 +1,7 @@
-"""Image recipes: everything that changes a feature, as data with a name.
+"""Image recipes: everything that changes a feature, as named data.
 
-Read `schema` for what a recipe says and `image_recipes` for the recipes by name. No torch code
-lives here: `pipeline.images` carries recipes out, and the shards carry them along as canonical
-JSON.
+Read `schema` for the fields of a recipe and `image_recipes` for the recipes by name. There is no
+torch code here: `pipeline.images` executes recipes, and shards record them as canonical JSON.
 """
 
 from pipeline.recipes.image_recipes import (

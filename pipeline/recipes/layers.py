@@ -1,4 +1,4 @@
-"""Layers by name, and the layout of what they give: a row, a map, or tokens."""
+"""Layer names, and the layout of layer outputs: a row, a map, or tokens."""
 
 import math
 from collections.abc import Iterable, Mapping
@@ -13,7 +13,7 @@ TOKENS: dict[str, Pool] = {
     "distillation": "distillation token",
     "registers": "register tokens",
 }
-"""The tokens that stand before those of the patches, in their order, and what `pool` calls them."""
+"""Tokens before the patch tokens, in order, with their names in `pool`."""
 
 GRID_AXES, ROW_AXES = "row, cell_y, cell_x, channel", "row, channel"
 TOKEN_AXES = "row, token, channel"
@@ -21,15 +21,15 @@ TOKEN_AXES = "row, token, channel"
 
 @dataclass(frozen=True)
 class Layout:
-    """What a layer gives for one image.
+    """Output layout of a layer for one image.
 
     Attributes
     ----------
-    kind : "row", (channels,); "maps", (channels, y, x); "channels last", (y, x, channels); or
-        "tokens", (tokens, channels): those of `prefix`, then one a cell, row by row.
-    cells : (y, x); () for a row.
-    channels : their number.
-    prefix : name and number of the tokens before those of the cells, of `TOKENS`.
+    kind : str. "row", (channels,); "maps", (channels, y, x); "channels last", (y, x, channels); or
+        "tokens", (tokens, channels): those of `prefix`, then one per cell, row by row.
+    cells : tuple of int. (y, x); () for a row.
+    channels : int. Number of channels.
+    prefix : dict. Names in `TOKENS` and numbers of the tokens before the cells.
     """
 
     kind: Literal["row", "maps", "channels last", "tokens"]
@@ -38,12 +38,12 @@ class Layout:
     prefix: Mapping[str, int]
 
     def tokens(self, pool: str) -> slice:
-        """Return where the tokens are that `pool` names.
+        """Return the slice of the tokens that `pool` names.
 
         Raises
         ------
         RecipeError
-            There are none.
+            The layer has no such tokens.
         """
         start = 0
         for name, count in self.prefix.items():
@@ -51,15 +51,15 @@ class Layout:
                 return slice(start, start + count)
             start += count
         there = " and ".join(TOKENS[name] for name in self.prefix) or "nothing"
-        raise RecipeError(f"there is no {pool}; before the cells it has {there}")
+        raise RecipeError(f"no {pool}; the tokens before the cells are {there}")
 
     def row(self, pool: str) -> tuple[tuple[int, ...], str]:
-        """Return shape and axes of the row that `pool` makes of it.
+        """Return shape and axes of the row that `pool` produces.
 
         Raises
         ------
         RecipeError
-            It has no cells to take the mean over, or no such tokens.
+            The layer has no cells to average, or no such tokens.
         """
         if pool in TOKENS.values():
             found = self.tokens(pool)
@@ -70,7 +70,7 @@ class Layout:
         if pool == "none":
             return (*self.cells, self.channels), GRID_AXES if self.cells else ROW_AXES
         if not self.cells:
-            raise RecipeError("it gives a row, which has no cells to take the mean over")
+            raise RecipeError("its output is a row, without cells to average")
         return (self.channels,), ROW_AXES
 
 
@@ -81,15 +81,15 @@ def layout_of(
 
     Parameters
     ----------
-    shape : of its output for one image.
-    prefix : name and number of the tokens that the network puts before those of the patches. A
-        layer whose tokens are a square without them has none of them.
-    channels_last : of maps as high as wide as deep, which do not say.
+    shape : tuple of int. Output shape for one image.
+    prefix : mapping or None. Names and numbers of the tokens that the network puts before the patch
+        tokens. A layer whose tokens form a square without them has none.
+    channels_last : bool. Resolves maps that are as high as wide as deep, which are ambiguous.
 
     Raises
     ------
     RecipeError
-        It is neither a row nor a map nor tokens of a square grid.
+        The shape is neither a row, a map nor tokens of a square grid.
     """
     if len(shape) == 1:
         return Layout("row", (), shape[0], {})
@@ -105,22 +105,22 @@ def layout_of(
             if side > 1 and side**2 == cells:
                 return Layout("tokens", (side, side), shape[1], before)
     raise RecipeError(
-        f"it gives {shape} for an image, which is no row, no map, and no tokens of a square grid"
+        f"its output per image is {shape}, expected a row, a map, or tokens of a square grid"
     )
 
 
 def unknown_layer(backbone: str, layer: str, names: Iterable[str]) -> RecipeError:
-    """Return the refusal of a layer's name, with the names near it or those at the top."""
+    """Return the error of an unknown layer, with the nearest or the top-level names."""
     names = list(names)
     near = nearest(layer, names)
     top = ", ".join(name for name in names if "." not in name)
     hint = f"did you mean {' or '.join(near)}?" if near else f"it has {top} and layers within"
-    return UnknownRecipe(f"{backbone} has no layer {layer!r} to read; {hint}")
+    return UnknownRecipe(f"{backbone} has no layer {layer!r}; {hint}")
 
 
 def unused_layer(backbone: str, layer: str) -> RecipeError:
-    """Return the refusal of a layer that no image passes through."""
+    """Return the error of a layer outside the image path."""
     return RecipeError(
-        f"{backbone} has a layer {layer!r}, but its images do not pass through it; name a layer "
-        "that they pass through"
+        f"images do not pass through the layer {layer!r} of {backbone}; choose one that they pass "
+        "through"
     )

@@ -1,4 +1,4 @@
-"""Any model of open_clip as a recipe: its own preprocessing, its image embedding at length 1."""
+"""Any model of open_clip as a recipe: its own preprocessing, image embeddings of length 1."""
 
 from typing import Literal
 
@@ -8,31 +8,31 @@ from pipeline.recipes.schema import Crop, Normalise, Recipe, RecipeError, Resize
 
 
 def open_clip_recipe(name: str) -> Recipe:
-    """Return the recipe of a model of open_clip, prepared as open_clip evaluates it.
+    """Return the recipe of an open_clip model, with open_clip's evaluation preprocessing.
 
-    Deviation: a picture that is not RGB is made so before it is resized, there afterwards.
+    Deviation: an image is converted to RGB before it is resized; open_clip does so afterwards.
 
     Parameters
     ----------
-    name : "open-clip:<model>" or "open-clip:<model>.<tag>"; see `find_clip_model`.
+    name : str. "open-clip:<model>" or "open-clip:<model>.<tag>"; see `find_clip_model`.
 
     Raises
     ------
     ModelError
         open_clip is not installed, or has no such model or weights.
     RecipeError
-        The model prepares its images in a way that a recipe cannot say.
+        A recipe cannot express the preprocessing of the model.
     """
     model = find_clip_model(name)
     config, way = model.config, model.preprocessing()
     size, mode = config["vision_cfg"].get("image_size", 224), way["resize_mode"]
     if not isinstance(size, int) or mode not in ("shortest", "squash"):
         raise RecipeError(
-            f"{model.name} prepares its images in a way that no recipe can say (size {size}, "
-            f"{mode}); known are square input, and resizing by the shorter side or by squashing"
+            f"a recipe cannot express the preprocessing of {model.name} (size {size}, {mode}); "
+            "supported are square input, and resizing by the shorter side or by squashing"
         )
     squash = mode == "squash"
-    # As open_clip does with "random", which is a way of training.
+    # open_clip does the same with "random", which is a training mode.
     interpolation: Literal["bilinear", "bicubic"] = (
         "bilinear" if way["interpolation"] == "bilinear" else "bicubic"
     )

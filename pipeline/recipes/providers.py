@@ -1,8 +1,7 @@
-"""Libraries any of whose models is a recipe, by the prefix of its name: "timm:<model>".
+"""Libraries whose models are available as recipes, by name prefix: "timm:<model>".
 
-A line here makes the recipe; the line of the same prefix in
-`pipeline.images.backbones.known_backbones` builds the
-network.
+An entry here builds the recipe; the entry of the same prefix in
+`pipeline.images.backbones.known_backbones` builds the network.
 """
 
 from collections.abc import Callable
@@ -18,6 +17,6 @@ PROVIDERS: dict[str, Callable[[str], Recipe]] = {
 
 
 def provider_of(name: str) -> str | None:
-    """Return the prefix of a recipe's or backbone's name if it is a key of `PROVIDERS`."""
+    """Return the prefix of a recipe or backbone name if it is a key of `PROVIDERS`."""
     prefix, colon, _ = name.partition(":")
     return prefix if colon and prefix in PROVIDERS else None

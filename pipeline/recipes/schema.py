@@ -1,4 +1,4 @@
-"""What a recipe says: everything that changes a feature, as typed data."""
+"""Schema of a recipe: everything that changes a feature, as typed data."""
 
 import math
 from dataclasses import asdict, dataclass, fields
@@ -12,11 +12,11 @@ STORAGES = ("float32", "float16")
 Pool = Literal["none", "mean over cells", "class token", "distillation token", "register tokens"]
 
 PILLOW_RGB = "pillow, exif orientation applied, 16-bit / 257, convert('RGB')"
-"""The decoding rule of every recipe of the catalogue; see `pipeline.images.decoding.decode`."""
+"""Decoding rule of every recipe of the catalogue; see `pipeline.images.decoding.decode`."""
 
 
 class RecipeError(PipelineError):
-    """No such recipe, backbone, layer, rule, precision or storage type."""
+    """Unknown recipe, backbone, layer, rule, precision or storage type."""
 
 
 class UnknownRecipe(RecipeError, UnknownName):
@@ -24,7 +24,7 @@ class UnknownRecipe(RecipeError, UnknownName):
 
 
 def _require_known(said: Any) -> None:
-    """Refuse a value that no code carries out, which would change a hash and no feature."""
+    """Raise on an unsupported value, which would change a hash but no feature."""
     for field in fields(said):
         if get_origin(field.type) is Literal:
             _require_one_of(field.name, getattr(said, field.name), get_args(field.type))
@@ -32,12 +32,12 @@ def _require_known(said: Any) -> None:
 
 def _require_one_of(name: str, value: Any, known: tuple[Any, ...]) -> None:
     if value not in known:
-        raise RecipeError(f"{name} {value!r} is not known; known are {', '.join(map(str, known))}")
+        raise RecipeError(f"unknown {name} {value!r}; known: {', '.join(map(str, known))}")
 
 
 @dataclass(frozen=True, slots=True)
 class Resize:
-    """How an image of any shape becomes the 8-bit canvas that crops are cut from.
+    """Resizing of an image of any shape to the 8-bit canvas from which crops are cut.
 
     rule : "squash" to (size, size): nothing is cut off, the aspect ratio is lost.
            "shorter-side" to size, the longer by integer floor: the aspect ratio is kept.
@@ -52,21 +52,21 @@ class Resize:
     antialias: bool = True
 
     def __post_init__(self) -> None:
-        """Refuse what is not carried out."""
+        """Raise on unsupported values."""
         _require_known(self)
         if self.interpolation != "bilinear" and not self.antialias:
-            raise RecipeError(f"{self.interpolation} without antialias is not known; use bilinear")
+            raise RecipeError(f"{self.interpolation} without antialias is unknown; use bilinear")
 
 
 @dataclass(frozen=True, slots=True)
 class Crop:
-    """Which windows of the canvas the network sees, in this order.
+    """Windows of the canvas that the network sees, in this order.
 
-    rule : "none" (the canvas itself), "flip" (the canvas, then its mirror), "centre" (what lies
-           outside is lost), or "ten" (top left, top right, bottom left, bottom right, centre, then
-           the mirror of each).
+    rule : "none" (the whole canvas), "flip" (the canvas, then its mirror image), "centre" (the
+           border is lost), or "ten" (top left, top right, bottom left, bottom right, centre, then
+           the mirror image of each).
     size : side of the square window in pixels.
-    centre_offset : integer rounding of half the margin for the centre window. "round" is
+    centre_offset : integer rounding of half the margin of the centre window. "round" is
            torchvision's (half to even), "floor" Caffe's, "ceil" that of Klein's MATLAB code;
            they differ on odd margins only.
     """
@@ -76,12 +76,12 @@ class Crop:
     centre_offset: Literal["round", "floor", "ceil"] = "round"
 
     def __post_init__(self) -> None:
-        """Refuse what is not carried out."""
+        """Raise on unsupported values."""
         _require_known(self)
 
     @property
     def windows(self) -> int:
-        """Number of windows that are cut from a canvas."""
+        """Number of windows per canvas."""
         return {"none": 1, "flip": 2, "centre": 1, "ten": 10}[self.rule]
 
 
@@ -89,7 +89,7 @@ class Crop:
 class Normalise:
     """(x / scale - mean) / std on 0-255 values, in float32 and in this order of operations.
 
-    channels : their order in the network's input, in `mean` and in `std`.
+    channels : channel order of the network's input, of `mean` and of `std`.
     """
 
     scale: float
@@ -98,36 +98,36 @@ class Normalise:
     channels: Literal["RGB", "BGR"] = "RGB"
 
     def __post_init__(self) -> None:
-        """Refuse what is not carried out."""
+        """Raise on unsupported values."""
         _require_known(self)
 
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """How one feature row is made from one image file.
+    """How one feature row is computed from one image file.
 
     Attributes
     ----------
-    name, backbone : as on the command line; two names are two recipes.
-    weights : the weights that 'imagenet' means.
-    decode : the rule from file to 8-bit RGB, a key of `pipeline.images.decoding.decode.RULES`.
+    name, backbone : str. As on the command line; different names are different recipes.
+    weights : str. The weights selected by "imagenet".
+    decode : str. Rule from file to 8-bit RGB, a key of `pipeline.images.decoding.decode.RULES`.
     resize, crop, normalise : from 8-bit RGB to the network's input.
-    tap : the layer that is read, as torchvision (or the package) names it, or another output of
-        the network; see `pipeline.images.tap`.
-    activation : applied to what the tap gives. It fixes the range of the values; a tap that ends
-        in it gives the same with it and without.
-    pool : of one crop's output: "none" (the grid is kept), "mean over cells", or the tokens of
-        that name that a transformer puts before those of the patches, which "none" leaves out.
-    combine_crops : "none", or "mean" of the crops' outputs, after `activation` and `pool`.
-    norm : of the finished row, after `combine_crops`: "none", or "l2" to length 1.
-    shape : of one row. axes : names of all axes of the stored array: "row, channel",
-        "row, cell_y, cell_x, channel" or "row, token, channel". A network whose rows are others is
-        refused.
-    precision : arithmetic of the network, of `PRECISIONS`.
-    storage : dtype of the stored row, of `STORAGES`.
-    source : the paper or program whose features these are; it changes no feature.
-    trained_on : names of the datasets that its own weights were trained on, () where it is not
-        known; it changes no feature.
+    tap : str. Name of the layer in torchvision (or its package), or another output of the network;
+        see `pipeline.images.tap`.
+    activation : str. Applied to the tap's output, and determines the range of the values. It has no
+        effect on a tap that ends in it.
+    pool : str. For the output of one crop: "none" (keep the grid), "mean over cells", or special
+        tokens that a transformer puts before the patch tokens, which "none" drops.
+    combine_crops : str. "none", or "mean" over the crops' outputs, after `activation` and `pool`.
+    norm : str. Of the finished row, after `combine_crops`: "none", or "l2" to length 1.
+    shape : tuple of int. Shape of one row; a network with another output shape is refused.
+    axes : str. Axes of the stored array: "row, channel", "row, cell_y, cell_x, channel" or "row,
+        token, channel".
+    precision : str. Precision of the network, one of `PRECISIONS`.
+    storage : str. Dtype of the stored row, one of `STORAGES`.
+    source : str. Paper or program with these features; changes no feature.
+    trained_on : tuple of str. Training datasets of the default weights, () if unknown; changes no
+        feature.
     """
 
     name: str
@@ -150,7 +150,7 @@ class Recipe:
     trained_on: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        """Refuse what is not carried out, and fields that contradict each other.
+        """Raise on unsupported values and contradictory fields.
 
         Raises
         ------
@@ -162,25 +162,25 @@ class Recipe:
         crop, resize = self.crop, self.resize
         if crop.size > resize.size:
             raise RecipeError(
-                f"{self.name}: crops of {crop.size} pixels do not fit into pictures resized to "
+                f"{self.name}: crops of {crop.size} pixels do not fit into images resized to "
                 f"{resize.size}; resize to {crop.size} or more"
             )
         whole = crop.rule in ("none", "flip")
         if whole and (resize.rule, resize.size) != ("squash", crop.size):
             raise RecipeError(
-                f"{self.name}: without a crop the network sees the whole picture, which must be "
-                f"squashed to the crop's size, {crop.size}; it is resized by {resize.rule!r} to "
+                f"{self.name}: without a crop the network sees the whole image, which must be "
+                f"squashed to the crop size, {crop.size}; it is resized by {resize.rule!r} to "
                 f"{resize.size}"
             )
         if (crop.windows > 1) != (self.combine_crops == "mean"):
             raise RecipeError(
                 f"{self.name}: combine_crops is {self.combine_crops!r} and the crop rule "
-                f"{crop.rule!r}; several crops are combined by their mean, a single one is not "
-                "combined"
+                f"{crop.rule!r}; several crops must be combined by their mean, a single one not at "
+                "all"
             )
 
     def to_json(self) -> dict[str, Any]:
-        """Return all that changes a feature as JSON values, less the weights in use."""
+        """Return all that changes a feature as JSON values, except the weights in use."""
         values = asdict(self)
         del values["weights"], values["source"], values["trained_on"]
         return values

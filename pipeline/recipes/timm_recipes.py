@@ -1,6 +1,6 @@
-"""Any model of timm as a recipe: "timm:<model>", "timm:<model>-grid", "timm:<model>@<layer>".
+"""Any timm model as a recipe: "timm:<model>", "timm:<model>-grid", "timm:<model>@<layer>".
 
-timm is an extra and is imported only when one of its models is named.
+timm is an optional dependency, imported only when one of its models is named.
 """
 
 import difflib
@@ -23,11 +23,11 @@ from pipeline.recipes.schema import (
 from pipeline.wording import did_you_mean
 
 METHODS = {"pre_logits": "forward", "forward_features": "forward_features"}
-"""Taps that are no layer, to the methods that give them of a model without its classifier."""
+"""Taps that are not layers, with the methods that compute them on a model without classifier."""
 
 _PREFIX = "timm:"
 _NAME = re.compile(r"timm:(?P<model>[^-@]+)(-(?P<part>[^@]*))?(@(?P<layer>.*))?")
-# What a name asks for, to the recipe's `pool`.
+# Part of a name, with the recipe's `pool`.
 _PARTS: dict[str, Pool] = {"pool": "mean over cells", "grid": "none", **TOKENS}
 
 
@@ -37,33 +37,33 @@ def is_timm_model(model: str) -> bool:
 
 
 def timm_recipe(name: str) -> Recipe:
-    """Return the recipe of a model of timm, prepared as timm evaluates it at its test size.
+    """Return the recipe of a timm model, with timm's evaluation preprocessing at its test size.
 
     Parameters
     ----------
-    name : "timm:<model>[.<tag>][-<part>][@<layer>]", model and tag as `timm.list_pretrained()`
-        spells them. Without a layer: timm's own pooled row before the classifier; with the part
-        "grid" what `forward_features` gives, without its prefix tokens; with "class",
-        "distillation" or "registers" those tokens of it. With a layer: what that layer gives, as
-        a grid or a row; with the part "pool" the mean of its cells.
+    name : str. "timm:<model>[.<tag>][-<part>][@<layer>]", model and tag as in
+        `timm.list_pretrained()`. Without a layer: timm's own pooled row before the classifier; with
+        the part "grid" the output of `forward_features` without its prefix tokens; with "class",
+        "distillation" or "registers" those tokens. With a layer: its output, as a grid or a row;
+        with the part "pool" the mean of its cells.
 
     Returns
     -------
     Recipe
-        Its name carries the tag of the pretrained weights, so that a later timm with another
-        default makes no other features under the same name.
+        Its name contains the tag of the pretrained weights, so that the same name means the same
+        features if a later timm changes its default.
 
     Raises
     ------
     RecipeError
-        timm is not installed, has no such model, tag or layer, or prepares its images in a way
-        that a recipe cannot say; or what is asked for is not there.
+        timm is not installed, has no such model, tag or layer, its preprocessing cannot be
+        expressed in a recipe, or the requested output does not exist.
     """
     said = _NAME.fullmatch(name)
     if said is None or said["part"] not in (None, *_PARTS) or said["layer"] == "":
         raise RecipeError(
-            f"{name!r} is not understood; say timm:<model>, or timm:<model>-<part> with a part of "
-            f"{', '.join(_PARTS)}, and perhaps @<layer> after it"
+            f"cannot parse {name!r}; expected timm:<model> or timm:<model>-<part> with one of the "
+            f"parts {', '.join(_PARTS)}, optionally followed by @<layer>"
         )
     with _torch().device("meta"):
         net = create_timm_model(_PREFIX + said["model"])
@@ -80,7 +80,7 @@ def timm_recipe(name: str) -> Recipe:
         layout = layout_of(output, prefix_tokens(net), is_channels_last(net))
         shape, axes = layout.row(pool)
         if part == "grid" and not layout.cells:
-            raise RecipeError("it gives a row, which has no cells")
+            raise RecipeError("its output is a row, which has no cells")
     except RecipeError as fault:
         raise RecipeError(f"{name} reads {tap!r} of {backbone}: {fault}") from fault
     return Recipe(
@@ -106,14 +106,14 @@ def timm_recipe(name: str) -> Recipe:
 
 
 def is_channels_last(net: Any) -> bool:
-    """Tell whether the maps of a model of timm have their channels last."""
+    """Return whether the maps of a timm model have their channels last."""
     return getattr(net, "output_fmt", "") == "NHWC"
 
 
 def prefix_tokens(net: Any) -> dict[str, int]:
-    """Return name and number of the tokens that a model of timm puts before those of the patches.
+    """Return name and number of the tokens that a timm model puts before the patch tokens.
 
-    Models that do not say how many have a class token, if any.
+    Models that do not record the number have a class token, if any.
     """
     own = {name.rpartition(".")[2].rstrip("0123456789_") for name, _ in net.named_parameters()}
     named = {"class": int("cls_token" in own), "distillation": int("dist_token" in own)}
@@ -125,19 +125,19 @@ def prefix_tokens(net: Any) -> dict[str, int]:
 
 
 def create_timm_model(name: str, pretrained: bool = False) -> Any:
-    """Return a model of timm without its classifier, in evaluation mode.
+    """Return a timm model without its classifier, in evaluation mode.
 
     Parameters
     ----------
-    name : "timm:<model>" or "timm:<model>.<tag>".
-    pretrained : whether it gets its weights, from the cache of huggingface_hub or downloaded.
+    name : str. "timm:<model>" or "timm:<model>.<tag>".
+    pretrained : bool. Load its weights, from the cache of huggingface_hub or by download.
 
     Raises
     ------
     RecipeError
         timm is not installed, has no such model or tag, or cannot build it.
     OSError, RuntimeError, ValueError
-        The pretrained weights cannot be had.
+        The pretrained weights are not available.
     """
     timm, full = _timm(), name.removeprefix(_PREFIX)
     model, _, tag = full.partition(".")
@@ -156,7 +156,7 @@ def create_timm_model(name: str, pretrained: bool = False) -> Any:
 
 
 def _evaluation(net: Any, backbone: str) -> dict[str, Any]:
-    """Return how timm prepares the images that it evaluates a model with."""
+    """Return timm's evaluation preprocessing of a model."""
     config: dict[str, Any] = _timm().data.resolve_data_config({}, model=net, use_test_size=True)
     channels, height, width = config["input_size"]
     faults = [
@@ -175,14 +175,14 @@ def _evaluation(net: Any, backbone: str) -> dict[str, Any]:
     ]
     if faults:
         raise RecipeError(
-            f"{backbone} wants {', '.join(faults)}, which no recipe can say; known are square RGB "
-            "input, a centre crop of the picture or of the squashed picture, bilinear or bicubic"
+            f"{backbone} needs {', '.join(faults)}, which a recipe cannot express; supported are "
+            "square RGB input, a centre crop of the image or squashed image, bilinear or bicubic"
         )
     return config
 
 
 def _output(net: Any, backbone: str, tap: str, size: int) -> tuple[int, ...]:
-    """Return the shape of what a tap gives for one image; nothing is computed."""
+    """Return the shape of a tap's output for one image, without computing it."""
     images = next(net.parameters()).new_zeros((1, 3, size, size))
     if tap in METHODS:
         output = getattr(net, METHODS[tap])(images)
@@ -199,10 +199,10 @@ def _output(net: Any, backbone: str, tap: str, size: int) -> tuple[int, ...]:
     if not hasattr(output, "shape"):
         gives = f"a {type(output).__name__}"
     elif output.shape[0] != 1:
-        gives = f"{output.shape[0]} outputs of {tuple(output.shape[1:])} for an image"
+        gives = f"{output.shape[0]} outputs of {tuple(output.shape[1:])} per image"
     else:
         return tuple(output.shape[1:])
-    raise RecipeError(f"{tap!r} of {backbone} gives {gives}, not one output; read another layer")
+    raise RecipeError(f"{tap!r} of {backbone} has {gives}, expected one; choose another layer")
 
 
 def _timm() -> Any:
@@ -210,7 +210,7 @@ def _timm() -> Any:
         return importlib.import_module("timm")
     except ImportError as error:
         raise RecipeError(
-            f"recipes of timm need the package timm ({error}); "
+            f"timm recipes need the package timm ({error}); "
             "pip install 'caption-feature-pipeline[timm]'"
         ) from error
 

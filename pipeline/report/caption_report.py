@@ -43,7 +43,7 @@ class Said:
 
 @dataclass(frozen=True)
 class Example:
-    """An image with what systems and people say of it; `picture` is a JPEG in base64, or ""."""
+    """An image with captions of systems and people; `picture` is a JPEG in base64, or ""."""
 
     image: str
     picture: str
@@ -63,7 +63,7 @@ def write_captions_page(
 ) -> Path:
     """Write `captions.html`: one file that opens offline, without scripts.
 
-    The same files and pictures give the same bytes.
+    Deterministic: the same files produce the same bytes.
 
     Parameters
     ----------
@@ -83,7 +83,7 @@ def write_captions_page(
     LanguageError, SearchError
         A file is damaged.
     FileReadError
-        The system could not read a picture that is there.
+        The system failed to read an existing image.
     OutputError
         The folder cannot be written to.
     """
@@ -142,7 +142,7 @@ def examples_of(
     shared = [e for e in manifest.entries if all(e.id in found for found in captions.values())]
     if not shared:
         raise WrongUsage(
-            f"the files {', '.join(captions)} have no image of {manifest.name} in common; give "
+            f"the files {', '.join(captions)} have no image of {manifest.name} in common; pass "
             "captions of one split of this dataset"
         )
     drawn = np.sort(np.random.default_rng(SEED).permutation(len(shared))[:SHOWN])
@@ -202,7 +202,7 @@ def _cell(value: float | int | None) -> str:
 
 
 def _planes(space: Regularities, manifest: Manifest) -> dict[str, str]:
-    """Return by kind the SVG of its words over small pictures."""
+    """Return by kind the SVG of its words over thumbnails."""
     return {kind: _plane(kind, plane, manifest.path_by_id) for kind, plane in space.planes.items()}
 
 

@@ -28,7 +28,7 @@ _LABEL_LENGTH = 52
 _LEFT, _RIGHT, _PLOT_HEIGHT = 46, 12, 200
 _LABEL = 21  # height of a row's label: gridlines start below it
 _DASHES = ("", "6 3", "2 3", "8 3 2 3")
-_HOLLOW_DASH = "4 3"
+_UNFILLED_DASH = "4 3"
 _CORNERS: tuple[tuple[tuple[float, float], ...], ...] = (
     (),  # a circle
     ((-1, -1), (1, -1), (1, 1), (-1, 1)),
@@ -50,7 +50,7 @@ svg{color-scheme:light dark;--page:#fff;--ink:#1c2024;--soft:#596069;--rule:#dfe
 .soft{fill:var(--soft)}.kept{stroke:var(--page);stroke-width:1.5}.rule{stroke:var(--rule)}.line{fill:none;stroke-width:2}
 .other{stroke:var(--other);stroke-width:1;fill:none}
 .cs{stroke:var(--soft)}.ci{stroke:var(--ink)}.fi{fill:var(--ink)}COLOURS
-.hollow{fill:var(--page);stroke-width:2}.letter{font-weight:700}.frame{fill:none;stroke:var(--soft)}
+.unfilled{fill:var(--page);stroke-width:2}.letter{font-weight:700}.frame{fill:none;stroke:var(--soft)}
 .word{font-weight:700;font-size:14px;paint-order:stroke;stroke:var(--page);stroke-width:5px;stroke-linejoin:round}
 .count{font-size:10px;paint-order:stroke;stroke:var(--page);stroke-width:3px}
 """.replace(
@@ -96,14 +96,14 @@ class Series:
     ----------
     marked : x of a point that is emphasised, such as the selected epoch.
     number : number of the system in the report.
-    hollow : whether it is dashed with hollow markers: a second series of the same system.
+    unfilled : whether it is dashed with unfilled markers: a second series of the same system.
     """
 
     label: str
     points: tuple[tuple[float, float], ...]
     marked: float | None = None
     number: int = 0
-    hollow: bool = False
+    unfilled: bool = False
 
     @property
     def colour(self) -> str:
@@ -113,7 +113,7 @@ class Series:
     @property
     def dash(self) -> str:
         """Dash pattern of its line."""
-        return _HOLLOW_DASH if self.hollow else _DASHES[self.number % len(_DASHES)]
+        return _UNFILLED_DASH if self.unfilled else _DASHES[self.number % len(_DASHES)]
 
 
 @dataclass(frozen=True)
@@ -162,12 +162,12 @@ def dot_chart(bars: Sequence[Bar], axis: str, alt: str, most: float | None = Non
 def span_chart(
     rows: Sequence[Spans], names: tuple[str, str], ends: tuple[str, str], axis: str, alt: str
 ) -> str:
-    """Draw two spans under each label: grey and, below it, coloured; filled and hollow ends.
+    """Draw two spans under each label: grey and, below it, coloured; filled and unfilled ends.
 
     Parameters
     ----------
     rows : from top to bottom, at least one, no value below 0.
-    names, ends : legend of the grey and the coloured spans, and of their filled and hollow ends.
+    names, ends : legend of the grey and the coloured spans, and of their filled and unfilled ends.
     axis : name of the scale.
     alt : text alternative of the chart.
     """
@@ -238,7 +238,7 @@ def line_chart(
     for drawn in named:
         parts.append(path(f"line {drawn.colour}", drawn.points, across, up, drawn.dash))
         parts += [
-            marker(drawn.number, across(x), up(y), hollow=drawn.hollow)
+            marker(drawn.number, across(x), up(y), unfilled=drawn.unfilled)
             for x, y in drawn.points
             if x != drawn.marked
         ]
@@ -255,7 +255,7 @@ def line_chart(
     for drawn in named if len(series) > 1 else ():
         y += LINE
         parts.append(line(f"line {drawn.colour}", 8, y - 4, 36, y - 4, drawn.dash))
-        parts.append(marker(drawn.number, 22, y - 4, hollow=drawn.hollow))
+        parts.append(marker(drawn.number, 22, y - 4, unfilled=drawn.unfilled))
         parts.append(text(44, y, drawn.label))
     for drawn in others if len(series) > 1 else ():
         y += LINE
@@ -286,11 +286,11 @@ def _classes(number: int) -> tuple[str, str]:
 
 
 def _span(stroke: str, fill: str, start: float, end: float, y: float) -> list[str]:
-    """Return a line, its filled end and its hollow one."""
+    """Return a line, its filled end and its unfilled one."""
     return [
         line(f"line {stroke}", start, y, end, y),
         f'<circle class="{fill}" cx="{start:.1f}" cy="{y:g}" r="4"/>',
-        f'<circle class="line hollow {stroke}" cx="{end:.1f}" cy="{y:g}" r="3.5"/>',
+        f'<circle class="line unfilled {stroke}" cx="{end:.1f}" cy="{y:g}" r="3.5"/>',
     ]
 
 
@@ -354,11 +354,11 @@ def path(
     return f'<polyline class="{kind}" points="{places}"{dashes}/>'
 
 
-def marker(number: int, x: float, y: float, large: bool = False, hollow: bool = False) -> str:
+def marker(number: int, x: float, y: float, large: bool = False, unfilled: bool = False) -> str:
     """Return the marker of a system; large ones have an edge that separates them from lines."""
     r = 6 if large else 3.5
     stroke, fill = _classes(number)
-    kind = f"{fill} kept" if large else f"hollow {stroke}" if hollow else fill
+    kind = f"{fill} kept" if large else f"unfilled {stroke}" if unfilled else fill
     corners = _CORNERS[number] if number < COLOURS else ()
     if not corners:
         return f'<circle class="{kind}" cx="{x:.1f}" cy="{y:.1f}" r="{r}"/>'

@@ -118,20 +118,20 @@ def length_figure(
 
 
 def curve_of(
-    label: str, history: History, column: str, number: int, hollow: bool = False
+    label: str, history: History, column: str, number: int, unfilled: bool = False
 ) -> Series | None:
     """Return a column by epoch; None if the head has no epochs or its history lacks the column.
 
     Parameters
     ----------
-    number, hollow : see `pipeline.report.charts.Series`.
+    number, unfilled : see `pipeline.report.charts.Series`.
     """
     trained = [epoch for epoch in history if column in epoch and "loss" in epoch]
     if len(trained) < 2:
         return None
     best = [float(epoch["epoch"]) for epoch in trained if epoch.get("best")]
     points = tuple((float(epoch["epoch"]), float(epoch[column])) for epoch in trained)
-    return Series(label, points, best[-1] if best else None, number, hollow)
+    return Series(label, points, best[-1] if best else None, number, unfilled)
 
 
 def epoch_figure(name: str, measure: str, curves: Sequence[Series], split: str) -> Figure:

@@ -1,4 +1,4 @@
-"""What a head reads and says: closeness of its sentences before it, single words after it."""
+"""Inputs and outputs of a head: closeness of sentences before it, single words after it."""
 
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
@@ -29,7 +29,7 @@ WORDS_PER_CENT = 3
 """Of the images, at least, have a sentence with a word that is shown."""
 
 MEASURED = 1000
-"""Images, at most, whose sentences' features are read to measure how close they lie."""
+"""Maximum number of images whose sentences' features are read to measure closeness."""
 
 
 @dataclass(frozen=True)
@@ -51,11 +51,11 @@ class WordPlane:
 class HeadInspection:
     """Asks the heads and features of one experiment after the other; what they share, once.
 
-    What is not there adds a sentence to the `gaps` it is given.
+    What is missing adds a sentence to the `gaps` it is given.
     """
 
     def __init__(self, heads: Path, text: Path) -> None:
-        """Take the folders `<experiment>/` of heads and `<name>/` of caption features."""
+        """Store the folders `<experiment>/` of heads and `<name>/` of caption features."""
         self._heads, self._text = heads, text
         self._folder_with = cache(_folder_with)
         self._closeness = cache(_closeness)
@@ -64,7 +64,7 @@ class HeadInspection:
     def input_closeness(
         self, metadata: Mapping[str, Any], image_of: Mapping[str, str], gaps: list[str]
     ) -> Closeness | str:
-        """Measure how close sentences lie in the features that a head reads.
+        """Return the closeness of sentences in the features that a head reads.
 
         Parameters
         ----------
@@ -74,7 +74,7 @@ class HeadInspection:
         Returns
         -------
         Closeness or str
-            In a few words why there is none, such as of token ids, which lie nowhere.
+            Reason in a few words why it is undefined, such as for token ids.
         """
         try:
             spec = convert(metadata["provenance"]["inputs"]["captions"], FeatureSpec)
@@ -83,8 +83,8 @@ class HeadInspection:
             folder = self._folder_with(self._text, metadata["provenance"]["captions_sha256"])
             return self._closeness(folder, tuple(image_of.items())) or "no pairs of sentences"
         except (KeyError, TypeError, SchemaError):
-            gaps.append("Its caption features are not said: no closeness of sentences in them.")
-            return "features not said"
+            gaps.append("Its caption features are not recorded: no closeness of sentences in them.")
+            return "features unknown"
         except PipelineError as error:
             text = " ".join(str(error).split())
             gaps.append(f"No closeness of sentences before the head: {text}")
@@ -118,7 +118,7 @@ class HeadInspection:
         """
         if embeddings.caption_embeddings.ndim != 2 or not images_of_words:
             return None
-        # Here, since heads take torch, and the joint tables do without it.
+        # Here, since heads import torch, which the joint tables do not need.
         from pipeline.search.query_embedding import embed_sentences
         from pipeline.search.query_models import head_of, open_encoder
         from pipeline.text.encoders.base import unknown_to_all
@@ -155,13 +155,13 @@ def telling_words(
     where p is the share of captions that have the word, and p' that of the other captions of an
     image of which one has it. Nouns such as "dog" are near 1; "a" and "with" are near 0 however
     frequent. No list of stop words and no tagger is needed. Of words that differ by a final s or
-    es, such as "dog" and "dogs", that of more captions stands for both.
+    es, such as "dog" and "dogs", that of more captions represents both.
 
     Parameters
     ----------
-    captions : image id to its captions; images of one caption say nothing.
+    captions : image id to its captions; images of one caption do not count.
     least : images, at least, one of whose captions has the word.
-    number : how many are wanted, best first; equal agreements in the order of the words.
+    number : number of words, best first; ties are sorted by word.
     """
     have: Counter[str] = Counter()
     pairs: Counter[str] = Counter()
@@ -194,7 +194,7 @@ def images_of(
 ) -> dict[str, tuple[str, ...]]:
     """Return for each word the images most of whose captions have it, an image for one word only.
 
-    Equal shares stand by id; no image is without the word, so that there may be fewer.
+    Equal shares are sorted by id; no image is without the word, so that there may be fewer.
     """
     taken: set[str] = set()
     found: dict[str, tuple[str, ...]] = {}
@@ -217,7 +217,7 @@ def _folder_with(folder: Path, content_sha256: str) -> Path:
             return index.parent
     raise ShardError(
         f"no folder of {folder} holds the caption features that the embeddings were made from "
-        f"(SHA-256 of their rows {content_sha256[:16] or 'not said'}…); make them again with "
+        f"(SHA-256 of their rows {content_sha256[:16] or 'unknown'}…); make them again with "
         "`pipeline text`"
     )
 

@@ -77,7 +77,7 @@ def write_localization_page(
 ) -> Path:
     """Write `localization.html`: one file that opens offline, without scripts.
 
-    The same files and pictures give the same bytes.
+    Deterministic: the same files produce the same bytes.
 
     Parameters
     ----------
@@ -94,7 +94,7 @@ def write_localization_page(
     WrongUsage
         No file, or a file of another dataset.
     FileReadError
-        The system could not read a picture that is there.
+        The system failed to read an existing image.
     OutputError
         The folder cannot be written to.
     """
@@ -111,7 +111,7 @@ def write_localization_page(
         if found.provenance.get("dataset", manifest.name) != manifest.name:
             raise WrongUsage(
                 f"{file} localizes the dataset {found.provenance['dataset']!r}, not "
-                f"{manifest.name!r}; give that one (`dataset=...`)"
+                f"{manifest.name!r}; pass that one (`dataset=...`)"
             )
         tables[name] = tabulate(found, name, nms)
         shown[name] = examples_of(found, manifest)
@@ -142,8 +142,8 @@ def sentences_of(
 ) -> list[Sentence]:
     """Return sentences with what each system finds first of all their phrases.
 
-    Sentences of two phrases or more are drawn from the seed, each image once; with one system there
-    are none. Figure 3 of Wang et al. 2016 is of this kind.
+    Sentences of two phrases or more are drawn from the seed, each image once; with one
+    system nothing is returned. Figure 3 of Wang et al. 2016 is of this kind.
     """
     if len(systems) < 2:
         return []

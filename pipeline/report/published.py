@@ -13,12 +13,12 @@ from pipeline.files import parse_json
 from pipeline.retrieval.recall import CUTOFFS
 
 PUBLISHED_FILE = "published.json"
-"""The data file, beside this module; docs/published.md says how to read and extend it."""
+"""The data file, next to this module; docs/published.md explains how to read and extend it."""
 
 DIRECTIONS = ("image_to_text", "text_to_image", "video_to_text", "phrase_to_region")
 """The query comes first."""
 
-# Smallest and largest value that each metric can take; a mean inverted rank is not a percentage.
+# Smallest and largest possible value of each metric; a mean inverted rank is not a percentage.
 _LIMITS: dict[str, tuple[float, float]] = {
     **{f"r{k}": (0, 100) for k in CUTOFFS},
     "map": (0, 100),
@@ -42,12 +42,12 @@ class PublishedError(PipelineError):
 
 @dataclass(frozen=True)
 class PublishedRow:
-    """One system on one dataset, as a paper's table has it; "" where the paper does not say.
+    """One system on one dataset, as printed in a paper's table; "" where the paper has nothing.
 
     Attributes
     ----------
     paper : such as "wang-2016".
-    table : the table's number as printed, or the section of numbers that stand in the text.
+    table : the table's number as printed, or the section of numbers in the text.
     dataset : such as "flickr30k"; the names of this project where it has the dataset.
     protocol : the gallery and what counts as a query.
     system : the row's name as printed, without citation marks.
@@ -90,7 +90,7 @@ def published_rows() -> tuple[PublishedRow, ...]:
         text = file.read_text(encoding="utf-8")
     except FileNotFoundError as error:
         raise PublishedError(
-            f"{PUBLISHED_FILE}: missing beside the installed package pipeline.report; install the "
+            f"{PUBLISHED_FILE}: missing from the installed package pipeline.report; install the "
             "package again"
         ) from error
     return parse_published(text, PUBLISHED_FILE)
@@ -99,8 +99,8 @@ def published_rows() -> tuple[PublishedRow, ...]:
 def published_for(experiment: str, dataset: str) -> tuple[PublishedRow, ...]:
     """Return the rows that an experiment on a dataset is to be held against, often none.
 
-    There is one row for each pair of features that the paper tried with the method: take the
-    one whose features are yours, or show its features beside it.
+    There is one row for each pair of features that the paper tried with the method: use the
+    one whose features are yours, or show its features with it.
     """
     return tuple(
         row
@@ -155,7 +155,7 @@ def parse_published(text: str, where: str) -> tuple[PublishedRow, ...]:
     Raises
     ------
     PublishedError
-        The text is no such JSON; a field or column is unknown or missing; a number is not as
+        The text is not such JSON; a field or column is unknown or missing; a number is not as
         printed numbers are, is out of its range, or falls from R@1 to R@10; or two rows are
         about the same.
     """
@@ -164,7 +164,7 @@ def parse_published(text: str, where: str) -> tuple[PublishedRow, ...]:
         rows = tuple(row for table in tables for row in _rows_of(table, where))
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise PublishedError(
-            f"{where}: is no JSON of tables with columns and rows "
+            f"{where}: is not JSON of tables with columns and rows "
             f"({type(error).__name__}: {error}); see docs/published.md"
         ) from error
     seen: set[tuple[str, ...]] = set()
@@ -179,7 +179,7 @@ def parse_published(text: str, where: str) -> tuple[PublishedRow, ...]:
 
 
 def _rows_of(table: Mapping[str, Any], where: str) -> Iterator[PublishedRow]:
-    """Give the rows of a table, whose own texts hold for every row that does not replace them."""
+    """Yield the rows of a table; its own texts hold for every row that does not replace them."""
     shared = {name: value for name, value in table.items() if name not in ("columns", "rows")}
     columns = table["columns"]
     for entry in table["rows"]:

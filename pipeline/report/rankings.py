@@ -1,4 +1,4 @@
-"""Our figures beside the papers': a system's own published rows, and a paper's systems ranked."""
+"""Our figures and the papers': published rows of a system, and rankings of a paper's systems."""
 
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ COLUMNS = (
 """Figures that both our tables and the papers' may have."""
 
 CONDITIONS = ("image features", "image weights", "text features", "split and gallery", "remark")
-"""What a system's figures depend on. A paper's words are no names of ours, so all is shown."""
+"""Conditions of a system's figures, in a paper's own words."""
 
 _RECALLS = tuple(f"{d}_r{k}" for d in DIRECTIONS for k in CUTOFFS)
 
@@ -26,8 +26,8 @@ class System:
 
     Attributes
     ----------
-    heading : who says so.
-    conditions : a text for each of `CONDITIONS`, "" where it is not said.
+    heading : source of the figures.
+    conditions : a text for each of `CONDITIONS`, "" where it is unknown.
     values : a text for each of `COLUMNS`, a paper's as printed, "" where there is none.
     """
 
@@ -107,7 +107,7 @@ class Ranking:
 def compare(
     experiment: str, dataset: str, recall: Mapping[str, float | int], columns: Mapping[str, str]
 ) -> Comparison:
-    """Put an experiment beside its published rows.
+    """Return an experiment with its published rows.
 
     Parameters
     ----------
@@ -120,7 +120,7 @@ def compare(
         others = (row.dataset for row in published_rows() if row.experiment == experiment)
         return Comparison((), tuple(dict.fromkeys(others)))
     gallery = (
-        f"{columns.get('split', 'split not said')}: {recall['num_images']:g} images, "
+        f"{columns.get('split', 'split unknown')}: {recall['num_images']:g} images, "
         f"{recall['num_captions']:g} captions"
     )
     ours = System(

@@ -41,7 +41,7 @@ class Folders:
         called.
     heads : `<experiment>/`, a trained head with its history.
     dataset : the prepared dataset that the experiments are on.
-    text : `<name>/` of its caption features, each with its encoder beside it.
+    text : `<name>/` of its caption features, each with its encoder.
     """
 
     evaluations: Path
@@ -109,7 +109,7 @@ class Result:
 
     @property
     def seen(self) -> str:
-        """What its encoders have seen of the dataset's pictures or captions; "" where nothing."""
+        """Part of the dataset that its encoders have seen; "" for none."""
         return self.columns.get(SEEN, "")
 
     @property
@@ -119,7 +119,7 @@ class Result:
 
     @property
     def rsum_interval(self) -> tuple[float, float] | None:
-        """The table's own bootstrap interval, else the one of the embeddings, if they are there."""
+        """The table's own bootstrap interval, or that of the embeddings, or None."""
         if "rsum_low" in self.recall:
             return float(self.recall["rsum_low"]), float(self.recall["rsum_high"])
         return self.retrieval.rsum_interval if self.retrieval else None
@@ -144,7 +144,7 @@ def collect_results(
     TableError
         A recall table or a provenance is damaged.
     EmbeddingsError, ProtocolError
-        An embedding file does not give what its table says.
+        An embedding file contradicts its table.
     """
     files = sorted(file for folder in folders.embeddings for file in folder.glob("*.h5"))
     file_of = {sha256_of_file(file): file for file in reversed(files)}
@@ -194,7 +194,7 @@ def members_of(metadata: Metadata) -> list[dict[str, Any]]:
 def columns_of(metadata: Metadata) -> dict[str, str]:
     """Return the columns of text that a joint table has before its numbers.
 
-    An ensemble has the different values of its members. What the provenance does not say, as
+    An ensemble has the different values of its members. Values that the provenance lacks, as
     somebody else's need not, has no column.
     """
     members = members_of(metadata)
@@ -213,7 +213,7 @@ def columns_of(metadata: Metadata) -> dict[str, str]:
 def lineage_of(metadata: Metadata) -> dict[str, str]:
     """Return what made the numbers, in short: features, hashes of inputs, seed, software.
 
-    "" where it is not said.
+    "" where it is unknown.
     """
     members = members_of(metadata)
     columns = columns_of(metadata)
@@ -234,7 +234,7 @@ def lineage_of(metadata: Metadata) -> dict[str, str]:
 
 
 def dataset_of(metadata: Metadata) -> str:
-    """Return the dataset's name, or "" where it is not said or members differ."""
+    """Return the dataset's name, or "" where it is unknown or members differ."""
     names = {_text(member, "dataset") for member in members_of(metadata)}
     return names.pop() if len(names) == 1 else ""
 
@@ -328,14 +328,14 @@ def _embeddings_file(
     if digest not in file_of:
         gaps.append(
             f"No file of {' or '.join(map(str, folders))} is the embedding file that the table "
-            f"was made from (SHA-256 {digest[:16] or 'not said'}…): no interval, no breakdown, no "
+            f"was made from (SHA-256 {digest[:16] or 'unknown'}…): no interval, no breakdown, no "
             "queries."
         )
     return file_of.get(digest)
 
 
 def _read_dataset(folder: Path) -> Dataset | str:
-    """Read a dataset, or say why not."""
+    """Read a dataset, or return the reason why it cannot be read."""
     try:
         manifest = read_manifest(folder)
     except DatasetError as error:
@@ -359,7 +359,7 @@ def _fitting(
     """Return the dataset if it has all that was ranked; add a gap if not, or if it changed."""
     name = dataset_of(metadata)
     if not name:
-        gaps.append("Its dataset is not said: no breakdown, no queries.")
+        gaps.append("Its dataset is not recorded: no breakdown, no queries.")
         return None
     if isinstance(dataset, str):
         gaps.append(dataset)
@@ -372,7 +372,7 @@ def _fitting(
         return None
     if any(member.get("average_captions") for member in members_of(metadata)):
         gaps.append(
-            "Its captions are each the mean of those of an image, which no sentence stands for: no "
+            "Its captions are each the mean of those of an image, which no sentence represents: no "
             "breakdown, no queries."
         )
         return None
@@ -388,22 +388,22 @@ def _fitting(
     made_from = {member.get("manifest_sha256") for member in members_of(metadata)} - {None}
     if made_from - {dataset.manifest_sha256}:
         gaps.append(
-            f"The dataset {name} has changed since its features were made; sentences and pictures "
-            "shown here may be others than those that were ranked."
+            f"The dataset {name} has changed since its features were made; sentences and images "
+            "shown here may differ from those that were ranked."
         )
     return dataset
 
 
 def _history(folder: Path, metadata: Metadata, gaps: list[str]) -> tuple[Mapping[str, Any], ...]:
     """Read the history of the head that made the embeddings; without it return () and add a gap."""
-    # Here, since heads take torch, and the joint tables do without it.
+    # Here, since heads import torch, which the joint tables do not need.
     from pipeline.heads import HeadError
     from pipeline.heads.trained_head import read_history
 
     tensors_sha256 = _text(metadata["provenance"], "tensors_sha256")
     try:
         if not tensors_sha256:
-            raise HeadError("it is not said which head made the embeddings")
+            raise HeadError("it is unknown which head made the embeddings")
         return tuple(read_history(folder, tensors_sha256))
     except HeadError as error:
         gaps.append(f"No curve: {error}.")

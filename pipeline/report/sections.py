@@ -200,7 +200,7 @@ def own_figures(
     number : see `numbered`.
     thumbnail : returns the small JPEG of an image id, b"" if it cannot be shown.
     """
-    if breakdown is not None:
+    if breakdown is not None and len(breakdown.lengths) > 1:
         lengths = {result.name: breakdown.lengths}
         yield length_figure(f"{result.name}-r10-by-length", lengths, {result.name: number})
     if curve := curve_of(result.name, result.history, "rsum", number):
@@ -278,12 +278,13 @@ def _joint_figures(
 ) -> Iterator[Figure]:
     own = {result.name: numbers[system_of(result.name)] for result in by_rsum}
     bars = [
-        Bar(_signed(r), float(r.recall["rsum"]), *(r.rsum_interval or (None, None)), own[r.name])
+        Bar(_signed(r), float(r.recall["rsum"]), low, high, own[r.name])
         for r in by_rsum
+        for low, high in [r.rsum_interval or (None, None)]
     ]
     yield rsum_figure(f"rsum-{number}", bars)
     lengths = {r.name: breakdowns[r.name].lengths for r in by_rsum if r.name in breakdowns}
-    if lengths:
+    if any(len(bins) > 1 for bins in lengths.values()):
         yield length_figure(f"r10-by-length-{number}", lengths, own)
     curves = [curve for r in by_rsum if (curve := curve_of(r.name, r.history, "rsum", own[r.name]))]
     if curves:

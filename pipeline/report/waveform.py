@@ -5,7 +5,7 @@ import numpy.typing as npt
 from markupsafe import Markup
 
 WIDTH, HEIGHT = 224, 24
-"""In the units of the drawing; as wide as the pictures that it stands below."""
+"""In the units of the drawing; as wide as the thumbnails above it."""
 
 
 def waveform(samples: npt.NDArray[np.float32], rate: int) -> Markup:
@@ -16,7 +16,7 @@ def waveform(samples: npt.NDArray[np.float32], rate: int) -> Markup:
     Parameters
     ----------
     samples : (samples,) mono.
-    rate : samples a second, for the words beside it.
+    rate : sampling rate in Hz, for the label.
     """
     if not len(samples):
         return Markup()

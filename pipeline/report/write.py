@@ -56,17 +56,16 @@ def write_report(
     first : names of experiments that come first, in this order; others follow by name. Names
         without a table are passed over.
     projection : how the maps of the pages place images, "pca" or "tsne", which takes longer.
-    monitor : is told what was written, what the pages had to leave out, and how many experiments
-        have been read.
+    monitor : logs the files written and parts omitted; receives progress in experiments.
 
     Raises
     ------
     TableError
         There is no table, or a table or a provenance is damaged.
     EmbeddingsError, ProtocolError
-        An embedding file does not give what its table says.
+        An embedding file contradicts its table.
     FileReadError
-        The system could not read a picture that is there.
+        The system failed to read an existing image.
     OutputError
         A folder cannot be written to.
     """
@@ -79,7 +78,7 @@ def write_report(
     if of_regions := [name for name in measured if name not in found]:
         monitor.log(
             f"tables of regions are left out, as they have other columns: {', '.join(of_regions)}; "
-            "`pipeline report --regions` writes their page"
+            "`pipeline report --task localization` writes their page"
         )
     if not found:
         raise TableError(
@@ -99,7 +98,7 @@ def write_report(
     monitor.log(f"{counted(len(rows), 'experiment')} in {', '.join(map(str, written))}")
     if html is None:
         return Report(rows)
-    # Here, since the tables alone need no templates and no pictures.
+    # Here, since the tables alone need no templates and no images.
     from pipeline.report.pages import write_pages
 
     gaps = write_pages(Path(html), names, folders, projection, monitor)

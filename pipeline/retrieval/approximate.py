@@ -1,7 +1,7 @@
-"""An index for millions of rows: faiss's HNSW graph gives candidates, which are scored exactly.
+"""Approximate search in millions of rows: candidates from faiss's HNSW graph, scored exactly.
 
 Malkov & Yashunin 2020 (hierarchical navigable small world graphs). Hits have the scores and the
-order of the exact search; the graph may miss a nearer row, which recall@10 measures.
+order of exact search; the graph may miss a nearer row, which recall@10 measures.
 """
 
 import importlib
@@ -33,18 +33,18 @@ from pipeline.retrieval.similarity import SIMILARITIES
 from pipeline.retrieval.stored_graph import DamagedGraph, StoredGraph, read_graph
 
 SIMILARITIES_INDEXED = ("cosine", "euclidean")
-"""Their order is that of a Euclidean distance, by which the graph is built."""
+"""Similarities that order like a Euclidean distance, for which the graph is built."""
 
-# Neighbours of a row in the graph, and the rows kept in view while neighbours or hits are sought.
+# Neighbours per row in the graph, and beam widths of construction and search.
 LINKS, WIDTH_OF_BUILDING, WIDTH_OF_SEARCH = 32, 40, 128
 
 EXACT_SHARE = 0.1
-"""Below this share of a gallery, an exact search of the subset is the faster one."""
+"""Fraction of a gallery below which exact search of a subset is faster."""
 
 MOST_GONE = 0.2
-"""Share of nodes without a row beyond which a graph is rebuilt."""
+"""Fraction of deleted nodes above which a graph is rebuilt."""
 
-_SAMPLE = 100  # queries that recall is measured with
+_SAMPLE = 100  # number of queries for measuring recall
 _ROWS_AT_ONCE = 1 << 14
 
 
@@ -54,10 +54,9 @@ class ApproximateIndex:
 
     Attributes
     ----------
-    gallery : what is searched.
+    gallery : Gallery. The searched rows.
     graph : faiss's IndexHNSWFlat of its rows, and of earlier ones.
-    rows : (nodes,) int64, the row of each node of the graph, -1 of one that is gone; None: nodes
-        are the rows.
+    rows : (nodes,) int64 or None. Row of each node, -1 if deleted; None: nodes are the rows.
     """
 
     gallery: Gallery
@@ -67,16 +66,16 @@ class ApproximateIndex:
     def nearest(
         self, queries: Vectors, asking: SideName, top: int, among: RowNumbers | None = None
     ) -> Hits:
-        """Return the rows that the graph leads to, scored and ordered as `search.nearest` does.
+        """Return the hits of the graph, scored and ordered as by `search.nearest`.
 
-        Of a subset, `among`, as many more candidates are taken as it is smaller than the gallery.
-        One below `EXACT_SHARE`, and a query for which the graph leads to fewer than `top` rows, are
-        searched exactly: so there are always `top` hits, or all rows of a smaller subset.
+        For a subset, `among`, the number of candidates grows as the subset shrinks. A subset below
+        `EXACT_SHARE`, and a query with fewer than `top` candidates, are searched exactly, so there
+        are always `top` hits, or all rows of a smaller subset.
 
         Raises
         ------
         SearchError, EmbeddingsError
-            As `search.nearest`.
+            See `search.nearest`.
         """
         gallery = self.gallery
         require_comparable(gallery, queries, asking)
@@ -105,22 +104,22 @@ class ApproximateIndex:
     def candidates(
         self, queries: Vectors, number: int
     ) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.int64]]:
-        """Return the rows that the graph leads to from each query, the nearest first.
+        """Return the graph's candidates for each query, nearest first.
 
         Parameters
         ----------
-        queries : (queries, dim) float32, as the gallery's rows.
-        number : how many are wanted of each query, at least 1.
+        queries : (queries, dim) float32. In the space of the gallery.
+        number : int. Candidates per query, at least 1.
 
         Returns
         -------
-        distances : (queries, k) float32, squared Euclidean ones of prepared rows; k is `number`, or
-            the rows of a smaller gallery, and more where rows are gone.
-        rows : (queries, k) int64 row numbers of the gallery; -1 where the graph leads to fewer, and
-            for a node whose row is gone.
+        distances : (queries, k) float32. Squared Euclidean distances of prepared rows; k is
+            `number`, the size of a smaller gallery, or more if nodes are deleted.
+        rows : (queries, k) int64. Row numbers in the gallery; -1 for missing candidates and deleted
+            nodes.
         """
         nodes = len(self.gallery.rows) if self.rows is None else len(self.rows)
-        # As many more as there are nodes whose row is gone.
+        # Compensate for deleted nodes.
         number = min(math.ceil(number * nodes / len(self.gallery.rows)), nodes)
         distances, found = self.graph.search(
             _points(queries, self.gallery.similarity),
@@ -133,12 +132,12 @@ class ApproximateIndex:
 
 
 def build_index(gallery: Gallery) -> ApproximateIndex:
-    """Build the graph, on one core: so the same rows give the same graph.
+    """Build the graph on one core, which is deterministic.
 
     Raises
     ------
     SearchError
-        faiss is not installed, or the similarity has no such graph.
+        faiss is not installed, or the similarity is not supported.
     """
     faiss = _faiss()
     _require_indexed(gallery)
@@ -148,7 +147,7 @@ def build_index(gallery: Gallery) -> ApproximateIndex:
 
 
 def _add(graph: Any, gallery: Gallery, rows: RowNumbers) -> None:
-    """Add rows to a graph, on one core."""
+    """Add rows to a graph on one core."""
     faiss = _faiss()
     graph.hnsw.efConstruction = WIDTH_OF_BUILDING
     threads = faiss.omp_get_max_threads()
@@ -164,21 +163,21 @@ def _add(graph: Any, gallery: Gallery, rows: RowNumbers) -> None:
 def open_index(
     path: Path, embeddings: Embeddings, side: SideName, log: Callable[[str], None]
 ) -> ApproximateIndex:
-    """Read, extend or make the index of an embedding file, next to it in `<file>.index/`.
+    """Load, extend or build the index of an embedding file, next to it in `<file>.index/`.
 
-    An index of an earlier file is extended by the rows that are new or changed. Nodes of rows that
-    are gone still lead to others; with more of them than `MOST_GONE` the index is rebuilt.
+    An index of an earlier file is extended by new and changed rows. Nodes of deleted rows are kept
+    for navigation; above a fraction of `MOST_GONE` the index is rebuilt.
 
     Parameters
     ----------
-    path, embeddings : the file, and its contents.
-    side : which side is searched.
-    log : receives a line before an index is made or extended, and one with its recall.
+    path, embeddings : Path, Embeddings. The file and its contents.
+    side : str. The searched side.
+    log : callable. Receives a line before an index is built or extended, and one with its recall.
 
     Raises
     ------
     SearchError
-        As `build_index`.
+        See `build_index`.
     """
     faiss = _faiss()
     gallery = Gallery.of(embeddings, side)
@@ -194,7 +193,7 @@ def open_index(
     try:
         stored = read_graph(file, LINKS)
     except DamagedGraph as error:
-        log(f"the index is damaged and rebuilt: {error}")
+        log(f"the index is corrupt and rebuilt: {error}")
     if stored is not None and (
         source != {name: stored.about.get(name) for name in source}
         or stored.points.shape[1] != gallery.rows.shape[1]
@@ -202,7 +201,7 @@ def open_index(
         stored = None
     rows = None if stored is None else _rows_of_nodes(gallery, stored)
     if stored is None or rows is None:
-        log(f"an index of {len(gallery.ids)} {side} is made in {file.parent}, on one core")
+        log(f"building an index of {len(gallery.ids)} {side} in {file.parent}, on one core")
         index, ids, rows = build_index(gallery), gallery.ids, np.arange(len(gallery.ids))
     else:
         new = np.setdiff1d(np.arange(len(gallery.ids)), rows)
@@ -210,7 +209,7 @@ def open_index(
         if stored.about.get("embeddings_sha256") == embedded:
             return _with_recall(index, stored.about["recall_at_10"], log)
         gone = int((rows < 0).sum())
-        log(f"the index of {side} in {file.parent}: {len(new)} rows are added, {gone} are gone")
+        log(f"index of {side} in {file.parent}: {len(new)} rows are added, {gone} deleted")
         _add(index.graph, gallery, new)
         ids = PackedTexts(chain(stored.ids, (gallery.ids[row] for row in new.tolist())))
         rows = np.concatenate([rows, new])
@@ -222,12 +221,12 @@ def open_index(
 
 
 def _rows_of_nodes(gallery: Gallery, stored: StoredGraph) -> RowNumbers | None:
-    """Return the row of each node of a graph, -1 if it is gone or has changed.
+    """Return the row of each node of a graph, -1 if it was deleted or changed.
 
-    None where more than `MOST_GONE` of the nodes have none.
+    None if more than a fraction of `MOST_GONE` has none.
     """
     rows = TextIndex(gallery.ids).rows_of(stored.ids, len(stored.ids))
-    rows[stored.rows < 0] = -1  # the row had changed before, and has another node
+    rows[stored.rows < 0] = -1  # the row changed earlier and has another node
     for start in range(0, len(rows), _ROWS_AT_ONCE):
         some = rows[start : start + _ROWS_AT_ONCE]
         here = np.flatnonzero(some >= 0)
@@ -239,15 +238,15 @@ def _rows_of_nodes(gallery: Gallery, stored: StoredGraph) -> RowNumbers | None:
 def _with_recall(
     index: ApproximateIndex, recall: float, log: Callable[[str], None]
 ) -> ApproximateIndex:
-    log(f"approximate: recall@10 {recall:.3f} beside the exact search, of {_SAMPLE} queries or all")
+    log(f"approximate: recall@10 {recall:.3f} against exact search, on up to {_SAMPLE} queries")
     return index
 
 
 def recall_of(index: ApproximateIndex, embeddings: Embeddings) -> float:
-    """Return recall@10: the share of the exact ten nearest that the index finds.
+    """Return recall@10: the fraction of the exact ten nearest rows that the index finds.
 
-    The queries are rows of the other side, or of its own without captions, up to 100 at equal
-    distances.
+    The queries are up to 100 equally spaced rows of the other side, or of the same side without
+    captions.
     """
     one_side = not len(embeddings.caption_ids)
     asking: SideName = "images" if one_side or index.gallery.side == "captions" else "captions"
@@ -261,8 +260,8 @@ def recall_of(index: ApproximateIndex, embeddings: Embeddings) -> float:
 def _require_indexed(gallery: Gallery) -> None:
     if gallery.similarity not in SIMILARITIES_INDEXED:
         raise SearchError(
-            f"there is no approximate search by the similarity {gallery.similarity}, only by "
-            f"{' and '.join(SIMILARITIES_INDEXED)}; search exactly"
+            f"approximate search does not support the similarity {gallery.similarity}, only "
+            f"{' and '.join(SIMILARITIES_INDEXED)}; use exact search"
         )
 
 
@@ -275,6 +274,6 @@ def _faiss() -> Any:
         return importlib.import_module("faiss")
     except ImportError as error:
         raise SearchError(
-            f"an approximate search needs the package faiss-cpu ({error}); pip install "
-            "'caption-feature-pipeline[search]', or search exactly"
+            f"approximate search needs the package faiss-cpu ({error}); pip install "
+            "'caption-feature-pipeline[search]', or use exact search"
         ) from error

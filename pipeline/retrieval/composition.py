@@ -1,4 +1,4 @@
-"""Queries by vector arithmetic: an image, less some words, plus others.
+"""Queries by vector arithmetic: an image, minus some words, plus others.
 
 Kiros et al. 2014, section 3.2: *image of a blue car* - "blue" + "red" is near images of red
 cars.
@@ -14,12 +14,12 @@ _CANCELLED = 1e-6
 
 
 def is_composable(similarity: str) -> bool:
-    """Return whether embeddings of a similarity can be added and taken away."""
+    """Return whether embeddings of a similarity can be added and subtracted."""
     return similarity == "cosine"
 
 
 def require_composable(similarity: str) -> None:
-    """Check that embeddings of a similarity can be added and taken away.
+    """Raise unless embeddings of a similarity can be added and subtracted.
 
     Raises
     ------
@@ -27,22 +27,22 @@ def require_composable(similarity: str) -> None:
     """
     if not is_composable(similarity):
         raise SearchError(
-            "composing images and words, and re-sorting around a mean, go by the direction of "
-            f"embeddings, by cosine; these are meant for the similarity {similarity}, under which "
-            "a sum of unit vectors means nothing; take an experiment whose head has cosine"
+            "composing images and words, and re-sorting around a mean, need embeddings compared by "
+            f"cosine; these are trained for the similarity {similarity}, for which a sum of unit "
+            "vectors is meaningless; use an experiment whose head has cosine"
         )
 
 
 def compose(image: Vectors, minus: Vectors, plus: Vectors) -> Vectors:
     """Return the query of Kiros et al. 2014, eq. (14), right-hand side.
 
-    All vectors are brought to length 1 first, as they are in the paper. There one word goes and
-    one comes; here each of several counts alike.
+    All vectors are first scaled to length 1, as in the paper. There, one word is replaced by
+    another; here, several words have equal weights.
 
     Parameters
     ----------
     image : (dim,) float32.
-    minus, plus : (words, dim) float32 embeddings of the words; there may be none.
+    minus, plus : (words, dim) float32. Embeddings of the words; may be empty.
 
     Returns
     -------
@@ -51,30 +51,30 @@ def compose(image: Vectors, minus: Vectors, plus: Vectors) -> Vectors:
     Raises
     ------
     SearchError
-        A vector is zero, or they cancel, so that there is no direction.
+        A vector is zero, or they cancel, so that the direction is undefined.
     """
     vectors = np.concatenate((image[None], minus, plus))
     if not vectors.any(axis=1).all():
         names = ["the image"]
-        names += [f"word {k} of those taken away" for k in range(1, len(minus) + 1)]
+        names += [f"word {k} of those subtracted" for k in range(1, len(minus) + 1)]
         names += [f"word {k} of those added" for k in range(1, len(plus) + 1)]
         zero = [name for name, row in zip(names, vectors, strict=True) if not row.any()]
         raise SearchError(
             f"the embedding of {' and of '.join(zero)} is the zero vector, which has no direction; "
-            "leave it out"
+            "omit it"
         )
     signs = np.repeat((1.0, -1.0, 1.0), (1, len(minus), len(plus)))
     query = signs @ unit_rows(vectors)
     if np.linalg.norm(query) < _CANCELLED:
-        raise SearchError("image and words cancel to the zero vector; take other words")
+        raise SearchError("image and words cancel to the zero vector; use other words")
     return np.asarray(query, np.float32)
 
 
 def around_the_mean(rows: Vectors) -> npt.NDArray[np.int64]:
-    """Order the N nearest rows by their distance to their mean; the nearest to it comes first.
+    """Order the N nearest rows by their distance to their mean, nearest first.
 
-    Kiros et al. 2014, section 3.2, against a poor result among good ones. The distance is the
-    Euclidean one of unit vectors. Rows that are equally far stay in the order given.
+    Kiros et al. 2014, section 3.2, against outliers among the hits. The distance is Euclidean, of
+    unit vectors. Ties keep the given order.
 
     Parameters
     ----------
@@ -86,7 +86,7 @@ def around_the_mean(rows: Vectors) -> npt.NDArray[np.int64]:
     """
     units = unit_rows(rows)
     distances = np.linalg.norm(units - units.mean(axis=0), axis=1)
-    # Rounded, so that equal rows are equally far.
+    # Rounded to float32, so that equal rows tie.
     return np.argsort(distances.astype(np.float32), kind="stable")
 
 
@@ -97,9 +97,9 @@ def ids_and_scores(
 
     Parameters
     ----------
-    hits : rows of the gallery with their scores.
-    leave_out : an id that is no hit, such as the query's own.
-    around : re-sort the first N by `around_the_mean`, and leave the others out.
+    hits : Hits. Rows of the gallery with their scores.
+    leave_out : str or None. An id to exclude, such as the query's own.
+    around : int or None. Re-sort the first N by `around_the_mean`, and drop the others.
     """
     ranked = []
     for found, scores in zip(hits.rows, hits.scores, strict=True):

@@ -1,4 +1,4 @@
-"""The embedding file: written a block of rows at a time, read with its rows mapped.
+"""The embedding file: written block by block, read with memory-mapped rows.
 
 docs/evaluation.md has the layout.
 """
@@ -37,16 +37,16 @@ FORMAT_VERSION = 1
 Blocks = Iterable[npt.NDArray[np.float32]]
 
 _IDS_AT_ONCE = 1 << 16
-# An id takes a reference of 16 bytes in a file, and its text with a header in a heap.
+# An id needs a 16-byte reference in a file, and its text and a header in a heap.
 _ID_BYTES = 64
 
 
 @dataclass(frozen=True, eq=False)
 class EmbeddingsHeader:
-    """Everything of an embedding file but the rows; see `Embeddings`.
+    """Metadata of an embedding file; see `Embeddings`.
 
-    `quantiser` has how the rows are stored; None: as float32. `features_crc32` has by side, if
-    known, the CRC-32 of the features of each row, uint32.
+    `quantiser` describes the storage of the rows; None: float32. `features_crc32` has the CRC-32,
+    uint32, of the features of each row by side, if known.
     """
 
     image_ids: Sequence[str]
@@ -65,22 +65,22 @@ def write_embeddings(
     store: Store = "float32",
     calibrate_on: Embeddings | None = None,
 ) -> None:
-    """Write an embedding file atomically; equal embeddings give equal bytes.
+    """Write an embedding file atomically; deterministic.
 
     Parameters
     ----------
     path : str or Path. The new file.
-    embeddings : Embeddings. What it holds.
-    store : str. How rows are stored: "float32", "float16", "int8" or "binary".
-    calibrate_on : Embeddings or None. Those of the training split, from which "int8" and "binary"
-        take the range of each dimension; None: `embeddings`.
+    embeddings : Embeddings. Contents of the file.
+    store : str. Storage of the rows: "float32", "float16", "int8" or "binary".
+    calibrate_on : Embeddings or None. Embeddings of the training split that calibrate the range of
+        each dimension for "int8" and "binary"; None: `embeddings`.
 
     Raises
     ------
     StoreError
-        The similarity does not allow the store.
+        The similarity does not support the storage.
     ShardError
-        The system refuses to write it, as on a full disk.
+        The file cannot be written, for example on a full disk.
     """
     e, trained = embeddings, calibrate_on or embeddings
     quantiser = quantiser_for(
@@ -103,25 +103,25 @@ def write_embeddings(
 def write_in_blocks(
     path: Path, header: EmbeddingsHeader, images: Blocks, captions: Blocks
 ) -> Embeddings:
-    """Write an embedding file whose rows need not all be in memory, whole or not at all.
+    """Write an embedding file atomically, with rows from iterators.
 
     Parameters
     ----------
-    path : the new file.
-    header : what the rows are of.
-    images, captions : (n, dim) or (n, parts, dim) float32, as many rows together as there are ids.
+    path : Path. The new file.
+    header : EmbeddingsHeader. Its metadata.
+    images, captions : iterable of (n, dim) or (n, parts, dim) float32, one row per id in all.
 
     Returns
     -------
     Embeddings
-        What the file holds, with its rows mapped; quantised ones are `QuantisedRows`.
+        Contents of the file, with memory-mapped rows; quantised ones are `QuantisedRows`.
 
     Raises
     ------
     EmbeddingsError
-        See `Embeddings`; nothing is written then.
+        See `Embeddings`; then nothing is written.
     ShardError
-        The system refuses to write it, as on a full disk.
+        The file cannot be written, for example on a full disk.
     """
     try:
         written = _write(path, header, _made(images), _made(captions))
@@ -134,7 +134,7 @@ def write_in_blocks(
 
 
 class _NotMade(Exception):
-    """Rows could not be made, which is no fault of the file that they are for."""
+    """Rows could not be computed, which is not an error of the file."""
 
     def __init__(self, fault: Exception) -> None:
         self.fault = fault
@@ -150,7 +150,7 @@ def _made(blocks: Blocks) -> Blocks:
 def _write(path: Path, header: EmbeddingsHeader, images: Blocks, captions: Blocks) -> Embeddings:
     blocks = iter(images)
     if (first := next(blocks, None)) is None:
-        raise EmbeddingsError("images: there are none")
+        raise EmbeddingsError("images: found none")
     rows = len(header.image_ids) + len(header.caption_ids)
     needed = first[:1].nbytes * rows + _ID_BYTES * (rows + len(header.caption_ids))
     with with_room(path, needed) as part:
@@ -222,7 +222,7 @@ def _write_rows(
         stream.require_written()
         row += len(block)
     if row != rows:
-        raise EmbeddingsError(f"{side}: {rows} ids for {row} rows; expected one a row")
+        raise EmbeddingsError(f"{side}: {rows} ids for {row} rows; expected one per row")
     if quantiser is not None and quantiser.steps:
         for name, of_sides in (("middle", quantiser.middles), ("step", quantiser.steps)):
             group.create_dataset(name, data=of_sides[side], dtype="<f4", track_times=False)
@@ -235,22 +235,22 @@ def _write_ids(group: h5py.Group, name: str, ids: Sequence[str]) -> None:
 
 
 def read_embeddings(path: str | Path, *, codes: bool = False) -> Embeddings:
-    """Read and check an embedding file, ours or anybody's (docs/evaluation.md has the layout).
+    """Read and validate an embedding file, from this project or others (docs/evaluation.md).
 
-    float16 and float64 embeddings become float32; ids may be strings of fixed or variable length
-    or integers; the attribute `provenance` may be missing.
+    float16 and float64 embeddings become float32; ids may be strings of fixed or variable length or
+    integers; the attribute `provenance` may be missing.
 
     Parameters
     ----------
     path : str or Path. The file.
     codes : bool. Keep the rows of a quantised file (`pipeline embed --store`) quantised, as
-        `pipeline.retrieval.quantised.codes.QuantisedRows`, which are indexed like arrays;
-        otherwise they become float32.
+        `pipeline.retrieval.quantised.codes.QuantisedRows`, which are indexed like arrays; otherwise
+        convert them to float32.
 
     Raises
     ------
     EmbeddingsError
-        The file is missing, is no HDF5, lacks a part, or its contents are refused by
+        The file is missing, is not HDF5, lacks a part, or its contents are rejected by
         `Embeddings`.
     """
     path = Path(path)
@@ -266,7 +266,7 @@ def read_embeddings(path: str | Path, *, codes: bool = False) -> Embeddings:
         return replace(found, image_embeddings=images, caption_embeddings=captions)
     except EmbeddingsError as error:
         raise EmbeddingsError(f"{path}: {error}") from error
-    # h5py and numpy raise these for links that lead nowhere and shapes that no memory holds.
+    # h5py and numpy raise these for dangling links and shapes that exceed the memory.
     except (OSError, RuntimeError, KeyError, ValueError, TypeError, MemoryError) as error:
         raise EmbeddingsError(
             f"{path}: cannot be read as HDF5 ({error}); expected an embedding file, see "
@@ -275,12 +275,12 @@ def read_embeddings(path: str | Path, *, codes: bool = False) -> Embeddings:
 
 
 def read_provenance(path: Path) -> dict[str, Any]:
-    """Read what an embedding file says it was made from, and nothing else of it.
+    """Read only the provenance of an embedding file.
 
     Raises
     ------
     EmbeddingsError
-        The file is no HDF5, or its provenance is no JSON object.
+        The file is not HDF5, or its provenance is not a JSON object.
     """
     _require_unbroken(path, _stored_provenance)
     try:
@@ -290,12 +290,12 @@ def read_provenance(path: Path) -> dict[str, Any]:
 
 
 def read_store(path: Path) -> Store:
-    """Read how the vectors of an embedding file are stored.
+    """Read the storage format of an embedding file.
 
     Raises
     ------
     EmbeddingsError
-        The file cannot be read, or its store is unknown.
+        The file is unreadable, or its format is unknown.
     """
     _require_unbroken(path, _stored_store)
     try:
@@ -305,12 +305,12 @@ def read_store(path: Path) -> Store:
 
 
 def read_features_crc32(path: Path) -> dict[str, npt.NDArray[np.uint32]]:
-    """Read by side the CRC-32 of the features that each row was embedded from; {} if unknown.
+    """Read the CRC-32 of the features of each row by side; {} if unknown.
 
     Raises
     ------
     EmbeddingsError
-        The file cannot be read.
+        The file is unreadable.
     """
     _require_unbroken(path, _stored_features_crc32)
     try:
@@ -331,9 +331,9 @@ def _stored_features_crc32(path: Path) -> dict[str, npt.NDArray[np.uint32]]:
 
 
 def _require_unbroken(path: Path, read: Callable[[Path], object]) -> None:
-    """Check that a file neither hangs nor crashes HDF5 when it is read."""
+    """Raise if a file hangs or crashes HDF5."""
     if reason := crash_of(read, path):
-        raise EmbeddingsError(f"{path}: HDF5 {reason}; make the file again")
+        raise EmbeddingsError(f"{path}: HDF5 {reason}; compute the file again")
 
 
 def _stored_provenance(path: Path) -> dict[str, Any]:
@@ -347,7 +347,7 @@ def _stored_store(path: Path) -> Store:
 
 
 def _stored(path: Path) -> dict[str, Any]:
-    """Return what is stored of the attributes of `Embeddings`, each checked by itself."""
+    """Return the stored attributes of `Embeddings`, each checked by itself."""
     with h5py.File(path, "r") as file:
         return _read(file)
 
@@ -356,7 +356,7 @@ def _read(file: h5py.File) -> dict[str, Any]:
     form, version = _text(file, "format"), file.attrs.get("format_version", FORMAT_VERSION)
     if form not in (None, FORMAT) or np.shape(version) or version != FORMAT_VERSION:
         raise EmbeddingsError(
-            f"says it is {form!r}, version {version}; expected {FORMAT!r}, version "
+            f"is in the format {form!r}, version {version}; expected {FORMAT!r}, version "
             f"{FORMAT_VERSION}, or neither attribute"
         )
     similarity = _similarity(file)
@@ -399,7 +399,7 @@ def _json(file: h5py.File, name: str) -> dict[str, Any]:
         return decode(_text(file, name) or "{}", dict[str, Any])
     except ValueError as error:
         raise EmbeddingsError(
-            f"the attribute {name!r} is no JSON object ({error}); correct or remove it"
+            f"the attribute {name!r} is not a JSON object ({error}); correct or remove it"
         ) from error
 
 
@@ -416,7 +416,7 @@ def _dataset(file: h5py.File, name: str, ndim: int) -> h5py.Dataset:
             "has images/embedding, images/id, captions/embedding, captions/id and "
             "captions/image_id"
         )
-    # A part that lives elsewhere reads as zeros where its source is gone.
+    # HDF5 reads external or virtual parts as zeros if their source is missing.
     if dataset.is_virtual or dataset.external or dataset.file.filename != file.filename:
         raise EmbeddingsError(f"dataset {name!r} refers to another file; copy its rows into this")
     return require_held(dataset)
@@ -430,7 +430,7 @@ def _store(file: h5py.File) -> Store:
 
 
 def _both_sides(file: h5py.File, ndim: int) -> tuple[Vectors, Vectors]:
-    """Return the rows of images and of captions; quantised ones are `QuantisedRows`."""
+    """Return the rows of images and of captions; quantised ones as `QuantisedRows`."""
     store = _store(file)
     if store == "float32":
         return _embedding(file, "images/embedding", ndim), _embedding(
@@ -450,7 +450,7 @@ def _both_sides(file: h5py.File, ndim: int) -> tuple[Vectors, Vectors]:
         bits = _stored_rows(file, f"{side}/bits", 2, "|u1") if store == "binary" else None
         if bits is not None and bits.shape != (len(rows), -(-rows.shape[1] // 8)):
             raise EmbeddingsError(f"dataset '{side}/bits' is {bits.shape} for rows {rows.shape}")
-        # Indexed like an array, which `read_embeddings` returns unless codes are requested.
+        # Indexed like an array; `read_embeddings` converts it unless codes are requested.
         quantised.append(cast(Vectors, QuantisedRows(rows, side, quantiser, bits)))
     return quantised[0], quantised[1]
 
@@ -461,12 +461,12 @@ def _embedding(file: h5py.File, name: str, ndim: int) -> Vectors:
         raise EmbeddingsError(f"dataset {name!r} is {dataset.dtype}, expected a float type")
     if (mapped := _mapped(dataset, "<f4")) is not None:
         return mapped
-    with np.errstate(over="ignore"):  # what float32 cannot hold becomes inf, which is refused
+    with np.errstate(over="ignore"):  # values beyond float32 become inf, which is rejected
         return np.asarray(dataset[...]).astype(np.float32, copy=False)
 
 
 def _stored_rows(file: h5py.File, name: str, ndim: int, kind: str) -> npt.NDArray[Any]:
-    """Return rows in the type that they are stored in, mapped where they are contiguous."""
+    """Return rows in their stored dtype, memory-mapped if contiguous."""
     dataset = _dataset(file, name, ndim)
     if dataset.dtype != np.dtype(kind):
         raise EmbeddingsError(f"dataset {name!r} is {dataset.dtype}, expected {np.dtype(kind)}")

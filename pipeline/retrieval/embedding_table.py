@@ -32,11 +32,10 @@ def export_embeddings(
     """Write an embedding file as a table, and return the number of rows: images, then captions.
 
     Columns: `id`, `side` ("image" or "caption"), `image_id`, with a dataset `split` and `captions`
-    (all of an image, or the one of a caption), and `vector`, a list of fixed size of float32. Sets
-    of vectors are flattened; the side with fewer parts has zeros at the end, which are absent parts
-    of such similarities. The similarity, the row shape and the provenance are in the metadata of
-    the schema. About 16 MiB are in memory at a time. Equal files give equal bytes with the same
-    version of pyarrow.
+    (all of an image, or the one of a caption), and `vector`, a fixed-size list of float32. Sets of
+    vectors are flattened; the side with fewer parts is padded with zeros, which such similarities
+    ignore. Similarity, row shape and provenance are in the schema metadata. About 16 MiB are in
+    memory at a time. Equal files produce equal bytes with the same version of pyarrow.
 
     Parameters
     ----------
@@ -49,13 +48,13 @@ def export_embeddings(
     Raises
     ------
     WrongUsage
-        The layout is another.
+        Another layout.
     EmbeddingsError
-        The file is missing or damaged.
+        The file is missing or corrupt.
     MissingRows
         An image or caption is not in the dataset.
     OutputError, ShardError
-        The output is a folder, or cannot be written.
+        The output is a folder, or is not writable.
     """
     out, file = Path(out), Path(embeddings)
     to = to or layout_of(out)

@@ -1,7 +1,7 @@
-"""Images and captions as points of one space, with ids and the similarity meant.
+"""Embeddings of images and captions in one space, with ids and their similarity.
 
-A row is one vector, or a set of vectors (the cells of an image, the words of a caption) where
-the similarity is one of sets. `pipeline.retrieval.embedding_file` reads and writes them.
+A row is one vector, or a set of vectors (the cells of an image, the words of a caption) if the
+similarity compares sets. `pipeline.retrieval.embedding_file` reads and writes them.
 """
 
 from collections.abc import Sequence
@@ -22,30 +22,30 @@ _BLOCK_NUMBERS = 1 << 22
 
 
 class EmbeddingsError(PipelineError):
-    """Embeddings contradict themselves, or a file of them is not as its format says."""
+    """Embeddings are inconsistent, or their file does not match its format."""
 
 
 @dataclass(frozen=True, eq=False)
 class Embeddings:
-    """Images and captions as points, or sets of points, of one space, joined by ids.
+    """Embeddings of images and captions in one space, joined by ids.
 
     Attributes
     ----------
-    image_ids : one id an image, each once.
-    image_embeddings : (images, dim) float32, finite; (images, parts, dim) where the similarity is
-        one of sets: absent parts are zero vectors.
-    caption_ids : one id a caption, each once; there may be none.
-    caption_image_ids : for each caption the id of its image. An image without a caption is found by
-        captions that describe others, and is no query itself.
+    image_ids : sequence of str. Unique image ids.
+    image_embeddings : (images, dim) float32, finite; (images, parts, dim) if the similarity
+        compares sets: absent parts are zero vectors.
+    caption_ids : sequence of str. Unique caption ids; may be empty.
+    caption_image_ids : sequence of str. Image id of each caption. An image without a caption is in
+        the gallery but not a query.
     caption_embeddings : (captions, dim) or (captions, parts, dim) likewise, with the same dim and
         any number of parts.
-    similarity : a name in `pipeline.retrieval.similarity.SIMILARITIES`.
-    provenance : what made these rows, as JSON values; may be empty.
+    similarity : str. A name in `pipeline.retrieval.similarity.SIMILARITIES`.
+    provenance : dict. Origin of the rows as JSON values; may be empty.
 
     Raises
     ------
     EmbeddingsError
-        Any of the above does not hold. The first few ids concerned are named.
+        A condition above is violated. The first few ids are named.
     """
 
     image_ids: Sequence[str]
@@ -63,43 +63,43 @@ class Embeddings:
         if self.image_embeddings.shape[-1] != self.caption_embeddings.shape[-1]:
             raise EmbeddingsError(
                 f"images have {self.image_embeddings.shape[-1]} dimensions and captions "
-                f"{self.caption_embeddings.shape[-1]}; both must lie in one space: embed both with "
+                f"{self.caption_embeddings.shape[-1]}; both must be in one space: embed both with "
                 "one head"
             )
         if len(self.caption_image_ids) != len(self.caption_ids):
             raise EmbeddingsError(
                 f"captions: {len(self.caption_ids)} ids but {len(self.caption_image_ids)} image "
-                "ids found; expected one image id a caption"
+                "ids found; expected one image id per caption"
             )
         rows = self.image_of_caption
         if (rows < 0).any():
             named = (self.caption_image_ids[row] for row in np.flatnonzero(rows < 0).tolist())
             unknown_ids = list(dict.fromkeys(named))
             raise EmbeddingsError(
-                f"captions: image_id names {len(unknown_ids)} images that are not among the "
-                f"images, first {unknown_ids[:5]}"
+                f"captions: image_id names {len(unknown_ids)} missing images, first "
+                f"{unknown_ids[:5]}"
             )
 
     @cached_property
     def image_of_caption(self) -> npt.NDArray[np.int64]:
-        """The row of each caption's image, (captions,)."""
+        """Row of each caption's image, (captions,)."""
         return TextIndex(self.image_ids).rows_of(self.caption_image_ids, len(self.caption_ids))
 
     @cached_property
     def captioned(self) -> npt.NDArray[np.int64]:
-        """The rows of the images with a caption, ascending: those that are queries."""
+        """Rows of the images with a caption, ascending: the image queries."""
         return np.unique(self.image_of_caption)
 
     @property
     def query_ids(self) -> Sequence[str]:
-        """The ids of the images with a caption, in row order."""
+        """Ids of the images with a caption, in row order."""
         if len(self.captioned) == len(self.image_ids):
             return self.image_ids
         return [self.image_ids[row] for row in self.captioned.tolist()]
 
 
 def num_axes(similarity: str) -> int:
-    """Return how many axes embeddings have: 2, or 3 for a similarity of sets."""
+    """Return the number of axes of embeddings: 2, or 3 for a similarity of sets."""
     if similarity not in SIMILARITIES:
         raise EmbeddingsError(
             f"similarity {similarity!r} is not known; expected one of " + ", ".join(SIMILARITIES)
@@ -117,9 +117,9 @@ def _check_side(
             f"shape {shape} for the similarity {similarity}"
         )
     if (not ids and side == "images") or 0 in rows.shape[1:]:
-        raise EmbeddingsError(f"{side}: there are none, or they have no dimension ({rows.shape})")
+        raise EmbeddingsError(f"{side}: found no rows, or rows without a dimension ({rows.shape})")
     if len(ids) != len(rows):
-        raise EmbeddingsError(f"{side}: {len(ids)} ids for {len(rows)} rows; expected one a row")
+        raise EmbeddingsError(f"{side}: {len(ids)} ids for {len(rows)} rows; expected one per row")
     if repeated := repeated_texts(ids):
         raise EmbeddingsError(
             f"{side}: {len(repeated)} ids occur more than once, first {repeated[:5]}"
@@ -127,7 +127,7 @@ def _check_side(
     if unusable := [i for i in ids if not i or "\x00" in i]:
         raise EmbeddingsError(f"{side}: empty ids or ids with a NUL, first {unusable[:5]}")
     if isinstance(rows, QuantisedRows) and rows.codes.dtype.kind == "i":
-        return  # finite whatever the codes
+        return  # finite for any codes
     step = max(1, _BLOCK_NUMBERS // max(1, int(np.prod(rows.shape[1:]))))
     bad = [
         start + row
@@ -139,5 +139,5 @@ def _check_side(
     if bad:
         raise EmbeddingsError(
             f"{side}: {counted(len(bad), 'row has', 'rows have')} NaN or infinite numbers, first "
-            f"{[ids[i] for i in bad[:5]]}; no rank is defined for them, so leave them out"
+            f"{[ids[i] for i in bad[:5]]}; their rank is undefined, so remove them"
         )

@@ -1,4 +1,4 @@
-"""Several heads as one: embeddings whose dot product is the mean of the heads' cosines."""
+"""Ensembles of heads: embeddings whose dot product is the mean of the heads' cosines."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -27,25 +27,25 @@ ENSEMBLES: dict[str, Mapping[str, float]] = {
         for name in ("ours-lites", "ours-lites-10crop")
     },
 }
-"""Ensembles by name: presets of `pipeline.heads.presets` with their weights; no paper's."""
+"""Ensembles by name: presets of `pipeline.heads.presets` with weights; not from a paper."""
 
 
 def members_of(name: str, members: Mapping[str, float] | None = None) -> Mapping[str, float]:
-    """Return the members of an ensemble, experiments by name, with their weights.
+    """Return the members of an ensemble, experiment names, with their weights.
 
     Parameters
     ----------
-    name : of the ensemble.
-    members : its members; None or empty: those of that name in `ENSEMBLES`.
+    name : str. Name of the ensemble.
+    members : mapping or None. Its members; None or empty: those in `ENSEMBLES`.
 
     Raises
     ------
     EmbeddingsError
-        No members are given, and `ENSEMBLES` has none of that name.
+        No members, and the name is not in `ENSEMBLES`.
     """
     if not members and name not in ENSEMBLES:
         raise EmbeddingsError(
-            f"ensemble {name!r} has no members; name experiments with their weights, or take the "
+            f"ensemble {name!r} has no members; name experiments with their weights, or use the "
             f"ensemble {' or '.join(ENSEMBLES)}"
         )
     return members or ENSEMBLES[name]
@@ -58,32 +58,32 @@ def ensemble(
     name: str | None = None,
     weights: Mapping[str, float] | None = None,
 ) -> Embeddings:
-    """Average the cosines of several embedding files, and write the result as another.
+    """Average the cosines of several embedding files, and write the result as another file.
 
     Parameters
     ----------
-    members : mapping of str to str or Path. Embedding files of the same images and captions, by the
-        members' names.
+    members : mapping of str to str or Path. Embedding files of the same images and captions, by
+        member name.
     out : str or Path. The embedding file of the ensemble.
-    name : str or None. Of the ensemble, for its provenance; None: the file's name without its
+    name : str or None. Name of the ensemble, for its provenance; None: the file name without
         suffix.
-    weights : mapping of str to float, or None. Of each member, above 0; None weighs all equally.
+    weights : mapping of str to float, or None. Weight of each member, above 0; None: equal weights.
 
     Returns
     -------
     Embeddings
-        See `average`; its rows are mapped from the file.
+        See `average`; its rows are memory-mapped.
 
     Raises
     ------
     EmbeddingsError
-        A file is missing or damaged, a member has no weight, or `average` refuses the members.
+        A file is missing or corrupt, a member has no weight, or `average` rejects the members.
     """
     out = Path(out)
     if weights is not None and weights.keys() != members.keys():
         raise EmbeddingsError(
-            f"weights are given for {', '.join(weights)}, but the members are "
-            f"{', '.join(members)}; give each member a weight"
+            f"found weights for {', '.join(weights)}, but the members are "
+            f"{', '.join(members)}; every member needs a weight"
         )
     paths = {member: Path(path) for member, path in members.items()}
     embeddings = [read_embeddings(path) for path in paths.values()]
@@ -97,25 +97,26 @@ def ensemble(
 
 
 def average(members: Sequence[Embeddings], weights: Sequence[float] | None = None) -> Embeddings:
-    """Return embeddings by which a pair's dot product is the weighted mean of its cosines.
+    """Return embeddings whose dot product is the weighted mean of the members' cosines.
 
-    The members' unit vectors side by side, each times the square root of its share of the weights.
+    They are the concatenated unit vectors, each scaled by the square root of its relative weight.
 
     Parameters
     ----------
-    members : two or more of the same images and captions, rows in any order, similarity "cosine".
-    weights : of each member, above 0; None weighs all equally.
+    members : sequence of Embeddings. At least two, of the same images and captions, rows in any
+        order, similarity "cosine".
+    weights : sequence of float or None. Weight of each member, above 0; None: equal weights.
 
     Returns
     -------
     Embeddings
-        Similarity "dot", rows in the order of the first member and at norm 1; dim is the sum of
-        the members'. A row that is zero in a member has cosine 0 there, and a smaller norm.
+        Similarity "dot", rows in the order of the first member and of norm 1; dim is the sum of the
+        members'. A zero row of a member has cosine 0 there, and reduces the norm.
 
     Raises
     ------
     EmbeddingsError
-        Fewer than two members, another similarity, other images, captions or pairs.
+        Fewer than two members, another similarity, or different images, captions or pairs.
     """
     header, images, captions = _side_by_side(members, weights)
     return Embeddings(
@@ -130,7 +131,7 @@ def average(members: Sequence[Embeddings], weights: Sequence[float] | None = Non
 
 
 def shares(weights: Sequence[float]) -> npt.NDArray[np.float64]:
-    """Return the length of each member's part of a row, whose squares sum to 1."""
+    """Return the norm of each member's part of a row; the squares sum to 1."""
     lengths: npt.NDArray[np.float64] = np.sqrt(np.array(weights) / sum(weights))
     return lengths
 
@@ -138,12 +139,12 @@ def shares(weights: Sequence[float]) -> npt.NDArray[np.float64]:
 def _side_by_side(
     members: Sequence[Embeddings], weights: Sequence[float] | None
 ) -> tuple[EmbeddingsHeader, Blocks, Blocks]:
-    """Return what `average` does, with its rows made while they are taken."""
+    """Return the result of `average`, with rows computed lazily."""
     weights = [1.0] * len(members) if weights is None else list(weights)
     if len(members) < 2 or len(weights) != len(members) or min(weights) <= 0:
         raise EmbeddingsError(
-            f"an ensemble needs two members or more and a weight above 0 for each; it has "
-            f"{len(members)} and the weights {weights}"
+            f"an ensemble needs at least two members and a weight above 0 for each; found "
+            f"{len(members)} members and the weights {weights}"
         )
     first = members[0]
     several = "splits" in first.provenance
@@ -153,7 +154,7 @@ def _side_by_side(
         if member.similarity != "cosine":
             raise EmbeddingsError(
                 f"member {number} has the similarity {member.similarity!r}; only cosines can be "
-                "averaged by putting embeddings side by side: leave that member out"
+                "averaged by concatenating embeddings: omit that member"
             )
         image_rows = _positions(first.image_ids, member.image_ids, "images", number)
         caption_rows = _positions(first.caption_ids, member.caption_ids, "captions", number)
@@ -172,7 +173,7 @@ def _side_by_side(
         {
             "ensemble": [member.provenance for member in members],
             "weights": weights,
-            # Of several splits, for `of_split`: the rows are those of the first member.
+            # With several splits, for `of_split`: the rows are those of the first member.
             **{key: first.provenance[key] for key in ("split", "splits") if several},
         },
     )
@@ -195,7 +196,7 @@ def _positions(
 
 @dataclass(frozen=True, eq=False)
 class _Part:
-    """The rows of a side of one member, in the order of the first, and the length they get."""
+    """Rows of a side of one member, in the order of the first, with their scale."""
 
     embeddings: npt.NDArray[np.float32]
     rows: npt.NDArray[np.int64]
@@ -207,6 +208,6 @@ class _Part:
 
 
 def _joined(parts: Sequence[_Part]) -> Blocks:
-    # One block at least: the rows of no caption have a width too.
+    # At least one block, so that an empty side has a width too.
     for start in range(0, max(1, len(parts[0].rows)), _ROWS):
         yield np.concatenate([part.taken(start) for part in parts], axis=1)

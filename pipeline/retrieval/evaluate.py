@@ -1,4 +1,4 @@
-"""The job of `pipeline evaluate`: an embedding file becomes a recall table with its provenance."""
+"""The job of `pipeline evaluate`: from an embedding file to a recall table with provenance."""
 
 import time
 from collections.abc import Sequence
@@ -44,30 +44,31 @@ from pipeline.retrieval.tables import PROVENANCE_FILE, write_recall
 from pipeline.wording import counted
 
 MAX_PAIRS = 200_000_000_000
-"""Pairs of an image and a caption that are compared unless more are asked for."""
+"""Default limit of compared image-caption pairs."""
 
 _PAIRS_A_SECOND = 1e8
-"""Of one core, in a space of 32 dimensions; see bench/scale.py."""
+"""On one core, for 32 dimensions; see bench/scale.py."""
 
 
 class TooManyPairs(PipelineError):
-    """An exact table would take hours."""
+    """An exact table would need hours."""
 
 
 @dataclass(frozen=True)
 class Evaluation:
-    """A recall table and how its figures were taken.
+    """A recall table and its method.
 
     Attributes
     ----------
-    table : the columns of `pipeline.retrieval.recall.recall_table`; with a protocol then
+    table : dict. The columns of `pipeline.retrieval.recall.recall_table`; with a protocol also
         `pipeline.retrieval.tables.EXTRA_COLUMNS`, and `num_images` and `num_captions` count all
-        folds; of a gallery of fewer than 1,000 images
+        folds; for a gallery of fewer than 1,000 images
         `pipeline.retrieval.significance.small_galleries.SMALL_COLUMNS`.
-    folds : the same columns up to the chance levels, of each fold; () with one gallery.
-    method : the protocol, or without one `captions_per_image`, and the intervals' parameters, as
-        JSON values.
-    relevance : figures of each file of judgments; see
+    folds : tuple of dict. The same columns up to the chance levels, for each fold; () with one
+        gallery.
+    method : dict. The protocol, or without one `captions_per_image`, and the parameters of the
+        intervals, as JSON values.
+    relevance : dict. Figures of each file of judgments; see
         `pipeline.retrieval.relevance.evaluate_relevance`.
     """
 
@@ -94,47 +95,47 @@ def evaluate(
 
     Parameters
     ----------
-    embeddings : str or Path. The file, ours or anybody's; docs/evaluation.md has the layout.
+    embeddings : str or Path. The file, from this project or others; docs/evaluation.md has the
+        layout.
     out : str or Path. Folder of the three files.
-    split : str or None. Of a file of several splits the one that is ranked, or "all"; None: the
-        file has one.
-    protocol : str or None. A name that `pipeline.retrieval.ranking.protocols.resolve_protocol`
-        knows. It checks what the file holds, and adds mean inverted rank, chance levels and 95 %
-        intervals. None ranks everything in one gallery, without these unless it has fewer than
-        1,000 images.
-    captions_per_image : int or None. Captions of an image that count at most, the first ones; None
-        counts all.
-    dim : int or None. Rank the first dimensions of the vectors alone; None: all.
+    split : str or None. Split to rank in a file of several, or "all"; None: the file has one.
+    protocol : str or None. A name known to
+        `pipeline.retrieval.ranking.protocols.resolve_protocol`. It checks the contents of the file,
+        and adds mean inverted rank, chance levels and 95 % intervals. None ranks everything in one
+        gallery, without these unless it has fewer than 1,000 images.
+    captions_per_image : int or None. Maximal number of captions per image, the first ones; None:
+        all.
+    dim : int or None. Use only the first dimensions of the vectors; None: all.
     relevance : sequence of str or Path. Files of relevance judgments; their figures are also
         written to `relevance.json`.
-    device : str. A torch device, such as "cuda"; "auto" for the best of this machine. "cpu" needs
-        no torch.
-    max_pairs : int. Refuse to compare more pairs of an image and a caption than these.
-    monitor : Monitor. Receives one line with the counts and the seconds.
+    device : str. A torch device, such as "cuda"; "auto": the best of this machine. "cpu" needs no
+        torch.
+    max_pairs : int. Raise if more image-caption pairs would be compared.
+    monitor : Monitor. Receives one line with counts and seconds.
 
     Raises
     ------
     EmbeddingsError
-        The file is missing or damaged, has no caption or no such split, or a similarity is not
+        The file is missing or corrupt, has no captions or no such split, or a similarity is not
         finite.
     ProtocolError
-        There is no such protocol, or the file cannot meet it.
+        The protocol is unknown, or the file does not match it.
     TooManyPairs
-        More pairs would be compared than `max_pairs`; the message says what it would take.
+        More than `max_pairs` pairs; the message states the cost.
     StoreError
         The file has fewer dimensions than `dim`, or its similarity is not cosine.
     RelevanceError
-        A file of judgments is damaged or of other images and captions.
+        A file of judgments is corrupt or of other images and captions.
     DeviceError
         See `pipeline.retrieval.ranking.on_device.rank_on`.
     OutputError
-        The folder cannot be written to.
+        The folder is not writable.
     """
     file, folder = Path(embeddings), Path(out)
     asked = None if protocol is None else resolve_protocol(protocol, captions_per_image)
     if relevance and asked is not None and (asked.folds > 1 or asked.sets):
         raise ProtocolError(
-            f"the protocol {asked.name} has several galleries, and judgments are of one; leave out "
+            f"the protocol {asked.name} has several galleries, but judgments apply to one; omit "
             "the protocol, or choose one of a single gallery, such as coco-5k"
         )
     judgments = read_all(relevance)
@@ -145,7 +146,7 @@ def evaluate(
     if dim is not None:
         space = with_dim(space, dim)
     if silent := len(space.image_ids) - len(space.captioned):
-        monitor.log(f"{silent} images without a caption are searched, and are no queries")
+        monitor.log(f"{silent} images without a caption are in the gallery, but not queries")
     _require_affordable(file, space, asked, max_pairs)
     if asked is None:
         evaluation = _evaluate_whole(space, captions_per_image, rank)
@@ -183,17 +184,17 @@ def evaluate(
 def evaluate_protocol(
     embeddings: Embeddings, protocol: Protocol, rank: Ranker = rank_both_ways
 ) -> Evaluation:
-    """Rank both ways under a protocol, with chance levels and confidence intervals.
+    """Rank in both directions under a protocol, with chance levels and confidence intervals.
 
-    The figures of folds are means, the median and mean rank too (as vsepp and SCAN do), and so
-    is `rsum`. `<direction>_r<K>_chance` is what a random order would give, `..._low` and
-    `..._high` the bounds of `pipeline.retrieval.significance.bootstrap.intervals`. `rank` is what
-    ranks each gallery; `pipeline.retrieval.ranking.on_device.rank_on` returns one for a GPU.
+    Figures are means over folds, including median and mean rank (as in vsepp and SCAN) and `rsum`.
+    `<direction>_r<K>_chance` is the expectation for a random order, `..._low` and `..._high` are
+    the bounds of `pipeline.retrieval.significance.bootstrap.intervals`. `rank` ranks each gallery;
+    `pipeline.retrieval.ranking.on_device.rank_on` returns one for a GPU.
 
     Raises
     ------
     ProtocolError
-        The images or captions are not as many as the protocol says.
+        The numbers of images or captions do not match the protocol.
     EmbeddingsError
         See `rank_both_ways`.
     """
@@ -212,7 +213,7 @@ def evaluate_protocol(
         ranked.append(RankedGallery(*ranks, query_rows(gallery)))
     table = tables[0] if len(tables) == 1 else _mean(tables)
     if protocol.sets:
-        # Every gallery is of the same images.
+        # All galleries are of the same images.
         table["num_images"] = tables[0]["num_images"]
     table |= {**intervals(ranked), "num_folds": len(tables)}
     return Evaluation(
@@ -223,7 +224,7 @@ def evaluate_protocol(
 
 
 def with_dim(space: Embeddings, dim: int) -> Embeddings:
-    """Return embeddings of fewer dimensions; see `pipeline.retrieval.quantised.codes.shortened`."""
+    """Return shortened embeddings; see `pipeline.retrieval.quantised.codes.shortened`."""
     images, captions = (
         shortened(side, dim, space.similarity)
         for side in (space.image_embeddings, space.caption_embeddings)
@@ -232,15 +233,15 @@ def with_dim(space: Embeddings, dim: int) -> Embeddings:
 
 
 def _rankable(space: Embeddings, file: Path, split: str | None) -> Embeddings:
-    """Return the split of a file that is ranked, which has captions."""
+    """Return the split of a file to rank; raise if it has no captions."""
     try:
         space = of_split(space, split)
     except EmbeddingsError as error:
         raise EmbeddingsError(f"{file} {error}") from error
     if not space.caption_ids:
         raise EmbeddingsError(
-            f"{file} has no captions: nothing to rank; embed images with captions, or look at what "
-            "`pipeline search` finds among these"
+            f"{file} has no captions: nothing to rank; embed images with captions, or search these "
+            "with `pipeline search`"
         )
     return space
 
@@ -248,7 +249,7 @@ def _rankable(space: Embeddings, file: Path, split: str | None) -> Embeddings:
 def _evaluate_whole(
     embeddings: Embeddings, captions_per_image: int | None, rank: Ranker
 ) -> Evaluation:
-    """Rank both ways in one gallery, without a protocol."""
+    """Rank in both directions in one gallery, without a protocol."""
     table = table_of_gallery(embeddings, captions_per_image, rank)
     method: dict[str, Any] = {"captions_per_image": captions_per_image}
     if "rsum_low" in table:
@@ -259,7 +260,7 @@ def _evaluate_whole(
 def _gallery(
     space: Embeddings, protocol: Protocol | None, captions_per_image: int | None
 ) -> Embeddings:
-    """Return the one gallery whose items are judged."""
+    """Return the single gallery whose items are judged."""
     if protocol is not None:
         return galleries(space, protocol)[0]
     return space if captions_per_image is None else first_captions(space, captions_per_image)
@@ -268,7 +269,7 @@ def _gallery(
 def _require_affordable(
     file: Path, space: Embeddings, protocol: Protocol | None, max_pairs: int
 ) -> None:
-    """Refuse a table that would compare too many pairs, with what it would cost."""
+    """Raise if a table would compare too many pairs; the message states the cost."""
     images, captions = len(space.image_ids), len(space.caption_ids)
     share = 1.0
     if protocol is not None and protocol.images is not None:
@@ -279,15 +280,15 @@ def _require_affordable(
         raise TooManyPairs(
             f"{file}: exact ranks of {int(images * share):,} images and "
             f"{int(captions * share):,} captions compare {pairs:.1e} pairs, about "
-            f"{pairs / _PAIRS_A_SECOND / 3600:.0f} hours of one core; take a part, as with "
-            "`protocol=first-5000`, or look what a query finds with `pipeline search "
-            "--approximate`, which says how many of the exact hits it finds; "
-            f"`max_pairs={pairs + 1}` compares them all the same, and `device=cuda` is faster"
+            f"{pairs / _PAIRS_A_SECOND / 3600:.0f} hours of one core; use a subset, for example "
+            "`protocol=first-5000`, or search single queries with `pipeline search --approximate`, "
+            "which prints its recall of the exact hits; "
+            f"`max_pairs={pairs + 1}` compares them anyway, and `device=cuda` is faster"
         )
 
 
 def _mean(tables: list[Table]) -> Table:
-    """Return the mean of every figure, the sum of the images and captions."""
+    """Return the mean of every figure, and the sums of images and captions."""
     mean: Table = {name: float(np.mean([t[name] for t in tables])) for name in tables[0]}
     for name, total in (("num_images", sum), ("num_captions", sum), ("captions_per_image", max)):
         mean[name] = total(int(t[name]) for t in tables)
@@ -297,7 +298,7 @@ def _mean(tables: list[Table]) -> Table:
 def _ranker(device: str) -> Ranker:
     if device == "cpu":
         return rank_both_ways
-    # Here, since torch takes seconds to import and numpy does the work of a processor.
+    # Imported here: torch is slow to import, and numpy suffices on a CPU.
     from pipeline.retrieval.ranking.on_device import rank_on
 
     return rank_on(device)

@@ -1,4 +1,4 @@
-"""Where rows lie in a space: how close an image's sentences are, and a plane to show them in."""
+"""Geometry of rows: how close an image's sentences are, and projection to a plane."""
 
 from dataclasses import dataclass
 
@@ -10,7 +10,7 @@ from pipeline.retrieval.similarity import Matrix, unit_rows
 
 @dataclass(frozen=True)
 class Closeness:
-    """Mean cosine of two sentences of one image (`within`) and of two images (`between`)."""
+    """Mean cosine of two sentences of the same image (`within`) and of two images (`between`)."""
 
     within: float
     between: float
@@ -19,12 +19,12 @@ class Closeness:
 def closeness(
     rows: npt.NDArray[np.floating], image_rows: npt.NDArray[np.int64]
 ) -> Closeness | None:
-    """Average the cosines of all pairs of different sentences, from sums and not pair by pair.
+    """Return the mean cosine over all pairs of different sentences, computed from sums.
 
     Parameters
     ----------
     rows : (captions, dim).
-    image_rows : (captions,), the image of each.
+    image_rows : (captions,). Image of each.
 
     Returns
     -------
@@ -35,7 +35,7 @@ def closeness(
     counts = np.bincount(image_rows)
     sums = np.zeros((len(counts), rows.shape[1]))
     np.add.at(sums, image_rows, units)
-    own = float(np.sum(units**2))  # every sentence with itself, which is no pair
+    own = float(np.sum(units**2))  # pairs of a sentence with itself, which do not count
     within = float(np.sum(sums**2)) - own
     everything = float(np.sum(sums.sum(axis=0) ** 2)) - own
     pairs_within = int(np.sum(counts * (counts - 1)))
@@ -50,13 +50,13 @@ def principal_plane(rows: npt.NDArray[np.floating]) -> tuple[Matrix, tuple[float
 
     Parameters
     ----------
-    rows : (n, dim), few enough for a singular value decomposition.
+    rows : (n, dim). Few enough for a singular value decomposition.
 
     Returns
     -------
-    (n, 2) float64 and two shares of the variance, 0-1
-        A component's entry of greatest size is positive. A component that
-        there is not, of a single row or dimension, is 0.
+    (n, 2) float64 and two explained variances, 0-1
+        The largest entry of a component is positive. A component that does not exist, for a single
+        row or dimension, is 0.
     """
     wide = rows.astype(np.float64)
     left, values, right = np.linalg.svd(wide - wide.mean(axis=0), full_matrices=False)
@@ -72,10 +72,10 @@ def principal_plane(rows: npt.NDArray[np.floating]) -> tuple[Matrix, tuple[float
 def common_plane(
     one: npt.NDArray[np.floating], other: npt.NDArray[np.floating]
 ) -> tuple[Matrix, Matrix, tuple[float, float]]:
-    """Project two kinds of rows, each around its own mean, onto one principal plane.
+    """Project two kinds of rows, each centred on its own mean, onto a common principal plane.
 
-    Around a common mean the first component of most joint embeddings tells images from sentences,
-    and no more.
+    With a common mean, the first component of most joint embeddings merely separates images from
+    sentences.
 
     Parameters
     ----------
@@ -83,7 +83,7 @@ def common_plane(
 
     Returns
     -------
-    (n, 2), (m, 2) float64 and the shares of `principal_plane`
+    (n, 2), (m, 2) float64 and the explained variances of `principal_plane`
     """
     sides = [rows.astype(np.float64) for rows in (one, other)]
     places, shares = principal_plane(np.concatenate([s - s.mean(axis=0) for s in sides]))

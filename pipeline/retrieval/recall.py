@@ -1,4 +1,4 @@
-"""Recall@K, median and mean rank in both directions, as one flat table; what chance would give."""
+"""Recall@K, median and mean rank in both directions, as one flat table, and their chance levels."""
 
 from collections import Counter
 from collections.abc import Mapping
@@ -16,7 +16,7 @@ DIRECTIONS = ("image_to_text", "text_to_image")
 MEASURES = (*(f"r{k}" for k in CUTOFFS), "median_rank", "mean_rank")
 
 Table = dict[str, float | int]
-"""Figures by the names that `recall_table` gives them."""
+"""Figures by their names in `recall_table`."""
 
 
 def recall_table(
@@ -24,23 +24,23 @@ def recall_table(
 ) -> Table:
     """Evaluate retrieval in both directions (protocol of VSE++, SCAN and their successors).
 
-    R@K is the percentage of queries whose rank, counted from 0, is below K; the median rank is
-    the floor of the ranks' median plus 1, the mean rank their mean plus 1. An image query counts
+    R@K is the percentage of queries whose rank, counted from 0, is below K; the median rank is the
+    floor of the ranks' median plus 1, the mean rank their mean plus 1. An image query is ranked by
     its best caption. `rsum` is the sum of the six R@K.
 
     Parameters
     ----------
-    embeddings : images may have different numbers of captions.
-    captions_per_image : captions of an image that count at most, the first ones, both as queries
-        and in the gallery; None counts all. See `first_captions`.
-    rank : what ranks; `pipeline.retrieval.ranking.on_device.rank_on` gives one for a GPU.
+    embeddings : Embeddings. Images may have different numbers of captions.
+    captions_per_image : int or None. Maximal number of captions per image, the first ones, as
+        queries and in the gallery; None: all. See `first_captions`.
+    rank : callable. Ranks; `pipeline.retrieval.ranking.on_device.rank_on` returns one for a GPU.
 
     Returns
     -------
     dict
         `image_to_text_*` and `text_to_image_*` with `r1`, `r5`, `r10` (percentages 0-100),
-        `median_rank` and `mean_rank` (from 1); `rsum`; `num_images`; `num_captions` that
-        counted; `captions_per_image`, the most that counted for any image.
+        `median_rank` and `mean_rank` (from 1); `rsum`; `num_images`; `num_captions` used;
+        `captions_per_image`, the largest number used for any image.
     """
     counted = (
         embeddings if captions_per_image is None else first_captions(embeddings, captions_per_image)
@@ -49,7 +49,7 @@ def recall_table(
 
 
 def table_of_ranks(counted: Embeddings, ranks: tuple[Ranks, Ranks]) -> Table:
-    """Return the table of `recall_table` from the ranks of `rank_both_ways`; all captions count."""
+    """Return the table of `recall_table` from the ranks of `rank_both_ways`, with all captions."""
     table: Table = {}
     for direction, found in zip(DIRECTIONS, ranks, strict=True):
         table |= {f"{direction}_{name}": value for name, value in measures(found).items()}
@@ -61,7 +61,7 @@ def table_of_ranks(counted: Embeddings, ranks: tuple[Ranks, Ranks]) -> Table:
 
 
 def measures(ranks: Ranks) -> Table:
-    """Return `r1`, `r5`, `r10`, `median_rank` and `mean_rank` of ranks counted from 0."""
+    """Return `r1`, `r5`, `r10`, `median_rank` and `mean_rank` for ranks counted from 0."""
     values: Table = {
         f"r{k}": 100.0 * int(np.count_nonzero(ranks < k)) / len(ranks) for k in CUTOFFS
     }
@@ -71,16 +71,16 @@ def measures(ranks: Ranks) -> Table:
 
 
 def mean_inverted_rank(ranks: Ranks) -> float:
-    """Return the mean over the queries of 1 / (rank from 1), 0-1, of ranks counted from 0.
+    """Return the mean over the queries of 1 / (rank from 1), 0-1, for ranks counted from 0.
 
     "Mean Inverted Rank (MIR) at which the annotated item is found" (Dong et al. 2018, on TrecVid
-    2016). There each query has one annotated item; where it has several, the best counts here.
+    2016). There each query has one annotated item; of several, the best is used here.
     """
     return float(np.mean(1.0 / (ranks + 1)))
 
 
 def chance(captions: Embeddings) -> dict[str, float]:
-    """Return the expected R@K, 0-100, of a gallery in random order: `image_to_text_r1` and so on.
+    """Return the expected R@K, 0-100, of a random order of a gallery: `image_to_text_r1` etc.
 
     An image with c of the C captions finds one among the first K with probability
     1 - binomial(C - c, K) / binomial(C, K); a caption finds its image, one of N, with K / N.
@@ -100,11 +100,11 @@ def chance(captions: Embeddings) -> dict[str, float]:
 
 
 def chance_ranks(captions: Embeddings) -> dict[str, float]:
-    """Return the median and mean rank, from 1, in both directions of a gallery in random order.
+    """Return the expected median and mean rank, from 1, of a random order in both directions.
 
-    An image with c of the C captions finds its first one at rank (C + 1) / (c + 1) on average, and
-    none among the first r with probability binomial(C - c, r) / binomial(C, r); a caption finds its
-    image at any of N ranks. The median is the least rank that half of the queries reach.
+    An image with c of the C captions has its first one at rank (C + 1) / (c + 1) on average, and
+    none among the first r with probability binomial(C - c, r) / binomial(C, r); a caption has its
+    image at any of N ranks. The median is the smallest rank that half of the queries reach.
     """
     of_image = Counter(captions.caption_image_ids)
     images, total = len(captions.image_ids), len(captions.caption_ids)
@@ -120,7 +120,7 @@ def chance_ranks(captions: Embeddings) -> dict[str, float]:
 
 
 def _chance_median(alike: Mapping[int, int], total: int) -> int:
-    """Return the median rank, from 1, of queries with so many right items among `total`."""
+    """Return the median rank, from 1, of queries with given numbers of correct items in `total`."""
     missing = {right: Fraction(1) for right in alike}
     rank, half = 0, Fraction(sum(alike.values()), 2)
     while sum(number * missing[right] for right, number in alike.items()) > half:

@@ -1,4 +1,4 @@
-"""Recall of plain arrays, in the same table as that of an embedding file."""
+"""Recall of plain arrays, as the table of an embedding file."""
 
 from typing import Any
 
@@ -18,21 +18,21 @@ def recall(
     similarity: str = "cosine",
     captions_per_image: int | None = 5,
 ) -> Table:
-    """Evaluate retrieval in both directions over plain arrays, as `recall.json` has it.
+    """Evaluate retrieval in both directions on plain arrays, as in `recall.json`.
 
-    Of fewer than 1,000 images the table also has the figures of chance and 95 % intervals.
+    For fewer than 1,000 images the table also has chance levels and 95 % intervals.
 
     Parameters
     ----------
     images : array_like. (n, d) finite numbers, one row per image; compared as float32, as in an
-        embedding file. (n, parts, d) where the similarity is one of sets: absent parts are zero.
+        embedding file. (n, parts, d) if the similarity compares sets: absent parts are zero.
     captions : array_like. (m, d) or (m, parts, d) likewise, with the same d.
-    image_of_caption : array_like. (m,) integers 0 to n - 1, the row of each caption's image. Images
-        may have different numbers of captions, in any order; one without is searched, and is no
+    image_of_caption : array_like. (m,) integers 0 to n - 1, row of each caption's image. Images may
+        have different numbers of captions, in any order; one without is in the gallery, but not a
         query.
     similarity : str. A name in `pipeline.retrieval.similarity.SIMILARITIES`.
-    captions_per_image : int or None. Most captions of an image that count, the first by their
-        rows, both as queries and in the gallery; None counts all.
+    captions_per_image : int or None. Maximal number of captions per image, the first by row, as
+        queries and in the gallery; None: all.
 
     Returns
     -------
@@ -43,8 +43,8 @@ def recall(
     Raises
     ------
     EmbeddingsError
-        An array has another shape or dtype, a number that is not finite, or rows that do not
-        exist; there is no caption; the similarity is not known.
+        An array has the wrong shape or dtype, values that are not finite, or invalid rows; there
+        are no captions; the similarity is unknown.
 
     Examples
     --------
@@ -57,19 +57,17 @@ def recall(
     if rows.shape != (len(sides[1]),) or rows.dtype.kind not in "iu":
         raise EmbeddingsError(
             f"image_of_caption is {rows.dtype} of shape {rows.shape}, expected integers of shape "
-            f"({len(sides[1])},): for each caption the row of its image; where images have ids, "
-            "look up their rows"
+            f"({len(sides[1])},): the row of each caption's image; convert image ids to rows first"
         )
     outside = np.flatnonzero((rows < 0) | (rows >= len(sides[0])))
     if len(outside):
         raise EmbeddingsError(
             f"image_of_caption: {len(outside)} captions name rows that images does not have, first "
-            f"caption {outside[0]}, row {rows[outside[0]]}; rows count from 0 and there are "
-            f"{len(sides[0])}"
+            f"caption {outside[0]}, row {rows[outside[0]]}; rows are 0 to {len(sides[0]) - 1}"
         )
     if captions_per_image is not None and captions_per_image < 1:
         raise EmbeddingsError(
-            f"captions_per_image is {captions_per_image}; give at least 1, or None to count all"
+            f"captions_per_image is {captions_per_image}; use at least 1, or None to count all"
         )
     image_ids, caption_ids = (_numbered(len(side)) for side in sides)
     embeddings = Embeddings(
@@ -87,25 +85,25 @@ def recall(
 def _array(name: str, given: npt.ArrayLike) -> npt.NDArray[Any]:
     try:
         return np.asarray(given)
-    # Rows of different lengths, and tensors on a GPU or with gradients.
+    # Rows of different lengths, or tensors on a GPU or with gradients.
     except (ValueError, TypeError, RuntimeError) as error:
         raise EmbeddingsError(
-            f"{name} is no array ({error}); give a numpy array, or what numpy makes one of"
+            f"{name} is not an array ({error}); pass a numpy array or convertible values"
         ) from error
 
 
 def _rows(side: str, given: npt.ArrayLike) -> npt.NDArray[np.float32]:
-    """Return rows as float32; `Embeddings` checks that they fit the similarity and are finite."""
+    """Return rows as float32; `Embeddings` checks the shape and that they are finite."""
     rows = _array(side, given)
     if rows.ndim < 2 or not rows.size or rows.dtype.kind not in "fiu":
         raise EmbeddingsError(
             f"{side} is {rows.dtype} of shape {rows.shape}, expected real numbers of shape "
             "(rows, dim), at least one row; a single row is of shape (1, dim)"
         )
-    with np.errstate(over="ignore"):  # what float32 cannot hold becomes inf, which is refused
+    with np.errstate(over="ignore"):  # values beyond float32 become inf, which is rejected
         return rows.astype(np.float32, copy=False)
 
 
 def _numbered(count: int) -> tuple[str, ...]:
-    """Return ids whose sorted order is that of the rows."""
+    """Return ids that sort in row order."""
     return tuple(f"{row:0{len(str(count))}d}" for row in range(count))

@@ -1,4 +1,4 @@
-"""The nearest images or captions of some queries: exact, in chunks of bounded memory."""
+"""Exact search of the nearest images or captions, in chunks of bounded memory."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,28 +18,28 @@ Vectors = npt.NDArray[np.float32]
 RowNumbers = npt.NDArray[np.int64]
 
 BLOCK_ELEMENTS = 1 << 22
-"""Numbers of the gallery, and similarities, held in float64 at once: 32 MiB each."""
+"""Number of gallery values, and of similarities, held in float64 at once: 32 MiB each."""
 
 SYMMETRIC = ("cosine", "euclidean", "dot")
-"""The similarities that mean the same between two images, or two captions."""
+"""Similarities that also compare two images, or two captions."""
 
 _QUERIES_AT_ONCE = 256
 
 
 class SearchError(PipelineError):
-    """A query cannot be asked of these embeddings, or there is nothing to answer it with."""
+    """A query is impossible for these embeddings, or a file that it needs is missing."""
 
 
 @dataclass(frozen=True, eq=False)
 class Gallery:
-    """The side of an embedding file that is searched.
+    """The searched side of an embedding file.
 
     Attributes
     ----------
-    side : which one.
-    ids : one a row, each once.
+    side : str. "images" or "captions".
+    ids : sequence of str. Unique id of each row.
     rows : (rows, dim) or (rows, parts, dim) float32; see `Embeddings`.
-    similarity : a name in `SIMILARITIES`.
+    similarity : str. A name in `SIMILARITIES`.
     """
 
     side: SideName
@@ -60,7 +60,7 @@ class Gallery:
 
     @cached_property
     def in_order(self) -> npt.NDArray[np.int64]:
-        """Row numbers (rows,) in the sorted order of the ids, which settles ties."""
+        """Row numbers (rows,) in the sorted order of the ids, which breaks ties."""
         return sorted_order(self.ids)
 
 
@@ -86,25 +86,25 @@ def nearest(
     block_elements: int = BLOCK_ELEMENTS,
     among: RowNumbers | None = None,
 ) -> Hits:
-    """Compare every query with the whole gallery, or some rows of it, and keep the best.
+    """Compare every query with the whole gallery, or some of its rows, and return the best.
 
-    Ties stand in the sorted order of the ids, and similarities are compared as in
-    `pipeline.retrieval.ranking.ranks`: the hit that stands at k (from 0) is the item of rank k.
+    Ties are in the sorted order of the ids, and similarities are compared as in
+    `pipeline.retrieval.ranking.ranks`: the hit at position k (from 0) is the item of rank k.
 
     Parameters
     ----------
-    gallery : what is searched.
-    queries : (queries, dim) or (queries, parts, dim) float32, as the gallery's rows.
-    asking : the side that the queries are on.
-    top : how many are wanted, at least 1; a smaller gallery gives all that it has.
-    block_elements : bounds the memory; does not change the result.
-    among : (n,) int64, the rows that may be found; None: all.
+    gallery : Gallery. The searched rows.
+    queries : (queries, dim) or (queries, parts, dim) float32. In the space of the gallery.
+    asking : str. Side of the queries.
+    top : int. Number of hits, at least 1; a smaller gallery returns all its rows.
+    block_elements : int. Bounds the memory; does not affect the result.
+    among : (n,) int64 or None. Rows to search; None: all.
 
     Raises
     ------
     SearchError
-        The queries do not lie in the gallery's space, or are on its own side where the
-        similarity is not symmetric.
+        The queries are not in the gallery's space, or on the same side and the similarity is not
+        symmetric.
     EmbeddingsError
         A similarity is not finite in float32.
     """
@@ -137,14 +137,14 @@ def nearest(
 def best_of(
     gallery: Gallery, query: Vectors, rows: npt.NDArray[np.int64], top: int
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float32]]:
-    """Return the best of some rows for one query and their scores, as `nearest` orders them.
+    """Return the best of some rows for one query and their scores, ordered as by `nearest`.
 
     Parameters
     ----------
-    gallery : what is searched.
+    gallery : Gallery. The searched rows.
     query : (1, dim) float32.
-    rows : (n,) row numbers of the candidates, n at least `top`.
-    top : number of hits.
+    rows : (n,). Row numbers of the candidates, n at least `top`.
+    top : int. Number of hits.
     """
     similarity = SIMILARITIES[gallery.similarity]
     rows = np.array(sorted(rows.tolist(), key=gallery.ids.__getitem__), np.int64)
@@ -155,7 +155,7 @@ def best_of(
 
 
 def require_comparable(gallery: Gallery, queries: Vectors, asking: SideName) -> None:
-    """Check that queries of a side have a similarity to a gallery.
+    """Raise unless queries of a side can be compared with a gallery.
 
     Raises
     ------
@@ -163,8 +163,8 @@ def require_comparable(gallery: Gallery, queries: Vectors, asking: SideName) -> 
     """
     if asking == gallery.side and gallery.similarity not in SYMMETRIC:
         raise SearchError(
-            f"the similarity {gallery.similarity} is one of an image and a caption, so {asking} "
-            f"cannot be searched by {asking}; that takes one of {', '.join(SYMMETRIC)}"
+            f"the similarity {gallery.similarity} compares an image with a caption, so {asking} "
+            f"cannot be searched by {asking}; this needs one of {', '.join(SYMMETRIC)}"
         )
     if queries.ndim != gallery.rows.ndim or queries.shape[-1] != gallery.rows.shape[-1]:
         raise SearchError(
@@ -176,12 +176,12 @@ def require_comparable(gallery: Gallery, queries: Vectors, asking: SideName) -> 
 def scores_of(
     similarity: Similarity, side: SideName, gallery: Rows, queries: Rows
 ) -> npt.NDArray[np.float32]:
-    """Return the similarities (queries, rows) float32 of prepared rows, the gallery's on `side`.
+    """Return the similarities (queries, rows) float32 of prepared rows; `side` is the gallery's.
 
     Raises
     ------
     EmbeddingsError
-        One is not finite.
+        A similarity is not finite.
     """
     with np.errstate(over="ignore", invalid="ignore"):
         if side == "images":
@@ -197,11 +197,11 @@ def scores_of(
 
 
 def _improve(best: Hits, rows: npt.NDArray[np.int64], scores: npt.NDArray[np.float32]) -> None:
-    """Merge scores (queries, n) of rows (n,), which stand behind all earlier ones in a tie."""
+    """Merge scores (queries, n) of rows (n,), which follow all earlier ones in a tie."""
     top = best.rows.shape[1]
     for query, row in enumerate(scores):
         better = np.flatnonzero(row > best.scores[query, -1])
-        if len(better) > 4 * top:  # only then does a partition cost less than it saves
+        if len(better) > 4 * top:  # below that, a partition costs more than it saves
             found = row[better]
             better = better[found >= np.partition(found, -top)[-top]]
         all_scores = np.concatenate((best.scores[query], row[better]))

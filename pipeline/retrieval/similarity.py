@@ -1,4 +1,4 @@
-"""How alike an image and a caption are: the named similarities, in float64, block by block."""
+"""Similarities of images and captions by name, in float64, block by block."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -12,16 +12,16 @@ Matrix = npt.NDArray[np.float64]
 Rows = npt.NDArray[Any]
 
 CANCELLED = 2.0**-40
-"""What counts as 0 beside terms of size 1.
+"""Values below this count as 0, relative to terms of size 1.
 
-Terms that cancel leave rounding noise of about 1e-16 of their size where the true result is 0.
-The noise depends on the order of summation, so it would order items that are in fact equal.
+Terms that cancel leave rounding noise of about 1e-16 of their size instead of 0. The noise depends
+on the order of summation, so it would order items that are in fact equal.
 """
 
 FLOOR = 1e-6
-"""Shortest norm that cross attention divides by, of vectors that are at most a few units long."""
+"""Minimal norm for the division in cross attention, for vectors at most a few units long."""
 
-# Numbers of one buffer, so that the few there are stay in a core's caches.
+# Numbers in a buffer, small enough for a core's caches.
 _ORDER_ELEMENTS = 1 << 15
 _ATTENTION_ELEMENTS = 1 << 16
 _CONTEXTS = 8
@@ -29,18 +29,19 @@ _CONTEXTS = 8
 
 @dataclass(frozen=True)
 class Similarity:
-    """A similarity of images and captions: greater is more alike.
+    """A similarity of images and captions; greater is more similar.
 
-    The two sides keep their roles whoever asks and whoever is searched, so that an asymmetric
-    similarity (order-embeddings, Vendrov et al. 2016) fits the same interface.
+    The roles of the two sides do not depend on which one is the query, so that an asymmetric
+    similarity (order-embeddings, Vendrov et al. 2016) has the same interface.
 
     Attributes
     ----------
-    name : as the embedding file's attribute `similarity` says it; it says all, so whatever
-        changes the numbers (a temperature) has another name.
-    prepare : (rows, ...) float32 -> (rows, ...) float32 or float64, applied once to each side.
-    between : prepared images (n, ...), prepared captions (m, ...) -> (n, m) float64.
-    sets : False for rows (dim,); True for rows (parts, dim), where parts of zeros are absent.
+    name : str. Value of the embedding file's attribute `similarity`; it identifies the similarity
+        completely, so another parameter (a temperature) means another name.
+    prepare : callable. (rows, ...) float32 -> (rows, ...) float32 or float64, applied once to each
+        side.
+    between : callable. Prepared images (n, ...), prepared captions (m, ...) -> (n, m) float64.
+    sets : bool. False for rows (dim,); True for rows (parts, dim), where parts of zeros are absent.
     """
 
     name: str
@@ -51,13 +52,13 @@ class Similarity:
 
 @dataclass(frozen=True)
 class CrossAttention:
-    """What makes one Stacked Cross Attention (Lee et al. 2018) differ from another.
+    """Parameters of a Stacked Cross Attention (Lee et al. 2018).
 
     Attributes
     ----------
-    queries : the side whose parts ask; those of the other side are attended to.
-    softmax : lambda_1, the inverse temperature of the attention.
-    lse : lambda_2 of LogSumExp over the queries' relevances; None takes their mean.
+    queries : str. Side whose parts attend to those of the other side.
+    softmax : float. lambda_1, the inverse temperature of the attention.
+    lse : float or None. lambda_2 of LogSumExp over the queries' relevances; None: their mean.
     """
 
     queries: Literal["captions", "images"]
@@ -65,7 +66,7 @@ class CrossAttention:
     lse: float | None
 
 
-# The constants of the paper and of its authors' program; for i2t-lse those of Flickr30K (COCO
+# Constants of the paper and of its authors' program; for i2t-lse those of Flickr30K (COCO
 # has 20).
 CROSS_ATTENTIONS = {
     "scan-t2i-avg": CrossAttention("captions", 9.0, None),
@@ -73,11 +74,11 @@ CROSS_ATTENTIONS = {
     "scan-i2t-avg": CrossAttention("images", 4.0, None),
     "scan-i2t-lse": CrossAttention("images", 4.0, 5.0),
 }
-"""The published cross attentions; the formula is at `pipeline.retrieval.torch_scores.scan`."""
+"""The published cross attentions; see `pipeline.retrieval.torch_scores.scan` for the formula."""
 
 
 def unit_rows(rows: npt.NDArray[np.floating]) -> Matrix:
-    """Return rows (..., dim) at length 1 in float64; a zero row stays zero."""
+    """Return rows (..., dim) scaled to length 1 in float64; a zero row stays zero."""
     wide = rows.astype(np.float64)
     norms = np.sqrt(np.einsum("...d,...d->...", wide, wide))
     norms[norms == 0] = 1.0
@@ -86,7 +87,7 @@ def unit_rows(rows: npt.NDArray[np.floating]) -> Matrix:
 
 
 def row_vectors(rows: npt.NDArray[np.floating]) -> npt.NDArray[np.float32]:
-    """Return one vector for each row of features, (n, channels): its mean over all axes between.
+    """Return one vector per row of features, (n, channels): its mean over all axes in between.
 
     Parameters
     ----------
@@ -127,7 +128,7 @@ def _order(images: Matrix, captions: Matrix) -> Matrix:
     scores = np.empty((len(images), len(captions)))
     dim = images.shape[1]
     size = max(1, _ORDER_ELEMENTS // dim)
-    # Zeros as an array, and vecdot for einsum: neither makes a temporary array.
+    # An array of zeros, and vecdot instead of einsum, avoid temporary arrays.
     buffer, zeros = np.empty((size, dim)), np.zeros((size, dim))
     for start in range(0, len(captions), size):
         some = captions[start : start + size]
@@ -148,7 +149,7 @@ def _scan(images: Rows, captions: Rows, attention: CrossAttention) -> Matrix:
 def _attend(contexts: Rows, queries: Rows, attention: CrossAttention) -> Matrix:
     """Return scores (n, m) of contexts (n, a, d) and queries (m, b, d).
 
-    Rows with equally many parts are scored together and without their absent parts, so that
+    Rows with the same number of parts are scored together and without their absent parts, so that
     padding costs nothing and changes nothing.
     """
     scores = np.zeros((len(contexts), len(queries)))
@@ -178,8 +179,8 @@ def _attend(contexts: Rows, queries: Rows, attention: CrossAttention) -> Matrix:
 def _attended(context: Matrix, cosines: Matrix, m: int, attention: CrossAttention) -> Matrix:
     """Return scores (m,) of one context (a, d) and m queries of b parts, all parts of length 1.
 
-    What a query attends to is a weighted sum of the context; its length and its product with
-    the query follow from the context's own inner products, at a fraction of the sum's cost.
+    The vector that a query attends to is a weighted sum of the context; its length and its product
+    with the query follow from the context's inner products, which is cheaper than the sum.
 
     Parameters
     ----------
@@ -192,7 +193,7 @@ def _attended(context: Matrix, cosines: Matrix, m: int, attention: CrossAttentio
     clipped = np.maximum(cosines, 0.0).reshape(a, m, b)
     norms = np.maximum(np.sqrt(np.einsum("amb,amb->am", clipped, clipped)), FLOOR)
     clipped *= (attention.softmax / norms)[:, :, None]
-    # Not divided by their sum: a cosine does not depend on the length of what is attended to.
+    # Unnormalised: a cosine does not depend on the length of the attended vector.
     weights = np.exp(clipped, out=clipped).reshape(a, m * b)
     shortest = FLOOR * weights.sum(axis=0)
     products = np.einsum("aq,aq->q", weights, cosines)
@@ -213,7 +214,7 @@ SIMILARITIES = {
         Similarity("euclidean", _float64, _minus_squared_distance),
         Similarity("dot", _float64, _dot),
         # -sum_d max(0, s_d - v_d)^2, Vendrov et al. 2016, eq. (3): the caption is more general.
-        # VSE++ takes the root, with the same ranks.
+        # VSE++ uses the root, which has the same ranks.
         Similarity("order", _float64, _order),
         *(
             Similarity(name, _as_they_are, partial(_scan, attention=attention), sets=True)

@@ -1,7 +1,7 @@
-"""The graph of an approximate index in a file: plain arrays, checked before faiss walks them.
+"""File of an approximate index: plain arrays, validated before faiss traverses them.
 
-faiss's own reader trusts the lengths and neighbours that a file states. Here the arrays are in a
-safetensors file, and every neighbour is known to exist at its level, whoever wrote the file.
+faiss's own reader trusts the lengths and neighbours in a file. Here the arrays are in a safetensors
+file, and every neighbour is checked to exist at its level.
 """
 
 from collections.abc import Sequence
@@ -23,24 +23,24 @@ Numbers = npt.NDArray[np.int64]
 
 
 class DamagedGraph(Exception):
-    """A file does not hold a graph that can be walked."""
+    """A file does not contain a valid graph."""
 
 
 @dataclass(frozen=True, eq=False)
 class StoredGraph:
-    """A graph with what its nodes are.
+    """A graph with the identity of its nodes.
 
     Attributes
     ----------
-    about : what it belongs to, as JSON values.
-    ids : of each node.
-    rows : (nodes,) int64, the row of each node in the file that `about` names; -1: the row is gone,
-        and the node leads to others.
+    about : dict. What it belongs to, as JSON values.
+    ids : sequence of str. Id of each node.
+    rows : (nodes,) int64. Row of each node in the file named by `about`; -1: deleted, kept for
+        navigation.
     points : (nodes, dim) float32.
-    levels : (nodes,) int32, on how many levels each node is, at least 1.
-    neighbors : int32, for each node twice `links` numbers of nodes, then `links` for each further
-        level; -1 where there are fewer.
-    entry : the node at which a search starts.
+    levels : (nodes,) int32. Number of levels of each node, at least 1.
+    neighbors : int32. For each node 2 * `links` node numbers, then `links` for each further level;
+        padded with -1.
+    entry : int. Start node of a search.
     """
 
     about: dict[str, Any]
@@ -94,17 +94,17 @@ class StoredGraph:
 
 
 def read_graph(path: Path, links: int) -> StoredGraph | None:
-    """Read a graph, None if there is no file.
+    """Read a graph; return None if the file does not exist.
 
     Parameters
     ----------
     path : Path. The file.
-    links : int. Links of a node on a level; see `StoredGraph`.
+    links : int. Links per node and level; see `StoredGraph`.
 
     Raises
     ------
     DamagedGraph
-        The file is damaged, or is another one.
+        The file is corrupt, or has another format.
     """
     if not path.is_file():
         return None
@@ -120,7 +120,7 @@ def read_graph(path: Path, links: int) -> StoredGraph | None:
         lengths, data = found.pop("id_lengths"), found.pop("ids").tobytes()
         ends = np.cumsum(lengths).tolist()
         if len(lengths) and (lengths.min() < 0 or ends[-1] != len(data)):
-            raise ValueError("the lengths of the ids are not those of their text")
+            raise ValueError("the lengths of the ids do not match their text")
         pairs = zip([0, *ends], ends, strict=False)
         stored = StoredGraph(
             about, PackedTexts(data[a:b].decode() for a, b in pairs), **found, entry=entry
@@ -132,7 +132,7 @@ def read_graph(path: Path, links: int) -> StoredGraph | None:
 
 
 def _check(stored: StoredGraph, links: int) -> None:
-    """Raise ValueError unless faiss can walk the graph without leaving its arrays."""
+    """Raise ValueError unless faiss can traverse the graph without leaving its arrays."""
     nodes, levels, near = len(stored.ids), stored.levels, stored.neighbors
     if not nodes or {nodes} != {len(stored.rows), len(stored.points), len(levels)}:
         raise ValueError("the arrays have different numbers of nodes")
@@ -154,6 +154,6 @@ def _check(stored: StoredGraph, links: int) -> None:
 
 
 def _offsets(levels: npt.NDArray[np.int32], links: int) -> Numbers:
-    """Return the first number of each node in `neighbors`, and its length, (nodes + 1,)."""
+    """Return the offset of each node in `neighbors`, and its length, (nodes + 1,)."""
     sizes = (levels.astype(np.int64) + 1) * links
     return np.concatenate([[0], np.cumsum(sizes)])

@@ -1,4 +1,4 @@
-"""Recall tables: of one experiment and over all experiments, as JSON, CSV and Markdown."""
+"""Recall tables, of one or all experiments, as JSON, CSV and Markdown."""
 
 import csv
 import io
@@ -21,13 +21,13 @@ from pipeline.retrieval.significance.small_galleries import (
 from pipeline.schema import SchemaError, convert, decode
 
 Recall = Mapping[str, float | int]
-"""A recall table as `pipeline.retrieval.recall.recall_table` gives it, or as a protocol does."""
+"""A recall table of `pipeline.retrieval.recall.recall_table` or of a protocol."""
 
 Row = Mapping[str, float | int | str]
-"""A recall table with text beside it, such as "dataset", "text encoder" or "weights"."""
+"""A recall table with text columns, such as "dataset", "text encoder" or "weights"."""
 
 RECALL_FILE, PROVENANCE_FILE = "recall.json", "provenance.json"
-"""An experiment's table in a folder of its own, and beside it what the table is about."""
+"""File name of an experiment's table, and of its provenance, in the experiment's folder."""
 
 METRICS = (*(f"{d}_{m}" for d in DIRECTIONS for m in MEASURES), "rsum")
 COUNTS = ("num_images", "num_captions", "captions_per_image")
@@ -39,11 +39,11 @@ EXTRA_COLUMNS = (
     "rsum_high",
     "num_folds",
 )
-"""What a protocol adds to the columns of a recall table, all or none."""
+"""Columns that a protocol adds to a recall table, all or none."""
 _FURTHER = (*EXTRA_COLUMNS, *(name for name in SMALL_COLUMNS if name not in EXTRA_COLUMNS))
 _WHOLE = (*COUNTS, "num_folds")
 
-# In Markdown the first column of a direction carries the query, and so may the others.
+# In Markdown the column names contain the query side.
 _ARROWS = {"image_to_text": "i→t", "text_to_image": "t→i"}
 _SHORT = {f"r{k}": f"R@{k}" for k in CUTOFFS} | {"median_rank": "medr", "mean_rank": "meanr"}
 HEADINGS = {f"{d}_{m}": f"{_ARROWS[d]} {_SHORT[m]}" for d in DIRECTIONS for m in MEASURES} | {
@@ -52,12 +52,12 @@ HEADINGS = {f"{d}_{m}": f"{_ARROWS[d]} {_SHORT[m]}" for d in DIRECTIONS for m in
     "captions_per_image": "captions an image",
     "num_folds": "folds",
 }
-"""What a column is called where people read it; others go by their own name."""
+"""Display names of columns; others are shown with their own name."""
 SEEN, SEEN_SIGN = "has seen", "†"
-"""The column that states which data of the ranked dataset an encoder was trained on, and that the
-head was trained on the ranked split itself; and the sign of such rows."""
+"""Column that states which data of the evaluated dataset an encoder was trained on, and that the
+head was trained on the evaluated split itself; and the sign of such rows."""
 SEEN_LEGEND = (
-    f"{SEEN_SIGN}: an encoder of this row was trained on pictures or captions of this dataset, or "
+    f"{SEEN_SIGN}: an encoder of this row was trained on images or captions of this dataset, or "
     "its head on the split that is ranked; its figures do not compare with those of rows without "
     "the sign."
 )
@@ -70,11 +70,11 @@ _BOUNDS_LEGEND = "In brackets the 95 % bootstrap interval; chance: a random orde
 
 
 class TableError(PipelineError):
-    """A recall table lacks a column, has one too many, or its file is damaged."""
+    """A recall table lacks a column, has an unknown one, or its file is corrupt."""
 
 
 def write_recall(folder: Path, recall: Recall) -> tuple[Path, Path]:
-    """Write one experiment's `recall.json` (flat, as DVC reads metrics) and `recall.csv`.
+    """Write an experiment's `recall.json` (flat, as DVC reads metrics) and `recall.csv`.
 
     Raises
     ------
@@ -89,19 +89,19 @@ def write_recall(folder: Path, recall: Recall) -> tuple[Path, Path]:
 
 
 def read_recall(path: Path) -> dict[str, float | int]:
-    """Read and check a `recall.json`.
+    """Read and validate a `recall.json`.
 
     Raises
     ------
     TableError
-        The file is missing, is no JSON, or is not a recall table.
+        The file is missing, not JSON, or not a recall table.
     """
     try:
         table = decode(path.read_bytes(), dict[str, Any])
     except FileNotFoundError as error:
         raise TableError(f"{path}: no such recall table; `pipeline evaluate` writes it") from error
     except SchemaError as error:
-        raise TableError(f"{path} is damaged ({error}); evaluate again") from error
+        raise TableError(f"{path} is corrupt ({error}); evaluate again") from error
     _check_recall(str(path), table)
     return table
 
@@ -112,30 +112,30 @@ def read_provenance(path: Path) -> dict[str, Any]:
     Raises
     ------
     TableError
-        It is no JSON object with the embedding file's own provenance.
+        The file is not a JSON object with the embedding file's provenance.
     """
     try:
         found = decode(path.read_bytes(), dict[str, Any])
         convert(found.get("provenance"), dict[str, Any])
     except SchemaError as error:
-        raise TableError(f"{path} is damaged ({error}); run `pipeline evaluate` again") from error
+        raise TableError(f"{path} is corrupt ({error}); run `pipeline evaluate` again") from error
     return found
 
 
 def write_joint_table(folder: Path, experiments: Mapping[str, Row]) -> tuple[Path, Path, Path]:
     """Write `recall.json`, `recall.csv` and `recall.md` over all experiments, in their order.
 
-    JSON and CSV keep every digit; Markdown has one decimal, and a dash where a row has no text.
+    JSON and CSV keep every digit; Markdown has one decimal, and a dash for missing text.
 
     Parameters
     ----------
-    folder : where the three files go.
-    experiments : name to a recall table, with any further columns of text.
+    folder : Path. Folder of the three files.
+    experiments : mapping. Name to a recall table, with any further text columns.
 
     Raises
     ------
     TableError
-        An experiment lacks a metric, or has a number that is none of them.
+        An experiment lacks a metric, or has an unknown number.
     """
     rows = _joint_rows(experiments)
     paths = folder / "recall.json", folder / "recall.csv", folder / "recall.md"
@@ -146,11 +146,11 @@ def write_joint_table(folder: Path, experiments: Mapping[str, Row]) -> tuple[Pat
 
 
 def markdown_table(experiments: Mapping[str, Row]) -> str:
-    """Return the joint table as Markdown that reads well as plain text too.
+    """Return the joint table as Markdown that is also readable as plain text.
 
-    Two tables with aligned columns: the metrics, one direction after the other, and then what
-    each row is about (its text columns and counts). Small galleries have a last row, chance, and
-    those of few images a warning.
+    Two aligned tables: the metrics, one direction after the other, then the description of each row
+    (its text columns and counts). Small galleries have a last row with chance levels, and very
+    small ones a warning.
     """
     rows = _joint_rows(experiments)
     hidden = {*METRICS, *_FURTHER} - {"num_folds"}
@@ -190,7 +190,7 @@ def _joint_rows(experiments: Mapping[str, Row]) -> list[dict[str, float | int | 
     for name, row in experiments.items():
         if "experiment" in row:
             raise TableError(
-                f"experiment {name!r} has a column 'experiment', the name's own; call it otherwise"
+                f"experiment {name!r} has a column 'experiment', which is reserved; rename it"
             )
         known = (*METRICS, *_FURTHER)
         numbers = {c: v for c, v in row.items() if c in known or not isinstance(v, str)}
@@ -200,7 +200,7 @@ def _joint_rows(experiments: Mapping[str, Row]) -> list[dict[str, float | int | 
 
 
 def _columns(rows: Sequence[Row]) -> list[str]:
-    """Return all columns but the experiment's name: texts first, then numbers."""
+    """Return all columns except the experiment's name: text first, then numbers."""
     there = dict.fromkeys(column for row in rows for column in row)
     others = ("experiment", *METRICS, *COUNTS, *_FURTHER)
     texts = [column for column in there if column not in others]
@@ -209,7 +209,7 @@ def _columns(rows: Sequence[Row]) -> list[str]:
 
 
 def _check_recall(what: str, recall: Mapping[str, Any]) -> None:
-    # A protocol adds all of its columns or none, and so does a small gallery.
+    # A protocol adds all of its columns or none, as does a small gallery.
     added = {name for name in _FURTHER if name in recall}
     small = not added <= {*EXTRA_COLUMNS}
     protocol = bool(added) if not small else not added <= {*SMALL_COLUMNS}
@@ -229,7 +229,7 @@ def _check_recall(what: str, recall: Mapping[str, Any]) -> None:
 
 
 def _csv(rows: Sequence[Row], columns: Sequence[str]) -> str:
-    """Every text quoted, every number bare, nothing where a row has no such text."""
+    """Return CSV with quoted text, bare numbers, and empty cells for missing text."""
     text = io.StringIO()
     writer = csv.DictWriter(
         text, columns, restval="", quoting=csv.QUOTE_NONNUMERIC, lineterminator="\n"
@@ -253,12 +253,12 @@ def _cell(column: str, row: Row) -> str:
 
 
 def _has_bounds(row: Row) -> bool:
-    """Return whether a row's interval is shown by its bounds: of few images it is lopsided."""
+    """Return whether a row's interval is shown by its bounds: asymmetric for few images."""
     return "rsum_low" in row and int(row["num_images"]) < SMALL
 
 
 def _escaped(text: str) -> str:
-    """One line of plain text: what Markdown or HTML would take for markup is escaped."""
+    """Return one line of plain text with Markdown and HTML markup escaped."""
     line = " ".join(text.split())
     for mark, entity in (("&", "&amp;"), ("<", "&lt;"), (">", "&gt;")):
         line = line.replace(mark, entity)

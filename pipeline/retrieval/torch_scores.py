@@ -1,10 +1,9 @@
 """Differentiable scores of images with captions: matrices (images, captions), higher is better.
 
-They equal the similarities of `pipeline.retrieval.similarity` of the same name to rounding, so
-that training and retrieval rank alike; `SCORES` has them by those names. They have gradients and
-run on any device, and so they do without what only a ranking needs: small numbers that are
-rounding noise stay, and a vector shorter than 1e-12 is not scaled to unit length.
-`pipeline.retrieval.ranking.on_device` adds both.
+They equal the similarities of `pipeline.retrieval.similarity` up to rounding, so that training and
+retrieval rank alike; `SCORES` has them by the same names. They are differentiable and run on any
+device, but omit what only a ranking needs: small rounding noise is kept, and a vector shorter than
+1e-12 is not normalised. `pipeline.retrieval.ranking.on_device` adds both.
 """
 
 from collections.abc import Callable
@@ -20,11 +19,11 @@ from pipeline.retrieval.similarity import CROSS_ATTENTIONS, FLOOR, CrossAttentio
 Score = Callable[[Tensor, Tensor], Tensor]
 
 BLOCK_ELEMENTS = 1 << 21
-"""Numbers of one block of images x captions; a block's buffers are a few times as many."""
+"""Elements of one block of images x captions; a block's buffers are a few times as large."""
 
 
 def cosine(images: Tensor, captions: Tensor) -> Tensor:
-    """Return cosines of (i, d) and (c, d); a zero vector has 0 to everything."""
+    """Return cosines of (i, d) and (c, d); 0 for a zero vector."""
     return F.normalize(images, dim=1) @ F.normalize(captions, dim=1).T
 
 
@@ -61,19 +60,19 @@ def scan(images: Tensor, captions: Tensor, attention: CrossAttention) -> Tensor:
 
     Only a_q's inner products are needed, which follow from the cosines among the context's parts;
     the vectors a_q themselves are never computed. Norms below `FLOOR` count as `FLOOR`.
-    The authors' own program clips with slope 0.1 below 0; the paper, and this, with 0.
+    The authors' own program clips with slope 0.1 below 0; the paper and this function with 0.
 
     Parameters
     ----------
     images : (i, regions, d).
-    captions : (c, words, d). On either side absent parts are zero vectors: they are not
-        attended to, ask nothing and count nothing. What has no part scores 0 with everything.
+    captions : (c, words, d). On either side absent parts are zero vectors, which neither attend nor
+        are attended to. A row without parts scores 0 with everything.
 
     Returns
     -------
     Tensor
-        (i, c). Memory is bounded, also that for the gradient: each block of captions is computed
-        again for it.
+        (i, c). Memory is bounded, also for the gradient: each block of captions is recomputed in
+        the backward pass.
     """
     regions, words = images.shape[1], captions.shape[1]
     block = partial(_scan_block, attention=attention)
@@ -90,11 +89,11 @@ SCORES: dict[str, Score] = {
     "order": order,
     **{name: partial(scan, attention=a) for name, a in CROSS_ATTENTIONS.items()},
 }
-"""The score of every similarity in `pipeline.retrieval.similarity.SIMILARITIES`, by its name."""
+"""Score function of every similarity in `pipeline.retrieval.similarity.SIMILARITIES`, by name."""
 
 
 def attended_similarities(nodes: Tensor, context: Tensor) -> Tensor:
-    """Return how alike each node is to what it attends to in the other set of its row.
+    """Return the similarity of each node to what it attends to in the other set of its row.
 
     Yan 2019, section 2.5.2: with all nodes scaled to unit length, the inner product of node u and
     sum_j softmax_j(u . x_j) x_j.
@@ -102,7 +101,7 @@ def attended_similarities(nodes: Tensor, context: Tensor) -> Tensor:
     Parameters
     ----------
     nodes : (n, a, d).
-    context : (n, b, d), row by row the other side; absent nodes are zero vectors.
+    context : (n, b, d). The other side, row by row; absent nodes are zero vectors.
 
     Returns
     -------
@@ -115,12 +114,12 @@ def attended_similarities(nodes: Tensor, context: Tensor) -> Tensor:
 
 
 def present(parts: Tensor) -> Tensor:
-    """Return (n, parts) bool: which parts of (n, parts, d) are not zero vectors."""
+    """Return (n, parts) bool: whether each part of (n, parts, d) is not a zero vector."""
     return (parts != 0).any(2)
 
 
 class _Recomputed(torch.autograd.Function):
-    """A block's scores, of which nothing is kept for the gradient but the rows."""
+    """Scores of a block with recomputation in the backward pass, which stores only the inputs."""
 
     @staticmethod
     def forward(ctx: Any, block: Score, images: Tensor, captions: Tensor) -> Tensor:
@@ -137,7 +136,7 @@ class _Recomputed(torch.autograd.Function):
 
 
 def _by_captions(block: Score, images: Tensor, captions: Tensor, per_caption: int) -> Tensor:
-    """Join block(images, some captions) (i, some) over blocks of captions, recomputed backward."""
+    """Concatenate block(images, some captions) over blocks of captions, recomputed backward."""
     size = max(1, BLOCK_ELEMENTS // max(1, per_caption))
     blocks = [_Recomputed.apply(block, images, some) for some in captions.split(size)]
     return torch.cat(blocks, dim=1)
@@ -159,7 +158,7 @@ def _attend(context: Tensor, queries: Tensor, attention: CrossAttention) -> Tens
     there, asks = present(context), present(queries)
     cosines = (context.reshape(n * a, d) @ queries.reshape(m * b, d).T).view(n, a, m, b)
     clipped = F.normalize(cosines.clamp_min(0.0), dim=3, eps=FLOOR)
-    # Not divided by their sum: a cosine does not depend on the length of what is attended to.
+    # Unnormalised: a cosine does not depend on the length of the attended vector.
     weights = (attention.softmax * clipped).exp() * there[:, :, None, None]
     gram = context @ context.transpose(1, 2)
     spread = torch.bmm(gram, weights.view(n, a, m * b)).view(n, a, m, b)

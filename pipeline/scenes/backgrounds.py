@@ -1,4 +1,4 @@
-"""The settings of scenes: plain colours, a sunset, grass, sky, sand, water, bricks and the like."""
+"""Backgrounds of scenes: plain colours, a sunset, grass, sky, sand, water, bricks and others."""
 
 from collections.abc import Callable
 
@@ -131,14 +131,14 @@ _DRAW: dict[str, Callable[[np.random.Generator], Image.Image]] = {
 
 
 def _varied(colour: Colour, rng: np.random.Generator, most: int) -> Colour:
-    """Return `colour` made lighter or darker by at most `most` grey levels."""
+    """Return `colour` lightened or darkened by at most `most` grey levels."""
     shift = int(rng.integers(-most, most + 1))
     r, g, b = (min(255, max(0, c + shift)) for c in colour)
     return r, g, b
 
 
 def _gradient(colours: list[Colour]) -> Image.Image:
-    """Return a picture that runs through `colours` from top to bottom."""
+    """Return an image with a vertical gradient through `colours`."""
     at = np.linspace(0, SIZE - 1, len(colours))
     rows = np.stack(
         [np.interp(np.arange(SIZE), at, channel) for channel in zip(*colours, strict=True)], axis=1
@@ -148,7 +148,7 @@ def _gradient(colours: list[Colour]) -> Image.Image:
 
 
 def _mottled(colour: Colour, depth: int, rng: np.random.Generator) -> Image.Image:
-    """Return a picture of `colour` with soft lighter and darker patches."""
+    """Return an image of `colour` with soft lighter and darker patches."""
     coarse = rng.integers(0, 256, (12, 12), dtype=np.uint8)
     patches = Image.fromarray(coarse).resize((SIZE, SIZE), Image.Resampling.BICUBIC)
     image = Image.new("RGB", (SIZE, SIZE), _varied(colour, rng, 4))
@@ -168,7 +168,7 @@ def _blades(image: Image.Image, rng: np.random.Generator, top: int, number: int)
 
 
 def _clouds(image: Image.Image, rng: np.random.Generator, bottom: int) -> None:
-    """Lay a few soft clouds over the picture above `bottom`."""
+    """Draw some soft clouds above `bottom`."""
     small = Image.new("L", (SIZE // 4, SIZE // 4))
     draw = ImageDraw.Draw(small)
     for _ in range(max(2, bottom // 50)):

@@ -1,4 +1,4 @@
-"""A dataset of scenes, drawn and captioned from a seed: a stand-in for photographs."""
+"""A dataset of scenes, drawn and captioned from a seed, as a substitute for photographs."""
 
 import re
 from concurrent.futures import ThreadPoolExecutor
@@ -19,7 +19,7 @@ from pipeline.scenes.sample import sample_scene
 from pipeline.scenes.world import SIZE, Scene
 
 SPLITS = ("train", "val", "test", "train", "train", "train")
-"""Image i belongs to split i mod 6, so 600 images make 400, 100 and 100."""
+"""Image i belongs to split i mod 6: 400, 100 and 100 of 600 images."""
 
 _FEWEST = 3
 _MOST = 100_000
@@ -33,21 +33,21 @@ def draw_scenes(
     seed: int,
     progress: Progress = no_progress,
 ) -> Manifest:
-    """Draw scenes into `folder`/images and return their manifest, five captions an image.
+    """Draw scenes into `folder`/images and return their manifest, with five captions per image.
 
-    Its phrases are the captions' noun phrases, each with the box of what is painted of the group
-    that it names: one box also of several objects, whose shape is the phrase's type.
+    Its phrases are the captions' noun phrases, each with the bounding box of the painted group,
+    also for several objects; the phrase's type is the shape.
 
-    Image i depends on the seed and i alone, whatever the number of images. A former dataset in
-    `folder` is no dataset from the first image on (its `dataset.json` goes first) until the new
-    manifest is written; scenes of a former, larger run are removed.
+    Image i depends only on the seed and i, not on the number of images. An existing dataset in
+    `folder` becomes invalid before the first image (its `dataset.json` is removed first) until the
+    new manifest is written; scenes of an earlier, larger run are removed.
 
     Parameters
     ----------
-    folder : str or Path. The dataset's folder; made if it is missing.
+    folder : str or Path. The dataset's folder; created if it is missing.
     num_images : int. 3 to 100,000.
     seed : int. 0 or more.
-    progress : callable. Called with (images done, images in all, 0) after each image.
+    progress : callable. Called with (images done, total, 0) after each image.
 
     Raises
     ------
@@ -56,23 +56,23 @@ def draw_scenes(
     """
     if not _FEWEST <= num_images <= _MOST:
         raise DatasetError(
-            f"{num_images} scenes were asked for; {_FEWEST} (one for each of train, val and test) "
-            f"to {_MOST} can be drawn"
+            f"{num_images} scenes were requested, expected {_FEWEST} (one for each of train, val "
+            f"and test) to {_MOST}"
         )
     if seed < 0:
-        raise DatasetError(f"the seed is {seed}; a whole number from 0 on was expected")
+        raise DatasetError(f"the seed is {seed}, expected a whole number from 0 on")
     folder = Path(folder)
     images = folder / "images"
     images.mkdir(parents=True, exist_ok=True)
     (folder / DATASET_FILE).unlink(missing_ok=True)
-    # Before the drawing: on a full disk they would be in the way.
+    # Removed before drawing, to free space on a full disk.
     wanted = {f"{_name(index)}.png" for index in range(num_images)}
     for path in images.iterdir():
         if path.name not in wanted and _OWN_FILE.fullmatch(path.name):
             path.unlink()
     entries: list[ImageEntry] = []
     phrases: list[RegionPhrase] = []
-    # Threads, since Pillow's encoder and the disk do most of the work.
+    # Threads suffice, since Pillow's encoder and the disk do most of the work.
     with ThreadPoolExecutor(thread_name_prefix="draw") as pool:
         try:
             drawn = pool.map(partial(_draw, images, seed), range(num_images))
@@ -95,7 +95,7 @@ def draw_scenes(
 
 
 def scene_of(image_id: str, seed: int) -> Scene | None:
-    """Return the scene that an image of `draw_scenes` with this seed shows; None of another id."""
+    """Return the scene of an image id of `draw_scenes` with this seed; None for another id."""
     found = _OWN_ID.fullmatch(image_id)
     return sample_scene(_generator(seed, int(found[1]))) if found else None
 
@@ -105,7 +105,7 @@ def _generator(seed: int, index: int) -> np.random.Generator:
 
 
 def _draw(images: Path, seed: int, index: int) -> tuple[ImageEntry, list[RegionPhrase]]:
-    """Draw and describe one scene."""
+    """Draw and caption one scene."""
     rng = _generator(seed, index)
     scene = sample_scene(rng)
     captions = captions_of(scene, rng)

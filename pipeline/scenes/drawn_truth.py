@@ -1,4 +1,4 @@
-"""The ground truth of drawn scenes, computed again from their seed."""
+"""The ground truth of drawn scenes, recomputed from their seed."""
 
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ KINDS = (
         "places", "nouns", "grass sky sand water night brick wooden,wood snow sunset tiled,tiles"
     ),
 )
-"""Words that are asked of drawn scenes; their forms include the values of `Group` and `Scene`."""
+"""Query words for drawn scenes; their forms include the values of `Group` and `Scene`."""
 
 EXCHANGES = (
     Exchange("noun", tuple(tuple(zip(*names, strict=True)) for names in SHAPE_WORDS.values())),
@@ -33,25 +33,25 @@ EXCHANGES = (
     ),
     Exchange("place", tuple(tuple(zip(*words, strict=True)) for words in SETTING_WORDS.values())),
 )
-"""What can be exchanged in captions of drawn scenes."""
+"""Exchangeable phrases in captions of drawn scenes."""
 
 
 @dataclass(frozen=True)
 class DrawnTruth:
-    """What is true of the scenes of a seed.
+    """Ground truth of the scenes of a seed.
 
     A `CaptionTruth`, an `ImageWords` and a `ProbeTruth` of `pipeline.datasets.image_truth`.
 
     Attributes
     ----------
-    seed : that of `pipeline.scenes.draw_scenes.draw_scenes`.
+    seed : int. Seed of `pipeline.scenes.draw_scenes.draw_scenes`.
     """
 
     seed: int
 
     @property
     def facets(self) -> Sequence[str]:
-        """What the grammar can say of a scene."""
+        """Facets that the grammar can express."""
         return FACETS
 
     @property
@@ -68,18 +68,18 @@ class DrawnTruth:
         """Return presence of shapes, colours and settings, counts, relations and attributes.
 
         Relations and attributes are asked of pairs of groups next to or above each other, in the
-        alphabetical order of the shapes, so that presence alone does not answer them.
+        alphabetical order of the shapes, so that presence alone does not determine the answer.
         """
         scene = scene_of(image, self.seed)
         return {} if scene is None else _facts(scene)
 
     def judge(self, image: str, caption: str) -> Mapping[str, bool] | None:
-        """Return what is right of a caption; None if the grammar does not have it."""
+        """Return the correctness of a caption by facet; None if the grammar cannot parse it."""
         scene, said = scene_of(image, self.seed), parse(caption)
         return None if scene is None or said is None else truth_of(said, scene).right
 
     def words(self, image: str) -> Mapping[str, Set[str]]:
-        """Return the values of a scene by kind; nothing of an image that is not drawn."""
+        """Return the values of a scene by kind; {} for an image that is not drawn."""
         scene = scene_of(image, self.seed)
         if scene is None:
             return {}
@@ -122,6 +122,6 @@ def _yes(so: bool) -> str:
 
 
 def drawn_truth(manifest: Manifest) -> DrawnTruth | None:
-    """Return the truth of a dataset that `draw_scenes` made; None of any other."""
+    """Return the truth of a dataset of `draw_scenes`; None for any other."""
     seed = manifest.notes.get("seed")
     return DrawnTruth(seed) if manifest.name == "scenes" and isinstance(seed, int) else None

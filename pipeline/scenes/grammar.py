@@ -1,8 +1,8 @@
-"""Five captions for a scene: all true, and each in other words, order or detail.
+"""Five captions per scene: all true, and different in words, order or detail.
 
-A caption may leave things out. Relations are told from either side (left of, right of), in the
-active and in the passive (surrounds, is surrounded by), as places (at the top) or as an order
-(from left to right).
+A caption may omit facts. Relations are expressed from either side (left of, right of), in active
+and passive voice (surrounds, is surrounded by), as places (at the top) or as an order (from left to
+right).
 """
 
 import re
@@ -30,7 +30,7 @@ CAPTIONS = 5
 
 
 class Caption(NamedTuple):
-    """A caption, and its noun phrases in their order with the groups that they name."""
+    """A caption, and its noun phrases in order with the groups that they name."""
 
     text: str
     phrases: tuple[tuple[str, Group], ...]
@@ -58,10 +58,10 @@ def _told(speaker: Speaker, tell: Callable[[Speaker], str]) -> Caption:
     text = tell(speaker)
     spans: dict[tuple[int, int], tuple[str, Group]] = {}
     for phrase, group in speaker.named:
-        # A sentence starts with a capital, which its phrase has not.
+        # A sentence starts with a capital letter, unlike its phrase.
         if found := re.search(rf"\b{re.escape(phrase)}\b", text.lower()):
             spans[found.span()] = phrase, group
-    # What was thought of and not said may be the beginning of what was said.
+    # A phrase that was discarded may be the beginning of one that was used.
     said = [
         s for s in sorted(spans) if not any(t[0] <= s[0] and s[1] <= t[1] for t in spans if t != s)
     ]
@@ -136,7 +136,7 @@ def _together(s: Speaker) -> str:
 
 
 def _facts(s: Speaker) -> str:
-    """Return sizes compared, colours told, or the objects counted."""
+    """Return a caption that compares sizes, lists colours or counts the objects."""
     x, y = s.scene.groups[:2] if s.chance(0.5) else s.scene.groups[1::-1]
     form = s.choose("compare", "looks", "total")
     if form == "compare" and x.size != y.size and "medium" not in (x.size, y.size):
@@ -195,7 +195,7 @@ def _between(s: Speaker) -> str:
 
 
 def _flanks(s: Speaker) -> str:
-    """Return the outer two on either side of, or above and below, the middle one."""
+    """Return a caption with the outer two on either side of, or above and below, the middle one."""
     x, y, z = (s.some(g) for g in s.scene.groups)
     if _across(s):
         form = s.choose(
@@ -233,7 +233,7 @@ def _there_is(s: Speaker) -> str:
 
 
 def _in_setting(s: Speaker) -> str:
-    """Return the first group, the only one or the container, with the setting."""
+    """Return a caption of the first group, the only one or the container, with the setting."""
     x = s.some(s.scene.groups[0])
     return s.sentence(s.choose(f"{x}", f"a picture of {x}", f"there {x.be} {x}"), 1.0, front=0.0)
 

@@ -1,4 +1,4 @@
-"""The parts of a caption: noun phrases for groups of objects, and phrases for the setting."""
+"""Parts of a caption: noun phrases for groups of objects, and phrases for the setting."""
 
 from typing import NamedTuple, TypeVar
 
@@ -20,7 +20,7 @@ T = TypeVar("T")
 
 
 class Phrase(NamedTuple):
-    """A noun phrase and its number, so that the verb can agree."""
+    """A noun phrase and its number, for verb agreement."""
 
     text: str
     plural: bool
@@ -30,21 +30,21 @@ class Phrase(NamedTuple):
 
     @property
     def be(self) -> str:
-        """The form of "to be" that goes with the phrase."""
+        """The form of "to be" that agrees with the phrase."""
         return "are" if self.plural else "is"
 
     def verb(self, stem: str) -> str:
-        """Return the form of a regular verb that goes with the phrase."""
+        """Return the form of a regular verb that agrees with the phrase."""
         return stem if self.plural else stem + "s"
 
 
 class Speaker:
-    """Somebody who sees a scene and chooses words for it at random.
+    """Random choice of words for a scene.
 
     Attributes
     ----------
-    scene : as given.
-    named : every noun phrase so far, with the group that it names.
+    scene : Scene. The scene to describe.
+    named : list. Every noun phrase so far, with the group that it names.
     """
 
     def __init__(self, scene: Scene, rng: np.random.Generator) -> None:
@@ -61,7 +61,7 @@ class Speaker:
         return bool(self._rng.random() < probability)
 
     def some(self, group: Group, tail: bool = True) -> Phrase:
-        """Return, say, "two small red stars with stripes"; `tail` allows the last two words."""
+        """Return e.g. "two small red stars with stripes"; `tail` allows the last two words."""
         count = self.choose(*COUNT_WORDS[group.count])
         texture = TEXTURE_TAILS[group.texture]
         tail = tail and bool(texture) and self.chance(0.25)
@@ -77,7 +77,7 @@ class Speaker:
         return self._naming(group, words, group.count > 1 and not collective)
 
     def the(self, group: Group, adjectives: bool = True) -> Phrase:
-        """Return "the two small red stars", say, or "the two stars" without adjectives."""
+        """Return e.g. "the two small red stars", or "the two stars" without adjectives."""
         count = COUNT_WORDS[group.count][0] if group.count > 1 and self.chance(0.5) else ""
         words = ["the", count, self._adjectives(group) if adjectives else "", self._name(group)]
         return self._naming(group, words, group.count > 1)
@@ -104,9 +104,9 @@ class Speaker:
 
         Parameters
         ----------
-        text : the sentence without capital and full stop.
-        setting : probability of naming the setting too.
-        front : probability that it is named before the rest and not after it.
+        text : str. The sentence without capital and full stop.
+        setting : float. Probability of mentioning the setting.
+        front : float. Probability that the setting is first instead of last.
         """
         if self.chance(setting):
             before = self.chance(front)
@@ -114,7 +114,7 @@ class Speaker:
         return text[0].upper() + text[1:] + "."
 
     def _naming(self, group: Group, words: list[str], plural: bool) -> Phrase:
-        """Return the phrase of some words, and note whom it names."""
+        """Return the phrase of some words, and record the group that it names."""
         phrase = Phrase(" ".join(w for w in words if w), plural)
         self.named.append((phrase.text, group))
         return phrase

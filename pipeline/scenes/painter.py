@@ -1,4 +1,4 @@
-"""Painting a scene: its background, then each object with its surface and a thin edge."""
+"""Painting a scene: its background, then each object with its texture and a thin edge."""
 
 import numpy as np
 from PIL import Image, ImageFilter
@@ -9,24 +9,24 @@ from pipeline.scenes.shapes import silhouette, surface
 from pipeline.scenes.world import COLOURS, Box, Group, Scene
 
 _MOST_TURN = 0.16
-"""Radians: enough for variety, too little to make a diamond of a square."""
+"""Radians: some variety, but a square does not become a diamond."""
 _INK = {
     "yellow": (30, 30, 34),
     "pink": (30, 30, 34),
     "white": (158, 164, 178),
     "black": (142, 142, 148),
 }
-"""Colour of the patterns; white where it is not named. Grey keeps striped black from being
-striped white."""
+"""Colour of the patterns; white by default. Grey distinguishes striped black from striped
+white."""
 
 
 def paint(scene: Scene, rng: np.random.Generator) -> Image.Image:
-    """Return the picture of a scene, RGB, `world.SIZE` pixels wide and high."""
+    """Return the image of a scene, RGB, `world.SIZE` pixels wide and high."""
     return paint_with_boxes(scene, rng)[0]
 
 
 def paint_with_boxes(scene: Scene, rng: np.random.Generator) -> tuple[Image.Image, list[Box]]:
-    """Return the picture of a scene, and the box of what is painted of each of its groups."""
+    """Return the image of a scene, and the bounding box of each painted group."""
     image = draw_background(scene.setting, rng)
     return image, [_paint_group(image, group, rng) for group in scene.groups]
 

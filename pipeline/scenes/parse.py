@@ -1,7 +1,7 @@
-"""What a caption says of a scene: the grammar read backwards, for captions from anywhere.
+"""Parser of captions, the inverse of the grammar, for captions from any source.
 
-The words of a caption are read without capitals and punctuation, which language models may leave
-out. What the grammar would not say, such as "two star" or a caption cut short, is not parsed.
+Capitals and punctuation are ignored, since language models may omit them. Ungrammatical captions,
+such as "two star" or truncated ones, are not parsed.
 """
 
 import re
@@ -31,12 +31,13 @@ from pipeline.scenes.words import (
 
 @dataclass(frozen=True)
 class Named:
-    """A group of objects as a caption names it; None and "" where it does not say.
+    """A group of objects as named in a caption; None and "" for what is not mentioned.
 
     Attributes
     ----------
-    shape, colour, texture, size : of `pipeline.scenes.world`.
-    counts : how many objects there may be: {2} of "two stars", {2, 3, 4} of "the stars".
+    shape, colour, texture, size : str or None. Values of `pipeline.scenes.world`.
+    counts : set of int. Possible numbers of objects: {2} for "two stars", {2, 3, 4} for "the
+        stars".
     """
 
     shape: str
@@ -48,14 +49,14 @@ class Named:
 
 @dataclass(frozen=True)
 class Relation:
-    """Something that is said of named groups.
+    """A statement about named groups.
 
     Attributes
     ----------
-    kind : "left of", "right of", "above", "below", "beside", "inside", "between" (the other two),
-        "bigger", "smaller", "only" (nothing else is there), "total N" (objects in all), or "at "
+    kind : str. "left of", "right of", "above", "below", "beside", "inside", "between" (the other
+        two), "bigger", "smaller", "only" (no other object), "total N" (objects in all), or "at "
         and a place: "left", "right", "top", "bottom" or a key of `PLACES`.
-    groups : positions in `Parsed.named`.
+    groups : tuple of int. Positions in `Parsed.named`.
     """
 
     kind: str
@@ -64,11 +65,11 @@ class Relation:
 
 @dataclass(frozen=True)
 class Parsed:
-    """A caption in terms of the program: groups in the order of their naming, and what they do.
+    """A parsed caption: groups in the order of their naming, and their relations.
 
     Attributes
     ----------
-    setting : the background, or "".
+    setting : str. The background, or "".
     """
 
     named: tuple[Named, ...]
@@ -77,7 +78,7 @@ class Parsed:
 
 
 def parse(caption: str) -> Parsed | None:
-    """Return what a caption says, or None if the grammar has no such caption."""
+    """Parse a caption; return None if it is not in the grammar."""
     text = " ".join(re.findall(r"[a-z]+", caption.lower()))
     for rest, setting in _settings(text):
         skeleton, named = _skeleton(rest)
@@ -90,7 +91,7 @@ def parse(caption: str) -> Parsed | None:
 
 
 def _skeleton(text: str) -> tuple[str, list[Named]]:
-    """Return a sentence with "@" for each noun phrase, and what the phrases name."""
+    """Return a sentence with "@" for each noun phrase, and the groups that the phrases name."""
     named: list[Named] = []
 
     def note(found: re.Match[str]) -> str:
@@ -106,7 +107,7 @@ def _skeleton(text: str) -> tuple[str, list[Named]]:
 
 
 def _settings(text: str) -> Iterable[tuple[str, str]]:
-    """Yield a caption without its setting, which stands first or last or is not named."""
+    """Yield a caption without its setting, which is first, last or not mentioned."""
     for setting, words in SETTING_WORDS.items():
         for place, backdrop in words:
             if text.endswith(f" {place}"):
@@ -119,7 +120,7 @@ def _settings(text: str) -> Iterable[tuple[str, str]]:
 
 
 def _adjectives(text: str) -> dict[str, str] | None:
-    """Return colour, texture and size that adjectives say; None if one is said twice."""
+    """Return colour, texture and size of adjectives; None if one occurs twice."""
     said: dict[str, str] = {}
     for found in _ADJECTIVE.finditer(text):
         kind, value = _ADJECTIVES[found[0]]
@@ -130,7 +131,7 @@ def _adjectives(text: str) -> dict[str, str] | None:
 
 
 def _with_looks(named: list[Named], found: Mapping[str, str | None]) -> tuple[Named, ...] | None:
-    """Return the groups with what "is red and striped" says of the first and the second."""
+    """Return the groups with the attributes of "is red and striped" for the first and second."""
     said = list(named)
     for at, name in enumerate(("looks", "looks_too")):
         if looks := found.get(name):
@@ -288,4 +289,4 @@ _FORMS: list[tuple[re.Pattern[str], _Relations]] = [
         ),
     )
 ]
-"""The sentences of the grammar, with "@" for a noun phrase, and what each says of its groups."""
+"""The sentences of the grammar, with "@" for a noun phrase, and the relations of each."""

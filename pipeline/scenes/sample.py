@@ -1,4 +1,4 @@
-"""Drawing a scene at random: what is in it, and where, so that nothing overlaps by accident."""
+"""Random sampling of scenes: objects and positions, without accidental overlap."""
 
 import math
 from collections.abc import Sequence
@@ -40,7 +40,7 @@ T = TypeVar("T")
 
 
 def pick(rng: np.random.Generator, items: Sequence[T], shares: Sequence[float] | None = None) -> T:
-    """Return one of `items` at random: all alike, or in proportion to `shares`."""
+    """Return one of `items` at random: uniformly, or in proportion to `shares`."""
     if shares is None:
         return items[int(rng.integers(len(items)))]
     bounds = np.cumsum(shares)
@@ -93,7 +93,7 @@ def _alone(rng: np.random.Generator, setting: str, colours: Sequence[str]) -> Sc
 
 
 def _in_line(group: Group, along_x: bool) -> Group:
-    """Return the group with its objects moved onto the line through the first of them."""
+    """Return the group with its objects moved onto the line through the first one."""
     x, y = group.centres[0]
     centres = tuple((cx, y) if along_x else (x, cy) for cx, cy in group.centres)
     return Group(group.shape, group.colour, group.texture, group.size, group.radius, centres)
@@ -141,7 +141,7 @@ def _between(rng: np.random.Generator, bounds: tuple[int, int]) -> int:
 
 
 def _strips(number: int, across: bool) -> list[Box]:
-    """Return `number` regions beside each other (`across`) or below each other."""
+    """Return `number` regions next to each other (`across`) or below each other."""
     length = (SIZE - 2 * _MARGIN - (number - 1) * _GAP) // number
     starts = [_MARGIN + k * (length + _GAP) for k in range(number)]
     low, high = _MARGIN, SIZE - _MARGIN
@@ -161,7 +161,7 @@ def _group(
 ) -> Group:
     """Return `count` objects in cells of a grid (rows, columns) over `region`.
 
-    Without a grid it is the one that leaves the objects most room.
+    The default grid is the one with the most space per object.
     """
     left, top, right, bottom = region
     rows, columns = grid or max(

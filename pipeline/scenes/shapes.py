@@ -1,4 +1,4 @@
-"""The silhouettes and surfaces of objects, drawn large and reduced for smooth edges."""
+"""Silhouettes and textures of objects, drawn large and downsampled for smooth edges."""
 
 import math
 from collections.abc import Callable
@@ -9,7 +9,7 @@ from PIL import Image, ImageDraw
 _SUPERSAMPLING = 4
 
 Point = tuple[float, float]
-"""In the object's own frame: the enclosing circle has radius 1, y grows downwards."""
+"""A point in the object's frame: the enclosing circle has radius 1, y grows downwards."""
 
 
 def silhouette(shape: str, radius: int, angle: float) -> Image.Image:
@@ -17,9 +17,9 @@ def silhouette(shape: str, radius: int, angle: float) -> Image.Image:
 
     Parameters
     ----------
-    shape : of `world.SHAPES`.
-    radius : of the enclosing circle, in pixels.
-    angle : by which the shape is turned, in radians.
+    shape : str. A shape of `world.SHAPES`.
+    radius : int. Radius of the enclosing circle in pixels.
+    angle : float. Rotation in radians.
 
     Returns
     -------
@@ -59,7 +59,7 @@ def surface(
 
 
 class _Pen:
-    """Draws in an object's own frame on a mask, turned by an angle."""
+    """Draws on a mask in an object's own rotated frame."""
 
     def __init__(self, mask: Image.Image, angle: float) -> None:
         self._mask = mask

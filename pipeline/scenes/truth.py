@@ -1,4 +1,4 @@
-"""Whether a caption is true of a scene: its objects, their looks and number, and where they lie."""
+"""Whether a caption is true of a scene: objects, attributes, counts and relations."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -11,28 +11,28 @@ FACETS = ("shape", "colour", "count", "texture", "size", "relation", "setting")
 
 @dataclass(frozen=True)
 class Truth:
-    """What is right of a caption.
+    """Correctness of a caption.
 
     Attributes
     ----------
-    right : for each of `FACETS` that the caption speaks of, whether all that it says is right.
+    right : dict. For each of `FACETS` that the caption mentions, whether all statements are true.
     """
 
     right: dict[str, bool]
 
     @property
     def true(self) -> bool:
-        """Whether everything that the caption says is right."""
+        """Whether all statements of the caption are true."""
         return all(self.right.values())
 
 
 def truth_of(said: Parsed, scene: Scene) -> Truth:
-    """Compare what a caption says with the scene.
+    """Compare a parsed caption with the scene.
 
-    A named group is the scene's group of that shape, since no two have the same; without one it is
-    the group of that colour, so that a wrong shape does not make the rest wrong. Left, right,
+    A named group is the scene's group of that shape, which is unique; if there is no such group, it
+    is the group of that colour, so that a wrong shape does not make the rest wrong. Left, right,
     above and below compare the boxes of the objects, which must not overlap in that direction;
-    other places are those that the program meant.
+    other places are those of the generator.
     """
     groups = [_meant(named, scene) for named in said.named]
     right: dict[str, bool] = {}
@@ -81,7 +81,7 @@ def _holds(relation: Relation, of: list[Group], scene: Scene) -> bool:
 
 
 def _is_at(place: str, group: Group, scene: Scene) -> bool:
-    """Return whether a group is at a place: beyond all others, or in that half of the picture."""
+    """Return whether a group is at a place: beyond all others, or in that half of the image."""
     if place not in ("left", "right", "top", "bottom"):
         return len(scene.groups) == 1 and scene.place == place
     if len(scene.groups) > 1:

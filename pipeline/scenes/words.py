@@ -1,4 +1,4 @@
-"""The words that captions choose from: every list holds words for one and the same fact."""
+"""The vocabulary of captions: each list has synonyms for one fact."""
 
 SHAPE_WORDS: dict[str, tuple[tuple[str, str], ...]] = {
     "circle": (("circle", "circles"), ("disc", "discs"), ("ball", "balls")),
@@ -51,7 +51,7 @@ COUNT_WORDS: dict[int, tuple[str, ...]] = {
     3: ("three", "three", "a group of three", "a few"),
     4: ("four", "four", "a group of four", "several"),
 }
-"""Number to what stands before the noun; "a" becomes "an" where it must."""
+"""Number to the words before the noun; "a" becomes "an" where needed."""
 
 SETTING_WORDS: dict[str, tuple[tuple[str, str], ...]] = {
     "white": (
@@ -95,7 +95,7 @@ SETTING_WORDS: dict[str, tuple[tuple[str, str], ...]] = {
     "snow": (("in the snow", "white snow"), ("on snowy ground", "snowy ground")),
     "tiles": (("on a tiled floor", "a tiled floor"), ("on grey tiles", "grey tiles")),
 }
-"""Setting to (where the objects are, what lies behind them)."""
+"""Setting to (where the objects are, what is behind them)."""
 
 NUMBERS = ("two", "three", "four", "five", "six", "seven", "eight")
 LEFT_OF = ("to the left of", "left of", "on the left of")

@@ -1,14 +1,13 @@
-"""What a scene is before it is drawn or described: groups of like objects, and where they lie.
+"""Model of a scene before it is drawn or captioned: groups of equal objects with positions.
 
-The painter and the grammar are both given this and nothing else, so that a picture and its
-captions cannot disagree.
+The painter and the grammar have no other input, so that an image and its captions always agree.
 """
 
 from dataclasses import dataclass
 from enum import StrEnum
 
 SIZE = 256
-"""Width and height of a picture in pixels."""
+"""Width and height of an image in pixels."""
 
 SHAPES = (
     "circle", "square", "triangle", "star", "ring", "cross",
@@ -28,7 +27,7 @@ COLOURS: dict[str, tuple[int, int, int]] = {
 }
 TEXTURES = ("plain", "striped", "dotted", "checked")
 RADII: dict[str, tuple[int, int]] = {"small": (17, 20), "medium": (25, 28), "large": (42, 50)}
-"""Least and greatest radius in pixels of each size; captions name small and large only."""
+"""Minimal and maximal radius in pixels of each size; captions mention only small and large."""
 
 SETTINGS: dict[str, frozenset[str]] = {
     "white": frozenset({"white", "yellow"}),
@@ -48,17 +47,17 @@ SETTINGS: dict[str, frozenset[str]] = {
     "snow": frozenset({"white"}),
     "tiles": frozenset({"white"}),
 }
-"""Background to the colours that would be lost on it."""
+"""Background to the colours that are invisible on it."""
 
 CONTAINERS = {"circle": 0.78, "square": 0.62, "ring": 0.54, "diamond": 0.56, "hexagon": 0.72}
-"""Shapes that things lie in, and the radius of the room in them as a share of their own."""
+"""Shapes that can contain objects, and the radius of their interior relative to their own."""
 
 Box = tuple[int, int, int, int]
 """Left, top, right, bottom in pixels; y grows downwards."""
 
 
 class Layout(StrEnum):
-    """How the groups of a scene lie to each other."""
+    """Arrangement of the groups of a scene."""
 
     ALONE = "alone"
     SIDE_BY_SIDE = "side by side"
@@ -69,13 +68,13 @@ class Layout(StrEnum):
 
 @dataclass(frozen=True)
 class Group:
-    """One to four like objects.
+    """One to four equal objects.
 
     Attributes
     ----------
-    shape, colour, texture, size : of SHAPES, COLOURS, TEXTURES, RADII.
-    radius : of each object's enclosing circle, in pixels.
-    centres : of the objects, (x, y) in pixels.
+    shape, colour, texture, size : str. From SHAPES, COLOURS, TEXTURES, RADII.
+    radius : int. Radius of each object's enclosing circle in pixels.
+    centres : tuple. Centres of the objects, (x, y) in pixels.
     """
 
     shape: str
@@ -92,7 +91,7 @@ class Group:
 
     @property
     def box(self) -> Box:
-        """The box that encloses all objects."""
+        """The bounding box of all objects."""
         xs, ys = zip(*self.centres, strict=True)
         r = self.radius
         return min(xs) - r, min(ys) - r, max(xs) + r, max(ys) + r
@@ -100,16 +99,16 @@ class Group:
 
 @dataclass(frozen=True)
 class Scene:
-    """A picture in words of the program.
+    """Model of an image.
 
     Attributes
     ----------
-    layout : ALONE has one group; SIDE_BY_SIDE two, from left to right; STACKED two, from top to
-        bottom; INSIDE the container first, then its content; BETWEEN three, from left to right
-        or from top to bottom. Groups differ in shape and in colour.
-    setting : the background, of SETTINGS.
-    groups : in that order, which is also the order of drawing.
-    place : ALONE: "middle", a corner ("top left"), "row", "column" or "scattered"; BETWEEN:
+    layout : Layout. ALONE has one group; SIDE_BY_SIDE two, from left to right; STACKED two, from
+        top to bottom; INSIDE the container first, then its content; BETWEEN three, from left to
+        right or from top to bottom. Groups differ in shape and in colour.
+    setting : str. The background, from SETTINGS.
+    groups : tuple of Group. In that order, which is also the drawing order.
+    place : str. ALONE: "middle", a corner ("top left"), "row", "column" or "scattered"; BETWEEN:
         "row" or "column"; else "".
     """
 

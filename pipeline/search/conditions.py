@@ -108,7 +108,7 @@ class Fields:
     """
 
     def __init__(self, entries: PackedEntries, metadata: Mapping[str, Metadata]) -> None:
-        """Take entries, and metadata by their ids; a column called like a field is not used."""
+        """Join entries and metadata by id; a column with the name of a field is ignored."""
         self._entries, self._metadata = entries, metadata
         columns = sorted({name for own in metadata.values() for name in own} - {*_OWN})
         self.names = (*_OWN, *columns)
@@ -121,7 +121,7 @@ class Fields:
         ------
         SearchError
             There is no such field (similar names are suggested), a regular expression does not
-            compile or takes too long, or a comparison of numbers has something else.
+            compile or exceeds the time limit, or a number is compared with something else.
         """
         mask, begun = np.ones(len(self._entries), bool), time.monotonic()
         for condition in conditions:

@@ -31,17 +31,17 @@ _MOST_CHOSEN = 16  # subsets whose rows are kept
 
 @dataclass(frozen=True)
 class Hit:
-    """One image or sentence that was found.
+    """One result: an image or a sentence.
 
     Attributes
     ----------
-    rank : from 1.
-    score : its similarity to the query; greater is nearer.
-    id : of the image or the caption.
+    rank : rank from 1.
+    score : similarity to the query; higher is nearer.
+    id : id of the image or the caption.
     image : id of the image, or of the caption's image.
-    file : of that image.
-    caption : the sentence; of an image its first one, or "".
-    split : of that image.
+    file : file of that image.
+    caption : the sentence; of an image its first caption, or "".
+    split : split of that image.
     """
 
     rank: int
@@ -76,7 +76,7 @@ class EmbeddedDataset:
         Parameters
         ----------
         split : see above; as `pipeline.datasets.splits.splits_of` accepts it.
-        log : takes a line if the dataset has changed, and lines on an approximate index.
+        log : logs if the dataset has changed, and the state of an approximate index.
 
         Raises
         ------
@@ -137,7 +137,7 @@ class EmbeddedDataset:
             if unknown_ids := self._known(side).without(gallery.ids):
                 raise SearchError(
                     f"{len(unknown_ids)} of the {len(gallery.ids)} {side} of the embedding file "
-                    f"are not in {self.folder / MANIFEST_FILE}, first {unknown_ids[:5]}; give the "
+                    f"are not in {self.folder / MANIFEST_FILE}, first {unknown_ids[:5]}; pass the "
                     "dataset that was embedded "
                     f"({self.space.provenance.get('dataset', 'its name is not recorded')}) with "
                     "`dataset=...`"
@@ -200,7 +200,7 @@ class EmbeddedDataset:
             at = self.space.image_ids.index(image_id)
         except ValueError:
             raise SearchError(
-                f"{image_id!r} is no id of an image in {self.file} (ids there look like "
+                f"{image_id!r} is not the id of an image in {self.file} (ids there look like "
                 f"{self.space.image_ids[0]!r})"
             ) from None
         return self.space.image_embeddings[[at]]
@@ -216,16 +216,16 @@ class EmbeddedDataset:
         approximate: bool = False,
         where: Sequence[str] = (),
     ) -> list[list[Hit]]:
-        """Return the nearest of each query, best first; ties stand in the order of the ids.
+        """Return the nearest of each query, best first; ties are sorted by id.
 
         Parameters
         ----------
         queries : (queries, dim) or (queries, parts, dim) float32, of the side `asking`.
         of : the side that is searched.
-        top : how many are wanted, at least 1.
-        leave_out : an id that is no hit, such as the query's own.
+        top : number of hits, at least 1.
+        leave_out : id that is skipped, such as the query's own.
         around_mean : re-sort this many by `pipeline.retrieval.composition.around_the_mean` first.
-        approximate : look where the file's index leads; it is made if it is missing.
+        approximate : search the file's index, which is built if missing.
         where : conditions that images, or those of sentences, must fulfil; see `rows`.
 
         Raises

@@ -62,7 +62,7 @@ class EnsembleModels:
 
     @property
     def network(self) -> Sequence[PictureFeatures]:
-        """The networks of pictures of all members; see `QueryModels.network`."""
+        """The image networks of all members; see `QueryModels.network`."""
         return [member.network for member in self._members]
 
     def keep_encoder(self, likely: Sequence[str]) -> None:

@@ -1,4 +1,4 @@
-"""Pictures that were found, with the box of the phrase drawn over each."""
+"""Image results, with the box of the phrase drawn over each."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -17,12 +17,12 @@ _SIDE, _QUALITY = 480, 82
 def write_marked(folder: str | Path, phrase: str, hits: Sequence[RegionHit]) -> list[Path]:
     """Write an SVG for each hit, `01.svg` the first, and return the files.
 
-    A picture that cannot be decoded is left white under its box.
+    An undecodable image is left white under its box.
 
     Raises
     ------
     FileReadError
-        The system could not read a picture that is there.
+        The system failed to read an existing image.
     OutputError
         The folder cannot be written to.
     """

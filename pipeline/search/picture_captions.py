@@ -1,4 +1,4 @@
-"""Captions of pictures that are in no dataset, such as a user's own files or an upload."""
+"""Captions of images outside any dataset, such as a user's own files or an upload."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -17,34 +17,34 @@ from pipeline.search.picture_features import PictureFeatures
 def describe_picture(
     captioner: Captioner,
     network: PictureFeatures,
-    picture: Path | Image.Image,
+    image: Path | Image.Image,
     *,
     count: int = 5,
     seed: int = 0,
 ) -> tuple[Caption, ...]:
-    """Return captions of one picture, a file or decoded, the best first.
+    """Return captions of one image, a file or decoded, best first.
 
     Parameters
     ----------
-    captioner : what describes.
-    network : of the recipe that the captioner takes.
-    picture : what is described.
-    count : how many captions at most.
-    seed : of everything that is drawn.
+    captioner : trained language model.
+    network : network of the captioner's recipe.
+    image : image to describe.
+    count : maximum number of captions.
+    seed : seed of all random draws.
 
     Raises
     ------
     SearchError, UnusableImage
-        The picture is missing, unreadable or refused.
+        The image is missing, unreadable or refused.
     """
-    (captions,) = captioner.describe(network.of(picture), count=count, seed=seed)
+    (captions,) = captioner.describe(network.of(image), count=count, seed=seed)
     return tuple(captions)
 
 
 def describe_pictures(
     captioner: Captioner,
     network: PictureFeatures,
-    pictures: Sequence[GivenPicture],
+    images: Sequence[GivenPicture],
     *,
     count: int = 5,
     seed: int = 0,
@@ -55,19 +55,19 @@ def describe_pictures(
     Parameters
     ----------
     captioner, network, count, seed : see `describe_picture`.
-    pictures : sequence of images; see `pipeline.images.given_pictures.picture_of`. One that is not
+    images : see `pipeline.images.given_pictures.picture_of`. An image that is not
         a path is called "image N", N from 0.
     monitor : Monitor. Receives progress in images.
     """
     described = []
     with monitor.progress("caption", "image") as progress:
-        for number, picture in enumerate(pictures):
-            name = str(picture) if isinstance(picture, str | Path) else f"image {number}"
+        for number, image in enumerate(images):
+            name = str(image) if isinstance(image, str | Path) else f"image {number}"
             try:
-                opened = picture_of(picture)
+                opened = picture_of(image)
                 found = describe_picture(captioner, network, opened, count=count, seed=seed)
                 described.append(Described(name, found, "" if found else "no caption was found"))
             except (SearchError, UnusableImage) as error:
                 described.append(Described(name, error=str(error)))
-            progress(number + 1, len(pictures), sum(not d.captions for d in described))
+            progress(number + 1, len(images), sum(not d.captions for d in described))
     return described

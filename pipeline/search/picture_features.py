@@ -1,4 +1,4 @@
-"""Features of a user's pictures, by the network, or the networks side by side, of a recipe."""
+"""Features of a user's images, by the network of a recipe, or by several, concatenated."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -23,10 +23,10 @@ from pipeline.shards.side_by_side import SCALINGS, scaled
 
 
 class PictureFeatures:
-    """Makes the features of pictures, each by itself, as shards of the recipe hold them."""
+    """Computes features of single images, equal to those in shards of the recipe."""
 
     def __init__(self, networks: Sequence[RecipeNetwork], scaling: str = "none") -> None:
-        """Take the networks.
+        """Store the networks.
 
         Parameters
         ----------
@@ -36,7 +36,7 @@ class PictureFeatures:
         self._networks, self._scaling = tuple(networks), scaling
 
     def of(self, picture: Path | Image.Image) -> Features:
-        """Return the features of a picture, a file or decoded.
+        """Return the features of an image, a file or decoded.
 
         Returns
         -------
@@ -47,7 +47,7 @@ class PictureFeatures:
         SearchError
             A file is missing, unreadable or refused.
         UnusableImage
-            A decoded picture cannot be resized.
+            A decoded image cannot be resized.
         """
         rows = []
         for network in self._networks:
@@ -65,8 +65,8 @@ def open_features(side: FeatureSpec, made: str, weights: str | None = None) -> P
     ----------
     side : the features.
     made : what uses them, for messages, such as "the head of 'vsepp'".
-    weights : as `load_weights` takes them, of one network. None: those that the features name,
-        which say where they are unless they are of a file.
+    weights : weights of one network, as in `load_weights`. None: those recorded in the features,
+        unless they are of a file.
 
     Raises
     ------
@@ -81,8 +81,8 @@ def open_features(side: FeatureSpec, made: str, weights: str | None = None) -> P
             raise SearchError(
                 f"the recipe {side.name!r} with the weights {header.weights!r} (recipe hash "
                 f"{header.recipe_hash}) is not the one that {made} uses: weights "
-                f"{side.weights!r}, recipe hash {side.recipe_hash}; give those weights, or ask "
-                "with the id of an image that is embedded already"
+                f"{side.weights!r}, recipe hash {side.recipe_hash}; pass those weights, or search "
+                "with the id of an embedded image"
             )
         return PictureFeatures([network])
     if weights is not None:
@@ -108,16 +108,16 @@ def open_features(side: FeatureSpec, made: str, weights: str | None = None) -> P
 def _network(
     side: FeatureSpec, made: str, weights: str | None
 ) -> tuple[RecipeNetwork, FeatureHeader]:
-    """Return the network of one recipe, and what its features would say of themselves."""
+    """Return the network of one recipe, and the header of its features."""
     if {"clip", "media"} & {*side.recipe}:
         raise SearchError(
-            f"{made} uses features of clips, {side.name!r}, for which picture files are "
-            "not embedded; ask with the id of a clip that is embedded already"
+            f"{made} uses features of clips, {side.name!r}, for which image files are "
+            "not embedded; search with the id of an embedded clip"
         )
     if not is_image_recipe(side.name):
         raise SearchError(
             f"{made} uses {side.name!r}, features that no recipe of `pipeline recipes` "
-            "makes, so picture files cannot be embedded; ask with the id of an image that is "
+            "makes, so image files cannot be embedded; search with the id of an image that is "
             "embedded already"
         )
     recipe = resolve_recipe(
@@ -126,22 +126,22 @@ def _network(
     source = weights or ("imagenet" if side.weights == recipe.weights else side.weights)
     if source.startswith("file:"):
         raise SearchError(
-            f"{made} uses features of the weights file {side.weights[5:]!r}, and where "
-            "that file lies is not recorded; give its path as the weights"
+            f"{made} uses features of the weights file {side.weights[5:]!r}, whose path "
+            "is not recorded; pass it as the weights"
         )
     loaded = load_weights(recipe, source)
     return RecipeNetwork(recipe, loaded.state), feature_header(recipe, loaded, "")
 
 
 def _windows(network: RecipeNetwork, picture: Path | Image.Image) -> npt.NDArray[np.uint8]:
-    """Return (windows, h, w, 3), what the network sees of a picture."""
+    """Return the inputs of the network for an image, (windows, h, w, 3)."""
     resize = network.recipe.resize
     if isinstance(picture, Image.Image):
         return cut_crops(resize_image(picture, resize), network.window)
     sample = read_sample(picture, network.recipe, network.window)
     if sample.windows is None:
         raise SearchError(
-            f"{picture} is {STATUS_NAMES[sample.status]}: {sample.error}; give a picture that can "
+            f"{picture} is {STATUS_NAMES[sample.status]}: {sample.error}; use an image that can "
             "be decoded"
         )
     return sample.windows

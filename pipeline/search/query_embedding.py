@@ -1,4 +1,4 @@
-"""Queries as vectors: sentences and pictures by way of the features that a head was fitted on."""
+"""Queries as vectors: sentences and images, by the features that a head was fitted on."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -11,6 +11,7 @@ from pipeline.heads.trained_head import TrainedHead
 from pipeline.retrieval.search import SearchError
 from pipeline.search.picture_features import PictureFeatures
 from pipeline.text.encoders.base import CaptionEncoder, unknown_to_all
+from pipeline.wording import counted
 
 
 def embed_sentences(
@@ -26,7 +27,7 @@ def embed_sentences(
     trained : the head.
     encoder : the one that made those features; see `pipeline.search.query_models.open_encoder`.
     texts : at least one, each a line of text with a word in it, embedded on its own.
-    log : takes a line for each block of the encoder that does not know some words, and for each
+    log : logs each block of the encoder that does not know some words, and each
         text whose last words are cut off.
 
     Returns
@@ -43,19 +44,19 @@ def embed_sentences(
 
 
 def embed_pictures(
-    trained: TrainedHead, network: PictureFeatures, pictures: Sequence[Path | Image.Image]
+    trained: TrainedHead, network: PictureFeatures, images: Sequence[Path | Image.Image]
 ) -> Features:
-    """Embed pictures by way of the image recipe that a head was fitted on.
+    """Embed images by the image recipe that a head was fitted on.
 
     Parameters
     ----------
     trained : the head.
     network : of that recipe; see `pipeline.search.query_models.open_network`.
-    pictures : at least one, a file or decoded; each goes through the network on its own.
+    images : at least one, a file or decoded; each goes through the network on its own.
 
     Returns
     -------
-    (pictures, dim) or (pictures, parts, dim) float32, as the head's image embeddings; equal to
+    (images, dim) or (images, parts, dim) float32, as the head's image embeddings; equal to
     those of extracted features within the rounding of another batch size.
 
     Raises
@@ -63,9 +64,9 @@ def embed_pictures(
     SearchError
         A file is missing, unreadable or refused.
     UnusableImage
-        A decoded picture cannot be resized.
+        A decoded image cannot be resized.
     """
-    rows = np.concatenate([network.of(picture) for picture in pictures])
+    rows = np.concatenate([network.of(image) for image in images])
     return trained.head.embed_images(ArrayRows(rows))
 
 
@@ -77,10 +78,12 @@ def _log_unknown_words(
     # A block that knows a word is enough: the row is not that of an unknown sentence.
     if unknown := unknown_to_all(reports.values()):
         first = [texts[at] for at in sorted(unknown)[:5]]
+        which = f"{len(unknown)} of {counted(len(texts), 'query', 'queries')}, first {first}"
+        if len(texts) == 1:
+            which = f"the query {first[0]!r}"
         raise SearchError(
-            f"the encoder {fitted.name!r} knows no word of {len(unknown)} of "
-            f"{len(texts)} queries, first {first}; use words of its vocabulary, which may lack "
-            "rare words of the captions that it was fitted to"
+            f"the encoder {fitted.name!r} knows no word of {which}; use words of its vocabulary, "
+            "which may lack rare words of the captions that it was fitted to"
         )
     for name, report in reports.items():
         if report.oov_words:

@@ -43,7 +43,7 @@ class QueryModels:
         encoder: Path | None,
         weights: str | None,
     ) -> None:
-        """Take where the models lie.
+        """Store the paths of the models.
 
         Parameters
         ----------
@@ -64,7 +64,7 @@ class QueryModels:
 
     @cached_property
     def network(self) -> PictureFeatures:
-        """The network of pictures; see `open_network`. Tuned weights lie beside the head."""
+        """The image network; see `open_network`. Tuned weights are stored next to the head."""
         weights = self._weights
         if weights is None and self._head is not None and self.head.finetuning is not None:
             weights = str(self._head / WEIGHTS_FILE)
@@ -90,7 +90,7 @@ class QueryModels:
 
         Parameters
         ----------
-        log : takes lines on words that the encoder does not know.
+        log : logs words that the encoder does not know.
 
         Returns
         -------
@@ -116,7 +116,7 @@ class QueryModels:
         return unknown_to_all(self._encoder_for(texts).reports(texts).values())
 
     def embed_picture(self, picture: Path | Image.Image) -> Vectors:
-        """Embed a picture, a file or decoded, as one query.
+        """Embed an image, a file or decoded, as one query.
 
         Returns
         -------
@@ -138,8 +138,8 @@ class QueryModels:
         head = self.head
         if self._encoder is None:
             raise SearchError(
-                "sentences and words are embedded by the fitted sentence encoder, and its folder "
-                "is not given; give it (`encoder=...`)"
+                "sentences and words are embedded by the fitted sentence encoder, whose folder "
+                "is missing; pass it (`encoder=...`)"
             )
         return open_encoder(head, self._encoder, texts)
 
@@ -177,19 +177,19 @@ def head_of(embeddings: WithProvenance, path: Path, folder: Path | None) -> Trai
         )
     if folder is None:
         raise SearchError(
-            f"a query of {path} is embedded by the head that made it, whose folder is not given; "
-            "give it (`head=...`), or ask with the id of one of its images"
+            f"a query of {path} is embedded by the head that made it, whose folder is missing; "
+            "pass it (`head=...`), or search with the id of one of its images"
         )
     trained = load_head(folder)
     again = (
-        f"make it again with `pipeline embed --experiment {trained.experiment}`, or give the head "
-        "and the embedding file that belong together"
+        f"make it again with `pipeline embed --experiment {trained.experiment}`, or pass a head "
+        "and an embedding file that belong together"
     )
     in_head = trained.provenance
     if not in_file.keys() & in_head.keys():
         raise SearchError(
-            f"{path} does not say which head made it (its attribute 'provenance' names none), so "
-            f"queries that {folder} embeds may lie in another space; {again}"
+            f"{path} does not record its head (its attribute 'provenance' names none), so "
+            f"queries embedded by {folder} may be in another space; {again}"
         )
     # As JSON, where a tuple is a list.
     if different := [
@@ -226,7 +226,7 @@ def open_encoder(trained: TrainedHead, folder: Path, texts: Sequence[str] | None
         raise SearchError(
             f"{folder} holds the encoder {fitted.name!r} (recipe hash {found}), but the head of "
             f"{trained.experiment!r} was fitted on {side.name!r} (recipe hash {side.recipe_hash}); "
-            "give the folder that `pipeline text` left beside its caption features, or train "
+            "pass the folder that `pipeline text` wrote next to its caption features, or train "
             "again on those of this encoder"
         )
     return fitted

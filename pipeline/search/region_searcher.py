@@ -68,7 +68,7 @@ class RegionSearcher:
         file : what `pipeline localize` wrote.
         dataset : folder of its dataset.
         head, encoder : folders of the head that made the file, and of the phrases' encoder.
-        monitor : takes lines on what a user should know.
+        monitor : logs messages for the user.
 
         Raises
         ------
@@ -95,7 +95,7 @@ class RegionSearcher:
         if missing := manifest.by_id.lacking(self.found.image_ids):
             raise SearchError(
                 f"{self.folder} lacks {len(missing)} images of {self.file}, first "
-                f"{missing[0]!r}; give the dataset that was localized (`dataset=...`)"
+                f"{missing[0]!r}; pass the dataset that was localized (`dataset=...`)"
             )
         return manifest
 
@@ -129,8 +129,8 @@ class RegionSearcher:
         Parameters
         ----------
         phrases : str or iterable of str. Each one line with a word in it.
-        top : how many images are wanted, at least 1.
-        log : takes lines on words that the encoder does not know; None: the monitor does.
+        top : number of images, at least 1.
+        log : logs words that the encoder does not know; None: the monitor.
 
         Returns
         -------

@@ -1,6 +1,6 @@
 """Regularities of a space (Kiros et al. 2014, 3.2): an image - "blue" + "red" finds red things.
 
-The paper shows queries as pictures. Here every image that has one word of a kind, such as a colour,
+The paper shows queries as images. Here every image that has one word of a kind, such as a colour,
 is asked for with each other word of that kind in its place, and what is found is counted.
 """
 
@@ -69,7 +69,7 @@ class Plane:
 
     Attributes
     ----------
-    words : to their places; each side lies around its own mean.
+    words : word to its point; each side is centred on its own mean.
     images : by word, images that have it and no other of the kind, to their places.
     shares : of the variance, 0-1.
     """
@@ -86,7 +86,7 @@ class Regularities:
     Attributes
     ----------
     kinds : by kind: `analogies` (pairs of words) and `queries`, then for the query ("composed")
-        and two rules beside it, the "image" alone and the new "word" alone: of the first `TOP` hits
+        and two baselines, the "image" alone and the new "word" alone: of the first `TOP` hits
         `<rule>_has` the new word, `<rule>_keeps` a word of the kind that is to stay, and `_both`;
         `chance` of an image to have the new word.
     pairs : by kind and "old - new": `queries` and the query's `has`, `keeps` and `both`.
@@ -108,7 +108,7 @@ def regularities(
     Parameters
     ----------
     searcher : of an embedding file with its head and its encoder.
-    log : takes a line on words that the encoder does not know, which are left out.
+    log : logs words that the encoder does not know, which are skipped.
     image_words : which words the dataset's images have; None: their captions decide.
 
     Raises
@@ -143,7 +143,7 @@ def regularities(
             "chance": _mean([a.chance for a in asked]),
         }
     if not tables:
-        raise SearchError("no embedded image has a word that could stand in another's place")
+        raise SearchError("no embedded image has a word that could replace another")
     planes = {
         kind.name: plane
         for kind in kinds

@@ -1,4 +1,4 @@
-"""Sentences and pictures in, hits out: an embedding file, its dataset and its models together."""
+"""Sentences and images in, hits out: an embedding file, its dataset and its models together."""
 
 from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
@@ -60,13 +60,13 @@ class Searcher:
         embeddings : the file.
         dataset : folder of the dataset that was embedded.
         head, encoder : folders of the head that made the file, and of the fitted sentence encoder
-            that the head was fitted on. Without the head only stored embeddings can be asked with,
-            without the encoder no sentences and words.
+            that the head was fitted on. Without the head queries are ids only,
+            without the encoder no sentences or words.
         members : of an ensemble's file, head and encoder of each member, in its order.
-        weights : of the image network, as `pipeline extract` takes them; None: as the head's
-            record says.
+        weights : weights of the image network, as in `pipeline extract`; None: those of the
+            head's record.
         split : search this split of the file alone, or several with commas between; None: all.
-        monitor : takes lines on what a user should know.
+        monitor : logs messages for the user.
 
         Raises
         ------
@@ -87,7 +87,7 @@ class Searcher:
         return self.embedded.ids(SIDES[of], conditions_of(where))
 
     def default_of(self, image: bool, words: bool) -> str:
-        """Return what is looked for unless a query says; see `default_side`."""
+        """Return what is found by default; see `default_side`."""
         return default_side(image, words) if len(self.embedded.space.caption_ids) else "images"
 
     @cached_property
@@ -144,24 +144,24 @@ class Searcher:
         where: str | Iterable[str] = (),
         log: Log | None = None,
     ) -> list[Hit] | list[list[Hit]]:
-        """Find the nearest of a sentence, or of each of several.
+        """Find the nearest items of a sentence, or of each of several.
 
         Parameters
         ----------
         sentences : str or iterable of str. Each one line with a word in it.
-        of : what is looked for, "images" or "sentences".
-        top : how many are wanted, at least 1.
+        of : what to find, "images" or "sentences".
+        top : number of hits, at least 1.
         around_mean : re-sort this many by their distance to their mean before the first are taken
             (`pipeline.retrieval.composition.around_the_mean`).
         approximate : compare only with what an index points to, for millions of rows.
         where : str or iterable of str. Conditions that images, or those of sentences, must all
             fulfil, such as "split=test"; see `pipeline.search.conditions.Condition`.
-        log : takes lines on words that the encoder does not know; None: the monitor does.
+        log : logs words that the encoder does not know; None: the monitor.
 
         Returns
         -------
         list of Hit
-            Of a single sentence, best first; ties stand in the order of the ids.
+            Of a single sentence, best first; ties are sorted by id.
         list of list of Hit
             Of several sentences.
 
@@ -197,7 +197,7 @@ class Searcher:
         where: str | Iterable[str] = (),
         log: Log | None = None,
     ) -> list[Hit]:
-        """Find the nearest of a picture, less some words and plus others.
+        """Find the nearest of an image, minus some words and plus others.
 
         Parameters
         ----------
@@ -205,21 +205,21 @@ class Searcher:
             out of its own hits; else an image: a path, bytes of a file, a Pillow image, an array or
             a tensor, as `pipeline.FeatureExtractor` accepts them.
         minus, plus : str or iterable of str. Words; the similarity must be cosine.
-        of : what is looked for, "images" or "sentences"; None: sentences for a picture alone, else
+        of : "images" or "sentences"; None: sentences for an image alone, else
             images; images where nothing has a caption.
         top, around_mean, approximate, where, log : as in `by_sentences`.
 
         Returns
         -------
         list of Hit
-            Best first; ties stand in the order of the ids.
+            Best first; ties are sorted by id.
 
         Raises
         ------
         WrongUsage
             See `by_sentences`.
         SearchError, UnusableImage, PipelineError
-            The picture or a word cannot be embedded or compared.
+            The image or a word cannot be embedded or compared.
         """
         less, more = (texts_of(words, "word")[0] for words in (minus, plus))
         words = [*less, *more]
@@ -248,7 +248,7 @@ class Searcher:
             if not Path(image).is_file():
                 raise SearchError(
                     f"{image!r} is neither the id of an image in {self.embedded.file} nor a file; "
-                    f"give one of them (ids there look like {space.image_ids[0]!r})"
+                    f"pass one of them (ids there look like {space.image_ids[0]!r})"
                 )
             image = Path(image)
         # Here, since it imports torch.

@@ -7,11 +7,11 @@ SIDES: dict[str, Literal["images", "captions"]] = {"images": "images", "sentence
 
 
 def default_side(image: bool, words: bool) -> str:
-    """Return the name in `SIDES` of what a query looks for: by a picture alone, sentences.
+    """Return the name in `SIDES` of the default results of a query: sentences for an image alone.
 
     Parameters
     ----------
-    image : whether the query is a picture, rather than a sentence.
-    words : whether words are taken from the picture or added.
+    image : whether the query is an image, not a sentence.
+    words : whether words are subtracted or added.
     """
     return "sentences" if image and not words else "images"

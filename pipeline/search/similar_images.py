@@ -37,7 +37,7 @@ class FeatureSearcher:
     """Compares an image with all rows of a feature set, by the cosine of their features.
 
     Of grids and other rows of several vectors the mean vector is compared. Rows that failed are
-    left out. Neither a dataset nor a head is needed; an image file takes the network of the
+    left out. Neither a dataset nor a head is needed; an image file goes through the network of the
     features' recipe. Not for several threads at once.
 
     Attributes
@@ -123,7 +123,7 @@ class FeatureSearcher:
         if isinstance(image, str):
             if not Path(image).is_file():
                 raise SearchError(
-                    f"{image!r} is neither an id of {self.features.folder} nor a file; give one of "
+                    f"{image!r} is neither an id of {self.features.folder} nor a file; pass one of "
                     f"them (ids there look like {self.features.ids[0]!r})"
                 )
             image = Path(image)

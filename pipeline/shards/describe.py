@@ -1,4 +1,4 @@
-"""What a feature set or a single shard is, in lines for a person."""
+"""Summary of a feature set or a single shard, as text lines or JSON values."""
 
 from collections import Counter
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ _REASONS_SHOWN = 5
 
 @dataclass(frozen=True)
 class _Contents:
-    """What folders and single shards have in common."""
+    """Properties shared by folders and single shards."""
 
     attributes: dict[str, Any]
     trained_on: tuple[str, ...]
@@ -35,9 +35,9 @@ class _Contents:
 
 
 def describe(path: str | Path) -> list[str]:
-    """Return lines that describe what lies at `path`; text from data stands in them unescaped.
+    """Return lines that describe the feature set or shard at `path`; text from data is unescaped.
 
-    The features themselves are not read: see `pipeline.shards.verify.verify` for that.
+    Features are not read: see `pipeline.shards.verify.verify`.
 
     Parameters
     ----------
@@ -74,7 +74,7 @@ def describe(path: str | Path) -> list[str]:
         f"recipe hash  {about['recipe_hash']}",
         f"weights      {about['weights']}",
         f"             sha256 {about['weights_sha256']}",
-        f"trained on   {', '.join(contents.trained_on) or 'not said'}",
+        f"trained on   {', '.join(contents.trained_on) or 'not recorded'}",
         f"software     {about['created_by']}",
         "recipe",
         *_recipe_lines(about["recipe"]),
@@ -85,7 +85,7 @@ def describe(path: str | Path) -> list[str]:
 
 
 def summary_of(path: str | Path) -> dict[str, Any]:
-    """Return the same facts as JSON values, without how to read the files.
+    """Return the same summary as JSON values, without the code that reads the files.
 
     Raises
     ------
@@ -121,7 +121,7 @@ def _contents_of(path: Path) -> _Contents:
 
 
 def reading_lines(file: str) -> list[str]:
-    """Return three lines of Python that read a shard with nothing but h5py."""
+    """Return three lines of Python that read a shard with h5py alone."""
     ids, status, features = (f'file["{name}"]' for name in (IDS, STATUS, FEATURES))
     return [
         "import h5py",

@@ -1,4 +1,4 @@
-"""What a check of features finds: every fault with its place, and how much was looked at."""
+"""Results of a check of features: each defect with its location, and what was checked."""
 
 from dataclasses import dataclass, field
 
@@ -8,7 +8,7 @@ from pipeline.wording import counted
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """Something that is not as it was written, and where."""
+    """A difference from what was written, with its location."""
 
     file: str
     text: str
@@ -26,15 +26,16 @@ class Fault:
 
 @dataclass
 class Verification:
-    """What was checked, and what was found.
+    """Result of a check.
 
     Attributes
     ----------
-    quick : whether features and checksums were left out.
-    faults : all of them. rows : how many were looked at.
-    indexed : whether an index vouches for every byte; without one a shard has only the
-        checksums of its rows.
-    sources : rows whose source was compared; None: no sources were asked for.
+    quick : bool. Features and checksums were not read.
+    faults : list. All defects.
+    rows : int. Number of rows checked.
+    indexed : bool. The index has checksums of all bytes; a shard without one has only the checksums
+        of its rows.
+    sources : int or None. Number of rows whose source was compared; None: sources not requested.
     """
 
     quick: bool = False
@@ -44,19 +45,17 @@ class Verification:
     sources: int | None = None
 
     def counts(self) -> str:
-        """Return the numbers of rows, sources and faults, for a log line."""
+        """Return the numbers of rows, sources and defects, for a log line."""
         sources = "" if self.sources is None else f", {counted(self.sources, 'source')} compared"
         return f"{counted(self.rows, 'row')} checked{sources}, {counted(len(self.faults), 'fault')}"
 
     def notes(self) -> list[str]:
-        """Return a line for each check that could not be made, or was not asked for."""
+        """Return one line for each check that was impossible or not requested."""
         lines = []
         if self.sources == 0:
-            lines.append(
-                "no row says what its source was (source_crc32 is 0): none could be compared"
-            )
+            lines.append("source_crc32 is 0 (unknown) in all rows: no source could be compared")
         if self.quick:
             lines.append("features and checksums were not read (`quick=True`)")
         elif not self.indexed:
-            lines.append(f"without an {INDEX_FILE} only the rows' own checksums could be compared")
+            lines.append(f"no {INDEX_FILE}: only the CRC-32 of each row could be compared")
         return lines

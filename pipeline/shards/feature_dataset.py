@@ -1,4 +1,4 @@
-"""Rows of a feature set in a caller's order: a sequence, and a map-style dataset for torch."""
+"""Rows of a feature set in a given order: a sequence and map-style dataset for torch."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any, Protocol
@@ -9,7 +9,7 @@ from pipeline.shards.row_keys import RowNumbers, rows_at
 
 
 class RowSource(Protocol):
-    """A feature set, as far as its rows go; pickled as its folder."""
+    """Row access of a feature set; pickled as its folder."""
 
     @property
     def ids(self) -> Sequence[str]:
@@ -21,32 +21,32 @@ class RowSource(Protocol):
 
     @property
     def dtype(self) -> np.dtype:
-        """Type of the stored numbers."""
+        """Stored dtype."""
 
     @property
     def ok(self) -> np.ndarray:
         """(rows,) bool."""
 
     def rows_to_read(self, ids: Sequence[str], allow_failed: bool = False) -> RowNumbers:
-        """Return the row number of each id, or raise."""
+        """Return the row number of each id; raise if one is missing or failed."""
 
     def read_rows(self, rows: RowNumbers) -> np.ndarray:
         """Return (n, *row_shape) of row numbers (n,)."""
 
 
 class FeatureDataset:
-    """Rows of a feature set by position, in an order of the caller's.
+    """Rows of a feature set by position, in a given order.
 
-    A sequence of rows, and what `torch.utils.data.DataLoader` accepts as a map-style dataset: a
-    batch is read at once, workers read the shards by themselves (it is pickled as the folder and
-    the ids), and nothing is written. `torch.utils.data.StackDataset` joins it with labels or ids.
+    A sequence and a map-style dataset for `torch.utils.data.DataLoader`: a batch is one read, each
+    worker opens the shards itself (the object is pickled as folder and ids), and nothing is
+    written. `torch.utils.data.StackDataset` combines it with labels or ids.
 
     Attributes
     ----------
     ids : sequence of str. The id of each row.
     shape : tuple of int. (rows, *row_shape).
-    dtype : numpy.dtype. Type of the numbers.
-    ok : numpy.ndarray. (rows,) bool, False where a row failed and is NaN.
+    dtype : numpy.dtype. Stored dtype.
+    ok : numpy.ndarray. (rows,) bool, False where a row failed and holds NaN.
 
     Examples
     --------
@@ -73,12 +73,12 @@ class FeatureDataset:
 
     @property
     def dtype(self) -> np.dtype:
-        """Type of the numbers."""
+        """Stored dtype."""
         return self._features.dtype
 
     @property
     def ok(self) -> np.ndarray:
-        """(rows,) bool, False where a row failed and is NaN."""
+        """(rows,) bool, False where a row failed and holds NaN."""
         return self._features.ok[self._rows]
 
     def __len__(self) -> int:
@@ -91,7 +91,7 @@ class FeatureDataset:
         return rows[0] if alone else rows
 
     def __getitems__(self, positions: list[int]) -> list[np.ndarray]:
-        """Return the rows of a batch, read at once; torch's data loaders call it."""
+        """Return the rows of a batch in one read; called by torch's data loaders."""
         return list(self[positions])
 
     def __iter__(self) -> Iterator[np.ndarray]:
@@ -123,7 +123,7 @@ class FeatureDataset:
 
 
 def as_array(rows: np.ndarray, dtype: Any, copy: bool | None) -> np.ndarray:
-    """Return rows that were read as numpy's protocol `__array__` asks for them."""
+    """Return rows as an array according to numpy's `__array__` protocol."""
     if copy is False:
-        raise ValueError("features are read from files, so an array of them is always a copy")
+        raise ValueError("features are read from files: an array of them is always a copy")
     return rows if dtype is None else rows.astype(dtype, copy=False)

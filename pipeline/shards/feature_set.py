@@ -1,4 +1,4 @@
-"""Reading features by id, in the order asked for, from a folder of shards."""
+"""Feature sets: reading features by id, in the requested order."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -32,7 +32,7 @@ class MissingRows(ShardError, KeyError):
 
 
 class FailedRows(ShardError):
-    """Some of the requested rows have no features."""
+    """Some of the requested rows failed and have no features."""
 
 
 def read_features(path: str | Path) -> "FeatureSet":
@@ -40,8 +40,7 @@ def read_features(path: str | Path) -> "FeatureSet":
 
     Parameters
     ----------
-    path : str or Path. The folder, as `pipeline extract`, `pipeline text` or `write_features`
-        wrote it.
+    path : str or Path. Folder written by `pipeline extract`, `pipeline text` or `write_features`.
 
     Returns
     -------
@@ -51,7 +50,7 @@ def read_features(path: str | Path) -> "FeatureSet":
     Raises
     ------
     ShardError
-        No index, a shard is missing or damaged or of another set, or an id repeats.
+        The index is missing, a shard is missing, corrupt or of another set, or an id repeats.
 
     Examples
     --------
@@ -65,7 +64,7 @@ def read_features(path: str | Path) -> "FeatureSet":
 
 
 def read_set_index(folder: str | Path) -> FeatureIndex:
-    """Return the index of a feature folder, also of one that puts others side by side.
+    """Return the index of a feature folder or of a view that concatenates several.
 
     Raises
     ------
@@ -76,19 +75,19 @@ def read_set_index(folder: str | Path) -> FeatureIndex:
 
 
 class FeatureSet:
-    """A finished folder of feature shards, or of several such folders side by side.
+    """A finished folder of feature shards, or a view that concatenates several such folders.
 
-    A mapping of ids to rows that also accepts row numbers, slices, lists and masks in its
-    brackets. Failed rows are NaN there and in `numpy.asarray(features)`, and `ok` is their mask;
-    `read` and `torch_dataset` refuse them unless told otherwise.
+    A mapping of ids to rows. Brackets also accept row numbers, slices, lists and masks. Failed rows
+    are NaN there and in `numpy.asarray(features)`, and `ok` is their mask; `read` and
+    `torch_dataset` raise on failed rows by default.
 
-    Threads may share it, and it works after a fork and in spawned data loader workers: it is
-    pickled as its folder, which the worker opens again.
+    Thread-safe and fork-safe. It is pickled as its folder, which a spawned data loader worker
+    reopens.
 
     Attributes
     ----------
-    folder : Path. Of the shards.
-    index : `pipeline.shards.index.FeatureIndex`. What `index.json` records.
+    folder : Path. Folder of the shards.
+    index : `pipeline.shards.index.FeatureIndex`. Contents of `index.json`.
     ids : sequence of str. All row ids in file order.
     status : numpy.ndarray. (rows,) uint8; 0 where a row has features.
     crc32 : numpy.ndarray. (rows,) uint32, CRC-32 of the bytes of each stored row.
@@ -109,16 +108,16 @@ class FeatureSet:
     """
 
     def __init__(self, folder: str | Path) -> None:
-        """Open all shards and check that they are those of the index.
+        """Open all shards and check them against the index.
 
-        Shards that changed after the index was written are tried in another process first; see
+        Shards modified after the index was written are first opened in a child process; see
         `pipeline.shards.sandbox`.
 
         Raises
         ------
         ShardError
-            No index, a shard is missing or damaged or of another set, an id repeats, or a part of
-            a view has changed.
+            The index is missing, a shard is missing, corrupt or of another set, an id repeats, or a
+            part of a view has changed.
         """
         self.folder: Path = Path(folder)
         self._shards: Sequence[ShardFile | SideBySideRows]
@@ -157,7 +156,7 @@ class FeatureSet:
 
     @property
     def recipe_hash(self) -> str:
-        """16 hex digits that name what the features are."""
+        """16 hex digits that identify the features."""
         return self.index.header.recipe_hash
 
     @property
@@ -172,12 +171,12 @@ class FeatureSet:
 
     @property
     def dtype(self) -> np.dtype:
-        """Type of the stored numbers."""
+        """Stored dtype."""
         return np.dtype(self.index.header.dtype)
 
     @property
     def ok(self) -> np.ndarray:
-        """(rows,) bool, False where a row failed and is NaN."""
+        """(rows,) bool, False where a row failed and holds NaN."""
         return self.status == OK
 
     def __len__(self) -> int:
@@ -239,14 +238,14 @@ class FeatureSet:
 
         Parameters
         ----------
-        ids : iterable of str or None. Row ids in the order of the dataset, repeats included; None:
-            all rows.
-        allow_failed : bool. Return NaN rows for failed ones instead of refusing.
+        ids : iterable of str or None. Row ids in the order of the dataset, possibly repeated;
+            None: all rows.
+        allow_failed : bool. Return failed rows as NaN instead of raising.
 
         Returns
         -------
         FeatureDataset
-            Item i is the row (*row_shape) of the id at position i.
+            Item i is the row (*row_shape) of id i.
 
         Raises
         ------
@@ -255,13 +254,13 @@ class FeatureSet:
         return FeatureDataset(self, None if ids is None else texts_of(ids, "id")[0], allow_failed)
 
     def split(self, split: str, dataset: Manifest, allow_failed: bool = False) -> FeatureDataset:
-        """Return the rows of a dataset's split, of its images or, if these are rows, captions.
+        """Return the rows of a split: its images, or its captions if the set holds captions.
 
         Parameters
         ----------
         split : str. Name of the split.
-        dataset : Manifest. What `pipeline.read_manifest` returns.
-        allow_failed : bool. Return NaN rows for failed ones instead of refusing.
+        dataset : Manifest. As returned by `pipeline.read_manifest`.
+        allow_failed : bool. Return failed rows as NaN instead of raising.
 
         Raises
         ------
@@ -275,9 +274,9 @@ class FeatureSet:
         return self.torch_dataset(ids, allow_failed)
 
     def to_pandas(self) -> "pd.DataFrame":
-        """Return all rows as a table with an index of ids and a column for each number.
+        """Return all rows as a DataFrame with the ids as index and one column per number.
 
-        Rows of several axes are flattened in C order; failed rows are NaN.
+        Rows with several axes are flattened in C order; failed rows are NaN.
 
         Raises
         ------
@@ -292,25 +291,25 @@ class FeatureSet:
         Raises
         ------
         MissingRows
-            Ids without a row; the first five are named.
+            Some ids have no row; the first five are named.
         """
         rows = self._places_of(ids)
         if (rows < 0).any():
             absent = [ids[at] for at in np.flatnonzero(rows < 0).tolist()]
             raise MissingRows(
                 f"{self.folder} has no rows for {len(absent)} of {len(ids)} ids, first "
-                f"{absent[:5]}; it holds dataset {self.index.header.dataset!r}, "
-                f"{len(self)} rows: extract the missing ones, or name the right folder"
+                f"{absent[:5]}; it holds {len(self)} rows of dataset {self.index.header.dataset!r}:"
+                " extract the missing ones, or name another folder"
             )
         return rows
 
     def rows_to_read(self, ids: Sequence[str], allow_failed: bool = False) -> np.ndarray:
-        """Return the row number of each id, (len(ids),) int64, if these rows may be read.
+        """Return the row number of each id, (len(ids),) int64; raise on missing or failed rows.
 
         Parameters
         ----------
-        ids : row ids; repeats are fine.
-        allow_failed : bool. Return failed rows too.
+        ids : sequence of str. Row ids, possibly repeated.
+        allow_failed : bool. Include failed rows.
 
         Raises
         ------
@@ -328,7 +327,7 @@ class FeatureSet:
         return rows
 
     def error(self, row: int) -> str:
-        """Return why a row failed, or an empty text."""
+        """Return the failure reason of a row, or an empty string."""
         shard = self._shard_of(row)
         return self._shards[shard].errors[row - int(self._first[shard])]
 
@@ -342,17 +341,17 @@ class FeatureSet:
     def read(
         self, ids: str | Iterable[str] | None = None, allow_failed: bool = False
     ) -> np.ndarray:
-        """Return the features of some ids, in their order, or of all rows.
+        """Return the features of ids in their order, or of all rows.
 
         Parameters
         ----------
-        ids : str, iterable of str or None. Row ids, repeats included; None: all in file order.
-        allow_failed : bool. Return NaN rows for failed ones instead of refusing.
+        ids : str, iterable of str or None. Row ids, possibly repeated; None: all in file order.
+        allow_failed : bool. Return failed rows as NaN instead of raising.
 
         Returns
         -------
         numpy.ndarray
-            (n, *row_shape) as stored, (*row_shape) of a single id.
+            (n, *row_shape) as stored; (*row_shape) for a single id.
 
         Raises
         ------
@@ -363,7 +362,7 @@ class FeatureSet:
         return rows[0] if alone else rows
 
     def read_rows(self, rows: np.ndarray) -> np.ndarray:
-        """Return stored rows by their numbers (n,), (n, *row_shape); failed ones are NaN.
+        """Return stored rows (n, *row_shape) by row numbers (n,); failed ones are NaN.
 
         Raises
         ------
@@ -390,9 +389,9 @@ class FeatureSet:
         return self.read([row_id], allow_failed)[0]
 
     def blocks(self, ids: Sequence[str], allow_failed: bool = False) -> Iterator[RowBlock]:
-        """Return the rows of `ids` in that order, about 16 MiB at a time; see `read`.
+        """Return an iterator over the rows of `ids` in that order, about 16 MiB at a time.
 
-        Ids without a row, or without features, are refused here and not by the iterator.
+        Missing and failed rows raise here, before the iteration starts.
 
         Raises
         ------
@@ -401,7 +400,7 @@ class FeatureSet:
         return self.row_blocks(self.rows_to_read(ids, allow_failed))
 
     def row_blocks(self, rows: np.ndarray) -> Iterator[RowBlock]:
-        """Yield rows by their numbers (n,), failed ones too, about 16 MiB at a time."""
+        """Yield rows by row numbers (n,), including failed ones, about 16 MiB at a time."""
         step = max(1, _BLOCK_BYTES // self.index.header.row_bytes)
         for start in range(0, len(rows), step):
             here = rows[start : start + step]
@@ -413,7 +412,7 @@ class FeatureSet:
             )
 
     def _places_of(self, ids: Sequence[str]) -> np.ndarray:
-        """Return the row number of each id, -1 where there is no row."""
+        """Return the row number of each id, -1 for a missing one."""
         if self._index is None:
             self._index = TextIndex(self.ids)
         return self._index.rows_of(ids, len(ids))
@@ -425,10 +424,10 @@ class FeatureSet:
 def _open(folder: Path, entry: ShardEntry, index: FeatureIndex) -> ShardFile:
     path = folder / entry.file
     if not path.is_file():
-        raise ShardError(f"{path} is named in the index but missing; copy it again")
+        raise ShardError(f"{path} is listed in the index but missing; copy it again")
     shard = ShardFile(path)
     if unlike := index.header.difference(shard.metadata()):
-        raise OtherShard(f"{path} is of another feature set than its index: it {unlike}")
+        raise OtherShard(f"{path} does not belong to the feature set of its index: it {unlike}")
     if shard.rows != entry.rows:
-        raise OtherShard(f"{path} has {shard.rows} rows; its index says {entry.rows}")
+        raise OtherShard(f"{path} has {shard.rows} rows; the index records {entry.rows}")
     return shard

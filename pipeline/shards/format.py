@@ -1,10 +1,10 @@
-"""Names and types of a feature set: its header, its rows, its ids, its shards; no files.
+"""Names and types of a feature set: header, rows, ids and shards; no file access.
 
-docs/format.md describes the same for readers who do not have this package.
+docs/format.md is the specification for readers without this package.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Annotated, Any
 
 import numpy as np
@@ -25,31 +25,32 @@ STATUS_NAMES = {OK: "ok", UNREADABLE: "unreadable", MISSING: "missing", REFUSED:
 
 
 class ShardError(PipelineError):
-    """A shard, or a folder of them, is not what was asked for."""
+    """A shard or a folder of shards is invalid or not the requested one."""
 
 
 class DamagedShard(ShardError):
-    """A shard file is truncated, altered or incomplete."""
+    """A shard file is truncated, corrupt or incomplete."""
 
 
 class OtherShard(ShardError):
-    """A sound shard, but of another recipe, other weights or other rows."""
+    """A valid shard of another recipe, other weights or other rows."""
 
 
 @dataclass(frozen=True)
 class FeatureHeader:
-    """What all shards of a feature set have in common.
+    """Metadata shared by all shards of a feature set.
 
     Attributes
     ----------
-    recipe : JSON values that say everything that changes a feature.
-    weights, weights_sha256 : name and SHA-256 of the network's weights or the word vectors.
-    axes : names of the axes of `features`, such as "row, cell_y, cell_x, channel".
-    dataset : name of the dataset that the rows belong to.
-    row_shape, dtype : of one row; dtype is "float32" or "float16".
-    created_by : software and versions.
-    trained_on : names of the datasets that the network or the word vectors were trained on, as far
-        as is known. It changes no feature and is not compared.
+    recipe : dict. JSON values: everything that changes a feature.
+    weights, weights_sha256 : str. Name and SHA-256 of the network weights or word vectors.
+    axes : str. Names of the axes of `features`, such as "row, cell_y, cell_x, channel".
+    dataset : str. Name of the dataset of the rows.
+    row_shape : tuple of int. Shape of one row.
+    dtype : str. "float32" or "float16".
+    created_by : str. Software and versions.
+    trained_on : tuple of str. Names of the known training datasets of the network or word vectors.
+        Not compared, since it changes no feature.
     """
 
     recipe: dict[str, Any]
@@ -64,7 +65,7 @@ class FeatureHeader:
 
     @property
     def recipe_hash(self) -> str:
-        """16 hex digits that name the features; see `pipeline.hashing.recipe_hash`."""
+        """16 hex digits that identify the features; see `pipeline.hashing.recipe_hash`."""
         return recipe_hash(self.recipe, self.weights_sha256)
 
     @property
@@ -73,7 +74,7 @@ class FeatureHeader:
         return int(np.prod(self.row_shape, dtype=np.int64)) * np.dtype(self.dtype).itemsize
 
     def attributes(self) -> dict[str, Any]:
-        """Return the HDF5 attributes that every shard carries, less the shard's own numbers."""
+        """Return the HDF5 attributes that all shards share, without the shard's own numbers."""
         known = {"trained_on": canonical_json(list(self.trained_on))} if self.trained_on else {}
         return {
             "format": FORMAT,
@@ -89,23 +90,23 @@ class FeatureHeader:
         }
 
     def metadata(self) -> dict[str, Any]:
-        """Return everything that says what the features are: attributes, shape and type."""
+        """Return the attributes, shape and dtype of the features."""
         return {**self.attributes(), "row_shape": self.row_shape, "dtype": self.dtype}
 
     def difference(self, found: Mapping[str, Any]) -> str | None:
-        """Return in which field other features first differ from these; None if they do not.
+        """Return the first field in which other features differ, or None.
 
-        The software's versions are not compared: features of another version of torch are
-        still features of this recipe. Neither is what is known of a network's training.
+        `created_by` and `trained_on` are not compared: features computed with another version of
+        torch still have this recipe.
 
         Parameters
         ----------
-        found : the `metadata` of the others.
+        found : Mapping. The `metadata` of the other features.
         """
         wanted = self.metadata()
         del wanted["created_by"]
         wanted.pop("trained_on", None)
-        # Last, as it says least: it differs whenever the recipe or the weights do.
+        # Compared last, since it differs whenever a more specific field does.
         wanted["recipe_hash"] = wanted.pop("recipe_hash")
         for name, value in wanted.items():
             if found.get(name) == value:
@@ -117,29 +118,29 @@ class FeatureHeader:
 
 
 def names_in(text: str) -> tuple[str, ...]:
-    """Return the names of a text that are separated by commas."""
+    """Return the names in a comma-separated text."""
     return tuple(name for part in text.split(",") if (name := part.strip()))
 
 
 def trained_on_of(attributes: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return what a shard's attributes say of `trained_on`, () where they say nothing.
+    """Return `trained_on` from a shard's attributes; () if not recorded.
 
     Raises
     ------
     ValueError
-        It is no JSON list of names.
+        It is not a JSON list of names.
     """
     return decode(attributes.get("trained_on", "[]"), tuple[str, ...])
 
 
 def _fields(found: Any, wanted: dict[str, Any]) -> str:
-    """Return the fields in which a recipe, as JSON text, differs; the text itself if it is none."""
+    """Return the fields in which a recipe, as JSON text, differs; the text if it is invalid."""
     try:
         old = dict(parse_json(found))
     except (ValueError, TypeError):
         return repr(found)
     return "; ".join(
-        f"{name} {old.get(name)!r} (asked for: {wanted.get(name)!r})"
+        f"{name} {old.get(name)!r} (requested: {wanted.get(name)!r})"
         for name in sorted({*old, *wanted})
         if old.get(name) != wanted.get(name)
     ) or repr(found)
@@ -147,15 +148,16 @@ def _fields(found: Any, wanted: dict[str, Any]) -> str:
 
 @dataclass(frozen=True)
 class RowBlock:
-    """Some finished rows, in order.
+    """Consecutive finished rows.
 
     Attributes
     ----------
-    features : (n, *row_shape), any float dtype; rows with a status other than 0 are ignored.
-    status : (n,) uint8.
-    errors : n texts, empty where the status is 0.
-    source_crc32 : (n,) uint32, CRC-32 of what each row was made from: the bytes of an image
-        file, or a caption's UTF-8 text; 0 where there was no file. None: not known, all 0.
+    features : numpy.ndarray. (n, *row_shape), any float dtype; rows with a status other than 0 are
+        ignored.
+    status : numpy.ndarray. (n,) uint8.
+    errors : sequence of str. n failure reasons, empty where the status is 0.
+    source_crc32 : numpy.ndarray or None. (n,) uint32, CRC-32 of the source of each row: the bytes
+        of an image file or the UTF-8 text of a caption; 0 without a source. None: unknown, all 0.
     """
 
     features: np.ndarray
@@ -167,9 +169,21 @@ class RowBlock:
         return len(self.status)
 
 
+@dataclass(frozen=True)
+class StoredBlock(RowBlock):
+    """Rows as a shard stores them: of its dtype, finite, NaN where a row failed.
+
+    Attributes
+    ----------
+    crc32 : (n,) uint32, CRC-32 of the bytes of each row.
+    """
+
+    crc32: np.ndarray = field(kw_only=True)
+
+
 @dataclass(frozen=True, slots=True)
 class ShardEntry:
-    """A shard's line in `index.json`; `created_by` where it differs from the set's."""
+    """A shard's entry in `index.json`; `created_by` only if it differs from the set's."""
 
     file: Annotated[str, Meta(pattern=r"\Ashard-[0-9]+-of-[0-9]+\.h5\Z")]
     first_row: Natural
@@ -181,27 +195,26 @@ class ShardEntry:
 
 
 def require_unique_ids(ids: Sequence[str], where: str) -> None:
-    """Check that no id occurs twice.
+    """Raise if an id occurs twice.
 
     Raises
     ------
     ShardError
-        How many do, and the first five.
+        Number of repeated ids, and the first five.
     """
     if twice := repeated_texts(ids):
         raise ShardError(
-            f"{where}: {len(twice)} of the ids occur more than once, first {twice[:5]}; every row "
-            "needs an id of its own"
+            f"{where}: {len(twice)} ids occur more than once, first {twice[:5]}; ids must be unique"
         )
 
 
 def require_usable_ids(ids: Sequence[str], where: str) -> None:
-    """Check that ids are unique and fit to be ids of a dataset.
+    """Raise unless ids are unique and valid ids of a dataset.
 
     Raises
     ------
     ShardError
-        Repeated ids, or ids that could not be file names below a folder.
+        Repeated ids, or ids that are not relative file paths.
     """
     require_unique_ids(ids, where)
     for row, row_id in enumerate(ids):

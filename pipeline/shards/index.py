@@ -1,6 +1,6 @@
-"""`index.json`: the attributes of a feature set once, and a line for each of its shards.
+"""`index.json`: the attributes of a feature set, and one entry for each of its shards.
 
-It is read and checked here, written last of a feature set, and made again from the shards alone.
+It is validated on reading, written last, and can be rebuilt from the shards.
 """
 
 from collections.abc import Iterable
@@ -39,9 +39,9 @@ class FeatureIndex:
 
     Attributes
     ----------
-    header : what all shards have in common; its `created_by` is the first shard's.
-    rows_per_shard : rows of every shard but the last, of those that were added last.
-    shards : one entry a shard, in row order.
+    header : FeatureHeader. Metadata of all shards; `created_by` is the first shard's.
+    rows_per_shard : int. Rows of every shard but the last, for the shards appended last.
+    shards : tuple of ShardEntry. One entry per shard, in row order.
     """
 
     header: FeatureHeader
@@ -59,23 +59,23 @@ class FeatureIndex:
         return sum(s.failed_rows for s in self.shards)
 
     def plan(self) -> ShardPlan:
-        """Return the plan that gives these shards.
+        """Return the plan that produces these shards.
 
         Raises
         ------
         PlanError
-            None does: the index was altered.
+            No plan produces them: the index was altered.
         """
         return plan_of([(s.file, s.rows) for s in self.shards], self.rows_per_shard)
 
     @property
     def content_sha256(self) -> str:
-        """Names all rows with their ids and values, however the files are compressed."""
+        """SHA-256 of all rows with their ids and values, independent of compression."""
         return sha256_of_json([entry.content_sha256 for entry in self.shards])
 
     @property
     def metadata(self) -> dict[str, Any]:
-        """What a summary says of it, as JSON values."""
+        """Summary as JSON values."""
         return {
             "recipe_hash": self.header.recipe_hash,
             "rows": self.rows,
@@ -84,7 +84,7 @@ class FeatureIndex:
         }
 
     def describe(self) -> str:
-        """Return rows, shape, type, shards, failures and recipe hash, for a log line."""
+        """Return rows, shape, dtype, shards, failures and recipe hash, for a log line."""
         header = self.header
         rows, shards = counted(self.rows, "row"), counted(len(self.shards), "shard")
         return (
@@ -98,7 +98,7 @@ class FeatureIndex:
         Raises
         ------
         ShardError
-            It cannot be written, as on a full disk.
+            The file cannot be written, for example on a full disk.
         """
         header, path = self.header, folder / INDEX_FILE
         values = {
@@ -119,14 +119,14 @@ class FeatureIndex:
 def index_of(
     header: FeatureHeader, rows_per_shard: int, shards: Iterable[tuple[ShardEntry, str]]
 ) -> FeatureIndex:
-    """Return the index of shards that may have been made by several versions of the software.
+    """Return the index of shards, possibly written by several versions of the software.
 
     Parameters
     ----------
-    header : what the shards have in common; its `created_by` does not count.
-    rows_per_shard : see `FeatureIndex`.
-    shards : each shard's entry and its own `created_by`, in row order. That of the first stands
-        for the set, and the entry of a shard that differs from it says so.
+    header : FeatureHeader. Metadata of the shards; its `created_by` is ignored.
+    rows_per_shard : int. See `FeatureIndex`.
+    shards : iterable of (ShardEntry, str). Entry and `created_by` of each shard, in row order. The
+        set has the first shard's; entries of shards with another one record it.
     """
     shards = list(shards)
     created_by = shards[0][1]
@@ -145,7 +145,7 @@ def read_index(folder: str | Path) -> FeatureIndex:
     Raises
     ------
     ShardError
-        There is none, it is damaged or of another format, or its numbers contradict each other.
+        It is missing, corrupt, of another format or inconsistent.
     """
     path = Path(folder) / INDEX_FILE
     if not path.is_file():
@@ -157,22 +157,23 @@ def read_index(folder: str | Path) -> FeatureIndex:
         return index_from(path.read_bytes(), str(path))
     except ShardError as error:
         raise ShardError(
-            f"{error}; copy it again, or have `pipeline shards index {folder}` make it from the "
-            "shards"
+            f"{error}; copy it again, or rebuild it from the shards with `pipeline shards index "
+            f"{folder}`"
         ) from error
 
 
 def index_from(data: bytes, where: str) -> FeatureIndex:
-    """Read an index from its bytes.
+    """Parse an index.
 
     Parameters
     ----------
-    data : the bytes of an `index.json`. where : it came from, for messages.
+    data : bytes. Contents of an `index.json`.
+    where : str. Its origin, for messages.
 
     Raises
     ------
     ShardError
-        It is damaged or of another format, or its numbers contradict each other.
+        It is corrupt, of another format or inconsistent.
     """
     try:
         stored = decode_format(data, _Stored, FORMAT, FORMAT_VERSION)
@@ -180,12 +181,12 @@ def index_from(data: bytes, where: str) -> FeatureIndex:
         _require_sums(index, stored)
         return index
     except ValueError as error:
-        raise ShardError(f"{where} is damaged or of another kind ({error})") from error
+        raise ShardError(f"{where} is corrupt or of another format ({error})") from error
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Stored:
-    """The values of an `index.json`; see `FeatureHeader` and `FeatureIndex`."""
+    """Schema of `index.json`; see `FeatureHeader` and `FeatureIndex`."""
 
     recipe: dict[str, Any]
     recipe_hash: str
@@ -208,9 +209,9 @@ class _Stored:
 
 
 def _require_sums(index: FeatureIndex, stored: _Stored) -> None:
-    """Raise ValueError unless shards follow each other, and hash and totals are those of them."""
+    """Raise ValueError unless shards are contiguous, and the hash and totals match them."""
     if index.header.recipe_hash != stored.recipe_hash:
-        raise ValueError("its recipe is not the one that its recipe_hash names")
+        raise ValueError("recipe and recipe_hash do not match")
     row = 0
     for entry in index.shards:
         if entry.first_row != row:
@@ -219,13 +220,13 @@ def _require_sums(index: FeatureIndex, stored: _Stored) -> None:
             raise ValueError(f"{entry.file} has {entry.rows} rows; {entry.failed_rows} failed")
         row += entry.rows
     if len({entry.file for entry in index.shards}) != len(index.shards):
-        raise ValueError("two shards are one file")
+        raise ValueError("two shards have the same file name")
     for name, found, total in (
         ("rows", stored.rows, index.rows),
         ("failed_rows", stored.failed_rows, index.failed_rows),
     ):
         if found != total:
-            raise ValueError(f"{name} is {found}, the sum over its shards {total}")
+            raise ValueError(f"{name} is {found}, but {total} as the sum over its shards")
 
 
 def _line(entry: ShardEntry) -> dict[str, Any]:
@@ -241,31 +242,31 @@ def rebuild_index(
     *,
     monitor: Monitor = QUIET,
 ) -> FeatureIndex:
-    """Check every byte that has a checksum of all shards, and write their index.
+    """Verify all checksums of all shards and write their index.
 
-    The index has the same bytes as the lost one, but where a set's last shards are a single one
-    that was made with other rows per shard than the default: shards do not record that.
+    The index has the same bytes as the lost one, except if the set ends in a single appended shard
+    planned with another rows_per_shard than the default: shards do not record it.
 
     Parameters
     ----------
-    folder : str or Path. Of the shards; an `index.json` that is there is replaced.
-    rows_per_shard : int or None. What a single last shard was planned with. Default: as the largest
-        before it, else the default of `ShardBuild`, or the shard's rows if they are more.
+    folder : str or Path. Folder of the shards; an existing `index.json` is replaced.
+    rows_per_shard : int or None. Planned size of a single last shard. Default: that of the largest
+        shard before it, else the default of `ShardBuild`, or the shard's rows if they are more.
     monitor : Monitor. Receives the progress.
 
     Raises
     ------
     OtherShard
-        Shards of several sets; the field that differs is named.
+        Shards of several sets; the first different field is named.
     DamagedShard
-        A shard is damaged.
+        A shard is corrupt.
     ShardError
-        No shards, some are missing, or an id has two rows.
+        No shards, missing shards, or an id with two rows.
     """
     folder = Path(folder)
     paths = sorted(folder.glob("shard-*.h5"))
     if not paths:
-        raise ShardError(f"{folder} holds no shard-*.h5; name a folder of feature shards")
+        raise ShardError(f"{folder} has no shard-*.h5; name a folder of feature shards")
     require_unbroken(paths, features=True)
     shards = [ShardFile(path) for path in paths]
     header = _header(shards[0])
@@ -292,7 +293,7 @@ def _header(first: ShardFile) -> FeatureHeader:
         names = ("weights", "weights_sha256", "axes", "dataset", "created_by")
         values = {name: str(about[name]) for name in names}
     except (ValueError, KeyError) as error:
-        raise ShardError(f"{first.path}: its attributes are damaged ({error})") from error
+        raise ShardError(f"{first.path}: its attributes are corrupt ({error})") from error
     return FeatureHeader(
         recipe,
         row_shape=first.row_shape,
@@ -305,7 +306,7 @@ def _header(first: ShardFile) -> FeatureHeader:
 def _plan(
     folder: Path, shards: list[ShardFile], header: FeatureHeader, rows_per_shard: int | None
 ) -> ShardPlan:
-    """Return the plan that gives all these shards, and check that none is missing."""
+    """Return the plan that produces these shards; raise if one is missing."""
     together = [s for s in shards if s.attributes.get(SHARDS) == shards[-1].attributes.get(SHARDS)]
     size = together[0].rows
     if len(together) == 1:
@@ -320,8 +321,8 @@ def _plan(
         says = tuple(shard.attributes.get(name) for name in (SHARD, SHARDS))
         if says != (number, plan.shards_then(number)):
             raise ShardError(
-                f"{shard.path} says that it is shard {says[0]} (from 0) of {says[1]}, and it "
-                f"stands where {number} of {plan.shards_then(number)} belongs; {remedy}"
+                f"{shard.path} is recorded as shard {says[0]} (from 0) of {says[1]}, expected "
+                f"shard {number} of {plan.shards_then(number)}; {remedy}"
             )
     return plan
 
@@ -336,7 +337,7 @@ def _require_unique_ids(shards: list[ShardFile]) -> None:
                 continue
             if row_id in seen:
                 raise ShardError(
-                    f"{shard.path}, row {row}: id {row_id!r} has a row before, in "
+                    f"{shard.path}, row {row}: duplicate id {row_id!r}, first in "
                     f"{seen[row_id].path}"
                 )
             seen[row_id] = shard

@@ -1,7 +1,7 @@
-"""The HDF5 layout of a shard as data: names, types, chunks and attributes are defined here alone.
+"""The HDF5 layout of a shard as data: names, dtypes, chunks and attributes are defined only here.
 
-The order in which attributes and datasets are created is part of it, as it decides the bytes of a
-file. docs/format.md describes the layout for readers that do not have this package.
+The creation order of attributes and datasets is part of the layout, since it determines the bytes
+of the file. docs/format.md specifies the layout for readers without this package.
 """
 
 from collections.abc import Mapping, Sequence
@@ -19,18 +19,18 @@ CRC32, SOURCE_CRC32 = "crc32", "source_crc32"
 _TEXT, _CRC = h5py.string_dtype("utf-8"), np.dtype("<u4")
 
 COLUMNS = {IDS: _TEXT, STATUS: np.dtype("u1"), ERROR: _TEXT, CRC32: _CRC, SOURCE_CRC32: _CRC}
-"""Type of each dataset with one value per row."""
+"""Dtype of each dataset with one value per row."""
 
 SHARD, SHARDS, ROWS = "shard", "shards", "rows"
 
 REQUIRED_TEXTS = ("format", "recipe", "recipe_hash", "weights", "weights_sha256", "axes")
-"""Attributes without which a file is not a shard."""
+"""Required attributes of a shard."""
 
 _CHUNK_BYTES = 1 << 16
 
 
 def write_attributes(file: h5py.File, attributes: Mapping[str, Any]) -> None:
-    """Write the attributes of a shard, or of a view of shards."""
+    """Write the attributes of a shard or of a view of shards."""
     for name, value in attributes.items():
         file.attrs[name] = value
 
@@ -38,9 +38,9 @@ def write_attributes(file: h5py.File, attributes: Mapping[str, Any]) -> None:
 def create_features(
     file: h5py.File, header: FeatureHeader, rows: int, compress: bool
 ) -> h5py.Dataset:
-    """Create the empty dataset of `rows` features: one block that can be memory-mapped, or chunks.
+    """Create the empty dataset of `rows` features, contiguous (memory-mappable) or in chunks.
 
-    Compressed chunks have gzip and fletcher32, which every HDF5 can read.
+    Compressed chunks use gzip and fletcher32, which every HDF5 build can read.
     """
     options: dict[str, Any] = {}
     if compress:
@@ -63,5 +63,5 @@ def write_columns(file: h5py.File, columns: Mapping[str, np.ndarray | Sequence[s
 
 
 def stored_dtype(header: FeatureHeader) -> np.dtype:
-    """Return the type of the stored features, which is little-endian on every machine."""
+    """Return the dtype of the stored features, little-endian on every machine."""
     return np.dtype(header.dtype).newbyteorder("<")

@@ -1,4 +1,4 @@
-"""Which rows go into which shard: pure arithmetic, no files."""
+"""Assignment of rows to shards: pure functions, no file access."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -9,13 +9,13 @@ import numpy as np
 
 from pipeline.errors import PipelineError
 
-# A shard is about 0.5-1 GiB, so that it can be shared, hashed and re-made in reasonable time.
+# About 0.5-1 GiB per shard: small enough to share, hash and recompute.
 SHARD_BYTES = 1 << 30
 MAX_ROWS_PER_SHARD = 65_536
 
 
 class PlanError(PipelineError):
-    """Rows cannot be laid out as asked."""
+    """Invalid numbers of rows or shards."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,17 +29,17 @@ class Span:
         return self.stop - self.start
 
     def batches(self, size: int) -> Iterator["Span"]:
-        """Cut the span into spans of `size` rows; the last may be shorter."""
+        """Split the span into spans of `size` rows; the last may be shorter."""
         for start in range(self.start, self.stop, size):
             yield Span(start, min(start + size, self.stop))
 
 
 @dataclass(frozen=True, slots=True)
 class ShardPlan:
-    """`rows` rows in shards of `rows_per_shard`, the last one shorter if it does not fit.
+    """`rows` rows in shards of `rows_per_shard`; the last one may be shorter.
 
-    A set that has grown has its `older` shards first, as they were, and the rest of the rows in
-    shards of `rows_per_shard` after them.
+    An extended set keeps its `older` shards unchanged; shards of `rows_per_shard` with the rest of
+    the rows follow.
     """
 
     rows: int
@@ -68,7 +68,7 @@ class ShardPlan:
         return self._older_shards - (self._older_rows - self.rows) // self.rows_per_shard
 
     def span(self, shard: int) -> Span:
-        """Return the rows of shard number `shard`, from 0."""
+        """Return the row range of a shard, counted from 0."""
         if self.older and shard < self.older.shards:
             return self.older.span(shard)
         start = self._older_rows + (shard - self._older_shards) * self.rows_per_shard
@@ -81,7 +81,7 @@ class ShardPlan:
         return self._older_shards + (row - self._older_rows) // self.rows_per_shard
 
     def shards_then(self, shard: int) -> int:
-        """Return how many shards the set had when this one was made: the shard says so."""
+        """Return the number of shards when this one was written, which the shard records."""
         if self.older and shard < self.older.shards:
             return self.older.shards_then(shard)
         return self.shards
@@ -92,45 +92,45 @@ class ShardPlan:
 
 
 def plan_of(shards: Sequence[tuple[str, int]], rows_per_shard: int) -> ShardPlan:
-    """Return the plan that gives these shards.
+    """Return the plan that produces these shards.
 
     Parameters
     ----------
-    shards : file name and rows of each, in row order.
-    rows_per_shard : of the shards that were added last.
+    shards : sequence of (str, int). File name and row count of each, in row order.
+    rows_per_shard : int. Planned size of the shards appended last.
 
     Raises
     ------
     PlanError
-        No plan gives them; the first that does not fit is named.
+        No plan produces them; the first shard that does not fit is named.
     """
     plan: ShardPlan | None = None
     for _, group in groupby(shards, lambda shard: re.findall(r"-of-(\d+)", shard[0])):
         sizes = [rows for _, rows in group]
         plan = ShardPlan((plan.rows if plan else 0) + sum(sizes), sizes[0], plan)
     if plan is None:
-        raise PlanError("a feature set has at least one shard, and none is named")
+        raise PlanError("found no shards; a feature set has at least one")
     plan = replace(plan, rows_per_shard=rows_per_shard)
-    # No list of what is planned: an altered index may plan any number of shards.
+    # Lazy: an altered index may imply any number of shards.
     for (file, rows), shard in zip(shards, range(plan.shards), strict=False):
         expected = plan.file_name(shard), len(plan.span(shard))
         if (file, rows) != expected:
             raise PlanError(
-                f"{file} of {rows} rows stands where {expected[0]} of {expected[1]} rows belongs"
+                f"found {file} with {rows} rows, expected {expected[0]} with {expected[1]} rows"
             )
     if plan.shards != len(shards):
-        raise PlanError(f"{len(shards)} shards are named where {plan.shards} belong")
+        raise PlanError(f"found {len(shards)} shards, expected {plan.shards}")
     return plan
 
 
 def runs(rows: np.ndarray) -> list[Span]:
-    """Return the spans of contiguous rows in (n,) ascending row numbers without repeats."""
+    """Return the contiguous spans of ascending unique row numbers (n,)."""
     cuts = np.flatnonzero(np.diff(rows) != 1) + 1
     return [Span(int(run[0]), int(run[-1]) + 1) for run in np.split(rows, cuts) if run.size]
 
 
 def default_rows_per_shard(row_bytes: int) -> int:
-    """Return the largest power of two of rows that fits in a shard, at most 65,536."""
+    """Return the largest power of two of rows that fits into a shard, at most 65,536."""
     rows = 1
     while rows < MAX_ROWS_PER_SHARD and 2 * rows * row_bytes <= SHARD_BYTES:
         rows *= 2

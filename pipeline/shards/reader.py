@@ -1,9 +1,10 @@
-"""Reading one shard: its structure, single rows, and a check of every byte."""
+"""Reading one shard: structure, single rows, and verification of every byte."""
 
 import hashlib
 import os
 import zlib
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +36,7 @@ from pipeline.shards.layout import (
 )
 
 _READ_ROWS_BYTES = 1 << 24
-# What h5py and numpy raise for a damaged file; MemoryError when it asks for absurd sizes.
+# Exceptions of h5py and numpy on corrupt files; MemoryError if a size field is absurd.
 _UNREADABLE = (
     OSError,
     KeyError,
@@ -51,28 +52,29 @@ _UNREADABLE = (
 class ShardFile:
     """One shard opened for reading.
 
-    Opening checks the structure; `inspect` checks every byte. Contiguous rows are memory-mapped,
-    by each process for itself. Compressed rows are read through HDF5, which closes the file after
-    each call. So an object can be used by threads, after a fork and, pickled, in spawned data
-    loader workers.
+    The constructor checks the structure, `inspect` every byte. Contiguous rows are memory-mapped,
+    once per process. Compressed rows are read through HDF5, and the file is closed after each call.
+    An object is therefore safe in threads, after a fork and, pickled, in spawned workers.
 
     Attributes
     ----------
-    attributes : the HDF5 attributes, strings and integers.
-    ids : row ids in order. status : (rows,) uint8. errors : texts.
-    crc32 : (rows,) uint32, CRC-32 of the bytes of each stored row.
-    source_crc32 : (rows,) uint32, CRC-32 of the source of each row; 0 if unknown.
-    row_shape, dtype : of one row.
+    attributes : dict. HDF5 attributes, strings and integers.
+    ids : sequence of str. Row ids in file order.
+    status : numpy.ndarray. (rows,) uint8.
+    errors : sequence of str. Failure reasons.
+    crc32 : numpy.ndarray. (rows,) uint32, CRC-32 of the bytes of each stored row.
+    source_crc32 : numpy.ndarray. (rows,) uint32, CRC-32 of the source of each row; 0 if unknown.
+    row_shape : tuple of int. Shape of one row.
+    dtype : numpy.dtype. Stored dtype.
     """
 
     def __init__(self, path: str | Path) -> None:
-        """Read everything but the features.
+        """Read everything except the features.
 
         Raises
         ------
         DamagedShard
-            The file is not readable as HDF5, or a dataset or attribute is missing or has a wrong
-            length.
+            The file is not valid HDF5, or a dataset or attribute is missing or has a wrong length.
         """
         self.path = path = Path(path)
         try:
@@ -93,28 +95,28 @@ class ShardFile:
                 self.rows: int = features.shape[0]
                 self._offset: int | None = features.id.get_offset()
             if self.dtype.kind != "f" or self.rows < 1:
-                raise ValueError(f"features are {self.rows} rows of {self.dtype}, not of floats")
+                raise ValueError(f"found {self.rows} rows of {self.dtype}, expected rows of floats")
             if absent := [name for name in REQUIRED_TEXTS if name not in self.attributes]:
-                raise KeyError(f"attributes {absent} are missing")
+                raise KeyError(f"missing attributes {absent}")
             texts = {name: self.attributes[name] for name in REQUIRED_TEXTS}
             if numbers := [name for name, text in texts.items() if not isinstance(text, str)]:
                 raise ValueError(f"attributes {numbers} are not text")
             if shapes != {(self.rows,)}:
-                raise ValueError(f"{self.rows} feature rows, but columns of {sorted(shapes)}")
+                raise ValueError(f"{self.rows} feature rows, but columns of shape {sorted(shapes)}")
             if self.attributes["format"] != FORMAT:
                 raise ValueError(f"format is {self.attributes['format']!r}, not {FORMAT!r}")
         except _UNREADABLE as error:
             _refuse_unreadable(path, error)
             raise DamagedShard(
-                f"{path} is no sound feature shard ({error}); copy it again from its source, or "
-                "run the command that made it again: it re-makes just this shard"
+                f"{path} is not a valid feature shard ({error}); copy it again, or rerun the "
+                "command that wrote it, which recomputes only this shard"
             ) from error
         self._checked = np.zeros(self.rows, bool)
         self._map: tuple[int, np.ndarray] | None = None
 
     @property
     def compressed(self) -> bool:
-        """Whether the features are stored in compressed chunks instead of one block."""
+        """Whether the features are stored in compressed chunks."""
         return self._offset is None
 
     def metadata(self) -> dict[str, Any]:
@@ -125,12 +127,12 @@ class ShardFile:
         return self.__dict__ | {"_map": None}
 
     def stored(self, rows: np.ndarray) -> np.ndarray:
-        """Return stored rows (len(rows), *row_shape) without a check of their CRC-32.
+        """Return stored rows (len(rows), *row_shape) without a CRC-32 check.
 
         Raises
         ------
         DamagedShard
-            HDF5 cannot read them, as when a compressed chunk fails its fletcher32.
+            HDF5 cannot read them, for example because a chunk fails its fletcher32.
         """
         try:
             if self._offset is not None:
@@ -144,39 +146,39 @@ class ShardFile:
         except _UNREADABLE as error:
             _refuse_unreadable(self.path, error)
             raise DamagedShard(
-                f"{self.path}: features cannot be read ({error}); copy the file again or run the "
-                "command that made it again"
+                f"{self.path}: cannot read the features ({error}); copy the file again or rerun "
+                "the command that wrote it"
             ) from error
 
     def read_rows(self, rows: np.ndarray) -> np.ndarray:
-        """Return stored rows (len(rows), *row_shape), each checked against its CRC-32.
+        """Return stored rows (len(rows), *row_shape) after a check of each CRC-32.
 
-        A row is checked when this object first reads it.
+        Each row is checked only on the first read of this object.
 
         Raises
         ------
         DamagedShard
-            The bytes of a row differ from those that were written; the error names its id.
+            The bytes of a row do not match their checksum; the error names the id.
         """
         stored = self.stored(rows)
         for position in np.flatnonzero(~self._checked[rows]):
             row = int(rows[position])
             if zlib.crc32(stored[position]) != self.crc32[row]:
                 raise DamagedShard(
-                    f"{self.path}: row {row}, id {self.ids[row]!r}, is not what was written "
-                    "(CRC-32 differs); copy the file again or run the command that made it again"
+                    f"{self.path}: row {row}, id {self.ids[row]!r}, is corrupt (CRC-32 differs); "
+                    "copy the file again or rerun the command that wrote it"
                 )
             self._checked[row] = True
         return stored
 
     def spans(self) -> Iterator[np.ndarray]:
-        """Yield all row numbers in order, in runs of a bounded number of bytes."""
+        """Yield all row numbers in order, in runs of bounded size in bytes."""
         step = max(1, _READ_ROWS_BYTES // max(1, int(np.prod(self.row_shape)) * 4))
         for start in range(0, self.rows, step):
             yield np.arange(start, min(start + step, self.rows))
 
     def blocks(self) -> Iterator[RowBlock]:
-        """Yield all rows in order, checked, in blocks of a bounded number of bytes."""
+        """Yield all rows in order, verified, in blocks of bounded size in bytes."""
         for rows in self.spans():
             yield RowBlock(
                 self.read_rows(rows),
@@ -186,7 +188,7 @@ class ShardFile:
             )
 
     def content_hash(self) -> "hashlib._Hash":
-        """Return the SHA-256 of the content before the features, which the caller adds."""
+        """Return the SHA-256 state of the content up to the features, which the caller adds."""
         content = hashlib.sha256()
         content.update(canonical_json(list(self.ids)).encode())
         content.update(self.status.tobytes())
@@ -194,67 +196,71 @@ class ShardFile:
         return content
 
     def inspect(self, first_row: int) -> ShardEntry:
-        """Check every byte, and return the entry of the shard in the index.
+        """Verify every byte and return the shard's index entry.
 
-        The content hash covers ids, status, errors and features, so that it depends neither on
+        The content hash covers ids, status, errors and features. It therefore depends neither on
         the version of HDF5 nor on compression.
 
         Raises
         ------
         DamagedShard
-            A row differs from its CRC-32, or NaN and status do not agree.
+            A row does not match its CRC-32, or NaN and status disagree.
         """
         content = self.content_hash()
-        for block in self.blocks():
-            nan = np.isnan(block.features.reshape(len(block), -1))
-            if (nan.any(axis=1) != (block.status != OK)).any():
-                raise DamagedShard(
-                    f"{self.path}: NaN rows and failed rows are not the same rows; run the command "
-                    "that made it again"
-                )
-            content.update(block.features.tobytes())
+        # Hashing releases the GIL: the hash of the file is computed next to that of its content.
+        with ThreadPoolExecutor(1) as pool:
+            sha256 = pool.submit(sha256_of_file, self.path)
+            for block in self.blocks():
+                nan = np.isnan(block.features.reshape(len(block), -1))
+                if (nan.any(axis=1) != (block.status != OK)).any():
+                    raise DamagedShard(
+                        f"{self.path}: NaN rows and failed rows differ; rerun the command that "
+                        "wrote it"
+                    )
+                content.update(block.features.reshape(-1))
         return ShardEntry(
             file=self.path.name,
             first_row=first_row,
             rows=self.rows,
             failed_rows=int((self.status != OK).sum()),
-            sha256=sha256_of_file(self.path),
+            sha256=sha256.result(),
             content_sha256=content.hexdigest(),
         )
 
     def require(self, header: FeatureHeader, ids: Sequence[str]) -> None:
-        """Check that the shard has exactly these rows of these features.
+        """Raise unless the shard has exactly these rows and this recipe.
 
-        Software versions are not compared: features of another version of torch are still
-        features of this recipe.
+        Software versions are not compared: features computed with another version of torch still
+        have this recipe.
 
         Raises
         ------
         OtherShard
-            Names the first difference.
+            The first difference is named.
         """
         if unlike := header.difference(self.metadata()):
             raise OtherShard(f"{self.path} {unlike}")
         if self.ids != ids:
             raise OtherShard(
-                f"{self.path} holds {self.rows} rows from id {self.ids[:1]}, not the {len(ids)} "
-                f"asked for from id {list(ids[:1])}"
+                f"{self.path} holds {self.rows} rows from id {self.ids[:1]}, expected {len(ids)} "
+                f"from id {list(ids[:1])}"
             )
 
     def _mapped(self) -> np.ndarray:
         if self._map is None or self._map[0] != os.getpid():
             shape = (self.rows, *self.row_shape)
             mapped = np.memmap(self.path, self.dtype, "r", self._offset or 0, shape)
-            # A plain array over the same pages: np.memmap makes every index operation slower.
+            # An ndarray on the same pages: indexing np.memmap is slower.
             self._map = (os.getpid(), mapped.view(np.ndarray))
         return self._map[1]
 
 
 def _own_dataset(file: h5py.File, name: str) -> h5py.Dataset:
-    """Return a dataset whose values are stored in this file and fit into it.
+    """Return a dataset that is stored inside this file and fits into it.
 
-    Values that are stored elsewhere could be those of any file that the reader may open.
+    An external or virtual dataset could expose any file that the reader may open.
     """
+    # Check the link first: resolving its target would open it.
     # The link comes first: looking at its target would open it.
     link = file.get(name, getlink=True)
     if link is None:
@@ -264,12 +270,12 @@ def _own_dataset(file: h5py.File, name: str) -> h5py.Dataset:
         if not (dataset.is_virtual or dataset.external):
             return require_held(dataset)
     raise ValueError(
-        f"{name!r} is stored in other files, as in a view of shards; check and read those"
+        f"{name!r} is stored in other files, as in a view of shards; verify and read those"
     )
 
 
 def _refuse_unreadable(path: Path, error: Exception) -> None:
-    """Raise if the system refused to read the file, which is no evidence of damage."""
+    """Raise if the operating system refused the read, which is not evidence of corruption."""
     if isinstance(error, OSError) and error.errno is not None:
         raise ShardError(
             f"{path} cannot be read ({os.strerror(error.errno)}); check its permissions and the "

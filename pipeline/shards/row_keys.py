@@ -1,4 +1,4 @@
-"""What stands between the brackets of a feature set: ids, row numbers, slices and masks."""
+"""Indexing of a feature set: ids, row numbers, slices and masks."""
 
 from collections.abc import Callable, Sequence
 from operator import index
@@ -18,7 +18,7 @@ _EXPECTED = (
 
 
 class RowOutOfRange(PipelineError, IndexError):
-    """A row number is not one of the set; an `IndexError` as well."""
+    """A row number is out of range; an `IndexError` as well."""
 
 
 def rows_at(
@@ -35,9 +35,9 @@ def rows_at(
     Raises
     ------
     RowOutOfRange
-        A row number below -count or not below it, or a mask of another length.
+        A row number outside [-count, count), or a mask of another length.
     UnexpectedType
-        Another type.
+        An unsupported key type.
     """
     if isinstance(key, str):
         return rows_of([key]), True
@@ -48,11 +48,11 @@ def rows_at(
     items = items_of(key, _EXPECTED)
     if all(isinstance(item, str) for item in items) and items:
         return rows_of(items), False
-    if isinstance(key, tuple):  # features[0, 1] would mean an element to numpy
+    if isinstance(key, tuple):  # numpy would read features[0, 1] as an element
         raise UnexpectedType(f"found the tuple {key!r:.60}; expected {_EXPECTED}")
     if all(isinstance(item, bool | np.bool_) for item in items) and items:
         if len(items) != count:
-            raise RowOutOfRange(f"a mask of {len(items)} bools found for {count} rows")
+            raise RowOutOfRange(f"found a mask of {len(items)} bools, expected {count}")
         return np.flatnonzero(items), False
     numbers = [_number(item) for item in items]
     if None in numbers:
@@ -72,5 +72,5 @@ def _number(value: object) -> int | None:
 def _in_range(numbers: RowNumbers, count: int) -> RowNumbers:
     outside = numbers[(numbers < -count) | (numbers >= count)]
     if outside.size:
-        raise RowOutOfRange(f"row {outside[0]} does not exist: there are {count} rows, from 0")
+        raise RowOutOfRange(f"row {outside[0]} is out of range: there are {count} rows, from 0")
     return numbers % count if count else numbers

@@ -1,8 +1,8 @@
-"""Shards that hang or crash HDF5 are tried in another process before this one opens them.
+"""Isolation of untrusted shards: a file that may hang or crash HDF5 is first opened in a child.
 
-A shard of a finished set is trusted unless it was changed after its `index.json` was written: what
-writes an index has read every byte of the shards that it names. A copy that keeps no modification
-times, or a damaged file, is tried first, like every shard without an index.
+A shard of a finished set is trusted unless it was modified after `index.json` was written, since
+writing an index reads every byte of its shards. Copies with new modification times, corrupt files
+and shards without an index are checked first.
 """
 
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ from pipeline.shards.reader import ShardFile
 
 
 def require_unbroken(paths: Sequence[Path], features: bool) -> None:
-    """Check that files can be opened in this process.
+    """Raise if a file hangs or crashes HDF5.
 
     Parameters
     ----------
@@ -24,22 +24,22 @@ def require_unbroken(paths: Sequence[Path], features: bool) -> None:
     Raises
     ------
     DamagedShard
-        One hangs or crashes HDF5.
+        A file hangs or crashes HDF5.
     """
     if broken := find_crashing_files(paths, features):
         path, text = next(iter(broken.items()))
-        raise DamagedShard(f"{path} is {text}; copy it again, or have it recomputed")
+        raise DamagedShard(f"{path} is {text}; copy it again, or recompute it")
 
 
 def find_crashing_files(paths: Sequence[Path], features: bool) -> dict[Path, str]:
-    """Return the files that hang or crash HDF5, and what each of them does.
+    """Return the files that hang or crash HDF5, with a description of the failure.
 
-    Files that are merely refused, like any other damaged file, are not among them.
+    Files that HDF5 merely rejects, as other corrupt files, are not included.
 
     Parameters
     ----------
-    paths : existing HDF5 files.
-    features : read all features too, not just the rest.
+    paths : sequence of Path. Existing HDF5 files.
+    features : bool. Read all features too, not only the metadata.
     """
     files = [(path, path.stat().st_size if features else 0) for path in paths]
     crashes = crashes_of(_read_all, files, features)
@@ -47,7 +47,7 @@ def find_crashing_files(paths: Sequence[Path], features: bool) -> dict[Path, str
 
 
 def changed_since(index: Path, paths: Sequence[Path]) -> list[Path]:
-    """Return the existing files that were changed after their index was written."""
+    """Return the existing files that were modified after their index was written."""
     written = index.stat().st_mtime_ns
     return [path for path in paths if path.is_file() and path.stat().st_mtime_ns > written]
 

@@ -1,7 +1,7 @@
-"""Several feature sets side by side as one, without their rows being written again.
+"""Views: several feature sets concatenated column-wise, without copying their rows.
 
-A folder with `side-by-side.json` names sets that lie beside it, with the SHA-256 of their contents,
-and how each is scaled. `FeatureSet` opens it as any other set.
+A folder with `side-by-side.json` names sets in the same parent folder, the SHA-256 of their
+contents and their scaling. `FeatureSet` opens it like any other set.
 """
 
 import zlib
@@ -29,14 +29,14 @@ VIEW_FILE = "side-by-side.json"
 _FORMAT, _VERSION = "pipeline-features-side-by-side", 1
 
 SCALINGS = {
-    "unit": "each part's row at length 1",
-    "none": "as the parts are",
+    "unit": "each part's row scaled to length 1",
+    "none": "not scaled",
 }
-"""How the rows of a part are scaled, by name. A row of zeros stays so."""
+"""Scalings of the rows of a part, by name. A row of zeros stays zero."""
 
 
 class Part(Protocol):
-    """What is asked of a feature set that stands beside others; `FeatureSet` offers it."""
+    """Interface of a feature set in a view; `FeatureSet` implements it."""
 
     folder: Path
     index: FeatureIndex
@@ -52,14 +52,14 @@ class Part(Protocol):
 
 @dataclass(frozen=True)
 class View:
-    """What `side-by-side.json` says.
+    """Contents of `side-by-side.json`.
 
     Attributes
     ----------
-    folder : where it lies.
-    parts : the folders of the parts, in the order of their columns.
-    scaling : a name in `SCALINGS`.
-    index : of the whole, as if it were of one shard, the file itself.
+    folder : Path. Folder of the view.
+    parts : tuple of Path. Folders of the parts, in column order.
+    scaling : str. A name in `SCALINGS`.
+    index : FeatureIndex. Index of the view as one shard, the JSON file itself.
     """
 
     folder: Path
@@ -69,19 +69,19 @@ class View:
 
 
 def is_view(folder: str | Path) -> bool:
-    """Tell whether a folder holds sets side by side, and no rows of its own."""
+    """Return whether a folder is a view, without rows of its own."""
     return (Path(folder) / VIEW_FILE).is_file()
 
 
 def read_view(folder: str | Path) -> View:
-    """Read a `side-by-side.json`, and the indexes of the parts; no row is read.
+    """Read a `side-by-side.json` and the indexes of its parts; no row is read.
 
     Raises
     ------
     OtherShard
-        A part is no longer the one that was put here.
+        A part has changed since the view was written.
     ShardError
-        The file is damaged or of another format, or a part is not there.
+        The file is corrupt or of another format, or a part is missing.
     """
     folder = Path(folder)
     path = folder / VIEW_FILE
@@ -89,18 +89,18 @@ def read_view(folder: str | Path) -> View:
         stored = decode_format(path.read_bytes(), _Stored, _FORMAT, _VERSION)
         names = [part.folder for part in stored.parts]
         if stored.scaling not in SCALINGS or stored.failed_rows > stored.rows:
-            raise ValueError("its scaling or its number of failed rows is not possible")
+            raise ValueError("its scaling or its number of failed rows is invalid")
         if outside := [name for name in names if Path(name).name != name or name == ".."]:
-            raise ValueError(f"its part {outside[0]!r} is not stored next to it")
+            raise ValueError(f"its part {outside[0]!r} is not in the same parent folder")
     except (OSError, ValueError) as error:
-        raise ShardError(f"{path} is damaged or of another kind ({error})") from error
+        raise ShardError(f"{path} is corrupt or of another format ({error})") from error
     parts = tuple(folder.resolve().parent / name for name in names)
     indexes = [read_index(part) for part in parts]
     for part, index, recorded in zip(parts, indexes, stored.parts, strict=True):
         if index.content_sha256 != recorded.content_sha256:
             raise OtherShard(
-                f"{part} is not the set any more that {path} puts beside others; run the `pipeline "
-                "extract` that made it again"
+                f"{part} has changed since {path} was written; rerun the `pipeline extract` that "
+                "wrote it"
             )
     scaling, rows = stored.scaling, stored.rows
     content = _content(scaling, indexes)
@@ -117,7 +117,7 @@ class _StoredPart:
 
 @dataclass(frozen=True)
 class _Stored:
-    """The values of a `side-by-side.json`; `parts` names the folders next to it."""
+    """Schema of `side-by-side.json`; `parts` names folders in the same parent."""
 
     scaling: str
     rows: Natural
@@ -126,19 +126,19 @@ class _Stored:
 
 
 def write_view(folder: str | Path, parts: Sequence[Part], scaling: str) -> FeatureIndex:
-    """Put feature sets of the same rows side by side; nothing is touched where nothing changes.
+    """Write a view that concatenates feature sets of the same ids; up-to-date files are kept.
 
     Parameters
     ----------
-    folder : of the view, beside those of the parts.
-    parts : two sets or more, of vectors, with the same ids in any order.
-    scaling : a name in `SCALINGS`.
+    folder : str or Path. Folder of the view, in the parent folder of the parts.
+    parts : sequence of Part. At least two sets of vectors, with the same ids in any order.
+    scaling : str. A name in `SCALINGS`.
 
     Raises
     ------
     ShardError
-        Parts that lie elsewhere, are fewer than two or twice the same, have other ids or other
-        pictures, or whose rows are no vectors; an unknown scaling; or the folder holds shards.
+        Parts in another parent folder, fewer than two or repeated, with other ids or source images,
+        or whose rows are not vectors; an unknown scaling; or the folder holds shards.
     """
     folder = Path(folder)
     _require_scaling(scaling)
@@ -165,7 +165,7 @@ def write_view(folder: str | Path, parts: Sequence[Part], scaling: str) -> Featu
 
 
 def require_own_rows(folder: str | Path) -> None:
-    """Refuse a folder that puts other sets side by side, where rows of its own are needed.
+    """Raise if a folder is a view, where a set with its own rows is needed.
 
     Raises
     ------
@@ -173,21 +173,21 @@ def require_own_rows(folder: str | Path) -> None:
     """
     if is_view(folder):
         raise ShardError(
-            f"{folder} puts other features side by side and holds no rows of its own; write them "
-            f"first, as `pipeline shards merge {folder} --out DIR` does"
+            f"{folder} is a view of other feature sets and has no rows of its own; write them "
+            f"first with `pipeline shards merge {folder} --out DIR`"
         )
 
 
 class SideBySideRows:
-    """The rows of several sets side by side, read as those of one shard.
+    """Concatenated rows of several sets, with the interface of one shard.
 
     Attributes
     ----------
-    rows : their number.
-    ids : in the order of the first set.
-    status, errors : of a row that failed in any set those of the first such set.
-    crc32 : (rows,) uint32, of the CRC-32 of the sets' rows.
-    source_crc32 : (rows,) uint32 of the picture; 0 where no set knows it.
+    rows : int. Number of rows.
+    ids : sequence of str. In the order of the first set.
+    status, errors : those of the first set in which the row failed.
+    crc32 : numpy.ndarray. (rows,) uint32, CRC-32 of the parts' CRC-32 values.
+    source_crc32 : numpy.ndarray. (rows,) uint32 of the source image; 0 if unknown in all sets.
     """
 
     def __init__(self, parts: Sequence[Part], scaling: str) -> None:
@@ -196,7 +196,7 @@ class SideBySideRows:
         Raises
         ------
         ShardError
-            They do not have the same ids, or rows of one id were made from different pictures.
+            The ids differ, or rows of the same id were computed from different images.
         """
         self._parts, self._scaling = tuple(parts), scaling
         first = self._parts[0]
@@ -222,7 +222,7 @@ class SideBySideRows:
         Raises
         ------
         DamagedShard
-            A row of a set is not what was written.
+            A row of a part does not match its checksum.
         """
         parts = [
             scaled(part.read_rows(order[rows]), self._scaling)
@@ -238,9 +238,9 @@ class SideBySideRows:
             own = part.source_crc32[rows]
             if (other := np.flatnonzero((own != joined) & (own != 0) & (joined != 0))).size:
                 raise ShardError(
-                    f"{part.folder} and the sets beside it were made from different pictures for "
-                    f"{other.size} ids, first {self.ids[other[0]]!r}; run `pipeline extract` of "
-                    "all of them again: it makes just those rows again"
+                    f"{part.folder} and the other parts were computed from different images for "
+                    f"{other.size} ids, first {self.ids[other[0]]!r}; rerun `pipeline extract` for "
+                    "all of them: it recomputes only those rows"
                 )
             joined = np.where(own != 0, own, joined)
         return joined
@@ -254,7 +254,7 @@ def _says(path: Path, values: dict[str, Any]) -> bool:
 
 
 def scaled(rows: np.ndarray, scaling: str) -> np.ndarray:
-    """Return rows (n, dim) of a part as float32, scaled by a rule of `SCALINGS`."""
+    """Return rows (n, dim) of a part as float32, scaled by a name in `SCALINGS`."""
     if scaling == "none":
         return rows.astype(np.float32)
     whole = rows.astype(np.float64)
@@ -292,38 +292,40 @@ def _content(scaling: str, indexes: Sequence[FeatureIndex]) -> str:
 
 def _require_scaling(scaling: str) -> None:
     if scaling not in SCALINGS:
-        raise ShardError(f"no scaling is called {scaling!r}; there are {', '.join(SCALINGS)}")
+        raise ShardError(f"unknown scaling {scaling!r}; known: {', '.join(SCALINGS)}")
 
 
 def _require_fit(folder: Path, parts: Sequence[Part]) -> None:
-    """Refuse parts that cannot stand side by side, and a folder that is something else."""
+    """Raise if the parts cannot be concatenated or the folder holds something else."""
     names = [part.folder.resolve().name for part in parts]
     if len(parts) < 2 or len({*names}) < len(names):
         raise ShardError(
-            f"{', '.join(names) or 'nothing'}: give two feature sets or more, each once"
+            f"found {', '.join(names) or 'nothing'}; expected at least two different feature sets"
         )
     here = folder.resolve().parent
     for part in parts:
         shape = part.index.header.row_shape
         if part.folder.resolve().parent != here:
-            raise ShardError(f"{part.folder} does not lie beside {folder}; put it there")
+            raise ShardError(
+                f"{part.folder} is not in the parent folder of {folder}; move it there"
+            )
         if len(shape) != 1:
             raise ShardError(
-                f"{part.folder} has rows of shape {shape}, and only vectors stand side by side; "
-                "take pooled features"
+                f"{part.folder} has rows of shape {shape}; only vectors can be concatenated: use "
+                "pooled features"
             )
         if part.index.header.dataset != parts[0].index.header.dataset:
             raise ShardError(
-                f"{part.folder} is of the dataset {part.index.header.dataset!r} and "
-                f"{parts[0].folder} of {parts[0].index.header.dataset!r}"
+                f"{part.folder} belongs to the dataset {part.index.header.dataset!r}, "
+                f"{parts[0].folder} to {parts[0].index.header.dataset!r}"
             )
     if list(folder.glob("shard-*.h5")):
-        raise OtherShard(f"{folder} holds shards; give another output folder")
+        raise OtherShard(f"{folder} holds shards; choose another output folder")
 
 
 def _require_same_ids(first: Part, other: Part) -> None:
     if first.ids != other.ids and (different := {*first.ids} ^ {*other.ids}):
         raise ShardError(
-            f"{first.folder} and {other.folder} do not have the same rows: {len(different)} ids "
-            f"are in one of them only, first {min(different)!r}; extract the missing ones"
+            f"{first.folder} and {other.folder} have different rows: {len(different)} ids are in "
+            f"only one of them, first {min(different)!r}; extract the missing ones"
         )

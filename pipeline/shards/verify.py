@@ -1,4 +1,4 @@
-"""Checking a folder of shards against its index, or a single shard: every fault is listed."""
+"""Verification of a feature folder against its index, or of a single shard."""
 
 import zlib
 from collections.abc import Callable, Container, Iterator, Sequence
@@ -39,21 +39,21 @@ def verify(
     images_of: str | Path | None = None,
     monitor: Monitor = QUIET,
 ) -> Verification:
-    """Check a feature folder, or one shard, and list every fault.
+    """Verify a feature folder or a shard, and list every defect.
 
     Parameters
     ----------
-    path : str or Path. A folder of shards, or one shard; an index beside the shard is used if it
-        names it.
-    quick : bool. Structure, ids, counts and sizes only: features and checksums are not read.
-    images_of : str, Path or None. Folder of a dataset: `source_crc32` is compared with the CRC-32
-        of its image files or captions as they are now.
-    monitor : Monitor. Receives the progress, with the faults found so far as failed rows.
+    path : str or Path. A folder of shards, or one shard, which is checked against an index in its
+        folder if that lists it.
+    quick : bool. Check structure, ids, counts and sizes; do not read features and checksums.
+    images_of : str, Path or None. Dataset folder: compare `source_crc32` with the CRC-32 of its
+        current image files or captions.
+    monitor : Monitor. Receives the progress; the defects so far count as failed rows.
 
     Raises
     ------
     ShardError
-        There is nothing at `path`, or the system will not let a file be read.
+        `path` does not exist, or the operating system refuses a read.
     """
     path = Path(path)
     source_crc = _source_crc_of(read_manifest(Path(images_of))) if images_of else None
@@ -68,7 +68,7 @@ def verify(
 def _verified_view(
     path: Path, quick: bool, source_crc: SourceCrc | None, progress: Progress
 ) -> Verification:
-    """Verify the sets that stand side by side, and that they still belong together."""
+    """Verify the parts of a view, and the view against them."""
     found = Verification(quick, sources=None if source_crc is None else 0)
     try:
         parts = read_view(path).parts
@@ -114,10 +114,10 @@ def _verified(
         number = named.get(file.name) if index else None
         entry = index.shards[number] if index and number is not None else None
         if not file.is_file():
-            found.faults.append(Fault(file.name, "named in the index but not there; copy it again"))
+            found.faults.append(Fault(file.name, "listed in the index but missing; copy it again"))
             continue
         if entry and not quick and sha256_of_file(file) != entry.sha256:
-            # It covers the bytes that no row covers too.
+            # This also covers bytes outside the rows.
             found.faults.append(Fault(file.name, "SHA-256 of the file differs; copy it again"))
             broken |= find_crashing_files([file], features=True)
         if file in broken:
@@ -148,12 +148,12 @@ def _verified(
 
 
 def _row_fault(shard: ShardFile, row: int, text: str) -> Fault:
-    """Return a fault of one row, with its id."""
+    """Return a defect of one row, with its id."""
     return Fault(shard.path.name, text, int(row), shard.ids[row])
 
 
 def _metadata_faults(shard: ShardFile) -> Iterator[Fault]:
-    """Compare what a shard says of itself with itself: recipe and hash, number of rows, status."""
+    """Check a shard's attributes for consistency: recipe and hash, row count, status."""
     name, about = shard.path.name, shard.attributes
     if about.get("format_version") != FORMAT_VERSION:
         yield Fault(name, f"format version {about.get('format_version')!r}, not {FORMAT_VERSION}")
@@ -165,16 +165,16 @@ def _metadata_faults(shard: ShardFile) -> Iterator[Fault]:
         if named != about["recipe_hash"]:
             yield Fault(
                 name,
-                f"recipe_hash {about['recipe_hash']!r}, but its recipe and weights give {named!r}",
+                f"recipe_hash {about['recipe_hash']!r}; recipe and weights hash to {named!r}",
             )
     except (ValueError, TypeError) as error:
         yield Fault(name, f"its recipe is not JSON ({error})")
     if about.get(ROWS) != shard.rows:
-        yield Fault(name, f"says {about.get(ROWS)!r} rows and holds {shard.rows}")
+        yield Fault(name, f"records {about.get(ROWS)!r} rows but holds {shard.rows}")
     for row in range(shard.rows):
         status, reason = int(shard.status[row]), shard.errors[row]
         if status not in STATUS_NAMES:
-            yield _row_fault(shard, row, f"status {status} is none of {sorted(STATUS_NAMES)}")
+            yield _row_fault(shard, row, f"status {status}, expected one of {sorted(STATUS_NAMES)}")
         elif (status != OK) != bool(reason):
             yield _row_fault(
                 shard, row, f"status {STATUS_NAMES[status]} with error text {reason!r}"
@@ -182,12 +182,12 @@ def _metadata_faults(shard: ShardFile) -> Iterator[Fault]:
 
 
 def _index_faults(shard: ShardFile, index: FeatureIndex, number: int) -> Iterator[Fault]:
-    """Compare a shard with what its set's index says of shard `number`."""
+    """Compare a shard with entry `number` of its set's index."""
     name, header, entry = shard.path.name, index.header, index.shards[number]
     wanted = header.attributes() | {SHARD: number}
     wanted["created_by"] = entry.created_by or header.created_by
-    wanted.pop("trained_on", None)  # the index may know better, see `publish`
-    with suppress(PlanError):  # the index's own fault
+    wanted.pop("trained_on", None)  # the index may know more, see `publish`
+    with suppress(PlanError):  # reported as a defect of the index
         wanted[SHARDS] = index.plan().shards_then(number)
     for key, value in wanted.items():
         if shard.attributes.get(key) != value:
@@ -208,11 +208,11 @@ def _row_faults(shard: ShardFile, count: Callable[[int], None]) -> tuple[list[Fa
 
     Parameters
     ----------
-    count : called with the number of rows of each block that was read.
+    count : callable. Called with the number of rows of each block read.
 
     Returns
     -------
-    faults, and the content's SHA-256 (of zeros for rows that cannot be read).
+    Defects, and the SHA-256 of the content, with zeros for unreadable rows.
     """
     faults: list[Fault] = []
     content = shard.content_hash()
@@ -225,14 +225,14 @@ def _row_faults(shard: ShardFile, count: Callable[[int], None]) -> tuple[list[Fa
                 try:
                     stored[position] = shard.stored(rows[position : position + 1])[0]
                 except DamagedShard as error:
-                    faults.append(_row_fault(shard, row, f"cannot be read ({error.__cause__})"))
+                    faults.append(_row_fault(shard, row, f"unreadable ({error.__cause__})"))
         nan = np.isnan(stored.reshape(len(rows), -1)).any(axis=1)
         for position, row in enumerate(rows):
             if zlib.crc32(stored[position]) != shard.crc32[row]:
-                faults.append(_row_fault(shard, row, "not what was written (CRC-32 differs)"))
+                faults.append(_row_fault(shard, row, "corrupt (CRC-32 differs)"))
             if nan[position] != (shard.status[row] != OK):
                 faults.append(
-                    _row_fault(shard, row, "holds NaN" if nan[position] else "failed, but no NaN")
+                    _row_fault(shard, row, "holds NaN" if nan[position] else "failed, but not NaN")
                 )
         content.update(stored.tobytes())
         count(len(rows))
@@ -240,31 +240,31 @@ def _row_faults(shard: ShardFile, count: Callable[[int], None]) -> tuple[list[Fa
 
 
 def _source_faults(shard: ShardFile, source_crc: SourceCrc) -> tuple[list[Fault], int]:
-    """Compare `source_crc32` with the sources as they are now.
+    """Compare `source_crc32` with the current sources.
 
     Parameters
     ----------
-    source_crc : gives the CRC-32 of an id's source, or None where there is none.
+    source_crc : callable. Returns the CRC-32 of an id's source, or None if it does not exist.
 
     Returns
     -------
-    faults, and the number of rows compared: those whose `source_crc32` is not 0.
+    Defects, and the number of rows compared: those with a `source_crc32` other than 0.
     """
     faults = []
     known = np.flatnonzero(shard.source_crc32).tolist()
     for row in known:
         now = source_crc(shard.ids[row])
         if now is None:
-            faults.append(_row_fault(shard, row, "its image file or caption is no longer there"))
+            faults.append(_row_fault(shard, row, "its image file or caption no longer exists"))
         elif now != shard.source_crc32[row]:
             faults.append(_row_fault(shard, row, "its image or caption has changed since"))
     return faults, len(known)
 
 
 def _source_crc_of(dataset: Manifest) -> SourceCrc:
-    """Return a function that gives the CRC-32 of an id's image file or caption text as it is now.
+    """Return a function from an id to the CRC-32 of its current image file or caption text.
 
-    It gives None for ids that the dataset does not have and for images that are gone.
+    It returns None for unknown ids and missing images.
     """
     captions, files = dataset.captions(), dataset.select().files
     image_of, caption_of = TextIndex(dataset.select().ids), TextIndex(captions.ids)
@@ -280,11 +280,11 @@ def _source_crc_of(dataset: Manifest) -> SourceCrc:
 
 
 def _index(folder: Path, faults: list[Fault]) -> FeatureIndex | None:
-    """Return the index if it can be used; add its faults."""
+    """Return the index if it is usable; append its defects to `faults`."""
     path = folder / INDEX_FILE
-    remedy = "`pipeline shards index` makes it again from sound shards"
+    remedy = "`pipeline shards index` rebuilds it from valid shards"
     if not path.is_file():
-        faults.append(Fault(INDEX_FILE, f"not there: unfinished, or lost; {remedy}"))
+        faults.append(Fault(INDEX_FILE, f"missing: unfinished, or lost; {remedy}"))
         return None
     try:
         index = read_index(folder)
@@ -299,18 +299,18 @@ def _index(folder: Path, faults: list[Fault]) -> FeatureIndex | None:
 
 
 def _folder_faults(folder: Path, named: Container[str]) -> Iterator[Fault]:
-    """Find what a feature folder should not hold."""
+    """Yield unexpected contents of a feature folder."""
     for path in sorted(folder.iterdir()):
         if path.name.endswith(".part"):
-            yield Fault(path.name, "left over by a run that was stopped; it may be removed")
+            yield Fault(path.name, "left over by an interrupted run; it can be deleted")
         elif named and path.suffix == ".h5" and path.name not in named:
-            yield Fault(path.name, "a shard that the index does not name")
+            yield Fault(path.name, "a shard that is not in the index")
     if not any(folder.glob("shard-*.h5")):
         yield Fault(folder.name, "no shard in this folder")
 
 
 def _repeated_ids(shards: Sequence[tuple[str, Sequence[str]]]) -> Iterator[Fault]:
-    """Find ids that have a row before, in shards given by file name and ids."""
+    """Yield ids with more than one row, in shards given as (file name, ids)."""
     repeated = {*repeated_texts(PackedTexts(row_id for _, ids in shards for row_id in ids))}
     first: dict[str, tuple[str, int]] = {}
     for file, ids in shards if repeated else ():
@@ -318,7 +318,7 @@ def _repeated_ids(shards: Sequence[tuple[str, Sequence[str]]]) -> Iterator[Fault
             if row_id not in repeated:
                 continue
             if row_id in first:
-                text = "this id has a row before, in {}, row {}".format(*first[row_id])
+                text = "duplicate id, first in {}, row {}".format(*first[row_id])
                 yield Fault(file, text, row, row_id)
             first.setdefault(row_id, (file, row))
 

@@ -13,7 +13,7 @@ import h5py
 import numpy as np
 
 from pipeline.files import appearing_whole
-from pipeline.shards.format import OK, FeatureHeader, RowBlock, ShardError
+from pipeline.shards.format import OK, FeatureHeader, RowBlock, ShardError, StoredBlock
 from pipeline.shards.layout import (
     CRC32,
     ERROR,
@@ -31,25 +31,25 @@ from pipeline.shards.layout import (
 
 
 def stored_rows(header: FeatureHeader, block: RowBlock, ids: Sequence[str]) -> np.ndarray:
-    """Return a block's features as they are stored: little-endian, NaN where a row failed.
+    """Return a block's features as stored: little-endian, NaN where a row failed.
 
     Raises
     ------
     ShardError
-        The shape is not the header's, the columns differ in length, or a row without an error is
-        not finite once stored.
+        The shape is not the header's, the columns differ in length, or a successful row is not
+        finite in the stored dtype.
     """
     if block.features.shape[1:] != header.row_shape or len(block.features) != len(ids):
         raise ShardError(
-            f"got features of shape {block.features.shape} for {len(ids)} rows of shape "
+            f"found features of shape {block.features.shape}, expected {len(ids)} rows of shape "
             f"{header.row_shape}"
         )
     columns = (block.status, block.errors, block.source_crc32)
     lengths = [len(column) for column in columns if column is not None]
     if set(lengths) != {len(ids)}:
         raise ShardError(
-            f"got status, errors and source_crc32 of {lengths} rows for the {len(ids)} rows from "
-            f"{ids[:1]}"
+            f"found status, errors and source_crc32 of {lengths} rows, expected {len(ids)} rows "
+            f"from {ids[:1]}"
         )
     with np.errstate(over="ignore"):
         stored = block.features.astype(stored_dtype(header), order="C")
@@ -62,6 +62,21 @@ def stored_rows(header: FeatureHeader, block: RowBlock, ids: Sequence[str]) -> n
             "wider precision, or check the weights"
         )
     return stored
+
+
+def stored_block(header: FeatureHeader, block: RowBlock, ids: Sequence[str]) -> StoredBlock:
+    """Return a block as it is stored; one that is already comes back as it is.
+
+    Raises
+    ------
+    ShardError
+        See `stored_rows`.
+    """
+    if isinstance(block, StoredBlock):
+        return block
+    stored = stored_rows(header, block, ids)
+    crc32 = np.array([zlib.crc32(row) for row in stored], np.uint32)
+    return StoredBlock(stored, block.status, block.errors, block.source_crc32, crc32=crc32)
 
 
 def write_shard(
@@ -77,18 +92,18 @@ def write_shard(
 
     Parameters
     ----------
-    path : final file name.
-    header : attributes of the feature set.
-    ids : the shard's row ids, in order.
-    blocks : the rows in order; their lengths sum to `len(ids)`.
-    shard, shards : number of this shard from 0, and number of shards.
-    compress : gzip in small chunks with fletcher32 (smaller, slower to read at random) instead
-        of one contiguous block that can be memory-mapped.
+    path : Path. Final file name.
+    header : FeatureHeader. Attributes of the feature set.
+    ids : sequence of str. Row ids of the shard, in order.
+    blocks : iterable of RowBlock. Its rows in order, len(ids) in all.
+    shard, shards : int. Number of this shard from 0, and number of shards.
+    compress : bool. Small gzip chunks with fletcher32 (smaller, slower random access) instead of
+        one contiguous block that can be memory-mapped.
 
     Raises
     ------
     ShardError
-        The rows cannot be stored, or the file cannot be written, as on a full disk.
+        The rows cannot be stored, or the file cannot be written, for example on a full disk.
     """
     rows = len(ids)
     with (
@@ -106,17 +121,17 @@ def write_shard(
         row = 0
         for block in blocks:
             stop = row + len(block)
-            stored = stored_rows(header, block, ids[row:stop])
-            features[row:stop] = stored
+            stored = stored_block(header, block, ids[row:stop])
+            features[row:stop] = stored.features
             status[row:stop] = block.status
-            crc32[row:stop] = [zlib.crc32(row_bytes) for row_bytes in stored]
+            crc32[row:stop] = stored.crc32
             if block.source_crc32 is not None:
                 source_crc32[row:stop] = block.source_crc32
             errors.extend(block.errors)
             row = stop
             stream.require_written()
         if row != rows:
-            raise ShardError(f"{path}: got {row} rows for {rows} ids")
+            raise ShardError(f"{path}: found {row} rows, expected {rows}, one per id")
         write_columns(
             file,
             {
@@ -132,10 +147,10 @@ def write_shard(
 
 
 class PatientFile(io.FileIO):
-    """A file that keeps its first write error until `require_written`.
+    """A file that stores its first write error until `require_written`.
 
-    HDF5 may crash the process if a write fails while it closes a file. Every write therefore
-    appears to succeed, and the error is raised after HDF5 has returned.
+    HDF5 may crash the process if a write fails while it closes a file. Writes therefore appear to
+    succeed, and the error is raised after HDF5 has returned.
     """
 
     _error: OSError | None = None
@@ -145,7 +160,7 @@ class PatientFile(io.FileIO):
         size = len(rest)
         while rest and self._error is None:
             try:
-                # A write is partial when the disk becomes full and beyond 2 GiB.
+                # A write is partial on a full disk, and above 2 GiB.
                 rest = rest[super().write(rest) :]
             except OSError as error:
                 self._error = error
@@ -159,21 +174,21 @@ class PatientFile(io.FileIO):
             return size or 0
 
     def require_written(self) -> None:
-        """Raise the error of the first write that failed."""
+        """Raise the first write error."""
         if self._error is not None:
             raise self._error
 
 
 @contextmanager
 def with_room(path: Path, needed: int) -> Iterator[Path]:
-    """Yield a temporary file for about `needed` bytes of HDF5, which the disk has reserved.
+    """Yield a temporary file for about `needed` bytes of HDF5, preallocated on disk.
 
     On a full disk h5py raises for each object that it closes, or crashes.
 
     Raises
     ------
     ShardError
-        The disk is full, or the system refuses to write.
+        The disk is full, or the operating system refuses to write.
     """
     with explained(path, needed), appearing_whole(path) as part:
         with part.open("wb") as stream:
@@ -183,7 +198,7 @@ def with_room(path: Path, needed: int) -> Iterator[Path]:
 
 @contextmanager
 def explained(path: Path, needed: int | None = None) -> Iterator[None]:
-    """Explain errors of the disk or h5py while `path`, of `needed` bytes, is written.
+    """Translate errors of the disk or h5py while `path`, of `needed` bytes, is written.
 
     Raises
     ------
@@ -196,7 +211,6 @@ def explained(path: Path, needed: int | None = None) -> Iterator[None]:
         size = "" if needed is None else f" of {needed:,} bytes"
         raise ShardError(
             f"{path.name}{size} could not be written in {path.parent} "
-            f"({str(error).splitlines()[0]}); {free:,} are free there. Finished rows that were "
-            "written before are kept: make room, or raise the limit on the size of files, and the "
-            "same command resumes"
+            f"({str(error).splitlines()[0]}); {free:,} bytes are free there. Finished rows are "
+            "kept: free some space, or raise the file size limit, and rerun the command to resume"
         ) from error

@@ -142,7 +142,7 @@ def test_other_captions_compare_from_text_to_image_alone(claims: Callable[..., P
     ("changes", "fault"),
     [
         ({"figures": []}, "at least one figure"),
-        ({"figures": [{"measure": "rsun"}]}, "no figure is called 'rsun'; did you mean rsum"),
+        ({"figures": [{"measure": "rsun"}]}, "unknown figure 'rsun'; did you mean rsum"),
         ({"same_captions": False, "figures": [{"measure": "rsum"}]}, "rsum does not compare"),
         ({"says": "worse"}, "Expected one of 'better', 'level'"),
         ({"first": 3}, "claims.0..first"),
@@ -186,5 +186,5 @@ def test_without_any_outputs_every_claim_has_a_reason(tmp_path: Path) -> None:
     assert all("not found; make it with" in of.reason for of in judged)
     assert "Not judged:" in markdown(judged)
     assert judge((Claim("a", "b", "x", "y", (Figure("rsum"),)),))[0].reason.endswith(
-        "no dataset was given"
+        "pass its `dataset=...`"
     )

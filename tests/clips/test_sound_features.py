@@ -14,7 +14,6 @@ from pipeline.datasets.entries import ImageEntry
 from pipeline.datasets.manifest import Manifest
 from pipeline.datasets.readers.folder import read_folder
 from pipeline.errors import WrongUsage
-from pipeline.executor import serial
 from pipeline.jobs.options import Compute, Storage
 from pipeline.progress import no_progress
 from pipeline.shards.feature_set import FeatureSet
@@ -22,6 +21,7 @@ from pipeline.sound import sound_source as sound_features
 from pipeline.sound.extract_sound import extract_sound, silent_rows
 from pipeline.sound.words import SoundWordsError, load_sound_words
 from tests.clips.factories import encode, tone, write_changing_sound, write_wav
+from tests.cluster.tasks import serial
 
 pytest.importorskip("av", reason="needs the extra clips")
 

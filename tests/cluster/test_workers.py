@@ -80,7 +80,9 @@ def test_a_worker_that_ends_while_it_starts_is_an_error_with_a_name(
 
     monkeypatch.setattr("pipeline.cluster.connect.SpecCluster", start)
     with (
-        pytest.raises(ClusterError, match=r"ended while it started .*Nanny failed.*same command"),
+        pytest.raises(
+            ClusterError, match=r"died during start-up .*Nanny failed.*rerun the command"
+        ),
         local_workers(2, ignore_log),
     ):
         pass
@@ -108,7 +110,7 @@ def test_a_full_disk_stops_the_run_and_the_same_command_goes_on(
     """No file may be as large as a shard; pieces are smaller."""
     out = tmp_path / "out"
     size = len(whole["out/shard-00000-of-00021.h5"])
-    with pytest.raises(ShardError, match=r"worker .*could not be written.*make room"):
+    with pytest.raises(ShardError, match=r"worker .*could not be written.*free some space"):
         build_made(out, ROWS, workers, largest_file=size - 1, piece_seconds=0)
     with ShardBuild(out, header(), ids(ROWS), ROWS_PER_SHARD) as work:
         assert work.rows_done >= ROWS_PER_SHARD, "what was done is kept"
@@ -241,7 +243,7 @@ def test_a_scheduler_with_workers_until_it_is_killed(
         with scheduler_workers(address, {"GPU": 1}, ignore_log) as found:
             build_made(tmp_path / "first" / "out", ROWS, found)
             assert contents(tmp_path / "first") == whole
-            with pytest.raises(SchedulerGone, match="the same command again"):
+            with pytest.raises(SchedulerGone, match="rerun the command"):
                 build_made(out, ROWS, found, kill, seconds=0.02)
     with ShardBuild(out, header(), ids(ROWS), ROWS_PER_SHARD) as work:
         assert work.rows_done >= 40
@@ -249,14 +251,14 @@ def test_a_scheduler_with_workers_until_it_is_killed(
     assert contents(out.parent) == whole
     monkeypatch.setattr(connect, "_CONNECT_SECONDS", 0.5)
     with (
-        pytest.raises(ClusterError, match="no Dask scheduler answers"),
+        pytest.raises(ClusterError, match="no Dask scheduler responds"),
         scheduler_workers(address, {}, ignore_log),
     ):
         pass
 
 
 def test_too_many_workers_for_the_gpus(tmp_path: Path) -> None:
-    for gpus, text in (([], "this machine has none"), (["0"], "give `workers=1` or less")):
+    for gpus, text in (([], "this machine has no GPU"), (["0"], "use `workers=1` or less")):
         with (
             pytest.raises(NoSuchWorker, match=text),
             local_workers(2, ignore_log, gpus=gpus),

@@ -82,11 +82,11 @@ def test_tampering_and_damage_are_found(tmp_path: Path) -> None:
     file, described = tmp_path / MANIFEST_FILE, tmp_path / DATASET_FILE
     good, metadata = file.read_bytes(), described.read_text()
     file.write_bytes(good.replace(b"train", b"value", 1))
-    with pytest.raises(DatasetError, match="not the file that"):
+    with pytest.raises(DatasetError, match="does not match"):
         read_manifest(tmp_path)
     file.write_bytes(good)
     described.write_text(json.dumps({k: v for k, v in json.loads(metadata).items() if k != "name"}))
-    with pytest.raises(DatasetError, match=r"damaged.*name"):
+    with pytest.raises(DatasetError, match=r"corrupt.*name"):
         read_manifest(tmp_path)
     described.unlink()
     with pytest.raises(DatasetError, match="not a prepared dataset"):
@@ -115,7 +115,7 @@ def test_ids_splits_and_emptiness(tmp_path: Path) -> None:
         manifest(tmp_path, entries=twice)
     with pytest.raises(DatasetError, match="no image"):
         manifest(tmp_path, entries=())
-    with pytest.raises(DatasetError, match="no plain name"):
+    with pytest.raises(DatasetError, match="not a plain name"):
         manifest(tmp_path, entries=(ImageEntry("a", "a", "../x", ("x",)),))
     with pytest.raises(DatasetError, match=r"no split 'test'.*train \(2 images\)"):
         manifest(tmp_path).select("test")

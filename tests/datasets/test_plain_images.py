@@ -41,7 +41,7 @@ def test_the_ids_of_files_are_relative_to_their_common_folder(photos: Path) -> N
     assert [manifest.path_by_id[i] for i in ids] == [photos / i for i in ids]
     assert lines[1:] == [
         f"4 images; ids are paths relative to {photos}",
-        "1 of the given files are named before and count once",
+        "1 of the files were listed before and count once",
     ]
     (only,) = plain_images([photos / "b.JPG"], lines.append).packed.ids
     assert only == "b.JPG"

@@ -26,7 +26,7 @@ def images(tmp_path: Path) -> Path:
 
 
 def test_scenes(tmp_path: Path) -> None:
-    result = run("scenes", "--images", 6, "--seed", 5, "--out", tmp_path / "s")
+    result = run("scenes", "--num-images", 6, "--seed", 5, "--out", tmp_path / "s")
     assert result.exit_code == 0, result.output
     first, last = result.stderr.splitlines()
     assert first.startswith("prepare scenes: images=6 seed=5 out=")
@@ -157,7 +157,7 @@ def test_images_without_captions(tmp_path: Path, images: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ("scenes --images 2 --out x", "--images"),
+        ("scenes --num-images 2 --out x", "--num-images"),
         ("scenes --seed -1 --out x", "--seed"),
         ("scenes", "--out"),
         ("folder --out x", "--captions"),
@@ -166,7 +166,7 @@ def test_images_without_captions(tmp_path: Path, images: Path) -> None:
         ("folder --root x --out x --captions y --expect train=-1", "SPLIT=COUNT"),
         ("folder --root x --out x --captions y --expect a=1 --expect a=2", "named twice"),
         ("coco --root x --out x --captions val=", "[SPLIT=]FILE"),
-        ("coco --root x --out x --captions y --split a/b", "no plain name"),
+        ("coco --root x --out x --captions y --split a/b", "not a plain name"),
         ("karpathy --root x --out x --captions y --restval no", "leave-out"),
     ],
 )

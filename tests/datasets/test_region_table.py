@@ -48,7 +48,7 @@ def test_without_splits(root: Path) -> None:
 @pytest.mark.parametrize(
     ("line", "complaint"),
     [
-        ("a.png,x,0,0,11,5,train", r"line 3: the box \[0.0, 0.0, 11.0, 5.0\] lies outside"),
+        ("a.png,x,0,0,11,5,train", r"line 3: the box \[0.0, 0.0, 11.0, 5.0\] is outside"),
         ("a.png,x,3,0,3,5,train", "line 3: .* has no area"),
         ("a.png,x,nan,0,3,5,train", "line 3: .* has no area"),
         ("a.png,x,-1,0,3,5,train", "line 3: .* lies outside its image of 10 x 20"),

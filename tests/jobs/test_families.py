@@ -17,7 +17,6 @@ from pipeline.clips.recipes import ClipRecipe
 from pipeline.cluster.place import Place
 from pipeline.datasets.entries import ImageEntry
 from pipeline.datasets.manifest import Manifest, read_manifest
-from pipeline.executor import serial
 from pipeline.images.extract import extract
 from pipeline.regions.features import Regions, extract_regions
 from pipeline.regions.proposal_source import Proposer
@@ -29,6 +28,7 @@ from pipeline.sound.extract_sound import extract_sound
 from pipeline.text.encode import encode
 from tests.clips.factories import tone, write_wav
 from tests.clips.moving import write_clip
+from tests.cluster.tasks import serial
 from tests.images.odd_files import photo
 from tests.jobs.factories import options
 from tests.project import Recorder

@@ -89,7 +89,7 @@ def test_better_captions_are_found_better(
         found = compare(first, second, measure=measure, dataset=tmp_path / "mine", resamples=500)
         assert found.decided
         assert found.margin > 0
-    with pytest.raises(ClaimError, match="references are those of a dataset"):
+    with pytest.raises(ClaimError, match="references are in a dataset"):
         compare(first, second)
 
 

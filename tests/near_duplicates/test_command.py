@@ -92,7 +92,7 @@ def test_results_as_json() -> None:
 def test_wrong_usage_has_a_message() -> None:
     for arguments, text in (
         (("--between", "--threshold", "0.9"), "need --dataset"),
-        ((), "no threshold was calibrated"),
+        ((), "no threshold is calibrated"),
         (("--dataset", "data", "--dataset", "data"), "once for each feature set"),
         (("--page", "a.html", "--threshold", "0.9"), "--page needs --dataset"),
         (("--split", "tset", "--dataset", "data", "--threshold", "0.9"), "no split 'tset'"),

@@ -247,13 +247,13 @@ def refusals(folder: Path, manifest: Manifest) -> Iterator[tuple[type[Exception]
     yield WrongUsage, "`threshold=0` is not a cosine", {"threshold": 0.0}
     yield WrongUsage, "`threshold=1.5` is not a cosine", {"threshold": 1.5}
     yield WrongUsage, "`threshold=nan`", {"threshold": float("nan")}
-    yield WrongUsage, "is given twice", {"others": folder / "b" / ".." / "a"}
+    yield WrongUsage, "is specified twice", {"others": folder / "b" / ".." / "a"}
     yield WrongUsage, "need `dataset=", {"between": True}
     yield WrongUsage, "need `dataset=", {"splits": "test"}
-    yield WrongUsage, "compared whole", {"others": folder / "b", "between": True}
+    yield WrongUsage, "compared as a whole", {"others": folder / "b", "between": True}
     only = {"dataset": manifest, "splits": ["test"], "between": True}
     yield WrongUsage, "there is one: test", only
-    yield DuplicatesError, "cosines mean nothing", {"others": folder / "b"}
+    yield DuplicatesError, "cosines are meaningless", {"others": folder / "b"}
     yield MissingRows, "has no rows for 1 of", {"dataset": dataset_of(names(8)), "splits": "val"}
 
 
@@ -270,5 +270,5 @@ def test_thresholds_are_those_of_recipes_with_their_own_weights(tmp_path: Path) 
     assert set(THRESHOLDS) <= set(RECIPES)
     assert all(0 < threshold < 1 for threshold in THRESHOLDS.values())
     written(tmp_path / "a", names(3), rows_with_copies(3))
-    with pytest.raises(DuplicatesError, match="no threshold was calibrated for 'other'"):
+    with pytest.raises(DuplicatesError, match="no threshold is calibrated for 'other'"):
         duplicates(tmp_path / "a")

@@ -46,7 +46,7 @@ def test_the_page_has_the_pictures_and_escapes_texts(photos: Path, tmp_path: Pat
     assert "\u202e" not in text
     assert r"&lt;script&gt;alert(1)&lt;/script&gt;\u202e &amp; more.jpg" in text
     for words in ("2 groups", "4 of 10 images", "2 images without features", "98.0 %",
-                  "not in a dataset that was given", "0.9500", "default-src 'none'"):  # fmt: skip
+                  "not in a specified dataset", "0.9500", "default-src 'none'"):  # fmt: skip
         assert words in text
     assert text.count("no picture:") == 2
 

@@ -108,5 +108,5 @@ def test_what_cannot_be_probed_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ProbeError, match="no caption of 36 images"):
         probe(unknown)
     (tmp_path / "x.json").write_text("[]")
-    with pytest.raises(ProbeError, match="`pipeline probe` writes it"):
+    with pytest.raises(ProbeError, match="`pipeline probe` writes one"):
         read_probes(tmp_path / "x.json")

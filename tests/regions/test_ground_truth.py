@@ -67,5 +67,5 @@ def test_regions_changed_by_hand_are_refused(scenes: Path, tmp_path: Path) -> No
     manifest.write(tmp_path)
     with (tmp_path / "regions.jsonl").open("a") as file:
         file.write("{}\n")
-    with pytest.raises(DatasetError, match="not the file that"):
+    with pytest.raises(DatasetError, match="does not match"):
         read_phrases(tmp_path)

@@ -143,7 +143,7 @@ def test_bad_input(scenes: Path, tmp_path: Path) -> None:
     for bad in ("bad.npz", "bad.h5"):
         refused(LayoutError, "arrays of boxes", **(file | {"boxes": tmp_path / bad}))
     refused(LayoutError, "line 1: 2 columns", **(file | {"boxes": tmp_path / "bad.tsv"}))
-    refused(LayoutError, "boxes are read from", **(file | {"boxes": tmp_path / "bad.csv"}))
+    refused(LayoutError, "expected boxes as", **(file | {"boxes": tmp_path / "bad.csv"}))
     refused(WrongUsage, "`boxes=FILE` is required", method="boxes")
     refused(WrongUsage, "`model=.*` applies to bing", method="grid", model=tmp_path)
     refused(WrongUsage, "at least 1", method="grid", number=0)

@@ -56,7 +56,7 @@ def test_scales_end_where_values_can() -> None:
     full = [Series(name, ((1, 100), (2, 100)), number=n) for n, name in enumerate("ab")]
     for lines in (full, full[:1]):
         svg = line_chart(lines, "x", "R@10", "z", most=100.0)
-        numerals = [float(t.text) for t in _all(svg, "text") if (t.text or "").isdigit()]
+        numerals = [float(text) for t in _all(svg, "text") if (text := t.text or "").isdigit()]
         assert max(numerals) == 100
     svg = dot_chart([Bar("a", 599, 590, 600)], "rsum", "z", most=600.0)
     assert [t.text for t in _all(svg, "text") if t.text == "800"] == []
@@ -181,7 +181,7 @@ def test_spans_go_from_a_filled_end_to_a_hollow_one() -> None:
     ends = [(c.attrib["class"], float(c.attrib["cx"])) for c in _all(svg, "circle")]
     *ends, _, _, _, _, _, _ = ends  # the legend's
     assert [kind for kind, _ in ends] == [
-        "f0", "line hollow c0", "soft", "line hollow cs", "f0", "line hollow c0"
+        "f0", "line unfilled c0", "soft", "line unfilled cs", "f0", "line unfilled c0"
     ]  # fmt: skip
     half, one, zero, quarter = (ends[k][1] for k in (0, 1, 2, 3))
     assert one - zero == pytest.approx(2 * (half - zero), abs=0.2)

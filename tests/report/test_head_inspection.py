@@ -49,7 +49,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Folders:
     (folder / "params.yaml").write_text(yaml.safe_dump(params))
     dataset = ("--dataset", "data/scenes")
     commands = [
-        ("prepare", "scenes", "--images", "40", "--out", "data/scenes"),
+        ("prepare", "scenes", "--num-images", "40", "--out", "data/scenes"),
         ("extract", "--recipe", IMAGES, *dataset, "--out", f"data/features/scenes/{IMAGES}"),
         ("text", "--encoder", "mean", *dataset, "--out", f"data/text/scenes/{CAPTIONS}"),
         ("text", "--encoder", "token-ids", *dataset, "--out", "data/text/scenes/token-ids"),

@@ -229,11 +229,11 @@ def test_wrong_files_are_refused(changes: dict[str, Any], message: str) -> None:
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"tables": [1]}'])
 def test_files_that_are_no_tables_are_refused(text: str) -> None:
-    with pytest.raises(PublishedError, match="is no JSON of tables"):
+    with pytest.raises(PublishedError, match="is not JSON of tables"):
         parse_published(text, "f.json")
 
 
 def test_an_install_without_the_file_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("pipeline.report.published.PUBLISHED_FILE", "absent.json")
-    with pytest.raises(PublishedError, match=r"absent\.json: missing beside the installed package"):
+    with pytest.raises(PublishedError, match=r"absent\.json: missing from the installed package"):
         published_rows.__wrapped__()

@@ -161,7 +161,7 @@ def test_long_captions_against_short_ones(tmp_path: Path) -> None:
     expected = 100 * np.mean(ranks[long] < 10) - 100 * np.mean(ranks[~long] < 10)
     measure = "text_to_image_r10_long_less_short"
     assert figure(ranked.parts(measure)) == pytest.approx(expected)
-    with pytest.raises(EmbeddingsError, match="give `dataset="):
+    with pytest.raises(EmbeddingsError, match="pass `dataset="):
         _ranked(e, tmp_path).parts(measure)
     with pytest.raises(EmbeddingsError, match="captions that the dataset lacks, first 'im0#0'"):
         replace(ranked, lengths=lambda: {"x": 1}).parts(measure)

@@ -94,7 +94,7 @@ def test_what_cannot_be_exported_is_named(space: Embeddings, tmp_path: Path) -> 
         export_embeddings(file, tmp_path, to="arrow")
     entry = ImageEntry("other", "other", "test", ("a",))
     Manifest("made", tmp_path, (entry,), "CC0", "drawn", {}).write(tmp_path / "data")
-    with pytest.raises(MissingRows, match=r"row 'im\d' is of no image"):
+    with pytest.raises(MissingRows, match=r"row 'im\d' has no image"):
         export_embeddings(file, tmp_path / "e.parquet", dataset=tmp_path / "data")
     assert not list(tmp_path.glob("e.parquet*"))
     export_of = ["export", str(file), "--out", str(tmp_path / "cli.parquet")]

@@ -81,7 +81,7 @@ def test_blocks_are_written_as_the_whole_is(embeddings: Embeddings, tmp_path: Pa
     ):
         with pytest.raises(error, match=said):
             write_in_blocks(tmp_path / "no.h5", header, images, rows)
-    with pytest.raises(EmbeddingsError, match="images: there are none"):
+    with pytest.raises(EmbeddingsError, match="images: found none"):
         write_in_blocks(tmp_path / "no.h5", header, [], captions)
     assert sorted(p.name for p in tmp_path.iterdir()) == ["blocks.h5", "whole.h5"]
 
@@ -138,7 +138,7 @@ def test_sets_of_vectors_round_trip(tmp_path: Path, embeddings: Embeddings) -> N
         replace(embeddings, similarity="scan-i2t-lse")
     with pytest.raises(EmbeddingsError, match="images have 3 dimensions and captions 4"):
         replace(sets, caption_embeddings=np.ones((3, 2, 4), np.float32))
-    with pytest.raises(EmbeddingsError, match="no dimension"):
+    with pytest.raises(EmbeddingsError, match="without a dimension"):
         replace(sets, caption_embeddings=np.ones((3, 0, 3), np.float32))
     sets.caption_embeddings[1, 1, 0] = np.nan
     with pytest.raises(EmbeddingsError, match=r"1 row has NaN.*\['zebra#0'\]"):
@@ -205,21 +205,21 @@ def test_ids_of_any_kind(tmp_path: Path) -> None:
         ({"images/embedding": np.array([[1.0] * 4, [np.nan] * 4])}, r"1 row has NaN.*\['b'\]"),
         ({"images/embedding": np.ones((2, 5))}, "5 dimensions and captions 4"),
         ({"images/embedding": np.ones((3, 4))}, "images: 2 ids for 3 rows"),
-        ({"images/embedding": np.ones((0, 4)), "images/id": np.ones(0, int)}, "there are none"),
+        ({"images/embedding": np.ones((0, 4)), "images/id": np.ones(0, int)}, "found no rows"),
         ({"images/id": [b"a", b"a"]}, r"1 ids occur more than once, first \['a'\]"),
         ({"images/id": [0.5, 1.5]}, "float64, expected text or integers"),
         ({"images/id": np.array([b"a", b"\xff"])}, "not UTF-8"),
         ({"captions/id": ["x", "", "y"]}, "empty ids"),
-        ({"captions/image_id": ["a", "b", "c"]}, r"1 images that are not .*\['c'\]"),
+        ({"captions/image_id": ["a", "b", "c"]}, r"1 missing images.*\['c'\]"),
         ({"captions/image_id": ["a", "b"]}, "3 ids but 2 image ids"),
         ({"similarity": None}, "no attribute 'similarity'"),
         ({"similarity": 3}, "'similarity' is 3, expected text"),
         ({"similarity": "scan-t2i-avg"}, r"of 3 dimension\(s\), but its shape is \(2, 4\)"),
         ({"similarity": "manhattan"}, "'manhattan' is not known; expected one of cosine, euc"),
-        ({"provenance": "no json"}, "no JSON object"),
-        ({"provenance": "[]"}, "no JSON object"),
-        ({"provenance": '{"dataset": "\\ud800"}'}, "no JSON object"),
-        ({"format": "other"}, "says it is 'other'"),
+        ({"provenance": "no json"}, "not a JSON object"),
+        ({"provenance": "[]"}, "not a JSON object"),
+        ({"provenance": '{"dataset": "\\ud800"}'}, "not a JSON object"),
+        ({"format": "other"}, "is in the format 'other'"),
         ({"format": "pipeline-embeddings", "format_version": 2}, "version 2"),
     ],
 )

@@ -67,7 +67,7 @@ def test_files_become_one_that_names_its_members(tmp_path: Path) -> None:
     assert found.provenance["members"] == {
         name: {"embeddings_sha256": sha256_of_file(path)} for name, path in files.items()
     }
-    with pytest.raises(EmbeddingsError, match="weights are given for one, but the members are one"):
+    with pytest.raises(EmbeddingsError, match="found weights for one, but the members are one"):
         ensemble(files, tmp_path / "none.h5", weights={"one": 1})
     with pytest.raises(EmbeddingsError, match="no such embedding file"):
         ensemble({**files, "three": tmp_path / "three.h5"}, tmp_path / "none.h5")
@@ -85,7 +85,7 @@ def test_a_zero_row_has_cosine_zero_in_its_member() -> None:
 @pytest.mark.parametrize(
     ("members", "weights", "expected"),
     [
-        ([member(4, 0)], None, "two members or more"),
+        ([member(4, 0)], None, "at least two members"),
         ([member(4, 0), member(4, 1)], [1.0], "a weight above 0 for each"),
         ([member(4, 0), member(4, 1)], [1.0, 0.0], "a weight above 0 for each"),
         ([member(4, 0), replace(member(4, 1), similarity="dot")], None, "only cosines"),

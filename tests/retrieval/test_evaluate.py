@@ -83,7 +83,7 @@ def test_one_split_of_a_file_of_several_is_ranked_as_its_own_file(tmp_path: Path
     alone = evaluate(tmp_path / "test.h5", tmp_path / "alone", monitor=monitor)
     part = evaluate(tmp_path / "all.h5", tmp_path / "part", split="test")
     assert part == alone
-    assert monitor.lines[0] == "1 images without a caption are searched, and are no queries"
+    assert monitor.lines[0] == "1 images without a caption are in the gallery, but not queries"
     assert part.table["num_images"] == 4
     kept = [read_provenance(tmp_path / out / PROVENANCE_FILE) for out in ("alone", "part")]
     assert kept[0]["provenance"] == kept[1]["provenance"] == {"split": "test"}
@@ -94,7 +94,7 @@ def test_one_split_of_a_file_of_several_is_ranked_as_its_own_file(tmp_path: Path
             evaluate(tmp_path / "all.h5", tmp_path / "none", split=split)
     with pytest.raises(EmbeddingsError, match="holds the split 'test', not 'train'"):
         evaluate(tmp_path / "test.h5", tmp_path / "none", split="train")
-    for splits, message in (([["a", 3]], "counts 3 images"), ([["a"]], "wrong at splits")):
+    for splits, message in (([["a", 3]], "counts 3 images"), ([["a"]], "invalid at splits")):
         wrong = replace(e, provenance={"split": "all", "splits": splits})
         write_embeddings(tmp_path / "wrong.h5", wrong)
         with pytest.raises(EmbeddingsError, match=message):
@@ -116,6 +116,6 @@ def test_mistakes_end_before_the_work(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(OutputError, match="is a file"):
         evaluate(tmp_path / "missing.h5", tmp_path / "file" / "out")
-    with pytest.raises(ProtocolError, match="'coco' is not known"):
+    with pytest.raises(ProtocolError, match="unknown protocol 'coco'"):
         evaluate(tmp_path / "missing.h5", tmp_path / "out", protocol="coco")
     assert not (tmp_path / "out").exists()

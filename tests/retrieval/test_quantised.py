@@ -220,7 +220,7 @@ def test_a_damaged_small_file_is_refused(tmp_path: Path) -> None:
     damage(lambda file: file["captions/step"].__setitem__(0, np.nan), "9 finite floats")
     damage(lambda file: file.pop("images/bits"), "images/bits")
     damage(lambda file: file.attrs.__setitem__("store", "float16"), "is int8, expected float16")
-    damage(lambda file: file.attrs.__setitem__("calibration", "["), "'calibration' is no JSON")
+    damage(lambda file: file.attrs.__setitem__("calibration", "["), "'calibration' is not a JSON")
 
 
 def test_the_types_of_embeddings_are_checked_for_codes_too() -> None:

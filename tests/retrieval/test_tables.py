@@ -65,7 +65,7 @@ def test_files_that_are_no_table(tmp_path: Path) -> None:
     with pytest.raises(TableError, match="no such recall table"):
         read_recall(path)
     path.write_bytes(b"\xff{")
-    with pytest.raises(TableError, match="is damaged"):
+    with pytest.raises(TableError, match="is corrupt"):
         read_recall(path)
     path.write_text("[1]")
     with pytest.raises(TableError, match="got `array`"):

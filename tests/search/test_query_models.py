@@ -112,7 +112,7 @@ def test_what_another_head_made_is_refused(
     other = replace(space, provenance={**space.provenance, **changes})
     with pytest.raises(SearchError, match=message):
         head_of(other, Path("e.h5"), made / "head")
-    with pytest.raises(SearchError, match="does not say which head made it"):
+    with pytest.raises(SearchError, match="does not record its head"):
         head_of(replace(space, provenance={}), Path("e.h5"), made / "head")
 
 

@@ -133,7 +133,7 @@ def test_swapped_and_missing_shards_are_refused(folder: Path, tmp_path: Path) ->
     build(tmp_path / "other", ROWS, recipe={"name": "other"})
     name = "shard-00001-of-00003.h5"
     (folder / name).write_bytes((tmp_path / "other" / name).read_bytes())
-    with pytest.raises(OtherShard, match="another feature set"):
+    with pytest.raises(OtherShard, match="does not belong to the feature set"):
         FeatureSet(folder)
     (folder / name).unlink()
     with pytest.raises(ShardError, match="missing"):
@@ -275,7 +275,7 @@ def test_ids_of_two_dimensions_are_refused(folder: Path) -> None:
         ids = file["ids"][()]
         del file["ids"]
         file.create_dataset("ids", data=ids[:, None], dtype=h5py.string_dtype())
-    with pytest.raises(DamagedShard, match="no sound feature shard"):
+    with pytest.raises(DamagedShard, match="not a valid feature shard"):
         FeatureSet(folder)
 
 
@@ -313,7 +313,7 @@ def test_an_index_of_wrong_types_or_sums_is_refused(
     path = folder / "index.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | change))
     with pytest.raises(
-        ShardError, match=r"index\.json is damaged or of another kind|than its index"
+        ShardError, match=r"index\.json is corrupt or of another format|set of its index"
     ):
         FeatureSet(folder)
 
@@ -335,7 +335,7 @@ def test_a_line_of_the_index_of_wrong_types_or_place_is_refused(
     metadata = json.loads(path.read_text())
     metadata["shards"][1] |= change
     path.write_text(json.dumps(metadata))
-    with pytest.raises(ShardError, match=r"index\.json is damaged or of another kind"):
+    with pytest.raises(ShardError, match=r"index\.json is corrupt or of another format"):
         FeatureSet(folder)
 
 

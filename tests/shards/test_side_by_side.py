@@ -110,7 +110,7 @@ def test_a_part_that_changes_is_noticed(tmp_path: Path) -> None:
     with pytest.raises(ShardError, match=r"b/index\.json not found"):
         FeatureSet(tmp_path / "v")
     part(tmp_path, "b", failed=(1,))
-    with pytest.raises(OtherShard, match="is not the set any more"):
+    with pytest.raises(OtherShard, match="has changed since"):
         FeatureSet(tmp_path / "v")
     assert len(verify(tmp_path / "v").faults) == 1
 
@@ -124,12 +124,12 @@ def test_what_does_not_fit_is_refused(tmp_path: Path) -> None:
     write_features(tmp_path / "grid", IDS, grid, recipe={"name": "g"}, dataset="made")
     far = part(tmp_path / "elsewhere", "c")
     for parts, scaling, expected in (
-        ([a], "unit", "give two feature sets or more"),
-        ([a, a], "unit", "each once"),
-        ([a, b], "whitened", "there are unit, none"),
-        ([a, FeatureSet(tmp_path / "few")], "unit", "19 ids are in one of them only"),
-        ([a, FeatureSet(tmp_path / "grid")], "unit", "only vectors stand side by side"),
-        ([a, far], "unit", "does not lie beside"),
+        ([a], "unit", "at least two different feature sets"),
+        ([a, a], "unit", "different feature sets"),
+        ([a, b], "whitened", "known: unit, none"),
+        ([a, FeatureSet(tmp_path / "few")], "unit", "19 ids are in only one of them"),
+        ([a, FeatureSet(tmp_path / "grid")], "unit", "only vectors can be concatenated"),
+        ([a, far], "unit", "not in the parent folder"),
     ):
         with pytest.raises(ShardError, match=expected):
             write_view(tmp_path / "v", parts, scaling)
@@ -138,7 +138,7 @@ def test_what_does_not_fit_is_refused(tmp_path: Path) -> None:
         write_view(tmp_path / "a", [b, part(tmp_path, "c")], "unit")
     write_view(tmp_path / "v", [a, b], "unit")
     with (
-        pytest.raises(OtherShard, match="puts other features side by side"),
+        pytest.raises(OtherShard, match="is a view of other feature sets"),
         ShardBuild(tmp_path / "v", header(), ["x"]),
     ):
         pass
@@ -150,7 +150,7 @@ def test_parts_of_different_pictures_are_refused(tmp_path: Path) -> None:
     b.source_crc32[4] = 5
     write_view(tmp_path / "v", [a, b], "unit")
     b.source_crc32[4] = 6
-    with pytest.raises(ShardError, match=rf"different pictures for 1 ids, first '{IDS[4]}'"):
+    with pytest.raises(ShardError, match=rf"different images for 1 ids, first '{IDS[4]}'"):
         write_view(tmp_path / "v", [a, b], "unit")
 
 
@@ -168,7 +168,7 @@ def test_an_altered_file_is_refused(tmp_path: Path, change: dict[str, object]) -
     write_view(tmp_path / "v", [part(tmp_path, "a"), part(tmp_path, "b")], "unit")
     path = tmp_path / "v" / VIEW_FILE
     path.write_text(json.dumps({**json.loads(path.read_text()), **change}))
-    with pytest.raises(ShardError, match="is damaged or of another kind"):
+    with pytest.raises(ShardError, match="is corrupt or of another format"):
         FeatureSet(tmp_path / "v")
 
 

@@ -69,7 +69,7 @@ def test_from_scenes_to_the_joint_table(project: Path, pipeline: Call) -> None:
     assert {p: p.read_bytes() for p in before} == before, "the same commands, the same bytes"
 
     assert extract(pipeline, "data/features/half", "--storage", "float16") == 0
-    ended = pipeline("embed", "--experiment", names[0], "--images", "data/features/half")
+    ended = pipeline("embed", "--experiment", names[0], "--image-features", "data/features/half")
     assert ended.status == 1
     assert "use the features that it was fitted on" in ended.stderr
     ended = pipeline("embed", "--experiment", names[0], "--head", f"data/heads/scenes/{names[1]}")
@@ -149,7 +149,7 @@ def test_new_images_go_into_new_shards(project: Path, pipeline: Call) -> None:
     arguments = ("extract", "--recipe", LITE, "--dataset", "data/scenes", "--out", out, *options)
     ended = pipeline(*arguments)
     assert ended.status == 1
-    assert "have them added" in ended.stderr
+    assert "add them" in ended.stderr
     assert pipeline(*arguments, "--add").status == 0
     features = FeatureSet(out)
     assert features.ids == [f"scene-{number:05d}" for number in range(60)]

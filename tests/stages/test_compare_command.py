@@ -72,7 +72,7 @@ def test_localizations_are_recognised_by_name_and_by_file(
     mixed = written(Path("data/embeddings/mine"), "e", noisy(8, 1.0, 1))
     refused = pipeline("compare", str(folder / "p.h5"), str(mixed))
     assert refused.status == 1
-    assert "files of one kind are compared" in refused.stderr
+    assert "only files of one kind can be compared" in refused.stderr
 
 
 def test_a_list_of_claims(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pipeline: Call) -> None:

@@ -153,7 +153,7 @@ def test_an_interrupt_at_any_moment_ends_with_a_line(
 @pytest.mark.parametrize(
     ("error", "why"),
     [
-        (MemoryError(), "(the system gave no more)"),
+        (MemoryError(), "(the system has no more)"),
         (RuntimeError("can't start new thread"), "(can't start new thread)"),
         (ImportError("lib.so: failed to map segment from shared object"), "shared object)"),
         (RuntimeError("DefaultCPUAllocator: can't allocate memory: 9 GB\nmore"), "9 GB)"),

@@ -9,7 +9,7 @@ import pytest
 
 from pipeline.heads.experiments import Size
 from pipeline.heads.presets import PRESETS
-from stages.params import load_params
+from stages.params import ParamsError, load_params
 from stages.plan import every_name, experiment_of, run_options
 from tests.project import PROJECT
 
@@ -35,3 +35,17 @@ def test_a_folder_without_the_file_has_the_presets(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     assert experiment_of(load_params(), "wang2016-cca").captions.options["sample"] == 20_000
+
+
+@pytest.mark.parametrize("entry", ["", ", precision: bf16", ", precision: fp16"])
+def test_an_experiment_of_the_file_names_its_precision(
+    entry: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    text = f"experiments:\n  vsepp: {{images: a, captions: b{entry}}}\n"
+    Path("params.yaml").write_text(text)
+    if "fp16" in entry:
+        with pytest.raises(ParamsError, match=r"precision.*'fp16'"):
+            load_params()
+    else:
+        assert experiment_of(load_params(), "vsepp").precision == ("bf16" if entry else "float32")

@@ -3,6 +3,8 @@
 import json
 from pathlib import Path
 
+import pytest
+
 from pipeline.datasets.manifest import read_manifest
 from tests.project import Call
 
@@ -23,7 +25,9 @@ def files(*folders: str) -> dict[str, bytes]:
     return {str(path): path.read_bytes() for path in paths if path.suffix != ".finished"}
 
 
-def test_run_makes_what_is_missing_and_nothing_else(project: Path, pipeline: Call) -> None:
+def test_run_makes_what_is_missing_and_nothing_else(
+    project: Path, pipeline: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
     kinds = ("data/features", "data/text", "data/heads", "data/embeddings", "data/evaluations")
     planned = pipeline("run", NAME, "--dry-run")
     steps = ["extract", "text", "train", "embed", "evaluate"]
@@ -68,6 +72,18 @@ def test_run_makes_what_is_missing_and_nothing_else(project: Path, pipeline: Cal
     assert trained["seed"] == 2
     Path(f"data/evaluations/scenes/{NAME}/provenance.json").unlink()
     assert made(pipeline("run", NAME, "--seed", 1).stderr) == ["evaluate"]
+
+    # Once nothing is left to do, no step is asked again; see test_finished_run.py.
+    monkeypatch.setattr("pipeline.jobs.finished._SETTLED_NS", -(10**18))
+    checked = pipeline("run", NAME, "--seed", 1)
+    if not list(Path("data/.work").glob("run-scenes-*.finished")):
+        return  # on a file system whose times of change are not the kernel's
+    monkeypatch.delattr("pipeline.experiments.run.run")
+    found = pipeline("run", NAME, "--seed", 1)
+    assert (found.status, found.stdout) == (0, checked.stdout)
+    assert made(found.stderr) == []
+    as_json = json.loads(pipeline("run", NAME, "--seed", 1, "--json").stdout)
+    assert (as_json["made"], [*as_json["tables"]]) == ([], [NAME])
 
 
 def test_changed_captions_and_pictures_are_followed(project: Path, pipeline: Call) -> None:

@@ -57,7 +57,7 @@ def test_other_options_in_params_are_followed_and_taken_back(project: Path, pipe
     params["extract"]["storage"] = given
     Path("params.yaml").write_text(yaml.safe_dump(params))
     ran = pipeline("run", NAME)
-    assert "holds the features asked for: moved back to" in ran.stderr
+    assert "holds the requested features: moved back to" in ran.stderr
     assert "60 rows are done" in ran.stderr
     assert files(*kinds) == before
 

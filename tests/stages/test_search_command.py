@@ -36,7 +36,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "params.yaml").write_text(yaml.safe_dump(params))
     dataset = ("--dataset", "data/scenes")
     commands = [
-        ("prepare", "scenes", "--images", "40", "--out", "data/scenes"),
+        ("prepare", "scenes", "--num-images", "40", "--out", "data/scenes"),
         ("extract", "--recipe", LITE, *dataset, "--out", f"data/features/scenes/{LITE}"),
         ("text", "--encoder", "mean", *dataset, "--out", f"data/text/scenes/{MEAN}"),
         ("text", "--encoder", "tfidf", *dataset, "--out", "data/text/scenes/tfidf"),
@@ -235,7 +235,7 @@ def test_an_unknown_experiment_is_wrong_usage(within: Path, pipeline: Call) -> N
     [
         ((SENTENCE, "--experiment", "untrained"), "`pipeline run untrained --dataset data/"),
         (("  ", "--experiment", NAME), "is empty"),
-        (("xqzzy wvvk", "--experiment", NAME), "knows no word of 1 of 1 queries"),
+        (("xqzzy wvvk", "--experiment", NAME), "knows no word of the query"),
         (("--image", "absent.png", "--experiment", NAME), "nor a file"),
         (("--image", "params.yaml", "--experiment", NAME), "params.yaml is unreadable"),
         (("--image", "ONE", "--minus", "qzzyx", "--experiment", NAME), "first ['qzzyx']"),
@@ -399,7 +399,7 @@ def test_features_are_searched_without_dataset_and_experiment(
         refused = pipeline(*wrong)
         assert refused.status == 2
         assert "--features goes with --image, --top, --weights and --json" in refused.stderr
-    assert "give --experiment NAME, or --image with --features" in pipeline("search", "a").stderr
+    assert "pass --experiment NAME, or --image with --features" in pipeline("search", "a").stderr
 
 
 def test_probe_prints_tables_and_writes_all_of_it(

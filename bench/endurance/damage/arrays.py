@@ -1,4 +1,4 @@
-"""Damage to arrays of NumPy, to safetensors and to archives: headers and members that lie."""
+"""Damage to arrays of NumPy, to safetensors and to archives: inconsistent headers and members."""
 
 import io
 import json
@@ -11,7 +11,7 @@ from bench.endurance.damage.raw import Random, any_bytes, empty, noise
 
 
 def safetensors(rng: Random, data: bytes, other: bytes) -> bytes:
-    """Change the header, and the length that it is said to have, mostly rightly."""
+    """Change the header, and its stated length, usually consistently."""
     (size,) = struct.unpack_from("<Q", data)
     header = json.loads(data[8 : 8 + size])
     metadata = header.get("__metadata__", {})

@@ -1,4 +1,4 @@
-"""The clips of a published dataset, found by name in one folder; the missing refused or counted."""
+"""Clip files of a published dataset, looked up by name in one folder."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -10,11 +10,11 @@ _NAMES_SHOWN = 5
 
 
 class ClipFiles:
-    """The files of a folder by name, with or without their ending.
+    """The files of a folder by name, with or without suffix.
 
     Attributes
     ----------
-    missing : names that were asked for and are not there, each once, in the order of asking.
+    missing : list of str. Requested but missing names, each once, in request order.
     """
 
     def __init__(self, root: Path, subset: bool) -> None:
@@ -22,13 +22,13 @@ class ClipFiles:
 
         Parameters
         ----------
-        root : the folder that the clips lie in.
-        subset : whether clips may be missing.
+        root : Path. The folder of the clips.
+        subset : bool. Whether clips may be missing.
 
         Raises
         ------
         DatasetError
-            There is no such folder.
+            The folder does not exist.
         """
         try:
             names = sorted(p.name for p in root.iterdir() if p.is_file())
@@ -48,8 +48,8 @@ class ClipFiles:
 
         Parameters
         ----------
-        name : of a file, or of one without its ending.
-        where : the place of `name` in its source.
+        name : str. File name, with or without suffix.
+        where : str. Location of `name` in its source.
 
         Raises
         ------
@@ -58,18 +58,18 @@ class ClipFiles:
         """
         if (fault := check_relative(name)) or "/" in name:
             raise DatasetError(
-                f"{where}: clip {name!r} {fault or 'names a folder'}; a name of a file was expected"
+                f"{where}: clip {name!r} {fault or 'names a folder'}; expected a file name"
             )
         found = [name] if name in self._files else self._by_stem.get(name, [])
         if len(found) > 1:
             raise DatasetError(
-                f"{where}: clip {name!r} may be {' or '.join(found)} in {self._root}; leave one"
+                f"{where}: clip {name!r} may be {' or '.join(found)} in {self._root}; keep one"
             )
         if not found:
             if not self._subset:
                 raise DatasetError(
-                    f"{where}: clip {name!r} not found in {self._root}; check the folder, or take "
-                    "the clips that are there with `subset=True`"
+                    f"{where}: clip {name!r} not found in {self._root}; check the folder, or use "
+                    "only the existing clips with `subset=True`"
                 )
             self.missing.append(name)
             return None
@@ -82,14 +82,14 @@ class ClipFiles:
         known: Mapping[str, int],
         expect: Mapping[str, int],
     ) -> dict[str, Any]:
-        """Assert the counts of the splits and return what is to be noted of missing clips.
+        """Check the counts of the splits and return the notes on missing clips.
 
         Parameters
         ----------
-        dataset : its name.
-        counts : clips found of each split.
-        known : counts of the whole dataset, which a subset need not have.
-        expect : counts that were asked for, which come before the known ones.
+        dataset : str. Its name.
+        counts : dict. Number of clips found by split.
+        known : mapping. Counts of the whole dataset, ignored for a subset.
+        expect : mapping. Requested counts, which take precedence over the known ones.
 
         Raises
         ------

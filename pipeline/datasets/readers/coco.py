@@ -1,4 +1,4 @@
-"""MS-COCO captions and boxes in COCO's own annotation format, one JSON file a split."""
+"""MS-COCO captions and boxes in COCO's annotation format, one JSON file per split."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -23,36 +23,34 @@ def read_coco(
 ) -> Manifest:
     """Read COCO caption files, and files of instances.
 
-    An image's id is COCO's number as text. Images keep the order of `images` in their file,
-    captions the order of `annotations`; all captions of an image are kept.
+    An image's id is COCO's number as text. Images are in the order of `images` in their file,
+    captions in the order of `annotations`; all captions of an image are kept.
 
     Parameters
     ----------
     root : str or Path. The image root.
     captions : sequence of (str, str or Path). (split, caption file) pairs; a split may have several
         files.
-    folders : mapping of str to str, or None. Split to the folder below `root` that its images lie
-        in, such as {"train": "train2017"}; splits that are not named lie in `root` itself.
-    boxes : sequence of str or Path. Files of instances. Each box of an image is a phrase, the name
-        of its category, whose type is the category's supercategory; boxes of crowds, of images
-        without captions and without an area are left out and counted.
-    expect : mapping of str to int, or None. Number of images that a split must have.
+    folders : mapping of str to str, or None. Image folder below `root` by split, such as
+        {"train": "train2017"}; default: `root` itself.
+    boxes : sequence of str or Path. Instance files. Each box of an image is a phrase, the name of
+        its category, whose type is the supercategory; boxes of crowds, of images without captions
+        and without area are skipped and counted.
+    expect : mapping of str to int, or None. Required number of images by split.
 
     Raises
     ------
-    DatasetError
-        A file is missing or no JSON (line and column are named); an entry lacks a key or has a
-        value of another type; ids are repeated; an annotation's image is unknown; an image has
-        no caption or no file; a box leaves its image; a split has another number of images.
-        Entries are named by index,
-        `images[12]`.
+        A file is missing or not JSON (line and column are named); an entry lacks a key or has a
+        value of the wrong type; ids repeat; an annotation's image is unknown; an image has no
+        caption or no file; a box leaves its image; a split has another number of images. Entries
+        are named by index, `images[12]`.
     """
     root = Path(root)
     files = [(split, Path(file)) for split, file in captions]
     folders = folders or {}
     if unknown := sorted(set(folders) - {split for split, _ in files}):
         raise DatasetError(
-            f"image folders are given for the splits {unknown}, which have no caption file"
+            f"image folders are specified for the splits {unknown}, which have no caption file"
         )
     entries: list[ImageEntry] = []
     seen: dict[str, str] = {}
@@ -120,13 +118,13 @@ class _Document(msgspec.Struct):
 
 
 def _image_ids(images: Sequence[_Image], path: Path, seen: dict[str, str]) -> list[str]:
-    """Return the ids of `images` in file order, and enter their places into `seen`."""
+    """Return the ids of `images` in file order, and add their locations to `seen`."""
     ids = [str(image.id) for image in images]
     for index, image_id in enumerate(ids):
         where = f"{path}: images[{index}]"
         if image_id in seen:
             raise DatasetError(
-                f"{where}: image id {image_id!r} occurs before, in {seen[image_id]}; ids are "
+                f"{where}: duplicate image id {image_id!r}, first in {seen[image_id]}; ids must be "
                 "unique over all caption files"
             )
         seen[image_id] = where
@@ -136,7 +134,7 @@ def _image_ids(images: Sequence[_Image], path: Path, seen: dict[str, str]) -> li
 def _captions_of(
     annotations: Sequence[_Annotation], path: Path, known: set[str]
 ) -> tuple[dict[str, list[str]], int]:
-    """Return the captions of each image id in file order, and how many had blanks cut."""
+    """Return the captions by image id in file order, and how many had surrounding blanks."""
     texts: dict[str, list[str]] = {}
     seen: dict[int | str, int] = {}
     mended = 0
@@ -144,14 +142,15 @@ def _captions_of(
         where = f"{path}: annotations[{index}]"
         if annotation.id in seen:
             raise DatasetError(
-                f"{where}: annotation id {annotation.id} occurs before, in "
+                f"{where}: duplicate annotation id {annotation.id}, first in "
                 f"annotations[{seen[annotation.id]}]; remove the copy"
             )
         seen[annotation.id] = index
         image_id = str(annotation.image_id)
         if image_id not in known:
             raise DatasetError(
-                f"{where}: image_id {image_id!r} is no id in `images`; check that the file is whole"
+                f"{where}: image_id {image_id!r} is not in `images`; check that the file is "
+                "complete"
             )
         caption = caption_line(annotation.caption, where)
         mended += caption != annotation.caption

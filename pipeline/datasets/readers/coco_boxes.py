@@ -1,4 +1,4 @@
-"""Boxes of MS-COCO's instances as phrases: the name of a category, and where one of it is."""
+"""Boxes of MS-COCO instances as phrases: category names with boxes."""
 
 from collections import Counter
 from collections.abc import Collection, Sequence
@@ -10,23 +10,23 @@ from pipeline.datasets.checks import DatasetError
 from pipeline.datasets.phrases import Box, RegionPhrase, check_box
 from pipeline.datasets.source import read_json
 
-# Boxes are given to a hundredth of a pixel and may leave the image by the rounding.
+# Boxes are rounded to a hundredth of a pixel and may leave the image by that.
 _ROUNDING = 0.02
 
 
 def read_instances(
     paths: Sequence[Path], images: Collection[str]
 ) -> tuple[tuple[RegionPhrase, ...], Counter[str]]:
-    """Read files of instances; boxes there are x, y, width, height, from 0.
+    """Read instance files; their boxes are x, y, width, height, 0-based.
 
     Parameters
     ----------
-    paths : the files.
-    images : ids of the images whose boxes are wanted.
+    paths : sequence of Path. The files.
+    images : collection of str. Ids of the images whose boxes are needed.
 
     Returns
     -------
-    The phrases, by image in the order of the files, and how many boxes were left out and why.
+    The phrases, by image in file order, and the number of skipped boxes by reason.
 
     Raises
     ------
@@ -45,7 +45,7 @@ def read_instances(
             if image not in sizes or category not in categories:
                 raise DatasetError(
                     f"{where}: image_id {image!r} or category_id {category!r} is not in the file; "
-                    "check that it is whole"
+                    "check that it is complete"
                 )
             box = _box(thing.bbox, sizes[image], where)
             if image not in images:

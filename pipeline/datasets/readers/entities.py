@@ -1,8 +1,8 @@
 """Flickr30k Entities (Plummer et al., ICCV 2015): phrases of captions with chains and boxes.
 
-`Sentences/<id>.txt` has a caption a line, its phrases marked `[/EN#chain/type words]`;
-`Annotations/<id>.xml` has the photo's size and the boxes of each chain, counted from 1 with the
-last pixel included. They are read from a folder, a tar or a zip file as they lie.
+`Sentences/<id>.txt` has one caption per line, its phrases marked `[/EN#chain/type words]`;
+`Annotations/<id>.xml` has the image size and the boxes of each chain, 1-based with the last pixel
+included. They are read directly from a folder, a tar or a zip file.
 """
 
 import re
@@ -20,7 +20,7 @@ from pipeline.datasets.readers.entities_files import UNRELATED, Annotation, Sour
 from pipeline.datasets.source import read_lines, source_notes
 
 Several = Literal["union", "any"]
-"""What the several boxes of a chain mean: one box around all, or each of them is right."""
+"""Meaning of several boxes of a chain: one box around all, or each of them is correct."""
 
 _FIRST = {"train": 0, "dev": 1, "val": 1, "test": 2}
 _NUMBER = re.compile(r"[0-9]+")
@@ -36,32 +36,31 @@ def read_entities(
     scale: bool = False,
     expect: Mapping[str, int] | None = None,
 ) -> Manifest:
-    """Read Flickr30k Entities, or a part of it, with the photos.
+    """Read Flickr30k Entities, or a part of it, with the images.
 
-    An image's id is its photo's file name; the photo of `<id>.xml` is the one whose name begins
-    with that number, so that Flickr8k's photos fit as well. Captions are the sentences without
-    their marks. Phrases that are not visual, of the whole scene, or marked as without a box are
-    left out and counted, as are those of captions that `UNRELATED_CAPTIONS` lists (an id and the
-    number of a sentence, counted from 1).
+    An image's id is its file name; the image of `<id>.xml` is the one whose name begins with that
+    number, so that Flickr8k's images fit as well. Captions are the sentences without their marks.
+    Phrases that are not visual, describe the whole scene, or are marked as boxless are skipped and
+    counted, as are those of captions listed in `UNRELATED_CAPTIONS` (an id and the number of a
+    sentence, from 1).
 
     Parameters
     ----------
     root : str or Path. Folder, .tar, .tar.gz or .zip with `Annotations/`, `Sentences/` and
         `<split>.txt`.
-    images : str or Path. Folder of the photos.
-    splits : mapping of str to str or Path, or None. Split name to a file with an id a line, in the
-        place of those in `root`.
-    several : str. What the several boxes of a chain mean.
-    scale : bool. Fit the boxes of a photo that has another size than its XML says to its size, each
-        side by its own factor, rounded to a hundredth of a pixel. Otherwise such a photo is
-        refused.
-    expect : mapping of str to int, or None. Number of images that a split must have.
+    images : str or Path. Folder of the images.
+    splits : mapping of str to str or Path, or None. Split name to a file with one id per line,
+        instead of those in `root`.
+    several : str. Meaning of several boxes of a chain.
+    scale : bool. Rescale the boxes of an image whose size differs from its XML, each axis by its
+        own factor, rounded to a hundredth of a pixel. Otherwise raise.
+    expect : mapping of str to int, or None. Required number of images by split.
 
     Raises
     ------
     DatasetError
-        A file is missing or malformed; a mark is not closed; a chain is in no XML; a box has no
-        area or leaves the photo; a photo is missing, has two files or another size; a split has
+        A file is missing or malformed; a mark is not closed; a chain is not in the XML; a box has
+        no area or leaves the image; an image is missing, has two files or another size; a split has
         another number of images. File and line are named.
     """
     root, images = Path(root), Path(images)
@@ -78,9 +77,9 @@ def read_entities(
             size = photo_size(images / entry.file)
             if size != annotation.size and not scale:
                 raise DatasetError(
-                    f"{images / entry.file} has {size[0]} x {size[1]} pixels, and "
-                    f"{root}/Annotations/{number}.xml is of {annotation.size[0]} x "
-                    f"{annotation.size[1]}; give the original photos, or `scale=True`"
+                    f"{images / entry.file} has {size[0]} x {size[1]} pixels, but "
+                    f"{root}/Annotations/{number}.xml records {annotation.size[0]} x "
+                    f"{annotation.size[1]}; use the original photos, or `scale=True`"
                 )
             entries.append(entry)
             phrases += _phrases(
@@ -104,7 +103,7 @@ def read_entities(
 def _split_lists(
     root: Path, source: Source, splits: Mapping[str, str | Path] | None
 ) -> dict[str, dict[str, str]]:
-    """Return, by split, the images' numbers, each with the place where it is listed."""
+    """Return, by split, the numbers of the images, each with the location of its entry."""
     lists: dict[str, Iterator[tuple[int, str]]] = (
         {split: read_lines(Path(path)) for split, path in splits.items()}
         if splits
@@ -116,7 +115,7 @@ def _split_lists(
     )
     if not lists:
         raise DatasetError(
-            f"{root} has no train.txt, val.txt, dev.txt or test.txt; give `splits=...`, a file for "
+            f"{root} has no train.txt, val.txt, dev.txt or test.txt; pass `splits=...`, a file for "
             "each"
         )
     listed: dict[str, str] = {}
@@ -127,16 +126,16 @@ def _split_lists(
                 continue
             where = f"{splits[split] if splits else f'{root}/{split}.txt'}, line {line_number}"
             if number in listed:
-                raise DatasetError(f"{where}: image {number} is listed before, in {listed[number]}")
+                raise DatasetError(f"{where}: duplicate image {number}, first in {listed[number]}")
             listed[number] = where
             found.setdefault(split, {})[number] = where
     return found
 
 
 def _photos_by_number(folder: Path) -> dict[str, list[str]]:
-    """Return the names of the photos in a folder by the number that they begin with."""
+    """Return the names of the images in a folder by the number that they begin with."""
     if not folder.is_dir():
-        raise DatasetError(f"{folder} is no folder; the folder of the photos was expected")
+        raise DatasetError(f"{folder} is not a folder, expected the folder of the photos")
     found: dict[str, list[str]] = {}
     for path in sorted(folder.iterdir()):
         if number := _NUMBER.match(path.name):
@@ -159,8 +158,8 @@ def _image(
     if len(names) != 1:
         raise DatasetError(
             f"{where}: {len(names)} photos have a name that begins with {number} "
-            f"({', '.join(names)}); one was expected: check the folder, or list the images that "
-            "are there with `splits=...`"
+            f"({', '.join(names)}); one was expected: check the folder, or list the existing "
+            "images with `splits=...`"
         )
     captions = tuple(sentence.text for sentence in source.sentences[number])
     return ImageEntry(names[0], names[0], split, captions), source.annotations[number]

@@ -1,4 +1,4 @@
-"""The files of Flickr30k Entities: boxes in XML, sentences with marks, from a folder or archive."""
+"""Files of Flickr30k Entities: boxes in XML, marked sentences, from a folder or archive."""
 
 import re
 import tarfile
@@ -20,7 +20,7 @@ _MARKED = re.compile(r"\[/EN#([0-9]+)((?:/[^\s/\[\]]+)+) ([^\[\]]+)\]")
 
 @dataclass(slots=True)
 class Annotation:
-    """One XML file: the photo's size, the boxes of each chain, and the chains that have none."""
+    """One XML file: the image size, the boxes of each chain, and the chains without boxes."""
 
     size: tuple[int, int]
     boxes: dict[str, list[Box]]
@@ -29,7 +29,7 @@ class Annotation:
 
 @dataclass(slots=True)
 class Sentence:
-    """One caption, and the chain, types and words of its phrases."""
+    """One caption, with chain, types and words of its phrases."""
 
     text: str
     phrases: list[tuple[str, tuple[str, ...], str]]
@@ -37,7 +37,7 @@ class Sentence:
 
 @dataclass
 class Source:
-    """Everything that the files say, by image."""
+    """Contents of all files, by image."""
 
     annotations: dict[str, Annotation] = field(default_factory=dict)
     sentences: dict[str, list[Sentence]] = field(default_factory=dict)
@@ -50,7 +50,7 @@ def read_files(root: Path) -> Source:
     Raises
     ------
     DatasetError
-        The source cannot be read, or a file is malformed; file and line are named.
+        The source is unreadable, or a file is malformed; file and line are named.
     """
     source = Source()
     for path, data in _members(root):
@@ -59,7 +59,7 @@ def read_files(root: Path) -> Source:
 
 
 def _members(root: Path) -> Iterator[tuple[str, bytes]]:
-    """Yield path and bytes of the files that matter, each read once, nothing unpacked to disk."""
+    """Yield path and bytes of the relevant files, each read once, without unpacking to disk."""
     try:
         if root.is_dir():
             for path in sorted(root.rglob("*")):
@@ -79,7 +79,7 @@ def _members(root: Path) -> Iterator[tuple[str, bytes]]:
                         _require_small(member.size, f"{root}: {member.name}")
                         stream = archive.extractfile(member)
                         yield member.name, stream.read() if stream else b""
-    # The last two: a zip file that is encrypted, or packed in a way of which Python knows nothing.
+    # The last two: an encrypted zip file, or one with an unsupported compression.
     except (
         OSError, tarfile.TarError, zipfile.BadZipFile, zlib.error, EOFError, RuntimeError,
         NotImplementedError,
@@ -92,10 +92,10 @@ def _members(root: Path) -> Iterator[tuple[str, bytes]]:
 
 
 def _require_small(size: int, where: str) -> None:
-    """Refuse a file that unpacks to more than any annotation, sentence or list has."""
+    """Raise if a file unpacks to more than any annotation, sentence or list has."""
     if size > _MOST_BYTES:
         raise DatasetError(
-            f"{where} has {size:,} bytes, and no file of Flickr30k Entities has more than "
+            f"{where} has {size:,} bytes, but no file of Flickr30k Entities has more than "
             f"{_MOST_BYTES:,}; download the archive again"
         )
 
@@ -109,7 +109,7 @@ def _matters(path: str) -> bool:
 
 
 def _take(source: Source, path: str, data: bytes, where: str) -> None:
-    """Enter one file."""
+    """Add one file to the source."""
     place = PurePosixPath(path)
     try:
         text = data.decode("utf-8-sig")
@@ -130,13 +130,13 @@ def _take(source: Source, path: str, data: bytes, where: str) -> None:
 
 
 def _annotation(text: str, where: str) -> Annotation:
-    # Expat expands what a file defines for itself; these files define nothing.
+    # Expat expands entities that a file defines; these files define none.
     if "<!DOCTYPE" in text or "<!ENTITY" in text:
         raise DatasetError(f"{where} defines entities, which no file of Entities does; remove it")
     try:
         document = ElementTree.fromstring(text)
     except ElementTree.ParseError as error:
-        raise DatasetError(f"{where} is no XML: {error}; check that the file is whole") from error
+        raise DatasetError(f"{where} is not XML: {error}; check that it is complete") from error
     width, height = (_whole(document.find("size"), side, where) for side in ("width", "height"))
     found = Annotation((width, height), {}, set())
     for number, thing in enumerate(document.iterfind("object")):
@@ -153,7 +153,7 @@ def _annotation(text: str, where: str) -> Annotation:
         if fault := check_box(box, found.size):
             raise DatasetError(
                 f"{here} (chain {', '.join(chains)}): its box {x0} {y0} {x1} {y1}, counted from 1, "
-                f"{fault}; correct the file, or take the image out of its split"
+                f"{fault}; correct the file, or remove the image from its split"
             )
         for chain in chains:
             found.boxes.setdefault(chain, []).append(box)
@@ -168,7 +168,7 @@ def _whole(element: ElementTree.Element | None, name: str, where: str) -> int:
         return number
     except (ValueError, OverflowError):
         raise DatasetError(
-            f"{where}: <{name}> is {text!r}; a whole number of pixels was expected"
+            f"{where}: <{name}> is {text!r}, expected a whole number of pixels"
         ) from None
 
 

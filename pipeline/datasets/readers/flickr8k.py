@@ -1,6 +1,6 @@
-"""Flickr8k and Flickr30K as their authors give them: a token file and lists of image names.
+"""Flickr8k and Flickr30K in their original form: a token file and lists of image names.
 
-A line of the token file is `name.jpg#k<TAB>caption`; a split is a file with one name a line.
+A line of the token file is `name.jpg#k<TAB>caption`; a split file has one name per line.
 """
 
 import re
@@ -30,17 +30,17 @@ def read_flickr8k(
 ) -> Manifest:
     """Read Flickr8k's token file and split files.
 
-    An image's id is its name in the token file, so caption ids are Flickr8k's own. Splits come
-    in the order train, dev or val, test, others by name; images in the order of their split's
-    file. Captioned images in no split are left out and counted in the notes.
+    An image's id is its name in the token file, so caption ids are Flickr8k's own. Splits are in
+    the order train, dev or val, test, others by name; images in the order of their split file.
+    Captioned images outside all splits are skipped and counted in the notes.
 
     Parameters
     ----------
     root : str or Path. Folder with `images/`, `annotations/*token*` and `splits/<split>.txt`.
-    images, captions, splits : str, Path, mapping of str to str or Path, or None. Where they lie
-        instead (`splits`: split name to file).
-    captions_per_image : int. Every image of a split has captions #0 to #(this number - 1).
-    expect : mapping of str to int, or None. Number of images that a split must have.
+    images, captions, splits : str, Path, mapping of str to str or Path, or None. Other locations
+        (`splits`: file by split name).
+    captions_per_image : int. Every image of a split has captions #0 to #(captions_per_image - 1).
+    expect : mapping of str to int, or None. Required number of images by split.
 
     Raises
     ------
@@ -63,8 +63,8 @@ def read_flickr8k(
             where = f"{split_files[split]}, line {number}"
             if name in listed:
                 raise DatasetError(
-                    f"{where}: image {name!r} is listed before, in {listed[name]}; an image "
-                    "belongs to one split, once"
+                    f"{where}: duplicate image {name!r}, first in {listed[name]}; an image belongs "
+                    "to one split, once"
                 )
             listed[name] = where
             if name not in captioned:
@@ -100,8 +100,8 @@ def _token_file(folder: Path) -> Path:
     found = sorted(p for p in folder.glob("*token*") if p.is_file())
     if len(found) != 1:
         raise DatasetError(
-            f"{folder} has {len(found)} files named *token* ({[p.name for p in found]}), one was "
-            "expected; give the path of the token file"
+            f"{folder} has {len(found)} files named *token* ({[p.name for p in found]}), expected "
+            "one; pass the path of the token file"
         )
     return found[0]
 
@@ -110,13 +110,13 @@ def _split_files(folder: Path) -> dict[str, Path]:
     found = {path.stem: path for path in sorted(folder.glob("*.txt"))}
     if not found:
         raise DatasetError(
-            f"{folder} has no split file <split>.txt; give names and paths of the split files"
+            f"{folder} has no split file <split>.txt; pass names and paths of the split files"
         )
     return found
 
 
 def _read_captions(path: Path, captions_per_image: int) -> tuple[Captions, int]:
-    """Return the captions by image and number, and how many of them had blanks cut."""
+    """Return the captions by image and number, and how many had surrounding blanks."""
     captions: Captions = {}
     mended = 0
     for number, line in read_lines(path):
@@ -126,7 +126,7 @@ def _read_captions(path: Path, captions_per_image: int) -> tuple[Captions, int]:
         match = re.fullmatch(r"([^\t]+)#([0-9]{1,6})\t(.*)", line)
         if not match:
             raise DatasetError(
-                f"{where}: {line[:60]!r} is no caption line; NAME#NUMBER<TAB>CAPTION was expected"
+                f"{where}: {line[:60]!r} is not a caption line, expected NAME#NUMBER<TAB>CAPTION"
             )
         name, k, text = match[1], int(match[2]), match[3]
         if k >= captions_per_image:
@@ -137,8 +137,8 @@ def _read_captions(path: Path, captions_per_image: int) -> tuple[Captions, int]:
         numbered = captions.setdefault(name, {})
         if k in numbered:
             raise DatasetError(
-                f"{where}: caption {name}#{k} occurs before, in line {numbered[k][1]}; numbers "
-                "are unique in an image"
+                f"{where}: duplicate caption {name}#{k}, first in line {numbered[k][1]}; numbers "
+                "must be unique in an image"
             )
         caption = caption_line(text, f"{where}: {name}#{k}")
         mended += caption != text
@@ -149,12 +149,12 @@ def _read_captions(path: Path, captions_per_image: int) -> tuple[Captions, int]:
 def _all_captions(
     numbered: dict[int, tuple[str, int]], captions_per_image: int, name: str, path: Path
 ) -> tuple[str, ...]:
-    """Return an image's captions in the order of their numbers, none missing."""
+    """Return an image's captions in the order of their numbers; raise if one is missing."""
     if missing := [k for k in range(captions_per_image) if k not in numbered]:
         line = min(line for _, line in numbered.values())
         raise DatasetError(
             f"{path}: image {name!r} (first caption in line {line}) lacks caption "
             + ", ".join(f"{name}#{k}" for k in missing)
-            + f"; {captions_per_image} captions numbered from #0 were expected"
+            + f"; expected {captions_per_image} captions numbered from #0"
         )
     return tuple(numbered[k][0] for k in range(captions_per_image))

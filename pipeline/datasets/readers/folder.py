@@ -1,4 +1,4 @@
-"""Anybody's images or clips: a folder, and a table of paths and captions if there is one."""
+"""User-provided images or clips: a folder, optionally with a table of paths and captions."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -35,39 +35,39 @@ def read_folder(
     faults: Faults | None = None,
     unpack_to: Path | None = None,
 ) -> Manifest:
-    """Read a table of paths and captions, or a folder of images without any.
+    """Read a table of paths and captions, or a folder of images without one.
 
-    Rows of the same path are one image, in the order of first appearance; its id is the path
-    unless an id is given. Rows that repeat a path with its caption are left out. Without splits,
-    images are split 80/10/10 into train, val and test by the hash of their id. Whatever is
-    recognised, changed or left out is named in the notes.
+    Rows with the same path are one image, in order of first appearance; its id is the path unless
+    an id is specified. Rows that repeat a path with its caption are skipped. Without splits, images
+    are split 80/10/10 into train, val and test by the hash of their id. The notes record what was
+    detected, changed or skipped.
 
     Parameters
     ----------
-    root : str, Path or None. The image root, which the paths are relative to; None: the folder of
+    root : str, Path or None. The image root, to which the paths are relative; None: the folder of
         the captions.
-    captions : str, Path or None. A table (`tables.open_tables`), a tar file of WebDataset, one name
-        with braces for several files, or a folder that has metadata or tar files; None: the
-        metadata of the root, or else all image files below it, without captions.
+    captions : str, Path or None. A table (`tables.open_tables`), a WebDataset tar file, a name with
+        braces for several files, or a folder with metadata or tar files; None: the metadata of the
+        root, or else all image files below it, without captions.
     name : str. The dataset's name.
-    expect : mapping of str to int. Number of images that a split must have.
-    media : str. What the paths lead to: images, or clips with or without sound. No file is opened.
+    expect : mapping of str to int. Required number of images by split.
+    media : str. Media type of the paths: images, or clips with or without sound. No file is opened.
     options : TableOptions. Names of columns, encoding, splits by folder.
-    faults : Faults. Receives the rows that cannot be used, and states whether they are left out.
-    unpack_to : Path. Folder for images that are stored in the captions' files.
+    faults : Faults. Collects invalid rows, and states whether they are skipped.
+    unpack_to : Path. Folder for images that are stored in the caption files.
 
     Raises
     ------
     DatasetError
-        A file is missing or of another kind, its columns are not understood, or rows cannot be
-        used: malformed ones, without a caption or an image file, with a split or id other than the
-        image has before. All such rows are counted and the first 20 named. Or a split has another
-        number of images.
+        A file is missing or of another format, its columns cannot be identified, or rows are
+        invalid: malformed, without caption or image file, or with a split or id that contradicts an
+        earlier row. All such rows are counted and the first 20 named. Or a split has another number
+        of images.
     """
     options, faults = options or TableOptions(), faults or Faults()
     where = captions if captions is not None else root
     if where is None:
-        raise DatasetError("neither a folder of images nor a file of captions was given")
+        raise DatasetError("neither a folder of images nor a file of captions was specified")
     source = Path(where)
     files = source_files(source)
     folder = Path(root) if root is not None else source if source.is_dir() else source.parent
@@ -89,7 +89,7 @@ def read_folder(
     inside = any(table.images_inside for table in tables)
     if inside and captions is not None and root is not None:
         raise DatasetError(
-            f"the images of {source} are stored in it and are unpacked to {unpack_to}; give no root"
+            f"the images of {source} are stored in it and unpacked to {unpack_to}; omit root"
         )
     if source.is_dir():
         for file, table in zip(files, tables, strict=True):
@@ -105,11 +105,11 @@ def read_folder(
 
 
 def _by_hash(path: str) -> None:
-    """Leave the split of a path to its hash."""
+    """Return None: the split of a path is decided by its hash."""
 
 
 def _place_in_folder(table: Table, file: Path, source: Path, root: Path) -> None:
-    """State that the paths of metadata are relative to its folder, which may be a split."""
+    """Make the paths of a table relative to its folder, which may be a split."""
     below, absolute = file.parent.absolute(), root.absolute()
     if not table.images_inside and below != absolute and below.is_relative_to(absolute):
         table.folder = below.relative_to(absolute).as_posix()

@@ -1,4 +1,4 @@
-"""The image files below a folder, found by their suffix, in a fixed order."""
+"""Image files below a folder, found by suffix, in a deterministic order."""
 
 import os
 from dataclasses import dataclass
@@ -26,11 +26,10 @@ class ImageFiles:
 
     Attributes
     ----------
-    files : paths relative to the folder, with forward slashes, sorted by code point.
-    hidden : number of files and folders whose names begin with a dot; they are left out.
-    others : number of files with another suffix, or that are not regular files; they are left out.
-    linked_folders : number of links to folders below the same folder; they are not followed, as
-        their images are listed where they are stored.
+    files : tuple of str. Paths relative to the folder, with forward slashes, sorted by code point.
+    hidden : int. Skipped files and folders with names that begin with a dot.
+    others : int. Skipped files with another suffix, or that are not regular files.
+    linked_folders : int. Links to folders below the same folder, which are not followed.
     """
 
     files: tuple[str, ...]
@@ -40,7 +39,7 @@ class ImageFiles:
 
     @property
     def left_out(self) -> dict[str, int]:
-        """What was left out, by kind, without zeros; for notes and log lines."""
+        """Number of skipped items by kind, without zeros; for notes and log lines."""
         counts = {
             "hidden_files_and_folders": self.hidden,
             "files_of_other_kinds": self.others,
@@ -63,8 +62,7 @@ def image_files(root: str | Path) -> ImageFiles:
     Raises
     ------
     DatasetError
-        The folder, or one below it, is missing or cannot be read; it has no image; a link leads out
-        of it.
+        The folder or a subfolder is missing or unreadable; there is no image; a link leads outside.
     """
     root = Path(root)
     below = root.resolve()
@@ -79,7 +77,7 @@ def image_files(root: str | Path) -> ImageFiles:
                 entries = list(found)
         except OSError as error:
             raise DatasetError(
-                f"{root / folder} cannot be read ({error.strerror}); give a folder of images"
+                f"{root / folder} cannot be read ({error.strerror}); choose a folder of images"
             ) from error
         for entry in entries:
             path = f"{folder}/{entry.name}" if folder else entry.name
@@ -87,7 +85,7 @@ def image_files(root: str | Path) -> ImageFiles:
             if entry.name.startswith("."):
                 hidden += 1
             elif entry.is_symlink() and (is_image or Path(entry.path).is_dir()):
-                # Not `resolve`, which raises where links form a loop.
+                # Not `resolve`, which raises on circular links.
                 if not Path(os.path.realpath(entry.path)).is_relative_to(below):
                     leaving.append(path)
                 elif Path(entry.path).is_dir():
@@ -102,13 +100,14 @@ def image_files(root: str | Path) -> ImageFiles:
                 others += 1
     if leaving:
         raise DatasetError(
-            f"{root} has {len(leaving)} links that lead out of it, first "
-            f"{sorted(leaving)[:_NAMES_SHOWN]}; copy what they lead to below it, or give a folder "
-            "that holds both"
+            f"{root} has {len(leaving)} links that lead outside, first "
+            f"{sorted(leaving)[:_NAMES_SHOWN]}; copy their targets into it, or choose a folder "
+            "that "
+            "contains both"
         )
     if not files:
         raise DatasetError(
-            f"{root} has no image file ({others} files of other kinds, {hidden} hidden); files "
-            f"ending in {', '.join(sorted(SUFFIXES))} were expected"
+            f"{root} has no image file ({others} files of other kinds, {hidden} hidden); expected "
+            f"files ending in {', '.join(sorted(SUFFIXES))}"
         )
     return ImageFiles(tuple(sorted(files)), hidden, others, linked_folders)

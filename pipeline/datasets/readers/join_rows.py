@@ -1,4 +1,4 @@
-"""Tables, or the names of files, made into a manifest."""
+"""Conversion of tables or file names to a manifest."""
 
 import os
 from collections import Counter
@@ -29,15 +29,15 @@ from pipeline.datasets.splits import SHARES, split_by_hash
 
 @dataclass(frozen=True)
 class Description:
-    """What a manifest states of its source besides the entries; see `Manifest`.
+    """Values of a manifest besides its entries; see `Manifest`.
 
     Attributes
     ----------
     name : str. The dataset's name.
-    source : str. Where images and captions came from.
+    source : str. Origin of images and captions.
     notes : dict. Notes that do not depend on the rows.
-    expect : mapping of str to int. Number of images that a split must have.
-    media : what the paths lead to.
+    expect : mapping of str to int. Required number of images by split.
+    media : str. Media type of the paths.
     """
 
     name: str
@@ -55,24 +55,23 @@ def manifest_of_tables(
     faults: Faults,
     images: UnpackedImages | None = None,
 ) -> Manifest:
-    """Join the rows of tables: those of the same path are one image, in order of appearance.
+    """Join rows of tables by path: one image per path, in order of first appearance.
 
     Parameters
     ----------
-    tables : iterable of Table. They are read once, one after the other.
-    root : Path or None. The image root; None: the folder that all paths have in common if they are
-        absolute, else the current folder.
+    tables : iterable of Table. Read once, one after the other.
+    root : Path or None. The image root; None: the common folder of all paths if they are absolute,
+        else the current folder.
     description : Description.
     options : TableOptions.
-    faults : Faults. Receives the rows that cannot be used.
-    images : UnpackedImages or None. Where images that are stored in a table are written; its folder
-        is then the image root.
+    faults : Faults. Collects invalid rows.
+    images : UnpackedImages or None. Destination of images stored in a table; its folder is then the
+        image root.
 
     Raises
     ------
     DatasetError
-        Rows cannot be used and are not left out, or none is left; a split has another number of
-        images.
+        Rows are invalid and not skipped, or none remains; a split has another number of images.
     """
     unit = description.media.removesuffix("s")
     reader = RowReader(options.columns, faults, images)
@@ -125,13 +124,13 @@ def manifest_of_files(
     root : Path. The image root.
     files : iterable of str. Paths below it, which are the ids.
     description, faults : see `manifest_of_tables`.
-    split_of : callable. Returns the split of a path, or None for that of the path's hash; raises
+    split_of : callable. Returns the split of a path, or None to use the path's hash; raises
         `RowFault` for a path without a split.
 
     Raises
     ------
     DatasetError
-        Names cannot be ids and are not left out, or none is left; a split has another number of
+        Names are invalid ids and not skipped, or none remains; a split has another number of
         images.
     """
     table = Table(str(root), "file", iter(()))
@@ -153,13 +152,13 @@ def manifest_of_files(
 def _common_folder(paths: list[str]) -> Path:
     if not paths or not all(path.startswith("/") for path in paths):
         return Path()
-    # Of each folder the whole, so that the folder of a single image is found, not the image.
+    # With trailing components, so that a single image yields its folder, not itself.
     folders = {path.rpartition("/")[0] for path in paths}
     return Path(os.path.commonpath([folder or "/" for folder in folders]))
 
 
 def _notes_of(tables: Iterable[Table], reader: RowReader) -> dict[str, Any]:
-    """Return what reading the tables found out."""
+    """Return the notes collected while reading the tables."""
     notes: dict[str, Any] = {}
     ignored = set(reader.ignored)
     members: Counter[str] = Counter()

@@ -1,4 +1,4 @@
-"""Rows of tables joined by their paths: one image has the captions of all its rows."""
+"""Table rows joined by path: an image has the captions of all its rows."""
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -16,7 +16,7 @@ _MANY = 32
 
 @dataclass(slots=True)
 class JoinedImage:
-    """What the rows of one path have said so far, and where the first of them is."""
+    """Values collected from the rows of one path, and the location of the first row."""
 
     id: str
     split: str | None
@@ -28,11 +28,11 @@ class JoinedImage:
 
     @property
     def where(self) -> str:
-        """The place of the first row."""
+        """Location of the first row."""
         return self.table.place(self.number)
 
     def has(self, caption: str) -> bool:
-        """Return whether the image has a caption; few are compared, many are looked up."""
+        """Return whether the image has a caption; a set is built once there are many."""
         if len(self.captions) < _MANY:
             return caption in self.captions
         if self.known is None:
@@ -47,18 +47,19 @@ class JoinedImage:
 
 
 class JoinedImages:
-    """The images by path, and counts of what was changed.
+    """Images by path, and counts of what was changed.
 
     Attributes
     ----------
-    images : by path.
-    varying : columns of metadata with several values for one image, as a caption's number has.
+    images : dict. By path.
+    varying : set of str. Metadata columns with several values for one image, such as a caption
+        number.
     """
 
     def __init__(
         self, resolver: PathResolver, unit: str, faults: Faults, split_by_folder: bool
     ) -> None:
-        """Prepare for no image yet; `unit` is what one is, for messages."""
+        """Start empty; `unit` is the noun for an entry in messages."""
         self.images: dict[str, JoinedImage] = {}
         self.varying: set[str] = set()
         self._resolver, self._unit, self._faults = resolver, unit, faults
@@ -68,7 +69,7 @@ class JoinedImages:
         self._mended = self._repeated = 0
 
     def add(self, row: Row) -> None:
-        """Add a row; raise `RowFault`, and add nothing, if it cannot be used."""
+        """Add a row; raise `RowFault` without adding anything if it is invalid."""
         path = row.path if row.path in self.images else self._resolver.resolve(row.path)
         image = self.images.get(path)
         split, image_id = self._split(row, path), row.id or path
@@ -97,7 +98,7 @@ class JoinedImages:
                 self.varying.add(name)
 
     def notes(self) -> dict[str, Any]:
-        """Return what was changed; zeros are left out."""
+        """Return what was changed, without zeros."""
         return {
             **({"captions_with_blanks_cut_or_lines_joined": self._mended} if self._mended else {}),
             **({"duplicate_lines_left_out": self._repeated} if self._repeated else {}),
@@ -105,7 +106,7 @@ class JoinedImages:
         }
 
     def _lines(self, row: Row, image: JoinedImage) -> list[str]:
-        """Return the captions of a row, without those that rows before had for the image."""
+        """Return the captions of a row that the image does not have yet."""
         lines = []
         for text in row.captions:
             line = one_line(text)
@@ -125,8 +126,8 @@ class JoinedImages:
             here, there = ("no split", "one") if split is None else ("a split", "none")
             raise RowFault(
                 "split for some rows only",
-                f"it has {here}, and {first.table.place(first.number)} has {there}; give all of "
-                "them a split or none",
+                f"it has {here}, and {first.table.place(first.number)} has {there}; all or "
+                "none of them need a split",
             )
         if split is not None and (reason := check_split(split)):
             raise RowFault("unusable split", f"split {split!r} {reason}")
@@ -144,7 +145,7 @@ class JoinedImages:
 
 
 def first_folder(path: str) -> str:
-    """Return the first folder of a path, which is a split; raise `RowFault` if it is not."""
+    """Return the first folder of a path as its split; raise `RowFault` if it is not valid."""
     folder, _, name = path.partition("/")
     if not name:
         raise RowFault("in no folder", f"{path!r} is in no folder, which would be its split")

@@ -1,8 +1,8 @@
 """Karpathy's splits of COCO, Flickr30K and Flickr8k: files `dataset_<name>.json`.
 
 The splits are those of Karpathy and Fei-Fei, "Deep Visual-Semantic Alignments" (2015). COCO's
-`restval` images are the rest of the 2014 validation set; the usual protocol trains on them too,
-which makes 113,287 training images.
+`restval` images are the rest of the 2014 validation set; the usual protocol also trains on them,
+for a total of 113,287 training images.
 """
 
 from collections import Counter
@@ -35,8 +35,8 @@ def read_karpathy(
 ) -> Manifest:
     """Read a `dataset_<name>.json`.
 
-    An image's id is its `cocoid` as text where it has one, else its file name. Images keep the
-    file's order, captions (the `raw` sentences, all of them) too.
+    An image's id is its `cocoid` as text if it exists, else its file name. Images and captions (all
+    `raw` sentences) are in file order.
 
     Parameters
     ----------
@@ -44,16 +44,16 @@ def read_karpathy(
         without a `filepath`.
     captions : str or Path. The JSON file.
     restval : Restval. "train" merges the split restval into train, "keep" keeps it as a split,
-        "leave-out" leaves its images out; how many were merged or left out is in the notes.
-    expect : mapping of str to int, or None. Number of images that a split must have, beside or
+        "leave-out" skips its images; the notes record the number of merged or skipped images.
+    expect : mapping of str to int, or None. Required number of images by split, in addition to or
         instead of the known counts of "coco", "flickr30k" and "flickr8k" (the file's `dataset`).
 
     Raises
     ------
     DatasetError
-        The file is missing or no JSON (line and column are named); an entry lacks a key or has a
-        value of another type; an id is repeated; an image has no sentence or no file; a split
-        has another number of images. Entries are named by index, `images[12]`.
+        The file is missing or not JSON (line and column are named); an entry lacks a key or has a
+        value of the wrong type; an id repeats; an image has no sentence or no file; a split has
+        another number of images. Entries are named by index, `images[12]`.
     """
     root, captions = Path(root), Path(captions)
     document = read_json(captions, _Document)
@@ -73,7 +73,7 @@ def read_karpathy(
             split = "train"
         if image.id in seen:
             raise DatasetError(
-                f"{where}: image id {image.id!r} occurs before, in images[{seen[image.id]}]; "
+                f"{where}: duplicate image id {image.id!r}, first in images[{seen[image.id]}]; "
                 "remove the copy"
             )
         seen[image.id] = index

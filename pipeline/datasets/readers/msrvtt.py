@@ -1,4 +1,4 @@
-"""MSR-VTT (Xu et al., CVPR 2016): clips of 20 sentences each, in the corpus's own JSON."""
+"""MSR-VTT (Xu et al., CVPR 2016): clips with 20 sentences each, in the corpus's own JSON."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -25,23 +25,23 @@ def read_msrvtt(
 ) -> Manifest:
     """Read files such as `train_val_videodatainfo.json` and `test_videodatainfo.json`.
 
-    A clip's id is its `video_id`; clips keep the order of `videos`, sentences that of `sentences`,
-    all of them. The split "validate" becomes "val".
+    A clip's id is its `video_id`; clips are in the order of `videos`, sentences, all of them, in
+    that of `sentences`. The split "validate" becomes "val".
 
     Parameters
     ----------
     root : str or Path. The folder of the clips, `<video_id>.mp4`.
-    captions : sequence of str or Path. The JSON files; sentences may stand in another file than
-        their clip.
-    subset : bool. Take the clips that are there, and count the others; otherwise a missing one is a
-        fault, as are splits of other sizes than 6,513, 497 and 2,990.
-    expect : mapping of str to int, or None. Number of clips that a split must have, such as
-        {"test": 0} without the test file.
+    captions : sequence of str or Path. The JSON files; a sentence and its clip may be in different
+        files.
+    subset : bool. Use the existing clips and count the others; otherwise a missing clip is an
+        error, as are split sizes other than 6,513, 497 and 2,990.
+    expect : mapping of str to int, or None. Required number of clips by split, such as {"test": 0}
+        without the test file.
 
     Raises
     ------
     DatasetError
-        A file is missing or no JSON; an entry lacks a key or has a value of another type; a clip
+        A file is missing or not JSON; an entry lacks a key or has a value of the wrong type; a clip
         occurs twice, has no sentence or no file; a sentence's clip is unknown; a split has another
         number of clips. Entries are named by index, `videos[12]`.
     """
@@ -55,7 +55,7 @@ def read_msrvtt(
             where = f"{path}: videos[{index}]"
             clip, split = video.video_id, video.split
             if clip in seen:
-                raise DatasetError(f"{where}: clip {clip!r} occurs before, in {seen[clip]}")
+                raise DatasetError(f"{where}: duplicate clip {clip!r}, first in {seen[clip]}")
             if fault := check_split(split):
                 raise DatasetError(f"{where}: split {split!r} {fault}")
             seen[clip], splits[clip] = where, _SPLITS.get(split, split)
@@ -66,14 +66,14 @@ def read_msrvtt(
             where = f"{path}: sentences[{index}]"
             clip, text = sentence.video_id, sentence.caption
             if clip not in texts:
-                raise DatasetError(f"{where}: clip {clip!r} stands in no `videos`")
+                raise DatasetError(f"{where}: clip {clip!r} is not in any `videos`")
             texts[clip].append(caption := caption_line(text, where))
             mended += caption != text
     entries = []
     for clip, where in seen.items():
         if not texts[clip]:
             raise DatasetError(
-                f"{where}: clip {clip!r} has no sentence; check that files are whole"
+                f"{where}: clip {clip!r} has no sentence; check that the files are complete"
             )
         if (file := clips.find(clip, where)) is not None:
             entries.append(ImageEntry(clip, file, splits[clip], tuple(texts[clip])))

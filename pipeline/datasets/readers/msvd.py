@@ -1,8 +1,8 @@
-"""MSVD, the Microsoft Video Description corpus: clips of YouTube with about 40 sentences each.
+"""MSVD, the Microsoft Video Description corpus: YouTube clips with about 40 sentences each.
 
-Clips are numbered vid1 to vid1970 by the list `youtube_mapping.txt` that goes with the corpus; the
-usual splits (Venugopalan et al. 2015; papers/dong-2018, IV-A) are the first 1,200, the next 100
-and the last 670.
+Clips are numbered vid1 to vid1970 by the list `youtube_mapping.txt` of the corpus; the usual splits
+(Venugopalan et al. 2015; papers/dong-2018, IV-A) are the first 1,200, the next 100 and the last
+670.
 """
 
 import re
@@ -41,19 +41,19 @@ def read_msvd(
 ) -> Manifest:
     """Read MSVD's sentences and splits.
 
-    A clip's id is its number, as in "vid98"; clips come by number, sentences, all of them, in the
-    order of their file.
+    A clip's id is its number, as in "vid98"; clips are ordered by number, sentences, all of them,
+    in file order.
 
     Parameters
     ----------
     root : str or Path. The folder of the clips, `<YouTube id>_<start>_<end>.avi`.
-    captions : str or Path. `AllVideoDescriptions.txt`, a line `<clip> <sentence>` a sentence, with
-        `mapping`; or a table with tabs and a header with the columns file, id (vid98), caption and
-        perhaps split, which must be that of the number.
-    mapping : str, Path or None. `youtube_mapping.txt`, a line `<clip> vid<number>` a clip.
-    subset : bool. Take the clips that are there, and count the others; otherwise a missing one is a
-        fault, as are splits of other sizes than 1,200, 100 and 670.
-    expect : mapping of str to int, or None. Number of clips that a split must have.
+    captions : str or Path. `AllVideoDescriptions.txt`, one line `<clip> <sentence>` per sentence,
+        with `mapping`; or a tab-separated table with the columns file, id (vid98), caption and
+        optionally split, which must match the number.
+    mapping : str, Path or None. `youtube_mapping.txt`, one line `<clip> vid<number>` per clip.
+    subset : bool. Use the existing clips and count the others; otherwise a missing clip is an
+        error, as are split sizes other than 1,200, 100 and 670.
+    expect : mapping of str to int, or None. Required number of clips by split.
 
     Raises
     ------
@@ -102,17 +102,17 @@ def _split_of(number: int, where: str) -> str:
     for split, last in _LAST_OF_SPLIT.items():
         if 1 <= number <= last:
             return split
-    raise DatasetError(f"{where}: vid{number} is no clip of MSVD, which has vid1 to vid1970")
+    raise DatasetError(f"{where}: vid{number} is not a clip of MSVD, which has vid1 to vid1970")
 
 
 def _number(text: str, where: str) -> int:
     if not (found := re.fullmatch(r"vid([0-9]{1,6})", text)):
-        raise DatasetError(f"{where}: {text!r} is no number of a clip such as vid98")
+        raise DatasetError(f"{where}: {text!r} is not a clip number such as vid98")
     return int(found[1])
 
 
 def _table(path: Path) -> Iterator[_Line]:
-    """Yield the lines of a table with tabs and a header; it has no quotes."""
+    """Yield the lines of a tab-separated table with a header and without quotes."""
     header: list[str] | None = None
     for number, line in read_lines(path):
         where = f"{path}, line {number}"
@@ -121,9 +121,8 @@ def _table(path: Path) -> Iterator[_Line]:
             header = values
             if not {*_COLUMNS} <= {*header}:
                 raise DatasetError(
-                    f"{where}: the header is {line[:80]!r}; {', '.join(_COLUMNS)} with tabs "
-                    "between them were expected (for AllVideoDescriptions.txt give `mapping=...`, "
-                    "too)"
+                    f"{where}: the header is {line[:80]!r}, expected {', '.join(_COLUMNS)}, "
+                    "separated by tabs (for AllVideoDescriptions.txt also pass `mapping=...`)"
                 )
             continue
         if not line.strip():
@@ -148,7 +147,7 @@ def _numbers(path: Path) -> dict[str, int]:
             continue
         where = f"{path}, line {number}"
         if len(fields := line.split()) != 2 or fields[0] in numbers:
-            raise DatasetError(f"{where}: {line[:60]!r}; <clip> vid<number> was expected, once")
+            raise DatasetError(f"{where}: {line[:60]!r}; expected <clip> vid<number>, once")
         numbers[fields[0]] = _number(fields[1], where)
     return numbers
 

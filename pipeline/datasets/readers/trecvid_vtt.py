@@ -1,8 +1,8 @@
-"""TRECVID 2016 Video to Text: clips of Vine, each with one sentence in set A and one in set B.
+"""TRECVID 2016 Video to Text: Vine clips, each with one sentence in set A and one in set B.
 
 All sentences of a set are ranked for each clip (papers/dong-2018, IV-F). The files are NIST's:
-`vines.textDescription.A.testingSet` and `.B.testingSet`, a line `<number> <sentence>` each, and
-the ground truth `vtt.gt`, a line `<clip> <number in A> <number in B>`.
+`vines.textDescription.A.testingSet` and `.B.testingSet`, with lines `<number> <sentence>`, and the
+ground truth `vtt.gt`, with lines `<clip> <number in A> <number in B>`.
 """
 
 from collections.abc import Mapping
@@ -15,7 +15,7 @@ from pipeline.datasets.readers.clip_files import ClipFiles
 from pipeline.datasets.source import caption_line, read_lines, source_notes
 
 SETS = ("A", "B")
-"""The sets of sentences: caption #0 of every clip is that of A, caption #1 that of B."""
+"""The sets of sentences: caption #0 of every clip is from A, caption #1 from B."""
 
 KNOWN_COUNTS = {"test": 1_915}
 
@@ -29,15 +29,15 @@ def read_trecvid_vtt(
 ) -> Manifest:
     """Read the testing set with its ground truth, as the split "test".
 
-    A clip's id is its number in `vtt.gt`; clips come in that file's order.
+    A clip's id is its number in `vtt.gt`; clips are in the order of that file.
 
     Parameters
     ----------
     root : str or Path. The folder of the clips, `<number>.mp4`.
     captions : str or Path. The folder of NIST's three files.
-    subset : bool. Take the clips that are there, and count the others; otherwise a missing one is a
-        fault, as is another number of clips than 1,915.
-    expect : mapping of str to int, or None. Number of clips that a split must have.
+    subset : bool. Use the existing clips and count the others; otherwise a missing clip is an
+        error, as is another number of clips than 1,915.
+    expect : mapping of str to int, or None. Required number of clips by split.
 
     Raises
     ------
@@ -60,14 +60,14 @@ def read_trecvid_vtt(
         fields = line.split()
         if len(fields) != 1 + len(SETS):
             raise DatasetError(
-                f"{where}: {line[:60]!r}; <clip> <number in A> <number in B> was expected"
+                f"{where}: {line[:60]!r}; expected <clip> <number in A> <number in B>"
             )
         texts = []
         for name, sentences, key in zip(SETS, sets, fields[1:], strict=True):
             if key not in sentences:
                 raise DatasetError(f"{where}: set {name} has no sentence {key}")
             if (before := used.setdefault((name, key), where)) != where:
-                raise DatasetError(f"{where}: sentence {key} of set {name} belongs to {before} too")
+                raise DatasetError(f"{where}: sentence {key} of set {name} also is of {before}")
             text, place = sentences[key]
             texts.append(caption := caption_line(text, place))
             mended += caption != text
@@ -87,7 +87,7 @@ def read_trecvid_vtt(
 
 
 def _sentences(path: Path) -> dict[str, tuple[str, str]]:
-    """Return each sentence of a set by its number, with its place."""
+    """Return each sentence of a set by its number, with its location."""
     found: dict[str, tuple[str, str]] = {}
     for number, line in read_lines(path):
         if not line.strip():
@@ -95,6 +95,6 @@ def _sentences(path: Path) -> dict[str, tuple[str, str]]:
         where = f"{path}, line {number}"
         key, *rest = line.split(maxsplit=1)
         if not rest or key in found:
-            raise DatasetError(f"{where}: {line[:60]!r}; <number> <sentence> was expected, once")
+            raise DatasetError(f"{where}: {line[:60]!r}; expected <number> <sentence>, once")
         found[key] = rest[0], where
     return found

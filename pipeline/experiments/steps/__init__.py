@@ -1,1 +1,1 @@
-"""The steps from a dataset to recall tables, a module for each kind, and whether each must run."""
+"""The steps from a dataset to recall tables, one module per kind."""

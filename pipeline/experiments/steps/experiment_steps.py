@@ -1,4 +1,4 @@
-"""All steps of an experiment, in an order in which they can be done."""
+"""All steps of an experiment, in topological order."""
 
 from dataclasses import replace
 
@@ -19,7 +19,7 @@ def add_experiment(plan: Plan, experiment: Experiment, seed: int) -> None:
     DatasetError
         The dataset lacks a split.
     HeadError
-        The experiment is one of regions and phrases.
+        The experiment is on regions and phrases.
     """
     if experiment.of_phrases:
         raise HeadError(

@@ -1,4 +1,4 @@
-"""The steps that train heads, with an image network or without, and extract with what it learnt."""
+"""Steps that train heads, with or without an image network, and extract fine-tuned features."""
 
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -32,9 +32,9 @@ def add_head(
     captions: Path,
     start: Path | None = None,
 ) -> Path:
-    """Add the step that trains a head on features of both sides.
+    """Add the step that trains a head on image and caption features.
 
-    A fine-tuned one starts from the trained head in `start`, and its image network learns as well.
+    A fine-tuned head starts from the trained head in `start` and also trains its image network.
     """
     out = plan.layout.head(experiment.name)
 
@@ -72,7 +72,7 @@ def add_head(
 
 
 def add_tuned_features(plan: Plan, experiment: Experiment, head: Path) -> Path:
-    """Add the step that extracts features with the network that was tuned beside a head."""
+    """Add the step that extracts features with the network fine-tuned with a head."""
     given = {**plan.extract, "weights": head / WEIGHTS_FILE, "update": True}
     out, rows = plan.layout.features(experiment.embedded_images), len(plan.manifest.entries)
     recipe = recipe_for(plan, experiment.images)
@@ -95,13 +95,13 @@ def add_tuned_features(plan: Plan, experiment: Experiment, head: Path) -> Path:
 
 
 def head_record(folder: Path) -> Record | None:
-    """Return what a trained head records of itself; see `json_record`."""
+    """Return the record of a trained head, with its precision; see `json_record`."""
     record = json_record(folder / HEAD_FILE)
     return record if record is None else {"precision": "float32", **record}
 
 
 def expected_training(plan: Plan, experiment: Experiment, seed: int) -> dict[str, Any]:
-    """Return what any head of an experiment must record, apart from its data."""
+    """Return the expected record of any head of an experiment, without its data."""
     most = plan.training.max_epochs
     return {
         "kind": experiment.head,
@@ -113,11 +113,11 @@ def expected_training(plan: Plan, experiment: Experiment, seed: int) -> dict[str
 
 
 def _own_vectors(plan: Plan, experiment: Experiment) -> tuple[Path, ...]:
-    """Return the dataset's own word vectors that an experiment's words start from, if any."""
+    """Return the dataset's own word vectors that initialise an experiment's embedding, if any."""
     source = experiment.word_vectors
     return () if source is None or Path(source) not in plan.steps else (Path(source),)
 
 
 def hashes_of(plan: Plan, images: Path, captions: Path) -> dict[str, str]:
-    """Return the hashes of the dataset and of the features of both sides; see `made_from`."""
+    """Return the hashes of the dataset and of image and caption features; see `made_from`."""
     return made_from(plan.layout.dataset, read_set_index(images), read_index(captions))

@@ -1,4 +1,4 @@
-"""The steps that make features: of images or clips, of captions, and the words' vectors."""
+"""Steps that compute image, clip and caption features, and word vectors."""
 
 from pathlib import Path
 from typing import Any
@@ -28,7 +28,7 @@ _NOT_OF_TRAINING = {"source", "tokenizer", "split", "corpus", "allow_leaks"}
 
 
 def add_features(plan: Plan, name: str) -> Path:
-    """Add the steps of the features of a recipe, or of several side by side."""
+    """Add the steps of the features of a recipe, or of several concatenated ones."""
     given = {**plan.extract, "update": True}
     out, rows = plan.layout.features(name), len(plan.manifest.entries)
     if (names := split_name(name)) is not None:
@@ -60,7 +60,7 @@ def _add_side_by_side(plan: Plan, name: str, names: SideBySide, out: Path) -> Pa
 
 
 def add_text(plan: Plan, captions: CaptionFeatures) -> Path:
-    """Add the step that encodes captions, and the one of the word vectors that it needs."""
+    """Add the step that encodes captions, and that of the word vectors it needs."""
     options = dict(captions.options)
     needs: tuple[Path, ...] = ()
     if (vectors := str(options.get("vectors"))) in plan.word_vectors:
@@ -88,7 +88,7 @@ def add_text(plan: Plan, captions: CaptionFeatures) -> Path:
 
 
 def add_own_vectors(plan: Plan, name: str | None) -> str | None:
-    """Return the file of word vectors that the plan makes, with their step, or else the name."""
+    """Return the word vector file of a name and add its step; the name itself if external."""
     if name is None or name not in plan.word_vectors:
         return name
     return str(_add_vectors(plan, name))
@@ -107,7 +107,7 @@ def _add_vectors(plan: Plan, name: str) -> Path:
     def make(monitor: Monitor) -> object:
         wanted = expected()
         if make_way_for(out, wanted, monitor.log) and training is not None:
-            # Encoders and rows of these vectors are of no use once there are others.
+            # New vectors make encoders and features of the old ones obsolete.
             for step in plan.steps.values():
                 if step.job == "text" and out in step.needs:
                     supersede_encoder(plan.layout.encoder(step.name), step.out)
@@ -120,13 +120,13 @@ def _add_vectors(plan: Plan, name: str) -> Path:
 
 
 def recipe_for(plan: Plan, name: str) -> Recipe | ClipRecipe | AnySoundRecipe:
-    """Return a recipe with the precision and the storage that are asked for."""
+    """Return a recipe with the requested precision and storage."""
     given = plan.extract
     resolve = resolve_recipe if plan.manifest.media == "images" else recipe_of_clips
     return resolve(name, given.get("precision", "float32"), given.get("storage", "float32"))
 
 
 def rows_of(recipe: Recipe | ClipRecipe | AnySoundRecipe, rows: int) -> str:
-    """Return what rows of a recipe take, for a person."""
+    """Return the size of feature rows for messages."""
     megabytes = rows * recipe.row_bytes / 1e6
     return f"{counted(rows, 'row')} of {recipe.shape} {recipe.storage}, {megabytes:.1f} MB"

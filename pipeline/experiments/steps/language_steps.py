@@ -1,4 +1,4 @@
-"""The steps of a language model, and of the head in whose space it writes."""
+"""Steps of a language model, and of the head of its embedding space."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -20,7 +20,7 @@ from pipeline.shards.feature_set import read_set_index
 
 
 def add_language_model(plan: Plan, experiment: LanguageExperiment, seed: int) -> Path:
-    """Add the steps of a language model, and of the head in whose space it writes.
+    """Add the steps of a language model, and of the head of its embedding space.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""The job of `pipeline localize`: heads of regions and phrases, and what they find in a split."""
+"""The job of `pipeline localize`: phrase heads, and localization of a split."""
 
 from collections.abc import Iterable
 from dataclasses import replace
@@ -27,14 +27,14 @@ def localize_experiments(
     validation_images: int | None = None,
     monitor: Monitor,
 ) -> tuple[str, ...]:
-    """Train the heads of some experiments that are missing or out of date; then localize.
+    """Train missing and stale heads of experiments, then localize.
 
     Parameters
     ----------
     plan : Plan. Paths, training options and split; the steps are added to it.
-    experiments : iterable of (Experiment, Sources). Experiments of regions and phrases, and the
-        data of each. The heads that they go on from are trained on the same data.
-    seeds : int. How often each is trained, with the seeds from that of the plan's training on; see
+    experiments : iterable of (Experiment, Sources). Experiments on regions and phrases, with their
+        data. The heads that they start from are trained on the same data.
+    seeds : int. Number of trainings, with consecutive seeds from that of the plan's training; see
         `seeded`.
     validation_images : int or None. See `fit_to_phrases`.
     monitor : Monitor. Receives a line before each step, its log lines and its progress.
@@ -42,13 +42,13 @@ def localize_experiments(
     Returns
     -------
     tuple of str
-        The steps that were made.
+        The steps that changed their output.
 
     Raises
     ------
     LocalizationError
-        An experiment is not one of regions and phrases.
-    As `fit_to_phrases` and `localize`.
+        An experiment is not on regions and phrases.
+    Others : see `fit_to_phrases` and `localize`.
     """
     known: dict[Sources, Sources] = {}
     for experiment, own in experiments:
@@ -56,7 +56,7 @@ def localize_experiments(
         if not experiment.of_phrases:
             raise LocalizationError(
                 f"{experiment.name!r} is fitted on images and captions, not on regions and "
-                "phrases; the presets wang2016-phrases-* are, and `pipeline run` makes the others"
+                "phrases; use the presets wang2016-phrases-*, or `pipeline run` for the others"
             )
         for seed in range(plan.training.seed, plan.training.seed + seeds):
             start = None
@@ -77,7 +77,7 @@ def _add_head(
     start: Path | None,
     seed: int,
 ) -> Path:
-    """Add the step that trains a head on regions and phrases with a seed."""
+    """Add the step that trains a phrase head with a seed."""
     experiment = replace(experiment, name=seeded(experiment.name, seed, plan.training.seed))
     out = plan.layout.head(experiment.name)
 

@@ -1,4 +1,4 @@
-"""The steps that embed a split, join embeddings to ensembles, and measure them."""
+"""Steps that embed a split, combine embeddings in ensembles, and evaluate them."""
 
 from collections.abc import Mapping
 from dataclasses import asdict
@@ -58,7 +58,7 @@ def add_embeddings(
 
 
 def add_ensemble(plan: Plan, name: str, members: Mapping[str, float]) -> None:
-    """Add the steps of an ensemble, whose members are to be added before it."""
+    """Add the steps of an ensemble, whose members must be added first."""
     out = plan.layout.ensemble(name)
     files = {member: plan.layout.embeddings(member) for member in members}
 
@@ -75,7 +75,7 @@ def add_ensemble(plan: Plan, name: str, members: Mapping[str, float]) -> None:
 
 
 def add_evaluation(plan: Plan, name: str, embeddings: Path) -> None:
-    """Add the step that measures embeddings."""
+    """Add the step that evaluates embeddings."""
     out = plan.layout.evaluation(name)
 
     def read(folder: Path) -> Record | None:
@@ -105,7 +105,7 @@ def embeddings_record(file: Path) -> Record | None:
     Raises
     ------
     EmbeddingsError
-        The file is damaged.
+        The file is corrupt.
     """
     if not file.is_file():
         return None

@@ -1,8 +1,8 @@
-"""The steps from a dataset to recall tables: what each makes, from what, and whether it must run.
+"""The steps from a dataset to recall tables: output, inputs, and whether each must run.
 
-Files record what they were made from: shards their recipe and ids, a head its settings and the
-SHA-256 of its dataset and features, embeddings that of their head, a table that of its embeddings.
-So what has to be made is read from the files, whichever command or DVC stage made them.
+Files record their inputs: shards their recipe and ids, a head its settings and the SHA-256 of its
+dataset and features, embeddings that of their head, a table that of its embeddings. Stale outputs
+are therefore detected from the files, whichever command or DVC stage wrote them.
 """
 
 from collections.abc import Callable, Mapping
@@ -25,21 +25,20 @@ from pipeline.progress import Monitor
 
 @dataclass(frozen=True)
 class Step:
-    """One file or folder to make.
+    """One file or folder to compute.
 
     Attributes
     ----------
-    job : str. The command that makes it, such as "extract".
-    name : str. What is made, such as a recipe or an experiment.
+    job : str. Command that computes it, such as "extract".
+    name : str. Name of the output, such as a recipe or an experiment.
     out : Path. Its folder or file.
-    needs : tuple of Path. What it is made from: `out` of other steps.
-    size : str. What it holds, for a person.
-    make : callable. Makes it, or what is missing of it.
+    needs : tuple of Path. Inputs: `out` of other steps.
+    size : str. Description of its size, for messages.
+    make : callable. Computes it, or its missing parts.
     read : Reader. Returns the record of `out`.
-    expected : callable. Returns what the record must state; see `why_stale`.
-    always : bool. `make` finds out by itself what is missing, and is called for an output that is
-        up to date too, since only it sees that an image or a caption has changed, is new or was
-        removed.
+    expected : callable. Returns the expected record; see `why_stale`.
+    always : bool. `make` itself finds missing and changed parts, such as images and captions, and
+        is called even if the record is up to date.
     """
 
     job: str
@@ -56,25 +55,25 @@ class Step:
         return f"{self.job} {self.name}"
 
     def why_stale(self) -> str:
-        """Return why it has to be made; "" if it is up to date."""
+        """Return why it must be computed; "" if it is up to date."""
         return why_stale(self.out, self.read, self.expected)
 
 
 @dataclass(frozen=True)
 class Plan:
-    """The steps of some experiments on one dataset, in an order in which they can be done.
+    """The steps of experiments on one dataset, in topological order.
 
     Attributes
     ----------
     layout : Layout. Paths of the files.
-    training : TrainingOptions. Of all trainings; its seed is the first one, what is trained with
-        another has it in its name, see `seeded`. Its monitor is that of `make`.
-    test_split : str or None. The split that is embedded and measured; None: by its usual names.
+    training : TrainingOptions. Options of all trainings; its seed is the first one, other seeds are
+        part of the name, see `seeded`. Its monitor is that of `make`.
+    test_split : str or None. Split to embed and evaluate; None: the test split.
     extract : mapping. Options of `pipeline.images.extract.extract`, such as weights and precision.
-    word_vectors : mapping. By name, options of `pipeline.text.vectors.store.store_vectors`.
+    word_vectors : mapping. Options of `pipeline.text.vectors.store.store_vectors` by name.
     evaluate : mapping. Options of `pipeline.retrieval.evaluate.evaluate`.
     experiment_named : callable. Returns an experiment by name, from which another one starts.
-    steps : dict of Path to Step. By what they make, filled by `add`.
+    steps : dict of Path to Step. By output, filled by `add`.
     """
 
     layout: Layout
@@ -92,7 +91,7 @@ class Plan:
         return read_manifest(self.layout.dataset)
 
     def split(self, role: Role) -> str:
-        """Return the split that has a role."""
+        """Return the split for a role."""
         named: dict[Role, str | None] = {
             "train": self.training.train_split,
             "validation": self.training.validation_split,
@@ -101,35 +100,35 @@ class Plan:
         return split_for(role, self.manifest, named[role])
 
     def trained(self, seed: int) -> dict[str, Any]:
-        """Return what every trained output records of a training with a seed."""
+        """Return what every trained output records about a training with a seed."""
         splits = {"train_split": self.split("train"), "validation_split": self.split("validation")}
         return {"seed": seed, **splits}
 
     def add(self, step: Step) -> Path:
-        """Add a step, unless another one makes the same; return what it makes."""
+        """Add a step, unless one with the same output exists; return the output."""
         return self.steps.setdefault(step.out, step).out
 
     def make(self, monitor: Monitor) -> tuple[str, ...]:
-        """Make what is missing or out of date, and return the steps that changed their output.
+        """Run missing and stale steps, and return those that changed their output.
 
-        A step that fails does not stop those that do not need it.
+        A failed step does not stop independent ones.
 
         Raises
         ------
         StepsFailed
-            Some steps failed; all that do not need them are done.
+            Some steps failed; all independent ones are finished.
         PipelineError
-            The system is at fault, as where the disk is full; the steps before it are done.
+            A system error, such as a full disk; the steps before it are finished.
         """
         made: list[str] = []
         failures: dict[Path, Failure] = {}
         for number, step in enumerate(self.steps.values(), 1):
             line = f"[{number}/{len(self.steps)}] {step}:"
             if lacking := [need for need in step.needs if need in failures]:
-                # The first cause, however far back it is.
+                # The root cause, however many steps back.
                 failure = failures[lacking[0]]
                 failures[step.out] = failure
-                monitor.log(f"{line} left out, since {failure.step} failed")
+                monitor.log(f"{line} skipped, since {failure.step} failed")
                 continue
             try:
                 if self._make(step, line, monitor):
@@ -144,7 +143,7 @@ class Plan:
         return tuple(made)
 
     def _make(self, step: Step, line: str, monitor: Monitor) -> bool:
-        """Make a step if it has to be; return whether its output is another one."""
+        """Run a step if it is stale; return whether its output changed."""
         reason = step.why_stale()
         if not reason and not step.always:
             monitor.log(f"{line} up to date")
@@ -155,9 +154,9 @@ class Plan:
         return bool(reason) or step.read(step.out) != before
 
     def announce(self, monitor: Monitor) -> tuple[str, ...]:
-        """Log what each step would do, and return the steps that would be made.
+        """Log what each step would do, and return the steps that would run.
 
-        What depends on a step that would be made, would be made too.
+        Steps that depend on one that would run would run too.
         """
         undone: set[Path] = set()
         made = []

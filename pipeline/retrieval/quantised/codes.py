@@ -1,4 +1,4 @@
-"""Quantised rows: what is stored of them, and the float32 vectors that it stands for."""
+"""Quantised rows: their stored codes, and the float32 vectors that these represent."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -15,11 +15,11 @@ Store = Literal["float32", "float16", "int8", "binary"]
 Vectors = npt.NDArray[np.float32]
 
 STORES: tuple[Store, ...] = ("float32", "float16", "int8", "binary")
-"""How the rows of an embedding file may be stored. "binary" keeps sign bits next to int8 codes."""
+"""Storage formats of embedding rows. "binary" keeps sign bits next to int8 codes."""
 
 _LARGEST = 127
 ZERO = -128
-"""Code of all dimensions of the zero vector."""
+"""Code of all dimensions of a zero vector."""
 
 _WORD_BYTES = 8
 _NO_ROWS: Vectors = np.empty((0, 0), np.float32)
@@ -31,14 +31,14 @@ class StoreError(PipelineError):
 
 @dataclass(frozen=True, eq=False)
 class Quantiser:
-    """How the rows of both sides of an embedding file are quantised.
+    """Quantisation of the rows of both sides of an embedding file.
 
     Attributes
     ----------
     store : Store. "float16", "int8" or "binary".
     middles, steps : mapping of str to array. For "int8" and "binary", by "images" and "captions",
-        (dim,) float32: code c of a dimension stands for middle + c * step.
-    calibrated_on : mapping. What they were measured on, as JSON values.
+        (dim,) float32: code c of a dimension represents middle + c * step.
+    calibrated_on : mapping. Calibration data, as JSON values.
     """
 
     store: Store
@@ -47,13 +47,13 @@ class Quantiser:
     calibrated_on: Mapping[str, Any] = field(default_factory=dict)
 
     def encode(self, rows: Vectors, side: str, similarity: str) -> "QuantisedRows":
-        """Return rows as they are stored; for cosine they are first scaled to length 1.
+        """Return rows in their stored form; for cosine they are first scaled to length 1.
 
         Parameters
         ----------
         rows : array (n, dim), or (n, parts, dim) for float16, float32.
         side : str. "images" or "captions".
-        similarity : str. What the rows are compared by.
+        similarity : str. Similarity of the rows.
 
         Raises
         ------
@@ -84,14 +84,14 @@ class Quantiser:
 
 @dataclass(frozen=True, eq=False)
 class QuantisedRows:
-    """Rows of one side as a file stores them; indexed like the float32 array they stand for.
+    """Rows of one side as stored in a file; indexed like the float32 array that they represent.
 
     Attributes
     ----------
-    codes : array (rows, dim) float16 or int8; float16 may be (rows, parts, dim). May be mapped. A
-        row of int8 codes -128 is the zero vector.
+    codes : array (rows, dim) float16 or int8; float16 may be (rows, parts, dim). May be
+        memory-mapped. A row of int8 codes -128 is the zero vector.
     side : str. "images" or "captions".
-    quantiser : Quantiser. What the codes mean.
+    quantiser : Quantiser. Meaning of the codes.
     bits : array (rows, ceil(dim / 8)) uint8, or None. Sign bits, packed as by `numpy.packbits`.
     """
 
@@ -142,7 +142,7 @@ class QuantisedRows:
 
     @cached_property
     def words(self) -> npt.NDArray[np.uint64]:
-        """The sign bits, (ceil(dim / 64), rows): words of one place together, for speed."""
+        """The sign bits, (ceil(dim / 64), rows), word-major for speed."""
         assert self.bits is not None, "only the store binary has sign bits"
         return np.ascontiguousarray(words_of(self.bits).T)
 
@@ -157,20 +157,20 @@ def quantiser_for(
     """Return the quantiser of a store, calibrated; None for float32.
 
     The middle of a dimension is the mean of the calibration rows, and 127 steps reach their largest
-    distance from it. Values of other rows that are farther are clipped.
+    distance from it. Values of other rows beyond that are clipped.
 
     Parameters
     ----------
     store : Store.
-    similarity : str. What the rows are compared by.
-    images, captions : array (n, dim) float32. Calibration rows, of the training split, for int8
+    similarity : str. Similarity of the rows.
+    images, captions : array (n, dim) float32. Calibration rows, from the training split, for int8
         and binary; a side without any is calibrated on the other.
-    calibrated_on : mapping or None. What they are, as JSON values.
+    calibrated_on : mapping or None. Description of the calibration rows, as JSON values.
 
     Raises
     ------
     StoreError
-        The similarity does not allow the store.
+        The similarity does not support the storage format.
     """
     require_store(store, similarity)
     if store == "float32":
@@ -186,7 +186,7 @@ def quantiser_for(
 
 
 def require_store(store: Store, similarity: str) -> None:
-    """Check that rows compared by a similarity can be stored so.
+    """Raise unless rows with a similarity can be stored in a format.
 
     Raises
     ------
@@ -198,7 +198,7 @@ def require_store(store: Store, similarity: str) -> None:
         raise StoreError(f"sets of vectors ({similarity}) cannot be stored as int8; use float16")
     if store == "binary" and similarity != "cosine":
         raise StoreError(
-            f"sign bits stand for directions, and the similarity is {similarity}, not cosine; use "
+            f"sign bits represent directions, but the similarity is {similarity}, not cosine; use "
             "int8 or float16"
         )
 
@@ -209,8 +209,8 @@ def shortened(rows: npt.NDArray[np.float32], dim: int, similarity: str) -> Vecto
     Parameters
     ----------
     rows : array (n, d) float32.
-    dim : int. Dimensions that are kept, from 1 to d.
-    similarity : str. It must be cosine: by it a prefix is a vector of the same kind.
+    dim : int. Number of dimensions to keep, from 1 to d.
+    similarity : str. Must be cosine, for which a prefix is a vector of the same kind.
 
     Raises
     ------
@@ -227,11 +227,11 @@ def shortened(rows: npt.NDArray[np.float32], dim: int, similarity: str) -> Vecto
 
 
 def words_of(bits: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint64]:
-    """Return packed bits (n, bytes) as words (n, ceil(bytes / 8)), the last filled with zeros."""
+    """Return packed bits (n, bytes) as words (n, ceil(bytes / 8)), zero-padded."""
     padding = -bits.shape[1] % _WORD_BYTES
     return np.ascontiguousarray(np.pad(bits, ((0, 0), (0, padding)))).view(np.uint64)
 
 
 def _scaled(rows: Vectors, similarity: str) -> Vectors:
-    """Return rows at the length at which they are quantised: 1 for cosine, else their own."""
+    """Return rows scaled for quantisation: to length 1 for cosine, else unchanged."""
     return unit_rows(rows).astype(np.float32) if similarity == "cosine" else rows

@@ -1,8 +1,8 @@
-"""Search of quantised rows: all of them by their codes, the best candidates again exactly.
+"""Two-stage search of quantised rows: all rows by their codes, then exact rescoring.
 
-The first stage compares a float query with int8 or float16 codes in float32, or the sign bits of
-both by their Hamming distance. Ties there are broken by the order of the rows. The second stage
-scores the candidates' stored vectors as `pipeline.retrieval.search.nearest` does.
+The first stage compares a float query with int8 or float16 codes in float32, or sign bits by their
+Hamming distance. Ties are broken by row order. The second stage scores the candidates' stored
+vectors as in `pipeline.retrieval.search.nearest`.
 """
 
 from collections.abc import Iterator
@@ -24,30 +24,30 @@ from pipeline.retrieval.search import (
 from pipeline.retrieval.similarity import unit_rows
 
 RESCORE = {"codes": 4, "bits": 64}
-"""Candidates of the first stage for each hit, by what it compares."""
+"""Number of first-stage candidates per hit, by storage format."""
 
 _SCANNED = ("cosine", "dot")
 _ELEMENTS, _BITS_AT_ONCE = 1 << 20, 1 << 14
 _QUERIES_AT_ONCE = 256
 
-Scores = npt.NDArray[Any]  # float32, or int16 of sign bits
+Scores = npt.NDArray[Any]  # float32, or int16 for sign bits
 
 
 def nearest_stored(
     gallery: Gallery, queries: Vectors, asking: SideName, top: int, rescore: int | None = None
 ) -> Hits:
-    """Return the best rows of a gallery that is quantised.
+    """Return the best rows of a quantised gallery.
 
-    Hits have the scores and the order of an exact search of the stored vectors; the first stage
-    may miss a row. By a similarity other than cosine and dot all rows are compared exactly.
+    Hits have the scores and the order of an exact search of the stored vectors; the first stage may
+    miss a row. For similarities other than cosine and dot, all rows are compared exactly.
 
     Parameters
     ----------
     gallery : Gallery. Its rows are `QuantisedRows`.
     queries : array (queries, dim) float32.
-    asking : str. The side that the queries are on.
-    top : int. Hits of each query, at least 1; a smaller gallery returns all its rows.
-    rescore : int or None. Candidates for each hit; None: those of `RESCORE`.
+    asking : str. Side of the queries.
+    top : int. Hits per query, at least 1; a smaller gallery returns all its rows.
+    rescore : int or None. Candidates per hit; None: those of `RESCORE`.
 
     Raises
     ------
@@ -93,7 +93,7 @@ def candidates(
 def _products(rows: QuantisedRows, queries: Vectors) -> Iterator[tuple[int, Scores]]:
     """Yield the inner products (queries, n) of unit queries with blocks of rows, in float32.
 
-    Those with the middle of the rows are left out: they are the same for all rows.
+    The products with the middles are omitted: they are the same for all rows.
     """
     weights = unit_rows(queries).astype(np.float32)
     if rows.step is not None:
@@ -105,7 +105,7 @@ def _products(rows: QuantisedRows, queries: Vectors) -> Iterator[tuple[int, Scor
         block = rows.codes[start : start + size]
         np.copyto(buffer[: len(block)], block)
         products = weights @ buffer[: len(block)].T
-        if rows.step is not None:  # the codes of the zero vector are no numbers
+        if rows.step is not None:  # the codes of a zero vector are not numbers
             products[:, block[:, 0] == ZERO] = of_zero[:, None]
         yield start, products
 

@@ -1,6 +1,6 @@
-"""Exact ranks of the correct items, within the galleries that a protocol asks for.
+"""Exact ranks of the correct items, within the galleries of a protocol.
 
 Read `ranks` first: one pass over the similarities for both directions, with the tie rule. A block
-of them is compared and counted on the host (`blocks`) or on a torch device (`on_device`);
+of similarities is computed and counted on the host (`blocks`) or on a torch device (`on_device`);
 `protocols` and `galleries` define which images and captions are ranked together.
 """

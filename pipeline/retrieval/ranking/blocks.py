@@ -1,9 +1,9 @@
-"""A block of similarities, and how many of its items are before what a query looks for.
+"""A block of similarities, and how many of its items rank before the correct one.
 
-Similarities are computed in float64 and rounded to float32 before they are compared. The last
-bits of a matrix product depend on where in a tile an element falls; rounded, equal captions are
-equal again, whatever the block size. (Only a pair within about 1e-16 of a boundary between two
-float32 numbers could still differ.)
+Similarities are computed in float64 and rounded to float32 before they are compared. The last bits
+of a matrix product depend on an element's position in a tile; after rounding, equal captions are
+equal for any block size. (Only a pair within about 1e-16 of a boundary between two float32 numbers
+could still differ.)
 """
 
 from collections.abc import Callable
@@ -22,23 +22,23 @@ Vectors = npt.NDArray[np.float32]
 
 
 class Block(Protocol):
-    """The similarities (images, captions) float32 of some of both, wherever they lie."""
+    """The similarities (images, captions) float32 of some of both, on any device."""
 
     def finite(self) -> bool:
-        """Return whether every similarity is."""
+        """Return whether all similarities are finite."""
 
     def pairs(self, images: Ranks, captions: Ranks) -> Scores:
-        """Return the similarities (pairs,) of these rows with these columns of the block."""
+        """Return the similarities (pairs,) of given rows and columns of the block."""
 
     def before(self, best: Scores, own: Ranks, places: Ranks, gallery: Axis) -> Ranks:
-        """Count for each query the items that are before what it looks for.
+        """Count for each query the items that rank before its correct one.
 
         Parameters
         ----------
-        best : (queries,), the score of the item that each query looks for.
-        own : (queries,), the place of that item in the order that breaks ties.
-        places : (items,), the places of the block's items in that order.
-        gallery : the axis of the items; the other is that of the queries.
+        best : (queries,). Score of each query's correct item.
+        own : (queries,). Position of that item in the tie-breaking order.
+        places : (items,). Positions of the block's items in that order.
+        gallery : Axis. Axis of the items; the other is that of the queries.
 
         Returns
         -------
@@ -47,12 +47,12 @@ class Block(Protocol):
 
 
 BlockOf = Callable[[str, Vectors, Vectors], Block]
-"""Makes a block of a similarity's name and the rows of its images and of its captions."""
+"""Computes a block from the similarity's name and the rows of images and captions."""
 
 
 @dataclass(frozen=True, eq=False)
 class HostBlock:
-    """A block that numpy computes and counts.
+    """A block computed and counted by numpy.
 
     Attributes
     ----------
@@ -65,8 +65,8 @@ class HostBlock:
     def of(cls, similarity: str, images: Vectors, captions: Vectors) -> "HostBlock":
         """Compare all images with all captions, in float64.
 
-        The sides are prepared block by block: that costs little beside the product, and no copy
-        of a whole side is ever held.
+        Preparing the sides block by block is cheap compared with the product, and avoids a copy of
+        a whole side.
         """
         named = SIMILARITIES[similarity]
         with np.errstate(over="ignore", invalid="ignore"):

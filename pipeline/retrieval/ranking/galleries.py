@@ -1,4 +1,4 @@
-"""Which images and captions of an embedding file count, and in which galleries."""
+"""Images and captions of an embedding file that are ranked together in a gallery."""
 
 from dataclasses import replace
 
@@ -19,7 +19,7 @@ def galleries(embeddings: Embeddings, protocol: Protocol) -> list[Embeddings]:
     Raises
     ------
     ProtocolError
-        The images or captions are not as many as the protocol says.
+        The numbers of images or captions do not match the protocol.
     """
     there, number = len(embeddings.image_ids), protocol.captions_per_image
     size = there if protocol.images is None else protocol.images
@@ -28,7 +28,7 @@ def galleries(embeddings: Embeddings, protocol: Protocol) -> list[Embeddings]:
         folds = f" ({protocol.folds} folds of {size})" if protocol.folds > 1 else ""
         raise ProtocolError(
             f"the protocol {protocol.name} is of {asked} images{folds}, and there are {there}; "
-            "embed the split that it is meant for, or take the protocol all"
+            "embed the split that it is meant for, or use the protocol all"
             + (f" or first-{asked}" if there > asked else "")
         )
     counted = embeddings if number is None else first_captions(embeddings, number)
@@ -39,7 +39,7 @@ def galleries(embeddings: Embeddings, protocol: Protocol) -> list[Embeddings]:
         short = [embeddings.image_ids[row] for row in few]
         if short:
             raise ProtocolError(
-                f"the protocol {protocol.name} is of {number} captions an image, and {len(short)} "
+                f"the protocol {protocol.name} is of {number} captions per image, and {len(short)} "
                 f"images have fewer, first {short[:5]}; add their captions, or count all captions "
                 "of every image"
             )
@@ -54,9 +54,9 @@ def galleries(embeddings: Embeddings, protocol: Protocol) -> list[Embeddings]:
 def first_captions(embeddings: Embeddings, number: int) -> Embeddings:
     """Keep the first `number` captions of every image, in the order of the rows.
 
-    First by caption number where all of an image's captions are called `<image id>#<number>`,
-    as this project names them; otherwise by their order in the file. Embeddings that have no
-    more are returned as they are, not copied.
+    First by caption number if all captions of an image have ids `<image id>#<number>`, as in this
+    project; otherwise by file order. Embeddings without further captions are returned as they are,
+    not copied.
 
     Raises
     ------
@@ -64,7 +64,7 @@ def first_captions(embeddings: Embeddings, number: int) -> Embeddings:
         `number` is below 1.
     """
     if number < 1:
-        raise ValueError(f"captions per image must be at least 1, {number} given")
+        raise ValueError(f"captions per image must be at least 1, found {number}")
     place = _places_inimages_between(embeddings)
     if (place < number).all():
         return embeddings
@@ -72,11 +72,11 @@ def first_captions(embeddings: Embeddings, number: int) -> Embeddings:
 
 
 def _sets(embeddings: Embeddings, protocol: Protocol) -> list[Embeddings]:
-    """Return a gallery for each caption number: all images with their captions of that number."""
+    """Return one gallery per caption number: all images with their captions of that number."""
     number = np.bincount(image_rows(embeddings), minlength=len(embeddings.image_ids))
     if (more := np.flatnonzero(number != protocol.sets)).size:
         raise ProtocolError(
-            f"the protocol {protocol.name} is of {protocol.sets} captions an image, one for each "
+            f"the protocol {protocol.name} is of {protocol.sets} captions per image, one for each "
             f"set, and {more.size} images have more or fewer, first "
             f"{[embeddings.image_ids[row] for row in more[:5].tolist()]}"
         )
@@ -88,7 +88,7 @@ def _sets(embeddings: Embeddings, protocol: Protocol) -> list[Embeddings]:
 
 
 def _places_inimages_between(embeddings: Embeddings) -> Ranks:
-    """Return the place of each caption among those of its image, from 0; see `first_captions`."""
+    """Return the position of each caption among those of its image, from 0."""
     image = image_rows(embeddings)
     named = zip(embeddings.caption_ids, embeddings.caption_image_ids, strict=True)
     number = np.fromiter((_number(*ids) for ids in named), np.int64, len(image))
@@ -103,7 +103,7 @@ def _places_inimages_between(embeddings: Embeddings) -> Ranks:
 
 
 def _number(caption_id: str, image_id: str) -> int:
-    """Return the number in a caption's id, -1 where it has none, or one beyond all reason."""
+    """Return the number in a caption's id; -1 if it has none or an excessive one."""
     start, _, number = caption_id.rpartition("#")
     named = start == image_id and number.isdecimal() and len(number) < _MOST_DIGITS
     return int(number) if named else -1

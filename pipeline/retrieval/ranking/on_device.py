@@ -1,8 +1,8 @@
 """Ranks on a torch device, such as a GPU: a block is sent, compared and counted there.
 
-Only embeddings go there and only counts come back. Similarities are those of
+Only embeddings are sent and only counts are returned. Similarities are those of
 `pipeline.retrieval.similarity`, in float64 and rounded to float32 on the device, so that ties are
-what they are without one.
+the same as on the CPU.
 """
 
 from dataclasses import dataclass
@@ -21,30 +21,30 @@ from pipeline.retrieval.similarity import CANCELLED, SIMILARITIES
 from pipeline.retrieval.torch_scores import SCORES
 
 BLOCK_ELEMENTS = 1 << 25
-"""Similarities held at once, 0.25 GiB in float64; of sets as many fewer as they have parts.
+"""Similarities held at once, 0.25 GiB in float64; for sets, fewer by the number of parts.
 
-More than on a processor: a block's rows are sent for it, and of a larger one fewer a pair.
+Larger than on a CPU: a block's rows are sent to the device, and larger blocks send fewer per pair.
 """
 
 
 def rank_on(device: str) -> Ranker:
-    """Return `rank_both_ways` on the torch device of that name.
+    """Return `rank_both_ways` on a torch device.
 
-    The ranks are those of the processor, but for pairs of similarities that differ by about 1e-16
-    and have a boundary between two float32 numbers between them.
+    The ranks are those of the CPU, except for pairs of similarities that differ by about 1e-16 and
+    are separated by a boundary between two float32 numbers.
 
     Raises
     ------
     DeviceError
-        The device is not there or has no float64; of what is returned, its memory is too small.
+        The device does not exist or lacks float64; the returned function: its memory is too small.
     """
     there = usable_device(device)
     try:
         torch.zeros(1, dtype=torch.float64, device=there)
     except (TypeError, RuntimeError) as error:
         raise DeviceError(
-            f"device {device!r} has no float64 ({str(error).splitlines()[0]}), in which "
-            "similarities are compared; use device 'cpu'"
+            f"device {device!r} has no float64 ({str(error).splitlines()[0]}), which comparing "
+            "similarities requires; use device 'cpu'"
         ) from error
 
     def rank(e: Embeddings) -> tuple[Ranks, Ranks]:
@@ -55,7 +55,7 @@ def rank_on(device: str) -> Ranker:
         except torch.OutOfMemoryError as error:
             raise DeviceError(
                 f"device {device!r} has too little memory left for a block of {elements} pairs "
-                f"({str(error).splitlines()[0]}); end what else runs there, or use device 'cpu'"
+                f"({str(error).splitlines()[0]}); end other programs there, or use device 'cpu'"
             ) from error
 
     return rank
@@ -63,7 +63,7 @@ def rank_on(device: str) -> Ranker:
 
 @dataclass(frozen=True, eq=False)
 class DeviceBlock:
-    """A `pipeline.retrieval.ranking.blocks.Block` that torch computes and counts.
+    """A `pipeline.retrieval.ranking.blocks.Block` computed and counted by torch.
 
     Attributes
     ----------
@@ -102,9 +102,9 @@ class DeviceBlock:
 
 
 def similarities(name: str, images: Tensor, captions: Tensor) -> Tensor:
-    """Return the similarities of that name, (n, ...) and (m, ...) -> (n, m) float64.
+    """Return the similarities of a name, (n, ...) and (m, ...) -> (n, m) float64.
 
-    They equal `between` of `prepare` in `pipeline.retrieval.similarity`, with what is 0 there.
+    They equal `between` of `prepare` in `pipeline.retrieval.similarity`, including exact zeros.
     """
     images, captions = images.double(), captions.double()
     if name == "cosine" or SIMILARITIES[name].sets:
@@ -125,6 +125,6 @@ def _unit_rows(rows: Tensor) -> Tensor:
 
 
 def _sent(array: npt.NDArray, device: torch.device) -> Tensor:
-    """Copy to the device as it is: float32 rows are half as long on the way as float64."""
-    # torch warns of arrays that are not to be written, and has no negative strides.
+    """Copy to the device unconverted: float32 rows are half as large as float64."""
+    # torch warns about read-only arrays, and does not support negative strides.
     return torch.from_numpy(np.require(array, requirements=("C", "W"))).to(device)

@@ -1,4 +1,4 @@
-"""The published protocols by name: how many images and captions count, in how many galleries."""
+"""Published protocols by name: numbers of images, captions and galleries."""
 
 import re
 from dataclasses import dataclass, replace
@@ -9,7 +9,7 @@ _USUAL = 5
 
 
 class ProtocolError(PipelineError):
-    """A protocol is not known, or the embeddings cannot meet it."""
+    """A protocol is unknown, or the embeddings do not match it."""
 
 
 class UnknownProtocol(ProtocolError, UnknownName):
@@ -18,19 +18,19 @@ class UnknownProtocol(ProtocolError, UnknownName):
 
 @dataclass(frozen=True)
 class Protocol:
-    """How the figures of a table were taken.
+    """Evaluation protocol of a table.
 
     Attributes
     ----------
-    name : as `resolve_protocol` knows it.
-    images : images of one gallery; None takes all images of the file.
-    folds : galleries of that size, one after the other in the order of the embeddings' rows;
-        every figure is the mean over them.
-    rest : whether there may be further images, which are then left out.
-    captions_per_image : captions of an image that count at most, the first ones, and with
-        `images` given none may have fewer; None counts all.
-    sets : where it is not 0, every image has this many captions, and the k-th captions of all
-        images are a gallery of their own; every figure is the mean over these.
+    name : str. As in `resolve_protocol`.
+    images : int or None. Images per gallery; None: all images of the file.
+    folds : int. Number of galleries of that size, consecutive in row order; every figure is the
+        mean over them.
+    rest : bool. Whether further images are allowed, which are then ignored.
+    captions_per_image : int or None. Maximal number of captions per image, the first ones; with
+        `images`, the exact number. None: all.
+    sets : int. If not 0, every image has this many captions, and the k-th captions of all images
+        form a gallery of their own; every figure is the mean over these.
     """
 
     name: str
@@ -53,7 +53,7 @@ PROTOCOLS = {
         Protocol("trecvid-vtt", images=1915, captions_per_image=2, sets=2),
     )
 }
-"""The protocols with a name of their own; `first-N` takes the first N images."""
+"""Protocols with a name of their own; `first-N` uses the first N images."""
 
 
 def resolve_protocol(name: str, captions_per_image: int | None = _USUAL) -> Protocol:
@@ -61,14 +61,14 @@ def resolve_protocol(name: str, captions_per_image: int | None = _USUAL) -> Prot
 
     Parameters
     ----------
-    name : of the protocol.
-    captions_per_image : captions of an image that count at most; None counts all. Those that say
-        themselves which count, msvd and trecvid-vtt, take no other number than the usual 5.
+    name : str. Name of the protocol.
+    captions_per_image : int or None. Maximal number of captions per image; None: all. msvd and
+        trecvid-vtt define this themselves and allow only the default 5.
 
     Raises
     ------
     ProtocolError
-        There is none of that name, or it says itself which captions count.
+        The name is unknown, or the protocol defines the captions itself.
     """
     if name in PROTOCOLS:
         protocol = PROTOCOLS[name]
@@ -76,14 +76,14 @@ def resolve_protocol(name: str, captions_per_image: int | None = _USUAL) -> Prot
             if captions_per_image not in (_USUAL, own):
                 raise ProtocolError(
                     f"the protocol {name} counts {own or 'all'} captions of a clip, and "
-                    f"{captions_per_image or 'all'} were asked for; leave the number out"
+                    f"{captions_per_image or 'all'} were requested; omit the number"
                 )
             return protocol
     elif first := re.fullmatch("first-([1-9][0-9]{0,9})", name):
         protocol = Protocol(name, images=int(first[1]), rest=True)
     else:
         raise UnknownProtocol(
-            f"protocol {name!r} is not known; expected one of {', '.join(PROTOCOLS)}, or first-N "
-            "with a number of images such as first-1000"
+            f"unknown protocol {name!r}; expected one of {', '.join(PROTOCOLS)}, or first-N with a "
+            "number of images such as first-1000"
         )
     return replace(protocol, captions_per_image=captions_per_image)

@@ -1,10 +1,10 @@
 """Exact ranks by id of the correct item of every query, both ways from one pass over the scores.
 
 The rank of an item counts from 0: it is the number of strictly better items plus the number of
-equal items before it in a fixed order, the sorted order of the ids (by code point). A query
-with several correct items counts the best of them, and no other correct item is ever before
-that one. Rows may therefore stand in any order, and constant embeddings score about chance.
-`pipeline.retrieval.ranking.blocks` says when two items are equal.
+equal items before it in a fixed order, the sorted order of the ids (by code point). For a query
+with several correct items the best of them counts, and no other correct item is ever before that
+one. The row order is therefore irrelevant, and constant embeddings score about chance.
+`pipeline.retrieval.ranking.blocks` defines when two items are equal.
 """
 
 from collections.abc import Callable, Sequence
@@ -18,7 +18,7 @@ from pipeline.retrieval.embeddings import Embeddings, EmbeddingsError
 from pipeline.retrieval.ranking.blocks import Axis, Block, BlockOf, HostBlock, Ranks, Scores
 
 Ranker = Callable[[Embeddings], tuple[Ranks, Ranks]]
-"""Ranks as `rank_both_ways` does."""
+"""Ranks like `rank_both_ways`."""
 
 BLOCK_ELEMENTS = 1 << 21
 """Similarities held at once; 24 MiB in float64 and float32 together."""
@@ -29,15 +29,15 @@ def rank_both_ways(
 ) -> tuple[Ranks, Ranks]:
     """Rank each image's best caption among all captions, and each caption's image among all images.
 
-    Every similarity is computed once and serves both directions. An image without a caption is one
-    of those that are searched, and no query.
+    Every similarity is computed once and serves both directions. An image without a caption is in
+    the gallery, but not a query.
 
     Parameters
     ----------
-    e : images may have different numbers of captions.
-    block_elements : bounds the memory; does not change the result. One image with a great part
-        of all captions is never parted, and then a block is larger.
-    block_of : what computes the similarities, and counts them.
+    e : Embeddings. Images may have different numbers of captions.
+    block_elements : int. Bounds the memory; does not affect the result. The captions of one image
+        are never split, so a block may be larger.
+    block_of : callable. Computes and counts similarities.
 
     Returns
     -------
@@ -47,7 +47,7 @@ def rank_both_ways(
     Raises
     ------
     EmbeddingsError
-        There is no caption, or a similarity is not finite in float32 (embeddings too large).
+        There are no captions, or a similarity is not finite in float32 (embeddings too large).
     """
     if not e.caption_ids:
         raise EmbeddingsError(
@@ -62,8 +62,8 @@ def rank_both_ways(
         images.count(rows, block, caption_places[columns], gallery=1)
         captions.count(columns, block, image_places[rows], gallery=0)
 
-    # What every query looks for lies in the blocks of images with their own captions. They come
-    # first, so that any other block can be counted for both sides and forgotten.
+    # The scores of the correct items are in the blocks of images with their own captions. These
+    # are computed first, so that any other block can be counted for both sides and discarded.
     for rows, columns in blocks:
         if not len(columns):
             continue
@@ -96,13 +96,13 @@ def query_rows(e: Embeddings) -> Ranks:
 
 @dataclass(frozen=True)
 class _Queries:
-    """The queries of one direction: what each looks for and how much was found before it.
+    """Queries of one direction: each one's correct item and the number of items before it.
 
     Attributes
     ----------
-    best : (queries,) float32, the score of the best correct item; infinite where there is none.
-    places : (queries,) int64, the place of that item in the order that breaks ties.
-    ranks : (queries,) int64, the items before it so far.
+    best : (queries,) float32. Score of the best correct item; infinite without one.
+    places : (queries,) int64. Position of that item in the tie-breaking order.
+    ranks : (queries,) int64. Items before it so far.
     """
 
     best: Scores
@@ -118,9 +118,9 @@ class _Queries:
         )
 
     def count(self, queries: slice | Ranks, block: Block, places: Ranks, gallery: Axis) -> None:
-        """Count a block whose axis `gallery` holds items at these places of the order.
+        """Count a block whose axis `gallery` has items at these positions of the order.
 
-        Correct items count nothing: none is better than the best, and among equals that one is
+        Correct items are never counted: none is better than the best, and among equals that one is
         the first.
         """
         best, own = self.best[queries], self.places[queries]
@@ -143,9 +143,9 @@ def _block(e: Embeddings, rows: slice, columns: Ranks, block_of: BlockOf) -> Blo
 def _blocks(
     image_of_caption: Ranks, num_images: int, block_elements: int
 ) -> list[tuple[slice, Ranks]]:
-    """Part the images into runs, each with the rows of its captions, sorted by image.
+    """Split the images into runs, each with the rows of its captions, sorted by image.
 
-    The images of one run and the captions of another make at most `block_elements` pairs.
+    The images of one run and the captions of another form at most `block_elements` pairs.
     """
     by_image = np.argsort(image_of_caption, kind="stable")
     starts = np.concatenate(([0], np.cumsum(np.bincount(image_of_caption, minlength=num_images))))
@@ -161,7 +161,7 @@ def _blocks(
 
 
 def _places(ids: Sequence[str]) -> Ranks:
-    """Return the place of each id in the sorted order of all, (ids,) int64."""
+    """Return the position of each id in sorted order, (ids,) int64."""
     places = np.empty(len(ids), np.int64)
     places[sorted_order(ids)] = np.arange(len(ids))
     return places

@@ -1,4 +1,4 @@
-"""The rows of one split of an embedding file that holds several."""
+"""Selection of one split in an embedding file of several."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -18,31 +18,31 @@ def of_split(embeddings: Embeddings, split: str | None) -> Embeddings:
 
     Parameters
     ----------
-    embeddings : Embeddings. Its provenance states the `split`, and where it has several their
-        `splits`: names with numbers of images, in row order.
+    embeddings : Embeddings. Its provenance has the `split`, and for several splits also `splits`:
+        names with numbers of images, in row order.
     split : str or None. One of them, or `ALL`; None: the only one.
 
     Raises
     ------
     EmbeddingsError
-        There are several splits and none is named, or none has that name.
+        There are several splits and none is named, or the name is unknown.
     """
     own, stored = embeddings.provenance.get("split"), embeddings.provenance.get("splits")
     if stored is None:
         if split in (None, ALL, own):
             return embeddings
         raise EmbeddingsError(
-            f"holds the split {own!r}, not {split!r}; `pipeline embed --split all` makes a file of "
-            "all splits"
+            f"holds the split {own!r}, not {split!r}; `pipeline embed --split all` writes a file "
+            "of all splits"
         )
     try:
         parts = convert(stored, list[tuple[str, Natural]])
     except SchemaError as error:
-        raise EmbeddingsError(f"its provenance is wrong at splits: {error}") from error
+        raise EmbeddingsError(f"its provenance is invalid at splits: {error}") from error
     ends = np.cumsum([images for _, images in parts]).tolist()
     if not ends or ends[-1] != len(embeddings.image_ids):
         raise EmbeddingsError(
-            f"its provenance counts {ends[-1] if ends else 0} images in its splits, and it has "
+            f"its provenance counts {ends[-1] if ends else 0} images in its splits, but it has "
             f"{len(embeddings.image_ids)}"
         )
     for (name, images), end in zip(parts, ends, strict=True):
@@ -56,7 +56,7 @@ def of_split(embeddings: Embeddings, split: str | None) -> Embeddings:
     asked = "none is named" if split is None else f"none is {split!r}"
     raise EmbeddingsError(
         f"holds several splits ({found}), and {asked}; name one with `split=...`, or "
-        f"`split={ALL}`, or make a file of one with `pipeline embed --split NAME`"
+        f"`split={ALL}`, or write a file of one with `pipeline embed --split NAME`"
     )
 
 

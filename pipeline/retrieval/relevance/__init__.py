@@ -1,5 +1,5 @@
-"""Judgments of which items are relevant to a query, and the figures that they allow.
+"""Relevance judgments, and the figures based on them.
 
-`relevance_file` reads them, `figures` computes the figures of one file, and
-`evaluate_relevance` is what `pipeline evaluate --relevance` adds to a table.
+`relevance_file` reads them, `figures` computes the figures of one file, and `evaluate_relevance`
+has what `pipeline evaluate --relevance` adds to a table.
 """

@@ -1,4 +1,4 @@
-"""What `pipeline evaluate --relevance` adds to a table: relevance.json and its Markdown."""
+"""Additions of `pipeline evaluate --relevance` to a table: relevance.json and its Markdown."""
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -25,10 +25,10 @@ COLUMNS = {
     "map_at_r": "mAP@R",
     **{f"ndcg_{k}": f"nDCG@{k}" for k in CUTOFFS},
 }
-"""The figures of `relevance_figures`, and what they are called where people read them."""
+"""The figures of `relevance_figures`, with their display names."""
 
 Tables = dict[str, dict[str, Any]]
-"""By the name of a file without its suffix: figures, `direction` and `sha256` of the file."""
+"""By file name without suffix: figures, `direction` and `sha256` of the file."""
 
 
 def read_all(files: Iterable[str | Path]) -> dict[Path, Grades]:
@@ -37,7 +37,7 @@ def read_all(files: Iterable[str | Path]) -> dict[Path, Grades]:
     Raises
     ------
     RelevanceError
-        One is missing or damaged, or two have one name.
+        A file is missing or corrupt, or two have the same name.
     """
     paths = [Path(file) for file in files]
     names = [path.stem for path in paths]
@@ -55,14 +55,14 @@ def evaluate_relevance(
 
     Parameters
     ----------
-    e : Embeddings. The images and captions that count.
+    e : Embeddings. The evaluated images and captions.
     judgments : mapping of Path to judgments. See `read_all`.
-    monitor : Monitor. Receives a line on queries and items that are not in the gallery.
+    monitor : Monitor. Receives a log line on queries and items outside the gallery.
 
     Raises
     ------
     RelevanceError
-        A file has no relevant pair in the gallery, or its direction is not clear.
+        A file has no relevant pair in the gallery, or its direction is ambiguous.
     """
     tables: Tables = {}
     for path, grades in judgments.items():
@@ -74,7 +74,7 @@ def evaluate_relevance(
         if judged.unknown or (judged.items < 0).any():
             monitor.log(
                 f"{path}: {judged.unknown} of {judged.unknown + len(judged.items)} judged pairs "
-                f"are left out, as their query is not among the {judged.sides[0]}; "
+                f"are ignored, as their query is not among the {judged.sides[0]}; "
                 f"{int((judged.items < 0).sum())} items are not among the {judged.sides[1]} and "
                 "count as not found"
             )

@@ -14,26 +14,26 @@ _QUERIES_AT_ONCE, _HITS_AT_ONCE = 1024, 1 << 21
 
 
 def relevance_figures(e: Embeddings, judged: Judged) -> Figures:
-    """Return the figures of judged queries that have a relevant item.
+    """Return the figures of judged queries with a relevant item.
 
-    An item is relevant if its grade is above 0; R is the number of relevant items of a query, and
-    those that are not in the gallery are never found. Ranks and ties are those of
+    An item is relevant if its grade is above 0; R is the number of relevant items of a query;
+    items outside the gallery are never found. Ranks and ties are those of
     `pipeline.retrieval.search.nearest`.
 
     Parameters
     ----------
-    e : Embeddings. Images and captions; every item of the other side is searched.
+    e : Embeddings. Images and captions; all items of the other side are the gallery.
     judged : Judged. Rows of `e`.
 
     Returns
     -------
     dict of str to float
-        `num_queries`; `relevant_per_query`, the mean of R. In per cent, means over the queries:
-        `r1`, `r5`, `r10`, whether a relevant item is among the first K; `r_precision`, the share of
-        relevant items among the first R; `map_at_r`, the sum of the precisions at the ranks up to R
-        that hold a relevant item, divided by R (Musgrave et al. 2020, eq. 4; Chun et al. 2022);
+        `num_queries`; `relevant_per_query`, the mean of R. In per cent, averaged over the queries:
+        `r1`, `r5`, `r10`, whether a relevant item is among the first K; `r_precision`, the fraction
+        of relevant items among the first R; `map_at_r`, the sum of the precisions at the ranks up
+        to R of relevant items, divided by R (Musgrave et al. 2020, eq. 4; Chun et al. 2022);
         `ndcg_1`, `ndcg_5`, `ndcg_10` with the grade as gain and the discount log2(1 + rank)
-        (Järvelin and Kekäläinen 2002), divided by that of the best order.
+        (Järvelin and Kekäläinen 2002), divided by that of the ideal order.
 
     Raises
     ------
@@ -81,12 +81,12 @@ def _of_block(
 
     Parameters
     ----------
-    hits : (queries, top) rows of the gallery, best first; top is at least R of each query, or the
+    hits : (queries, top). Rows of the gallery, best first; top is at least R of each query, or the
         whole gallery.
-    query, items, grades : (pairs,) of the relevant items, by query and falling grade.
+    query, items, grades : (pairs,). The relevant items, by query and descending grade.
     """
     queries, top = hits.shape
-    # One more than the rows, so that the item -1 of a query is no item of the query before it.
+    # One more than the rows, so that item -1 of a query does not collide with the query before.
     stride = int(max(hits.max(), items.max())) + 2
     keys = query * stride + items
     sorted_keys = np.argsort(keys)

@@ -1,4 +1,4 @@
-"""Files of relevance judgments: for each query the items that answer it, with grades."""
+"""Files of relevance judgments: graded relevant items by query."""
 
 import math
 from collections.abc import Mapping
@@ -17,13 +17,13 @@ from pipeline.retrieval.search import SideName
 from pipeline.schema import SchemaError, decode, decode_lines
 
 Grades = Mapping[str, Mapping[str, float]]
-"""By query id and item id the grade of the item, 0 or more; 0 is not relevant."""
+"""Grade of an item by query id and item id, 0 or more; 0 is not relevant."""
 
 _Id = int | str
 
 
 class RelevanceError(PipelineError):
-    """A file of relevance judgments is damaged, or is of other images and captions."""
+    """A file of relevance judgments is corrupt, or is of other images and captions."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,11 +32,10 @@ class Judged:
 
     Attributes
     ----------
-    direction : a name of `pipeline.retrieval.recall.DIRECTIONS`.
-    queries, items : (pairs,) int64, rows of the two sides; -1 for an item that is not in the
-        gallery.
+    direction : str. A name in `pipeline.retrieval.recall.DIRECTIONS`.
+    queries, items : (pairs,) int64. Rows of the two sides; -1 for an item outside the gallery.
     grades : (pairs,) float64.
-    unknown : number of pairs in the file whose query is not in the gallery; they are left out.
+    unknown : int. Number of ignored pairs whose query is not in the gallery.
     """
 
     direction: str
@@ -62,9 +61,9 @@ def read_relevance(path: str | Path) -> dict[str, dict[str, float]]:
 
     Parameters
     ----------
-    path : str or Path. NAME.jsonl with `query`, `item` and `grade` (1 if missing) in each line, or
-        a JSON object by query: lists of items, as eccv-caption has them, or objects of grades by
-        item. Ids are text or integers.
+    path : str or Path. NAME.jsonl with `query`, `item` and `grade` (default 1) in each line, or a
+        JSON object by query: lists of items, as in eccv-caption, or objects of grades by item. Ids
+        are text or integers.
 
     Returns
     -------
@@ -74,8 +73,8 @@ def read_relevance(path: str | Path) -> dict[str, dict[str, float]]:
     Raises
     ------
     RelevanceError
-        The file is missing, damaged or empty, a grade is negative, or a pair is listed twice
-        with two grades.
+        The file is missing, corrupt or empty, a grade is negative, or a pair is listed twice with
+        two grades.
     """
     path = Path(path)
     found: dict[str, dict[str, float]] = {}
@@ -122,7 +121,7 @@ def rows_of(grades: Grades, e: Embeddings) -> Judged:
     Raises
     ------
     RelevanceError
-        No pair is of this file, or as many pairs fit either direction.
+        No pair is in the embeddings, or as many pairs fit either direction.
     """
     queries = list(grades)
     items = [item for of in grades.values() for item in of]

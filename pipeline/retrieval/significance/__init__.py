@@ -1,1 +1,1 @@
-"""Whether a difference is more than chance: intervals, paired tests, small-gallery warnings."""
+"""Statistical significance: intervals, paired tests, warnings for small galleries."""

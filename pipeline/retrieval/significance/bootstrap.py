@@ -1,4 +1,4 @@
-"""How far the figures would move with other test images: confidence intervals by bootstrap."""
+"""Bootstrap confidence intervals of the figures over test images."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from pipeline.retrieval.recall import CUTOFFS, DIRECTIONS
 Matrix = npt.NDArray[np.float64]
 
 MEASURES = (*(f"r{k}" for k in CUTOFFS), "mean_inverted_rank")
-"""What has an interval in each direction; `rsum` has one too."""
+"""Figures with an interval in each direction; `rsum` has one too."""
 
 RESAMPLES, SEED, LEVEL = 1000, 0, 0.95
 
@@ -27,7 +27,7 @@ class RankedGallery:
     ----------
     image_to_text : (images,) int64.
     text_to_image : (captions,) int64.
-    image_rows : (captions,) int64, the row of each caption's image.
+    image_rows : (captions,) int64. Row of each caption's image.
     """
 
     image_to_text: Ranks
@@ -45,23 +45,23 @@ def intervals(
 
     The percentile method of Efron & Tibshirani 1993, chapter 13, over images. A resample draws as
     many images as there are, with replacement, each with its captions: the queries of both
-    directions. The captions of one image are found or missed together, so that drawing them one
-    by one would promise too much, and `rsum` needs both directions of the same draw. The gallery
-    stays whole, and the ranks as they are. Of several galleries (folds) each is drawn from by
-    itself, and a resample's figure is the mean over them, as the figure is.
+    directions. The captions of one image are correlated, so resampling them one by one would make
+    the intervals too narrow, and `rsum` needs both directions of the same resample. The gallery and
+    the ranks stay the same. Each of several galleries (folds) is resampled separately, and figures
+    are means over them.
 
     Parameters
     ----------
-    galleries : one, or the folds.
-    resamples : draws, at least 1.
-    seed : of numpy's default generator.
-    level : of the two-sided interval, 0-1.
+    galleries : sequence of RankedGallery. One, or the folds.
+    resamples : int. At least 1.
+    seed : int. Seed of numpy's default generator.
+    level : float. Level of the two-sided interval, 0-1.
 
     Returns
     -------
     dict
-        `<direction>_<measure>_low` and `_high` for `MEASURES`, and `rsum_low`, `rsum_high`; in
-        the figures' units. Quantiles between two draws are interpolated.
+        `<direction>_<measure>_low` and `_high` for `MEASURES`, and `rsum_low`, `rsum_high`, in the
+        figures' units. Quantiles are interpolated linearly.
     """
     low, high = _bounds(_figures(galleries, resamples, seed), level)
     bounds: dict[str, float] = {}
@@ -86,9 +86,9 @@ def mean_intervals(
     Parameters
     ----------
     values : (measures, queries).
-    image_rows : (queries,) int64, the row of each query's image.
-    num_images : 1 or more; images without queries are drawn too.
-    resamples, seed, level : as in `intervals`.
+    image_rows : (queries,) int64. Row of each query's image.
+    num_images : int. 1 or more; images without queries are drawn too.
+    resamples, seed, level : see `intervals`.
 
     Returns
     -------
@@ -106,7 +106,7 @@ def mean_intervals(
 
 
 def _figures(galleries: Sequence[RankedGallery], resamples: int, seed: int) -> Matrix:
-    """Return (resamples, `_NAMES` and `rsum`): the figures of each draw."""
+    """Return (resamples, `_NAMES` and `rsum`): the figures of each resample."""
     rng = np.random.default_rng(seed)
     figures = np.mean([_drawn(gallery, resamples, rng) for gallery in galleries], axis=0)
     summed = [column for column, name in enumerate(_NAMES) if "_inverted_" not in name]
@@ -136,17 +136,17 @@ def _drawn(gallery: RankedGallery, resamples: int, rng: np.random.Generator) -> 
 
 
 def _totals(sums: Matrix, resamples: int, rng: np.random.Generator) -> Matrix:
-    """Return (resamples, sums): what the sums (sums, images) of drawn images add up to."""
+    """Return (resamples, sums): the totals of sums (sums, images) over resampled images."""
     num_images = sums.shape[1]
     totals = np.empty((resamples, len(sums)))
     for total in totals:
         times = np.bincount(rng.integers(num_images, size=num_images), minlength=num_images)
-        # Not a product of BLAS, whose last bits depend on the number of threads.
+        # Not a BLAS product, whose last bits depend on the number of threads.
         np.einsum("sn,n->s", sums, times.astype(np.float64), out=total)
     return totals
 
 
 def _sums(ranks: Ranks, image_rows: Ranks, num_images: int) -> Matrix:
-    """Return (1 + measures, images): how many queries an image has, and the sum of each measure."""
+    """Return (1 + measures, images): number of queries of an image, and the sum of each measure."""
     values = [np.ones(len(ranks)), *(100.0 * (ranks < k) for k in CUTOFFS), 1.0 / (ranks + 1)]
     return np.stack([np.bincount(image_rows, weights=v, minlength=num_images) for v in values])

@@ -1,4 +1,4 @@
-"""Embedding files as two systems to compare: ranks of both directions, and figures of them."""
+"""Embedding files as systems to compare: ranks in both directions, and figures."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -26,8 +26,8 @@ MEASURES = (
     *(f"{d}_{m}" for d in DIRECTIONS for m in _OF_DIRECTION),
     f"text_to_image_{_BY_LENGTH}",
 )
-"""Figures of two embedding files that are compared: of a recall table, and R@10 of captions of more
-words than the median less that of the others."""
+"""Comparable figures of embedding files: those of a recall table, and the difference in R@10
+between captions longer and not longer than the median."""
 DEFAULT_MEASURES = ("rsum",)
 
 
@@ -37,9 +37,9 @@ class Gallery:
 
     Attributes
     ----------
-    image_ids : images that are searched, in the order of the rows.
-    image_of_caption : by caption id the id of its image.
-    ranked : ranks of both directions.
+    image_ids : sequence of str. Images in the gallery, in row order.
+    image_of_caption : mapping. Image id by caption id.
+    ranked : RankedGallery. Ranks in both directions.
     """
 
     image_ids: Sequence[str]
@@ -53,11 +53,11 @@ class RankedEmbeddings:
 
     Attributes
     ----------
-    file : the embedding file.
-    galleries : of the protocol.
-    same_images : whether all galleries are of the same images, with other captions.
-    same_captions : whether those that it is compared with need the same captions.
-    lengths : returns the number of words of each caption by its id; None: not known.
+    file : Path. The embedding file.
+    galleries : list of Gallery. Galleries of the protocol.
+    same_images : bool. Whether all galleries have the same images, with different captions.
+    same_captions : bool. Whether compared files need the same captions.
+    lengths : callable or None. Returns the word count of each caption by id.
     """
 
     file: Path
@@ -67,12 +67,12 @@ class RankedEmbeddings:
     lengths: Callable[[], Mapping[str, int]] | None = None
 
     def require_same(self, other: "RankedEmbeddings") -> None:
-        """Check that the galleries are those of another file.
+        """Raise unless the galleries are those of another file.
 
         Raises
         ------
         EmbeddingsError
-            They have other images, or other captions.
+            They have different images or captions.
         """
         for ours, theirs in zip(self.galleries, other.galleries, strict=True):
             if tuple(ours.image_ids) != tuple(theirs.image_ids):
@@ -88,19 +88,19 @@ class RankedEmbeddings:
                 raise EmbeddingsError(
                     f"{self.file} has {counted(len(one), 'caption')} that are not the {len(two)} "
                     f"of {other.file}: {counted(len(apart), 'id differs', 'ids differ')}, first "
-                    f"{apart[0]!r}; ranks among other captions do not compare: embed the same "
+                    f"{apart[0]!r}; ranks among other captions are not comparable: embed the same "
                     "captions, or count as many of each image (`captions_per_image=...`)"
                 )
 
     def parts(self, measure: str) -> list[Totals]:
-        """Return the parts of a figure of `MEASURES`, one for each gallery of its own images.
+        """Return the parts of a figure of `MEASURES`, one per gallery with its own images.
 
         Raises
         ------
         EmbeddingsError
-            It needs the captions' lengths, which are not known, or all have the same.
+            It needs caption lengths, which are unknown or all equal.
         UnknownName
-            There is no such figure.
+            Unknown figure.
         """
         if measure not in MEASURES:
             raise UnknownName(
@@ -113,17 +113,16 @@ class RankedEmbeddings:
         return [_mean_of_sets(parts)] if self.same_images else parts
 
     def _by_length(self, gallery: Gallery) -> Totals:
-        """Return the R@10 of long captions less that of short ones."""
+        """Return the R@10 of long captions minus that of short ones."""
         if self.lengths is None:
             raise EmbeddingsError(
-                f"{self.file} has no texts: lengths of captions are those of a dataset; give "
-                "`dataset=...`"
+                f"{self.file} has no texts: caption lengths are in a dataset; pass `dataset=...`"
             )
         lengths = self.lengths()
         if missing := [c for c in gallery.image_of_caption if c not in lengths]:
             raise EmbeddingsError(
                 f"{self.file} has {counted(len(missing), 'caption')} that the dataset lacks, "
-                f"first {missing[0]!r}; give the dataset that it was embedded from"
+                f"first {missing[0]!r}; pass the dataset that it was embedded from"
             )
         words = np.array([lengths[c] for c in gallery.image_of_caption])
         long = words > np.median(words)
@@ -147,7 +146,7 @@ def read_ranked(
     same_captions: bool = True,
     lengths: Callable[[], Mapping[str, int]] | None = None,
 ) -> RankedEmbeddings:
-    """Rank an embedding file both ways.
+    """Rank an embedding file in both directions.
 
     Parameters
     ----------
@@ -157,9 +156,9 @@ def read_ranked(
     Raises
     ------
     EmbeddingsError
-        The file is missing or damaged, or has several splits.
+        The file is missing or corrupt, or has several splits.
     ProtocolError
-        The file cannot meet the protocol.
+        The file does not match the protocol.
     """
     space = read_embeddings(Path(file))
     try:
@@ -183,7 +182,7 @@ def rsum_of(gallery: RankedGallery) -> Totals:
 
 
 def _figure(gallery: RankedGallery, measure: str) -> Totals:
-    """Return a figure that is a sum of means over the queries of either direction."""
+    """Return a figure that is a sum of means over the queries of one or both directions."""
     images = len(gallery.image_to_text)
     asked = [measure]
     if measure == "rsum":
@@ -201,7 +200,7 @@ def _figure(gallery: RankedGallery, measure: str) -> Totals:
 
 
 def _values(ranks: Ranks, measure: str) -> Doubles:
-    """Return what each query adds to a mean, of its rank from 0."""
+    """Return what each query contributes to a mean, from its rank from 0."""
     if measure == "mean_rank":
         found = ranks + 1.0
     elif measure == "mean_inverted_rank":
@@ -212,13 +211,13 @@ def _values(ranks: Ranks, measure: str) -> Doubles:
 
 
 def _sums(rows: Ranks, values: Doubles, images: int) -> Doubles:
-    """Return (2, images): how many queries an image has, and the sum of their values."""
+    """Return (2, images): number of queries of an image, and the sum of their values."""
     number = np.bincount(rows, minlength=images).astype(np.float64)
     return np.stack([number, np.bincount(rows, values, images)])
 
 
 def _mean_of_sets(parts: Sequence[Totals]) -> Totals:
-    """Return the mean of a figure over galleries of the same images, which are drawn together."""
+    """Return the mean of a figure over galleries of the same images, resampled together."""
     ends = np.cumsum([len(part.each) for part in parts])[:-1]
     return Totals(
         np.concatenate([part.each for part in parts]),
@@ -230,7 +229,7 @@ def _mean_of_sets(parts: Sequence[Totals]) -> Totals:
 
 
 def _first_apart(ours: Sequence[str], theirs: Sequence[str]) -> str:
-    """Return where two lists of ids part, for messages."""
+    """Return the first difference of two lists of ids, for messages."""
     for number, (one, other) in enumerate(zip(ours, theirs, strict=False)):
         if one != other:
             return f", the first at row {number}: {one!r} and {other!r}"

@@ -1,8 +1,8 @@
-"""Paired test of two systems on the same images, for any figure: bootstrap, or sign flips of few.
+"""Paired test of two systems on the same images, for any figure: bootstrap, or sign flips for few.
 
-A system has a training for each seed; a training has a part for each gallery (the folds of a
-protocol), whose images are drawn by themselves. Embeddings, localized phrases and captions each say
-what a figure is of the images that are drawn (`Part`); everything else is here.
+A system has one training per seed; a training has one part per gallery (the folds of a protocol),
+whose images are resampled separately. Embeddings, localized phrases and captions define figures as
+functions of the resampled images (`Part`); everything else is here.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -18,25 +18,25 @@ from pipeline.retrieval.significance.sign_flips import sign_flip_interval, sign_
 from pipeline.retrieval.significance.small_galleries import FEWEST_IMAGES
 
 RESAMPLES = 10_000
-"""Draws of a comparison: p is then at least 0.0002."""
+"""Number of bootstrap resamples: p is then at least 0.0002."""
 
 _FEWEST_DIFFERING = 6
-_COUNTS = 1 << 22  # numbers of draws that are held at once
+_COUNTS = 1 << 22  # image counts held at once
 
 Doubles = npt.NDArray[np.float64]
 
 
 class Part(Protocol):
-    """One figure of one training, as a function of how often each image counts."""
+    """One figure of one training, as a function of the count of each image."""
 
     @property
     def each(self) -> Doubles:
-        """(statistics, images), what the figure depends on, by image."""
+        """(statistics, images), the inputs of the figure by image."""
 
     def figures(self, times: Doubles) -> Doubles:
-        """Return the figure (draws,) of (draws, images): how often each image is drawn.
+        """Return the figure (draws,) for (draws, images): how often each image is drawn.
 
-        NaN where no image is drawn that the figure depends on.
+        NaN if no image is drawn on which the figure depends.
         """
 
 
@@ -46,8 +46,8 @@ class Totals:
 
     Attributes
     ----------
-    each : (statistics, images) float64, what is summed.
-    of_totals : from the sums (statistics, draws) to the figures (draws,).
+    each : (statistics, images) float64. Summands.
+    of_totals : callable. From the sums (statistics, draws) to the figures (draws,).
     """
 
     each: Doubles
@@ -55,20 +55,20 @@ class Totals:
 
     def figures(self, times: Doubles) -> Doubles:
         """See `Part.figures`."""
-        # Not a product of BLAS, whose last bits depend on the number of threads.
+        # Not a BLAS product, whose last bits depend on the number of threads.
         totals: Doubles = np.einsum("si,di->sd", self.each, times)
         with np.errstate(invalid="ignore", divide="ignore"):
             return self.of_totals(totals)
 
 
 def mean_of(values: Doubles, images: npt.NDArray[np.int64], num_images: int) -> Totals:
-    """Return the mean over queries, of which an image has any number.
+    """Return the mean over queries, any number of which belong to an image.
 
     Parameters
     ----------
-    values : (queries,)
-    images : (queries,) the row of each query's image.
-    num_images : rows.
+    values : (queries,).
+    images : (queries,). Row of each query's image.
+    num_images : int. Number of images.
     """
     each = np.stack(
         [np.bincount(images, minlength=num_images), np.bincount(images, values, num_images)]
@@ -80,19 +80,19 @@ Training = Sequence[Part]
 
 
 class Outputs(Protocol):
-    """What one training of a system made of some images."""
+    """Outputs of one training of a system for some images."""
 
     @property
     def file(self) -> Path:
-        """Where it is stored, for messages."""
+        """Location, for messages."""
 
     def require_same(self, other: "Outputs") -> None:
-        """Check that images, queries and what is searched are those of another.
+        """Raise unless images, queries and galleries are those of another.
 
         Raises
         ------
         PipelineError
-            They differ; the first that do are named.
+            They differ; the first difference is named.
         """
 
     def parts(self, measure: str) -> Training:
@@ -105,14 +105,15 @@ class Comparison:
 
     Attributes
     ----------
-    measure : name of the figure.
-    first, second : its value for each training.
-    low, high : 95 % interval of the difference of their means; infinite for fewer than 6 images.
-    p : two-sided, and below 0.05 just where the interval leaves out 0. Of a bootstrap with n draws,
-        k of which have the other sign, 2 (k + 1) / (n + 1), at most 1; of fewer than
+    measure : str. Name of the figure.
+    first, second : tuple of float. Its value for each training.
+    low, high : float. 95 % interval of the difference of their means; infinite for fewer than 6
+        images.
+    p : float. Two-sided, below 0.05 exactly if the interval excludes 0. For a bootstrap with n
+        draws, k of which have the other sign, 2 (k + 1) / (n + 1), at most 1; for fewer than
         `FEWEST_IMAGES` images that of `sign_flip_p`.
-    num_images : test images.
-    differing : those of them on which the two differ.
+    num_images : int. Number of test images.
+    differing : int. Number of images on which the systems differ.
     """
 
     measure: str
@@ -126,25 +127,25 @@ class Comparison:
 
     @property
     def margin(self) -> float:
-        """The mean of the first system less that of the second."""
+        """The mean of the first system minus that of the second."""
         return float(np.mean(self.first) - np.mean(self.second))
 
     @property
     def too_few(self) -> bool:
-        """Whether there are too few images for a verdict, or too few on which the two differ.
+        """Whether there are too few images, or too few on which the systems differ, for a verdict.
 
-        Fewer than 6 differences are of one sign by chance in more than 5 of 100 comparisons.
+        Fewer than 6 differences have the same sign by chance in more than 5 of 100 comparisons.
         """
         return self.num_images < FEWEST_IMAGES or 0 < self.differing < _FEWEST_DIFFERING
 
     @property
     def decided(self) -> bool:
-        """Whether the interval leaves out 0, of enough images."""
+        """Whether the interval excludes 0, with enough images."""
         return not self.too_few and (self.low > 0 or self.high < 0)
 
     @property
     def verdict(self) -> str:
-        """The outcome in a few words."""
+        """Short description of the result."""
         if not self.differing:
             return "equal on every image"
         if self.num_images < FEWEST_IMAGES:
@@ -157,7 +158,7 @@ class Comparison:
 def compare_outputs(
     first: Sequence[Outputs], second: Sequence[Outputs], measure: str, resamples: int = RESAMPLES
 ) -> Comparison:
-    """Compare one figure of two systems, each with an output for each training.
+    """Compare one figure of two systems, each with one output per training.
 
     Raises
     ------
@@ -179,18 +180,18 @@ def compare_trainings(
 ) -> Comparison:
     """Compare one figure of two systems on the same images, in the same order.
 
-    From `FEWEST_IMAGES` images on by `margins`, whose percentile interval has the bounds that agree
-    with p (Davison & Hinkley 1997, section 5.2.1); of fewer by flipping the signs of differences of
-    pseudo-values (Efron & Tibshirani 1993, chapter 11), which leaves the spread of trainings out.
-    Three trainings tell little of the spread of a system's trainings: read an interval that all but
-    holds 0 as undecided.
+    From `FEWEST_IMAGES` images on with `margins`, whose percentile interval has the bounds that
+    agree with p (Davison & Hinkley 1997, section 5.2.1); for fewer by flipping the signs of
+    differences of pseudo-values (Efron & Tibshirani 1993, chapter 11), which ignores the variance
+    between trainings. Three trainings estimate that variance poorly: consider an interval that
+    barely excludes 0 as undecided.
     """
     ours, theirs = (tuple(map(figure, side)) for side in (first, second))
     differing = int(np.count_nonzero(_differing(first, second)))
     images = sum(part.each.shape[1] for part in first[0])
     if images < FEWEST_IMAGES:
         differences = _pseudo_values(first) - _pseudo_values(second)
-        # Means that are equal but for rounding do not differ.
+        # Means that differ only by rounding are equal.
         differences[np.isclose(differences, 0, atol=1e-9)] = 0.0
         low, high = sign_flip_interval(differences)
         p = sign_flip_p(differences)
@@ -203,7 +204,7 @@ def compare_trainings(
 
 
 def percentile_interval(draws: Doubles) -> tuple[float, float]:
-    """Return the 95 % interval of draws of a bootstrap: those at (n + 1) / 40 from either end."""
+    """Return the 95 % interval of bootstrap draws: those at (n + 1) / 40 from either end."""
     ordered = np.sort(draws)
     below = max(1, int((1 - LEVEL) / 2 * (len(draws) + 1)))
     return float(ordered[below - 1]), float(ordered[-below])
@@ -217,18 +218,18 @@ def figure(training: Training) -> float:
 def margins(
     first: Sequence[Training], second: Sequence[Training], resamples: int, seed: int = SEED
 ) -> Doubles:
-    """Return how far one system's figure is above another's, in each draw of a paired bootstrap.
+    """Return the difference of two systems' figures in each draw of a paired bootstrap.
 
     Both systems are measured on the same draws of images, so that an image that is hard for both
-    does not widen the interval: it tells more than whether the intervals of the two overlap. Of
-    a system that was trained with several seeds each draw takes the mean over as many trainings,
-    drawn from them with replacement, so that luck with the seed widens it.
+    does not widen the interval; this is more powerful than comparing two intervals. For a system
+    with several seeds, each draw averages over as many trainings, drawn with replacement, so that
+    the variance between seeds widens the interval.
 
     Returns
     -------
     (draws,) float64
-        `resamples` of them, or fewer: draws without any image that the figure depends on are left
-        out.
+        `resamples` of them, or fewer: draws without any image on which the figure depends are
+        dropped.
 
     Raises
     ------
@@ -239,7 +240,7 @@ def margins(
     if len(sizes) > 1:
         found = " and ".join(str(list(size)) for size in sorted(sizes))
         raise ValueError(f"the trainings have {found} images; expected the same")
-    # The seed gives all the same draws, which depend on the numbers of images alone.
+    # With the same seed the draws depend only on the numbers of images.
     ours, theirs = (
         np.column_stack([_drawn(of, resamples, seed) for of in side]) for side in (first, second)
     )
@@ -251,7 +252,7 @@ def margins(
 
 
 def _drawn(training: Training, resamples: int, seed: int) -> Doubles:
-    """Return (resamples,): the figure of each draw."""
+    """Return (resamples,): the figure in each draw."""
     rng = np.random.default_rng(seed)
     parts = [
         np.concatenate([part.figures(t) for t in _times(part.each.shape[1], resamples, rng)])
@@ -272,7 +273,7 @@ def _times(images: int, resamples: int, rng: np.random.Generator) -> Iterator[Do
 
 
 def _mean_of_draws(figures: Doubles, rng: np.random.Generator) -> Doubles:
-    """Return (draws,): of each row the mean over as many of its columns, drawn anew."""
+    """Return (draws,): for each row, the mean over as many columns drawn with replacement."""
     drawn = rng.integers(figures.shape[1], size=figures.shape)
     means: Doubles = np.take_along_axis(figures, drawn, axis=1).mean(axis=1)
     return means
@@ -291,8 +292,8 @@ def _differing(first: Sequence[Training], second: Sequence[Training]) -> npt.NDA
 def _pseudo_values(trainings: Sequence[Training]) -> Doubles:
     """Return (images,) values whose mean is the figure, the mean over trainings.
 
-    With n images, n times the figure less n - 1 times that without the image; for a mean over
-    images, what the image itself adds to it.
+    With n images, n times the figure minus n - 1 times that without the image; for a mean over
+    images this is the image's own value.
     """
     of_each = [np.concatenate([_pseudo_values_of(part) for part in of]) for of in trainings]
     means: Doubles = np.mean(of_each, axis=0)
@@ -305,5 +306,5 @@ def _pseudo_values_of(part: Part) -> Doubles:
     if images == 1:
         return np.array([whole])
     without = part.figures(np.ones((images, images)) - np.eye(images))
-    # Without the one image that has queries there is no figure.
+    # If only one image has queries, there is no figure without it.
     return np.where(np.isfinite(without), images * whole - (images - 1) * without, whole)

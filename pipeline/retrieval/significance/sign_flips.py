@@ -1,4 +1,4 @@
-"""Exact test and interval of a mean difference over few images, by flipping its signs."""
+"""Exact test and interval of a mean difference over few images, by sign flips."""
 
 import numpy as np
 import numpy.typing as npt
@@ -6,51 +6,51 @@ import numpy.typing as npt
 from pipeline.retrieval.significance.bootstrap import LEVEL, SEED
 
 MOST_EXACT = 14
-"""Differences up to which all signs are tried; of more, as many are drawn at random."""
+"""Number of differences up to which all signs are tried; beyond it they are sampled."""
 
 Doubles = npt.NDArray[np.float64]
 
 
 def sign_flip_p(differences: Doubles) -> float:
-    """Return how likely a mean at least as far from 0 is, if either system may be the better one.
+    """Return the two-sided p value of a mean difference, by Fisher's randomisation test of pairs.
 
-    Fisher's randomisation test of pairs: where two systems are alike, a difference could as well
-    have the other sign. It assumes nothing else, and is exact for any number of images.
+    If two systems are equal, each difference could as well have the other sign. There is no other
+    assumption, and the test is exact for any number of images.
 
     Parameters
     ----------
-    differences : (images,) one system's score of each image less the other's.
+    differences : (images,). One system's score of each image minus the other's.
 
     Returns
     -------
     float
-        Two-sided; 1 where all differences are 0. Of more than `MOST_EXACT` that are not, the signs
-        are drawn 2^14 times with a fixed seed.
+        1 if all differences are 0. With more than `MOST_EXACT` nonzero ones, the signs are drawn
+        2^14 times with a fixed seed.
     """
     differing = differences[differences != 0]
     if not len(differing):
         return 1.0
     sums = _signs(len(differing)) @ differing
-    # Sums that are equal but for rounding count.
+    # Sums that are equal up to rounding count as well.
     further = int(np.count_nonzero(np.abs(sums) >= abs(differing.sum()) * (1 - 1e-12)))
     if len(differing) <= MOST_EXACT:
         return further / len(sums)
-    # The signs as they are belong to those that are drawn.
+    # The observed signs count as one of the drawn ones.
     return (further + 1) / (len(sums) + 1)
 
 
 def sign_flip_interval(differences: Doubles, level: float = LEVEL) -> tuple[float, float]:
-    """Return the interval of the mean difference that belongs to `sign_flip_p`.
+    """Return the interval of the mean difference that corresponds to `sign_flip_p`.
 
-    The means of all subsets of the differences divide the line into intervals that are equally
-    likely to hold the centre of a symmetric distribution (Hartigan 1969), so that order statistics
-    of them are bounds, however few differences there are. Fewer than 6 have no bounds at 95 %: they
-    are then infinite.
+    The means of all subsets of the differences divide the line into intervals that contain the
+    centre of a symmetric distribution with equal probability (Hartigan 1969), so order statistics
+    of them are bounds, for any number of differences. Fewer than 6 have no bounds at 95 %: they are
+    then infinite.
 
     Parameters
     ----------
-    differences : (images,), as for `sign_flip_p`; zeros count.
-    level : of the interval, 0-1.
+    differences : (images,). As for `sign_flip_p`; zeros count.
+    level : float. Level of the interval, 0-1.
 
     Returns
     -------
@@ -67,7 +67,7 @@ def sign_flip_interval(differences: Doubles, level: float = LEVEL) -> tuple[floa
 
 
 def _signs(number: int) -> Doubles:
-    """Return 1 and -1, (choices, number): all choices of so many signs, or a sample of them."""
+    """Return 1 and -1, (choices, number): all combinations of signs, or a sample of them."""
     if number <= MOST_EXACT:
         bits = np.arange(1 << number)[:, None] >> np.arange(number) & 1
     else:

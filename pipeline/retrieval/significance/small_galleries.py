@@ -1,6 +1,6 @@
-"""What a table of few images says beside its figures: chance, 95 % intervals, a warning.
+"""Additions to the table of a small gallery: chance levels, 95 % intervals, a warning.
 
-The fewer images, the higher is recall by chance and the wider the interval of every figure.
+The fewer images, the higher the recall by chance and the wider the interval of every figure.
 """
 
 from collections.abc import Mapping, Sequence
@@ -22,13 +22,13 @@ from pipeline.retrieval.significance.bootstrap import RankedGallery, intervals
 from pipeline.wording import counted
 
 SMALL = 1000
-"""Images of a gallery below which its table has `SMALL_COLUMNS`: fewer than published ones have."""
+"""Number of images below which a table has `SMALL_COLUMNS`; published galleries are larger."""
 
 FEW = 300
-"""Images below which a table is followed by a warning: half the interval of `rsum` is about 20."""
+"""Number of images below which a table has a warning: half the interval of `rsum` is about 20."""
 
 FEWEST_IMAGES = 50
-"""Images below which bootstrap intervals are too narrow; see `python -m bench.comparing`."""
+"""Number of images below which bootstrap intervals are too narrow; see `bench.comparing`."""
 
 CHANCE_COLUMNS = (
     *(f"{d}_{m}_chance" for d in DIRECTIONS for m in (*(f"r{k}" for k in CUTOFFS),
@@ -41,7 +41,7 @@ SMALL_COLUMNS = (
     "rsum_low",
     "rsum_high",
 )
-"""What the table of a small gallery has beyond the columns of a recall table, all or none."""
+"""Additional columns of the table of a small gallery, all or none."""
 
 INTERVALS = {
     "method": "percentile bootstrap over images with their captions",
@@ -49,7 +49,7 @@ INTERVALS = {
     "seed": bootstrap.SEED,
     "level": bootstrap.LEVEL,
 }
-"""How the intervals are computed, for a table's provenance."""
+"""Method of the intervals, for a table's provenance."""
 
 
 def is_small(gallery: Embeddings) -> bool:
@@ -58,7 +58,7 @@ def is_small(gallery: Embeddings) -> bool:
 
 
 def chance_columns(gallery: Embeddings) -> Table:
-    """Return `CHANCE_COLUMNS`: the figures of a random order of this gallery, exact."""
+    """Return `CHANCE_COLUMNS`: the exact expectations for a random order of this gallery."""
     recalls = chance(gallery)
     found = {**recalls, **chance_ranks(gallery), "rsum": sum(recalls.values())}
     return {f"{name}_chance": value for name, value in found.items()}
@@ -67,7 +67,7 @@ def chance_columns(gallery: Embeddings) -> Table:
 def table_of_gallery(
     embeddings: Embeddings, captions_per_image: int | None = 5, rank: Ranker = rank_both_ways
 ) -> Table:
-    """Return the recall table of one gallery; of fewer than `SMALL` images with `SMALL_COLUMNS`.
+    """Return the recall table of one gallery; below `SMALL` images with `SMALL_COLUMNS`.
 
     Parameters
     ----------
@@ -76,9 +76,9 @@ def table_of_gallery(
     Returns
     -------
     dict
-        The columns of `recall_table`. Of a small gallery also `<figure>_chance`, the expected
-        figure of a random order, and for each R@K and `rsum` the bounds `..._low` and `..._high`
-        of `pipeline.retrieval.significance.bootstrap.intervals`.
+        The columns of `recall_table`. For a small gallery also `<figure>_chance`, the expectation
+        for a random order, and for each R@K and `rsum` the bounds `..._low` and `..._high` of
+        `pipeline.retrieval.significance.bootstrap.intervals`.
     """
     gallery = (
         embeddings if captions_per_image is None else first_captions(embeddings, captions_per_image)
@@ -93,7 +93,7 @@ def table_of_gallery(
 
 
 def chance_rows(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, float | int | str]]:
-    """Return a row of each different chance that the rows of a joint table have.
+    """Return one row for each distinct chance level of the rows of a joint table.
 
     Parameters
     ----------
@@ -102,8 +102,8 @@ def chance_rows(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, float | int
     Returns
     -------
     list of dict
-        Figures by their names; the column "experiment" is "chance", followed by the first
-        experiment of that gallery where there are several.
+        Figures by name; the column "experiment" is "chance", followed by the first experiment of
+        that gallery if there are several.
     """
     first: dict[tuple[float, ...], str] = {}
     for row in rows:
@@ -120,7 +120,7 @@ def chance_rows(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, float | int
 
 
 def warning_of(tables: Sequence[Mapping[str, Any]]) -> str:
-    """Return what to keep in mind of tables of few images; "" where there is nothing."""
+    """Return the warning about tables of few images, or ""."""
     few = [t for t in tables if t["num_images"] < FEW and "rsum_chance" in t]
     if not few:
         return ""
@@ -136,7 +136,7 @@ def warning_of(tables: Sequence[Mapping[str, Any]]) -> str:
             "intervals are too narrow."
         )
     return (
-        f"Warning: {images} tell little: other images of the same kind would move an rsum by up to "
+        f"Warning: {images} are few: other images of the same kind would move an rsum by up to "
         f"{margin:.1f} either way (95 %), and smaller differences mean nothing unless `pipeline "
         f"compare` decides them. Chance is rsum {least['rsum_chance']:.1f}."
     )

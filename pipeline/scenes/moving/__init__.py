@@ -1,7 +1,6 @@
-"""Short clips that the project draws, with sound, and describes: a stand-in for filmed ones.
+"""Short clips with sound, drawn and captioned by the project, as a substitute for real ones.
 
-A moving scene is two events, one after the other (`events`); it is described (`event_captions`),
-drawn and heard (`film`) and written as MP4 or GIF (`encode_clip`); `draw_clips` joins them. Every
-scene is shown in both orders of its events, so that nothing but the order tells its two clips
-apart.
+A moving scene is a sequence of two events (`events`); it is captioned (`event_captions`), rendered
+as frames and sound (`film`) and written as MP4 or GIF (`encode_clip`); `draw_clips` combines them.
+Every scene exists in both orders of its events, so that only the order distinguishes its two clips.
 """

@@ -1,4 +1,4 @@
-"""A dataset of moving scenes, drawn, sounded and captioned from a seed."""
+"""A dataset of moving scenes with sound and captions, generated from a seed."""
 
 import re
 from concurrent.futures import ThreadPoolExecutor
@@ -35,20 +35,20 @@ def draw_moving_scenes(
     form: ClipFormat = "mp4",
     progress: Progress = no_progress,
 ) -> Manifest:
-    """Draw moving scenes into `folder`/clips and return their manifest, five captions a clip.
+    """Draw moving scenes into `folder`/clips and return their manifest, five captions per clip.
 
     Clips 2k and 2k + 1 are twins: the same two events in either order. They have the same frames in
-    another order, and captions of the same words but for the order of the events; both are of
-    split k mod 6 of `pipeline.scenes.draw_scenes.SPLITS`. Twins depend on the seed and k
-    alone. A former dataset in `folder` is no dataset from the first clip on.
+    another order, and captions with the same words except for the order of the events; both belong
+    to split k mod 6 of `pipeline.scenes.draw_scenes.SPLITS`. Twins depend only on the seed and k.
+    An existing dataset in `folder` becomes invalid before the first clip.
 
     Parameters
     ----------
-    folder : str or Path. The dataset's folder; made if it is missing.
+    folder : str or Path. The dataset's folder; created if it is missing.
     num_clips : int. An even number from 6 to 100,000.
     seed : int. 0 or more.
-    form : str. Of the files; GIF has no sound.
-    progress : callable. Called with (clips done, clips in all, 0) after each pair.
+    form : str. File format; GIF has no sound.
+    progress : callable. Called with (clips done, total, 0) after each pair.
 
     Raises
     ------
@@ -57,11 +57,11 @@ def draw_moving_scenes(
     """
     if not _FEWEST <= num_clips <= _MOST or num_clips % 2:
         raise DatasetError(
-            f"{num_clips} clips were asked for; an even number from {_FEWEST} (a pair for each of "
-            f"train, val and test) to {_MOST} can be drawn"
+            f"{num_clips} clips were requested, expected an even number from {_FEWEST} (a pair for "
+            f"each of train, val and test) to {_MOST}"
         )
     if seed < 0:
-        raise DatasetError(f"the seed is {seed}; a whole number from 0 on was expected")
+        raise DatasetError(f"the seed is {seed}, expected a whole number from 0 on")
     require_encoder(form)
     folder = Path(folder)
     clips = folder / "clips"

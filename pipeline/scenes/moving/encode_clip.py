@@ -1,4 +1,4 @@
-"""Frames and sound become a file: MP4 by PyAV, or GIF, which has no sound, by Pillow."""
+"""Encoding of frames and sound: MP4 with PyAV, or GIF, without sound, with Pillow."""
 
 from pathlib import Path
 from typing import Literal
@@ -15,7 +15,7 @@ ClipFormat = Literal["mp4", "gif"]
 
 
 def require_encoder(form: ClipFormat) -> None:
-    """Check that files of this format can be written.
+    """Raise unless files of this format can be written.
 
     Raises
     ------
@@ -24,12 +24,12 @@ def require_encoder(form: ClipFormat) -> None:
     """
     if form == "gif":
         return
-    other = "or take `form=gif`, whose clips have no sound"
+    other = "or use `form=gif`, whose clips have no sound"
     try:
         import av
     except ImportError as error:
         raise DatasetError(
-            f"MP4 is written by PyAV, which cannot be imported ({error}); install it with `pip "
+            f"MP4 needs PyAV, which cannot be imported ({error}); install it with `pip "
             f"install 'caption-feature-pipeline[clips]'`, {other}"
         ) from error
     for name in ("libx264", "aac"):
@@ -42,15 +42,15 @@ def require_encoder(form: ClipFormat) -> None:
 
 
 def write_clip(path: Path, frames: list[Image.Image], sound: npt.NDArray[np.float32]) -> None:
-    """Write a clip, whole or not at all; the suffix of the path says in which format.
+    """Write a clip atomically, in the format of the path's suffix.
 
-    The same frames and sound give the same bytes with the same FFmpeg.
+    The same frames and sound produce the same bytes with the same FFmpeg.
 
     Parameters
     ----------
-    path : ending in .mp4 or .gif.
-    frames : RGB, all of one even width and height, `FPS` a second.
-    sound : (samples,) float32, mono, `RATE` a second.
+    path : Path. Ending in .mp4 or .gif.
+    frames : list of RGB images, of the same even width and height, `FPS` per second.
+    sound : (samples,) float32, mono, `RATE` per second.
     """
     with appearing_whole(path) as part:
         if path.suffix == ".gif":
@@ -66,7 +66,7 @@ def write_clip(path: Path, frames: list[Image.Image], sound: npt.NDArray[np.floa
 def _write_mp4(path: Path, frames: list[Image.Image], sound: npt.NDArray[np.float32]) -> None:
     import av
 
-    # One thread and no mention of a version or a time: the same bytes each time.
+    # One thread and no version or time stamp: deterministic bytes.
     once = {"threads": "1", "flags": "+bitexact"}
     with av.open(str(path), "w", format="mp4", options={"fflags": "+bitexact"}) as file:
         picture = file.add_stream(

@@ -8,7 +8,7 @@ from pipeline.scenes.moving.events import Actor, Event, MovingScene
 from pipeline.scenes.sample import pick
 from pipeline.scenes.words import COLOUR_WORDS, SHAPE_WORDS
 
-# Of one object, and of two.
+# Verb forms for one object and for two.
 _VERBS: dict[str, tuple[tuple[str, str], ...]] = {
     "right": (("moves right and back", "move right and back"),
               ("slides to the right and returns", "slide to the right and return")),
@@ -39,9 +39,9 @@ _ORDERS: tuple[Callable[[str, str], str], ...] = (
 def captions_of(
     scene: MovingScene, rng: np.random.Generator
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return five captions of a scene, and five of the same scene with its events exchanged.
+    """Return five captions of a scene, and five of the scene with its events swapped.
 
-    The k-th of either five have the same words, but for the order of the events.
+    The k-th captions have the same words, except for the order of the events.
     """
     there, back = [], []
     for order in _ORDERS:

@@ -1,4 +1,4 @@
-"""What happens in a moving scene: two groups, and something that each of them does."""
+"""Model of a moving scene: two groups, and one event of each."""
 
 from dataclasses import dataclass
 
@@ -13,11 +13,11 @@ SIZE = 96
 KINDS = (
     "right", "left", "up", "down", "grow", "shrink", "turn", "vanish", "appear", "collide",
 )  # fmt: skip
-"""What a group can do; afterwards everything is as before."""
+"""Events of a group; afterwards everything is as before."""
 
 BACKGROUNDS = ("white", "black", "grey", "pink", "light blue")
 
-# A turn of these is not seen.
+# A rotation of these is invisible.
 _ROUND = {"circle", "ring"}
 _RADII = (9, 12)
 _COUNT_SHARES = (0.7, 0.3)
@@ -25,13 +25,13 @@ _COUNT_SHARES = (0.7, 0.3)
 
 @dataclass(frozen=True)
 class Actor:
-    """One or two like objects that move together.
+    """One or two equal objects that move together.
 
     Attributes
     ----------
-    shape, colour : of `pipeline.scenes.world`.
-    radius : of each object's enclosing circle, in pixels.
-    centres : of the objects at rest, (x, y) in pixels.
+    shape, colour : str. From `pipeline.scenes.world`.
+    radius : int. Radius of each object's enclosing circle in pixels.
+    centres : tuple. Centres of the objects at rest, (x, y) in pixels.
     """
 
     shape: str
@@ -42,13 +42,13 @@ class Actor:
 
 @dataclass(frozen=True)
 class Event:
-    """What one actor does.
+    """An event of one actor.
 
     Attributes
     ----------
-    kind : of `KINDS`.
-    actor, other : who does it, and who rests; it is the other that is collided with.
-    pitch : of its tone, as a share of the kind's.
+    kind : str. From `KINDS`.
+    actor, other : Actor. The moving group, and the resting one, with which it may collide.
+    pitch : float. Pitch of its tone relative to the kind's.
     """
 
     kind: str
@@ -59,18 +59,18 @@ class Event:
 
 @dataclass(frozen=True)
 class MovingScene:
-    """Two events of different kinds, by different actors, before a plain background."""
+    """Two events of different kinds by different actors on a plain background."""
 
     background: str
     events: tuple[Event, Event]
 
 
 def sample_moving_scene(rng: np.random.Generator) -> MovingScene:
-    """Return a scene drawn at random; no groups touch but those that collide."""
+    """Return a random scene; only colliding groups touch."""
     background = pick(rng, BACKGROUNDS)
     kinds = [KINDS[k] for k in rng.permutation(len(KINDS))[:2]]
     if {*kinds} == {"appear", "collide"}:
-        # Nobody can collide with what is not there yet.
+        # A collision with a group that has not appeared yet is impossible.
         kinds[kinds.index("appear")] = "vanish"
     usable = [c for c in COLOURS if c not in SETTINGS[background]]
     colours = [usable[k] for k in rng.permutation(len(usable))[:2]]

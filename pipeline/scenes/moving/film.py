@@ -1,4 +1,4 @@
-"""The frames and the sound of an event: what is seen and heard while it happens."""
+"""Frames and sound of an event."""
 
 import math
 
@@ -13,9 +13,9 @@ from pipeline.scenes.world import COLOURS
 
 FPS = 8
 FRAMES = 16
-"""Of one event: two seconds. What happens, happens within `_ACTIVE`; the rest is rest."""
+"""Frames of one event: two seconds. The event is within `_ACTIVE`; the rest is still."""
 RATE = 16_000
-"""Samples of sound a second."""
+"""Sound samples per second."""
 
 _ACTIVE = (2, 14)
 _WAY = 12
@@ -26,20 +26,20 @@ _OFFSETS = {"right": (1, 0), "left": (-1, 0), "up": (0, -1), "down": (0, 1)}
 
 
 def background_of(name: str, rng: np.random.Generator) -> Image.Image:
-    """Return the empty picture, SIZE pixels wide and high."""
+    """Return the empty image, SIZE pixels wide and high."""
     return draw_background(name, rng).crop((0, 0, SIZE, SIZE))
 
 
 def frames_of(
     event: Event, background: Image.Image, hidden: tuple[Actor, ...]
 ) -> list[Image.Image]:
-    """Return the frames of an event; the first and the last are of the scene at rest.
+    """Return the frames of an event; the first and the last show the scene at rest.
 
     Parameters
     ----------
-    event : what happens.
-    background : before which.
-    hidden : actors that are not there at rest: those that appear.
+    event : Event. The event.
+    background : Image. The background.
+    hidden : tuple of Actor. Actors that are invisible at rest: those that appear.
     """
     frames = []
     for number in range(FRAMES):
@@ -48,7 +48,7 @@ def frames_of(
         active = 0 <= share <= 1
         if event.other not in hidden:
             _draw(image, event.other, 0, 0, 1, 0)
-        # Up to the middle of the event and back.
+        # Rises until the middle of the event, then falls.
         height = math.sin(math.pi * share) if active else 0.0
         shown = active if event.kind == "appear" else not (active and event.kind == "vanish")
         if shown:
@@ -58,7 +58,7 @@ def frames_of(
 
 
 def sound_of(event: Event, rng: np.random.Generator) -> npt.NDArray[np.float32]:
-    """Return what is heard during the frames of an event: its kind's tone, and a faint noise.
+    """Return the sound of an event: the tone of its kind, and faint noise.
 
     Returns
     -------
@@ -75,7 +75,7 @@ def sound_of(event: Event, rng: np.random.Generator) -> npt.NDArray[np.float32]:
 
 
 def _state(event: Event, share: float, height: float) -> tuple[float, float, float, float]:
-    """Return how far the actor is moved in x and y, its size, and its turn in radians."""
+    """Return the actor's displacement in x and y, its scale, and its rotation in radians."""
     if event.kind in _OFFSETS:
         x, y = _OFFSETS[event.kind]
         return x * _WAY * height, y * _WAY * height, 1, 0

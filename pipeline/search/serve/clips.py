@@ -40,12 +40,12 @@ class Clips:
         self._made: dict[str, Path] = {}
 
     def kind(self, clip_id: str) -> str:
-        """Return how a page shows a clip: "video", "picture" (a GIF), or "" not at all."""
+        """Return how a page shows a clip: "video", "image" (GIF), or "" if it cannot."""
         try:
             found, _ = self._kind(clip_id)
         except (MissingImage, UnreadableImage, NoPyAv):
             return ""
-        return {"": "", "image/gif": "picture"}.get(found, "video")
+        return {"": "", "image/gif": "image"}.get(found, "video")
 
     def file(self, clip_id: str) -> tuple[Path, str]:
         """Return a file to send and its media type.

@@ -1,4 +1,4 @@
-"""Service of `pipeline serve --regions`: phrases, answered with boxes in images."""
+"""Service of `pipeline serve --localize`: phrases, answered with boxes in images."""
 
 import threading
 

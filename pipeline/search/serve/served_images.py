@@ -1,6 +1,6 @@
-"""Pictures in and out: uploads decoded under limits, the dataset's shown by id as small copies.
+"""Images in and out: uploads decoded under limits, thumbnails of the dataset's images by id.
 
-Of a clip the small copy is a sheet of its frames.
+The thumbnail of a clip is a contact sheet of its frames.
 """
 
 import os
@@ -18,16 +18,16 @@ from pipeline.packed import TextIndex
 from pipeline.pages.rendering import jpeg_of
 
 MAX_PIXELS = 40_000_000
-"""Of a picture that is decoded here: 120 MB at 8 bits, one picture at a time."""
+"""Limit of an uploaded image: 120 MB at 8 bits, one image at a time."""
 
 SIDE = 320
-"""Of the square that a small copy fits into, in pixels."""
+"""Side of the square that a thumbnail fits into, in pixels."""
 
 _QUALITY, _KEPT = 82, 1024
 
 
 class Pictures:
-    """Small copies of a dataset's pictures by id, made anew from their pixels."""
+    """Thumbnails of a dataset's images by id, encoded from their pixels."""
 
     def __init__(self, manifest: Manifest, ids: Sequence[str]) -> None:
         """Allow some images of a dataset, and no other file.
@@ -42,7 +42,7 @@ class Pictures:
         self._copy = lru_cache(_KEPT)(self._made)
 
     def small_copy(self, image_id: str) -> bytes:
-        """Return a picture as JPEG, at most `SIDE` wide and high, without metadata.
+        """Return an image as JPEG, at most `SIDE` wide and high, without metadata.
 
         Raises
         ------
@@ -52,8 +52,8 @@ class Pictures:
             The file leads out of the image root, or cannot be shown.
         """
         if self._shown.row_of(image_id) < 0:
-            raise MissingImage("there is no picture of this id")
-        with self._decoding:  # one at a time: memory is that of one picture
+            raise MissingImage("there is no image with this id")
+        with self._decoding:  # one at a time, so that memory is that of one image
             return self._copy(image_id)
 
     def _made(self, image_id: str) -> bytes:

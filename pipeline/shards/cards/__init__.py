@@ -1,1 +1,1 @@
-"""What travels with published shards: a dataset card and Croissant metadata."""
+"""Metadata of published shards: a dataset card and Croissant."""

@@ -1,6 +1,6 @@
-"""SHARDS.md and croissant.json, which travel with published shards, written from their index.
+"""SHARDS.md and croissant.json, the metadata of published shards, generated from their index.
 
-SHARDS.md is a dataset card: its header is what the hub of Hugging Face reads of a README.md.
+SHARDS.md is a dataset card: its header is in the format of a README.md on the Hugging Face Hub.
 """
 
 import json
@@ -21,7 +21,7 @@ from pipeline.shards.side_by_side import require_own_rows
 
 CARD_FILE = "SHARDS.md"
 _FAILURES_SHOWN = 100
-# Identifiers of the hub for licences that are usual for images and captions.
+# Hub identifiers of licences that are common for images and captions.
 _LICENCES = (
     "apache-2.0", "cc-by-2.0", "cc-by-3.0", "cc-by-4.0", "cc-by-nc-2.0", "cc-by-nc-4.0",
     "cc-by-nc-nd-4.0", "cc-by-nc-sa-4.0", "cc-by-nd-4.0", "cc-by-sa-3.0", "cc-by-sa-4.0",
@@ -41,15 +41,15 @@ def write_card(
 
     Parameters
     ----------
-    folder : str or Path. Of the shards.
-    licence : str or None. Who may use the images and captions. None: as the dataset says.
+    folder : str or Path. Folder of the shards.
+    licence : str or None. Licence of the images and captions. None: that of the dataset.
     dataset : str, Path or None. Folder of the prepared dataset, which names its licence and source.
-    monitor : Monitor. Receives a line if no licence is known.
+    monitor : Monitor. Receives a log line if the licence is unknown.
 
     Returns
     -------
     Path
-        Of SHARDS.md.
+        Path of SHARDS.md.
 
     Raises
     ------
@@ -69,7 +69,7 @@ def write_card(
     about = croissant(features.index, sizes, licence, source)
     write_json(features.folder / CROISSANT_FILE, about)
     if licence is None:
-        monitor.log(f"no licence is stated in {CARD_FILE}; give `dataset=...` or `licence=...`")
+        monitor.log(f"{CARD_FILE} states no licence; pass `dataset=...` or `licence=...`")
     return path
 
 
@@ -79,23 +79,22 @@ def card_text(
     licence: str | None = None,
     source: str | None = None,
 ) -> str:
-    """Return the page as Markdown; text from data is escaped for Markdown and HTML.
+    """Return the card as Markdown; text from data is escaped for Markdown and HTML.
 
     Parameters
     ----------
-    index : of the feature set.
-    failures : (id, status name, reason) of the failed rows.
-    licence, source : who may use the images or captions, and where they came from. None: the
-        page says that this is not stated.
+    index : FeatureIndex. Index of the feature set.
+    failures : sequence of (id, status name, reason). Failed rows.
+    licence, source : str or None. Licence and origin of the images or captions. None: "not stated".
 
     Raises
     ------
     ShardError
-        The index names files that no shard is called.
+        The index lists a file that does not have a shard's name.
     """
     for entry in index.shards:
         if not re.fullmatch(r"shard-\d+-of-\d+\.h5", entry.file):
-            raise ShardError(f"index.json names {entry.file!r}, which is no shard's name")
+            raise ShardError(f"index.json lists {entry.file!r}, which is not the name of a shard")
     header = index.header
     shape = " x ".join(map(str, header.row_shape))
     contents = index.content_sha256
@@ -103,8 +102,8 @@ def card_text(
         *_header(index, licence),
         f"# Features of {_escaped(header.dataset)}",
         "",
-        f"{index.rows} rows of {shape} {header.dtype} (axes: {_escaped(header.axes)}), ids beside "
-        f"every row, in {len(index.shards)} HDF5 files.",
+        f"{index.rows} rows of {shape} {header.dtype} (axes: {_escaped(header.axes)}), with ids, "
+        f"in {len(index.shards)} HDF5 files.",
         "",
         "| | |",
         "|---|---|",
@@ -149,7 +148,7 @@ def card_text(
             for e in index.shards
         ),
         "",
-        "To check the files, here or wherever they were copied to:",
+        "To verify the files, here or in a copy:",
         "",
         "```sh",
         "sha256sum --check <<'END'",
@@ -157,11 +156,11 @@ def card_text(
         "END",
         "```",
         "",
-        "`pipeline shards verify .` checks every row as well.",
+        "`pipeline shards verify .` verifies every row as well.",
         "",
         "## Citing",
         "",
-        "Name the dataset, the weights and these two, which stand for every setting and every "
+        "Name the dataset, the weights and these two hashes, which cover every setting and every "
         "value:",
         "",
         f"- recipe hash {header.recipe_hash}",
@@ -172,7 +171,7 @@ def card_text(
 
 def _header(index: FeatureIndex, licence: str | None) -> list[str]:
     """Return the YAML header of a dataset card."""
-    # A JSON string of printable characters is a quoted string of YAML too.
+    # A JSON string of printable characters is also a quoted YAML string.
     quoted = json.dumps(f"Features of {_visible(index.header.dataset)}", ensure_ascii=False)
     known = (licence or "").lower().replace(" ", "-").removesuffix(".")
     known = {"cc0": "cc0-1.0", "public-domain": "cc0-1.0"}.get(known, known)
@@ -191,7 +190,7 @@ def _header(index: FeatureIndex, licence: str | None) -> list[str]:
 
 
 def _size_category(rows: int) -> str:
-    """Return the hub's name of a number of rows, such as 1K<n<10K."""
+    """Return the hub's size category of a row count, such as 1K<n<10K."""
     names = ("n<1K", "1K<n<10K", "10K<n<100K", "100K<n<1M", "1M<n<10M", "10M<n<100M")
     powers = (3, 4, 5, 6, 7, 8)
     found = zip(names, powers, strict=True)
@@ -212,19 +211,19 @@ def _failed_rows(index: FeatureIndex, failures: Sequence[tuple[str, str, str]]) 
 
 
 def _escaped(text: str) -> str:
-    """Return text with everything that Markdown or HTML could act on as character references."""
+    """Return text with all characters special in Markdown or HTML as character references."""
     escaped = (c if _PLAIN.fullmatch(c) and c != "_" else f"&#{ord(c)};" for c in _visible(text))
     plain = "".join(escaped)
-    # No bare addresses: some renderers make links of them.
+    # Some renderers turn bare addresses into links.
     return plain.replace("://", "&#58;//").replace("www.", "www&#46;")
 
 
 def _visible(text: str) -> str:
-    """Return text with everything that does not print as Python's escapes."""
+    """Return text with unprintable characters as Python escapes."""
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
 def _hex(text: str) -> str:
     if not re.fullmatch(r"[0-9a-f]{64}", text):
-        raise ShardError(f"index.json has the SHA-256 {text!r}, which is none")
+        raise ShardError(f"index.json has the SHA-256 {text!r}, which is invalid")
     return text

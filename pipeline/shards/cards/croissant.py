@@ -6,7 +6,7 @@ from pipeline.shards.index import FeatureIndex
 
 CROISSANT_FILE = "croissant.json"
 
-# The context of Croissant 1.0 as every file has it, whichever of its terms are used.
+# The complete context of Croissant 1.0, as every file has it.
 _TERMS = (
     "citeAs column conformsTo data dataType equivalentProperty examples extract field fileObject "
     "fileProperty fileSet format includes isLiveDataset jsonPath key md5 parentField path "
@@ -30,13 +30,13 @@ _CONTEXT = {
 def croissant(
     index: FeatureIndex, sizes: dict[str, int], licence: str | None, source: str | None
 ) -> dict[str, Any]:
-    """Return the JSON-LD of a feature set: what it holds, and its files with their SHA-256.
+    """Return the JSON-LD of a feature set: its contents, and its files with their SHA-256.
 
     Parameters
     ----------
     index : FeatureIndex. The feature set.
-    sizes : dict of str to int. Bytes of each shard, by file name.
-    licence, source : str or None. Terms and origin of the images or captions; None: not stated.
+    sizes : dict of str to int. Size of each shard in bytes, by file name.
+    licence, source : str or None. Licence and origin of the images or captions; None: not stated.
     """
     header = index.header
     shape = " x ".join(map(str, header.row_shape))

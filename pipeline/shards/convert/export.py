@@ -1,4 +1,4 @@
-"""Feature sets in the layouts that other programs read, a bounded number of bytes at a time."""
+"""Export of feature sets to the layouts of other programs, in bounded memory."""
 
 import json
 import os
@@ -36,9 +36,9 @@ from pipeline.shards.side_by_side import require_own_rows
 from pipeline.shards.writer import with_room, write_shard
 
 _IMS, _IDS = "_ims.npy", "_ids.txt"
-# The safetensors format allows no longer header.
+# Limit of the safetensors format.
 _SAFETENSORS_HEADER_BYTES = 100_000_000
-# An id and an error take references of 16 bytes in a file, and their texts with headers in a heap.
+# An id and an error each need a 16-byte reference, and text and header in a heap.
 _ID_BYTES = 100
 
 
@@ -55,20 +55,20 @@ def export(
     dataset: str | Path | None = None,
     monitor: Monitor = QUIET,
 ) -> int:
-    """Write a feature set in a layout that other programs read, and return the number of rows.
+    """Export a feature set to a layout of another program, and return the number of rows.
 
     Parameters
     ----------
     features : FeatureSet, str or Path. A feature set or its folder.
     out : str or Path. The file to write.
-    to : str or None. A name of `pipeline.shards.convert.layouts.EXPORTS`. None: by the suffix of
+    to : str or None. A name in `pipeline.shards.convert.layouts.EXPORTS`. None: by the suffix of
         `out`.
-    ids : sequence of str, str, Path, or None. Rows to write, in this order, or a file as `read_ids`
-        takes. None: all rows.
-    repeat : int. npy only: how often each row is written.
-    copy : bool. h5 only: copy the rows instead of pointing to the shards.
-    compress : bool. h5 with `copy` or `ids` only: gzip in small chunks.
-    allow_failed : bool. Write failed rows, as NaN or null, instead of refusing.
+    ids : sequence of str, str, Path, or None. Rows to write, in this order, or a file for
+        `read_ids`. None: all rows.
+    repeat : int. npy only: number of copies of each row.
+    copy : bool. h5 only: copy the rows instead of referring to the shards.
+    compress : bool. h5 with `copy` or `ids` only: small gzip chunks.
+    allow_failed : bool. Write failed rows as NaN or null instead of raising.
     dataset : str, Path or None. parquet and arrow only: folder of the prepared dataset whose splits
         and captions become columns.
     monitor : Monitor. Receives the progress.
@@ -76,7 +76,7 @@ def export(
     Raises
     ------
     WrongUsage
-        Arguments that do not go with the layout.
+        Arguments that do not match the layout.
     ShardError, OutputError
         See the function of each layout.
     MissingRows, FailedRows, DamagedShard
@@ -85,15 +85,15 @@ def export(
     to = to or layout_of(out)
     view = to == "h5" and not copy and ids is None
     if to not in EXPORTS:
-        raise WrongUsage(f"layout {to!r} is none of {', '.join(EXPORTS)}")
+        raise WrongUsage(f"unknown layout {to!r}; known: {', '.join(EXPORTS)}")
     if dataset is not None and to not in ("parquet", "arrow"):
-        raise WrongUsage("`dataset=...` goes with `to=parquet` and `to=arrow`")
+        raise WrongUsage("`dataset=...` requires `to=parquet` or `to=arrow`")
     if repeat > 1 and to != "npy":
-        raise WrongUsage("`repeat=...` goes with `to=npy`")
+        raise WrongUsage("`repeat=...` requires `to=npy`")
     if copy and to != "h5":
-        raise WrongUsage("`copy=True` goes with `to=h5`")
+        raise WrongUsage("`copy=True` requires `to=h5`")
     if compress and (to != "h5" or view):
-        raise WrongUsage("`compress=True` goes with `to=h5` and `copy=True` or `ids=...`")
+        raise WrongUsage("`compress=True` requires `to=h5` and `copy=True` or `ids=...`")
     features = features if isinstance(features, FeatureSet) else FeatureSet(features)
     if isinstance(ids, str | Path):
         ids = read_ids(ids)
@@ -110,7 +110,7 @@ def export(
             export_safetensors(features, out, asked, allow_failed, progress)
         elif to in ("parquet", "arrow"):
             _require_output(features, out)
-            # Here, as pyarrow takes a moment to import.
+            # Imported here because pyarrow is slow to import.
             from pipeline.shards.convert.tables import export_table
 
             manifest = None if dataset is None else read_manifest(dataset)
@@ -121,7 +121,7 @@ def export(
 
 
 def layout_of(out: Path) -> str:
-    """Return the layout that the suffix of a file names.
+    """Return the layout of a file by its suffix.
 
     Raises
     ------
@@ -129,8 +129,8 @@ def layout_of(out: Path) -> str:
     """
     if (to := SUFFIXES.get(out.suffix.lower())) is None:
         raise WrongUsage(
-            f"{out} has none of the suffixes {', '.join(SUFFIXES)}, so its layout is not known; "
-            f"name it with `to=...` ({', '.join(EXPORTS)})"
+            f"{out} has none of the suffixes {', '.join(SUFFIXES)}; choose the layout with "
+            f"`to=...` ({', '.join(EXPORTS)})"
         )
     return to
 
@@ -143,37 +143,36 @@ def export_npy(
     allow_failed: bool = False,
     progress: Progress = no_progress,
 ) -> None:
-    """Write an array as `np.load` reads it, and next to it `NAME_ids.txt`, one id per line.
+    """Write an array for `np.load`, and next to it `NAME_ids.txt`, one id per line.
 
-    `NAME.npy` has the rows as they are stored, (rows * repeat, *row_shape). A name that ends in
-    `_ims.npy` asks for the layout that VSE++ and SCAN read as precomputed images: float32,
-    (rows * repeat, dim), as `data.py` of VSE++ (github.com/fartashf/vsepp) loads it, or
-    (rows * repeat, cells, channels) of a grid, cells row by row from the top left, as SCAN
-    (github.com/kuanghuei/SCAN) loads regions. Line n of the text is the id of row n of the array;
-    theirs go by position alone.
+    `NAME.npy` has the rows as stored, (rows * repeat, *row_shape). A name that ends in `_ims.npy`
+    selects the precomputed-image layout of VSE++ and SCAN: float32, (rows * repeat, dim), as
+    `data.py` of VSE++ (github.com/fartashf/vsepp) loads it, or (rows * repeat, cells, channels) for
+    a grid, cells row by row from the top left, as SCAN (github.com/kuanghuei/SCAN) loads regions.
+    Line n of the text is the id of row n of the array; those programs use positions only.
 
     Parameters
     ----------
-    features : the source.
-    out : the array; its ids are `NAME_ids.txt` for both `NAME.npy` and `NAME_ims.npy`.
-    ids : rows in the order wanted.
-    repeat : how often each row is written, one after the other; VSE++ wants 5, once a caption.
-    allow_failed : write failed rows as NaN instead of refusing.
-    progress : called with rows done, rows in all, and 0.
+    features : FeatureSet. The source.
+    out : Path. The array; its ids are in `NAME_ids.txt` for `NAME.npy` and `NAME_ims.npy`.
+    ids : sequence of str. Rows in this order.
+    repeat : int. Number of consecutive copies of each row; VSE++ expects 5, one per caption.
+    allow_failed : bool. Write failed rows as NaN instead of raising.
+    progress : callable. Called with the rows done, the total, and 0.
 
     Raises
     ------
     ShardError
-        An id has a line break.
+        An id contains a line break.
     OutputError
-        `out` is a folder, or lies where nothing can be written. So in all exports.
+        `out` is a folder, or its folder is not writable. The same holds for all exports.
     MissingRows, FailedRows, DamagedShard
     """
     ids_file = out.with_name(out.name.removesuffix(".npy").removesuffix("_ims") + _IDS)
     for file in (out, ids_file):
         require_output_file(file)
     if broken := [row_id for row_id in ids if len(row_id.splitlines()) != 1]:
-        raise ShardError(f"id {broken[0]!r} has a line break, so {_IDS} cannot hold it")
+        raise ShardError(f"id {broken[0]!r} contains a line break and cannot be stored in {_IDS}")
     row, dtype = features.row_shape, stored_dtype(features.index.header)
     if out.name.endswith(_IMS):
         dtype = np.dtype("<f4")
@@ -194,24 +193,24 @@ def export_npy(
 
 
 def export_h5_view(features: FeatureSet, out: Path) -> None:
-    """Write one small HDF5 file through which all shards are seen as one dataset.
+    """Write a small HDF5 file that exposes all shards as one dataset.
 
     `features` is a virtual dataset over the shards by relative names; `ids`, `status`, `error`,
-    `crc32` and `source_crc32` are copied. HDF5 reads a virtual row whose shard is gone as
-    zeros, without a word: the file must stay where it is beside the shards, which is checked
-    here, once, by reading a row of each shard through it.
+    `crc32` and `source_crc32` are copied. HDF5 silently reads rows of a missing shard as zeros: the
+    file must stay next to the shards. This is checked once, here, by reading one row of each shard
+    through it.
 
     Raises
     ------
     ShardError
-        A shard cannot be seen through the new file.
+        A shard is not readable through the new file.
     """
     require_own_rows(features.folder)
     _require_output(features, out)
     header = features.index.header
     dtype = stored_dtype(header)
     shape, here = (len(features), *header.row_shape), out.absolute().parent
-    # Not by `VirtualLayout`, which stores the time of the call.
+    # Not `VirtualLayout`, which stores the current time.
     creation = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
     creation.set_obj_track_times(False)
     for entry in features.index.shards:
@@ -236,7 +235,7 @@ def export_h5_view(features: FeatureSet, out: Path) -> None:
                 shard = ShardFile(features.folder / entry.file)
                 if seen.tobytes() != shard.read_rows(np.array([0]))[0].tobytes():
                     raise ShardError(
-                        f"{entry.file} cannot be seen through {out}; copy the rows instead"
+                        f"{entry.file} is not readable through {out}; copy the rows instead"
                     )
 
 
@@ -248,23 +247,23 @@ def export_h5_copy(
     compress: bool = False,
     progress: Progress = no_progress,
 ) -> None:
-    """Write rows as one file that is a shard of its own: the same datasets and attributes.
+    """Write rows to one file that is itself a shard: the same datasets and attributes.
 
     Parameters
     ----------
     features, ids, allow_failed, progress : see `export_npy`.
-    out : the new file.
-    compress : see `write_shard`.
+    out : Path. The new file.
+    compress : bool. See `write_shard`.
 
     Raises
     ------
     ShardError
-        An id is asked for twice.
+        An id is requested twice.
     MissingRows, FailedRows, DamagedShard
     """
     _require_output(features, out)
     if len(set(ids)) != len(ids):
-        raise ShardError("some ids are asked for twice; a shard has one row an id")
+        raise ShardError("some ids are requested twice; a shard has one row per id")
     blocks = _counted(features.blocks(ids, allow_failed), len(ids), progress)
     write_shard(out, features.index.header, ids, blocks, 0, 1, compress)
 
@@ -276,16 +275,16 @@ def export_safetensors(
     allow_failed: bool = False,
     progress: Progress = no_progress,
 ) -> None:
-    """Write a safetensors file: tensor `features`, and in its metadata the ids as a JSON list.
+    """Write a safetensors file: tensor `features`, and the ids as a JSON list in its metadata.
 
-    The metadata also holds `recipe`, `recipe_hash`, `weights`, `weights_sha256`, `axes`,
-    `dataset` and `created_by` as the shards do. The file is written as the format's README
-    (github.com/huggingface/safetensors) lays it down, so that no more than some rows are in memory.
+    The metadata also holds `recipe`, `recipe_hash`, `weights`, `weights_sha256`, `axes`, `dataset`
+    and `created_by`, as in the shards. The file is written directly, according to the format's
+    README (github.com/huggingface/safetensors), so that only some rows are in memory.
 
     Parameters
     ----------
     features, ids, allow_failed, progress : see `export_npy`.
-    out : the new file.
+    out : Path. The new file.
 
     Raises
     ------
@@ -330,28 +329,28 @@ def export_vqa(
     allow_failed: bool = False,
     progress: Progress = no_progress,
 ) -> None:
-    """Write an HDF5 file as pytorch-vqa reads it: `features` (N, C, H, W) float16, `ids` int32.
+    """Write an HDF5 file for pytorch-vqa: `features` (N, C, H, W) float16, `ids` int32.
 
-    The layout is that of github.com/Cyanogenoid/pytorch-vqa; an id is the number that ends the
-    name of COCO's files, as in COCO_val2014_000000000042.jpg.
+    The layout is that of github.com/Cyanogenoid/pytorch-vqa; an id is the number at the end of a
+    COCO file name, as in COCO_val2014_000000000042.jpg.
 
     Parameters
     ----------
-    features, ids, allow_failed, progress : see `export_npy`; of grids (H, W, C).
-    out : the new file.
+    features, ids, allow_failed, progress : see `export_npy`; features are grids (H, W, C).
+    out : Path. The new file.
 
     Raises
     ------
     ShardError
-        No grids, an id without a number, two ids of one number, or a value beyond float16.
+        Rows are not grids, an id has no number, two ids have the same, or a value exceeds float16.
     MissingRows, FailedRows, DamagedShard
     """
     _require_output(features, out)
     if len(features.row_shape) != 3:
-        raise ShardError(f"rows of {features.row_shape} are no grids (y, x, channel)")
+        raise ShardError(f"found rows of shape {features.row_shape}, expected (y, x, channel)")
     numbers = [_number(row_id) for row_id in ids]
     if len(set(numbers)) != len(numbers):
-        raise ShardError("two ids end in the same number; this layout cannot tell them apart")
+        raise ShardError("two ids end in the same number, which this layout cannot distinguish")
     blocks = _counted(features.blocks(ids, allow_failed), len(ids), progress)
     height, width, channels = features.row_shape
     needed = len(ids) * (int(np.prod(features.row_shape)) * 2 + 4)
@@ -364,7 +363,7 @@ def export_vqa(
             with np.errstate(over="ignore"):
                 half = block.features.astype(np.float16)
             if np.isinf(half).any():
-                raise ShardError(f"rows {row} and on hold values that float16 cannot")
+                raise ShardError(f"values of a row from {row} on exceed the range of float16")
             dataset[row : row + len(block)] = half.transpose(0, 3, 1, 2)
             row += len(block)
 
@@ -381,13 +380,13 @@ def _require_output(features: FeatureSet, out: Path) -> None:
     require_output_file(out)
     own = {INDEX_FILE, *(entry.file for entry in features.index.shards)}
     if out.resolve() in {(features.folder / name).resolve() for name in own}:
-        raise ShardError(f"{out} is a file of {features.folder} itself; give another output")
+        raise ShardError(f"{out} is a file of {features.folder}; choose another output")
 
 
 def _number(row_id: str) -> int:
     found = re.search(r"(\d+)(\.\w+)?$", row_id)
     if found is None or int(found[1]) >= 1 << 31:
         raise ShardError(
-            f"id {row_id!r} does not end in a number of 32 bits; this layout has no other"
+            f"id {row_id!r} does not end in a 32-bit number, which this layout requires"
         )
     return int(found[1])

@@ -1,12 +1,12 @@
-"""The layouts of other programs: their names, for options and messages. Importing it is cheap."""
+"""Names of the layouts of other programs, for options and messages; cheap to import."""
 
 EXPORTS = {
-    "npy": "a NumPy array and its ids as text; NAME_ims.npy: what VSE++ and SCAN read",
+    "npy": "a NumPy array and its ids as text; NAME_ims.npy: the layout of VSE++ and SCAN",
     "parquet": "a table with ids, splits, captions and vectors",
     "arrow": "the same table as Arrow IPC, also called Feather",
-    "h5": "one HDF5 file, which points to the shards or is a copy",
+    "h5": "one HDF5 file, as references to the shards or as a copy",
     "safetensors": "features, and ids in the metadata",
-    "vqa": "what pytorch-vqa reads",
+    "vqa": "the HDF5 layout of pytorch-vqa",
 }
 SUFFIXES = {
     ".npy": "npy",
@@ -17,13 +17,13 @@ SUFFIXES = {
     ".hdf5": "h5",
     ".safetensors": "safetensors",
 }
-"""Layout of an export whose file has this suffix, unless another is named."""
+"""Default layout of an export by the suffix of its file."""
 
 IMPORTS = {
     "npy": "*_ims.npy of VSE++ or SCAN",
     "mat": "Karpathy's vgg_feats.mat",
     "bottom-up": "the TSV with a fixed number of boxes, or a folder of .npz files",
-    "groups": "HDF5 with a group an image",
+    "groups": "HDF5 with one group per image",
 }
-# The array of a source that is imported unless another is named.
+# Default array of a source.
 DEFAULT_ARRAYS = {"mat": "feats", "bottom-up": "features", "groups": "global_descriptor"}

@@ -1,4 +1,4 @@
-"""Several feature sets of one kind, made apart, are joined into one."""
+"""Merging several feature sets of one kind."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -18,7 +18,7 @@ from pipeline.shards.resume.arrays import build_from_rows
 
 
 class RepeatedRows(ShardError):
-    """Two sets have different rows of one id."""
+    """Two sets have different rows of the same id."""
 
 
 def merge(
@@ -29,18 +29,18 @@ def merge(
     compress: bool = False,
     monitor: Monitor = QUIET,
 ) -> FeatureIndex:
-    """Write all rows of all sets, in the order given, as one set.
+    """Write all rows of all sets, in order, as one set.
 
-    An id that several sets have keeps its first row, if all its rows are the same by status,
-    CRC-32 and CRC-32 of the source. Failed rows stay failed rows. Versions of the software may
-    differ; all are named in the result.
+    If an id is in several sets, its first row is kept; its rows must have the same status, CRC-32
+    and source CRC-32. Failed rows stay failed. Software versions may differ; the result records
+    all of them.
 
     Parameters
     ----------
-    sets : sequence of FeatureSet, str or Path. Feature sets or their folders; of the same recipe,
-        weights, dataset, axes, shape and type.
+    sets : sequence of FeatureSet, str or Path. Feature sets or their folders, with the same recipe,
+        weights, dataset, axes, shape and dtype.
     out, rows_per_shard, compress : see `ShardBuild`.
-    monitor : Monitor. Receives the progress, and a line if rows were in several sets.
+    monitor : Monitor. Receives the progress, and a log line if rows were in several sets.
 
     Raises
     ------
@@ -60,7 +60,7 @@ def merge(
             )
     ids, origin = _join(opened)
     if repeated := sum(map(len, opened)) - len(ids):
-        monitor.log(f"{repeated} rows were the same in several folders and are kept once")
+        monitor.log(f"{repeated} rows were in several folders and are kept once")
     first_row = np.cumsum([0, *map(len, opened)])
 
     def rows(start: int, stop: int) -> RowBlock:
@@ -98,12 +98,12 @@ def merge(
 
 
 def _join(sets: Sequence[FeatureSet]) -> tuple[PackedTexts, np.ndarray]:
-    """Return each id once, and the number of its first row, counted through all sets.
+    """Return each id once, and the number of its first row, counted over all sets.
 
     Raises
     ------
     RepeatedRows
-        Rows of one id differ.
+        Rows of the same id differ.
     """
     every = PackedTexts(row_id for features in sets for row_id in features.ids)
     kept = np.ones(len(every), bool)
@@ -129,7 +129,7 @@ def _require_same_row(first: FeatureSet, other: FeatureSet, row_id: str) -> None
         if ours != theirs:
             raise RepeatedRows(
                 f"id {row_id!r} is row {here} of {first.folder} and row {there} of "
-                f"{other.folder}, with another {what} ({ours} and {theirs}); remove one of them, "
+                f"{other.folder}, with another {what} ({ours} and {theirs}); delete one of them, "
                 "or extract it once"
             )
 

@@ -34,11 +34,10 @@ def export_table(
 ) -> None:
     """Write a table with the columns id, split, captions, status, reason and vector.
 
-    `vector` is a list of fixed size of float32 or float16, as the set stores it; a grid is
-    flattened, its last axis fastest, and its shape is in the metadata of the schema, next to
-    recipe, weights and versions. The vector of a failed row is null. About 16 MiB are in memory,
-    and become one row group or record batch. The same set gives the same bytes with the same
-    version of pyarrow.
+    `vector` is a fixed-size list of float32 or float16, as stored; a grid is flattened in C order,
+    and its shape is in the schema metadata, with recipe, weights and versions. The vector of a
+    failed row is null. About 16 MiB are in memory, and form one row group or record batch. The same
+    set produces the same bytes with the same version of pyarrow.
 
     Parameters
     ----------
@@ -47,16 +46,16 @@ def export_table(
     ids : Sequence of str. Rows, in this order.
     to : str. "parquet", or "arrow" for Arrow's IPC file format, also called Feather.
     dataset : Manifest or None. Dataset with the splits and captions of images, captions or
-        regions; None: the table lacks these two columns.
-    allow_failed : bool. Whether failed rows are written; otherwise they are refused.
-    progress : Progress. Called with rows done, rows in all, and 0.
+        regions; None: omit these two columns.
+    allow_failed : bool. Write failed rows instead of raising.
+    progress : Progress. Called with the rows done, the total, and 0.
 
     Raises
     ------
     ShardError
-        The file cannot be written, as on a full disk.
+        The file cannot be written, for example on a full disk.
     MissingRows
-        An id has no row, or is of no image or caption of the dataset.
+        An id has no row, or is not an image or caption of the dataset.
     FailedRows, DamagedShard
     """
     blocks = features.blocks(ids, allow_failed)
@@ -106,13 +105,13 @@ def _schema(features: FeatureSet, described: bool) -> pa.Schema:
 
 
 def table_writer(part: Path, schema: pa.Schema, to: str) -> AbstractContextManager[Any]:
-    """Return a writer of record batches to a Parquet or Arrow file; equal batches, equal bytes."""
+    """Return a deterministic writer of record batches to a Parquet or Arrow file."""
     if to == "arrow":
         writer: AbstractContextManager[Any] = ipc.new_file(str(part), schema)
         return writer
     texts = [field.name for field in schema if field.name != VECTOR]
     short = {"split", "side", "status", "reason"}
-    # Floats of features neither repeat nor compress.
+    # Float features neither repeat nor compress.
     return parquet.ParquetWriter(
         part,
         schema,
@@ -125,7 +124,7 @@ def table_writer(part: Path, schema: pa.Schema, to: str) -> AbstractContextManag
 def vectors(
     rows: npt.NDArray[Any], kind: pa.FixedSizeListType, failed: npt.NDArray[np.bool_] | None = None
 ) -> pa.Array:
-    """Return rows (n, ...) as lists of fixed size; those of failed rows are null."""
+    """Return rows (n, ...) as fixed-size lists; failed rows are null."""
     values = pa.array(np.ascontiguousarray(rows).reshape(-1), kind.value_type)
     mask = pa.array(failed) if failed is not None and failed.any() else None
     return pa.FixedSizeListArray.from_arrays(values, type=kind, mask=mask)
@@ -142,14 +141,14 @@ def described_rows(ids: Sequence[str], dataset: Manifest) -> Iterator[tuple[str,
     for row_id, (image, kind, number) in zip(ids, images_of_rows(ids, images), strict=True):
         if image not in images:
             raise MissingRows(
-                f"row {row_id!r} is of no {dataset.unit} of dataset {dataset.name!r}, which has "
-                f"{len(images)}, such as {next(iter(images))!r}; name the dataset that the "
-                "features were made from, or leave `dataset=...` out"
+                f"row {row_id!r} has no {dataset.unit} in dataset {dataset.name!r}, which has "
+                f"{len(images)}, such as {next(iter(images))!r}; name the dataset of "
+                "these features, or omit `dataset=...`"
             )
         if kind == "#" and number >= len(images[image].captions):
             raise MissingRows(
                 f"row {row_id!r}: {image!r} has {len(images[image].captions)} captions in dataset "
-                f"{dataset.name!r}; prepare the dataset and make the features of the same captions"
+                f"{dataset.name!r}; prepare the dataset and compute features of the same captions"
             )
     return _joined(ids, dataset)
 

@@ -1,6 +1,6 @@
-"""Feature sets to and from other machines: `pipeline shards push` and `pull` call this package.
+"""Transfer of feature sets between machines: the functions of `pipeline shards push` and `pull`.
 
-Read `push` and `pull` first, then `contents` (what is known of a shared set's files), `download`
-(bytes that arrive: resumed, bounded, verified), `rows` (single rows of remote shards). A `Remote`
-is a folder of a file system of fsspec; `locate` opens one by its URL, `web` guards HTTP.
+Read `push` and `pull` first, then `contents` (files of a shared set), `download` (resumed, bounded,
+verified downloads), `rows` (single rows of remote shards). A `Remote` is a folder on an fsspec file
+system; `locate` opens one by its URL, `web` guards HTTP.
 """

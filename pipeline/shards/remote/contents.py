@@ -1,8 +1,8 @@
-"""`files.json`: sizes and checksums of a shared set's files, and where its shards store features.
+"""`files.json`: sizes and checksums of a shared set's files, and byte ranges of the features.
 
-`push` writes it next to the shards. A shard's bytes are those of its features and the rest: ids,
-status, checksums of rows. The rest has a checksum of its own, so that it can be fetched and
-verified without the features; it states where each row is stored.
+`push` writes it next to the shards. The bytes of a shard are those of its features and the rest:
+ids, status, checksums of rows. The rest has its own checksum, so that it can be fetched and
+verified without the features; it contains the location of each row.
 """
 
 import json
@@ -25,7 +25,7 @@ from pipeline.shards.sandbox import changed_since, require_unbroken
 CONTENTS_FILE = "files.json"
 ENCODER_SUFFIX = ".encoder"
 MOST_DESCRIPTION_BYTES = 1 << 24
-"""Of an index or a `files.json`, which take up to 30 times as much to read; 30,000 shards fit."""
+"""Size limit of an index or `files.json`; parsing needs up to 30 times as much memory."""
 
 _FORMAT, _VERSION = "pipeline-features-files", 1
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+@=-]{0,199}")
@@ -33,12 +33,12 @@ _SHA256 = re.compile(r"[0-9a-f]{64}")
 
 
 class OtherSet(ExchangeError):
-    """A place holds another set than the one that is pushed or requested."""
+    """A remote folder holds another set than the one pushed or requested."""
 
 
 @dataclass(frozen=True, slots=True)
 class SharedFile:
-    """A file, its bytes and their SHA-256."""
+    """Name, size in bytes and SHA-256 of a file."""
 
     file: str
     size: int
@@ -47,13 +47,13 @@ class SharedFile:
 
 @dataclass(frozen=True, slots=True)
 class SharedShard:
-    """A shard.
+    """Layout of a shard file.
 
     Attributes
     ----------
-    file, size, sha256 : of the whole file.
-    features : where the features are stored in it.
-    rest_sha256 : SHA-256 of all other bytes, in their order.
+    file, size, sha256 : str, int, str. The whole file.
+    features : Spans. Byte ranges of the features.
+    rest_sha256 : str. SHA-256 of all other bytes, in file order.
     """
 
     file: str
@@ -64,7 +64,7 @@ class SharedShard:
 
     @property
     def rest(self) -> Spans:
-        """Where all other bytes are."""
+        """Byte ranges of everything except the features."""
         edges = [0, *(edge for span in self.features for edge in span), self.size]
         pairs = zip(edges[::2], edges[1::2], strict=True)
         return [(start, stop) for start, stop in pairs if start < stop]
@@ -72,14 +72,14 @@ class SharedShard:
 
 @dataclass(frozen=True)
 class Contents:
-    """What a shared set consists of.
+    """Files of a shared set.
 
     Attributes
     ----------
-    shards : in row order.
-    card : SHARDS.md, if it has one.
-    encoder : files of the encoder of its captions, stored next to the set.
-    croissant : croissant.json, if it has one.
+    shards : tuple of SharedShard. In row order.
+    card : SharedFile or None. SHARDS.md.
+    encoder : tuple of SharedFile. Files of the caption encoder, stored next to the set.
+    croissant : SharedFile or None. croissant.json.
     """
 
     shards: tuple[SharedShard, ...]
@@ -93,17 +93,17 @@ class Contents:
 
     @property
     def others(self) -> list[SharedFile]:
-        """The files that are not shards."""
+        """All files except the shards."""
         return [*self.encoder, *self.descriptions]
 
     @property
     def descriptions(self) -> list[SharedFile]:
-        """The files that describe the set to people and catalogues."""
+        """The files that describe the set to people and dataset catalogues."""
         return [file for file in (self.card, self.croissant) if file is not None]
 
     @property
     def size(self) -> int:
-        """Bytes of all files except the index and this one."""
+        """Size in bytes of all files except the index and `files.json`."""
         return sum(file.size for file in self.shards) + sum(file.size for file in self.others)
 
     def text(self) -> str:
@@ -114,24 +114,25 @@ class Contents:
         return json.dumps(values, indent=1, sort_keys=True) + "\n"
 
     def shard(self, name: str, sha256: str) -> SharedShard:
-        """Return the shard of this name.
+        """Return the shard with this name.
 
         Raises
         ------
         ExchangeError
-            It is not named, or has another SHA-256.
+            It is not listed, or has another SHA-256.
         """
         shard = self._by_name.get(name)
         if shard is not None and shard.sha256 == sha256:
             return shard
         raise ExchangeError(
-            f"{CONTENTS_FILE} does not name {name} with the SHA-256 of {INDEX_FILE}: they are of "
-            "two sets, or the set is being pushed now; wait for that, or have it pushed again"
+            f"{CONTENTS_FILE} does not list {name} with the SHA-256 of {INDEX_FILE}: they belong "
+            "to "
+            "two sets, or a push is in progress; wait for it, or push the set again"
         )
 
 
 def contents_of(folder: Path, index: FeatureIndex) -> Contents:
-    """Return what the set in a folder consists of; features are located, not read.
+    """Return the files of a set; features are located, not read.
 
     Raises
     ------
@@ -148,7 +149,7 @@ def contents_of(folder: Path, index: FeatureIndex) -> Contents:
         if not path.is_file() or not _is_name(path.name):
             raise ExchangeError(
                 f"{path} is not a regular file with a plain name (letters, digits, . _ + @ = -), "
-                "as the files of an encoder are; remove it, or move it elsewhere"
+                "as encoder files must be; delete it, or move it elsewhere"
             )
     card, croissant = (
         _file_of(path) if (path := folder / name).is_file() else None
@@ -163,7 +164,7 @@ def contents_of(folder: Path, index: FeatureIndex) -> Contents:
 
 
 def encoder_of(folder: Path) -> Path:
-    """Return the folder of the encoder of a feature folder."""
+    """Return the encoder folder of a feature folder."""
     home = folder.resolve()
     return home.with_name(home.name + ENCODER_SUFFIX)
 
@@ -181,46 +182,47 @@ def _shard_of(path: Path, sha256: str) -> SharedShard:
 
 
 def contents_from(data: bytes, where: str) -> Contents:
-    """Parse `files.json`, whoever wrote it.
+    """Parse an untrusted `files.json`.
 
     Parameters
     ----------
-    data : its bytes. where : its source, for messages.
+    data : bytes. The file.
+    where : str. Its origin, for messages.
 
     Raises
     ------
     ExchangeError
-        It has another format, or names files outside the folder, or places outside a file.
+        It has another format, or names files outside the folder or byte ranges outside a file.
     """
     try:
         values = parse_json(data)
         if (values["format"], values["format_version"]) != (_FORMAT, _VERSION):
-            raise ValueError(f"another format than {_FORMAT!r} version {_VERSION}")
+            raise ValueError(f"not in the format {_FORMAT!r} version {_VERSION}")
         shards = tuple(_checked_shard(entry) for entry in values["shards"])
         encoder = tuple(_checked_file(entry) for entry in values["encoder"])
         card = _described(values["card"], CARD_FILE)
         croissant = _described(values.get("croissant"), CROISSANT_FILE)
         for names in ([s.file for s in shards], [f.file for f in encoder]):
             if len(set(names)) != len(names):
-                raise ValueError("two files have one name")
+                raise ValueError("two files have the same name")
         return Contents(shards, card, encoder, croissant)
     except (KeyError, TypeError, ValueError, RecursionError) as error:
         begins = data[:40].decode("utf-8", "replace")
         raise ExchangeError(
-            f"{where} is not what `pipeline shards push` writes ({error}); it begins with "
+            f"{where} was not written by `pipeline shards push` ({error}); it begins with "
             f"{begins!r}"
         ) from error
 
 
 def _is_name(text: str) -> bool:
-    """Return whether a file may have this name; `*.part` is for unfinished ones."""
+    """Return whether a name is allowed; `*.part` is reserved for unfinished files."""
     return _NAME.fullmatch(text) is not None and not text.endswith(".part")
 
 
 def _checked_file(entry: Any) -> SharedFile:
     file = SharedFile(entry["file"], entry["size"], entry["sha256"])
     if not isinstance(file.file, str) or not _is_name(file.file):
-        raise ValueError("a file has no plain name")
+        raise ValueError("a file does not have a plain name")
     if not isinstance(file.sha256, str) or not _SHA256.fullmatch(file.sha256):
         raise ValueError(f"the SHA-256 of {file.file} is not valid")
     if type(file.size) is not int or not 0 <= file.size < 1 << 62:
@@ -231,7 +233,7 @@ def _checked_file(entry: Any) -> SharedFile:
 def _described(entry: Any, name: str) -> SharedFile | None:
     file = None if entry is None else _checked_file(entry)
     if file is not None and file.file != name:
-        raise ValueError(f"{file.file!r} is in the place of {name}")
+        raise ValueError(f"found {file.file!r}, expected {name}")
     return file
 
 
@@ -240,7 +242,7 @@ def _checked_shard(entry: Any) -> SharedShard:
     end, spans = -1, []
     for start, stop in entry["features"]:
         if type(start) is not int or type(stop) is not int or not end < start < stop <= file.size:
-            raise ValueError(f"the features of {file.file} are stored where they cannot be")
+            raise ValueError(f"invalid byte ranges of the features of {file.file}")
         spans.append((start, stop))
         end = stop
     rest = entry["rest_sha256"]

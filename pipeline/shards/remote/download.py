@@ -1,4 +1,4 @@
-"""Bytes that arrive: resumed where they broke off, bounded, and written where they belong."""
+"""Downloads: resumable, bounded in size, and verified."""
 
 import hashlib
 import os
@@ -22,37 +22,37 @@ from pipeline.shards.remote.retry import (
 from pipeline.shards.remote.spans import Spans
 
 COPIES = 2
-# Bytes between two requested spans that are moved with them: requests around them take longer.
+# Gaps up to this many bytes between requested spans are fetched too: separate requests are slower.
 _GAP = 1 << 14
 _PIECE = 1 << 18
-# Of pieces that are requested together; each is written as it arrives.
+# Limits of concurrently requested pieces; each is written as it arrives.
 _TOGETHER_PIECES, _TOGETHER_BYTES = 128, 1 << 22
 _BLOCK = 1 << 20
 
 
 class DamagedCopy(ExchangeError):
-    """The remote copy differs from what was pushed."""
+    """The remote copy differs from the pushed file."""
 
 
 def fetch_file(
     remote: Remote, path: Path, sha256: str, size: int | None, most: int, meter: Meter
 ) -> None:
-    """Fetch a file as `NAME.part`, resumed where it broke off, and rename it once it is verified.
+    """Fetch a file as `NAME.part`, resuming if possible, and rename it once it is verified.
 
     Parameters
     ----------
-    remote : holds the file, under the name of `path`.
-    path : where to store it.
-    sha256, size : of the file; size None: unknown.
-    most : bytes that it may have if its size is unknown; what follows them is not read.
-    meter : counts what arrives.
+    remote : Remote. Folder of the file, which has the name of `path`.
+    path : Path. Destination.
+    sha256, size : str, int or None. Expected values; size None: unknown.
+    most : int. Upper bound of the size if it is unknown; further bytes are not read.
+    meter : Meter. Counts the received bytes.
 
     Raises
     ------
     DamagedCopy
-        Several copies in a row had another SHA-256.
+        Several downloads in a row had another SHA-256.
     RemoteError
-        The server does not answer, or does not have the file.
+        The server does not respond, or does not have the file.
     """
     end = most if size is None else size
 
@@ -65,20 +65,20 @@ def fetch_file(
 def store_verified(
     fetch: Callable[[Path], str], path: Path, sha256: str, what: str, meter: Meter
 ) -> None:
-    """Store what is fetched atomically once it has its SHA-256, fetched once more if it has not.
+    """Download a file, retried until it has the expected SHA-256, and store it atomically.
 
     Parameters
     ----------
-    fetch : completes `NAME.part` and returns the SHA-256 of what it fetched.
-    path : final name.
-    sha256 : the expected one.
-    what : the remote file, for messages.
-    meter : logs a damaged copy.
+    fetch : callable. Completes `NAME.part` and returns its SHA-256.
+    path : Path. Final name.
+    sha256 : str. Expected value.
+    what : str. The remote file, for messages.
+    meter : Meter. Logs corrupt downloads.
 
     Raises
     ------
     DamagedCopy
-        Several copies in a row had another SHA-256.
+        Several downloads in a row had another SHA-256.
     """
     part = path.with_name(f"{path.name}.part")
     found: list[str] = []
@@ -89,18 +89,18 @@ def store_verified(
             return
         part.unlink()
         found.append(digest)
-        meter.log(f"{path.name} arrived with the SHA-256 {digest}, not its own")
+        meter.log(f"{path.name} was received with the SHA-256 {digest}, expected {sha256}")
     raise DamagedCopy(
-        f"{what} arrived {COPIES} times without the SHA-256 {sha256}: found "
-        f"{', '.join(dict.fromkeys(found))}; the copy there is damaged or of another set: tell "
-        "its publisher, or pull from another place"
+        f"{what} was received {COPIES} times without the SHA-256 {sha256}: found "
+        f"{', '.join(dict.fromkeys(found))}; the remote copy is corrupt or of another set: notify "
+        "its publisher, or pull from another URL"
     )
 
 
 def _fetch_part(
     remote: Remote, name: str, part: Path, size: int | None, end: int, meter: Meter
 ) -> str:
-    """Append to a part what it lacks; return the SHA-256 of all of it."""
+    """Append the missing bytes to a part; return the SHA-256 of the whole."""
     backoff, starts = Backoff(meter.log), 1
     with part.open("ab+") as stream:
         digest, there = _hash_of(stream, end)
@@ -127,9 +127,9 @@ def _fetch_part(
                 starts += 1
                 if starts > ATTEMPTS:
                     raise RemoteError(
-                        f"{error}, and broke off {ATTEMPTS} times; pull from another place"
+                        f"{error}, and was interrupted {ATTEMPTS} times; pull from another URL"
                     ) from error
-                meter.log(f"{error}; {name} is fetched from its beginning")
+                meter.log(f"{error}; {name} is fetched again from its beginning")
                 stream.truncate(0)
                 digest, there = hashlib.sha256(), 0
             except TransientError as error:
@@ -141,7 +141,7 @@ def _fetch_part(
 
 
 def _hash_of(stream: BinaryIO, most: int) -> tuple["hashlib._Hash", int]:
-    """Return SHA-256 and size of an open file; one of more than `most` bytes is emptied."""
+    """Return SHA-256 and size of an open file; truncate one of more than `most` bytes."""
     if stream.seek(0, os.SEEK_END) > most:
         stream.truncate(0)
     stream.seek(0)
@@ -152,24 +152,24 @@ def _hash_of(stream: BinaryIO, most: int) -> tuple["hashlib._Hash", int]:
 
 
 def fetch_spans(remote: Remote, name: str, path: Path, spans: Spans, meter: Meter) -> None:
-    """Fetch spans of a file, several at a time, into their places in a local file.
+    """Fetch byte ranges of a file concurrently into the same ranges of a local file.
 
-    Nothing is verified here. Spans that are close to each other arrive in one piece; of that, too,
-    only the requested bytes are written, since those between may be verified ones.
+    Nothing is verified here. Ranges close to each other are fetched in one request; only the
+    requested bytes are written, since bytes between them may be verified already.
 
     Parameters
     ----------
-    remote, name : what holds the file, and under which name.
-    path : existing file to write to.
-    spans : what is requested.
-    meter : counts what arrives.
+    remote, name : Remote, str. Folder and name of the file.
+    path : Path. Existing destination file.
+    spans : Spans. Byte ranges.
+    meter : Meter. Counts the received bytes.
 
     Raises
     ------
     NoByteRanges
-        The server does not serve ranges of bytes.
+        The server does not support range requests.
     RemoteError
-        The server does not answer, or does not have the file.
+        The server does not respond, or does not have the file.
     """
     waiting, backoff = _pieces(spans), Backoff(meter.log)
     with path.open("rb+", buffering=0) as stream:
@@ -193,12 +193,12 @@ def fetch_spans(remote: Remote, name: str, path: Path, spans: Spans, meter: Mete
 
 
 def bytes_moved_for(spans: Spans) -> int:
-    """Return how many bytes `fetch_spans` moves for some spans."""
+    """Return how many bytes `fetch_spans` transfers."""
     return sum(stop - start for start, stop in map(_bounds, _pieces(spans)))
 
 
 def _pieces(spans: Spans) -> list[Spans]:
-    """Return spans in groups, each for one request; long ones are cut."""
+    """Return spans grouped by request; long ones are split."""
     pieces: list[Spans] = []
     for first, last in spans:
         for start in range(first, last, _PIECE):
@@ -215,7 +215,7 @@ def _bounds(piece: Spans) -> tuple[int, int]:
 
 
 def _first_of(pieces: list[Spans]) -> list[Spans]:
-    """Return the first pieces, as many as are requested together."""
+    """Return the first pieces, as many as may be requested concurrently."""
     first = pieces[:_TOGETHER_PIECES]
     sizes = accumulate(stop - start for start, stop in map(_bounds, first))
     return first[: bisect([*sizes], _TOGETHER_BYTES)]

@@ -1,4 +1,4 @@
-"""How much of a transfer is done: bytes, shown as progress and returned at its end."""
+"""Progress of a transfer in bytes."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,12 +10,12 @@ from pipeline.shards.index import FeatureIndex
 
 @dataclass(frozen=True)
 class Transfer:
-    """What was moved.
+    """Result of a transfer.
 
     Attributes
     ----------
-    index : FeatureIndex. Of the set at the destination.
-    moved : int. Bytes that were sent or received.
+    index : FeatureIndex. Index of the set at the destination.
+    moved : int. Bytes sent or received.
     size : int. Bytes of the whole shared set without its index.
     """
 
@@ -25,11 +25,11 @@ class Transfer:
 
 
 class Meter:
-    """Counts the bytes of a transfer.
+    """Byte counter of a transfer.
 
     Attributes
     ----------
-    moved : int. Bytes that were sent or received.
+    moved : int. Bytes sent or received.
     """
 
     def __init__(self, monitor: Monitor) -> None:
@@ -40,18 +40,18 @@ class Meter:
 
     @contextmanager
     def expecting(self, what: str, total: int) -> Iterator[None]:
-        """Show as progress what is moved, or found to exist, of a total of bytes."""
+        """Show progress towards a total of bytes, transferred or already present."""
         with self._monitor.progress(what, "byte") as self._progress:
             self._done, self._total = 0, total
             yield
         self._progress = no_progress
 
     def add(self, size: int) -> None:
-        """Count bytes that were moved."""
+        """Count transferred bytes."""
         self.moved += size
         self.exists(size)
 
     def exists(self, size: int) -> None:
-        """Count bytes of the total that need not be moved."""
+        """Count bytes of the total that are already present."""
         self._done += size
         self._progress(self._done, max(self._total, self._done), 0)

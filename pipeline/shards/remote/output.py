@@ -1,4 +1,4 @@
-"""The output of a pull: what it may hold before, where files gather, and how they are published."""
+"""The output of a pull: checks, the work folder, and publishing."""
 
 import os
 import shutil
@@ -27,21 +27,22 @@ _ENCODER_WORK = "encoder"
 
 
 class PullOutput:
-    """An output folder and the folder of unfinished work next to it.
+    """An output folder and the work folder next to it.
 
     Attributes
     ----------
-    out : folder of the shards. encoder : that of the encoder, next to it.
-    work : folder of what has arrived; one per set, and another for single rows of it.
+    out : Path. Folder of the shards.
+    encoder : Path. Folder of the encoder, next to it.
+    work : Path. Folder of received files; one per set, and another one for single rows.
     """
 
     def __init__(self, out: Path, offer: Offer, kind: str) -> None:
-        """Check that the set may be stored there; nothing is written yet.
+        """Raise unless the set may be stored there; nothing is written yet.
 
         Raises
         ------
         OutputError
-            It cannot be written to.
+            It is not writable.
         OtherShard
             It holds other features.
         """
@@ -55,7 +56,7 @@ class PullOutput:
 
     @contextmanager
     def pulling(self) -> Iterator[None]:
-        """Hold the work folder as the only one that pulls into this output."""
+        """Hold the work folder as the only pull into this output."""
         self._parent.mkdir(parents=True, exist_ok=True)
         with only_writer(self._parent / f"{self.out.name}.pull.lock", self.out):
             self.work.mkdir(exist_ok=True)
@@ -66,12 +67,12 @@ class PullOutput:
 
     @contextmanager
     def writing(self) -> Iterator[None]:
-        """Hold the output against all other commands that write shards."""
+        """Lock the output against all other commands that write shards."""
         with only_writer(self._parent / f"{self.out.name}.lock", self.out):
             yield
 
     def require_room(self, size: int) -> None:
-        """Check that `size` bytes more fit on the disk.
+        """Raise unless `size` more bytes fit on the disk.
 
         Raises
         ------
@@ -80,8 +81,8 @@ class PullOutput:
         free = shutil.disk_usage(self._parent).free
         if size > free:
             raise ExchangeError(
-                f"{size / 1e6:,.1f} MB will be stored in {self._parent}, and {free / 1e6:,.1f} MB "
-                "are free there; make room, give another output folder, or pull fewer rows"
+                f"{size / 1e6:,.1f} MB are needed in {self._parent}, and {free / 1e6:,.1f} MB are "
+                "free; free some space, choose another output folder, or pull fewer rows"
             )
 
     @property
@@ -91,12 +92,12 @@ class PullOutput:
         return path.is_file() and path.read_bytes() == self._offer.index_bytes
 
     def take_over_shards(self, meter: Meter) -> None:
-        """Verify the shards in the work folder, and link valid ones of the output to it.
+        """Verify the shards in the work folder, and link valid ones of the output into it.
 
         Raises
         ------
         OtherShard
-            The output has shards that this set has not.
+            The output has shards that are not in this set.
         """
         shards = self._offer.index.shards
         known = {(entry.file, entry.sha256) for entry in shards}
@@ -116,23 +117,23 @@ class PullOutput:
                     if sha256_of_file(existing) == entry.sha256:
                         with suppress(OSError):  # a file system without links: it is fetched again
                             os.link(existing, fetched)
-                    elif held is None:  # an index would prove it damaged, not of another set
+                    elif held is None:  # with an index it could be a corrupt shard of this set
                         raise self._other_shard(entry.file)
                 meter.exists(sizes.get(fetched, 0) + sizes.get(existing, 0))
 
     def _other_shard(self, name: str) -> OtherShard:
         return OtherShard(
             f"{self.out} has {name}, which is not a shard of the set of "
-            f"{self._offer.remote.shown}; give another output folder, or remove it if it may go"
+            f"{self._offer.remote.shown}; choose another output folder, or delete it if obsolete"
         )
 
     def missing_others(self, descriptions: bool) -> dict[Path, SharedFile]:
-        """Return the other files to fetch, by where they gather.
+        """Return the other files to fetch, by their path in the work folder.
 
         Raises
         ------
         OtherShard
-            A file of another encoder has the place of one of this set.
+            A file of another encoder has the name of one of this set.
         """
         missing: dict[Path, SharedFile] = {}
         contents = self._offer.contents
@@ -144,8 +145,8 @@ class PullOutput:
                 missing[self.work / _ENCODER_WORK / file.file] = file
             elif sha256_of_file(path) != file.sha256:
                 raise OtherShard(
-                    f"{path} is not the file of the encoder of this set; give another output "
-                    f"folder, or remove {self.encoder} if it may go"
+                    f"{path} is not an encoder file of this set; choose another output folder, or "
+                    f"delete {self.encoder} if it is obsolete"
                 )
         for file in contents.descriptions if descriptions else ():
             if not _holds(self.out / file.file, file):
@@ -153,12 +154,12 @@ class PullOutput:
         return {path: file for path, file in missing.items() if not _holds(path, file)}
 
     def open_work(self) -> FeatureSet:
-        """Return the set of all shards in the work folder, each tried in another process first.
+        """Return the set in the work folder, each shard first opened in a child process.
 
         Raises
         ------
         ExchangeError
-            They are not a set.
+            The files are not a feature set.
         """
         (self.work / INDEX_FILE).write_bytes(self._offer.index_bytes)
         shards = [self.work / entry.file for entry in self._offer.index.shards]
@@ -167,12 +168,12 @@ class PullOutput:
             return FeatureSet(self.work)
         except ShardError as error:
             raise ExchangeError(
-                f"{self._offer.remote.shown}: the files are not a set, though each is "
-                f"verified ({error}); tell its publisher"
+                f"{self._offer.remote.shown}: the files are verified but not a feature set "
+                f"({error}); notify its publisher"
             ) from error
 
     def publish(self) -> None:
-        """Move what has arrived to the output, the index last, and remove the work folder."""
+        """Move the received files to the output, the index last, and remove the work folder."""
         self.publish_encoder()
         self.out.mkdir(parents=True, exist_ok=True)
         files = self._offer.contents.descriptions if self._offer.contents else []
@@ -186,7 +187,7 @@ class PullOutput:
         shutil.rmtree(self.work)
 
     def publish_encoder(self) -> None:
-        """Move the files of the encoder that have arrived to its folder."""
+        """Move received encoder files to the encoder folder."""
         for file in self._offer.contents.encoder if self._offer.contents else ():
             path = self.work / _ENCODER_WORK / file.file
             if path.is_file():
@@ -195,13 +196,15 @@ class PullOutput:
 
     def _require_same_features(self) -> None:
         if is_view(self.out):
-            raise OtherShard(f"{self.out} concatenates other features; give another output")
+            raise OtherShard(
+                f"{self.out} concatenates other features; choose another output folder"
+            )
         held = _index_of(self.out)
         header = self._offer.index.header
         if held and (unlike := header.difference(held.header.metadata())):
             raise OtherShard(
-                f"{self.out} {unlike}, as the set of {self._offer.remote.shown} has; give another "
-                f"output folder, or remove {self.out} if those features may go"
+                f"{self.out} {unlike}, as the set of {self._offer.remote.shown} has; choose "
+                f"another output folder, or delete {self.out} if it is obsolete"
             )
 
 

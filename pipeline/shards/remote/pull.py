@@ -1,4 +1,4 @@
-"""Pulling: a shared feature set, or some of its rows, becomes a local feature folder."""
+"""Pulling: fetching a shared feature set, or some of its rows, into a local feature folder."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -45,34 +45,34 @@ def pull(
     recipe: str | None = None,
     monitor: Monitor = QUIET,
 ) -> Transfer:
-    """Fetch a shared feature set, whole or some of its rows.
+    """Fetch a shared feature set or some of its rows.
 
-    A whole set is fetched file by file with the same bytes, SHARDS.md, croissant.json and encoder
-    too; each file's SHA-256 is computed as it arrives. Single rows are fetched of sets that `push`
-    wrote: first all bytes of the shards except their features, verified by SHA-256, then the
-    features of these rows, each verified by its CRC-32. They become a set with the same recipe,
-    weights, dataset and software; the encoder is fetched too, SHARDS.md and croissant.json are not.
+    A whole set is copied file by file, including SHARDS.md, croissant.json and the encoder; the
+    SHA-256 of each file is verified. Single rows need a set written by `push`: first all bytes of
+    the shards except the features are fetched and verified by SHA-256, then the features of these
+    rows, each verified by CRC-32. They become a set with the same recipe, weights, dataset and
+    software; the encoder is fetched too, SHARDS.md and croissant.json are not.
 
-    What has arrived is stored in `.work` next to the output until all of it has; the same call
-    resumes from it, also from another place with the same set. A finished output is verified, and
-    its damaged shards are fetched again.
+    Received files are stored in `.work` next to the output until they are complete; the same call
+    resumes from them, also from another URL of the same set. A finished output is verified, and
+    its corrupt shards are fetched again.
 
     Parameters
     ----------
     url : str or Path. A folder, `file://`, `http(s)://`, `dvc:REMOTE/PATH`, or any URL that fsspec
         can read.
     out : str or Path. Folder of the shards; the encoder is stored in `<out>.encoder`.
-    dataset, split : str, Path or None. Prepared dataset and the name of one of its splits: only the
-        rows that belong to it, in the set's order.
-    ids : sequence of str, str, Path, or None. Only these rows in this order, or a file as
-        `read_ids` reads it.
+    dataset, split : str, Path or None. Prepared dataset and name of one of its splits: fetch only
+        the rows of this split, in the set's order.
+    ids : sequence of str, str, Path, or None. Fetch only these rows, in this order; or a file for
+        `read_ids`.
     recipe : str or None. Name or hash of the expected recipe. None: any.
-    monitor : Monitor. Shows the progress in bytes, and lines of what is moved and of errors.
+    monitor : Monitor. Receives the progress in bytes, and log lines of transfers and errors.
 
     Returns
     -------
     Transfer
-        Its `moved` is what this call fetched.
+        `moved` is the number of bytes fetched by this call.
 
     Raises
     ------
@@ -81,22 +81,22 @@ def pull(
     OtherShard
         The output holds other features or other rows.
     MissingRows
-        The set does not have requested rows.
+        The set lacks requested rows.
     DamagedCopy
-        What arrived, several times, differs from what was pushed.
+        Several downloads in a row differ from the pushed file.
     RemoteError
-        The server does not answer, has no feature set, or does not serve ranges of bytes.
+        The server does not respond, has no feature set, or does not support range requests.
     ExchangeError
-        The set contradicts its description, or does not fit on the disk.
+        The set is inconsistent, or does not fit on the disk.
     DatasetError
-        The dataset, or its split, does not exist.
+        The dataset or its split does not exist.
     WrongUsage
         A split without dataset, or together with ids.
     """
     if (dataset is None) != (split is None) or (split is not None and ids is not None):
         raise WrongUsage(
-            "a split and its dataset are named together, and without ids: `split=NAME` and "
-            "`dataset=DIR`, or `ids=FILE`"
+            "a split needs its dataset and excludes ids: pass `split=NAME` and `dataset=DIR`, or "
+            "`ids=FILE`"
         )
     asked = read_ids(ids) if isinstance(ids, str | Path) else ids
     manifest = read_manifest(dataset) if dataset is not None else None
@@ -112,7 +112,7 @@ def pull(
 
 
 def _pull_whole(offer: Offer, out: Path, meter: Meter) -> Transfer:
-    """Fetch the files that are missing, verify them together, and move them to the output."""
+    """Fetch the missing files, verify them together, and move them to the output."""
     output = PullOutput(out, offer, "whole")
     shards = offer.index.shards
     with output.pulling(), output.writing():
@@ -125,7 +125,7 @@ def _pull_whole(offer: Offer, out: Path, meter: Meter) -> Transfer:
             f"shards, {total / 1e6:.1f} of {offer.size / 1e6:.1f} MB, will be fetched"
         )
         if offer.contents is None:
-            meter.log(f"no {CONTENTS_FILE} there: only the shards and their index are pulled")
+            meter.log(f"no {CONTENTS_FILE}: only the shards and their index are pulled")
         output.require_room(total)
         with meter.expecting("pull", total):
             for entry in waiting:
@@ -149,12 +149,12 @@ def _pull_rows(
     Parameters
     ----------
     offer, out, meter : see `pull`.
-    choose : returns the requested ids, of all ids of the set.
+    choose : callable. Returns the requested ids, given all ids of the set.
     """
     if offer.contents is None:
         raise ExchangeError(
-            f"{offer.remote.shown} has no {CONTENTS_FILE}, which states where rows are stored; "
-            f"pull the whole set (about {offer.size / 1e6:,.1f} MB), or have it pushed by "
+            f"{offer.remote.shown} has no {CONTENTS_FILE}, which records the location of rows; "
+            f"pull the whole set (about {offer.size / 1e6:,.1f} MB), or push it with "
             "`pipeline shards push`"
         )
     output = PullOutput(out, offer, "rows")
@@ -168,7 +168,7 @@ def _pull_rows(
     except NoByteRanges as error:
         raise RemoteError(
             f"{error}; single rows cannot be fetched from there: pull the whole set "
-            f"({offer.size / 1e6:,.1f} MB), or from another place"
+            f"({offer.size / 1e6:,.1f} MB), or use another URL"
         ) from error
     return Transfer(index, meter.moved, offer.size)
 
@@ -176,7 +176,7 @@ def _pull_rows(
 def _fetch_sparse_set(
     offer: Offer, contents: Contents, output: PullOutput, meter: Meter
 ) -> FeatureSet:
-    """Fetch all bytes of the shards except their features."""
+    """Fetch all bytes of the shards except the features."""
     shards = [contents.shard(entry.file, entry.sha256) for entry in offer.index.shards]
     waiting = [shard for shard in shards if not is_valid_sparse(output.work / shard.file, shard)]
     total = sum(bytes_moved_for(shard.rest) for shard in waiting)
@@ -206,7 +206,7 @@ def _require_rows(features: FeatureSet, ids: Sequence[str], offer: Offer) -> Non
 def _build(
     offer: Offer, output: PullOutput, features: FeatureSet, ids: list[str], meter: Meter
 ) -> FeatureIndex:
-    """Fetch the rows that the output lacks, and the encoder, and build the set."""
+    """Fetch the rows and encoder files that the output lacks, and build the set."""
     header = offer.index.header
     software = [entry.created_by or header.created_by for entry in offer.index.shards]
     header = replace(header, created_by="; ".join(dict.fromkeys(software)))
@@ -235,7 +235,7 @@ def _build(
 
 
 def _fetch_others(offer: Offer, others: dict[Path, SharedFile], meter: Meter) -> None:
-    """Fetch files of the encoder, and the descriptions of the set."""
+    """Fetch encoder files and the descriptions of the set."""
     for path, file in others.items():
         path.parent.mkdir(exist_ok=True)
         here = file.file in (CARD_FILE, CROISSANT_FILE)

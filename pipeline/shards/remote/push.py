@@ -1,4 +1,4 @@
-"""Pushing: a finished feature folder is copied to another place, its index last."""
+"""Pushing: copying a finished feature folder to another location, index last."""
 
 import hashlib
 from collections.abc import Iterator, Sequence
@@ -28,41 +28,40 @@ from pipeline.shards.remote.retry import ExchangeError, retry
 from pipeline.shards.side_by_side import require_own_rows
 
 _BLOCK = 1 << 20
-_REMEDY = "push to another place, or remove what is there if it may go"
+_REMEDY = "push to another URL, or delete the remote files if they are obsolete"
 
 
 def push(folder: str | Path, url: str | Path, *, monitor: Monitor = QUIET) -> Transfer:
-    """Copy a finished feature folder to another place, where it is a feature folder too.
+    """Copy a finished feature folder to a remote folder.
 
-    `files.json`, which lists the files to come, is sent first, then encoder and shards, then
-    SHARDS.md and croissant.json, and `index.json` last: a place without it holds no finished set.
-    An interrupted push resumes: a file that `files.json` or `index.json` of the place names, and
-    that exists there in its size, is not sent again. The SHA-256 of every file is computed and
-    compared as it is sent;
-    the size of what has arrived is compared before it is renamed to its final name.
+    `files.json` is sent first, since it lists the expected files, then encoder and shards, then
+    SHARDS.md and croissant.json, and `index.json` last: a folder without it is not a finished set.
+    An interrupted push resumes: a file that the remote `files.json` or `index.json` lists, and that
+    exists with the right size, is not sent again. The SHA-256 of every file is verified while it is
+    sent, and the received size before it is renamed to its final name.
 
     Parameters
     ----------
-    folder : str or Path. Of the shards; `<folder>.encoder` next to it is copied to `<url>.encoder`.
+    folder : str or Path. Folder of the shards; `<folder>.encoder` is copied to `<url>.encoder`.
     url : str or Path. A folder, `file://`, `dvc:REMOTE/PATH`, or any URL that fsspec can write to.
-    monitor : Monitor. Shows the progress in bytes, and lines of what is sent.
+    monitor : Monitor. Receives the progress in bytes, and log lines of transfers.
 
     Returns
     -------
     Transfer
-        Its `moved` is 0 if all files existed.
+        `moved` is 0 if all files existed.
 
     Raises
     ------
     OtherSet
-        The place holds another set, or other shards under the same names. A set to which rows were
-        added is the same set.
+        The folder holds another set, or other shards of the same names. An extended set is the
+        same set.
     DamagedShard
         A shard differs from its index.
     RemoteError
-        The place cannot be written to.
+        The folder is not writable.
     ExchangeError
-        The set is described by more bytes than a pull reads, or has changed meanwhile.
+        The description exceeds the size limit of a pull, or the set changed during the push.
     ShardError
         The folder is not a finished feature folder.
     """
@@ -73,7 +72,7 @@ def push(folder: str | Path, url: str | Path, *, monitor: Monitor = QUIET) -> Tr
     for entry in index.shards:
         if not (folder / entry.file).is_file():
             raise DamagedShard(
-                f"{folder / entry.file} is named in the index but missing; have it recomputed"
+                f"{folder / entry.file} is listed in the index but missing; recompute it"
             )
     remote = open_writable(url)
     contents = contents_of(folder, index)
@@ -103,7 +102,7 @@ def push(folder: str | Path, url: str | Path, *, monitor: Monitor = QUIET) -> Tr
 
 
 def _send(remote: Remote, path: Path, sha256: str, meter: Meter) -> None:
-    """Send a file whose SHA-256 is known, under its own name."""
+    """Send a file of known SHA-256 under its own name."""
 
     def blocks() -> Iterator[bytes]:
         digest = hashlib.sha256()
@@ -114,16 +113,16 @@ def _send(remote: Remote, path: Path, sha256: str, meter: Meter) -> None:
                 meter.add(len(block))
         if digest.hexdigest() != sha256:
             raise DamagedShard(
-                f"{path} has the SHA-256 {digest.hexdigest()}, not {sha256}: it was damaged, or "
-                "changed just now; `pipeline shards verify` names the damage, and the command "
-                "that computed the file recomputes it"
+                f"{path} has the SHA-256 {digest.hexdigest()}, expected {sha256}: it is corrupt or "
+                "was just changed; `pipeline shards verify` locates the defect, and the command "
+                "that wrote the file recomputes it"
             )
 
     retry(lambda: remote.send(path.name, blocks()), meter.log)
 
 
 def _send_small(remote: Remote, name: str, data: bytes, meter: Meter) -> None:
-    """Send a file unless the same bytes exist."""
+    """Send a file unless the same bytes exist remotely."""
     if read_bounded(remote, name, MOST_DESCRIPTION_BYTES, meter.log) != data:
         retry(lambda: remote.send(name, [data]), meter.log)
         meter.add(len(data))
@@ -132,12 +131,12 @@ def _send_small(remote: Remote, name: str, data: bytes, meter: Meter) -> None:
 def _exists(
     remote: Remote, file: SharedFile | SharedShard, known: set[tuple[str, str]], meter: Meter
 ) -> bool:
-    """Return whether a file exists in its size.
+    """Return whether a remote file exists with the right size.
 
     Raises
     ------
     OtherSet
-        Another file has its name, and is not `known` as an unfinished copy of it.
+        Another file has its name, and is not in `known` as an unfinished copy.
     """
 
     def sha256() -> str:
@@ -152,39 +151,39 @@ def _exists(
         return size == file.size
     if size != file.size or retry(sha256, meter.log) != file.sha256:
         raise OtherSet(
-            f"{remote.shown} holds a {file.file} that is not this set's, and neither {INDEX_FILE} "
-            f"nor {CONTENTS_FILE} there names it; {_REMEDY}"
+            f"{remote.shown} holds a {file.file} of another set, which neither {INDEX_FILE} nor "
+            f"{CONTENTS_FILE} there lists; {_REMEDY}"
         )
     return True
 
 
 def _require_readable(folder: Path, *sizes: int) -> None:
-    """Refuse a set whose description no pull would read."""
+    """Raise if the description of a set exceeds the size limit of a pull."""
     if max(sizes) > MOST_DESCRIPTION_BYTES:
         raise ExchangeError(
-            f"{folder} needs an {INDEX_FILE} or a {CONTENTS_FILE} of {max(sizes):,} bytes, and no "
-            f"pull reads more than {MOST_DESCRIPTION_BYTES:,}; share it as several sets, or with "
-            "more rows in each shard"
+            f"{folder} needs an {INDEX_FILE} or {CONTENTS_FILE} of {max(sizes):,} bytes; a pull "
+            f"reads at most {MOST_DESCRIPTION_BYTES:,}: share it as several sets, or with more "
+            "rows per shard"
         )
 
 
 def _unchanged(path: Path, file: SharedFile) -> bytes:
-    """Return the bytes of a small file, which must be those that were described."""
+    """Return the bytes of a small file; raise if it changed after it was described."""
     data = path.read_bytes()
     if hashlib.sha256(data).hexdigest() != file.sha256:
-        raise ExchangeError(f"{path} was changed just now; run the same command again")
+        raise ExchangeError(f"{path} was just changed; rerun the command")
     return data
 
 
 def _files_named_there(
     remote: Remote, index: FeatureIndex, contents: Contents, meter: Meter
 ) -> set[tuple[str, str]]:
-    """Return name and SHA-256 of the files that the remote index and `files.json` name.
+    """Return name and SHA-256 of the files listed in the remote index and `files.json`.
 
     Raises
     ------
     OtherSet
-        They name files of another set, finished or not, or cannot be parsed.
+        They list files of another set, finished or not, or cannot be parsed.
     """
     named: set[tuple[str, str]] = set()
     described, begun = (
@@ -211,12 +210,12 @@ def _same_files(
     ours: Sequence[ShardEntry | SharedFile | SharedShard],
     theirs: Sequence[ShardEntry | SharedFile | SharedShard],
 ) -> set[tuple[str, str]]:
-    """Return name and SHA-256 of their files, which must be among ours."""
+    """Return name and SHA-256 of the remote files; raise unless they are among ours."""
     known = {(file.file, file.sha256) for file in ours}
     for file in theirs:
         if (file.file, file.sha256) not in known:
             raise OtherSet(
-                f"{remote.shown} holds, or expects, a {file.file} with the SHA-256 "
-                f"{file.sha256[:16]}..., which is none of this set's files"
+                f"{remote.shown} holds or expects a {file.file} with the SHA-256 "
+                f"{file.sha256[:16]}..., which is not a file of this set"
             )
     return {(file.file, file.sha256) for file in theirs}

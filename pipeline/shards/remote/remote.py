@@ -1,4 +1,4 @@
-"""A folder of files, here or anywhere that fsspec reaches: read in parts, written atomically."""
+"""A local or fsspec folder: range reads and atomic writes."""
 
 import asyncio
 import errno
@@ -18,16 +18,16 @@ _LASTING = {errno.ENOSPC, errno.EDQUOT, errno.EROFS}
 _REFUSED = (PermissionError, NotImplementedError, IsADirectoryError, NotADirectoryError, ValueError)
 
 Span = tuple[int, int]
-"""Start and stop of a run of bytes."""
+"""Start and stop of a byte range."""
 
 
 class Remote:
-    """A folder of a file system of fsspec.
+    """A folder on an fsspec file system.
 
     Attributes
     ----------
-    shown : str. Its URL without user, password and query, for messages.
-    is_web : bool. Whether it is served by HTTP(S), which is read only.
+    shown : str. URL without user, password and query, for messages.
+    is_web : bool. Whether it is served over HTTP(S), which is read-only.
     """
 
     def __init__(
@@ -38,29 +38,29 @@ class Remote:
         query: str | None = None,
         open_stream: Callable[[str, int], Any] | None = None,
     ) -> None:
-        """Keep the file system; nothing is requested yet.
+        """Store the file system; no request is sent yet.
 
         Parameters
         ----------
-        files : file system of fsspec.
-        root : path of the folder in it.
-        shown : see the class.
-        query : for HTTP(S): "" or "?" and the query that goes with each file; None otherwise.
-        open_stream : opens a path at a byte for reading; None: as the file system does.
+        files : AbstractFileSystem. File system of fsspec.
+        root : str. Path of the folder.
+        shown : str. See the class.
+        query : str or None. For HTTP(S): "" or "?" and the query appended to each URL.
+        open_stream : callable or None. Opens a path at a byte offset; None: the file system's own.
         """
         self._files, self._root, self.shown, self._query = files, root, shown, query
         self._open_stream = open_stream
         self.is_web: bool = query is not None
 
     def sibling(self, suffix: str) -> "Remote":
-        """Return the folder next to this one whose name has a suffix appended."""
+        """Return the folder with a suffix appended to its name."""
         root, shown = self._root + suffix, self.shown + suffix
         return Remote(self._files, root, shown, self._query, self._open_stream)
 
     def read(self, name: str, start: int = 0) -> Generator[bytes]:
         """Yield the bytes of a file from `start` to its end.
 
-        However long it is: the caller closes the generator once it has enough.
+        The length is unbounded: the caller closes the generator once it has enough.
 
         Raises
         ------
@@ -82,9 +82,9 @@ class Remote:
     def read_spans(
         self, name: str, spans: Sequence[Span]
     ) -> Generator[tuple[Span, bytes | TransientError]]:
-        """Request parts of a file at the same time, and yield each with its bytes or its error.
+        """Request byte ranges concurrently; yield each with its bytes or its error.
 
-        In the order in which they arrive, where the file system is asynchronous.
+        In order of arrival, if the file system is asynchronous.
 
         Raises
         ------
@@ -104,7 +104,7 @@ class Remote:
         try:
             for future in as_completed(futures):
                 yield self._part(name, futures[future], future.result)
-        finally:  # an interrupt or an error ends the other requests
+        finally:  # an interrupt or an error cancels the other requests
             for future in futures:
                 future.cancel()
 
@@ -121,7 +121,7 @@ class Remote:
             return span, error
 
     def size(self, name: str) -> int | None:
-        """Return the size of a file in bytes, None if it does not exist.
+        """Return the size of a file in bytes; None if it does not exist.
 
         Raises
         ------
@@ -140,7 +140,7 @@ class Remote:
         Raises
         ------
         TransientError, RemoteError
-            And whatever `blocks` raises; the part is removed then.
+            Also whatever `blocks` raises; the part is then removed.
         """
         path, part, sent = self._path(name), self._path(f"{name}.part"), 0
         try:
@@ -154,7 +154,7 @@ class Remote:
                     sent += len(block)
                 with self._explained(name):
                     _sync(stream)
-                    stream.close()  # back ends with buffers send the rest here
+                    stream.close()  # buffering back ends send the rest here
             except BaseException:
                 with suppress(Exception):
                     stream.close()
@@ -183,7 +183,7 @@ class Remote:
 
     @contextmanager
     def _explained(self, name: str) -> Generator[None]:
-        """Turn what back ends raise, which has no common base, into named errors."""
+        """Translate errors of back ends, which have no common base class, into named errors."""
         where = f"{self.shown}/{name}"
         try:
             yield
@@ -192,7 +192,7 @@ class Remote:
             raise
         except FileNotFoundError as error:
             raise NotFound(f"{where} does not exist") from error
-        except TimeoutError as error:  # its text may hold a URL with a signature
+        except TimeoutError as error:  # its text may contain a signed URL
             raise TransientError(f"{where}: timed out") from error
         except Exception as error:
             text = " ".join(str(error).split())
@@ -202,17 +202,17 @@ class Remote:
             if isinstance(error, _REFUSED):
                 raise RemoteError(f"{text}; check the URL and its permissions") from error
             if isinstance(error, OSError) and error.errno in _LASTING:
-                raise RemoteError(f"{text}; make room there, or push elsewhere") from error
+                raise RemoteError(f"{text}; free some space there, or push elsewhere") from error
             raise TransientError(text) from error
 
 
 def read_bounded(remote: Remote, name: str, most: int, log: Callable[[str], None]) -> bytes | None:
-    """Return all bytes of a small file, None if it does not exist.
+    """Return the bytes of a small file; None if it does not exist.
 
     Raises
     ------
     RemoteError
-        It has more than `most` bytes, or cannot be read.
+        It has more than `most` bytes, or is unreadable.
     """
 
     def read() -> bytes:
@@ -222,8 +222,8 @@ def read_bounded(remote: Remote, name: str, most: int, log: Callable[[str], None
                 found += block
                 if len(found) > most:
                     raise RemoteError(
-                        f"{remote.shown}/{name} has more than {most:,} bytes, which no description "
-                        "of a feature set has; it is not read: check the URL"
+                        f"{remote.shown}/{name} has more than {most:,} bytes, too many for a "
+                        "description of a feature set; check the URL"
                     )
         return bytes(found)
 
@@ -234,7 +234,7 @@ def read_bounded(remote: Remote, name: str, most: int, log: Callable[[str], None
 
 
 def _sync(stream: Any) -> None:
-    """Wait until the bytes of a local file are on the disk; other back ends see to that."""
+    """Flush a local file to disk; other back ends do so themselves."""
     stream.flush()
     with suppress(AttributeError, UnsupportedOperation):
         os.fsync(stream.fileno())

@@ -1,4 +1,4 @@
-"""What can fail at a remote file, and how often a request that failed is retried."""
+"""Errors of remote files, and retries with exponential backoff."""
 
 import time
 from collections.abc import Callable
@@ -14,7 +14,7 @@ T = TypeVar("T")
 
 
 class ExchangeError(ShardError):
-    """A feature set cannot be pushed or pulled as requested."""
+    """A feature set cannot be pushed or pulled."""
 
 
 class RemoteError(ExchangeError):
@@ -26,45 +26,45 @@ class NotFound(RemoteError):
 
 
 class Forbidden(RemoteError):
-    """The remote file may not be read; object stores also return this for missing files."""
+    """Access is denied; object stores also return this for missing files."""
 
 
 class NoByteRanges(RemoteError):
-    """The server returns files from their beginning only."""
+    """The server does not support range requests."""
 
 
 class TransientError(RemoteError):
-    """The request failed in a way that a retry may cure.
+    """A transient error: a retry may succeed.
 
     Attributes
     ----------
-    pause : float or None. Seconds to wait before the next attempt, if the server names them.
+    pause : float or None. Seconds until the next attempt, if the server specifies them.
     """
 
     def __init__(self, text: str, pause: float | None = None) -> None:
-        """Keep the message and the pause."""
+        """Store the message and the pause."""
         super().__init__(text)
         self.pause = pause
 
 
 class Backoff:
-    """Exponential backoff: waits after transient errors, and gives up after several in a row."""
+    """Exponential backoff: waits after transient errors, raises after several in a row."""
 
     def __init__(self, log: Callable[[str], None]) -> None:
-        """Keep the function that logs a line before each wait."""
+        """Store the function that logs a line before each wait."""
         self._log, self._failures = log, 0
 
     def progressed(self) -> None:
-        """Count failures from 0 again."""
+        """Reset the failure count."""
         self._failures = 0
 
     def failed(self, error: TransientError) -> None:
-        """Wait, or raise RemoteError if this was the last attempt."""
+        """Wait; raise RemoteError after the last attempt."""
         self._failures += 1
         if self._failures >= ATTEMPTS:
             raise RemoteError(
-                f"{error}; {ATTEMPTS} attempts in a row failed: run the same command again when "
-                "the server answers, it resumes where it stopped"
+                f"{error}; {ATTEMPTS} attempts in a row failed: rerun the command when the server "
+                "responds; it resumes"
             ) from error
         pause = PAUSE_SECONDS * 2 ** (self._failures - 1) if error.pause is None else error.pause
         pause = min(pause, MAX_PAUSE_SECONDS)
@@ -73,7 +73,7 @@ class Backoff:
 
 
 def retry(request: Callable[[], T], log: Callable[[str], None]) -> T:
-    """Return what a request returns, retried after transient errors.
+    """Return the result of a request, retried with exponential backoff on transient errors.
 
     Raises
     ------

@@ -1,8 +1,8 @@
-"""Single rows of remote shards, gathered in sparse files with the layout of the shards.
+"""Single rows of remote shards, collected in sparse files with the layout of the shards.
 
-All bytes of a shard except its features are fetched first and verified together, so that HDF5
-parses nothing unverified; then the features of single rows, several at a time, each verified by its
-CRC-32. `FeatureSet` reads a sparse file like any shard.
+All bytes of a shard except its features are fetched and verified first, so that HDF5 never parses
+unverified bytes; then the features of single rows concurrently, each verified by its CRC-32.
+`FeatureSet` reads a sparse file like any shard.
 """
 
 import zlib
@@ -36,20 +36,21 @@ MissingFeatures = dict[Path, np.ndarray]
 
 
 def fetch_sparse(remote: Remote, path: Path, shard: SharedShard, meter: Meter) -> None:
-    """Fetch a shard without its features: a file of its size, with holes in their places.
+    """Fetch a shard without its features, as a sparse file of the full size.
 
     Parameters
     ----------
-    remote : holds the shard. path : where to store it, atomically.
-    shard : its layout.
-    meter : counts what arrives.
+    remote : Remote. Folder of the shard.
+    path : Path. Destination, written atomically.
+    shard : SharedShard. Layout of the shard.
+    meter : Meter. Counts the received bytes.
 
     Raises
     ------
     DamagedCopy
-        What arrived does not have the SHA-256 of the shard's rest.
+        The received bytes do not have the SHA-256 of the shard's rest.
     RemoteError
-        The server does not answer, or does not serve ranges of bytes.
+        The server does not respond, or does not support range requests.
     """
 
     def fetch(part: Path) -> str:
@@ -58,12 +59,12 @@ def fetch_sparse(remote: Remote, path: Path, shard: SharedShard, meter: Meter) -
         fetch_spans(remote, path.name, part, shard.rest, meter)
         return sha256_of_spans(part, shard.rest)
 
-    what = f"{remote.shown}/{path.name}: all of it but the features"
+    what = f"{remote.shown}/{path.name} without its features"
     store_verified(fetch, path, shard.rest_sha256, what, meter)
 
 
 def is_valid_sparse(path: Path, shard: SharedShard) -> bool:
-    """Return whether a shard exists as it was fetched, without its features or with some."""
+    """Return whether a valid sparse shard exists, with or without features."""
     return (
         path.is_file()
         and path.stat().st_size == shard.size
@@ -72,7 +73,7 @@ def is_valid_sparse(path: Path, shard: SharedShard) -> bool:
 
 
 def require_places(remote: Remote, paths: Sequence[Path]) -> None:
-    """Check, in a process of its own, that sparse shards state where their features belong.
+    """Check in a child process that HDF5 can locate the features of sparse shards.
 
     Raises
     ------
@@ -81,13 +82,14 @@ def require_places(remote: Remote, paths: Sequence[Path]) -> None:
     """
     for path, reason in crashes_of(feature_spans, [(path, 0) for path in paths]).items():
         raise ExchangeError(
-            f"{remote.shown}/{path.name}: HDF5 {reason} when it looked up the rows of the shard; "
+            f"{remote.shown}/{path.name}: HDF5 {reason} while it located the rows of the shard; "
+            "notify the publisher"
             "tell the publisher"
         )
 
 
 def missing_features(features: FeatureSet, ids: Sequence[str]) -> MissingFeatures:
-    """Return the requested rows whose features sparse shards lack."""
+    """Return the requested rows whose features are missing in sparse shards."""
     rows = np.unique(features.rows_of(ids))
     found: MissingFeatures = {}
     for entry in features.index.shards:
@@ -99,25 +101,25 @@ def missing_features(features: FeatureSet, ids: Sequence[str]) -> MissingFeature
 
 
 def bytes_moved_for_rows(missing: MissingFeatures) -> int:
-    """Return how many bytes are fetched for some rows."""
+    """Return how many bytes a fetch of rows transfers."""
     return sum(bytes_moved_for(feature_spans(path, rows)) for path, rows in missing.items())
 
 
 def fetch_rows(remote: Remote, missing: MissingFeatures, meter: Meter) -> None:
-    """Fetch the features of some rows into sparse shards, each verified by its CRC-32.
+    """Fetch the features of rows into sparse shards, each verified by its CRC-32.
 
     Parameters
     ----------
-    remote : holds the shards.
-    missing : the rows.
-    meter : counts what arrives.
+    remote : Remote. Folder of the shards.
+    missing : MissingFeatures. The rows.
+    meter : Meter. Counts the received bytes.
 
     Raises
     ------
     DamagedCopy
-        Rows arrived, several times, with another CRC-32 than theirs.
+        Several downloads of rows in a row had another CRC-32.
     RemoteError
-        The server does not answer, or does not serve ranges of bytes.
+        The server does not respond, or does not support range requests.
     """
     for _ in range(COPIES):
         for path, rows in missing.items():
@@ -125,19 +127,19 @@ def fetch_rows(remote: Remote, missing: MissingFeatures, meter: Meter) -> None:
         found = {path: _missing(path, rows) for path, rows in missing.items()}
         missing = {path: rows for path, rows in found.items() if rows.size}
         for path, rows in missing.items():
-            meter.log(f"{path.name}: {rows.size} rows arrived damaged")
+            meter.log(f"{path.name}: {rows.size} rows were received corrupt")
     if missing:
         path, rows = next(iter(missing.items()))
         ids = ShardFile(path).ids
         raise DamagedCopy(
-            f"{remote.shown}/{path.name}: {rows.size} rows arrived {COPIES} times with another "
-            f"CRC-32 than theirs, first {[ids[row] for row in rows[:5]]}; the copy there is "
-            "damaged: tell its publisher, or pull from another place"
+            f"{remote.shown}/{path.name}: {rows.size} rows were received {COPIES} times with a "
+            f"wrong CRC-32, first {[ids[row] for row in rows[:5]]}; the remote copy is corrupt: "
+            "notify its publisher, or pull from another URL"
         )
 
 
 def _missing(path: Path, rows: np.ndarray) -> np.ndarray:
-    """Return those of the rows that do not have their CRC-32."""
+    """Return the rows without a matching CRC-32."""
     shard = ShardFile(path)
     if shard.compressed:
         with h5py.File(path, "r") as file:
@@ -149,7 +151,7 @@ def _missing(path: Path, rows: np.ndarray) -> np.ndarray:
 
 
 def _crc32_of(features: h5py.Dataset, row: int) -> int:
-    """Return the CRC-32 of a row's bytes, -1 if its chunk cannot be read."""
+    """Return the CRC-32 of a row's bytes; -1 if its chunk is unreadable."""
     try:
         return zlib.crc32(features[row])
     except (OSError, RuntimeError):

@@ -1,4 +1,4 @@
-"""Which rows of a set belong to a split of a dataset."""
+"""Rows of a set that belong to a split of a dataset."""
 
 from collections.abc import Sequence
 
@@ -8,20 +8,20 @@ from pipeline.shards.row_images import images_of_rows
 
 
 def ids_of_split(ids: Sequence[str], dataset: Manifest, split: str) -> list[str]:
-    """Return the ids of the rows that belong to a split, in their order.
+    """Return the row ids of a split, in the set's order.
 
     Parameters
     ----------
-    ids : of all rows of a set: of images, captions or regions.
-    dataset : the prepared dataset.
-    split : name of the split.
+    ids : sequence of str. All row ids of a set of images, captions or regions.
+    dataset : Manifest. The prepared dataset.
+    split : str. Name of the split.
 
     Raises
     ------
     MissingRows
-        No row, or none of an image of the split, or no caption of one that has captions.
+        No row of the split, or an image or all captions of an image are missing.
     DatasetError
-        No such dataset or split.
+        The dataset or split does not exist.
     """
     entries = dataset.select(split)
     wanted, images = {*entries.ids}, {*dataset.select().ids}
@@ -43,7 +43,6 @@ def ids_of_split(ids: Sequence[str], dataset: Manifest, split: str) -> list[str]
         raise MissingRows(
             f"the set has no row for {len(lacking)} of the {len(wanted)} {dataset.media} of the "
             f"split {split!r} of {dataset.name!r}, first {lacking[:5]}; it holds {len(ids)} rows, "
-            f"such as {ids[0]!r}: name the dataset and the split that it was made from, or give "
-            "the ids"
+            f"such as {ids[0]!r}: name the dataset and split of these features, or pass the ids"
         )
     return chosen

@@ -1,4 +1,4 @@
-"""Where the features of rows are stored in a shard, and the SHA-256 of spans of its bytes."""
+"""Byte ranges of the features in a shard, and the SHA-256 of byte ranges."""
 
 import hashlib
 from pathlib import Path
@@ -12,16 +12,16 @@ from pipeline.shards.layout import FEATURES
 _BLOCK = 1 << 20
 
 Spans = list[tuple[int, int]]
-"""Start and stop of runs of bytes, ascending and disjoint."""
+"""Start and stop of byte ranges, ascending and disjoint."""
 
 
 def feature_spans(path: Path, rows: np.ndarray | None = None) -> Spans:
-    """Return where the stored features of some rows are in a shard.
+    """Return the byte ranges of stored features in a shard.
 
     Parameters
     ----------
-    path : shard; the features themselves may be missing, as in a sparse file.
-    rows : (n,) int. Row numbers; None: all.
+    path : Path. Shard; may be sparse, without the features themselves.
+    rows : (n,) int or None. Row numbers; None: all.
     """
     found: Spans = []
     with h5py.File(path, "r") as file:
@@ -31,7 +31,7 @@ def feature_spans(path: Path, rows: np.ndarray | None = None) -> Spans:
         if features.chunks is None:
             size = features.id.get_storage_size() // len(features)
             first = features.id.get_offset()
-            if first is not None:  # None: no feature was ever written
+            if first is not None:  # None: storage was never allocated
                 starts = first + size * requested.nonzero()[0]
                 found = [(start, start + size) for start in starts.tolist()]
         else:
@@ -52,7 +52,7 @@ def feature_spans(path: Path, rows: np.ndarray | None = None) -> Spans:
 
 
 def sha256_of_spans(path: Path, spans: Spans) -> str:
-    """Return the SHA-256 of the bytes of a file in some spans, in their order."""
+    """Return the SHA-256 of the bytes of a file in given ranges, in order."""
     digest = hashlib.sha256()
     with path.open("rb") as stream:
         for start, stop in spans:

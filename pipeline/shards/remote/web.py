@@ -1,9 +1,9 @@
-"""HTTP(S) through fsspec, with what its own requests lack when a server is not trusted.
+"""HTTP(S) through fsspec, with the checks that an untrusted server requires.
 
-fsspec reads an answer to its end however long it is, does not notice a server that ignores `Range`,
-and follows redirects from https to http. So a middleware of aiohttp checks the head of each answer,
-also of redirects, before its body is read: that of a range is not longer than the head states, and
-whole files are read block by block by a caller that stops at their size.
+fsspec reads responses of any length, does not notice a server that ignores `Range`, and follows
+redirects from https to http. An aiohttp middleware therefore checks the headers of each response,
+including redirects, before the body is read: a range response is not longer than its headers
+state, and whole files are read block by block by a caller that stops at their size.
 """
 
 import asyncio
@@ -42,31 +42,31 @@ _HEADERS = {"Accept-Encoding": "identity", "User-Agent": "caption-feature-pipeli
 
 T = TypeVar("T")
 
-# fsspec makes each request in a task of its own, and aiohttp follows its redirects in the same.
+# fsspec runs each request in a task of its own, in which aiohttp also follows its redirects.
 _redirects: ContextVar[int] = ContextVar("redirects", default=0)
 
 
 def open_web(url: str) -> Remote:
-    """Open a folder of a server; a query of its URL, such as a signature, goes with every file.
+    """Open a folder of a server; a query of its URL, such as a signature, is sent with every file.
 
-    Certificates are those that the system trusts; proxies are taken from the environment.
+    Trusts the system's certificates; proxies are read from the environment.
 
     Raises
     ------
     RemoteError
-        The URL holds a user name or password, or no valid host.
+        The URL contains a user name or password, or no valid host.
     """
     parts = _parts_of(url)
     if parts is None or not parts.hostname or "@" in parts.netloc:
         raise RemoteError(
-            f"{without_secrets(url)}: a URL with a valid host and port, and without user and "
-            "password, was expected: passwords are not sent by HTTP; mount the folder, or use "
-            "a protocol with credentials of its own, such as s3:// or sftp://"
+            f"{without_secrets(url)}: expected a URL with a valid host and port, and without user "
+            "and password, which are not sent over HTTP; mount the folder, or use a protocol with "
+            "its own credentials, such as s3:// or sftp://"
         )
     proxy = None if proxy_bypass(parts.hostname) else getproxies().get(parts.scheme)
 
     async def client(**_: object) -> aiohttp.ClientSession:
-        # No cookies and no ~/.netrc: a server learns nothing but the URL.
+        # No cookies and no ~/.netrc: the server receives only the URL.
         return aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(limit_per_host=CONNECTIONS),
             timeout=aiohttp.ClientTimeout(sock_connect=CONNECT_SECONDS, sock_read=READ_SECONDS),
@@ -86,12 +86,12 @@ def open_web(url: str) -> Remote:
     return Remote(files, root, shown, query, partial(_Stream, files))
 
 
-# Seconds that the loop takes to cancel a request, and that it is waited for at most.
+# Seconds for the event loop to cancel a request, and the longest wait for it.
 _CANCELLING, _SETTLED_AT_LATEST = 0.02, 1.0
 
 
 class _Stream:
-    """An answer that is read as it arrives; an interrupt ends it, which fsspec's own does not."""
+    """A response that is read as it arrives; unlike fsspec's, an interrupt ends it."""
 
     def __init__(self, files: HTTPFileSystem, url: str, start: int) -> None:
         self._loop = files.loop
@@ -104,11 +104,11 @@ class _Stream:
         self._answer = self._run(get())
 
     def read(self, size: int) -> bytes:
-        """Return the next bytes, at most `size`; none at the end."""
+        """Return at most `size` next bytes; b"" at the end."""
         return self._run(self._answer.content.read(size))
 
     def close(self) -> None:
-        """Close the connection, unless all was read and others may use it."""
+        """Close the connection, unless it was read to the end and can be reused."""
         self._loop.call_soon_threadsafe(self._answer.close)
         self._settle(0.0)
 
@@ -122,14 +122,14 @@ class _Stream:
             raise
 
     def _settle(self, seconds: float) -> None:
-        """Let the loop do what it was told: a process that ends first leaves connections open."""
+        """Run pending callbacks of the loop: a process that exits first leaks connections."""
         with suppress(TimeoutError):
             waiting = asyncio.run_coroutine_threadsafe(asyncio.sleep(seconds), self._loop)
             waiting.result(_SETTLED_AT_LATEST)
 
 
 def _parts_of(url: str) -> SplitResult | None:
-    """Return the parts of a URL; None if it is not valid, as with half an IPv6 address."""
+    """Return the parts of a URL; None if it is invalid, for example half an IPv6 address."""
     try:
         parts = urlsplit(url)
         parts = parts._replace(netloc=parts.netloc.encode("idna").decode())
@@ -141,13 +141,13 @@ def _parts_of(url: str) -> SplitResult | None:
 async def _checked(
     request: aiohttp.ClientRequest, handler: aiohttp.ClientHandlerType
 ) -> aiohttp.ClientResponse:
-    """Return the answer to a request if its head allows to read the body or to follow it."""
+    """Return the response to a request if its headers allow reading or following it."""
     try:
         answer = await handler(request)
     except aiohttp.ClientSSLError as error:
         raise RemoteError(
-            f"no safe connection ({str(error)[:200]}); the server's certificate must be one that "
-            "this system trusts (SSL_CERT_FILE names others)"
+            f"no secure connection ({str(error)[:200]}); the server's certificate must be trusted "
+            "by this system (SSL_CERT_FILE names others)"
         ) from error
     except aiohttp.ClientResponseError as error:
         raise TransientError(f"the server does not speak HTTP ({error.message[:200]})") from error
@@ -163,7 +163,7 @@ async def _checked(
 
 
 def _require_redirect(url: yarl.URL, location: str) -> None:
-    """Raise RemoteError unless a redirect may be followed."""
+    """Raise RemoteError if a redirect must not be followed."""
     _redirects.set(_redirects.get() + 1)
     if _redirects.get() > MAX_REDIRECTS:
         raise RemoteError(
@@ -177,18 +177,18 @@ def _require_redirect(url: yarl.URL, location: str) -> None:
         valid = False
     if not valid:
         raise RemoteError(
-            f"the server redirects to {reprlib.repr(location)}, which is not a URL; ask who runs "
-            "it, or give the right URL"
+            f"the server redirects to {reprlib.repr(location)}, which is not a URL; contact its "
+            "operator, or use the right URL"
         )
     if target.scheme not in ("https", url.scheme):
         raise RemoteError(
             f"the server redirects from {url.scheme} to {target.scheme}:, which is not followed; "
-            "ask who runs it, or give the right URL"
+            "contact its operator, or use the right URL"
         )
 
 
 def _require_body(answer: aiohttp.ClientResponse, requested: str) -> None:
-    """Raise a RemoteError unless an answer has the requested bytes and no more."""
+    """Raise a RemoteError unless a response has exactly the requested bytes."""
     span = _REQUESTED.fullmatch(requested)
     start = int(span[1]) if span else 0
     most = int(span[2]) + 1 - start if span and span[2] else None
@@ -197,9 +197,9 @@ def _require_body(answer: aiohttp.ClientResponse, requested: str) -> None:
         returned = _RETURNED.fullmatch(answer.headers.get("Content-Range", ""))
         size = answer.content_length
         if returned is None or int(returned[1]) != start:
-            raise NoByteRanges(f"the server returns other bytes than those from {start}")
+            raise NoByteRanges(f"the server returned other bytes than those from {start}")
         if most is not None and (size is None or size > most):
-            raise NoByteRanges(f"the server returns {size} bytes where {most} were requested")
+            raise NoByteRanges(f"the server returned {size} bytes, {most} were requested")
     elif status == 200:
         if span:
             raise NoByteRanges("the server returns whole files only (it ignores Range)")
@@ -213,6 +213,6 @@ def _require_body(answer: aiohttp.ClientResponse, requested: str) -> None:
         raise TransientError(f"HTTP {status}", pause)
     elif status in (401, 403):
         kind = Forbidden if status == 403 else RemoteError
-        raise kind(f"HTTP {status}; it requires a permission that is not sent")
+        raise kind(f"HTTP {status}; it requires credentials that were not sent")
     else:
         raise RemoteError(f"HTTP {status}; check the URL")

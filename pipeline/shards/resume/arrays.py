@@ -1,4 +1,4 @@
-"""Feature sets from arrays, and from any function that gives rows by number."""
+"""Feature sets from arrays, or from a function of row numbers."""
 
 import hashlib
 import re
@@ -32,7 +32,7 @@ from pipeline.shards.writer import stored_rows
 
 UNKNOWN_SHA256 = "0" * 64
 
-# The axes of a set whose rows have this many, as the files of the field have them.
+# Default axes by their number, as common feature files have them.
 _AXES = {1: "row, channel", 2: "row, region, channel", 3: "row, cell_y, cell_x, channel"}
 _BLOCK_BYTES = 1 << 24
 
@@ -54,43 +54,42 @@ def write_features(
     compress: bool = False,
     progress: Progress = no_progress,
 ) -> FeatureIndex:
-    """Write anybody's array as a feature set, which verifies, resumes and merges as all others do.
+    """Write an array as a feature set, which can be verified, resumed and merged like any other.
 
-    The same arguments give the same bytes, and leave a finished set as it is. An interrupted call
-    goes on where it was when it is made again.
+    Equal arguments produce equal bytes and leave a finished set unchanged. An interrupted call
+    resumes when it is repeated.
 
     Parameters
     ----------
     out : str or Path. Folder of the shards.
     ids : sequence of str. (n,) a unique relative path for each row, such as the ids of a dataset.
-    array : array_like. (n, ...) floating point numbers: nested lists, or anything with `shape`,
-        `dtype` and slices, such as an array, a `numpy.memmap` or an h5py dataset, of which some
-        MiB are read at a time. float16 and float32 are stored as they are, float64 as float32.
+    array : array_like. (n, ...) floating point numbers: nested lists, or any object with `shape`,
+        `dtype` and slices, such as a `numpy.memmap` or an h5py dataset, which is read a few MiB at
+        a time. float16 and float32 are stored unchanged, float64 as float32.
     recipe : mapping. JSON values of everything that changes a feature, with at least a "name".
     status : sequence of int or None. (n,) 0 where a row has features; 1 unreadable, 2 missing,
         3 refused. None: all 0.
-    errors : sequence of str or None. (n,) why a row failed, "" where it did not. None: the name of
-        its status.
-    weights, weights_sha256 : str. Name and SHA-256 (64 hex digits) of the network's weights.
-    trained_on : sequence of str. Names of the datasets that the weights were trained on.
-    dataset : str. Name of the dataset that the ids belong to.
-    axes : str or None. Names of the axes, separated by commas. None: by their number.
-    rows_per_shard : int or None. None: what fits in 1 GiB, at most 65,536.
-    compress : bool. gzip in small chunks: smaller, slower to read at random.
-    progress : callable. Called with rows done, rows in all, and 0.
-
+    errors : sequence of str or None. (n,) failure reasons, "" where the status is 0. None: the name
+        of the status.
+    weights, weights_sha256 : str. Name and SHA-256 (64 hex digits) of the network weights.
+    trained_on : sequence of str. Names of the training datasets of the weights.
+    dataset : str. Name of the dataset of the ids.
+    axes : str or None. Comma-separated names of the axes. None: default by their number.
+    rows_per_shard : int or None. None: as many as fit into 1 GiB, at most 65,536.
+    compress : bool. Small gzip chunks: smaller, slower random access.
+    progress : callable. Called with the rows done, the total, and 0.
     Returns
     -------
     FeatureIndex
-        Of the finished set.
+        Index of the finished set.
 
     Raises
     ------
     ShardError
-        Lengths differ, ids repeat or are unusable, values are no floats or not finite where the
+        Lengths differ, ids repeat or are invalid, values are not floats or not finite where the
         status is 0, or the recipe has no name; nothing is written.
     OtherShard
-        The output holds another feature set, other rows, or other values.
+        The output holds another feature set, other rows or other values.
 
     Examples
     --------
@@ -102,14 +101,14 @@ def write_features(
     ids = PackedTexts(texts_of(ids, "id")[0])
     if len(ids) != len(source) or not ids:
         raise ShardError(
-            f"{len(ids)} ids were given for {len(source)} rows; give one id for each row, and at "
-            "least one row"
+            f"found {len(ids)} ids for {len(source)} rows; pass one id per row, and at least one "
+            "row"
         )
-    require_usable_ids(ids, "the ids given")
+    require_usable_ids(ids, "argument ids")
     if not re.fullmatch(r"[0-9a-f]{64}", weights_sha256):
         raise ShardError(
-            f"weights_sha256 is {weights_sha256!r}; give the SHA-256 of the weights' file as 64 "
-            "hex digits, or leave it out"
+            f"weights_sha256 is {weights_sha256!r}, expected 64 hex digits: the SHA-256 of the "
+            "weights file; or omit it"
         )
     codes, reasons = _columns(len(ids), status, errors)
     header = FeatureHeader(
@@ -159,14 +158,14 @@ def build_from_rows(
     progress: Progress = no_progress,
     compare: bool = False,
 ) -> FeatureIndex:
-    """Build and publish a feature set; a run that was stopped goes on where it was.
+    """Build and publish a feature set; an interrupted run resumes.
 
     Parameters
     ----------
     out, header, ids, rows_per_shard, compress, inputs : see `ShardBuild`.
-    rows : gives rows `start` to `stop` - 1, both in one shard and about 16 MiB at most.
-    progress : called with rows done, rows in all, and 0.
-    compare : refuse an output whose finished shards hold other values than `rows` gives.
+    rows : callable. Returns rows `start` to `stop` - 1, within one shard and at most about 16 MiB.
+    progress : callable. Called with the rows done, the total, and 0.
+    compare : bool. Raise if finished shards of the output hold other values than `rows` returns.
 
     Raises
     ------
@@ -186,46 +185,46 @@ def build_from_rows(
 
 
 def axes_of(row_shape: tuple[int, ...], axes: str | None, what: str) -> str:
-    """Return the names of the axes of a feature set, "row" first.
+    """Return the axis names of a feature set, "row" first.
 
     Parameters
     ----------
-    row_shape : of one row.
-    axes : names that were given, separated by commas. None: as the files of the field have them.
-    what : has these rows, for the message.
+    row_shape : tuple of int. Shape of one row.
+    axes : str or None. Comma-separated names. None: default by their number.
+    what : str. Name of the rows, for messages.
 
     Raises
     ------
     ShardError
-        Another number of names than of axes, or more axes than have default names.
+        The number of names is wrong, or there are more axes than default names.
     """
     names = axes or _AXES.get(len(row_shape))
     if names is None or len(names.split(",")) != len(row_shape) + 1:
         raise ShardError(
-            f"rows of {what} have shape {row_shape}, which axes {names!r} do not fit; give a name "
-            "for the rows and for each axis, separated by commas"
+            f"rows of {what} have shape {row_shape}, which does not match axes {names!r}; pass "
+            "comma-separated names, one for the rows and one for each axis"
         )
     return names
 
 
 def _sliceable(array: Any) -> Any:
-    """Return something with `shape`, `dtype` and slices that holds rows of floats."""
+    """Return an object with `shape`, `dtype` and slices that holds rows of floats."""
     if not (hasattr(array, "shape") and hasattr(array, "dtype")):
         try:
             array = np.asarray(array)
         except ValueError as error:
             raise ShardError(
-                f"the array is no array of numbers ({error}); give rows of one shape"
+                f"not an array of numbers ({error}); all rows must have the same shape"
             ) from error
     if array.dtype.kind != "f" or array.dtype.itemsize > 8:
         raise ShardError(
-            f"the array holds {array.dtype}; floating point numbers of at most 64 bits were "
-            'expected: convert it, as by array.astype("float32")'
+            f"the array holds {array.dtype}, expected floats of at most 64 bits: convert it, for "
+            'example with array.astype("float32")'
         )
     if len(array.shape) < 2 or 0 in array.shape[1:]:
         raise ShardError(
-            f"the array has shape {tuple(array.shape)}; (rows, dim) or more axes were expected, "
-            "none of them empty: reshape it, as by array.reshape(len(array), -1)"
+            f"the array has shape {tuple(array.shape)}, expected (rows, dim, ...) without empty "
+            "axes: reshape it, for example with array.reshape(len(array), -1)"
         )
     return array
 
@@ -233,23 +232,23 @@ def _sliceable(array: Any) -> Any:
 def _columns(
     rows: int, status: Sequence[int] | np.ndarray | None, errors: Sequence[str] | None
 ) -> tuple[np.ndarray, tuple[str, ...]]:
-    """Return status (rows,) uint8 and error texts that agree with each other."""
+    """Return status (rows,) uint8 and failure reasons that agree."""
     codes = np.zeros(rows, np.int64) if status is None else np.asarray(status)
     if codes.shape != (rows,) or (errors is not None and len(errors) != rows):
         raise ShardError(
-            f"status of shape {codes.shape} and {len(errors or ())} errors were given for {rows} "
-            "rows; give one of each for every row, or leave them out"
+            f"found status of shape {codes.shape} and {len(errors or ())} errors for {rows} rows; "
+            "pass one of each per row, or omit them"
         )
     if unknown := sorted({*codes.tolist()} - {*STATUS_NAMES}):
         names = ", ".join(f"{code} {name}" for code, name in STATUS_NAMES.items())
-        raise ShardError(f"status {unknown[0]!r} is unknown; give {names}")
+        raise ShardError(f"unknown status {unknown[0]!r}; known: {names}")
     if errors is None:
         errors = ["" if code == OK else STATUS_NAMES[code] for code in codes.tolist()]
     for row, (code, reason) in enumerate(zip(codes.tolist(), errors, strict=True)):
         if (code == OK) == bool(reason):
             raise ShardError(
-                f"row {row} has status {code} ({STATUS_NAMES[code]}) and error {reason!r}; give "
-                "an error just where the status is not 0"
+                f"row {row} has status {code} ({STATUS_NAMES[code]}) and error {reason!r}; pass an "
+                "error exactly where the status is not 0"
             )
     return codes.astype(np.uint8), tuple(errors)
 
@@ -258,14 +257,14 @@ def _checked_recipe(recipe: Mapping[str, Any]) -> dict[str, Any]:
     name = recipe.get("name")
     if not isinstance(name, str) or not name:
         raise ShardError(
-            f"the recipe has name {name!r}; give one that says how the features were made, as in "
+            f"the recipe has name {name!r}; name how the features were computed, for example "
             '{"name": "mine"}'
         )
     try:
         canonical_json(dict(recipe))
     except (TypeError, ValueError) as error:
         raise ShardError(
-            f"the recipe {name!r} is not made of JSON values ({error}); use texts, numbers, lists "
+            f"the recipe {name!r} has values outside JSON ({error}); use strings, numbers, lists "
             "and dicts"
         ) from error
     return dict(recipe)
@@ -278,8 +277,8 @@ def _require_finite(header: FeatureHeader, block: RowBlock, ids: Sequence[str]) 
     wrong = np.flatnonzero(~finite & (block.status == OK))
     if wrong.size:
         raise ShardError(
-            f"rows of {[ids[row] for row in wrong[:5]]} hold NaN, infinities or values beyond "
-            f"{header.dtype}; mend them, or mark them as failed by their status"
+            f"rows of {[ids[row] for row in wrong[:5]]} hold NaN, infinities or values outside "
+            f"{header.dtype}; fix them, or mark them as failed by their status"
         )
 
 
@@ -290,7 +289,7 @@ def _require_same_values(
     size: int,
     out: str | Path,
 ) -> None:
-    """Refuse finished shards that hold other values or failures."""
+    """Raise if finished shards hold other values or failures."""
     for span, shard in build.finished_files():
         for part in span.batches(size):
             block, ids = rows(part.start, part.stop), build.ids[part.start : part.stop]
@@ -300,6 +299,6 @@ def _require_same_values(
             if other.any():
                 raise OtherShard(
                     f"{out} holds other values for id {ids[int(np.argmax(other))]!r} under the "
-                    f"recipe {header.recipe['name']!r}; give the recipe another name and the "
-                    f"features another folder, or remove {out} if they may go"
+                    f"recipe {header.recipe['name']!r}; use another recipe name and another "
+                    f"folder, or delete {out} if it is obsolete"
                 )

@@ -1,21 +1,22 @@
-"""Having the pending shards of a feature set computed, here or on workers, and publishing it.
+"""Computing the pending shards of a feature set, in this process or on workers, and publishing it.
 
-Both ways run one task a shard on an `Executor`, accept its shards as they arrive, and publish them.
+Both ways run one task per shard, accept the shards as they arrive, and publish them.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
 from typing import Any
 
-from pipeline.executor import Executor, OnProgress, serial
+from pipeline.executor import Executor, OnProgress
 from pipeline.progress import WRITE, Progress, Stopwatch, no_progress
 from pipeline.shards.index import FeatureIndex
 from pipeline.shards.plan import Span
 from pipeline.shards.resume.feature_build import ShardBuild
-from pipeline.shards.resume.job import Compute, ShardResult, fill_shard
+from pipeline.shards.resume.job import Compute, ShardResult, compute_shard
 from pipeline.shards.resume.job_ref import JobRef
 
-# A function of a module that makes one shard of a job.
+# A module-level function that computes one shard of a job.
 ShardTask = Callable[[JobRef, int, OnProgress], ShardResult]
 
 
@@ -29,10 +30,10 @@ def build_here(
 
     Parameters
     ----------
-    build : an entered `ShardBuild`.
-    compute : yields the rows of some spans, none of which crosses two shards.
-    progress : called after every block with rows done, rows in all, and failed rows.
-    watch : the seconds by stage are added to it.
+    build : ShardBuild. An entered context.
+    compute : callable. Yields the rows of spans, none of which crosses two shards.
+    progress : callable. Called after every block with rows done, total rows, and failed rows.
+    watch : Stopwatch or None. Accumulates the seconds of each stage.
 
     Raises
     ------
@@ -43,7 +44,24 @@ def build_here(
         (shard, partial, build.compress, compute)
         for shard, partial in build.pending_shards().items()
     ]
-    return _build(build, fill_shard, jobs, serial, lambda: None, progress, watch)
+    return _build(build, compute_shard, jobs, _writing_behind, lambda: None, progress, watch)
+
+
+def _writing_behind(
+    task: Callable[..., Callable[[], ShardResult]],
+    jobs: Sequence[tuple[Any, ...]],
+    on_progress: OnProgress,
+    stop: Callable[[], None],
+) -> Generator[ShardResult, None, None]:
+    """Run `compute_shard` in turn, and write each shard while the rows of the next are computed."""
+    with ThreadPoolExecutor(1, thread_name_prefix="write") as writing:
+        behind: list[Future[ShardResult]] = []
+        for job in jobs:
+            behind.append(writing.submit(task(*job, on_progress)))
+            if len(behind) > 1:
+                yield behind.pop(0).result()
+        for future in behind:
+            yield future.result()
 
 
 def build_on_workers(
@@ -55,21 +73,21 @@ def build_on_workers(
     progress: Progress = no_progress,
     watch: Stopwatch | None = None,
 ) -> FeatureIndex:
-    """Have the pending shards of a feature set computed by workers, and publish it.
+    """Compute the pending rows of a feature set on workers, and publish it.
 
     Parameters
     ----------
-    build : an entered `ShardBuild`.
+    build : ShardBuild. An entered context.
     sources_of, settings : see `ShardBuild.submitted`.
-    task : makes one shard.
-    executor : runs the tasks.
-    progress : called as workers report their progress; see `build_here`.
-    watch : the seconds of all workers by stage are added to it.
+    task : callable. Computes one shard.
+    executor : Executor. Runs the tasks.
+    progress : callable. Called as workers report their progress; see `build_here`.
+    watch : Stopwatch or None. Accumulates the seconds of each stage over all workers.
 
     Raises
     ------
     ShardError
-        A shard cannot be made, or is missing here; finished rows are kept.
+        A shard cannot be computed, or is missing here; finished rows are kept.
     """
     with build.submitted(sources_of, settings) as job:
         jobs = [(job.refs[shard], shard) for shard in build.pending_shards()]
@@ -78,9 +96,9 @@ def build_on_workers(
 
 def _build(
     build: ShardBuild,
-    task: Callable[..., ShardResult],
+    task: Callable[..., Any],
     jobs: Sequence[tuple[Any, ...]],
-    executor: Executor,
+    executor: Callable[..., Generator[ShardResult, None, None]],
     stop: Callable[[], None],
     progress: Progress,
     watch: Stopwatch | None,

@@ -1,4 +1,4 @@
-"""What an output folder already holds, and how the rows that are asked for fit into it."""
+"""Existing contents of an output folder, and how the requested rows relate to them."""
 
 import os
 from collections.abc import Sequence
@@ -19,18 +19,18 @@ from pipeline.shards.side_by_side import is_view
 
 @dataclass(frozen=True)
 class Layout:
-    """How the rows lie, or will lie, in an output folder.
+    """Existing and planned layout of an output folder.
 
     Attributes
     ----------
-    plan : of all shards, those that are there and those to come.
-    ids : all row ids in the plan's order.
-    compress : whether the shards are compressed: all are, or none.
-    index : the output's, if it has a sound one.
-    damaged : why it has none though there is a file; at most one text.
-    broken : shards of the output that hang or crash HDF5, and what each one does.
-    replaces : whether the output holds other rows, of which another set is made.
-    vouched : shards of the output whose bytes are those of its index.
+    plan : ShardPlan. All shards, existing and planned.
+    ids : sequence of str. All row ids in the order of the plan.
+    compress : bool. Whether the shards are compressed: all of them or none.
+    index : FeatureIndex or None. Valid index of the output.
+    damaged : list of str. Why an existing index is invalid; at most one message.
+    broken : dict. Shards of the output that hang or crash HDF5, with a description.
+    replaces : bool. The output holds other rows, which a new set replaces.
+    vouched : list of Path. Shards of the output whose SHA-256 matches the index.
     """
 
     plan: ShardPlan
@@ -43,7 +43,7 @@ class Layout:
     vouched: list[Path]
 
     def fingerprint(self, header: FeatureHeader, inputs: object) -> str:
-        """Return 16 hex digits that name the work: these rows, so laid out, of these inputs."""
+        """Return 16 hex digits that identify the work: rows, layout and inputs."""
         files = [self.plan.file_name(shard) for shard in range(self.plan.shards)]
         features = [header.attributes(), header.dtype, sha256_of_texts(self.ids), inputs]
         return sha256_of_json([features, files, self.plan.rows_per_shard, self.compress])[:16]
@@ -59,22 +59,22 @@ def fit_to_existing(
     add: bool | None,
     update: bool,
 ) -> Layout:
-    """Fit the asked rows to what the output holds.
+    """Return a layout for the requested rows that is compatible with the existing output.
 
     Parameters
     ----------
-    fresh : the plan of an output that holds nothing.
+    fresh : ShardPlan. Plan for an empty output.
     others : see `ShardBuild`.
 
     Raises
     ------
     OtherShard
-        The output holds another feature set, or the same with other rows and no `update`.
+        The output holds another feature set, or the same with other rows without `update`.
     DamagedShard
-        Rows shall be added to a set of which a shard cannot be read.
+        Rows are to be added to a set with an unreadable shard.
     """
     if is_view(out):
-        raise OtherShard(f"{out} puts other features side by side{_remedy(out)}")
+        raise OtherShard(f"{out} is a view of other feature sets{_remedy(out)}")
     index, damaged = _index(out)
     paths = sorted(out.glob("shard-*.h5"))
     vouched = [path for path in paths if _vouched(path, index)]
@@ -108,7 +108,7 @@ def _plan_and_order(
     rows_per_shard: int | None,
     add: bool | None,
 ) -> tuple[ShardPlan, Sequence[str]]:
-    """Return the plan and the order of the rows; see `fit_to_existing`."""
+    """Return the plan and the row order; see `fit_to_existing`."""
     if index is None:
         plan, order = fresh, ids
     else:
@@ -118,10 +118,10 @@ def _plan_and_order(
     names = {plan.file_name(shard) for shard in range(plan.shards)}
     if strays := sorted(shards.keys() - names):
         raise OtherShard(
-            f"{out} holds {strays[0]}, which is none of the {len(names)} shards of "
-            f"{plan.rows_per_shard} rows asked for, and no sound {INDEX_FILE} names it; it was "
-            "left by an unfinished run on other rows, or the index was lost: finish that run, make "
-            "the index again, or give another output folder"
+            f"{out} holds {strays[0]}, which is not one of the {len(names)} requested shards of "
+            f"{plan.rows_per_shard} rows and not listed in a valid {INDEX_FILE}. It is left over "
+            "from an unfinished run with other rows, or the index was lost: finish that run, "
+            "rebuild the index, or choose another output folder"
         )
     return plan, order
 
@@ -133,7 +133,7 @@ def _require_same(
     shards: dict[str, tuple[Sequence[str], bool] | None],
     ids: Sequence[str],
 ) -> None:
-    """Raise `OtherShard` if a readable shard of a set without an index holds other rows."""
+    """Raise `OtherShard` if a valid shard of a set without an index holds other rows."""
     for shard in range(plan.shards):
         if shards.get(name := plan.file_name(shard)):
             span = plan.span(shard)
@@ -141,14 +141,14 @@ def _require_same(
 
 
 def _vouched(path: Path, index: FeatureIndex | None) -> bool:
-    """Return whether every byte of a shard is what the index says."""
+    """Return whether the SHA-256 of a shard is in the index."""
     known = {entry.sha256 for entry in index.shards if entry.file == path.name} if index else set()
-    # A file that may not be read is none that the index speaks for: opening it tells why.
+    # An unreadable file is not vouched for: opening it later raises the right error.
     return bool(known) and os.access(path, os.R_OK) and sha256_of_file(path) in known
 
 
 def _ids_of(path: Path) -> tuple[Sequence[str], bool] | None:
-    """Return a shard's ids and whether it is compressed; None if it is damaged."""
+    """Return a shard's ids and whether it is compressed; None if it is corrupt."""
     try:
         shard = ShardFile(path)
     except DamagedShard:
@@ -170,10 +170,10 @@ def _index(out: Path) -> tuple[FeatureIndex | None, list[str]]:
 def _remedy(out: Path, update: bool = False) -> str:
     if update:
         return (
-            "; `update=True` keeps the rows that are still right and computes the others, or give "
-            "another output folder"
+            "; `update=True` keeps the rows that are up to date and recomputes the others, or "
+            "choose another output folder"
         )
-    return f"; give another output folder, or remove {out} if those features may go"
+    return f"; choose another output folder, or delete {out} if it is obsolete"
 
 
 def _fit(
@@ -184,7 +184,7 @@ def _fit(
     rows_per_shard: int | None,
     add: bool | None,
 ) -> tuple[ShardPlan, Sequence[str]]:
-    """Return the plan and the order of a finished set's rows, with those to be added last."""
+    """Return plan and row order of a finished set, with the rows to add at the end."""
     plan = index.plan()
     found = [shards.get(entry.file) for entry in index.shards]
     holds = f"{out} holds {index.rows} rows"
@@ -196,7 +196,7 @@ def _fit(
         place = TextIndex(ids).rows_of(held, len(held))
         if unknown := [held[row] for row in np.flatnonzero(place < 0).tolist()]:
             raise OtherShard(
-                f"{holds}; {len(unknown)} of them are not among the {len(ids)} asked for, first "
+                f"{holds}; {len(unknown)} of them are not among the {len(ids)} requested, first "
                 f"{unknown[:5]}{remedy}"
             )
         there = np.zeros(len(ids), bool)
@@ -204,24 +204,24 @@ def _fit(
         rest = [ids[row] for row in np.flatnonzero(~there).tolist()]
         placed: list[str] = []
         for entry, shard in zip(index.shards, found, strict=True):
-            # The ids of a shard that cannot be read are those that no other shard has.
+            # An unreadable shard has the ids that no other shard has.
             placed += shard[0] if shard else rest[: entry.rows]
             rest = rest if shard else rest[entry.rows :]
         order = PackedTexts(placed)
     if len(order) != index.rows or repeated_texts(order):
-        raise OtherShard(f"{holds}, and not the {len(ids)} asked for{remedy}")
+        raise OtherShard(f"{holds}, not the {len(ids)} requested{remedy}")
     if rest and not add:
-        remedies = ["give another output folder"]
+        remedies = ["choose another output folder"]
         if add is not None:
-            remedies[:0] = ["have them added (`add=True`)", "the set updated (`update=True`)"]
+            remedies[:0] = ["add them (`add=True`)", "update the set (`update=True`)"]
         raise OtherShard(
-            f"{holds}; {len(rest)} of the {len(ids)} rows asked for are not among them, first "
+            f"{holds}; {len(rest)} of the {len(ids)} requested rows are not among them, first "
             f"{rest[:5]}; {', or '.join(remedies)}"
         )
     if rest and None in found:
         raise DamagedShard(
-            f"{out / index.shards[found.index(None)].file} is missing or damaged; have it made "
-            f"again by asking for the {index.rows} rows of the set alone, then add others"
+            f"{out / index.shards[found.index(None)].file} is missing or corrupt; recompute it by "
+            f"requesting only the {index.rows} rows of the set, then add others"
         )
     if rest:
         size = index.rows_per_shard if rows_per_shard is None else rows_per_shard
@@ -232,5 +232,5 @@ def _fit(
                 f"{holds} in shards of {index.rows_per_shard}, not {rows_per_shard}{remedy}"
             )
         if order != ids:
-            raise OtherShard(f"{holds} in another order than that asked for{remedy}")
+            raise OtherShard(f"{holds} in another order than requested{remedy}")
     return plan, order

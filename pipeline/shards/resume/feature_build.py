@@ -1,13 +1,12 @@
-"""Building a feature set: resume what is sound, keep finished rows, publish whole shards.
+"""Building a feature set: resume from valid shards, keep finished rows, publish atomically.
 
-Rows gather in a work folder beside the output. Every few seconds they are written as a *piece*, a
-small shard of its own; when the last missing row of a shard has come, its pieces become that
-shard. Finished shards are moved to the output and `index.json` is written last. What a killed run
-leaves is checked, row by row, before it is trusted, and the bytes of the result do not depend on
-where it was killed.
+Rows are buffered and written every few seconds to a *piece*, a small shard in a work folder next to
+the output. Once all rows of a shard exist, its pieces are combined into the shard. Finished shards
+are moved to the output, and `index.json` is written last. Leftovers of a killed run are verified
+row by row before they are reused, and the resulting bytes do not depend on where it was killed.
 
-An update makes a set of other rows in the work folder, with rows copied from the old set wherever
-it has them, and swaps the finished folder for the old one.
+An update builds a set of other rows in the work folder, copies rows from the old set where it has
+them, and swaps the finished folder with the old one.
 
 Shards are computed one at a time in this process, or by workers; see `pipeline.shards.resume.job`.
 """
@@ -47,21 +46,20 @@ T = TypeVar("T")
 
 
 class ShardBuild:
-    """A feature set that is being built; use it as a context manager.
+    """Context manager that builds a feature set.
 
-    It depends on no thread: one may enter it and another append, as long as only one at a time
+    It is not bound to a thread: one may enter it and another append, as long as only one at a time
     calls `append`, `redo`, `publish` or leaves the context.
 
     Attributes
     ----------
-    header : of the feature set.
-    plan, ids : which rows go into which shard, and all row ids in that order; final once the
-        context is entered: a set that grew has its older rows first.
-    work : the folder of unfinished work, `.work/<name>-<fingerprint>` beside the output; set
-        when the context is entered.
-    compress : whether its shards are compressed; known when the context is entered.
-    damaged : what was found damaged and will be recomputed, one text each.
-    moved : what an update has moved aside or back, one text each.
+    header : FeatureHeader. Metadata of the feature set.
+    plan, ids : ShardPlan, sequence of str. Row ranges of the shards, and all row ids in that order;
+        final once the context is entered: an extended set has its older rows first.
+    work : Path. Work folder, `.work/<name>-<fingerprint>` next to the output; set on entry.
+    compress : bool. Whether the shards are compressed; known on entry.
+    damaged : list of str. Corrupt files that will be recomputed.
+    moved : list of str. Folders that an update has moved aside or back.
     """
 
     work: Path
@@ -78,23 +76,22 @@ class ShardBuild:
         add: bool | None = None,
         update: bool = False,
     ) -> None:
-        """Plan the shards; nothing is touched before the context is entered.
+        """Plan the shards; the file system is untouched until the context is entered.
 
         Parameters
         ----------
-        out : folder of the finished shards.
-        header : attributes of the feature set.
-        ids : all row ids in order.
-        rows_per_shard : default: as the output has it, or else as many as make a shard of about
+        out : str or Path. Folder of the finished shards.
+        header : FeatureHeader. Metadata of the feature set.
+        ids : sequence of str. All row ids in order.
+        rows_per_shard : int or None. None: as in the existing output, or shards of about
             0.5-1 GiB.
-        compress : see `write_shard`; shards that are there decide for those to come.
-        inputs : JSON values that change when what the rows are made from does; unfinished work
-            on other inputs is not continued.
-        add : whether ids that a finished output lacks may be added to it, in new shards after
-            those it has, which stay untouched. Otherwise such an output is refused; None: by a
-            message that does not offer to add, for callers that have no way to.
-        update : whether a finished output of other rows is replaced, its rows kept by id, and one
-            of other features moved aside; see `pipeline.shards.resume.reuse`.
+        compress : bool. See `write_shard`; existing shards take precedence.
+        inputs : JSON values. Fingerprint of the inputs; unfinished work on other inputs is not
+            resumed.
+        add : bool or None. Append ids that a finished output lacks in new shards; existing shards
+            stay untouched. False: raise; None: raise with a message that does not offer to add.
+        update : bool. Replace a finished output of other rows, whose rows are reused by id, and
+            move one of other features aside; see `pipeline.shards.resume.reuse`.
 
         Raises
         ------
@@ -111,7 +108,7 @@ class ShardBuild:
         self.ids: Sequence[str] = ids if isinstance(ids, PackedTexts) else PackedTexts(ids)
         self._asked = self.ids
         require_unique_ids(self.ids, str(out))
-        # Once: `..`, `.` and links would put the work folder elsewhere later on.
+        # Resolve once: `..`, `.` and links would change the location of the work folder later.
         self._out = out.resolve()
         self._parent = self._out.parent / WORK_FOLDER
         self.header, self._inputs = header, inputs
@@ -129,16 +126,16 @@ class ShardBuild:
         self._undo = ExitStack()
 
     def __enter__(self) -> "ShardBuild":
-        """Lock the output, then find out what is already there.
+        """Lock the output, then inspect its contents.
 
         Raises
         ------
         OutputError
-            The output, or the folder that it lies in, cannot be written to, or it is the root.
+            The output or its parent folder is not writable, or the output is the root folder.
         OtherShard
-            The output holds another feature set, or the same with other rows, and is not updated.
+            The output holds another feature set, or the same with other rows without `update`.
         ShardError
-            Another process is writing the same output, or there is no room for the work.
+            Another process is writing the output, or the disk space is insufficient.
         """
         require_output_folder(self._out, self._parent)
         with ExitStack() as undo:
@@ -165,23 +162,23 @@ class ShardBuild:
         return self
 
     def __exit__(self, *error: object) -> None:
-        """Write finished rows as a piece, so that an interrupted run loses none."""
+        """Write finished rows to a piece, so that an interrupted run loses none."""
         with self._undo:
             self._flush()
 
     @property
     def published(self) -> FeatureIndex | None:
-        """The index that the output had when the context was entered, if it had a sound one."""
+        """Valid index of the output on entry, or None."""
         return self._published
 
     @property
     def rows_done(self) -> int:
-        """Rows that need no more work."""
+        """Number of finished rows."""
         return self.plan.rows - sum(len(span) for span in self.pending())
 
     @property
     def replaced_rows(self) -> tuple[int, int] | None:
-        """Rows of the old set that an update keeps, and drops; None: nothing is replaced."""
+        """Numbers of old rows that an update keeps and drops; None without a replacement."""
         if not self._replaces:
             return None
         rows = [older.rows for older in self._older if older.path.parent == self._out]
@@ -189,9 +186,9 @@ class ShardBuild:
         return kept, sum(map(len, rows)) - kept
 
     def asked_rows(self) -> np.ndarray | None:
-        """Return, for each row, its number among the ids as they were asked for, (rows,) int64.
+        """Return the requested position of each row, (rows,) int64.
 
-        None where the order is the same; a set that grew has another.
+        None if the order is the same; an extended set has another one.
         """
         if self.ids == self._asked:
             return None
@@ -207,9 +204,9 @@ class ShardBuild:
             yield span, file.status, file.source_crc32
 
     def existing(self) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
-        """Yield rows that exist, (n,) int64, with status and source_crc32, a shard's at a time.
+        """Yield existing rows (n,) int64 with status and source_crc32, one shard at a time.
 
-        They are those of finished shards, and those that an update copies from older ones.
+        These are the rows of finished shards, and rows that an update copies from older shards.
         """
         for span, status, source_crc32 in self.finished():
             yield np.arange(span.start, span.stop), status, source_crc32
@@ -223,11 +220,11 @@ class ShardBuild:
             yield self.plan.span(shard), ShardFile(finished.path)
 
     def redo(self, rows: Iterable[int]) -> None:
-        """Have rows of finished shards computed again; they become pending.
+        """Mark rows of finished shards as pending, to be recomputed.
 
-        The other rows of their shards are copied, checked, when the last of the new ones has
-        come. Rows that an interrupted run on the same inputs has made again are not made once
-        more, until their shard is published.
+        The other rows of their shards are copied, and verified, once the last of the new ones
+        exists. Rows that an interrupted run on the same inputs has already recomputed are reused
+        until their shard is published.
 
         Parameters
         ----------
@@ -236,12 +233,12 @@ class ShardBuild:
         Raises
         ------
         ShardError
-            No such row, or there is no room for the work.
+            A row does not exist, or the disk space is insufficient.
         """
         asked = np.unique(np.fromiter(rows, np.int64))
         if asked.size and not 0 <= asked[0] <= asked[-1] < self.plan.rows:
             raise ShardError(
-                f"rows {asked[0]} to {asked[-1]} were asked for again; {self._out} has rows 0 to "
+                f"rows {asked[0]} to {asked[-1]} were requested again; {self._out} has rows 0 to "
                 f"{self.plan.rows - 1}"
             )
         self._flush()
@@ -252,49 +249,49 @@ class ShardBuild:
         self._require_space()
 
     def pending(self) -> list[Span]:
-        """Return the spans of rows still to be computed, in order, none across two shards."""
+        """Return the spans of pending rows, in order, none across two shards."""
         return [span for partial in self._partial.values() for span in partial.missing]
 
     def append(self, first_row: int, block: RowBlock) -> None:
-        """Add finished rows; they must be the next pending ones and lie in one pending span.
+        """Append finished rows: the next pending ones, within one pending span.
 
-        The features are copied; a block that is refused changes nothing.
+        The features are copied; a rejected block changes nothing.
 
         Raises
         ------
         ShardError
-            The rows are out of turn, hold values that cannot be stored, or the disk is full.
+            The rows are not the next ones or cannot be stored, or the disk is full.
         """
         waiting = next((partial for partial in self._partial.values() if partial.missing), None)
         if waiting is None:
-            raise ShardError(f"row {first_row} came out of turn: no row of {self._out} is pending")
+            raise ShardError(f"unexpected row {first_row}: no row of {self._out} is pending")
         waiting.append(first_row, block)
         self._finish_if_complete(self.plan.shard_of(first_row))
 
     def pending_shards(self) -> dict[int, PartialShard]:
-        """Return the shards that are still to be made, by number."""
+        """Return the pending shards by number."""
         return dict(self._partial)
 
     @contextmanager
     def submitted(
         self, sources_of: Callable[[Span], Any], settings: dict[str, Any]
     ) -> Iterator[SubmittedJob]:
-        """Submit the pending shards to workers, which make them while the context is open.
+        """Submit the pending shards to workers, which compute them while the context is open.
 
         Parameters
         ----------
-        sources_of : returns, as JSON values, what the rows of a shard are made from.
-        settings : JSON values, everything else that all workers must know.
+        sources_of : callable. Returns the sources of a shard's rows as JSON values.
+        settings : dict. JSON values that all workers need.
 
         Yields
         ------
         SubmittedJob
-            For `pipeline.shards.resume.job.make_shard` on a worker.
+            Argument of `pipeline.shards.resume.job.make_shard` on a worker.
 
         Raises
         ------
         ShardError
-            The job cannot be written, as on a full disk.
+            The job cannot be written, for example on a full disk.
         """
         job = submit_shards(
             self.work,
@@ -309,23 +306,23 @@ class ShardBuild:
             yield job
         finally:
             job.cancel()
-            # The pieces of workers count as done, also where the run ends here.
+            # Count the pieces of workers as done, also if the run ends here.
             for partial in self._partial.values():
                 partial.find_pieces()
                 partial.mark_missing(np.arange(0))
 
     def accept(self, result: ShardResult) -> None:
-        """Accept a shard that a task has written, once this process sees the very file.
+        """Accept a shard written by a task, once this process sees the same file.
 
         Raises
         ------
         ShardError
-            No such shard was asked for, the file is missing here, or is another one.
+            The shard was not requested, or the file is missing here or another one.
         """
         partial = self._partial.get(result.shard)
         if partial is None:
             raise ShardError(
-                f"shard {result.shard} of {self._out} was made, but nobody asked for it"
+                f"unexpected shard {result.shard} of {self._out}: it was not requested"
             )
         self._done[result.shard] = result.collect(partial.path, self.header, partial.ids)
         del self._partial[result.shard]
@@ -343,7 +340,7 @@ class ShardBuild:
             self._finish_if_complete(shard)
         if self._partial:
             raise ShardError(
-                f"{self._out}: shards {[*self._partial][:5]} (from 0) are not done yet"
+                f"{self._out}: shards {[*self._partial][:5]} (from 0) are not finished"
             )
         shards = [self._done[shard] for shard in range(self.plan.shards)]
         size = self.plan.rows_per_shard
@@ -356,17 +353,17 @@ class ShardBuild:
         for folder in {older.path.parent.parent for older in self._older} & {*self.other_work()}:
             shutil.rmtree(folder, ignore_errors=True)
         if index != self._published:
-            # A worker that was given up for lost may be writing into it until it sees the end.
+            # A worker believed lost may still write into it until it notices the end of the run.
             shutil.rmtree(self.work, ignore_errors=True)
         return index
 
     @property
     def _made(self) -> Path:
-        """The folder of a set that is to replace another one."""
+        """Folder of a set that will replace another one."""
         return self.work / "made"
 
     def _find_older(self, vouched: Sequence[Path]) -> None:
-        """Find the rows that an update can copy: of the old set, and of interrupted runs."""
+        """Find the rows that an update can copy, from the old set and from interrupted runs."""
         self._held = np.zeros(len(self.ids), bool)
         if not self._update or self._published is not None:
             return
@@ -380,12 +377,12 @@ class ShardBuild:
     def _require_space(self) -> None:
         partial = self._partial.values()
         rows = sum(len(shard.span) - shard.rows_in_pieces for shard in partial)
-        # A shard lies beside its pieces while it is put together.
+        # A shard coexists with its pieces while it is assembled.
         most = max((sum(len(span) for span in shard.missing) for shard in partial), default=0)
         require_space(self.work, rows + most, self.header.row_bytes)
 
     def _resume(self, shard: int) -> None:
-        """Take over a shard that is there and sound, or the pieces of it."""
+        """Reuse an existing valid shard, or its pieces."""
         span = self.plan.span(shard)
         name, ids = self.plan.file_name(shard), self.ids[span.start : span.stop]
         folder = shard_folder(self.work, shard)
@@ -398,13 +395,13 @@ class ShardBuild:
             return
         self._done[shard] = done
         self._held[span.start : span.stop] = False
-        # Now useless: the pieces of a shard just finished, or a damaged later version of it.
+        # Obsolete: the pieces of a finished shard, or a corrupt newer version of it.
         at_work = done.path.parent == folder
         for useless in piece_files(folder) if at_work else [folder / name]:
             useless.unlink(missing_ok=True)
 
     def _mark_missing(self, shard: int, rows: np.ndarray) -> None:
-        """Have rows (n,) int64 of a shard computed, unless pieces have them."""
+        """Mark rows (n,) int64 of a shard as missing, unless pieces have them."""
         if (partial := self._partial.get(shard)) is None:
             span = self.plan.span(shard)
             older = self._older_shards(span)
@@ -420,7 +417,7 @@ class ShardBuild:
         self._held[rows] = False
 
     def _older_shards(self, span: Span) -> list[Path]:
-        """Return the older shards that have rows of a span."""
+        """Return the older shards with rows of a span."""
         within = ((o.path, (o.rows >= span.start) & (o.rows < span.stop)) for o in self._older)
         return [path for path, rows in within if rows.any()]
 

@@ -1,13 +1,14 @@
 """Computing one shard: the task of every feature set, in this process and on workers.
 
-`fill_shard` has the missing rows of a shard computed and writes it into the work folder. A worker
-reads what it needs from the job's file (`make_shard`), resumes from the finished rows that it finds
-in the work folder, and adds its own. Any number of processes may compute the same shard at once.
+`fill_shard` computes the missing rows of a shard and writes it to the work folder. A worker reads
+its inputs from the job file (`make_shard`), resumes from the finished rows in the work folder, and
+adds its own. Any number of processes may compute the same shard concurrently.
 """
 
 import socket
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
@@ -36,19 +37,20 @@ _SECONDS_BETWEEN_REPORTS = 1.0
 
 @dataclass(frozen=True)
 class ShardJob:
-    """A shard to make, and everything that a worker must know to make it.
+    """A pending shard with everything that a worker needs to compute it.
 
     Attributes
     ----------
-    work : the work folder. header, plan, compress : of the feature set.
-    settings : JSON values, whatever else all tasks must know.
-    shard : its number.
-    ids : of its rows.
-    needed : the spans of rows to compute, numbered as in the feature set, whether or not pieces
+    work : Path. The work folder.
+    header, plan, compress : see `ShardBuild`.
+    settings : dict. JSON values that all tasks need.
+    shard : int. Shard number.
+    ids : sequence of str. Row ids of the shard.
+    needed : list of Span. Rows to compute, numbered as in the feature set, whether or not pieces
         have them already.
-    older : files that have its other rows.
-    replaced_sha256 : of the file that the shard replaces in the work folder; None: there is none.
-    sources : as JSON values, what its rows are made from.
+    older : list of Path. Files with the other rows.
+    replaced_sha256 : str or None. SHA-256 of the file in the work folder that the shard replaces.
+    sources : JSON values. Sources of the rows.
     """
 
     work: Path
@@ -64,11 +66,11 @@ class ShardJob:
     sources: Any
 
     def require_same(self, found: FeatureHeader) -> None:
-        """Refuse a worker whose features would not be what their shard says of them.
+        """Raise if the worker's recipe, weights or versions differ from the job's.
 
         Parameters
         ----------
-        found : the header of the features that this worker can make.
+        found : FeatureHeader. Header of the features that this worker computes.
 
         Raises
         ------
@@ -77,28 +79,27 @@ class ShardJob:
         host = socket.gethostname()
         if unlike := self.header.difference(found.metadata()):
             raise OtherShard(
-                f"worker {host} {unlike}; give all workers the same weights and files, and the "
-                "same version of this package"
+                f"worker {host} {unlike}; install the same weights, files and version of this "
+                "package on all workers"
             )
         if found.created_by != self.header.created_by:
             raise OtherShard(
                 f"worker {host} runs {found.created_by}, the command {self.header.created_by}; "
-                "shards would say that other software made them: install the same versions on all "
-                "machines"
+                "the shards would record wrong versions: install the same versions on all machines"
             )
 
 
 @dataclass(frozen=True)
 class ShardResult:
-    """What the task of a shard returns.
+    """Result of the task of one shard.
 
     Attributes
     ----------
-    shard : its number.
-    finished : the shard in the work folder; every byte of it has been checked.
-    computed : rows that were computed; the others existed.
-    seconds : by stage.
-    worker : the host of the worker that made it; None: this process.
+    shard : int. Shard number.
+    finished : FinishedShard. The verified shard in the work folder.
+    computed : int. Number of computed rows; the others existed.
+    seconds : dict. Seconds by stage.
+    worker : str or None. Host name of the worker; None: this process.
     """
 
     shard: int
@@ -108,12 +109,12 @@ class ShardResult:
     worker: str | None = None
 
     def collect(self, path: Path, header: FeatureHeader, ids: Sequence[str]) -> FinishedShard:
-        """Return the shard at `path`, which may appear late, if it is the file that was reported.
+        """Return the shard at `path`, which may appear late, if it is the reported file.
 
         Parameters
         ----------
-        path : where it should be.
-        header, ids : of the shard that was asked for.
+        path : Path. Expected location.
+        header, ids : FeatureHeader, sequence of str. Requested metadata and row ids.
 
         Raises
         ------
@@ -126,17 +127,16 @@ class ShardResult:
             return self.finished
         if not appears(path):
             raise NotShared(
-                f"worker {self.worker} reports that it wrote {path}, which {socket.gethostname()} "
-                "does not see; the output must be in a folder that all machines share under the "
-                "same path: mount it there, or give another `out=...`"
+                f"worker {self.worker} wrote {path}, which does not exist on "
+                f"{socket.gethostname()}; the output must be in a folder that all machines share "
+                "under the same path: mount it there, or choose another `out=...`"
             )
         entry = self.finished.entry
         if sha256_of_file(path) != entry.sha256:
             raise NotShared(
                 f"{path} is not the file that worker {self.worker} wrote: another program has "
-                "written it, or the machines see different folders at that path; end the other "
-                "program or mount the shared folder, then give the same command again, which "
-                "checks the file and resumes"
+                "overwritten it, or the machines have different folders at that path; end the "
+                "other program or mount the shared folder, then rerun the command to resume"
             )
         file = ShardFile(path)
         file.require(header, ids)
@@ -145,12 +145,12 @@ class ShardResult:
 
 @dataclass(frozen=True)
 class SubmittedJob:
-    """A job that workers can read.
+    """A job file that workers can read.
 
     Attributes
     ----------
-    refs : what the task of each shard gets.
-    cancel : makes workers keep the rows that they have, and stop.
+    refs : list of JobRef. Argument of the task of each shard.
+    cancel : callable. Makes workers save their rows and stop.
     """
 
     refs: dict[int, JobRef]
@@ -166,18 +166,18 @@ def submit_shards(
     partial: Mapping[int, PartialShard],
     sources_of: Callable[[Span], Any],
 ) -> SubmittedJob:
-    """Write a job into its work folder.
+    """Write a job file into its work folder.
 
     Parameters
     ----------
     work, header, plan, compress, settings : see `ShardJob`.
-    partial : the shards to make, by number.
-    sources_of : returns, as JSON values, what the rows of a shard are made from.
+    partial : mapping of int to PartialShard. Pending shards by number.
+    sources_of : callable. Returns the sources of a shard's rows as JSON values.
 
     Raises
     ------
     ShardError
-        It cannot be written, as on a full disk.
+        The file cannot be written, for example on a full disk.
     """
 
     def own(shard: PartialShard) -> dict[str, Any]:
@@ -200,22 +200,22 @@ def submit_shards(
     return SubmittedJob(dict(zip(partial, refs, strict=True)), job.cancel)
 
 
-# Yields the rows of some spans in order, a block at a time, each with the number of its first row;
-# spans and numbers are those of the feature set.
+# Yields the rows of spans in order, in blocks, each with its first row number; spans and numbers
+# are those of the feature set.
 Compute = Callable[[Sequence[Span], Stopwatch], Iterator[tuple[int, RowBlock]]]
 
-# The same on a worker, which knows of the feature set what the job's file records of one shard:
-# spans and numbers count the rows of the shard from 0.
+# The same on a worker, which knows the shard's part of the job file only: spans and numbers count
+# the rows of the shard from 0.
 JobCompute = Callable[[ShardJob, Sequence[Span], Stopwatch], Iterator[tuple[int, RowBlock]]]
 
 
 def read_job(ref: JobRef, shard: int) -> ShardJob:
-    """Read what the task of a shard needs.
+    """Read the inputs of the task of a shard.
 
     Raises
     ------
     NotShared
-        The job's file is not there, or is another one.
+        The job file is missing, or is another one.
     RunEnded
         The job has been cancelled.
     """
@@ -246,21 +246,21 @@ def _common(job: JobRef) -> dict[str, Any]:
 def make_shard(
     ref: JobRef, shard: int, compute: JobCompute, on_progress: OnProgress
 ) -> ShardResult:
-    """Compute one shard of a submitted job, on a worker.
+    """Compute one shard of a submitted job on a worker.
 
-    Any number of processes may do so at once: see `pipeline.shards.resume.partial_shard`.
+    Any number of processes may do so concurrently: see `pipeline.shards.resume.partial_shard`.
 
     Parameters
     ----------
-    ref : the job.
-    shard : number of the shard.
-    compute : yields the rows of some spans.
-    on_progress : called once a second; see `fill_shard`.
+    ref : JobRef. The job.
+    shard : int. Shard number.
+    compute : callable. Yields the rows of spans.
+    on_progress : callable. Called once a second; see `fill_shard`.
 
     Raises
     ------
     NotShared
-        This machine does not see the job.
+        The job file is not visible on this machine.
     RunEnded
         The job was cancelled; finished rows are kept.
     ShardError
@@ -280,7 +280,7 @@ def make_shard(
         within = [Span(span.start - first, span.stop - first) for span in spans]
         for row, block in compute(job, within, watch):
             yield first + row, block
-        ref.require_active()  # before the shard is written: the work folder may be gone
+        ref.require_active()  # before writing the shard: the work folder may have been removed
 
     def report(*progress: int) -> None:
         nonlocal reported
@@ -300,28 +300,42 @@ def fill_shard(
     compute: Compute,
     on_progress: OnProgress,
 ) -> ShardResult:
-    """Have the missing rows of a shard computed, and write the shard into the work folder.
+    """Compute the missing rows of a shard, and write the shard into the work folder.
 
-    Rows that are finished when this ends early, for whatever reason, are kept as a piece.
+    If this ends early for any reason, finished rows are saved as a piece.
 
     Parameters
     ----------
-    shard : its number.
-    partial : which of its rows exist.
-    compress : see `write_shard`.
-    compute : yields the rows of some spans.
-    on_progress : called after each block with the shard, how many of its rows exist, and how many
-        of those computed here failed.
+    shard : int. Shard number.
+    partial : PartialShard. Its existing and missing rows.
+    compress : bool. See `write_shard`.
+    compute : callable. Yields the rows of spans.
+    on_progress : callable. Called after each block with the shard number, the number of existing
+        rows, and the number of failures among the rows computed here.
 
     Raises
     ------
     ShardError
         Values cannot be stored, or the disk is full.
     """
+    return compute_shard(shard, partial, compress, compute, on_progress)()
+
+
+def compute_shard(
+    shard: int,
+    partial: PartialShard,
+    compress: bool,
+    compute: Compute,
+    on_progress: OnProgress,
+) -> Callable[[], ShardResult]:
+    """Have the missing rows of a shard computed; return the function that writes the shard.
+
+    That function may be called on another thread. See `fill_shard`, which calls it at once.
+    """
     watch = Stopwatch()
     computed = failed = 0
-    try:
-        # A shard whose rows are all copied needs no network.
+    with _keeping_rows(partial):
+        # If all rows are copied, do not load the network.
         for row, block in compute(partial.missing, watch) if partial.missing else ():
             with watch.timing(WRITE):
                 partial.append(row, block)
@@ -329,22 +343,34 @@ def fill_shard(
             failed += int((block.status != OK).sum())
             there = len(partial.span) - sum(map(len, partial.missing))
             on_progress(shard, there, failed)
+
+    def write() -> ShardResult:
         with watch.timing(WRITE):
-            partial.finish(compress)
+            with _keeping_rows(partial):
+                partial.finish(compress)
+            first_row = partial.span.start
+            finished = finished_shard(partial.path, partial.header, partial.ids, first_row)
+        return ShardResult(shard, finished, computed, watch.seconds)
+
+    return write
+
+
+@contextmanager
+def _keeping_rows(partial: PartialShard) -> Iterator[None]:
+    """Write finished rows as a piece if the block fails."""
+    try:
+        yield
     except BaseException:
-        # Not where the run has finished without this worker and has removed the folder.
+        # The folder is gone if the run finished without this worker.
         if partial.work.is_dir():
             partial.flush()
         raise
-    with watch.timing(WRITE):
-        finished = finished_shard(partial.path, partial.header, partial.ids, partial.span.start)
-    return ShardResult(shard, finished, computed, watch.seconds)
 
 
 def _finished_before(
     partial: PartialShard, header: FeatureHeader, replaced_sha256: str | None
 ) -> FinishedShard | None:
-    """Return a shard whose worker was lost after finishing it, before reporting it."""
+    """Return a shard that a lost worker had finished but not reported."""
     try:
         if not partial.path.is_file() or sha256_of_file(partial.path) == replaced_sha256:
             return None

@@ -1,9 +1,9 @@
-"""A job for workers: one file in the work folder, of which a task reads only its own lines.
+"""Job files: one file in the work folder, of which each task reads only its own lines.
 
-The first line says what all tasks need, each other line what one task needs. The command writes
-the file once; with a task travel the file's path and where its lines lie, with their SHA-256, so
-that neither a task nor what a worker reads for it grows with the job. The file's presence says
-that the run goes on: workers stop soon after it has gone.
+The first line holds the values that all tasks need, each further line those of one task. The
+command writes the file once; a task is sent the file's path and the offsets and SHA-256 of its
+lines, so neither message nor reads grow with the job. The file exists as long as the run: workers
+stop soon after it is removed.
 """
 
 import socket
@@ -22,12 +22,12 @@ from pipeline.shards.format import ShardError
 from pipeline.shards.writer import explained
 
 JOB_FILES = "job-*.jsonl"
-# A network file system may show a new file to other machines some seconds late.
+# A network file system may show new files to other machines some seconds late.
 PATIENCE_SECONDS = 10.0
 
 
 class NotShared(ShardError):
-    """One machine does not see a file that another has written, or sees another file there."""
+    """A file written by one machine is missing or different on another."""
 
 
 class RunEnded(ShardError):
@@ -36,7 +36,7 @@ class RunEnded(ShardError):
 
 @dataclass(frozen=True)
 class Line:
-    """A line of a job's file: its first byte, its length in bytes, its SHA-256."""
+    """A line of a job file: byte offset, length in bytes, SHA-256."""
 
     start: int
     length: int
@@ -45,13 +45,13 @@ class Line:
 
 @dataclass(frozen=True)
 class JobRef:
-    """Refers to a submitted job, or to what one task needs of it.
+    """Reference to a submitted job or to the part of one task.
 
     Attributes
     ----------
-    path : of the job's file.
-    common : the line that all tasks read.
-    own : the line of one task; None: the job has no others.
+    path : Path. The job file.
+    common : Line. The line that all tasks read.
+    own : Line or None. The line of one task; None: no such line.
     """
 
     path: Path
@@ -64,18 +64,18 @@ class JobRef:
         Raises
         ------
         NotShared
-            The file is not there, or is another one.
+            The file is missing, or is another one.
         """
         if not appears(self.path):
             raise NotShared(
                 f"worker {socket.gethostname()} does not see {self.path}, which this run has "
-                "written; the output must lie in a folder that all workers share under the same "
-                "path: mount it there, or give another `out=...`"
+                "written; the output must be in a folder that all workers share under the same "
+                "path: mount it there, or choose another `out=...`"
             )
         return self._values(self.common)
 
     def read_own(self) -> dict[str, Any]:
-        """Return the JSON values that one task needs, once its process has seen the others.
+        """Return the JSON values of one task, after its process has read the common ones.
 
         Raises
         ------
@@ -88,11 +88,11 @@ class JobRef:
         return self._values(self.own)
 
     def cancel(self) -> None:
-        """Remove the file: workers keep the rows that they have, and stop."""
+        """Remove the file: workers save their rows and stop."""
         self.path.unlink(missing_ok=True)
 
     def require_active(self) -> None:
-        """Check that the job has not been cancelled.
+        """Raise if the job has been cancelled.
 
         Raises
         ------
@@ -110,9 +110,8 @@ class JobRef:
             raise self._ended() from error
         if sha256(data).hexdigest() != line.sha256:
             raise NotShared(
-                f"worker {socket.gethostname()} sees another file at {self.path} than the one that "
-                "this run has written; mount the same shared folder on all workers, or give "
-                "another `out=...`"
+                f"worker {socket.gethostname()} sees another file at {self.path} than this run has "
+                "written; mount the same shared folder on all workers, or choose another `out=...`"
             )
         values: dict[str, Any] = parse_json(data)
         return values
@@ -126,23 +125,23 @@ class JobRef:
 def submit(
     work: Path, common: dict[str, Any], own: Iterable[dict[str, Any]] = ()
 ) -> tuple[JobRef, list[JobRef]]:
-    """Write a job into a work folder, a line at a time.
+    """Write a job file line by line.
 
     Parameters
     ----------
-    work : the folder.
-    common : JSON values that all tasks need.
-    own : JSON values that each task needs for itself, which are never all in memory.
+    work : Path. The work folder.
+    common : dict. JSON values that all tasks need.
+    own : iterable of dict. JSON values of each task, consumed lazily.
 
     Returns
     -------
-    job : refers to what all tasks need.
-    tasks : refer to what each needs, in the order of `own`.
+    job : JobRef. Reference without a task.
+    tasks : list of JobRef. References of the tasks, in the order of `own`.
 
     Raises
     ------
     ShardError
-        It cannot be written, as on a full disk.
+        The file cannot be written, for example on a full disk.
     """
     path = work / JOB_FILES.replace("*", uuid4().hex[:12])
     lines: list[Line] = []
@@ -156,7 +155,7 @@ def submit(
 
 
 def appears(path: Path) -> bool:
-    """Wait some seconds for a file of another machine; return whether it is there."""
+    """Wait some seconds for a file of another machine; return whether it exists."""
     deadline = time.monotonic() + PATIENCE_SECONDS
     while not path.is_file():
         if time.monotonic() > deadline:

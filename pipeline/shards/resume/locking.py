@@ -1,7 +1,7 @@
-"""What must hold before an output is written: a place for it, one disk, room, and one writer.
+"""Preconditions of writing an output: a writable folder on one disk, free space, a single writer.
 
-Unfinished work on an output lies in a folder of its own within `.work`, beside the output. Only
-the holder of the output's lock removes anything there.
+Unfinished work is stored in a folder of its own in `.work`, next to the output. Only the holder of
+the output's lock deletes anything there.
 """
 
 import fcntl
@@ -20,22 +20,22 @@ WORK_FOLDER = ".work"
 
 
 class NoRoom(ShardError):
-    """Rows do not fit on the disk."""
+    """Insufficient disk space for the rows."""
 
 
 def require_output_folder(out: Path, work: Path) -> None:
-    """Check that shards can be put into `out`, and unfinished work into `work`.
+    """Raise unless shards can be written to `out` and unfinished work to `work`.
 
     Raises
     ------
     OutputError
-        `out` is the root of the file system, or one of them is no folder to write to.
+        `out` is the root of the file system, or one of them is not a writable folder.
     ShardError
-        They are on two disks: nothing is renamed from one to another.
+        They are on different disks, between which files cannot be renamed.
     """
     if not out.name:
         raise OutputError(
-            f"{out} is the root of the file system and cannot be an output; give a folder below it"
+            f"{out} is the root of the file system and cannot be an output; choose a subfolder"
         )
     require_folder(out)
     require_folder(work)
@@ -44,27 +44,27 @@ def require_output_folder(out: Path, work: Path) -> None:
     )
     if above_out.stat().st_dev != above_work.stat().st_dev:
         raise ShardError(
-            f"{out} and {work} lie on different disks; unfinished work lies in {work}, and "
-            "finished shards could not be renamed from there to the output: give a folder below "
-            f"{out} as output folder, or one on the disk of {above_work}"
+            f"{out} and {work} are on different disks, so finished shards could not be renamed "
+            f"from one to the other: choose a subfolder of {out} as output folder, or a folder on "
+            f"the disk of {above_work}"
         )
 
 
 def require_output_file(out: Path) -> None:
-    """Check that a file can be written as `out`.
+    """Raise unless a file can be written as `out`.
 
     Raises
     ------
     OutputError
-        `out` is a folder, or the folder that it shall lie in cannot be written to.
+        `out` is a folder, or its parent folder is not writable.
     """
     if out.is_dir():
-        raise OutputError(f"{out.absolute()} is a folder; give the name of a file")
+        raise OutputError(f"{out.absolute()} is a folder; choose a file name")
     require_folder(out.parent)
 
 
 def require_space(work: Path, rows: int, row_bytes: int) -> None:
-    """Check that `rows` rows of `row_bytes` bytes fit on the disk of the work folder.
+    """Raise unless `rows` rows of `row_bytes` bytes fit on the disk of the work folder.
 
     Raises
     ------
@@ -74,25 +74,25 @@ def require_space(work: Path, rows: int, row_bytes: int) -> None:
     if needed > free:
         raise NoRoom(
             f"{rows} rows of {row_bytes} bytes need {needed / 1e6:.1f} MB in {work}, and "
-            f"{free / 1e6:.1f} MB are free; make room or give another output folder"
+            f"{free / 1e6:.1f} MB are free; free some space or choose another output folder"
         )
 
 
 def work_folders(out: Path) -> list[Path]:
-    """Return the folders of unfinished work on an output, whatever the settings of each."""
+    """Return the work folders of an output, for all settings."""
     own = re.compile(re.escape(out.name) + "-[0-9a-f]{16}")
     return sorted(p for p in (out.parent / WORK_FOLDER).iterdir() if own.fullmatch(p.name))
 
 
 def remove_leftovers(folder: Path, *patterns: str) -> None:
-    """Remove files that dead runs have left in a folder; for the holder of the lock alone."""
+    """Remove leftovers of dead runs from a folder; requires the lock."""
     for pattern in patterns:
         for leftover in folder.glob(pattern):
             leftover.unlink(missing_ok=True)
 
 
 def remove_if_empty(folder: Path) -> None:
-    """Remove a folder of unfinished work, whose shards have folders, unless it holds any."""
+    """Remove a work folder unless it holds any shard folder."""
     for empty in [*folder.glob("*/"), folder]:
         with suppress(OSError):
             empty.rmdir()
@@ -100,10 +100,10 @@ def remove_if_empty(folder: Path) -> None:
 
 @contextmanager
 def only_writer(lock: Path, out: Path) -> Iterator[None]:
-    """Hold the lock file `lock`, an empty file that stays, as the only writer of `out`.
+    """Hold the lock file `lock`, an empty file that is never deleted, as the only writer of `out`.
 
-    The lock ends with its process, however that ends. Where the file system has no locks, a
-    second file beside it says who is writing; it stays where its process is killed.
+    The lock ends with its process, even if killed. On a file system without locks, a second file
+    next to it names the writer; that file stays if the process is killed.
 
     Raises
     ------
@@ -116,7 +116,7 @@ def only_writer(lock: Path, out: Path) -> Iterator[None]:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
             raise ShardError(
-                f"another process is writing {out}; wait until it has ended, or give another "
+                f"another process is writing {out}; wait until it has ended, or choose another "
                 "output folder"
             ) from error
         except OSError:
@@ -136,9 +136,9 @@ def _only_creator(path: Path, out: Path) -> Iterator[None]:
             stream.write(f"process {os.getpid()} on {socket.gethostname()}")
     except FileExistsError as error:
         raise ShardError(
-            f"{path.read_text(encoding='utf-8')} is writing {out}, or was killed: the file system "
-            f"has no locks that would tell; if it does not run any more, remove {path} and give "
-            "the same command again"
+            f"{path.read_text(encoding='utf-8')} is writing {out}, or was killed, which a file "
+            f"system without locks cannot distinguish; if it is not running, delete {path} and "
+            "rerun the command"
         ) from error
     try:
         yield

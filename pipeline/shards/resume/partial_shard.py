@@ -1,16 +1,16 @@
-"""An unfinished shard: which of its rows are there, in which files, and which are missing.
+"""An unfinished shard: its existing rows, the files that hold them, and its missing rows.
 
-Finished rows are stored in *pieces*, small shards in the work folder that may hold any rows of the
-shard, or in older shards: the version of this one of which only some rows are recomputed, or those
-of a set that is updated, which may have any rows in any order.
+Finished rows are stored in *pieces*, small shards in the work folder with any rows of the shard, or
+in older shards: a previous version of the shard of which only some rows are recomputed, or shards
+of a set that is updated, with any rows in any order.
 
-Several processes may make one shard at once, as when a worker that was given up for lost
-goes on. Therefore whoever makes a shard only adds files, under names that nobody else takes, and
-renames a whole shard into its place; files are removed by the holder of the output's lock alone.
-No lock on a shard is needed, nor a file system that has any.
+Several processes may compute one shard concurrently, for example when a worker believed lost
+continues. Therefore a writer only adds files under unique names, and renames a complete shard into
+place; only the holder of the output's lock deletes files. No per-shard lock is needed, so this also
+works on file systems without locks.
 
-All files of a shard lie in a folder of its own in the work folder, so that nobody has to look
-through those of thousands of others.
+All files of a shard are in its own subfolder of the work folder, so that listing them does not scan
+the files of thousands of other shards.
 """
 
 import time
@@ -22,12 +22,19 @@ from pathlib import Path
 
 import numpy as np
 
-from pipeline.shards.format import DamagedShard, FeatureHeader, OtherShard, RowBlock, ShardError
+from pipeline.shards.format import (
+    DamagedShard,
+    FeatureHeader,
+    OtherShard,
+    RowBlock,
+    ShardError,
+    StoredBlock,
+)
 from pipeline.shards.plan import ShardPlan, Span, runs
 from pipeline.shards.reader import ShardFile
-from pipeline.shards.writer import stored_rows, write_shard
+from pipeline.shards.writer import stored_block, write_shard
 
-# Finished rows become a piece when the oldest has waited this long, or they take this many bytes.
+# A piece is written when the oldest buffered row has waited this long, or at this many bytes.
 PIECE_SECONDS = 20.0
 PIECE_BYTES = 1 << 26
 
@@ -36,16 +43,16 @@ _OPEN_FILES = 64
 
 
 class PartialShard:
-    """A shard that is not finished, and the pieces that are.
+    """An unfinished shard with its finished pieces.
 
     Attributes
     ----------
-    work, header : of the feature set: the work folder, and what all its shards have in common.
-    path : where it is written once it is finished, in the work folder.
-    span, ids : its rows.
-    missing : spans of rows still to be computed, in order.
-    older : finished shards that have, among others, the rows that were never missing; where
-        several have a row, the first one's is used.
+    work, header : Path, FeatureHeader. Work folder and metadata of the feature set.
+    path : Path. Location of the finished shard in the work folder.
+    span, ids : Span, sequence of str. Its rows.
+    missing : list of Span. Rows still to be computed, in order.
+    older : list of Path. Finished shards that hold, among others, the rows that were never missing;
+        the first shard that has a row is used.
     """
 
     def __init__(
@@ -57,16 +64,15 @@ class PartialShard:
         ids: Sequence[str],
         older: Sequence[Path] = (),
     ) -> None:
-        """Describe a shard of which no row is missing yet; see `mark_missing`.
+        """Describe a shard without missing rows; see `mark_missing`.
 
         Parameters
         ----------
-        work : the work folder.
-        header : of the feature set.
-        plan : of the feature set.
-        shard : number of the shard.
-        ids : of the shard's rows.
-        older : see above.
+        work : Path. The work folder.
+        header, plan : FeatureHeader, ShardPlan. Metadata and plan of the feature set.
+        shard : int. Shard number.
+        ids : sequence of str. Row ids of the shard.
+        older : sequence of Path. See the class.
         """
         self.work, self.header = work, header
         self.path: Path = shard_folder(work, shard) / plan.file_name(shard)
@@ -77,12 +83,12 @@ class PartialShard:
         self._shard, self._shards = shard, plan.shards_then(shard)
         self._pieces: dict[Path, np.ndarray] = {}
         self._needed = np.zeros(len(self.span), bool)
-        self._buffer: list[tuple[int, RowBlock]] = []
+        self._buffer: list[tuple[int, StoredBlock]] = []
         self._buffered_since = 0.0
 
     @property
     def rows_in_pieces(self) -> int:
-        """Number of rows that lie in pieces."""
+        """Number of rows stored in pieces."""
         return sum(len(rows) for rows in self._pieces.values())
 
     @property
@@ -91,7 +97,7 @@ class PartialShard:
         return runs(np.flatnonzero(self._needed) + self.span.start)
 
     def mark_missing(self, rows: np.ndarray) -> None:
-        """Count rows (n,) int64 of the feature set, as missing unless a piece has them."""
+        """Mark rows (n,) int64 of the feature set as missing, unless a piece has them."""
         self._needed[rows - self.span.start] = True
         there = np.zeros(len(self.span), bool)
         for positions in self._pieces.values():
@@ -100,7 +106,7 @@ class PartialShard:
         self.missing = tuple(runs(absent + self.span.start))
 
     def find_pieces(self) -> dict[Path, str]:
-        """Look for pieces of other processes; return the damaged ones with their faults."""
+        """Find pieces of other processes; return the corrupt ones with their errors."""
         damaged = {}
         row = {row_id: number for number, row_id in enumerate(self.ids)}
         for path in piece_files(self.path.parent):
@@ -116,29 +122,27 @@ class PartialShard:
         return damaged
 
     def append(self, first_row: int, block: RowBlock) -> None:
-        """Add finished rows, the next missing ones; write a piece of them now and then.
+        """Append finished rows, the next missing ones; periodically write a piece.
 
-        The features are copied; a block that is refused changes nothing.
+        The features are copied; a rejected block changes nothing.
 
         Raises
         ------
         ShardError
-            The rows are out of turn, hold values that cannot be stored, or the disk is full.
+            The rows are not the next ones or cannot be stored, or the disk is full.
         """
         stop = first_row + len(block)
         span, *others = self.missing or (Span(self.span.stop, self.span.stop),)
         if first_row != span.start or not first_row < stop <= span.stop:
             raise ShardError(
-                f"rows {first_row} to {stop - 1} came out of turn: the next pending rows are "
+                f"unexpected rows {first_row} to {stop - 1}: the next pending rows are "
                 f"{span.start} to {span.stop - 1}"
             )
         ids = self.ids[first_row - self.span.start : stop - self.span.start]
-        stored = stored_rows(self.header, block, ids)
+        stored = stored_block(self.header, block, ids)
         if not self._buffer:
             self._buffered_since = time.monotonic()
-        self._buffer.append(
-            (first_row, RowBlock(stored, block.status, block.errors, block.source_crc32))
-        )
+        self._buffer.append((first_row, stored))
         left = Span(stop, span.stop)
         self.missing = (left, *others) if len(left) else tuple(others)
         held = sum(len(block) for _, block in self._buffer) * self.header.row_bytes
@@ -147,7 +151,7 @@ class PartialShard:
             self.flush()
 
     def flush(self) -> None:
-        """Write a piece of the rows that came since the last one, in row order."""
+        """Write the buffered rows to a piece, in row order."""
         if not self._buffer:
             return
         rows = self._positions(self._buffer)
@@ -161,21 +165,21 @@ class PartialShard:
         self._buffer = []
 
     def finish(self, compress: bool) -> None:
-        """Write the shard from the older one, the pieces and what came since the last piece."""
+        """Write the shard from older shards, pieces and buffered rows."""
         blocks = self._blocks()
         write_shard(self.path, self.header, self.ids, blocks, self._shard, self._shards, compress)
 
     def remove_pieces(self) -> None:
-        """Remove the pieces of the shard, and what writers of it left half done."""
+        """Remove the pieces of the shard and unfinished files of its writers."""
         for path in self.path.parent.iterdir():
             if path != self.path:
                 path.unlink(missing_ok=True)
 
-    def _blocks(self) -> Iterator[RowBlock]:
-        """Yield the shard's rows in order, each from where it is stored, some MiB at a time."""
-        # A shard can have hundreds of pieces, and an open one may hold a file descriptor.
+    def _blocks(self) -> Iterator[StoredBlock]:
+        """Yield the shard's rows in order from where each is stored, a few MiB at a time."""
+        # A shard can have hundreds of pieces, each with an open file descriptor.
         opened = lru_cache(maxsize=_OPEN_FILES)(ShardFile)
-        stored: list[tuple[Path | RowBlock, np.ndarray, np.ndarray]] = []
+        stored: list[tuple[Path | StoredBlock, np.ndarray, np.ndarray]] = []
         row = {row_id: number for number, row_id in enumerate(self.ids)}
         for path in self.older:
             rows = np.array([row.get(row_id, -1) for row_id in opened(path).ids])
@@ -192,18 +196,19 @@ class PartialShard:
         for start, stop in pairwise(cuts):
             source = stored[origin[start]][0]
             for part in Span(start, stop).batches(step):
-                held = source if isinstance(source, RowBlock) else opened(source)
+                held = source if isinstance(source, StoredBlock) else opened(source)
                 yield _take(held, place[part.start : part.stop])
 
-    def _positions(self, buffer: Sequence[tuple[int, RowBlock]]) -> np.ndarray:
+    def _positions(self, buffer: Sequence[tuple[int, StoredBlock]]) -> np.ndarray:
         rows = [np.arange(first, first + len(block)) for first, block in buffer]
         return np.concatenate(rows) - self.span.start
 
 
-def _take(source: ShardFile | RowBlock, rows: np.ndarray) -> RowBlock:
-    features = source.features[rows] if isinstance(source, RowBlock) else source.read_rows(rows)
-    crc32 = None if source.source_crc32 is None else source.source_crc32[rows]
-    return RowBlock(features, source.status[rows], tuple(source.errors[r] for r in rows), crc32)
+def _take(source: ShardFile | StoredBlock, rows: np.ndarray) -> StoredBlock:
+    features = source.read_rows(rows) if isinstance(source, ShardFile) else source.features[rows]
+    errors = tuple(source.errors[row] for row in rows)
+    other = None if source.source_crc32 is None else source.source_crc32[rows]
+    return StoredBlock(features, source.status[rows], errors, other, crc32=source.crc32[rows])
 
 
 def shard_folder(work: Path, shard: int) -> Path:
@@ -212,5 +217,5 @@ def shard_folder(work: Path, shard: int) -> Path:
 
 
 def piece_files(folder: Path) -> list[Path]:
-    """Return the pieces of a shard that lie in its folder."""
+    """Return the pieces in the folder of a shard."""
     return sorted(folder.glob("piece-*.h5"))

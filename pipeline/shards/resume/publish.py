@@ -1,4 +1,4 @@
-"""Publishing: finished shards move to the output, and then the index says that they are there."""
+"""Publishing: move finished shards to the output, then write the index that lists them."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -11,7 +11,7 @@ from pipeline.shards.reader import ShardFile
 
 @dataclass(frozen=True)
 class FinishedShard:
-    """A sound shard: where it lies, its line of the index and the software that made it."""
+    """A valid shard: path, index entry and the software that wrote it."""
 
     path: Path
     entry: ShardEntry
@@ -21,7 +21,7 @@ class FinishedShard:
 def finished_shard(
     path: Path, header: FeatureHeader, ids: Sequence[str], first_row: int
 ) -> FinishedShard:
-    """Check every byte of a shard, and that it holds just these rows of these features.
+    """Verify every byte of a shard, and that it has exactly these rows and this recipe.
 
     Raises
     ------
@@ -41,14 +41,14 @@ def find_shard(
     first_row: int,
     broken: Mapping[Path, str],
 ) -> tuple[FinishedShard | None, list[str]]:
-    """Return the first sound shard of that name, and what is wrong with damaged ones before it.
+    """Return the first valid shard of a name, and the errors of corrupt ones before it.
 
-    Those that are known to be `broken` are not opened.
+    Shards known to be `broken` are not opened.
 
     Raises
     ------
     OtherShard
-        One holds other features or other rows.
+        A shard holds other features or other rows.
     """
     damaged: list[str] = []
     for path in (folder / name for folder in folders):
@@ -62,7 +62,7 @@ def find_shard(
             damaged.append(str(error))
         except OtherShard as error:
             raise OtherShard(
-                f"{error}; give another output folder, or remove {path} if it may go"
+                f"{error}; choose another output folder, or delete {path} if it is obsolete"
             ) from error
     return None, damaged
 
@@ -74,19 +74,19 @@ def publish(
     shards: Sequence[FinishedShard],
     before: FeatureIndex | None,
 ) -> FeatureIndex:
-    """Move those shards to the output that are not there yet, then write its index.
+    """Move the shards that the output lacks there, then write its index.
 
-    A run killed in between leaves an index that does not know the moved shards, which the next
-    run inspects and finds sound. Nothing is touched where nothing changes.
+    If a run is killed in between, the next run verifies the moved shards, which the old index does
+    not list, and reuses them. Up-to-date files stay untouched.
 
     Parameters
     ----------
-    out : the output folder.
+    out : Path. The output folder.
     header, rows_per_shard : see `FeatureIndex`.
-    shards : all, in row order.
-    before : the output's index, if it has one.
+    shards : sequence of FinishedShard. All shards, in row order.
+    before : FeatureIndex or None. Existing index of the output.
     """
-    # What is said of a network's training is the one thing that may differ.
+    # Only `trained_on` may differ.
     index = index_of(
         replace(before.header, trained_on=header.trained_on) if before else header,
         rows_per_shard,

@@ -1,6 +1,6 @@
-"""One finished folder in the place of another: swapped, moved aside, moved back, superseded.
+"""Replacing a finished folder by another: swap, move aside, move back, mark as superseded.
 
-For the holder of the output's lock alone.
+Callers must hold the output's lock.
 """
 
 import shutil
@@ -15,17 +15,17 @@ _KEY_DIGITS = 8
 
 
 def swap(new: Path, out: Path, replaced: Callable[[Path], bool]) -> None:
-    """Put a finished folder in the place of another, whose other files move with the name.
+    """Replace a folder by a finished one; unrelated files of the old folder are kept.
 
-    Two renames: a kill in between leaves the old folder in the work folder, from where
-    `finish_swap` returns it.
+    Two renames: after a kill in between, the old folder is in the work folder, and `finish_swap`
+    restores it.
 
     Parameters
     ----------
     new : Path. The finished folder, on the disk of `out`.
-    out : Path. The folder that is replaced.
-    replaced : callable. Returns whether a file of the old folder goes with it; any other, such as a
-        note of the user's, is kept in `out`.
+    out : Path. The folder to replace.
+    replaced : callable. Returns whether a file of the old folder is deleted with it; any other,
+        such as the user's notes, is kept in `out`.
     """
     old = _swapped(out)
     out.rename(old)
@@ -34,7 +34,7 @@ def swap(new: Path, out: Path, replaced: Callable[[Path], bool]) -> None:
 
 
 def finish_swap(out: Path, replaced: Callable[[Path], bool]) -> None:
-    """Finish what a killed `swap` left: return the old folder, or remove it if it is replaced."""
+    """Complete a killed `swap`: restore the old folder, or remove it if it was replaced."""
     old = _swapped(out)
     if not old.is_dir():
         return
@@ -45,12 +45,12 @@ def finish_swap(out: Path, replaced: Callable[[Path], bool]) -> None:
 
 
 def move_aside(out: Path, key: str) -> Path:
-    """Rename a folder or file to `NAME~KEY`, a name that nothing has; return it.
+    """Rename a folder or file to an unused name `NAME~KEY`; return it.
 
     Parameters
     ----------
     out : Path. The folder or file.
-    key : str. Hex digits that name its contents; the first 8 are used.
+    key : str. Hex digits that identify its contents; the first 8 are used.
     """
     name = f"{out.name}~{key[:_KEY_DIGITS]}"
     names = (name if number == 1 else f"{name}-{number}" for number in count(1))
@@ -60,13 +60,13 @@ def move_aside(out: Path, key: str) -> Path:
 
 
 def move_back(out: Path, key: str, fits: Callable[[Path], bool]) -> Path | None:
-    """Give what was moved aside its name again; return where it was, None if nowhere.
+    """Undo `move_aside`; return the previous name, or None if nothing fits.
 
     Parameters
     ----------
-    out : Path. The name, which nothing has.
+    out : Path. An unused name.
     key : str. See `move_aside`.
-    fits : callable. Returns whether a folder or file is the one to move back.
+    fits : callable. Returns whether a folder or file is the one to restore.
     """
     name = f"{out.name}~{key[:_KEY_DIGITS]}"
     for aside in sorted(out.parent.glob("*~*")):
@@ -78,15 +78,15 @@ def move_back(out: Path, key: str, fits: Callable[[Path], bool]) -> Path | None:
 
 
 def mark_superseded(out: Path, key: str) -> None:
-    """Record that the contents of `out` become useless once others are finished there.
+    """Record that the contents of `out` become obsolete once its successor is finished.
 
-    As features of an encoder that is about to be fitted to other captions: nobody can ask for them
-    again, so that they are replaced, not moved aside.
+    Example: features of an encoder that is being refitted to other captions. They can never be
+    requested again, so they are replaced instead of moved aside.
 
     Parameters
     ----------
     out : Path. The folder.
-    key : str. Hex digits that name its contents, of features their recipe hash.
+    key : str. Hex digits that identify its contents; for features their recipe hash.
     """
     marker = _marker(out.resolve())
     marker.parent.mkdir(exist_ok=True)
@@ -94,7 +94,7 @@ def mark_superseded(out: Path, key: str) -> None:
 
 
 def is_superseded(out: Path, key: str) -> bool:
-    """Return whether `mark_superseded` has named these contents."""
+    """Return whether `mark_superseded` has marked these contents."""
     try:
         return _marker(out).read_text(encoding="utf-8") == key
     except OSError:
@@ -102,7 +102,7 @@ def is_superseded(out: Path, key: str) -> bool:
 
 
 def forget_superseded(out: Path) -> None:
-    """Remove the mark, once the contents are others or known to be right."""
+    """Remove the mark, once the contents are replaced or known to be up to date."""
     _marker(out).unlink(missing_ok=True)
 
 

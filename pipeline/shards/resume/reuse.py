@@ -1,4 +1,4 @@
-"""Rows of earlier sets that an updated set can copy: which valid shards have which of them."""
+"""Rows of earlier sets that an update can copy, and the valid shards that hold them."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -19,15 +19,15 @@ from pipeline.shards.side_by_side import is_view
 
 @dataclass(frozen=True)
 class OlderRows:
-    """A valid shard of the same features, made for another list of rows.
+    """A valid shard of the same features with another list of rows.
 
     Attributes
     ----------
-    path : Path. The shard, or a piece of one.
-    rows : (n,) int64. The number of each of its rows in the updated set; -1: not there, or copied
-        from another shard.
-    status : (n,) uint8. Of its rows.
-    source_crc32 : (n,) uint32. Of its rows.
+    path : Path. The shard or piece.
+    rows : (n,) int64. Row numbers in the updated set; -1: not in the set, or copied from another
+        shard.
+    status : (n,) uint8. Status of the rows.
+    source_crc32 : (n,) uint32. CRC-32 of their sources.
     """
 
     path: Path
@@ -43,15 +43,15 @@ def older_rows(
     broken: Mapping[Path, str],
     vouched: Iterable[Path] = (),
 ) -> tuple[list[OlderRows], list[str]]:
-    """Return the shards that have rows of an updated set, and the faults of damaged ones.
+    """Return the shards with rows of an updated set, and the errors of corrupt ones.
 
     Parameters
     ----------
-    paths : iterable of Path. Shards and pieces; of those that have the same row the first counts.
-    header : FeatureHeader. Of the updated set; shards of other features are left out.
-    ids : sequence of str. Its row ids.
+    paths : iterable of Path. Shards and pieces; the first one that has a row is used.
+    header : FeatureHeader. Header of the updated set; shards of other features are skipped.
+    ids : sequence of str. Row ids of the updated set.
     broken : mapping of Path to str. Shards that must not be opened, and why.
-    vouched : iterable of Path. Shards whose bytes have been checked already.
+    vouched : iterable of Path. Shards whose bytes are already verified.
     """
     found: list[OlderRows] = []
     damaged: list[str] = []
@@ -85,32 +85,32 @@ def unfinished_shards(out: Path, work: Path) -> Iterator[Path]:
 
 
 def make_way(out: Path, header: FeatureHeader) -> list[str]:
-    """Move a set of other features aside, and the one of these features back; return notes.
+    """Move a set of other features aside, restore one of these features; return notes.
 
-    Features that are superseded stay until others are finished; see `mark_superseded`.
+    Superseded features stay until their successor is finished; see `mark_superseded`.
 
     Parameters
     ----------
     out : Path. The output.
-    header : FeatureHeader. Of the features that are asked for.
+    header : FeatureHeader. Header of the requested features.
     """
     notes: list[str] = []
     found = _metadata(out)
     if found is not None and (unlike := header.difference(found)) is not None:
         key = str(found["recipe_hash"])
         if is_superseded(out, key):
-            notes.append(f"{out} {unlike}: all rows are recomputed, which then replace it")
+            notes.append(f"{out} {unlike}: all rows are recomputed and then replace it")
         else:
             notes.append(f"{out} {unlike}: moved aside to {move_aside(out, key)}")
     if not out.exists() and (
         aside := move_back(out, header.recipe_hash, lambda folder: _holds(folder, header))
     ):
-        notes.append(f"{aside} holds the features asked for: moved back to {out}")
+        notes.append(f"{aside} holds the requested features: moved back to {out}")
     return notes
 
 
 def supersede(out: Path) -> None:
-    """Mark the finished features in `out`, if there are any; see `mark_superseded`."""
+    """Mark existing finished features in `out`; see `mark_superseded`."""
     if (found := _metadata(out)) is not None:
         mark_superseded(out, str(found["recipe_hash"]))
 
@@ -121,7 +121,7 @@ def _holds(folder: Path, header: FeatureHeader) -> bool:
 
 
 def _metadata(out: Path) -> Mapping[str, Any] | None:
-    """Return what the features in a folder are by its index, or by a shard; None if neither is."""
+    """Return the metadata of the features in a folder, from its index or a shard; else None."""
     if is_view(out):
         return None
     if (out / INDEX_FILE).is_file():

@@ -46,9 +46,9 @@ def test_msvd_from_its_own_files(root: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ("a_1_9.avi\tvid0\ttrain\tx", "line 3: vid0 is no clip of MSVD"),
-        ("a_1_9.avi\tvid1971\ttest\tx", "line 3: vid1971 is no clip"),
-        ("a_1_9.avi\t12\ttrain\tx", "line 3: '12' is no number"),
+        ("a_1_9.avi\tvid0\ttrain\tx", "line 3: vid0 is not a clip of MSVD"),
+        ("a_1_9.avi\tvid1971\ttest\tx", "line 3: vid1971 is not a clip"),
+        ("a_1_9.avi\t12\ttrain\tx", "line 3: '12' is not a clip number"),
         ("a_1_9.avi\tvid12\ttest\tx", "has split 'test'; its number makes it 'train'"),
         ("a_1_9.avi\tvid12\ttrain", "line 3: 3 fields found, 4 expected"),
         ("a_1_9.avi\tvid7\ttrain\tx", r"vid7 is 'a_1_9.avi' here and 'c_2_3.avi' in .*line 2"),
@@ -108,9 +108,9 @@ def test_msrvtt(root: Path, tmp_path: Path) -> None:
     assert rows(found) == [("video7", "video7.mp4", "val", 1), ("video0", "video0.mp4", "train", 2)]
     with pytest.raises(DatasetError, match=r"clip 'video7' has no sentence"):
         read_msrvtt(root, files[:1], expect=expect)
-    with pytest.raises(DatasetError, match=r"sentences\[1\]: clip 'video7' stands in no"):
+    with pytest.raises(DatasetError, match=r"sentences\[1\]: clip 'video7' is not in any"):
         read_msrvtt(root, files[1:], expect=expect)
-    with pytest.raises(DatasetError, match=r"videos\[0\]: clip 'video7' occurs before"):
+    with pytest.raises(DatasetError, match=r"videos\[0\]: duplicate clip 'video7'"):
         read_msrvtt(root, [*files, files[0]], expect=expect)
 
 

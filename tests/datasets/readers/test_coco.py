@@ -68,7 +68,7 @@ def test_several_files_and_folders(root: Path) -> None:
     assert manifest.entries[3].file == "train2017/10.jpg"
     with pytest.raises(DatasetError, match=r"\['test'\].*no caption file"):
         read_coco(root, pairs, folders={"test": "x"})
-    with pytest.raises(DatasetError, match=r"images\[0\]: image id '9' occurs before, in .*a.json"):
+    with pytest.raises(DatasetError, match=r"images\[0\]: image id '9', first in .*a.json"):
         read_coco(root, [*pairs, ("test", root / "a.json")], folders={"train": "train2017"})
     with pytest.raises(DatasetError, match="train: 1 found, 2 expected"):
         read_coco(root, pairs, folders={"train": "train2017"}, expect={"train": 2})
@@ -81,16 +81,16 @@ def _set(part: str, index: int, key: str, value: Any) -> Callable[[dict[str, Any
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (_set("images", 1, "id", 9), r"c.json: images\[1\]: image id '9' occurs.*images\[0\]"),
+        (_set("images", 1, "id", 9), r"c.json: images\[1\]: duplicate image id '9'.*images\[0\]"),
         (
             _set("images", 1, "id", True),
             r"images\[1\]\.id: Expected `int \| str`, got `bool`",
         ),
         (_set("images", 2, "file_name", "../4.jpg"), r"images\[2\]: .*leaves the image root"),
         (_set("images", 2, "file_name", "5.jpg"), r"images\[2\]: image '5.jpg' not found"),
-        (_set("annotations", 3, "image_id", 77), r"annotations\[3\]: image_id '77' is no id"),
+        (_set("annotations", 3, "image_id", 77), r"annotations\[3\]: image_id '77' is not in"),
         (_set("annotations", 3, "image_id", 3), r"images\[2\]: image '4' has no caption"),
-        (_set("annotations", 3, "id", 7), r"annotations\[3\]: annotation id 7 occurs before"),
+        (_set("annotations", 3, "id", 7), r"annotations\[3\]: duplicate annotation id 7"),
         (
             _set("annotations", 2, "caption", 5),
             r"annotations\[2\]\.caption: Expected `str`, got `int`, found 5",
@@ -170,5 +170,5 @@ def test_instances_are_phrases(tmp_path: Path) -> None:
     assert sum(manifest.notes["boxes_left_out"].values()) == 3
     things[0]["bbox"] = [1.5, 2, 9, 3]
     (tmp_path / "boxes.json").write_text(json.dumps(boxes))
-    with pytest.raises(DatasetError, match=r"annotations\[0\]: bbox .* lies outside its image"):
+    with pytest.raises(DatasetError, match=r"annotations\[0\]: bbox .* is outside its image"):
         read_coco(tmp_path, files, boxes=[tmp_path / "boxes.json"])

@@ -95,14 +95,14 @@ def test_photos_of_another_size(root: Path, tmp_path: Path) -> None:
     [
         ("Sentences/7.txt", "A man] waits", "A man waits", r"7.txt, line 2: the mark at '\[/EN#2"),
         ("Sentences/7.txt", "EN#2", "EN#9", r"caption 2: the chain 9 of 'A man' is not in"),
-        ("Annotations/7.xml", "<xmax>40", "<xmax>101", r"object 0 .*1 11 101 50.* lies outside"),
+        ("Annotations/7.xml", "<xmax>40", "<xmax>101", r"object 0 .*1 11 101 50.* is outside"),
         ("Annotations/7.xml", "<xmax>40", "<xmax>0", r"object 0 \(chain 1, 2\): .* has no area"),
         ("Annotations/7.xml", "<ymin>11", "<ymin>0", r"lies outside its image of 100 x 50"),
         ("Annotations/7.xml", "<xmax>40", "<xmax>4.5", r"<xmax> is '4.5'; a whole number"),
         ("Annotations/7.xml", "</annotation>", "", r"7.xml is no XML: .*line 8"),
         ("Annotations/7.xml", "<annotation>", "<!DOCTYPE a []><annotation>", "defines entities"),
         ("train.txt", "7", "7\n8", r"train.txt, line 2: image 8 has no file in"),
-        ("train.txt", "7", "7\n7", r"line 2: image 7 is listed before, in .*line 1"),
+        ("train.txt", "7", "7\n7", r"line 2: duplicate image 7, first in .*line 1"),
     ],
 )
 def test_faults_name_the_file_and_the_line(

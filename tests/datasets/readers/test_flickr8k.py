@@ -68,7 +68,7 @@ def replaced(number: int, line: str) -> list[str]:
     ("lines", "message"),
     [
         (TOKENS[:7] + TOKENS[8:], r"F.token.txt: image 'c.jpg' \(first.*line 6\) lacks.*c.jpg#2"),
-        (replaced(8, TOKENS[6]), r"line 8: caption c.jpg#1 occurs before, in line 7"),
+        (replaced(8, TOKENS[6]), r"line 8: duplicate caption c.jpg#1, first in line 7"),
         (replaced(8, "c.jpg#5\tx"), r"line 8: caption c.jpg#5 has a number beyond #4"),
         (replaced(8, "c.jpg#x\tx"), r"line 8: .*NAME#NUMBER<TAB>CAPTION"),
         (replaced(8, "c.jpg#2 x"), r"line 8: .*NAME#NUMBER<TAB>CAPTION"),
@@ -88,8 +88,8 @@ def _split(text: str) -> Callable[[Path], object]:
 @pytest.mark.parametrize(
     ("fault", "message"),
     [
-        (_split("c.jpg\na.jpg\nc.jpg\n"), r"train.txt, line 3: image 'c.jpg' is listed before"),
-        (_split("b.jpg\n"), r"dev.txt, line 1: image 'b.jpg' is listed before.*train.txt, line 1"),
+        (_split("c.jpg\na.jpg\nc.jpg\n"), r"train.txt, line 3: duplicate image 'c.jpg'"),
+        (_split("b.jpg\n"), r"dev.txt, line 1: duplicate image 'b.jpg'.*train.txt, line 1"),
         (_split("c.jpg\nx.jpg\n"), r"train.txt, line 2: image 'x.jpg' has no caption"),
         (_split("d.jpg\n"), r"train.txt, line 1: image 'd.jpg' not found below"),
         (lambda root: (root / "annotations" / "F.token.txt").unlink(), r"0 files named \*token\*"),

@@ -94,7 +94,7 @@ def test_without_splits_the_hash_decides(root: Path) -> None:
             "path,caption,split\na.jpg,x,\nin/b.jpg,y,val\n",
             r"line 3: it has a split, and .*line 2 has none",
         ),
-        ("path,caption,split\na.jpg,x,a b\n", r"line 2: split 'a b' is no plain name"),
+        ("path,caption,split\na.jpg,x,a b\n", r"line 2: split 'a b' is not a plain name"),
         ("path,caption,id\na.jpg,x,k\na.jpg,y,m\n", r"line 3: image 'a.jpg' has id 'm' here"),
         ("path,caption,id\na.jpg,x,k\nin/b.jpg,y,k\n", r"line 3: id 'k' belongs to 'a.jpg'"),
         ("path,caption,id\na.jpg,x,../k\n", r"line 2: id '../k' leaves"),

@@ -41,7 +41,7 @@ def test_links(tmp_path: Path) -> None:
     assert image_files(tmp_path / "by-link") == expected
     for name, target in (("file.jpg", "../outside/x.jpg"), ("folder", "../outside")):
         (root / name).symlink_to(target)
-        with pytest.raises(DatasetError, match=f"1 links that lead out of it, first .'{name}'"):
+        with pytest.raises(DatasetError, match=f"1 links that lead outside, first .'{name}'"):
             image_files(root)
         (root / name).unlink()
 

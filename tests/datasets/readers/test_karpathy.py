@@ -94,14 +94,17 @@ def test_known_counts_are_asserted_unless_others_are_stated(root: Path) -> None:
     [
         (
             lambda i: i[1].__setitem__("cocoid", 8),
-            r"images\[1\]: image id '8' occurs before.*\[0\]",
+            r"images\[1\]: duplicate image id '8'.*\[0\]",
         ),
         (lambda i: i[1].__setitem__("sentences", []), r"images\[1\]: `sentences` is empty"),
         (
             lambda i: i[1]["sentences"][0].pop("raw"),
             r"images\[1\]\.sentences\[0\]: .*required field `raw`",
         ),
-        (lambda i: i[0].__setitem__("split", "a b"), r"images\[0\]: split 'a b' is no plain name"),
+        (
+            lambda i: i[0].__setitem__("split", "a b"),
+            r"images\[0\]: split 'a b' is not a plain name",
+        ),
         (lambda i: i[0].pop("split"), r"images\[0\]: .*required field `split`"),
         (
             lambda i: i[2].__setitem__("filename", 6),
@@ -109,7 +112,7 @@ def test_known_counts_are_asserted_unless_others_are_stated(root: Path) -> None:
         ),
         (lambda i: i[2].__setitem__("filepath", ".."), r"images\[2\]: .*leaves the image root"),
         (lambda i: i[2].__setitem__("filename", "7.jpg"), r"images\[2\]: .*not found below"),
-        (lambda i: i[2].__setitem__("filename", "x" * 300), r"images\[2\]: .*cannot be looked up"),
+        (lambda i: i[2].__setitem__("filename", "x" * 300), r"images\[2\]: .*cannot be accessed"),
     ],
 )
 def test_faults(root: Path, change: Callable[[list[Any]], Any], message: str) -> None:

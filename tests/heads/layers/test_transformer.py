@@ -65,14 +65,15 @@ def test_attention_equals_a_loop_over_heads_and_entities(inputs: int, dim: int, 
 
 
 def test_a_layer_is_torchs_pre_norm_layer_without_biases_in_attention() -> None:
-    ours = TransformerLayer(8, 8, SelfAttention(8, 8, 2), dropout=0.0).double()
+    attention = SelfAttention(8, 8, 2)
+    ours = TransformerLayer(8, 8, attention, dropout=0.0).double()
     theirs = nn.TransformerEncoderLayer(
         8, 2, 32, 0.0, batch_first=True, norm_first=True, dtype=torch.double
     )
     with torch.no_grad():
-        theirs.self_attn.in_proj_weight.copy_(ours.attention.query_key_value.weight)
+        theirs.self_attn.in_proj_weight.copy_(attention.query_key_value.weight)
         theirs.self_attn.in_proj_bias.zero_()
-        theirs.self_attn.out_proj.weight.copy_(ours.attention.output.weight)
+        theirs.self_attn.out_proj.weight.copy_(attention.output.weight)
         theirs.self_attn.out_proj.bias.zero_()
         theirs.linear1.load_state_dict(ours.feedforward[0].state_dict())
         theirs.linear2.load_state_dict(ours.feedforward[2].state_dict())

@@ -104,7 +104,7 @@ def test_a_checkpoint_of_another_precision_is_not_resumed(tmp_path: Path) -> Non
 def test_an_experiment_or_a_command_names_the_precision() -> None:
     def of(asked: str | None, **changes: object) -> tuple[str, str | None]:
         found = with_precision(replace(HEAD, **changes), asked)  # type: ignore[arg-type]
-        return found.precision, found.finetuning and found.finetuning.precision
+        return found.precision, found.finetuning.precision if found.finetuning else None
 
     tuned = Finetuning("start", precision="bf16")
     assert of(None) == ("float32", None)

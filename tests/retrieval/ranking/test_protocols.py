@@ -120,14 +120,14 @@ def test_uneven_captions_are_welcome_where_the_protocol_says_all() -> None:
     e = made([1, 9, 3, 2])
     assert evaluate_protocol(e, PROTOCOLS["all"]).table["num_captions"] == 11
     assert evaluate_protocol(e, resolve_protocol("first-3", None)).table["num_captions"] == 13
-    with pytest.raises(ProtocolError, match=rf"5 captions an image, and 2 .*{e.image_ids[0]}"):
+    with pytest.raises(ProtocolError, match=rf"5 captions per image, and 2 .*{e.image_ids[0]}"):
         evaluate_protocol(e, resolve_protocol("first-3"))
 
 
 @pytest.mark.parametrize(
     ("protocol", "message"),
     [
-        ("flickr8k", "1000 images, and there are 3; .*take the protocol all$"),
+        ("flickr8k", "1000 images, and there are 3; .*use the protocol all$"),
         ("coco-5k", "5000 images, and there are 3"),
         ("coco-1k", r"5000 images \(5 folds of 1000\), and there are 3"),
         ("first-4", "4 images, and there are 3"),
@@ -197,7 +197,7 @@ def test_protocols_of_clips_say_which_captions_count() -> None:
     expected = recall_table(e, captions_per_image=None)
     assert table | expected == table
     assert table["num_captions"] == 43 * 335
-    with pytest.raises(ProtocolError, match=r"msvd counts all captions .* 3 were asked for"):
+    with pytest.raises(ProtocolError, match=r"msvd counts all captions .* 3 were requested"):
         resolve_protocol("msvd", 3)
 
 

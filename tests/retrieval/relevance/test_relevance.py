@@ -242,7 +242,7 @@ def test_the_own_captions_as_judgments_give_recall(tmp_path: Path) -> None:
             assert table[f"r{k}"] == pytest.approx(found.table[f"{direction}_r{k}"])
     stored = json.loads((tmp_path / "out" / "relevance.json").read_text())
     assert stored["judgments"] == found.relevance
-    assert any("1 of 101 judged pairs are left out" in line for line in monitor.lines)
+    assert any("1 of 101 judged pairs are ignored" in line for line in monitor.lines)
     # An evaluation without judgments removes those of the table that it replaces.
     evaluate(tmp_path / "e.h5", tmp_path / "out", captions_per_image=None)
     assert not (tmp_path / "out" / "relevance.json").exists()

@@ -18,6 +18,7 @@ from pipeline.datasets.manifest import Manifest
 from pipeline.report.thumbnails import Thumbnails
 from pipeline.search.embedded_dataset import Hit
 from pipeline.search.serve.app import make_app
+from pipeline.search.serve.hosts import Hosts
 from pipeline.search.serve.service import Answer, Query
 from pipeline.shards.format import UNREADABLE
 from tests.clips.moving import av, number_of, write_clip
@@ -53,7 +54,7 @@ def ask(manifest: Manifest, path: str, **headers: str) -> tuple[int, dict[str, s
         sides=("images", "sentences"), no_uploads="none",
         answer=lambda query: Answer(query, "images", hits, ()),
     )  # fmt: skip
-    app: Any = make_app(service, hosts=["here"], log=lambda line: None)
+    app: Any = make_app(service, hosts=Hosts(["here"]), log=lambda line: None)
     address, _, query = path.partition("?")
     sent: list[dict[str, Any]] = []
     scope = {

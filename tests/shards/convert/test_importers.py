@@ -78,9 +78,9 @@ def test_npy_with_five_rows_an_image(tmp_path: Path) -> None:
         assert features.index.header.axes == "row, region, channel"
     with pytest.raises(LayoutError, match="read every 5 rows as one"):
         NpyFeatures(path, NAMES)
-    with pytest.raises(LayoutError, match="not one id 5 times"):
+    with pytest.raises(LayoutError, match="expected one id 5 times"):
         NpyFeatures(path, repeated[::-1][:7] + repeated[:8], 5)
-    with pytest.raises(LayoutError, match="not 4 for every image"):
+    with pytest.raises(LayoutError, match="not a multiple of 4"):
         NpyFeatures(path, NAMES, 4)
     wrong = np.repeat(values, 5, axis=0)
     wrong[8, 0, 0] += 1
@@ -103,7 +103,7 @@ def test_arrays_that_are_not_rows_of_floats_are_refused(tmp_path: Path) -> None:
     np.save(path, np.array([{"a": 1}], object), allow_pickle=True)
     with pytest.raises(LayoutError, match="pickled"):
         NpyFeatures(path, NAMES)
-    for array, text in ((np.zeros((3, 2), np.int64), "int64"), (np.zeros(3), "no array of rows")):
+    for array, text in ((np.zeros((3, 2), np.int64), "int64"), (np.zeros(3), "found 1 axes")):
         np.save(path, array)
         with pytest.raises(LayoutError, match=text):
             NpyFeatures(path, NAMES)
@@ -115,7 +115,7 @@ def test_arrays_that_are_not_rows_of_floats_are_refused(tmp_path: Path) -> None:
     ):
         with pytest.raises(ShardError, match=text):
             imported(NpyFeatures(path, names), tmp_path / "out")
-    with pytest.raises(ShardError, match="name for the rows and for each axis"):
+    with pytest.raises(ShardError, match="one for the rows and one for each axis"):
         imported(NpyFeatures(path, NAMES), tmp_path / "out", axes="row")
     assert not (tmp_path / "out").exists()
 
@@ -132,7 +132,7 @@ def test_mat(tmp_path: Path, dtype: str) -> None:
     with pytest.raises(LayoutError, match="2 ids"):
         MatFeatures(path, NAMES[:2])
     path.write_bytes(path.read_bytes()[:150])
-    with pytest.raises(LayoutError, match="download is whole"):
+    with pytest.raises(LayoutError, match="download is complete"):
         MatFeatures(path, NAMES)
 
 
@@ -157,8 +157,8 @@ def test_bottom_up_tsv_faults_name_the_line(tmp_path: Path) -> None:
     others = (tmp_path / "other.tsv").read_text().splitlines()
     for changed, text in (
         ([lines[0], others[1]], r"x\.tsv, line 2, id '7': 3 boxes .* fixed number"),
-        ([lines[0], ""], r"line 2: 1 columns"),
-        ([lines[0], lines[1][:-1] + "!"], r"line 2, id '7': no base64"),
+        ([lines[0], ""], r"line 2: found 1 columns"),
+        ([lines[0], lines[1][:-1] + "!"], r"line 2, id '7': not base64"),
         ([lines[0], lines[0]], "more than once"),
         ([], "empty"),
     ):
@@ -176,13 +176,13 @@ def test_a_folder_of_npz_files(tmp_path: Path) -> None:
     features = imported(NpzFolderFeatures(folder), tmp_path / "out")
     assert features.ids == ["a", "b", "c"]
     np.testing.assert_array_equal(features.row("b"), values["b"])
-    with pytest.raises(LayoutError, match="name one of those"):
+    with pytest.raises(LayoutError, match="known:"):
         NpzFolderFeatures(folder, "x")
     np.savez(folder / "b.npz", features=values["b"][:3])
     with pytest.raises(LayoutError, match=r"b\.npz: .* fixed number"):
         imported(NpzFolderFeatures(folder), tmp_path / "other")
     np.savez(folder / "b.npz", features=np.array([None]))
-    with pytest.raises(LayoutError, match=r"b\.npz is no readable"):
+    with pytest.raises(LayoutError, match=r"b\.npz is not a readable"):
         imported(NpzFolderFeatures(folder), tmp_path / "other")
     with pytest.raises(LayoutError, match=r"no \.npz"):
         NpzFolderFeatures(tmp_path)
@@ -198,7 +198,7 @@ def test_hdf5_groups(tmp_path: Path) -> None:
     features = imported(GroupFeatures(path), tmp_path / "out")
     assert sorted(features.ids) == sorted(NAMES)
     np.testing.assert_array_equal(features.read(NAMES), [values[name] for name in NAMES])
-    with pytest.raises(LayoutError, match="name the one that they have"):
+    with pytest.raises(LayoutError, match="name the right dataset"):
         GroupFeatures(path, "keypoints")
     with h5py.File(path, "r+") as file:
         file.create_group("d.jpg")["global_descriptor"] = np.zeros(6, np.float32)
@@ -231,7 +231,7 @@ def test_merged_parts_are_the_whole(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("changes", "text"),
     [
-        ({"recipe": {"name": "made", "scale": 2}}, "scale 2 .asked for: 1"),
+        ({"recipe": {"name": "made", "scale": 2}}, "scale 2 .requested: 1"),
         ({"weights": "x"}, "weights 'x'"),
         ({"weights_sha256": "1" * 64}, "weights_sha256"),
         ({"dataset": "x"}, "dataset 'x'"),
@@ -261,7 +261,7 @@ def test_merging_into_a_set_that_is_there_offers_nothing_that_merge_has_not(
 ) -> None:
     sets = [part(tmp_path / "a", [0, 1]), part(tmp_path / "b", [2])]
     part(tmp_path / "out", [0])
-    with pytest.raises(OtherShard, match="give another output folder") as caught:
+    with pytest.raises(OtherShard, match="choose another output folder") as caught:
         merge(sets, tmp_path / "out")
     assert "add" not in str(caught.value)
 
@@ -276,7 +276,7 @@ def test_damaged_npy_files_are_named(tmp_path: Path) -> None:
     damaged += [sound[:10] + byte * 54 + sound[64:] for byte in (b"(", b"\x00", b"[", b"\\")]
     for data in damaged:
         path.write_bytes(data)
-        with pytest.raises(LayoutError, match=r"x\.npy is no readable \.npy file of numbers"):
+        with pytest.raises(LayoutError, match=r"x\.npy is not a readable \.npy file of numbers"):
             NpyFeatures(path, NAMES)
 
 
@@ -295,7 +295,7 @@ def test_damaged_npz_files_are_named(tmp_path: Path) -> None:
     changes += [(tmp_path / "x.npy").read_bytes()]
     for data in changes:
         path.write_bytes(data)
-        with pytest.raises(LayoutError, match=r"a\.npz is no readable \.npz file of numbers"):
+        with pytest.raises(LayoutError, match=r"a\.npz is not a readable \.npz file of numbers"):
             NpzFolderFeatures(tmp_path)
 
 
@@ -316,7 +316,7 @@ def test_a_mat_file_that_crashes_scipy_is_named(tmp_path: Path) -> None:
     # The type of the numbers: 15 is none of them, and an access outside a table of scipy's.
     data[184] = 15
     path.write_bytes(data)
-    with pytest.raises(LayoutError, match=r"x\.mat .*the download is whole"):
+    with pytest.raises(LayoutError, match=r"x\.mat .*the download is complete"):
         MatFeatures(path, NAMES)
     with pytest.raises(LayoutError, match=r"no\.mat not found"):
         MatFeatures(tmp_path / "no.mat", NAMES)

@@ -134,9 +134,9 @@ def _one_row(out: Path, row_id: str) -> None:
     ("out", "options", "message"),
     [
         ("x.csv", {}, r"none of the suffixes .*\.parquet"),
-        ("x", {}, "name it with `to="),
-        ("x.npy", {"dataset": "data"}, "`dataset=.*` goes with `to=parquet`"),
-        ("x.parquet", {"repeat": 5}, "`repeat=.*` goes with `to=npy`"),
+        ("x", {}, "choose the layout with `to="),
+        ("x.npy", {"dataset": "data"}, "`dataset=.*` requires `to=parquet`"),
+        ("x.parquet", {"repeat": 5}, "`repeat=.*` requires `to=npy`"),
     ],
 )
 def test_the_layout_follows_from_the_suffix_or_is_asked_for(
@@ -150,5 +150,5 @@ def test_places_that_cannot_be_written_are_refused(features: FeatureSet, tmp_pat
     (tmp_path / "dir.parquet").mkdir()
     with pytest.raises(OutputError, match="is a folder"):
         export(features, tmp_path / "dir.parquet")
-    with pytest.raises(ShardError, match="itself"):
+    with pytest.raises(ShardError, match="is a file of"):
         export(features, tmp_path / "out" / "index.json", to="parquet")

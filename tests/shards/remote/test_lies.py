@@ -79,17 +79,17 @@ def contents_lie(key: str, value: object) -> Lie:
 
 
 LIES: dict[str, tuple[Lie, type[PipelineError], str]] = {
-    "not there": (status(404), NotFound, "no index.json.*still being pushed"),
-    "unauthorised": (status(401, "files.json"), RemoteError, "HTTP 401; it requires a permission"),
-    "forbidden": (status(403, SHARDS[0]), RemoteError, "HTTP 403; it requires a permission"),
+    "not there": (status(404), NotFound, "no index.json.*a push is not finished"),
+    "unauthorised": (status(401, "files.json"), RemoteError, "HTTP 401; it requires credentials"),
+    "forbidden": (status(403, SHARDS[0]), RemoteError, "HTTP 403; it requires credentials"),
     "broken": (status(500, SHARDS[0]), RemoteError, "500; 5 attempts in a row failed"),
-    "html": (html, ExchangeError, "damaged or of another kind.*<!DOCTYPE html>"),
+    "html": (html, ExchangeError, "corrupt or of another format.*<!DOCTYPE html>"),
     "a local file": (lambda s: redirect(s, "file:///etc/passwd"), RemoteError, "from http to file"),
     "no place": (lambda s: redirect(s, "http://["), RemoteError, r"to 'http://\[', which is not"),
     "circles": (lambda s: redirect(s, "/set/index.json"), RemoteError, "more than 5 redirects"),
-    "wrong bytes": (wrong_bytes, DamagedCopy, f"{SHARDS[1]} arrived 2 times.*found"),
+    "wrong bytes": (wrong_bytes, DamagedCopy, f"{SHARDS[1]} was received 2 times.*found"),
     "too short": (too_short, RemoteError, "ended after 9,000 of"),
-    "endless": (endless, DamagedCopy, f"{SHARDS[1]} arrived 2 times"),
+    "endless": (endless, DamagedCopy, f"{SHARDS[1]} was received 2 times"),
     "a path": (
         altered("index.json", lambda v: v["shards"][0].update(file="../x.h5")),
         ExchangeError,
@@ -98,21 +98,21 @@ LIES: dict[str, tuple[Lie, type[PipelineError], str]] = {
     "an encoder's path": (
         altered("files.json", lambda v: v["encoder"][0].update(file="../x")),
         ExchangeError,
-        "no plain name",
+        "not have a plain name",
     ),
     "a part": (
         altered("files.json", lambda v: v["encoder"][0].update(file="x.part")),
         ExchangeError,
-        "no plain name",
+        "not have a plain name",
     ),
     "a shape": (
         altered("index.json", lambda v: v.update(row_shape=[10**30])),
         ExchangeError,
         "larger than any disk",
     ),
-    "a size": (contents_lie("size", 1 << 50), ExchangeError, "at most .* were expected"),
-    "places": (contents_lie("features", [[9, 5]]), ExchangeError, "stored where they cannot be"),
-    "another set": (contents_lie("sha256", "0" * 64), ExchangeError, "of two sets"),
+    "a size": (contents_lie("size", 1 << 50), ExchangeError, "expected at most"),
+    "places": (contents_lie("features", [[9, 5]]), ExchangeError, "invalid byte ranges"),
+    "another set": (contents_lie("sha256", "0" * 64), ExchangeError, "belong to two sets"),
     "too many rows": (
         altered(
             "index.json",
@@ -122,7 +122,7 @@ LIES: dict[str, tuple[Lie, type[PipelineError], str]] = {
             ),
         ),
         ExchangeError,
-        "the files are not a set.*10000000000000",
+        "not a feature set.*10000000000000",
     ),
 }
 
@@ -156,11 +156,11 @@ def test_a_server_that_stalls_is_given_up(
 def test_wrong_bytes_of_rows_are_found(tmp_path: Path, server: Misbehaving) -> None:
     """Of a row by its CRC-32, of the ids by their SHA-256; ids and URL are named."""
     wrong_bytes(server)
-    with pytest.raises(DamagedCopy, match="all of it but the features arrived 2 times"):
+    with pytest.raises(DamagedCopy, match="without its features was received 2 times"):
         pull(f"{server.url}/set", tmp_path / "x", ids=IDS[25:27])
     change = server.faults
     server.faults = [lambda r: 9_000 < r.start < 160_000 and change[0](r)]
-    with pytest.raises(DamagedCopy, match=f"1 rows arrived 2 times.*first .'{IDS[26]}'"):
+    with pytest.raises(DamagedCopy, match=f"1 rows were received 2 times.*first .'{IDS[26]}'"):
         pull(f"{server.url}/set", tmp_path / "x", ids=IDS[25:27])
     server.faults = []
     pull(f"{server.url}/set", tmp_path / "x", ids=IDS[25:27])

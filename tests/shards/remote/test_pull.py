@@ -241,7 +241,7 @@ def test_another_recipe_is_refused_everywhere(tmp_path: Path, features: FeatureS
     with pytest.raises(OtherSet, match="recipe"):
         push(other.folder, there)
     values = make(tmp_path / "values", seed=1)
-    with pytest.raises(OtherSet, match=r"shard-00000.*none of this set"):
+    with pytest.raises(OtherSet, match=r"shard-00000.*not a file of this set"):
         push(values.folder, there)
     with pytest.raises(OtherShard, match=r"shard-00000"):
         pull(there, values.folder)

@@ -39,7 +39,7 @@ def test_a_set_that_has_grown_is_the_same_set(tmp_path: Path) -> None:
     pull(there, out)
     same_files(out, tmp_path / "set")
     assert first.stat().st_ino == before
-    with pytest.raises(OtherSet, match="none of this set's files"):
+    with pytest.raises(OtherSet, match="not a file of this set"):
         push(tmp_path / "small", there)
 
 
@@ -62,7 +62,7 @@ def test_a_push_that_breaks_leaves_no_set_and_goes_on(
     with pytest.raises(KeyboardInterrupt):
         push(features.folder, there)
     assert sorted(files_of(there)) == ["files.json", SHARDS[0]]
-    with pytest.raises(NotFound, match="still being pushed"):
+    with pytest.raises(NotFound, match="a push is not finished"):
         pull(there, tmp_path / "x")
     with pytest.raises(OtherSet):
         push(make(tmp_path / "values", seed=1).folder, there)
@@ -92,7 +92,7 @@ def test_a_push_that_breaks_leaves_no_set_and_goes_on(
     unknown = tmp_path / "unknown" / SHARDS[0]  # of the same size, from nobody knows where
     unknown.parent.mkdir()
     unknown.write_bytes(bytes((there / SHARDS[0]).stat().st_size))
-    with pytest.raises(OtherSet, match=f"holds a {SHARDS[0]} that is not this set's"):
+    with pytest.raises(OtherSet, match=f"holds a {SHARDS[0]} of another set"):
         push(features.folder, unknown.parent)
     assert [*files_of(unknown.parent)] == [SHARDS[0]]
     shutil.copy(there / SHARDS[0], unknown)
@@ -101,7 +101,7 @@ def test_a_push_that_breaks_leaves_no_set_and_goes_on(
     assert SHARDS[0] not in sent
     index.write_bytes(described)
     (unknown.parent / "files.json").write_text("[")
-    with pytest.raises(OtherSet, match=r"begins with '\['; push to another place, or remove"):
+    with pytest.raises(OtherSet, match=r"begins with '\['; push to another URL, or delete"):
         push(features.folder, unknown.parent)
 
 
@@ -141,10 +141,13 @@ def test_places_by_other_names(
     pull("memory://shared/set", tmp_path / "y", ids=IDS[:30])
     assert FeatureSet(tmp_path / "y").ids == IDS[:30]
     for url, message in (
-        ("dvc:nowhere/a", "no remote 'nowhere'; it has store, bucket"),
+        ("dvc:nowhere/a", "no remote 'nowhere'; known: store, bucket"),
         ("dvc:bucket/a", "options endpointurl"),
-        ("http://localhost/a", "read only"),
-        ("http://user:se@cret@localhost/a?key", r"^http://localhost/a: .*passwords are not sent"),
+        ("http://localhost/a", "read-only"),
+        (
+            "http://user:se@cret@localhost/a?key",
+            r"^http://localhost/a: .*password, which",
+        ),
         ("http://[::1", "valid host"),
         ("nothing://a", "unknown location"),
     ):

@@ -160,9 +160,9 @@ def test_a_damaged_index_is_written_again(tmp_path: Path, whole: dict[str, bytes
 
 def test_rows_out_of_turn_or_not_finite_are_refused(tmp_path: Path) -> None:
     with ShardBuild(tmp_path / "out", header(), ids(ROWS), ROWS_PER_SHARD) as work:
-        with pytest.raises(ShardError, match="out of turn"):
+        with pytest.raises(ShardError, match="unexpected row"):
             work.append(4, block(4, 8))
-        with pytest.raises(ShardError, match="out of turn"):
+        with pytest.raises(ShardError, match="unexpected row"):
             work.append(0, block(0, 11))
     overflow = block(0, 4)
     overflow.features[2] = 1e6
@@ -194,7 +194,7 @@ def test_a_disk_that_is_full_loses_no_finished_row(tmp_path: Path, task: str) ->
         out = tmp_path / str(limit) / "out"
         run = program(out, "os.fsync", -1, task, limit)
         assert run.returncode == 1, run.stderr
-        assert "the same command resumes" in run.stderr
+        assert "rerun the command to resume" in run.stderr
         left = [path for path in out.parent.rglob("*") if path.is_file()]
         assert not [path for path in left if not path.name.startswith(("piece-", "out.lock"))]
         with ShardBuild(out, header(), ids(ROWS), ROWS_PER_SHARD, compress) as work:
@@ -212,7 +212,7 @@ def test_a_disk_that_is_full_for_the_index_alone_says_so(
     run = program(out, "os.fsync", -1, limit=len(whole["out/index.json"]) - 1)
     assert run.returncode == 1, run.stderr
     assert "ShardError: index.json of " in run.stderr
-    assert "the same command resumes" in run.stderr
+    assert "rerun the command to resume" in run.stderr
     assert contents(out.parent).keys() == whole.keys() - {"out/index.json"}
     build(out, ROWS)
     assert contents(out.parent) == whole

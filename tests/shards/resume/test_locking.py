@@ -22,7 +22,7 @@ def test_no_rows_are_refused(tmp_path: Path) -> None:
 
 def test_repeated_ids_are_named(tmp_path: Path) -> None:
     twice = [f"n{n}" for n in range(7)] * 2
-    with pytest.raises(ShardError, match=r"7 of the ids .* first \['n0', .*'n4'\];"):
+    with pytest.raises(ShardError, match=r"7 ids .* first \['n0', .*'n4'\];"):
         ShardBuild(tmp_path / "out", header(), ["once", *twice])
 
 
@@ -74,7 +74,7 @@ def test_a_finished_set_is_left_alone(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("changes", "found"),
     [
-        ({"recipe": {"name": "other", "scale": 1}}, "name 'made' .asked for: 'other'"),
+        ({"recipe": {"name": "other", "scale": 1}}, "name 'made' .requested: 'other'"),
         ({"weights_sha256": "1" * 64}, "has weights_sha256"),
         ({"rows": 22}, "23 rows"),
     ],

@@ -130,12 +130,12 @@ def test_features_of_another_recipe_are_moved_aside_and_back(tmp_path: Path) -> 
     old = contents(out)
     with ShardBuild(out, other, UPDATED, ROWS_PER_SHARD, update=True) as work:
         aside = tmp_path / f"out~{first.recipe_hash[:8]}"
-        unlike = "holds features of another recipe: scale 1 (asked for: 2)"
+        unlike = "holds features of another recipe: scale 1 (requested: 2)"
         assert work.moved == [f"{out} {unlike}: moved aside to {aside}"]
     assert contents(aside) == old
     build(out, UPDATED, update=True, recipe=other.recipe)
     with ShardBuild(out, first, UPDATED, ROWS_PER_SHARD, update=True) as work:
-        assert work.moved[1] == f"{aside} holds the features asked for: moved back to {out}"
+        assert work.moved[1] == f"{aside} holds the requested features: moved back to {out}"
         assert len(UPDATED) - work.rows_done == 4
     assert not aside.exists()
     assert (tmp_path / f"out~{other.recipe_hash[:8]}").is_dir()

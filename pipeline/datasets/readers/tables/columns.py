@@ -1,4 +1,4 @@
-"""What the columns of a table mean: their names are recognised, or stated by the user."""
+"""Identification of the columns of a table: detected by name, or specified by the user."""
 
 import re
 from collections.abc import Sequence
@@ -19,7 +19,7 @@ KNOWN: dict[str, tuple[str, ...]] = {
     "split": ("split", "subset", "partition", "set"),
     "id": ("id", "image_id", "key"),
 }
-"""Names of columns that are recognised, in any case; the plain ones come first."""
+"""Detected column names, in any case; the standard names come first."""
 
 _PLAIN = {"path", "caption", "captions", "split", "id"}
 _ADDRESSES = ("url", "image_url", "img_url", "coco_url", "flickr_url")
@@ -30,7 +30,7 @@ _NUMBERED = re.compile(
 
 @dataclass(frozen=True)
 class ColumnNames:
-    """Names of columns that the user states; what is None or empty is recognised by `KNOWN`."""
+    """Column names specified by the user; None or empty ones are detected with `KNOWN`."""
 
     path: str | None = None
     captions: tuple[str, ...] = ()
@@ -40,7 +40,7 @@ class ColumnNames:
 
 @dataclass(frozen=True)
 class Columns:
-    """Which columns have the paths, captions, splits and ids; `others` are metadata."""
+    """The columns of paths, captions, splits and ids; `others` are metadata."""
 
     path: str
     captions: tuple[str, ...]
@@ -50,7 +50,7 @@ class Columns:
 
     @property
     def recognised(self) -> dict[str, tuple[str, ...]]:
-        """The columns of each meaning whose names are not the plain ones, or are several."""
+        """The columns of each meaning with non-standard names, or several of them."""
         found = {"path": (self.path,), "caption": self.captions}
         found |= {"split": (self.split,)} if self.split else {}
         found |= {"id": (self.id,)} if self.id else {}
@@ -62,17 +62,17 @@ class Columns:
 
 
 def find_columns(found: Sequence[str], stated: ColumnNames) -> Columns:
-    """Return what the columns of a table mean.
+    """Identify the columns of a table.
 
     Parameters
     ----------
-    found : names of the columns.
-    stated : names that the user states.
+    found : sequence of str. Column names.
+    stated : ColumnNames. Names specified by the user.
 
     Raises
     ------
     RowFault
-        A column is missing, or several may be meant; the text lists those found.
+        A column is missing or ambiguous; the text lists the candidates.
     """
     path = _one("path", found, stated.path)
     if path is None:
@@ -90,7 +90,7 @@ def _one(meaning: str, found: Sequence[str], stated: str | None) -> str | None:
 
 
 def _recognised(meaning: str, found: Sequence[str]) -> str | None:
-    """Return the column of a meaning by its name; the plain name comes before all others."""
+    """Return the detected column of a meaning; the standard name takes precedence."""
     known = KNOWN[meaning]
     if known[0] in found:
         return known[0]
@@ -151,7 +151,8 @@ def _missing(meaning: str, found: Sequence[str]) -> RowFault:
         return RowFault(
             "columns",
             f"the column {addresses[0]!r} has addresses, and nothing is downloaded here; download "
-            "the images first (img2dataset does), and give their paths in a column `path`",
+            "the images first (for example with img2dataset), and list their paths in a column "
+            "`path`",
         )
     names = [name for name in lower if not any(name in known for known in KNOWN.values())]
     close = [name for name in names if get_close_matches(name, KNOWN[meaning], n=1, cutoff=0.7)]
@@ -164,7 +165,7 @@ def _missing(meaning: str, found: Sequence[str]) -> RowFault:
 
 
 def _parameter(meaning: str, value: str = "...") -> str:
-    """Return the parameter that states a column, for messages."""
+    """Return the parameter that specifies a column, for messages."""
     return f"`caption_columns={value}`" if meaning == "caption" else f"`{meaning}_column={value}`"
 
 

@@ -1,4 +1,4 @@
-"""CSV files and their relatives: the separator is recognised from the header."""
+"""CSV files and variants; the separator is detected from the header."""
 
 import csv
 from collections.abc import Callable, Iterator, Sequence
@@ -21,15 +21,15 @@ def read_delimited(
     Parameters
     ----------
     path : Path. The file.
-    check_columns : callable. Raises `RowFault` for a header that is not understood; the separator
-        is the first of comma, semicolon, tab and bar whose header is.
+    check_columns : callable. Raises `RowFault` for an unknown header; the separator is the first of
+        comma, semicolon, tab and bar with a known header.
     encoding : str or None. See `encoding_of`.
 
     Raises
     ------
     DatasetError
-        No separator makes an understood header, or a column occurs twice; while the records are
-        read: the file is not CSV. A row of another length is a `RowFault`.
+        No separator yields a known header, or a column occurs twice; while the records are read:
+        the file is not CSV. A row of another length is a `RowFault`.
     """
     encoding = encoding_of(path, encoding)
     lines = text_lines(path, encoding)
@@ -58,7 +58,7 @@ def _header(
             columns = [column.strip().lower() for column in found]
             check_columns(columns)
         except (RowFault, csv.Error) as error:
-            # The separator that splits it most is the one that was probably meant.
+            # Report the separator with the most columns, as the most likely one.
             if len(columns) > len(most) or most == [""]:
                 most, reason = columns, str(error)
             continue
@@ -77,7 +77,7 @@ def _header(
 def _records(
     path: Path, reader: "Iterator[list[str]]", before: int, header: list[str], separator: str
 ) -> "Iterator[tuple[int, dict[str, str] | RowFault]]":
-    """Yield the rows; `before` is the number of lines that the reader has not seen."""
+    """Yield the rows; `before` is the number of lines before the reader's first."""
     width = len(header)
     while True:
         number = before + reader.line_num + 1  # type: ignore[attr-defined]

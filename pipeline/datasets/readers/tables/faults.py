@@ -1,4 +1,4 @@
-"""All rows that cannot be used, refused together or left out and listed in a file."""
+"""Collection of invalid rows, which are all reported together, or skipped and listed in a file."""
 
 import csv
 from collections import Counter
@@ -23,13 +23,13 @@ class _BadRow(NamedTuple):
 
 
 class Faults:
-    """The rows of tables that cannot be used.
+    """Invalid rows of tables.
 
     Attributes
     ----------
-    skip : whether they are left out; otherwise any of them refuses the source.
-    remedy : what to do about them, unless they are left out.
-    counts : number of them by kind.
+    skip : bool. Skip them; otherwise any of them makes `check` raise.
+    remedy : str. Remedy in the message, unless they are skipped.
+    counts : Counter. Number of them by kind.
     """
 
     def __init__(
@@ -43,22 +43,22 @@ class Faults:
         self._rows: list[_BadRow] = []
 
     def add(self, table: Table, number: int, fault: RowFault, path: str = "") -> None:
-        """Record that a row of a table, the image of `path`, has a fault."""
+        """Record an invalid row of a table, for the image `path`."""
         self.counts[fault.kind] += 1
         if self.skip or len(self._rows) < _SHOWN:
             self._rows.append(_BadRow(table, number, fault.path or path, fault.reason))
 
     def check(self, kept: int) -> None:
-        """Refuse the source for its bad rows, unless they are left out and others are kept.
+        """Raise if there are invalid rows, unless they are skipped and others remain.
 
         Parameters
         ----------
-        kept : number of images that can be used.
+        kept : int. Number of valid images.
 
         Raises
         ------
         DatasetError
-            It names the first 20 of them and counts them by kind.
+            Names the first 20 of them and counts them by kind.
         """
         if not self.counts or (self.skip and kept):
             return
@@ -86,7 +86,7 @@ class Faults:
         raise DatasetError(f"{text}; {remedy}")
 
     def write(self, folder: Path) -> None:
-        """Write `left-out.csv` (source, line, path, reason); without bad rows, remove it."""
+        """Write `left-out.csv` (source, line, path, reason); remove it without invalid rows."""
         path = folder / LEFT_OUT_FILE
         if not self._rows:
             path.unlink(missing_ok=True)

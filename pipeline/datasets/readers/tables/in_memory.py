@@ -1,6 +1,6 @@
-"""Tables of objects in memory: pandas DataFrames, Hugging Face Datasets, iterables of mappings.
+"""Tables in memory: pandas DataFrames, Hugging Face Datasets, iterables of mappings.
 
-They are recognised by their attributes: neither library is imported, or needs to be installed.
+They are detected by their attributes, so neither library is imported or required.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -12,18 +12,18 @@ from pipeline.datasets.readers.tables.table import RowFault, Table
 
 
 def tables_in_memory(source: Any, columns: ColumnNames) -> list[Table]:
-    """Return the tables of an object; each split of a `DatasetDict` is one.
+    """Return the tables of an object, one per split of a `DatasetDict`.
 
     Parameters
     ----------
     source : pandas.DataFrame, datasets.Dataset, datasets.DatasetDict, or iterable of mappings. A
-        `DatasetDict` with nothing but "train", as `datasets` calls what has no split, has none.
-    columns : ColumnNames. What the user states.
+        `DatasetDict` with only "train", the default name in `datasets`, counts as unsplit.
+    columns : ColumnNames. Specified by the user.
 
     Raises
     ------
     DatasetError
-        The object is something else, or its columns are not understood.
+        The object has another type, or its columns cannot be identified.
     """
     if isinstance(source, Mapping) and source and all(map(_is_dataset, source.values())):
         return [
@@ -51,7 +51,7 @@ def _is_dataset(source: Any) -> bool:
 def _of_dataset(dataset: Any, name: str, stated: ColumnNames, split: str | None) -> Table:
     dataset = dataset.with_format(None)
     notes: dict[str, Any] = {}
-    if dataset.column_names is not None:  # a stream may not know them
+    if dataset.column_names is not None:  # unknown for some streams
         names = list(dataset.column_names)
         others = _others(names, name, stated)
         ignored = {c for c in others if not _is_metadata((dataset.features or {}).get(c))}
@@ -59,7 +59,7 @@ def _of_dataset(dataset: Any, name: str, stated: ColumnNames, split: str | None)
         dataset = dataset.select_columns([column for column in names if column not in ignored])
     for column, feature in (dataset.features or {}).items():
         if type(feature).__name__ == "Image":
-            # The path and the bytes of the file, in the place of decoded pixels.
+            # Path and bytes of the file instead of decoded pixels.
             dataset = dataset.cast_column(column, type(feature)(decode=False))
     return Table(name, "row", enumerate(iter(dataset), start=1), split=split, notes=notes)
 
@@ -77,7 +77,7 @@ def _of_frame(frame: Any, stated: ColumnNames) -> Table:
 
 
 def _others(names: Sequence[str], where: str, stated: ColumnNames) -> frozenset[str]:
-    """Return the columns that are metadata; refuse those that are not understood."""
+    """Return the metadata columns; raise if the columns cannot be identified."""
     try:
         return find_columns(names, stated).others
     except RowFault as fault:
@@ -85,7 +85,7 @@ def _others(names: Sequence[str], where: str, stated: ColumnNames) -> frozenset[
 
 
 def _is_metadata(feature: Any) -> bool:
-    """Return whether a column of a `Dataset` can be metadata, so that it is worth decoding."""
+    """Return whether a column of a `Dataset` can be metadata and should be decoded."""
     kind = type(feature).__name__
     if kind in ("List", "Sequence", "LargeList"):
         return getattr(feature.feature, "dtype", "") in ("string", "large_string")

@@ -1,4 +1,4 @@
-"""JSON as a table: one object a line, a list of objects, or an object of lists."""
+"""JSON tables: one object per line, a list of objects, or an object of lists."""
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -19,20 +19,20 @@ LINES_SUFFIXES = (".jsonl", ".ndjson")
 
 
 def read_json_lines(path: Path, encoding: str | None = None) -> Table:
-    """Return the objects of a file with one on each line, without keys whose value is null."""
+    """Return the objects of a file with one per line, without keys whose value is null."""
     encoding = encoding_of(path, encoding)
     notes = {} if encoding == UTF_8 else {"encoding": encoding}
     return Table(str(path), "line", _of_lines(text_lines(path, encoding)), notes=notes)
 
 
 def read_json_table(path: Path, encoding: str | None = None) -> Table:
-    """Return the entries of a list of objects, or of an object of lists of one length.
+    """Return the entries of a list of objects, or of an object of lists of equal length.
 
     Raises
     ------
     DatasetError
-        The file is not JSON, or is something else; captions in COCO's or Karpathy's form are
-        recognised, and the command that reads them is named.
+        The file is not JSON or has another structure; for captions in COCO's or Karpathy's format
+        the right command is named.
     """
     encoding = encoding_of(path, encoding)
     notes = {} if encoding == UTF_8 else {"encoding": encoding}
@@ -67,12 +67,10 @@ def _object(value: Any) -> Mapping[str, Any] | RowFault:
 
 def _transposed(path: Path, value: dict[str, Any]) -> list[dict[str, Any]]:
     if "annotations" in value and "images" in value:
-        raise DatasetError(
-            f"{path} has the form of COCO's captions; `pipeline prepare coco` reads it"
-        )
+        raise DatasetError(f"{path} is in COCO's caption format; `pipeline prepare coco` reads it")
     if isinstance(value.get("images"), list) and len(value) <= 2:
         raise DatasetError(
-            f"{path} has the form of Karpathy's splits; `pipeline prepare karpathy` reads it"
+            f"{path} is in Karpathy's split format; `pipeline prepare karpathy` reads it"
         )
     lengths = {key: len(item) if isinstance(item, list) else -1 for key, item in value.items()}
     if len(set(lengths.values())) != 1 or -1 in lengths.values():

@@ -1,4 +1,4 @@
-"""The tables of a file, of several files, or of a folder, each by the reader of its kind."""
+"""Selection of the reader for the tables of a file, several files, or a folder."""
 
 from dataclasses import dataclass, field
 from functools import partial
@@ -11,10 +11,10 @@ from pipeline.datasets.readers.tables.table import Table
 from pipeline.datasets.readers.tables.unpacked import UnpackedImages
 
 METADATA = ("metadata.csv", "metadata.jsonl", "metadata.parquet")
-"""Names of the table that an image folder in Hugging Face's layout has."""
+"""Names of the table in an image folder with Hugging Face's layout."""
 
 SPLIT_FOLDERS = ("train", "training", "val", "valid", "validation", "dev", "test", "testing")
-"""Folders that are splits if each of them has metadata of its own."""
+"""Folders that are splits if each of them has its own metadata."""
 
 _SHEETS = (".xlsx", ".xls", ".xlsm", ".xlsb", ".ods", ".numbers")
 _COMPRESSED = (".gz", ".tgz", ".zip", ".bz2", ".xz", ".zst", ".7z", ".rar")
@@ -22,13 +22,13 @@ _COMPRESSED = (".gz", ".tgz", ".zip", ".bz2", ".xz", ".zst", ".7z", ".rar")
 
 @dataclass(frozen=True)
 class TableOptions:
-    """What the user states about tables.
+    """User options for tables.
 
     Attributes
     ----------
-    columns : ColumnNames. Columns that are not to be recognised by their names.
+    columns : ColumnNames. Columns that override detection by name.
     encoding : str or None. Encoding of text files without a byte order mark; None is UTF-8.
-    split_by_folder : bool. Whether the first folder of a path is the split of its image.
+    split_by_folder : bool. Use the first folder of a path as the split of its image.
     """
 
     columns: ColumnNames = field(default_factory=ColumnNames)
@@ -37,10 +37,10 @@ class TableOptions:
 
 
 def source_files(source: Path) -> list[Path]:
-    """Return the files that a source stands for: itself, or those of a folder or of braces.
+    """Return the files of a source: itself, or those of a folder or a brace pattern.
 
-    A folder has `metadata.csv`, `.jsonl` or `.parquet`, or each of its split folders has; or
-    tar files. Without any of them the list is empty.
+    A folder has `metadata.csv`, `.jsonl` or `.parquet`, or each of its split folders has one; or
+    tar files. Otherwise the list is empty.
 
     Raises
     ------
@@ -58,18 +58,18 @@ def source_files(source: Path) -> list[Path]:
 
 
 def open_table(file: Path, options: TableOptions, images: UnpackedImages | None) -> Table:
-    """Return the table of a file, by the ending of its name.
+    """Return the table of a file, by its suffix.
 
     Parameters
     ----------
     file : Path.
     options : TableOptions.
-    images : UnpackedImages or None. Where images of tar files are written.
+    images : UnpackedImages or None. Destination of images in tar files.
 
     Raises
     ------
     DatasetError
-        The file is missing or of an unknown kind, or its columns are not understood.
+        The file is missing or of an unknown format, or its columns cannot be identified.
     """
     suffix = file.suffix.lower()
     if not file.is_file():
@@ -91,13 +91,13 @@ def open_table(file: Path, options: TableOptions, images: UnpackedImages | None)
 def _unknown(file: Path, suffix: str) -> str:
     if suffix in _SHEETS:
         return (
-            f"{file} is a spreadsheet, which is not read; export it as CSV (in Excel: save as "
-            '"CSV UTF-8") and give that file'
+            f"{file} is a spreadsheet, which is not supported; export it as CSV (in Excel: save as "
+            '"CSV UTF-8") and use that file'
         )
     if suffix in _COMPRESSED:
-        return f"{file} is compressed; decompress it and give the file in it"
+        return f"{file} is compressed; decompress it first"
     if suffix == tar_shards.SUFFIX:
-        return f"{file} has its images inside, and there is no folder to unpack them to"
+        return f"{file} contains images, but there is no folder to unpack them to"
     known = [*delimited.SUFFIXES, *json_records.LINES_SUFFIXES, ".json", *parquet.SUFFIXES]
     return (
         f"{file}: the name ends in none of {', '.join([*known, tar_shards.SUFFIX])}; convert the "

@@ -19,12 +19,12 @@ def read_parquet(path: Path, find_columns: Callable[[Sequence[str]], Columns]) -
     Parameters
     ----------
     path : Path. The file.
-    find_columns : callable. Returns what the columns mean, or raises `RowFault`.
+    find_columns : callable. Identifies the columns, or raises `RowFault`.
 
     Raises
     ------
     DatasetError
-        The file is not Parquet, or its columns are not understood.
+        The file is not Parquet, or its columns cannot be identified.
     """
     import pyarrow
     import pyarrow.parquet
@@ -38,7 +38,7 @@ def read_parquet(path: Path, find_columns: Callable[[Sequence[str]], Columns]) -
         columns = find_columns(schema.names)
     except RowFault as fault:
         raise DatasetError(f"{path}: {fault}") from None
-    # A struct is an image as Hugging Face stores it: its bytes, and the path they came from.
+    # A struct is an image in Hugging Face's format: its bytes and original path.
     kind = schema.field(columns.path).type
     size = _ROWS_WITH_IMAGES if pyarrow.types.is_nested(kind) else _ROWS
     if pyarrow.types.is_binary(kind) or pyarrow.types.is_large_binary(kind):
@@ -56,14 +56,14 @@ def read_parquet(path: Path, find_columns: Callable[[Sequence[str]], Columns]) -
                     yield number, row
         except (OSError, ValueError, pyarrow.ArrowException) as error:
             raise DatasetError(
-                f"{path}, row {number + 1}: the file is damaged ({error}); get it again"
+                f"{path}, row {number + 1}: the file is corrupt ({error}); download it again"
             ) from error
 
     return Table(str(path), "row", records(), notes=notes)
 
 
 def _is_metadata(kind: Any) -> bool:
-    """Return whether a column of a type can be metadata: plain values, or lists of texts."""
+    """Return whether a column type can be metadata: plain values, or lists of texts."""
     from pyarrow import types
 
     if types.is_dictionary(kind) or types.is_list(kind) or types.is_large_list(kind):

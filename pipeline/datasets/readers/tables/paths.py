@@ -1,4 +1,4 @@
-"""Image files by the paths that tables have for them, as people write them."""
+"""Resolution of image paths in tables, in their usual variants."""
 
 from collections import Counter
 from pathlib import Path, PurePosixPath
@@ -11,13 +11,13 @@ from pipeline.datasets.readers.tables.table import RowFault
 class PathResolver:
     """Finds files below a root.
 
-    Absolute paths below the root become relative. A path that begins with the last folders of the
-    root, such as `pics/a.jpg` for the root `data/pics`, is read without them if there is no such
-    file with them. Backslashes separate folders if no path of the source has a forward slash.
+    Absolute paths below the root become relative. If a path begins with the last folders of the
+    root, such as `pics/a.jpg` for the root `data/pics`, and does not exist, these are removed.
+    Backslashes are separators if no path of the source has a forward slash.
     """
 
     def __init__(self, root: Path, unit: str) -> None:
-        """Prepare for a root; `unit` is what a file is, for messages."""
+        """Store the root; `unit` is the noun for a file in messages."""
         self._root, self._unit = root, unit
         absolute = PurePosixPath(root.absolute()), PurePosixPath(root.resolve())
         self._roots = tuple(dict.fromkeys(absolute))
@@ -28,12 +28,12 @@ class PathResolver:
         self._slashed: str | None = None
 
     def resolve(self, path: str) -> str:
-        """Return the path of a file relative to the root, in its plain form.
+        """Return the path of a file relative to the root, in normal form.
 
         Raises
         ------
         RowFault
-            The path leaves the root, or there is no such file.
+            The path leaves the root, or the file does not exist.
         """
         if (known := self._changed.get(path)) is not None:
             return known
@@ -70,7 +70,7 @@ class PathResolver:
         return file
 
     def notes(self) -> dict[str, Any]:
-        """Return how many paths were changed, and how; for the notes of a dataset.
+        """Return the number of changed paths by kind, for the notes of a dataset.
 
         Raises
         ------
@@ -107,7 +107,7 @@ class PathResolver:
             ) from error
 
     def _repeated_folders(self, file: str) -> str:
-        """Return the longest beginning of a path that the root ends with, or ""."""
+        """Return the longest prefix of a path that the root ends with, or ""."""
         parts = PurePosixPath(file).parts
         for count in range(len(parts) - 1, 0, -1):
             if any(root.parts[-count:] == parts[:count] for root in self._roots):

@@ -1,4 +1,4 @@
-"""Rows of a table: what a record says about an image, as texts."""
+"""Rows of a table: the values of a record as texts."""
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path, PurePath
@@ -12,12 +12,12 @@ from pipeline.datasets.readers.tables.table import RowFault, Table
 from pipeline.datasets.readers.tables.unpacked import UnpackedImages
 from pipeline.schema import SchemaError, decode
 
-# Their cells may hold several captions, as a JSON list.
+# Cells of these columns may contain several captions, as a JSON list.
 _PLURALS = ("captions", "texts", "sentences", "descriptions")
 
 
 class Row(NamedTuple):
-    """One record; `split` and `id` are None where it has none, `metadata` are other columns."""
+    """One record; `split` and `id` may be None, `metadata` are other columns."""
 
     table: Table
     number: int
@@ -29,24 +29,24 @@ class Row(NamedTuple):
 
 
 class RowReader:
-    """Makes rows of records, and keeps what is to be noted of their columns.
+    """Converts records to rows, and collects notes on their columns.
 
     Attributes
     ----------
-    ignored : columns with values that metadata cannot be.
-    recognised : columns by meaning, where the names are not the plain ones.
-    empty_cells : number of empty cells among several columns of captions.
-    images_inside : whether the images were stored with the records; None before the first row.
+    ignored : set of str. Columns whose values cannot be metadata.
+    recognised : dict. Columns with non-standard names, by meaning.
+    empty_cells : int. Number of empty cells among several caption columns.
+    images_inside : bool or None. Whether images are stored in the records; None before the first.
     """
 
     def __init__(self, names: ColumnNames, faults: Faults, images: UnpackedImages | None) -> None:
-        """Prepare for tables whose columns have names that the user states.
+        """Prepare for tables with the user's column names.
 
         Parameters
         ----------
         names : ColumnNames.
-        faults : Faults. Receives the records that cannot be used.
-        images : UnpackedImages or None. Where images that are bytes are written; None refuses them.
+        faults : Faults. Collects invalid records.
+        images : UnpackedImages or None. Destination of images stored as bytes; None: not allowed.
         """
         self._names, self._faults, self._images = names, faults, images
         self._columns: dict[tuple[str, ...], Columns] = {}
@@ -56,7 +56,7 @@ class RowReader:
         self.images_inside: bool | None = None
 
     def rows(self, table: Table) -> Iterator[Row]:
-        """Yield the rows of a table; the others are added to the faults."""
+        """Yield the valid rows of a table; invalid ones are collected in `faults`."""
         for number, record in table.records:
             if isinstance(record, RowFault):
                 self._faults.add(table, number, record)
@@ -90,7 +90,7 @@ class RowReader:
         return Row(table, number, path, captions, split or table.split, image_id, metadata)
 
     def _metadata(self, columns: Columns, record: Mapping[str, Any]) -> Metadata:
-        """Return the values of the other columns, empty ones left out."""
+        """Return the non-empty values of the other columns."""
         found: Metadata = {}
         for name in columns.others - self.ignored:
             try:
@@ -110,7 +110,7 @@ class RowReader:
         return columns
 
     def _path(self, table: Table, value: Any) -> str:
-        """Return the path of an image; one that is stored as bytes is unpacked before."""
+        """Return the path of an image; unpack it first if it is stored as bytes."""
         path, data = value, None
         if not isinstance(value, str):
             path, data = _path_and_bytes(value)
@@ -132,7 +132,7 @@ class RowReader:
 
 
 def _path_and_bytes(value: Any) -> tuple[str, None] | tuple[str | None, bytes]:
-    """Return path and bytes of an image that is bytes, a path, or both as Hugging Face has it."""
+    """Return path and bytes of an image stored as bytes, path, or both (Hugging Face)."""
     data, path = value, None
     if isinstance(value, Mapping) and value.keys() <= {"bytes", "path"}:
         data, path = value.get("bytes"), value.get("path")
@@ -155,12 +155,12 @@ def _path_and_bytes(value: Any) -> tuple[str, None] | tuple[str | None, bytes]:
 def _is_absolute_file(path: str) -> bool:
     try:
         return Path(path).is_absolute() and Path(path).is_file()
-    except OSError:  # such as a name that is too long, of another machine
+    except OSError:  # such as a name too long for this machine
         return False
 
 
 def _texts(value: Any, name: str) -> list[str]:
-    """Return the captions of a cell: none, one, or a list of them."""
+    """Return the captions of a cell: none, one, or a list."""
     if isinstance(value, str):
         return [value]
     if value is None or (isinstance(value, float) and value != value):
@@ -183,7 +183,7 @@ def _json_list(text: str, name: str) -> list[str]:
 
 
 def _scalar(value: Any, name: str) -> str | None:
-    """Return a split or an id as text; None if there is none."""
+    """Return a split or an id as text; None if missing."""
     if isinstance(value, str):
         return value.strip() or None
     if value is None or (isinstance(value, float) and value != value):

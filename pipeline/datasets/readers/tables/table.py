@@ -1,4 +1,4 @@
-"""A source of records, each with its place, and the reason why one cannot be used."""
+"""Records of a source with their locations, and the reason why one is invalid."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -6,13 +6,13 @@ from typing import Any
 
 
 class RowFault(Exception):
-    """Why one row of a table cannot be used.
+    """Reason why a row of a table is invalid.
 
     Attributes
     ----------
-    kind : what reasons are counted by, such as "image not found".
-    reason : the whole sentence, without the place.
-    path : the image's path, if it is known.
+    kind : str. Category for counting, such as "image not found".
+    reason : str. Complete message without the location.
+    path : str. Path of the image, if known.
     """
 
     def __init__(self, kind: str, reason: str, path: str = "") -> None:
@@ -24,17 +24,17 @@ class RowFault(Exception):
 
 @dataclass(eq=False)
 class Table:
-    """The records of one file, or of one object in memory.
+    """Records of one file, or of one object in memory.
 
     Attributes
     ----------
-    name : the path of the file, or what the object is; for messages.
-    unit : what a record is: "line", "entry", "row", "sample".
-    records : number from 1 and values by column of each record, or why it has none. Once only.
-    folder : folder below the image root that the paths are relative to; "" is the root.
-    split : split of all records; None: of the column of splits, if there is one.
-    images_inside : whether the images were stored with the records, and have been unpacked.
-    notes : what reading found out, such as a separator other than a comma; JSON values.
+    name : str. Path of the file, or description of the object; for messages.
+    unit : str. Noun for a record: "line", "entry", "row", "sample".
+    records : iterator. Number from 1 and values by column of each record, or why it is invalid.
+    folder : str. Folder below the image root to which paths are relative; "" is the root.
+    split : str or None. Split of all records; None: that of the split column, if any.
+    images_inside : bool. Images were stored with the records, and have been unpacked.
+    notes : dict. Properties found while reading, such as a separator other than a comma (JSON).
     """
 
     name: str
@@ -46,5 +46,5 @@ class Table:
     notes: dict[str, Any] = field(default_factory=dict)
 
     def place(self, number: int) -> str:
-        """Return the place of a record, such as "captions.csv, line 7"."""
+        """Return the location of a record, such as "captions.csv, line 7"."""
         return f"{self.name}, {self.unit} {number}"

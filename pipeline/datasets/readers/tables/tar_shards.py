@@ -1,4 +1,4 @@
-"""WebDataset shards: tar files in which members of one basename are one sample."""
+"""WebDataset shards: tar files in which members with the same basename form one sample."""
 
 import io
 import re
@@ -25,7 +25,7 @@ _MOST_FILES = 100_000
 
 @dataclass
 class _Sample:
-    """The members of one basename, as they have been found so far."""
+    """The members of one basename found so far."""
 
     image: str | None = None
     text: str | None = None
@@ -34,7 +34,7 @@ class _Sample:
 
     @property
     def values(self) -> dict[str, Any]:
-        """The record; the text replaces a caption of the metadata, which repeats it."""
+        """The record; text takes precedence over a caption in the metadata."""
         values = {key: value for key, value in self.metadata.items() if value is not None}
         if self.text is not None:
             values.pop("captions", None)
@@ -43,12 +43,12 @@ class _Sample:
 
 
 def expand_braces(pattern: Path) -> list[Path]:
-    """Return the files that `shard-{000..009}.tar` stands for; a path without braces is itself.
+    """Return the files of a pattern such as `shard-{000..009}.tar`; without braces, itself.
 
     Raises
     ------
     DatasetError
-        A range has no number, or over 100,000.
+        A range is empty or has more than 100,000 numbers.
     """
     text = str(pattern)
     match = _RANGE.search(text)
@@ -71,20 +71,20 @@ def expand_braces(pattern: Path) -> list[Path]:
 def read_tar(path: Path, images: UnpackedImages) -> Table:
     """Return the samples of a shard in order of first appearance; their images are unpacked.
 
-    A sample has one image, and captions: in a member `.txt` (or `.caption`, `.text`), else in the
-    object of a member `.json`, whose other values are kept. Other members are left out, and counted
-    in the notes by their endings once all records have been read.
+    A sample has one image and its captions: in a `.txt` member (or `.caption`, `.text`), else in
+    the object of a `.json` member, whose other values are kept. Other members are skipped, and
+    counted in the notes by suffix once all records have been read.
 
     Parameters
     ----------
     path : Path. An uncompressed tar file.
-    images : UnpackedImages. Where the images are written, below their names in the shard.
+    images : UnpackedImages. Destination of the images, under their names in the shard.
 
     Raises
     ------
     DatasetError
-        While records are read: the file is not a tar file, or is damaged. Links, devices, names
-        that leave the folder, sparse and too large members are a `RowFault`.
+        While records are read: the file is not a tar file, or is corrupt. Links, devices, names
+        that leave the folder, sparse and oversized members are a `RowFault`.
     """
     notes: dict[str, Any] = {}
     records = _records(path, images, notes)
@@ -99,7 +99,7 @@ def _records(
     try:
         with tarfile.open(path, "r:") as shard:
             while (member := shard.next()) is not None:
-                # A shard may have a million members; those that have been read are not needed.
+                # A shard may have a million members; forget those already read.
                 shard.members.clear()  # type: ignore[attr-defined]
                 name = PurePosixPath(member.name)
                 if member.isdir() or name.name.startswith("."):
@@ -117,8 +117,8 @@ def _records(
             _check_end(shard)
     except tarfile.TarError as error:
         raise DatasetError(
-            f"{path} is not an uncompressed tar file, or is damaged ({error}); decompress it, or "
-            "get it again"
+            f"{path} is not an uncompressed tar file, or is corrupt ({error}); decompress it, "
+            "or download it again"
         ) from error
     except OSError as error:
         raise DatasetError(f"{path} cannot be read ({error}); check the path") from error
@@ -133,7 +133,7 @@ def _records(
 def _check_end(shard: tarfile.TarFile) -> None:
     """Raise `tarfile.ReadError` unless the members end with a block of zeros.
 
-    tarfile ends without an error at a damaged header, and where the file is cut off between two.
+    tarfile silently stops at a corrupt header, and at a truncation between two members.
     """
     stream = cast(io.BufferedIOBase, shard.fileobj)
     stream.seek(shard.offset)
@@ -148,7 +148,7 @@ def _add(
     suffix: str,
     images: UnpackedImages,
 ) -> None:
-    """Add to a sample what one of its members has."""
+    """Add one of its members to a sample."""
     name = PurePosixPath(member.name).as_posix()
     if not member.isreg() or member.issparse():
         raise RowFault("not a regular file", f"{name!r} is a link, a device or sparse", name)

@@ -1,4 +1,4 @@
-"""The text of a file: UTF-8, UTF-16 and UTF-32 with a byte order mark, or a stated encoding."""
+"""Decoding of text files: UTF-8, UTF-16 and UTF-32 with a byte order mark, or as specified."""
 
 import codecs
 from collections.abc import Iterator
@@ -21,7 +21,7 @@ _REMEDY = "state its encoding, for example `encoding=cp1252`, or convert the fil
 
 
 def check_encoding(name: str) -> str | None:
-    """Return the reason why `name` is not an encoding of texts; None if it is."""
+    """Return the reason why `name` is not a text encoding; None if it is."""
     try:
         "x".encode(name)
     except (LookupError, ValueError):
@@ -30,12 +30,12 @@ def check_encoding(name: str) -> str | None:
 
 
 def encoding_of(path: Path, stated: str | None = None) -> str:
-    """Return the encoding of a file: that of its byte order mark, else as stated, else UTF-8.
+    """Return the encoding of a file: by byte order mark, else as specified, else UTF-8.
 
     Raises
     ------
     DatasetError
-        The file cannot be read, or the stated encoding is unknown.
+        The file is unreadable, or the specified encoding is unknown.
     """
     if stated is not None and (reason := check_encoding(stated)):
         raise DatasetError(f"the encoding {stated!r} {reason}")
@@ -55,7 +55,7 @@ def text_lines(path: Path, encoding: str) -> Iterator[tuple[int, str]]:
     Raises
     ------
     DatasetError
-        The file cannot be read, or a byte does not belong to the encoding: byte and line are named.
+        The file is unreadable, or a byte is invalid in the encoding; byte and line are named.
     """
     if encoding == UTF_8:
         yield from read_lines(path, remedy=_REMEDY)
@@ -89,4 +89,4 @@ def _undecodable(path: Path, encoding: str) -> DatasetError:
         return DatasetError(
             f"{path} is not {encoding} ({error}); state another with `encoding=...`"
         )
-    return DatasetError(f"{path} changed while it was read; run the same command again")
+    return DatasetError(f"{path} changed while it was read; rerun the command")

@@ -1,4 +1,4 @@
-"""Images that are stored in a table or an archive, written as files, bytes unchanged."""
+"""Images stored in a table or an archive, written to files with unchanged bytes."""
 
 import hashlib
 import io
@@ -11,17 +11,17 @@ from pipeline.datasets.readers.tables.table import RowFault
 from pipeline.files import appearing_whole
 
 MAX_BYTES = 2**30
-"""More bytes than any image may have."""
+"""Upper bound of the size of an image."""
 
 _BLOCK = 1 << 20
 
 
 class UnpackedImages:
-    """A folder of images that are written once; the ones that it has already are kept.
+    """A folder of unpacked images; existing ones are kept.
 
     Attributes
     ----------
-    folder : Path. Where the images are.
+    folder : Path. Destination of the images.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -29,14 +29,14 @@ class UnpackedImages:
         self._digests: dict[str, bytes] = {}
 
     def add(self, name: str, stream: io.BufferedIOBase) -> None:
-        """Write the bytes of a seekable stream, from its start, to the file `name`, atomically.
+        """Write a seekable stream, from its start, to the file `name` atomically.
 
         A file with the same bytes is kept, so that an interrupted run resumes.
 
         Raises
         ------
         RowFault
-            The name leaves the folder, belongs to other bytes, or is the name of a folder.
+            The name leaves the folder, belongs to other bytes, or is a folder.
         """
         if reason := check_relative(name):
             raise RowFault("unusable path", f"the image's name {name!r} {reason}", name)
@@ -65,13 +65,13 @@ class UnpackedImages:
         Parameters
         ----------
         data : bytes. The file's bytes.
-        name : str or None. The name that the image had; one that is missing, or that another image
-            has, is made of the SHA-256 of the bytes, so that equal bytes are one image.
+        name : str or None. Original name; a missing name, or one that another image has, is
+            replaced by one from the SHA-256 of the bytes, so that equal bytes are one image.
 
         Raises
         ------
         RowFault
-            The bytes are not an image, or the name is unusable.
+            The bytes are not an image, or the name is invalid.
         """
         if len(data) > MAX_BYTES:
             raise RowFault("image too large", f"the image has {len(data)} bytes, over {MAX_BYTES}")
@@ -93,5 +93,5 @@ def _suffix(data: bytes) -> str:
     try:
         with Image.open(io.BytesIO(data)) as image:
             return {"jpeg": "jpg", "mpo": "jpg"}.get(kind := (image.format or "").lower(), kind)
-    except Exception:  # Pillow raises what its parsers stumble over
+    except Exception:  # Pillow raises arbitrary exceptions on invalid bytes
         raise RowFault("not an image", "the bytes are not an image of a known format") from None

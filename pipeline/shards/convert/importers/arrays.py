@@ -1,4 +1,4 @@
-"""Features in one array whose rows go by position: NumPy files of VSE++ and SCAN, and MATLAB's."""
+"""Features in one array, identified by position: NumPy files of VSE++ and SCAN, and MATLAB's."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -10,7 +10,7 @@ from pipeline.guard import crash_of
 from pipeline.hashing import sha256_of_file
 from pipeline.shards.convert.importers.source import LayoutError, named_fault, require_floats
 
-_DOWNLOAD = "check that the download is whole"
+_DOWNLOAD = "check that the download is complete"
 
 
 class NpyFeatures:
@@ -26,37 +26,37 @@ class NpyFeatures:
 
         Parameters
         ----------
-        path : the .npy file, (rows, ...).
-        ids : one an image, or as many as rows, in which case they repeat as the rows do.
-        every : rows that each image has, one after the other: 5 in files made for VSE++. One
-            is kept, after the others were compared with it.
+        path : Path. The .npy file, (rows, ...).
+        ids : sequence of str. One per image, or one per row, repeated like the rows.
+        every : int. Consecutive rows of each image: 5 in files for VSE++. They are compared, and
+            one is kept.
 
         Raises
         ------
         LayoutError
         """
-        # Not np.load: it goes by the first bytes, and takes some files for zip or pickle.
+        # Not np.load, which detects zip and pickle by the first bytes, sometimes wrongly.
         with named_fault(
-            f"{path} is no readable .npy file of numbers", "pickled objects are not read"
+            f"{path} is not a readable .npy file of numbers", "pickled objects are not read"
         ):
             array = np.lib.format.open_memmap(path, mode="r")
         if array.ndim < 2:
-            raise LayoutError(f"{path} holds no array of rows; (rows, dim) or more was expected")
+            raise LayoutError(f"{path}: found {array.ndim} axes, expected (rows, dim) or more")
         self.file, self._path, self._every = path.name, path, every
         self._array = array
         self.row_shape, self.dtype = array.shape[1:], require_floats(array.dtype, str(path))
         if len(array) % every:
             raise LayoutError(
-                f"{path} has {len(array)} rows, not {every} for every image; check "
-                "how many each image has"
+                f"{path} has {len(array)} rows, which is not a multiple of {every}; check the "
+                "number of rows per image"
             )
         images = len(array) // every
         if len(ids) == len(array) and every > 1:
             ids = _without_repeats(ids, every, str(path))
         if len(ids) != images:
             raise LayoutError(
-                f"{path} has {len(array)} rows, {every} for every image, so {images} images, and "
-                f"there are {len(ids)} ids"
+                f"{path} has {len(array)} rows, {every} per image, so {images} images, but there "
+                f"are {len(ids)} ids"
                 + (
                     "; VSE++ repeats each image 5 times: read every 5 rows as one"
                     if len(array) == 5 * len(ids)
@@ -67,30 +67,29 @@ class NpyFeatures:
         self.sha256: str = sha256_of_file(path)
 
     def read(self, start: int, stop: int) -> np.ndarray:
-        """Return one row an image; refuse images whose repeated rows differ."""
+        """Return one row per image; raise if its repeated rows differ."""
         every = self._every
         rows = np.asarray(self._array[start * every : stop * every])
         rows = rows.reshape(stop - start, every, *self.row_shape)
         same = (rows == rows[:, :1]).reshape(stop - start, -1).all(axis=1)
-        # A NaN differs from itself; the import refuses it anyway, and names it as what it is.
+        # NaN differs from itself; it is rejected later, with a better message.
         same |= ~np.isfinite(rows[:, 0].reshape(stop - start, -1)).all(axis=1)
         for image in (start + np.flatnonzero(~same)).tolist():
             raise LayoutError(
-                f"{self.where(image)}, id {self.ids[image]!r}: the {every} rows differ; "
-                "they are not one image repeated: check how many each image has"
+                f"{self.where(image)}, id {self.ids[image]!r}: the {every} rows differ, so they "
+                "are not copies for one image; check the number of rows per image"
             )
         return rows[:, 0]
 
     def where(self, row: int) -> str:
-        """Return the file and its own row number."""
+        """Return the file and its row number."""
         return f"{self._path}, row {row * self._every}"
 
 
 class MatFeatures:
-    """Karpathy's `vgg_feats.mat`: a variable (dim, images), a column an image.
+    """Karpathy's `vgg_feats.mat`: a variable (dim, images), one column per image.
 
-    The whole variable is read into memory, as the format has no other way. See
-    `ImportSource`.
+    The format requires reading the whole variable into memory. See `ImportSource`.
     """
 
     layout = "mat"
@@ -100,25 +99,25 @@ class MatFeatures:
 
         Parameters
         ----------
-        path : a MATLAB file of version 4 to 7.2.
-        ids : one a column.
-        variable : its name.
+        path : Path. A MATLAB file of version 4 to 7.2.
+        ids : sequence of str. One per column.
+        variable : str. Its name.
 
         Raises
         ------
         LayoutError
-            The file is not of this kind, or has another number of columns.
+            The file has another format, or another number of columns.
         """
         array = _read_apart_first(path, variable)
         if not isinstance(array, np.ndarray) or array.ndim != 2:
             raise LayoutError(
-                f"{path} has no variable {variable!r} of (dim, images); name the one that has them"
+                f"{path} has no variable {variable!r} of shape (dim, images); name another one"
             )
         self.file, self._path = path.name, path
         self.dtype = require_floats(array.dtype, str(path))
         if array.shape[1] != len(ids):
             raise LayoutError(
-                f"{path}: {variable!r} is {array.shape}, so {array.shape[1]} images, and there are "
+                f"{path}: {variable!r} is {array.shape}, so {array.shape[1]} images, but there are "
                 f"{len(ids)} ids"
             )
         self._rows = array.T
@@ -136,11 +135,11 @@ class MatFeatures:
 
 
 def _read_apart_first(path: Path, variable: str) -> object:
-    """Read a MATLAB file, unless that brings down a process of its own: scipy's C code may."""
+    """Read a MATLAB file, first in a child process, which scipy's C code may crash."""
     if not path.is_file():
         raise LayoutError(f"{path} not found; name a MATLAB file")
     if reason := crash_of(_read, path, variable):
-        raise LayoutError(f"{path} is damaged: scipy {reason}; {_DOWNLOAD}")
+        raise LayoutError(f"{path} is corrupt: scipy {reason}; {_DOWNLOAD}")
     return _read(path, variable)
 
 
@@ -154,7 +153,7 @@ def _without_repeats(ids: Sequence[str], every: int, where: str) -> list[str]:
         if len(set(ids[start : start + every])) != 1:
             raise LayoutError(
                 f"{where}: the ids of rows {start} to {start + every - 1} are "
-                f"{list(ids[start : start + every])}, not one id {every} times; check "
-                "how many rows each image has"
+                f"{list(ids[start : start + every])}, expected one id {every} times; check the "
+                "number of rows per image"
             )
     return list(ids[::every])

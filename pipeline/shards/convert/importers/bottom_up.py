@@ -1,4 +1,4 @@
-"""Bottom-up attention's region features: its TSV, and folders with an .npz file an image."""
+"""Region features of bottom-up attention: its TSV, and folders with one .npz file per image."""
 
 import base64
 import hashlib
@@ -17,31 +17,31 @@ from pipeline.shards.convert.importers.source import (
 # Columns of github.com/peteanderson80/bottom-up-attention: image_id, image_w, image_h,
 # num_boxes, boxes, features; the last two are base64 of little-endian float32.
 _COLUMNS, _ID, _BOXES = 6, 0, 3
-# No image has more boxes; Python converts no more than 4,300 digits.
+# More than any image needs; Python converts at most 4,300 digits.
 _BOXES_DIGITS = 9
 _COLUMN = {"boxes": 4, "features": 5}
 
 
 class TsvFeatures:
-    """The TSV of bottom-up attention with as many boxes in every line (the "36 boxes" files).
+    """TSV of bottom-up attention with the same number of boxes in every line ("36 boxes" files).
 
-    Only the places of the lines are kept in memory. One column is read: `features`, or `boxes`
-    as features of their own, for the other is not kept. See `ImportSource`.
+    Only the offsets of the lines are kept in memory. One column is read: `features`, or `boxes`
+    as features. See `ImportSource`.
     """
 
     layout = "bottom-up-tsv"
     dtype = np.dtype("<f4")
 
     def __init__(self, path: Path, column: str = "features") -> None:
-        """Go through all lines once: ids, places, number of boxes, SHA-256.
+        """Scan all lines once: ids, offsets, number of boxes, SHA-256.
 
         Raises
         ------
         LayoutError
-            A line is not of this kind; its number and id are named.
+            A line is malformed; its number and id are named.
         """
         if column not in _COLUMN:
-            raise LayoutError(f"{path} has columns {sorted(_COLUMN)}, not {column!r}; name one")
+            raise LayoutError(f"{path}: unknown column {column!r}; known: {sorted(_COLUMN)}")
         self.file, self._path, self._column = path.name, path, _COLUMN[column]
         ids: list[str] = []
         self._offsets: list[int] = []
@@ -54,7 +54,7 @@ class TsvFeatures:
                     fields = line.rstrip(b"\r\n").split(b"\t")
                     if len(fields) != _COLUMNS or not _is_count(fields[_BOXES]):
                         raise LayoutError(
-                            f"{where}: {len(fields)} columns; {_COLUMNS} were expected, separated "
+                            f"{where}: found {len(fields)} columns, expected {_COLUMNS}, separated "
                             "by tabs, with a number of boxes in the fourth"
                         )
                     row_id = fields[_ID].decode("utf-8", "backslashreplace")
@@ -63,7 +63,7 @@ class TsvFeatures:
                         first = size
                     if size != first:
                         raise LayoutError(
-                            f"{where}, id {row_id!r}: {size[0]} boxes in {size[1]} characters, "
+                            f"{where}, id {row_id!r}: {size[0]} boxes in {size[1]} characters, but "
                             f"{first[0]} in {first[1]} in line 1; only files with a fixed number "
                             "of boxes can be imported"
                         )
@@ -89,7 +89,7 @@ class TsvFeatures:
             data = self._decoded(row)
             if len(data) != rows[0].nbytes:
                 raise LayoutError(
-                    f"{self.where(row)}, id {self.ids[row]!r}: {len(data)} bytes, not "
+                    f"{self.where(row)}, id {self.ids[row]!r}: found {len(data)} bytes, expected "
                     f"{rows[0].nbytes}"
                 )
             rows[row - start] = np.frombuffer(data, self.dtype).reshape(self.row_shape)
@@ -107,12 +107,12 @@ class TsvFeatures:
             return base64.b64decode(field, validate=True)
         except ValueError as error:
             raise LayoutError(
-                f"{self.where(row)}, id {self.ids[row]!r}: no base64 ({error})"
+                f"{self.where(row)}, id {self.ids[row]!r}: not base64 ({error})"
             ) from error
 
 
 class NpzFolderFeatures:
-    """A folder with `<id>.npz` for each image, in the order of the names.
+    """A folder with `<id>.npz` for each image, in name order.
 
     One array of each file is read, never unpickled. See `ImportSource`.
     """
@@ -120,12 +120,12 @@ class NpzFolderFeatures:
     layout = "npz-folder"
 
     def __init__(self, folder: Path, array: str = "features") -> None:
-        """List the files, hash them, and take shape and type from the first.
+        """List and hash the files; read shape and dtype from the first.
 
         Parameters
         ----------
-        folder : of the files.
-        array : name of the array in each file.
+        folder : Path. Folder of the files.
+        array : str. Name of the array in each file.
 
         Raises
         ------
@@ -133,7 +133,7 @@ class NpzFolderFeatures:
         """
         self._files = sorted(folder.glob("*.npz"), key=lambda path: path.name)
         if not self._files:
-            raise LayoutError(f"{folder} holds no .npz file")
+            raise LayoutError(f"{folder} has no .npz file")
         self.file, self._array = folder.absolute().name, array
         self.ids: Sequence[str] = [path.stem for path in self._files]
         first = self._load(0)
@@ -160,7 +160,7 @@ class NpzFolderFeatures:
         return str(self._files[row])
 
     def _load(self, row: int) -> np.ndarray:
-        what = f"{self.where(row)} is no readable .npz file of numbers"
+        what = f"{self.where(row)} is not a readable .npz file of numbers"
         with (
             named_fault(what, "pickled objects are not read"),
             self._files[row].open("rb") as stream,
@@ -168,12 +168,11 @@ class NpzFolderFeatures:
         ):
             if self._array not in arrays.files:
                 raise LayoutError(
-                    f"{self.where(row)} has no array {self._array!r} but {arrays.files}; "
-                    "name one of those"
+                    f"{self.where(row)} has no array {self._array!r}; known: {arrays.files}"
                 )
             found = arrays[self._array]
             if not isinstance(found, np.ndarray):
-                raise TypeError(f"{self._array!r} is no array")
+                raise TypeError(f"{self._array!r} is not an array")
             return found
 
 

@@ -1,4 +1,4 @@
-"""Boxes by image from anybody's file: bottom-up TSV, NPZ, HDF5 groups, or COCO results in JSON."""
+"""Boxes by image from external files: bottom-up TSV, NPZ, HDF5 groups, or COCO results in JSON."""
 
 import base64
 import tokenize
@@ -17,12 +17,12 @@ from pipeline.schema import decode
 from pipeline.shards.convert.importers.source import LayoutError
 
 Boxes = dict[str, tuple[np.ndarray, np.ndarray]]
-"""Image id to boxes (k, 4) float32, x0 y0 x1 y1, and scores (k,) float32, best first."""
+"""Boxes (k, 4) float32, x0 y0 x1 y1, and scores (k,) float32, best first, by image id."""
 
 _Table = tuple[str, str, np.ndarray, np.ndarray | None]
 _TSV_COLUMNS, _ID, _COUNT, _BOXES = 6, 0, 3, 4
-_MOST_BYTES = 1 << 26  # of one image
-# What numpy raises of a damaged header too: it parses it as Python.
+_MOST_BYTES = 1 << 26  # per image
+# numpy parses headers as Python, so a corrupt one raises these too.
 _UNREADABLE = (
     OSError,
     ValueError,
@@ -43,50 +43,48 @@ def read_boxes(path: str | Path) -> Boxes:
 
     Parameters
     ----------
-    path : by its suffix: .tsv, bottom-up attention's columns (its features are not read); .npz, an
-        array (k, 4), or (k, 5) with a score in the last column, under each image's id; .h5 or
-        .hdf5, `<image id>/boxes` and, if wanted, `<image id>/scores`; .json, a list of
+    path : str or Path. By its suffix: .tsv, columns of bottom-up attention (features are not read);
+        .npz, an array (k, 4), or (k, 5) with a score in the last column, by image id; .h5 or .hdf5,
+        `<image id>/boxes` and optionally `<image id>/scores`; .json, a list of
         `{"image_id", "bbox": [x, y, width, height], "score"}`, as detectron and COCO write results.
 
     Returns
     -------
-    Boxes with scores are put in order, best first, equal ones as they stand; boxes without are
-    ranked as they stand, from 1 down.
+    Boxes
+        Sorted by score, best first, ties in file order. Boxes without scores are scored by their
+        rank, from 1 down.
 
     Raises
     ------
     LayoutError
-        The file is missing, of another kind, or holds something else; the line, entry or image is
-        named.
+        The file is missing, of another format or invalid; the line, entry or image is named.
     """
     path = Path(path)
     suffix = path.suffix.lower()
     if suffix not in _READERS:
-        raise LayoutError(f"{path}: boxes are read from {', '.join(_READERS)}; convert the file")
+        raise LayoutError(f"{path}: expected boxes as {', '.join(_READERS)}; convert the file")
     found: Boxes = {}
     try:
         for image, where, boxes, scores in _READERS[suffix](path):
             if image in found:
-                raise LayoutError(f"{where}: image {image!r} has boxes before; join them")
+                raise LayoutError(f"{where}: image {image!r} occurs twice; merge its boxes")
             found[image] = _checked(boxes, scores, where)
     except _UNREADABLE as error:
-        raise LayoutError(f"{path} is no readable {suffix} file of boxes ({error})") from error
+        raise LayoutError(f"{path} is not a readable {suffix} file of boxes ({error})") from error
     if not found:
-        raise LayoutError(f"{path} has boxes of no image")
+        raise LayoutError(f"{path} has no boxes")
     return found
 
 
 def _checked(
     boxes: np.ndarray, scores: np.ndarray | None, where: str
 ) -> tuple[np.ndarray, np.ndarray]:
-    # An archive has files that are no arrays, HDF5 datasets that hold nothing.
+    # An archive may contain files that are not arrays, and HDF5 empty datasets.
     for found in (boxes, scores):
         if not isinstance(found, np.ndarray | None):
-            raise LayoutError(
-                f"{where}: arrays of boxes and scores were expected, not {found!r:.50}"
-            )
+            raise LayoutError(f"{where}: found {found!r:.50}, expected arrays of boxes and scores")
     if boxes.ndim != 2 or boxes.shape[1] not in (4, 5):
-        raise LayoutError(f"{where}: boxes of shape {boxes.shape}; (k, 4) or (k, 5) were expected")
+        raise LayoutError(f"{where}: boxes of shape {boxes.shape}, expected (k, 4) or (k, 5)")
     if boxes.shape[1] == 5:
         scores = boxes[:, 4]
     if scores is None:
@@ -107,14 +105,14 @@ def _tsv(path: Path) -> Iterator[_Table]:
             fields = line.rstrip(b"\r\n").split(b"\t")
             if len(fields) != _TSV_COLUMNS:
                 raise LayoutError(
-                    f"{where}: {len(fields)} columns; image_id, image_w, image_h, num_boxes, boxes "
-                    "and features were expected, separated by tabs"
+                    f"{where}: found {len(fields)} columns, expected image_id, image_w, image_h, "
+                    "num_boxes, boxes and features, separated by tabs"
                 )
             try:
                 numbers = np.frombuffer(base64.b64decode(fields[_BOXES], validate=True), "<f4")
                 boxes = numbers.reshape(int(fields[_COUNT]), 4)
             except ValueError as error:
-                raise LayoutError(f"{where}: no boxes in base64 ({error})") from error
+                raise LayoutError(f"{where}: boxes are not base64 ({error})") from error
             yield fields[_ID].decode(), where, boxes, None
 
 
@@ -123,8 +121,8 @@ def _npz(path: Path) -> Iterator[_Table]:
         for member in members.infolist():
             if member.file_size > _MOST_BYTES:
                 raise LayoutError(
-                    f"{path}: {member.filename} unpacks to {member.file_size:,} bytes; the boxes "
-                    f"of an image of {_MOST_BYTES:,} at the most were expected"
+                    f"{path}: {member.filename} unpacks to {member.file_size:,} bytes, expected at "
+                    f"most {_MOST_BYTES:,} per image"
                 )
     with np.load(path, allow_pickle=False) as arrays:
         for image in arrays.files:
@@ -138,7 +136,7 @@ def _hdf5(path: Path) -> Iterator[_Table]:
         group, _, last = name.rpartition("/")
         if last == "boxes" and group and isinstance(item, h5py.Dataset):
             if item.is_virtual or item.external:
-                raise LayoutError(f"{path}: {name!r} lies in other files; give those")
+                raise LayoutError(f"{path}: {name!r} is stored in other files; use those")
             names.append(group)
 
     with h5py.File(path, "r") as file:
@@ -150,7 +148,7 @@ def _hdf5(path: Path) -> Iterator[_Table]:
 
 
 class _Result(msgspec.Struct):
-    """One of COCO's results; other fields, such as `category_id`, are ignored."""
+    """An entry of COCO's results; other fields, such as `category_id`, are ignored."""
 
     image_id: str | int
     bbox: tuple[float, float, float, float]
@@ -162,8 +160,8 @@ def _json(path: Path) -> Iterator[_Table]:
         results = decode(path.read_text(encoding="utf-8-sig"), list[_Result])
     except ValueError as error:
         raise LayoutError(
-            f'{path} is not a list of results ({error}); {{"image_id", "bbox": [x, y, width, '
-            'height], "score"}} was expected'
+            f'{path} is not a list of results ({error}); expected {{"image_id", "bbox": [x, y, '
+            'width, height], "score"}}'
         ) from error
     by_image: dict[str, list[list[float]]] = {}
     for result in results:

@@ -1,4 +1,4 @@
-"""An HDF5 file with a group for each image, as hloc writes its features."""
+"""An HDF5 file with one group per image, as written by hloc."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,21 +12,21 @@ from pipeline.shards.convert.importers.source import LayoutError, require_floats
 
 
 class GroupFeatures:
-    """Groups named by the images' paths, with one dataset of the same shape in each.
+    """Groups named by image path, each with a dataset of the same shape.
 
-    Rows are in the order in which HDF5 lists the names, which is alphabetical by part of the
-    path. Links to other places and other files are not followed. See `ImportSource`.
+    Rows are in HDF5's name order, alphabetical by path component. Soft and external links are not
+    followed. See `ImportSource`.
     """
 
     layout = "hdf5-groups"
 
     def __init__(self, path: Path, dataset: str = "global_descriptor") -> None:
-        """Find all groups that hold the dataset, and check that its shape is always the same.
+        """Find all groups with the dataset, and check that its shape is constant.
 
         Parameters
         ----------
-        path : the HDF5 file.
-        dataset : name of the dataset in each group.
+        path : Path. The HDF5 file.
+        dataset : str. Name of the dataset in each group.
 
         Raises
         ------
@@ -39,17 +39,17 @@ class GroupFeatures:
             group, _, last = name.rpartition("/")
             if last == dataset and group and isinstance(item, h5py.Dataset):
                 if item.is_virtual or item.external:
-                    raise LayoutError(f"{path}: {name!r} lies in other files; import those")
+                    raise LayoutError(f"{path}: {name!r} is stored in other files; import those")
                 found[group] = (require_held(item).shape, item.dtype)
 
         try:
             with h5py.File(path, "r") as file:
                 file.visititems(visit)
         except (OSError, RuntimeError, ValueError, KeyError, TypeError) as error:
-            raise LayoutError(f"{path} is no readable HDF5 file ({error})") from error
+            raise LayoutError(f"{path} is not a readable HDF5 file ({error})") from error
         if not found:
             raise LayoutError(
-                f"{path} has no group with a dataset {dataset!r}; name the one that they have"
+                f"{path} has no group with a dataset {dataset!r}; name the right dataset"
             )
         self.ids: Sequence[str] = list(found)
         self.row_shape, self.dtype = found[self.ids[0]]
@@ -57,8 +57,8 @@ class GroupFeatures:
         for group, (shape, dtype) in found.items():
             if (shape, dtype) != (self.row_shape, self.dtype) or not shape:
                 raise LayoutError(
-                    f"{path}: {group}/{dataset} is {shape} {dtype}, and that of {self.ids[0]} is "
-                    f"{self.row_shape} {self.dtype}; only rows of one shape can be imported"
+                    f"{path}: {group}/{dataset} is {shape} {dtype}, but that of {self.ids[0]} is "
+                    f"{self.row_shape} {self.dtype}; all rows must have the same shape"
                 )
         self.sha256: str = sha256_of_file(path)
 

@@ -1,4 +1,4 @@
-"""Row ids from a file of the user."""
+"""Row ids from a file."""
 
 from pathlib import Path
 
@@ -18,20 +18,20 @@ class _Document(msgspec.Struct):
 
 
 def read_ids(path: str | Path) -> list[str]:
-    """Read ids, in the file's order; repeats are kept.
+    """Read ids in file order; repeats are kept.
 
     Parameters
     ----------
-    path : UTF-8 text with one id a line, or, ending in `.json`, a Karpathy `dataset.json`: the
-        ids of its `images` as `pipeline.datasets.readers.karpathy` has them, which are `cocoid`
-        or else `filename`.
+    path : str or Path. UTF-8 text with one id per line, or, ending in `.json`, a Karpathy
+        `dataset.json`: `cocoid` or else `filename` of its `images`, as in
+        `pipeline.datasets.readers.karpathy`.
 
     Raises
     ------
     DatasetError
-        No such file, not UTF-8, not JSON, or not of that kind.
+        The file does not exist, or is not UTF-8, JSON or of that format.
     ShardError
-        A line is blank, or there is none.
+        A line is blank, or the file has no ids.
     """
     path = Path(path)
     if path.suffix == ".json":
@@ -41,8 +41,8 @@ def read_ids(path: str | Path) -> list[str]:
         ids = []
         for number, line in read_lines(path):
             if not line.strip():
-                raise ShardError(f"{path}, line {number} is blank; one id a line was expected")
+                raise ShardError(f"{path}, line {number} is blank, expected one id per line")
             ids.append(line)
     if not ids:
-        raise ShardError(f"{path} holds no id")
+        raise ShardError(f"{path} has no ids")
     return ids

@@ -1,4 +1,4 @@
-"""Features in a layout of another program become a feature set, in one call."""
+"""Import of features in a layout of another program."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,7 +13,7 @@ from pipeline.shards.convert.importers.source import ImportSource, import_rows
 from pipeline.shards.convert.layouts import DEFAULT_ARRAYS, IMPORTS
 from pipeline.shards.index import FeatureIndex
 
-# Layouts whose rows have no ids of their own.
+# Layouts without row ids.
 _WITHOUT_IDS = ("npy", "mat")
 
 
@@ -32,49 +32,47 @@ def import_features(
     compress: bool = False,
     monitor: Monitor = QUIET,
 ) -> FeatureIndex:
-    """Make feature shards from features that another program wrote.
+    """Import features that another program wrote.
 
-    A stopped import goes on where it was when it is called again.
+    An interrupted import resumes when it is repeated.
 
     Parameters
     ----------
     source : str or Path. The file or folder.
     out : str or Path. Folder of the shards.
-    layout : str. A name of `pipeline.shards.convert.layouts.IMPORTS`.
-    dataset : str. Name of the dataset that the ids belong to.
-    ids : sequence of str, str, Path, or None. npy and mat only, and needed there: the ids in row
-        order, or a file as `read_ids` takes.
-    every : int. npy only: rows of each image, of which one is kept; 5 in files made for VSE++.
+    layout : str. A name in `pipeline.shards.convert.layouts.IMPORTS`.
+    dataset : str. Name of the dataset of the ids.
+    ids : sequence of str, str, Path, or None. Required for npy and mat only: the ids in row order,
+        or a file for `read_ids`.
+    every : int. npy only: rows per image, of which one is kept; 5 in files for VSE++.
     array : str or None. Name of the array in the source; not for npy. None: as in `DEFAULT_ARRAYS`.
     axes : str or None. Names of the axes, such as "row, region, channel". None: by their number.
-    note : str. What is known of how the features were made; kept in the recipe.
+    note : str. How the features were computed, if known; stored in the recipe.
     rows_per_shard, compress : see `ShardBuild`.
     monitor : Monitor. Receives the progress.
 
     Returns
     -------
     FeatureIndex
-        Of the finished set.
+        Index of the finished set.
 
     Raises
     ------
     WrongUsage
-        Arguments that do not go with the layout.
+        Arguments that do not match the layout.
     LayoutError
-        The source is not as its layout says, or holds infinities or NaN.
+        The source does not match its layout, or holds infinities or NaN.
     ShardError
-        Ids repeat or are unusable, or `axes` names another number of axes.
+        Ids repeat or are invalid, or `axes` has the wrong number of names.
     """
     if layout not in IMPORTS:
-        raise WrongUsage(f"layout {layout!r} is none of {', '.join(IMPORTS)}")
+        raise WrongUsage(f"unknown layout {layout!r}; known: {', '.join(IMPORTS)}")
     if (ids is None) == (layout in _WITHOUT_IDS):
-        raise WrongUsage(
-            "`ids=...` goes with `layout=npy` and `layout=mat`, and must be given there"
-        )
+        raise WrongUsage("`ids=...` is required for `layout=npy` and `layout=mat`, and only there")
     if every > 1 and layout != "npy":
-        raise WrongUsage("`every=...` goes with `layout=npy`")
+        raise WrongUsage("`every=...` requires `layout=npy`")
     if array and layout == "npy":
-        raise WrongUsage("`array=...` does not go with `layout=npy`: it has one array only")
+        raise WrongUsage("`array=...` cannot be used with `layout=npy`, which has a single array")
     if isinstance(ids, str | Path):
         ids = read_ids(ids)
     opened = _opened(

@@ -1,4 +1,4 @@
-"""Sources of rows in layouts of other programs, and how their rows become a feature set."""
+"""Row sources in layouts of other programs, and their conversion to a feature set."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -16,20 +16,20 @@ from pipeline.shards.resume.arrays import UNKNOWN_SHA256, axes_of, build_from_ro
 
 
 class LayoutError(ShardError):
-    """A file of another program is not as its layout says."""
+    """A file of another program does not match its layout."""
 
 
 @contextmanager
 def named_fault(what: str, remedy: str) -> Iterator[None]:
-    """Turn what a library raises on a damaged file into a `LayoutError`.
+    """Convert any exception on a corrupt file into a `LayoutError`.
 
-    NumPy, zipfile and scipy raise anything on damaged bytes: TokenError, zlib.error,
-    UnboundLocalError. So no list of them is kept.
+    NumPy, zipfile and scipy raise arbitrary exceptions on corrupt bytes: TokenError, zlib.error,
+    UnboundLocalError. An exhaustive list is not feasible.
 
     Parameters
     ----------
-    what : the file, and what it is not, as "x.npy is no readable .npy file".
-    remedy : what to do, or what to know.
+    what : str. Beginning of the message, such as "x.npy is not a readable .npy file".
+    remedy : str. What to do or know.
     """
     try:
         yield
@@ -40,14 +40,14 @@ def named_fault(what: str, remedy: str) -> Iterator[None]:
 
 
 class ImportSource(Protocol):
-    """Rows of features in a layout that is not ours.
+    """Feature rows in a foreign layout.
 
     Attributes
     ----------
-    layout, file : name of the layout, and of the file or folder.
-    sha256 : of the file, or of the canonical JSON of {name: SHA-256} of a folder's files.
-    ids : of all rows, in order.
-    row_shape, dtype : of one row in the source.
+    layout, file : str. Name of the layout, and of the file or folder.
+    sha256 : str. SHA-256 of the file, or of the canonical JSON of {name: SHA-256} of a folder.
+    ids : sequence of str. All row ids, in order.
+    row_shape, dtype : shape and dtype of a row in the source.
     """
 
     layout: str
@@ -61,7 +61,7 @@ class ImportSource(Protocol):
         """Return rows `start` to `stop` - 1, (stop - start, *row_shape)."""
 
     def where(self, row: int) -> str:
-        """Return the place of a row in its source, for messages."""
+        """Return the location of a row in its source, for messages."""
 
 
 def import_rows(
@@ -77,26 +77,25 @@ def import_rows(
 ) -> FeatureIndex:
     """Write the rows of a source as a feature set.
 
-    How they were made is not known here, and the recipe says so: its name is "imported", with
-    layout, file, SHA-256 and type of the source. Their weights are "unknown", with a SHA-256 of
-    zeros. Values are kept; float64 is rounded to float32, which `source_dtype` in the recipe
-    shows.
+    Their provenance is unknown, and the recipe records this: its name is "imported", with layout,
+    file, SHA-256 and dtype of the source. Their weights are "unknown", with a SHA-256 of zeros.
+    Values are preserved; float64 is rounded to float32, see `source_dtype` in the recipe.
 
     Parameters
     ----------
-    source : the features.
+    source : ImportSource. The features.
     out, rows_per_shard, compress : see `ShardBuild`.
-    dataset : name of the dataset that the ids belong to.
-    note : what the user knows of how they were made; part of the recipe.
-    axes : names of the axes. Default: by their number.
-    progress : called with rows done, rows in all, and 0.
+    dataset : str. Name of the dataset of the ids.
+    note : str. How they were computed, if known; part of the recipe.
+    axes : str or None. Names of the axes. Default: by their number.
+    progress : callable. Called with the rows done, the total, and 0.
 
     Raises
     ------
     LayoutError
-        A row is not as the layout says, or holds infinities or NaN; file, row and id are named.
+        A row does not match the layout, or holds infinities or NaN; file, row and id are named.
     ShardError
-        Ids repeat or are unusable, or `axes` names another number of axes.
+        Ids repeat or are invalid, or `axes` has the wrong number of names.
     """
     require_usable_ids(source.ids, source.file)
     header = _header(source, dataset, note, axes)
@@ -109,8 +108,8 @@ def import_rows(
         finite = np.isfinite(stored.reshape(stop - start, -1)).all(axis=1)
         for row in (start + np.flatnonzero(~finite)).tolist():
             raise LayoutError(
-                f"{source.where(row)}, id {source.ids[row]!r}: holds infinities, NaN or "
-                f"values beyond {header.dtype}; leave the row out or mend it"
+                f"{source.where(row)}, id {source.ids[row]!r}: holds infinities, NaN or values "
+                f"outside {header.dtype}; remove the row or fix it"
             )
         return RowBlock(stored, np.repeat(ok, stop - start), ("",) * (stop - start))
 
@@ -148,17 +147,17 @@ def _header(source: ImportSource, dataset: str, note: str, axes: str | None) -> 
 
 
 def require_floats(dtype: np.dtype, where: str) -> np.dtype:
-    """Return the dtype if it is one of floating point numbers of at most 64 bits.
+    """Return the dtype if it is a float of at most 64 bits.
 
     Raises
     ------
     LayoutError
     """
     if dtype.kind != "f" or dtype.itemsize > 8:
-        raise LayoutError(f"{where} holds {dtype}; floating point numbers were expected")
+        raise LayoutError(f"{where} holds {dtype}, expected floating point numbers")
     return dtype
 
 
 def sha256_of_files(files: Sequence[Path]) -> str:
-    """Return the SHA-256 of the canonical JSON of {name: SHA-256} of files of one folder."""
+    """Return the SHA-256 of the canonical JSON of {name: SHA-256} of the files of a folder."""
     return sha256_of_json({file.name: sha256_of_file(file) for file in files})

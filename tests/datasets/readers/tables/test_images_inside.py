@@ -93,7 +93,7 @@ def test_shards_of_braces_and_of_a_folder(tmp_path: Path) -> None:
     assert rows(prepare(tmp_path, tmp_path / "out2")) == expected
     with pytest.raises(DatasetError, match=r"s-03.tar cannot be read"):
         prepare(tmp_path / "s-{00..03}.tar", tmp_path / "out")
-    with pytest.raises(DatasetError, match="give no root"):
+    with pytest.raises(DatasetError, match="omit root"):
         prepare(tmp_path / "s-00.tar", tmp_path / "out", root=tmp_path)
     with pytest.raises(DatasetError, match="no folder to unpack them to"):
         prepare(tmp_path / "s-00.tar")
@@ -155,7 +155,7 @@ def test_damaged_shards(tmp_path: Path) -> None:
     cut = (whole[:3000], whole[:second], whole[:second] + b"x" + whole[second + 1 :])
     for data in (*cut, b"not a tar file" * 100, b"\x1f\x8b" + whole):
         path.write_bytes(data)
-        with pytest.raises(DatasetError, match="is not an uncompressed tar file, or is damaged"):
+        with pytest.raises(DatasetError, match="is not an uncompressed tar file, or is corrupt"):
             prepare(path, tmp_path / "out")
 
 

@@ -1,0 +1,34 @@
+"""The benchmark of a GPU runs without one, at a tiny size."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from tests.project import PROJECT
+
+
+@pytest.mark.slow
+def test_all_parts_run_on_a_processor(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    for number in range(8):
+        pixels = rng.integers(0, 256, (120, 160, 3), np.uint8)
+        Image.fromarray(pixels).save(tmp_path / f"{number}.jpg")
+    tiny = ["--recipes", "timm:test_resnet", "timm:test_vit", "--finetune", "timm:test_resnet"]
+    small = ["--count", "8", "--batch-size", "2", "--steps", "1", "--images", str(tmp_path)]
+    command = [sys.executable, "-m", "bench.gpu", "all", "--device", "cpu", *tiny, *small]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    run = subprocess.run(command, cwd=PROJECT, env=environment, capture_output=True, text=True)
+    assert run.returncode == 0, run.stdout + run.stderr
+    lines = run.stdout.splitlines()
+    for recipe in ("timm:test_resnet", "timm:test_vit"):
+        precisions = [line.split()[1] for line in lines if line.startswith(f"{recipe} ")]
+        assert precisions == ["float32", "tf32", "bf16", "fp16"]
+    assert "content the same" in lines
+    assert any(line.startswith("two-branch head") for line in lines)
+    assert sum(line.startswith("fine-tuning") for line in lines) == 2
+    assert any(" passed" in line for line in lines)
