@@ -169,7 +169,7 @@ def report(searcher: Searcher, scenes: dict[str, Scene], of: str) -> None:
         answered, both = wanted.any(axis=1).sum(), in_setting.any(axis=1).sum()
         print(
             f"\n{of}, {which}: {kept.sum()} changes; {answered} have an answer, {both} one in the "
-            f"picture's setting\n{'':34} any setting: top 1 top {TOP}   the same: top 1 top {TOP}"
+            f"image's setting\n{'':34} any setting: top 1 top {TOP}   the same: top 1 top {TOP}"
         )
         rows = {way: (shares(wanted, at[kept]), shares(in_setting, at[kept]))
                 for way, at in found.items()}  # fmt: skip

@@ -134,7 +134,7 @@ def test_cases_are_read() -> None:
         Case("first", (Step(("recipes",)),)),
         Case("second", (Step(("extract", "--out", "a b", "--limit", "1"), 3),), ("first",)),
     ]
-    with pytest.raises(ValueError, match="before the first"):
+    with pytest.raises(ValueError, match="precedes the first"):
         list(parse_cases("recipes\n"))
 
 

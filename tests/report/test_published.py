@@ -218,7 +218,7 @@ def _rows(*values: Any, **texts: Any) -> dict[str, Any]:
         ({"columns": ["text_to_text_r1", "rsum", "rsum2"]}, "unknown column 'text_to_text_r1'"),
         ({"columns": ["image_to_text_r1"] * 3}, "no column twice"),
         ({"rows": [{"system": "a"}]}, "KeyError: 'values'"),
-        ({"rows": None}, "no JSON of tables"),
+        ({"rows": None}, "not JSON of tables"),
     ],
 )
 def test_wrong_files_are_refused(changes: dict[str, Any], message: str) -> None:

@@ -462,7 +462,7 @@ def test_the_front_without_a_second_an_interval_or_examples(
 def test_a_dataset_that_does_not_fit(folders: Folders) -> None:
     path = folders.evaluations / "plain" / "provenance.json"
     metadata = json.loads(path.read_text())
-    for dataset, told in (("", "not said"), ("../mine", "is mine"), ("yours", "is mine")):
+    for dataset, told in (("", "not recorded"), ("../mine", "is mine"), ("yours", "is mine")):
         metadata["provenance"]["dataset"] = dataset
         write_json(path, metadata)
         (result,) = _results(folders, "plain")
@@ -471,7 +471,7 @@ def test_a_dataset_that_does_not_fit(folders: Folders) -> None:
     metadata["provenance"] |= {"dataset": "mine", "average_captions": True}
     write_json(path, metadata)
     (result,) = _results(folders, "plain")
-    assert (result.dataset, "no sentence stands for" in result.gaps[0]) == (None, True)
+    assert (result.dataset, "no sentence represents" in result.gaps[0]) == (None, True)
     metadata["provenance"] |= {"average_captions": False, "manifest_sha256": "0" * 64}
     write_json(path, metadata)
     (result,) = _results(folders, "plain")
@@ -497,8 +497,8 @@ def test_a_dataset_with_the_captions_but_other_images(folders: Folders, tmp_path
 @pytest.mark.parametrize(
     ("file", "text", "message"),
     [
-        ("evaluations/mine/plain/provenance.json", "[]", "is damaged"),
-        ("evaluations/mine/plain/provenance.json", '{"provenance": 3}', "is damaged"),
+        ("evaluations/mine/plain/provenance.json", "[]", "is corrupt"),
+        ("evaluations/mine/plain/provenance.json", '{"provenance": 3}', "is corrupt"),
         ("evaluations/mine/plain/recall.json", "{", "JSON is malformed"),
     ],
 )

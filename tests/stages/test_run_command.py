@@ -126,7 +126,7 @@ def test_run_without_params(project: Path, pipeline: Call) -> None:
     Path("params.yaml").unlink()
     ended = pipeline("run", NAME)
     assert ended.status == 2
-    assert "give --dataset" in ended.stderr
+    assert "pass --dataset" in ended.stderr
     ended = pipeline("run", "qian2018-baselin", "--dataset", "data/scenes", "--dry-run")
     assert ended.status == 2
     assert f"did you mean {NAME}" in ended.stderr
