@@ -11,18 +11,19 @@ from contextvars import ContextVar
 from typing import Any
 
 import torch
+from torch import Tensor
 from torch.nn import functional as F
 from torch.overrides import TorchFunctionMode
 
-_factors: ContextVar[torch.dtype] = ContextVar("factors", default=torch.float32)
+_in_bf16: ContextVar[bool] = ContextVar("in_bf16", default=False)
 
 # Recurrent networks of torch run on a GPU; on a processor `layers.recurrence` has its own.
 _LAYERS = (F.linear, torch.gru, torch.lstm)
 
 
-def factor_type() -> torch.dtype:
-    """Return the type that layers with products of their own round their factors to."""
-    return _factors.get()
+def as_factor(weight: Tensor) -> Tensor:
+    """Return a weight as a layer with products of its own multiplies it: itself, or in bfloat16."""
+    return weight.bfloat16() if _in_bf16.get() else weight
 
 
 @contextmanager
@@ -31,12 +32,12 @@ def products_in(precision: str) -> Iterator[None]:
     if precision == "float32":
         yield
         return
-    before = _factors.set(torch.bfloat16)
+    before = _in_bf16.set(True)
     try:
         with _Bfloat16Layers():
             yield
     finally:
-        _factors.reset(before)
+        _in_bf16.reset(before)
 
 
 class _Bfloat16Layers(TorchFunctionMode):

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 from torch.nn.utils.rnn import PackedSequence
 
-from pipeline.heads.layers.products import factor_type
+from pipeline.heads.layers.products import as_factor
 
 Sizes = Sequence[int]
 """Captions per step, descending: captions end in turn."""
@@ -86,8 +86,8 @@ def gru_states(
     Tensor
         (rows, hidden) float32.
     """
-    kind = factor_type()
-    states: Tensor = _Gru.apply(words, tuple(sizes), w_ih.to(kind), w_hh.to(kind), b_ih, b_hh)
+    w_ih, w_hh = as_factor(w_ih), as_factor(w_hh)
+    states: Tensor = _Gru.apply(words, tuple(sizes), w_ih, w_hh, b_ih, b_hh)
     return states
 
 
@@ -114,8 +114,8 @@ def lstm_states(
         (rows, hidden) float32.
     """
     bias = b_ih if b_hh is None else b_ih + b_hh
-    kind = factor_type()
-    states: Tensor = _Lstm.apply(words, tuple(sizes), w_ih.to(kind), w_hh.to(kind), bias, peepholes)
+    w_ih, w_hh = as_factor(w_ih), as_factor(w_hh)
+    states: Tensor = _Lstm.apply(words, tuple(sizes), w_ih, w_hh, bias, peepholes)
     return states
 
 
@@ -199,7 +199,7 @@ class _Gru(torch.autograd.Function):
             _add_product(of.mul_(z[rows]), here, w_hh)
         of_biases = of_words.sum(0), of_state.sum(0)
         of_words, of_state, x, before = (t.to(w_hh.dtype) for t in (of_words, of_state, x, before))
-        of_x = (of_words @ w_ih).float()
+        of_x = (of_words @ w_ih).to(of_states.dtype)
         return of_x, None, of_words.T @ x, of_state.T @ before, *of_biases
 
 
@@ -270,7 +270,7 @@ class _Lstm(torch.autograd.Function):
             of_peepholes = torch.stack([(of * cell).sum(0) for of, cell in pairs])
         of_bias = of_gates.sum(0)
         of_gates, x, before = (t.to(w_hh.dtype) for t in (of_gates, x, before))
-        of_x = (of_gates @ w_ih).float()
+        of_x = (of_gates @ w_ih).to(of_states.dtype)
         return of_x, None, of_gates.T @ x, of_gates.T @ before, of_bias, of_peepholes
 
 
@@ -278,7 +278,7 @@ def _affine(bias: Tensor, rows: Tensor, weight: Tensor) -> Tensor:
     """Return bias + rows weight' in float32; the factors are of the weight's type."""
     if weight.dtype == rows.dtype:
         return torch.addmm(bias, rows, weight.T)
-    return (rows.to(weight.dtype) @ weight.T).float().add_(bias)
+    return (rows.to(weight.dtype) @ weight.T).to(rows.dtype).add_(bias)
 
 
 def _add_product(out: Tensor, rows: Tensor, weight: Tensor) -> Tensor:
