@@ -69,7 +69,7 @@ def test_a_network_of_other_or_unknown_weights_is_refused(made: Path) -> None:
         open_network(trained, "mine.pth")
     side = trained.inputs.images
     for changed, message in (
-        (replace(side, weights="file:mine.pth"), "'mine.pth', and where that file lies is not"),
+        (replace(side, weights="file:mine.pth"), "'mine.pth', whose path is not recorded"),
         (replace(side, recipe={"name": "bottom-up"}), "'bottom-up', features that no recipe"),
     ):
         other = replace(trained, inputs=replace(trained.inputs, images=changed))
