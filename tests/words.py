@@ -45,6 +45,7 @@ WORDS = {
 }
 _PATTERN = re.compile("|".join(rf"\b(?:{word})\b" for word in WORDS), re.IGNORECASE)
 _CODE_BLOCK = re.compile(r"^( *)```.*?^\1```$", re.MULTILINE | re.DOTALL)
+_NAMES = re.compile(r"^ *[\w*]+(?:, [\w*]+)* : ", re.MULTILINE)  # of parameters
 _CODE = re.compile(r"`[^`\n]+`|\]\([^)\n]*\)|<[^>\n]+>")
 
 
@@ -88,7 +89,8 @@ def _of_module(source: str) -> Iterator[tuple[int, str]]:
     """Yield docstrings, sentences in string literals, and comments, each with its first line."""
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and " " in node.value:
-            yield node.lineno, _CODE.sub(lambda hit: " " * len(hit[0]), node.value)
+            text = _NAMES.sub(lambda hit: " " * len(hit[0]), node.value)
+            yield node.lineno, _CODE.sub(lambda hit: " " * len(hit[0]), text)
     for token in tokenize.generate_tokens(io.StringIO(source).readline):
         if token.type == tokenize.COMMENT:
             yield token.start[0], token.string

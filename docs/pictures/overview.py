@@ -10,7 +10,7 @@ from pathlib import Path
 
 WIDTH, HEIGHT = 800, 252
 ROW = 110
-"""Height of a box; two stand above each other, `GAP` apart, or one takes the room of both."""
+"""Height of a box; two boxes are stacked, `GAP` apart, or one box spans both rows."""
 GAP = 24
 TOP = 4
 LINE = 20
@@ -37,7 +37,7 @@ BOXES = (
 
 
 def main() -> None:
-    """Write the picture."""
+    """Write the figure."""
     parts = [part for box in BOXES for part in _box(*box)]
     parts += [part for row in (0, 1) for left, right in ((154, 196), (364, 406), (572, 614))
               for part in _arrow(left, right, _top(row) + ROW / 2)]  # fmt: skip

@@ -1,7 +1,7 @@
-"""Draw what `pipeline search --image ID --of images --json` found: the picture asked with, results.
+"""Draw the query image and the results of `pipeline search --image ID --of images --json`.
 
-Run as `pipeline search ... --json | python docs/pictures/strip.py OUT.png`. It takes the query's
-picture to lie beside its results, as drawn scenes do.
+Run as `pipeline search ... --json | python docs/pictures/strip.py OUT.png`. The query's
+image must be in the folder of its results, as drawn scenes are.
 """
 
 import json
@@ -11,7 +11,7 @@ from pathlib import Path
 from PIL import Image
 
 SIDE, GAP, APART = 128, 6, 30
-"""Pixels: of a picture, between results, and between the query and the first of them."""
+"""Pixels: side of an image, gap between results, gap between the query and the first result."""
 COLOURS = 256
 """A palette keeps the strip small."""
 

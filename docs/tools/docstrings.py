@@ -1,4 +1,4 @@
-"""How the project writes docstrings, in the form that the site's API pages take.
+"""The project's docstrings in the form that the API pages of the site expect.
 
 A parameter is written `name : what it is`, its type being in the code; numpydoc has the type after
 the colon and the description in an indented line below. A module, class or function is named in

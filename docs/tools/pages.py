@@ -23,7 +23,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def on_page_markdown(markdown: str, page: Any, **kwargs: Any) -> str:
-    """Mend links that hold in a checkout only, and add the help texts to commands.md.
+    """Fix links that hold in a checkout only, and add the help texts to commands.md.
 
     Links to the notebook lead to its page, and files of the code are named without a link. In the
     search the pages of prose come before those of the API.

@@ -43,8 +43,8 @@ def recall(
     Raises
     ------
     EmbeddingsError
-        An array has the wrong shape or dtype, values that are not finite, or invalid rows; there
-        are no captions; the similarity is unknown.
+        An array has the wrong shape or dtype, values that are not finite, or invalid rows; there is
+        no caption; the similarity is unknown.
 
     Examples
     --------
