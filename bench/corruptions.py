@@ -67,7 +67,7 @@ def corrupt(
     """
     at = severity - 1
     unit = pixels / 255.0
-    changed: npt.NDArray[Any]
+    changed: Any
     if corruption == "noise":
         changed = 255 * np.clip(unit + rng.normal(size=unit.shape, scale=NOISE[at]), 0, 1)
     elif corruption == "blur":
@@ -79,7 +79,8 @@ def corrupt(
     elif corruption == "frost":
         photo = frost[int(rng.integers(len(frost)))]
         kept, added = FROST[at]
-        changed = np.clip(kept * pixels + added * _crop(photo, pixels.shape, rng), 0, 255)
+        mixed: npt.NDArray[Any] = kept * pixels + added * _crop(photo, pixels.shape, rng)
+        changed = np.clip(mixed, 0, 255)
     else:
         data = BytesIO()
         Image.fromarray(pixels).save(data, "JPEG", quality=QUALITY[at])

@@ -50,7 +50,7 @@ class FinishedRun:
         if (layout.dataset / DATASET_FILE).is_file():
             manifest = read_manifest(layout.dataset)
             root = manifest.image_root
-            files = [f"{root}/{file}" for file in manifest.entries.files]
+            files = [f"{root}/{file}" for file in manifest.packed.files]
             self._inputs = state_of_inputs(
                 [names, call], layout.dataset, [*files, *_named_files(call)]
             )

@@ -196,9 +196,11 @@ def narrow_end(name: str, *layers: str) -> Callable[[], nn.Module]:
     def narrowed() -> nn.Module:
         with torch.device("meta"):
             net = build()
-        width = net.get_submodule(layers[0]).in_features
+        first = net.get_submodule(layers[0])
+        assert isinstance(first, nn.Linear)
+        width = first.in_features
         for layer, outputs in zip(layers, (64, 64, 1000), strict=True):
-            net.set_submodule(layer, nn.Linear(int(width), outputs, device="meta"))
+            net.set_submodule(layer, nn.Linear(width, outputs, device="meta"))
             width = outputs
         return net
 

@@ -98,9 +98,9 @@ def test_recipe_says_everything() -> None:
             "list of stop words 'nltk' is unknown.*english-function",
         ),
         (
-            lambda: Tokenizer("x", punctuation="some"),
+            lambda: Tokenizer("x", punctuation="some"),  # type: ignore[arg-type]
             "punctuation 'some' is unknown.*dropped, kept",
-        ),  # type: ignore[arg-type]
+        ),
         (lambda: Tokenizer("x", max_length=0), "is 0; set 1 word or more"),
     ],
 )
