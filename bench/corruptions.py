@@ -79,8 +79,7 @@ def corrupt(
     elif corruption == "frost":
         photo = frost[int(rng.integers(len(frost)))]
         kept, added = FROST[at]
-        mixed: npt.NDArray[Any] = kept * pixels + added * _crop(photo, pixels.shape, rng)
-        changed = np.clip(mixed, 0, 255)
+        changed = np.clip(kept * pixels + added * _crop(photo, pixels.shape, rng), 0, 255)
     else:
         data = BytesIO()
         Image.fromarray(pixels).save(data, "JPEG", quality=QUALITY[at])
@@ -95,7 +94,7 @@ def _crop(photo: Pixels, shape: tuple[int, ...], rng: np.random.Generator) -> Pi
     height, width = photo.shape[:2]
     factor = 1.1 * max(1, shape[0] / height, shape[1] / width)
     size = (int(np.ceil(width * factor)), int(np.ceil(height * factor)))
-    large: Pixels = cv2.resize(photo, size, interpolation=cv2.INTER_CUBIC)
+    large = np.asarray(cv2.resize(photo, size, interpolation=cv2.INTER_CUBIC), np.uint8)
     top = int(rng.integers(len(large) - shape[0]))
     left = int(rng.integers(large.shape[1] - shape[1]))
     return large[top : top + shape[0], left : left + shape[1]]

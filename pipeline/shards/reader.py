@@ -217,7 +217,7 @@ class ShardFile:
                         f"{self.path}: NaN rows and failed rows differ; rerun the command that "
                         "wrote it"
                     )
-                content.update(memoryview(block.features.reshape(-1)))
+                content.update(block.features.reshape(-1).data)
         return ShardEntry(
             file=self.path.name,
             first_row=first_row,

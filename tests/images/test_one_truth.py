@@ -264,7 +264,7 @@ def test_ten_crops_may_be_tapped_anywhere(
 @pytest.mark.parametrize(
     ("tap", "message"),
     [
-        ("clasifier.3", r"vgg16 has no layer 'clasifier\.3' to read; did you mean classifier\.3"),
+        ("clasifier.3", r"vgg16 has no layer 'clasifier\.3'; did you mean classifier\.3"),
         ("xyz", "it has features, avgpool, classifier"),
         ("", "no layer ''"),
     ],

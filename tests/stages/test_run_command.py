@@ -117,7 +117,7 @@ def test_changed_captions_and_pictures_are_followed(project: Path, pipeline: Cal
     refused = pipeline("run", NAME)
     assert refused.status == 3
     assert f"| {NAME} | train {NAME} |" in refused.stderr
-    assert "give --leave-out-failed to `pipeline run`" in refused.stderr
+    assert "pass --leave-out-failed to `pipeline run`" in refused.stderr
     assert pipeline("run", NAME, "--leave-out-failed").status == 0
 
 
