@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Literal
 
 import click
 
+from pipeline.errors import PipelineError
 from pipeline.experiments.layout import Layout
 from pipeline.heads.training.training_options import TrainingOptions
 from pipeline.wording import counted
@@ -28,6 +29,7 @@ from stages.training import training_options
 if TYPE_CHECKING:
     from pipeline.experiments.run import FailedExperiment
     from pipeline.retrieval.tables import Row
+    from stages.params import Params
 
 
 @click.command(cls=Command)
@@ -92,7 +94,11 @@ def run(
 
     started = time.monotonic()
     params = load_params()
-    layout = layout_of(dataset, params.dataset)
+    try:
+        layout = layout_of(dataset, params.dataset)
+    except PipelineError:
+        _known(params, names)  # a misspelt name is the more likely mistake
+        raise
     options_given = [size, {**vars(training), "monitor": None}, test_split, seeds]
     finished = FinishedRun(layout, names, [asdict(params), str(layout.dataset), *options_given])
     if not dry_run and (tables := finished.tables()) is not None:
@@ -103,13 +109,9 @@ def run(
     # Only now: torch takes longer to import than finding that nothing is to be done.
     from pipeline.experiments.run import RunFailed
     from pipeline.experiments.run import run as run_experiments
-    from pipeline.language.presets import LANGUAGE_PRESETS
-    from pipeline.retrieval.ensemble import ENSEMBLES
-    from stages.plan import every_name, require_experiments, run_options
+    from stages.plan import run_options
 
-    if names == ("all",):
-        names = tuple(every_name(params))
-    require_experiments(params, names, [*params.ensembles, *ENSEMBLES, *LANGUAGE_PRESETS])
+    names = _known(params, names)
     of_file = params.dataset != "" and layout.name == Layout.of(params.dataset).name
     if size is None:
         size = params.size if of_file else "small"
@@ -136,6 +138,18 @@ def run(
     if failed:
         _log_failed(failed)
         ctx.exit(SOME_ROWS_FAILED if all(one.of_rows for one in failed) else FAILED)
+
+
+def _known(params: "Params", names: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the names of the experiments to run, all of which are known."""
+    from pipeline.language.presets import LANGUAGE_PRESETS
+    from pipeline.retrieval.ensemble import ENSEMBLES
+    from stages.plan import every_name, require_experiments
+
+    if names == ("all",):
+        names = tuple(every_name(params))
+    require_experiments(params, names, [*params.ensembles, *ENSEMBLES, *LANGUAGE_PRESETS])
+    return names
 
 
 def _print_result(

@@ -147,10 +147,10 @@ def one_by_one(
 def test_media_are_not_mixed_up(dataset: Path, tmp_path: Path) -> None:
     from pipeline.images.extract import extract
 
-    with pytest.raises(DatasetError, match="needs a dataset of images, and 'mine' is one of clips"):
+    with pytest.raises(DatasetError, match="needs a dataset of images, but 'mine' is one of clips"):
         extract(dataset, tmp_path / "out", recipe="efficientnet-lite0-pool")
     images = dataset_of(tmp_path / "images", ["0.mp4"], media="images")
-    with pytest.raises(DatasetError, match="needs a dataset of clips, and 'mine' is one of images"):
+    with pytest.raises(DatasetError, match="needs a dataset of clips, but 'mine' is one of images"):
         extract_clips(images, tmp_path / "out", recipe=LITE)
 
 

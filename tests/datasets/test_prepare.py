@@ -29,7 +29,7 @@ def test_scenes(tmp_path: Path) -> None:
     result = run("scenes", "--num-images", 6, "--seed", 5, "--out", tmp_path / "s")
     assert result.exit_code == 0, result.output
     first, last = result.stderr.splitlines()
-    assert first.startswith("prepare scenes: images=6 seed=5 out=")
+    assert first.startswith("prepare scenes: num-images=6 seed=5 out=")
     assert last.startswith("6 images (train 4, val 1, test 1), 30 captions in ")
     assert result.stdout == ""
     assert read_manifest(tmp_path / "s").notes["seed"] == 5

@@ -46,7 +46,7 @@ def test_a_searcher_is_opened_by_name(made: Path) -> None:
 
 
 def test_what_was_not_made_says_what_makes_it(made: Path) -> None:
-    with pytest.raises(NotMade, match=r"vsepp not found; pipeline\.run\('vsepp', "):
+    with pytest.raises(NotMade, match=r"vsepp not found; run pipeline\.run\('vsepp', "):
         pipeline.open_searcher("vsepp", made / "mine", root=made / "made")
     with pytest.raises(NotMade, match=r"pipeline\.localize\('wang2016-phrases-cca', "):
         pipeline.open_region_searcher("wang2016-phrases-cca", made / "mine", root=made / "made")

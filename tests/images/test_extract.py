@@ -230,7 +230,7 @@ def test_a_list_of_images_is_read_from_a_file_or_stdin(
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ([], "pass --dataset DIR, a prepared dataset, or --images FOLDER"),
+        ([], "pass either --dataset DIR, a prepared dataset, or --images FOLDER"),
         (["--dataset", "d", "--images", "d"], "pass either --dataset"),
         (["--images", "nowhere"], "nowhere does not exist"),
         (["--images", ".", "--split", "test"], "--split is of a prepared dataset"),

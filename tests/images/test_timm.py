@@ -13,17 +13,17 @@ timm = pytest.importorskip("timm", reason="needs the extra [timm]")
 REFUSED = {
     "test_vitt": "no model 'test_vitt'; did you mean test_vit",
     "resnet18.a9_in1k": r"Invalid pretrained tag.*did you mean a\d_in1k",
-    "test_vit-gird": "with a part of pool, grid, class, distillation, registers",
+    "test_vit-gird": "with one of the parts pool, grid, class, distillation, registers",
     "test_vit@": "cannot parse",
     "test_vit@blocs.1": r"did you mean blocks\.1",
     "test_vit@attn_pool": "no layer 'attn_pool'",
-    "test_vit-registers": "no register tokens; before the cells it has class token",
+    "test_vit-registers": "no register tokens; the tokens before the cells are class token",
     "test_resnet-grid@global_pool": "its output is a row, which has no cells",
-    "test_resnet-class": "no class token; before the cells it has nothing",
-    "swin_tiny_patch4_window7_224@layers.1.blocks.0.attn": r"gives 16 outputs of \(49, 192\)",
-    "crossvit_9_240-grid": "gives a list, not one output",
-    "vit_base_patch16_sapiens2": "wants 1024 x 768 pixels",
-    "deepseek_vit_412m": "wants crop mode 'border'",
+    "test_resnet-class": "no class token; the tokens before the cells are nothing",
+    "swin_tiny_patch4_window7_224@layers.1.blocks.0.attn": r"has 16 outputs of \(49, 192\)",
+    "crossvit_9_240-grid": "has a list, expected one",
+    "vit_base_patch16_sapiens2": "needs 1024 x 768 pixels",
+    "deepseek_vit_412m": "needs crop mode 'border'",
 }
 
 

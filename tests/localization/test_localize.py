@@ -293,7 +293,7 @@ def test_found_boxes_are_marked(sources: Sources, tmp_path: Path) -> None:
     assert [hit.id for hit in answer.hits] == [hit.id for hit in hits[:3]]
     page = Pages(RegionService(searcher)).results(answer)
     assert page.count("<rect") == 6
-    with pytest.raises(SearchError, match="ask with one"):
+    with pytest.raises(SearchError, match="enter one"):
         RegionService(searcher).answer(Query(image=hits[0].id))
 
     written = write_localization_page([tmp_path / "c.h5"], sources.dataset, tmp_path / "html")

@@ -94,7 +94,7 @@ def test_wrong_usage_has_a_message() -> None:
         (("--between", "--threshold", "0.9"), "need --dataset"),
         ((), "no threshold is calibrated"),
         (("--dataset", "data", "--dataset", "data"), "once for each feature set"),
-        (("--page", "a.html", "--threshold", "0.9"), "--page needs --dataset"),
+        (("--page", "a.html", "--threshold", "0.9"), "--page requires --dataset"),
         (("--split", "tset", "--dataset", "data", "--threshold", "0.9"), "no split 'tset'"),
     ):
         result = ran(*arguments)

@@ -142,7 +142,7 @@ def test_bad_input(scenes: Path, tmp_path: Path) -> None:
     )
     for bad in ("bad.npz", "bad.h5"):
         refused(LayoutError, "arrays of boxes", **(file | {"boxes": tmp_path / bad}))
-    refused(LayoutError, "line 1: 2 columns", **(file | {"boxes": tmp_path / "bad.tsv"}))
+    refused(LayoutError, "line 1: found 2 columns", **(file | {"boxes": tmp_path / "bad.tsv"}))
     refused(LayoutError, "expected boxes as", **(file | {"boxes": tmp_path / "bad.csv"}))
     refused(WrongUsage, "`boxes=FILE` is required", method="boxes")
     refused(WrongUsage, "`model=.*` applies to bing", method="grid", model=tmp_path)
@@ -171,12 +171,12 @@ def test_damaged_archives_of_boxes_are_named(tmp_path: Path) -> None:
     """What a campaign of hostile files found: no bytes, a header that is no Python, and a bomb."""
     path = tmp_path / "x.npz"
     path.write_bytes(b"")
-    with pytest.raises(LayoutError, match=r"is no readable \.npz file of boxes"):
+    with pytest.raises(LayoutError, match=r"is not a readable \.npz file of boxes"):
         read_boxes(path)
     header = b"{'descr': '<f4', 'fortran_order': False, 'shape': (10,"
     with zipfile.ZipFile(path, "w") as archive:
         archive.writestr("a.npy", b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header)
-    with pytest.raises(LayoutError, match=r"is no readable \.npz file of boxes"):
+    with pytest.raises(LayoutError, match=r"is not a readable \.npz file of boxes"):
         read_boxes(path)
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("a.npy", bytes((1 << 26) + 1))

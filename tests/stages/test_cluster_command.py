@@ -146,7 +146,7 @@ def test_embedding_resumes_from_the_finished_rows(
 def test_contradictions_are_wrong_usage(project: Path, pipeline: Call) -> None:
     for options, text in (
         (("--workers", 2, "--scheduler", "tcp://a:1"), "not both"),
-        (("--resource", "GPU=1"), "for the workers of a --scheduler"),
+        (("--resource", "GPU=1"), "--resource requires a --scheduler"),
         (("--scheduler", "tcp://a:1", "--resource", "GPU"), "write it as in GPU=1"),
         (("--workers", 0), "not in the range"),
     ):

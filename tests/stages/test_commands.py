@@ -328,12 +328,12 @@ def test_wrong_params_are_named_by_their_place(project: Path, pipeline: Call) ->
     assert ended.status == 1
     assert "sead" in ended.stderr
     Path("params.yaml").write_text("a: [")
-    assert "is no YAML" in pipeline("train", "--experiment", "x").stderr
+    assert "is not YAML" in pipeline("train", "--experiment", "x").stderr
     for date in ("2026-13-01", "!!timestamp x"):
         Path("params.yaml").write_text(f"seed: {date}\n")
-        assert "is no YAML" in pipeline("train", "--experiment", "x").stderr
+        assert "is not YAML" in pipeline("train", "--experiment", "x").stderr
     Path("params.yaml").write_text("a: " + "[" * 3000 + "]" * 3000)
-    assert "is no YAML" in pipeline("train", "--experiment", "x").stderr
+    assert "is not YAML" in pipeline("train", "--experiment", "x").stderr
     Path("params.yaml").unlink()
     ended = pipeline("train", "--experiment", "x")
     assert "no experiment 'x'" in ended.stderr

@@ -29,7 +29,7 @@ def test_a_removed_image_needs_one_command_and_no_row(project: Path, pipeline: C
     single = ("extract", "--recipe", RECIPE, "--dataset", "data/scenes", "--out", out)
     refused = pipeline(*single)
     assert refused.status == 1
-    assert "--update keeps the rows that are still right" in refused.stderr
+    assert "--update keeps the rows that are up to date" in refused.stderr
     ran = pipeline("run", NAME)
     assert ran.status == 0, ran.stderr
     assert "59 rows: 59 kept, 0 new, 0 changed, 1 removed" in ran.stderr

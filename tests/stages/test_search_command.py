@@ -238,7 +238,7 @@ def test_an_unknown_experiment_is_wrong_usage(within: Path, pipeline: Call) -> N
         (("xqzzy wvvk", "--experiment", NAME), "knows no word of the query"),
         (("--image", "absent.png", "--experiment", NAME), "nor a file"),
         (("--image", "params.yaml", "--experiment", NAME), "params.yaml is unreadable"),
-        (("--image", "ONE", "--minus", "qzzyx", "--experiment", NAME), "first ['qzzyx']"),
+        (("--image", "ONE", "--minus", "qzzyx", "--experiment", NAME), "the query 'qzzyx'"),
         (("--image", "ONE", "--plus", "red", "--experiment", RIDGE), "euclidean"),
         (("--image", "ONE", "--of", "images", "--around-mean", 9, "--experiment", RIDGE), "cosine"),
         ((SENTENCE, "--experiment", NAME, "--head", f"data/heads/scenes/{RIDGE}"), "differs in"),
@@ -274,8 +274,8 @@ def test_mistakes_end_in_one_paragraph(
 @pytest.mark.parametrize(
     ("arguments", "expected"),
     [
-        ((), "one of them"),
-        ((SENTENCE, "--image", "x"), "one of them"),
+        ((), "pass one of SENTENCE"),
+        ((SENTENCE, "--image", "x"), "pass one of SENTENCE"),
         ((SENTENCE, "--plus", "red"), "go with --image"),
         ((SENTENCE, "--around-mean", 2), "fewer than --top 5"),
         ((SENTENCE, "--top", 0), "--top"),

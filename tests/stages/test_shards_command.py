@@ -119,7 +119,7 @@ def test_exported_imported_and_merged(features: FeatureSet, pipeline: Call) -> N
         ("verify nowhere", 1, "nowhere not found"),
         ("verify set --images-of set", 1, "pipeline prepare"),
         ("index nowhere", 1, "has no shard"),
-        ("export set --out x.csv", 2, "name it with --to"),
+        ("export set --out x.csv", 2, "choose the layout with --to"),
         ("export set --out x.npy --dataset set", 2, "--dataset"),
         ("export set --allow-failed --out x.parquet --dataset set", 1, "pipeline prepare"),
         ("export set --to npy --out x_ims.npy", 1, "have no features"),
@@ -187,7 +187,7 @@ def test_a_damaged_index_gives_no_traceback(
     path.write_text(json.dumps(json.loads(path.read_text()) | change))
     ended = pipeline("shards", *command.split())
     assert ended.status == 1
-    assert "damaged or of another kind" in ended.stderr + ended.stdout
+    assert "corrupt or of another format" in ended.stderr + ended.stdout
     assert "Traceback" not in ended.stderr
 
 

@@ -67,7 +67,7 @@ def read_trecvid_vtt(
             if key not in sentences:
                 raise DatasetError(f"{where}: set {name} has no sentence {key}")
             if (before := used.setdefault((name, key), where)) != where:
-                raise DatasetError(f"{where}: sentence {key} of set {name} also is of {before}")
+                raise DatasetError(f"{where}: sentence {key} of set {name} repeats {before}")
             text, place = sentences[key]
             texts.append(caption := caption_line(text, place))
             mended += caption != text

@@ -125,7 +125,7 @@ def test_trecvid_vtt(root: Path, tmp_path: Path) -> None:
     for truth, message in (
         ("1 2", "line 1: '1 2'; expected <clip>"),
         ("1 3 1", "line 1: set A has no sentence 3"),
-        ("1 2 1\n2 2 2", r"line 2: sentence 2 of set A belongs to .*line 1 too"),
+        ("1 2 1\n2 2 2", r"line 2: sentence 2 of set A repeats .*line 1"),
         ("1 2 1", "test: 1 found, 1915 expected"),
     ):
         (tmp_path / "vtt.gt").write_text(truth)
