@@ -35,11 +35,9 @@ def test_tokens_have_names() -> None:
     assert layout.row("class token") == ((384,), ROW_AXES)
     assert layout.row("register tokens") == ((4, 384), TOKEN_AXES)
     assert layout.row("mean over cells") == ((384,), ROW_AXES)
-    with pytest.raises(RecipeError, match="no distillation token; .* cells are class"):
+    with pytest.raises(RecipeError, match=r"no distillation token; .* cells are class"):
         layout.row("distillation token")
-    with pytest.raises(
-        RecipeError, match="no class token; the tokens before the cells are nothing"
-    ):
+    with pytest.raises(RecipeError, match=r"no class token; .* cells are nothing"):
         layout_of((256, 384), PREFIX).row("class token")
 
 
