@@ -216,7 +216,7 @@ def two_workers(options: argparse.Namespace) -> None:
 
 def tests(options: argparse.Namespace) -> None:
     """Run the tests that need a card; leave with their status if they fail."""
-    command = [sys.executable, "-m", "pytest", "-q", "-rs", *TESTS]
+    command = [sys.executable, "-m", "pytest", "-rs", *TESTS]
     environment = {**os.environ, "GPU_TESTS_DEVICE": options.device}
     if status := subprocess.run(command, env=environment).returncode:
         sys.exit(status)
