@@ -20,7 +20,7 @@ _PHOTO, _BYTES_A_PIXEL = 12_000_000, 6
 
 
 def expected_memory(network: RecipeNetwork, parallelism: Parallelism) -> int:
-    """Return an upper bound of the bytes of an extraction, beyond the loaded network.
+    """Return an estimate, rarely exceeded, of an extraction's bytes beyond the loaded network.
 
     Weights count once more, for their packed layouts; rows wait for the disk up to twice
     `PIECE_BYTES`. Images of more than 12 million pixels need more.

@@ -78,8 +78,8 @@ class FeatureSet:
     """A finished folder of feature shards, or a view that concatenates several such folders.
 
     A mapping of ids to rows. Brackets also accept row numbers, slices, lists and masks. Failed rows
-    are NaN there and in `numpy.asarray(features)`, and `ok` is their mask; `read` and
-    `torch_dataset` raise on failed rows by default.
+    are NaN there and in `numpy.asarray(features)`, and `ok` is the mask of the other rows; `read`
+    and `torch_dataset` raise on failed rows by default.
 
     Thread-safe and fork-safe. It is pickled as its folder, which a spawned data loader worker
     reopens.

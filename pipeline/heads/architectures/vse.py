@@ -55,15 +55,16 @@ class VseSettings:
 
     cell : recurrent cell; "peephole_lstm" is that of Kiros et al. 2014 with diagonal peepholes,
         "whole_peephole_lstm" with full matrices, as printed. "none" sums the word vectors, or maps
-        captions that are vectors, such as word counts, linearly; it ignores the next two settings.
-    layers, bidirectional : number of layers and direction; each direction has `dim` / 2 units.
+        captions that are vectors, such as word counts, linearly, and ignores `layers` and
+        `bidirectional`.
+    layers, bidirectional : number of layers; whether there are two directions of `dim` / 2 units.
     pooling : pooling of the states: the "last" one, as in the papers, their "mean" or "max".
     word_dim : dimension of the word vectors. train_words : whether word vectors are trained.
     dim : dimension of the embedding space.
     image_scaling : "given", the features unchanged; "unit", L2-normalised; or "standardised" by
         the mean vector and one scale of the training images.
-    l2_normalise : embeddings that are L2-normalised: "neither", "both", or "captions"; with the
-        last and cosine similarity, training uses the inner product.
+    l2_normalise : embeddings that are L2-normalised: "neither", "both", or "captions"; with
+        "captions" and cosine similarity, training uses the inner product.
     absolute : whether both sides end with an element-wise absolute value.
     similarity : similarity in training and retrieval. A Euclidean distance depends on the norm of
         the image features, see `image_scaling`.
@@ -84,7 +85,7 @@ class VseSettings:
     lr_decay, lr_decay_every : factor on the learning rate, applied every `lr_decay_every` epochs.
     clip : maximum gradient norm, of all weights together or per tensor (`clip_each`); 0 turns
         clipping off.
-    patience : early stopping after more epochs than this without improvement.
+    patience : training stops after `patience` + 1 epochs without improvement.
     """
 
     cell: str = choice("gru", "lstm", "peephole_lstm", "whole_peephole_lstm", "none")
