@@ -181,4 +181,10 @@ EXPLAINED: tuple[Explained, ...] = (
             ("made/report/experiments/*.html", "line *"),
         )
     ),
+    Explained(
+        "made/report*",
+        "*",
+        "reports have one colour per system, scales that end where values can, sorted tables, one "
+        "chart of epochs for all systems, and other words",
+    ),
 )

@@ -15,7 +15,7 @@ _FISHER = {"encoder": "fv-hglmm", "components": 2, "sample": 300, "pca": 12}
 _MULTISCALE = {"encoder": "bow+mean-w2vv+token-ids-w2vv", "vectors": "word2vec-100d"}
 _PARAMS = {
     "dataset": "scenes",
-    "datasets": {"scenes": {"kind": "scenes", "images": 6, "seed": 1}},
+    "datasets": {"scenes": {"kind": "scenes", "num-images": 6, "seed": 1}},
     "seed": 0,
     "size": "tiny",
     "max_epochs": 2,

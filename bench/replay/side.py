@@ -64,6 +64,9 @@ class Side:
         self.name, self._old = name, not (work / "code" / name / "stages/renamed.py").is_file()
         self.folder, self.logs = work / name, work / "logs" / name
         self.logs.mkdir(parents=True, exist_ok=True)
+        if self._old:
+            params = self.folder / "params.yaml"
+            params.write_text(params.read_text().replace("num-images:", "images:"))
         code = work / "code" / name
         variables = os.environ | {
             "PYTHONPATH": str(code),

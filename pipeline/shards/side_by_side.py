@@ -29,7 +29,7 @@ VIEW_FILE = "side-by-side.json"
 _FORMAT, _VERSION = "pipeline-features-side-by-side", 1
 
 SCALINGS = {
-    "unit": "each part's row scaled to length 1",
+    "unit": "each part's row at length 1",
     "none": "not scaled",
 }
 """Scalings of the rows of a part, by name. A row of zeros stays zero."""
