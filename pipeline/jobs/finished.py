@@ -34,7 +34,6 @@ from pipeline.summary import write_summary
 
 Identities = npt.NDArray[np.int64]
 
-# A file that was changed so recently may change again without another time of change.
 # A file changed this recently may change again without a new time stamp.
 _SETTLED_NS = 2_000_000_000
 # File systems with change times and inodes from the local kernel, which users cannot set, unlike
