@@ -25,6 +25,7 @@ python docs/tools/claims.py data/claims/flickr8k
 ```
 
 - **Tuned on dev**: these images also chose each system's epoch and settings.
+- i→t is image to text, t→i text to image ([figures](evaluation.md#the-numbers)).
 - The papers' figures are of other features, larger networks and mostly more images.
 - In brackets: trainings of each side. With one, the interval ignores the variation between
   trainings; such a test rejects a true null in 13 to 26 of 100 cases before the correction.
