@@ -50,8 +50,8 @@ WEIGHTS = click.option(
 TRAINED_ON = click.option(
     "--trained-on",
     metavar="NAME[, NAME...]",
-    help="Datasets that the weights were trained on, recorded in the shards.  [default: those known "
-    "for the recipe's own weights]",
+    help="Datasets that the weights were trained on, recorded in the shards.  [default: those "
+    "known for the recipe's own weights]",
 )
 CODEBOOK = click.option(
     "--codebook",
@@ -111,7 +111,7 @@ READERS = click.option(
 )
 @click.option(
     "--frames",
-    help="Frames of a clip: every:SECONDS, fps:NUMBER, even:NUMBER or all.  [default: the recipe's]",
+    help="Frames of clips: every:SECONDS, fps:NUMBER, even:NUMBER or all.  [default: the recipe's]",
 )
 @click.option(
     "--over-frames",

@@ -73,7 +73,7 @@ TRUST_STAMPS = click.option(
 THREADS = click.option(
     "--threads",
     type=COUNT,
-    help="Batches (or images) computed at the same time, one core each.  [default: cores; on a GPU 2]",
+    help="Batches (or images) computed at a time, one core each.  [default: cores; on a GPU 2]",
 )
 
 

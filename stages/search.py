@@ -36,7 +36,9 @@ if TYPE_CHECKING:
     "--plus", multiple=True, metavar="WORD", help="Add this word to the image; repeatable."
 )
 @click.option(
-    "--queries", type=click.Path(path_type=Path), help="File of sentences to search for, one per line."
+    "--queries",
+    type=click.Path(path_type=Path),
+    help="File of sentences to search for, one per line.",
 )
 @click.option(
     "--of",
