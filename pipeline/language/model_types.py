@@ -87,6 +87,7 @@ class LanguageExperiment:
     points : embeddings that a model is conditioned on in training: those of the "sentences", for
         which text is enough, or of their "images".
     images : recipe of the image features that a model is conditioned on; grids for attention.
+    corpus : whether it is trained on the sentences of a text file in addition to the captions.
     source : where the values are published.
     leaves_open : our choices where the source is silent, and our deviations.
     """
@@ -99,6 +100,7 @@ class LanguageExperiment:
     sentences: CaptionFeatures = SENTENCES
     tags: CaptionFeatures = TAGS
     images: str = ""
+    corpus: bool = False
     source: str = ""
     leaves_open: str = ""
 

@@ -117,6 +117,18 @@ _UNIVERSAL = replace(
         leaves_open="as kiros2014-sc-nlm, with the 12 universal tags of Petrov et al. 2012",
     ),
 )
+_CORPUS = replace(
+    _SC_NLM,
+    paper=replace(
+        _SC_NLM.paper,
+        name="kiros2014-sc-nlm-corpus",
+        corpus=True,
+        source="Kiros, Salakhutdinov & Zemel 2014, section 2.5: also trained on text without "
+        "images, a possibility that they mention",
+        leaves_open="as kiros2014-sc-nlm, with the captions' vocabulary; conditioning sentences "
+        "and tag sequences of generation are those of the captions",
+    ),
+)
 _OF_IMAGES = replace(
     _SC_NLM,
     paper=replace(
@@ -192,6 +204,7 @@ LANGUAGE_PRESETS: dict[str, LanguagePreset] = {
         _TENSOR,
         _SC_NLM,
         _UNIVERSAL,
+        _CORPUS,
         _OF_IMAGES,
         _LSTM,
         _ATTENTION,
