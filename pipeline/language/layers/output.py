@@ -90,7 +90,7 @@ class TensorOutput(Output):
             vectors[:, dim:].detach(), dim=0, return_counts=True
         )
         of_words = (conditions @ words.flatten(0, 1).T).unflatten(1, words.shape[:2])
-        parts = zip(vectors[:, :dim].split(number.tolist()), of_words, strict=True)
+        parts = zip(torch.split(vectors[:, :dim], number.tolist()), of_words, strict=True)
         return torch.cat([part @ table.T for part, table in parts]) + self.bias + self.impossible
 
 
