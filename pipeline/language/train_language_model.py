@@ -82,7 +82,7 @@ def fit_language_model(
     if experiment.corpus and inputs.corpus is not None:
         corpus = Path(inputs.corpus)
         sentences = with_plain_text(train, corpus, inputs, opened, job)
-        made_from["corpus_sha256"] = sha256_of_file(corpus)
+        made_from["corpus_file_sha256"] = sha256_of_file(corpus)
     rows = sentences.captions.take(np.arange(len(sentences.captions)))
     ids = rows[:, : sizes.length].astype(np.int64)
     require_words(ids)  # checked before hours of training: the n-grams need words

@@ -226,7 +226,7 @@ def test_plain_text_is_trained_on_like_captions(data: Path, tmp_path: Path) -> N
     assert len(found.concepts.sentences) == len(
         {text for k in range(16) for text in captions_of(k)}
     )
-    assert found.made_from["corpus_sha256"] == sha256_of_file(corpus)
+    assert found.made_from["corpus_file_sha256"] == sha256_of_file(corpus)
     assert f"{corpus}: 12 sentences, 0 of 60 words are not in the captions' vocabulary" in (
         monitor.lines
     )

@@ -62,7 +62,7 @@ def add_language_model(plan: Plan, experiment: LanguageExperiment, seed: int) ->
             tensors = sha256_of_file(head / TENSORS_FILE)
             origin = {"experiment": head.name, "tensors_sha256": tensors}
         if corpus is not None:
-            hashes["corpus_sha256"] = sha256_of_file(corpus)
+            hashes["corpus_file_sha256"] = sha256_of_file(corpus)
         return {
             "model": experiment.model,
             "settings": experiment.settings,
