@@ -10,7 +10,7 @@ from stages.console import run
 
 COMMANDS = {
     "prepare": "Read or draw captioned images into a dataset.",
-    "propose": "Propose boxes of things on the images of a dataset.",
+    "propose": "Propose object boxes for the images of a dataset.",
     "extract": "Turn images into feature shards.",
     "vectors": "Store or train word vectors for a dataset's words.",
     "text": "Turn captions into feature shards.",
@@ -19,18 +19,18 @@ COMMANDS = {
     "localize": "Train heads on regions and phrases, and find phrases in images.",
     "caption": "Describe images in sentences.",
     "ensemble": "Average the similarities of several experiments.",
-    "run": "Make whatever is missing between a dataset and recall tables.",
+    "run": "Compute whatever is missing, from a dataset to recall tables.",
     "repro": "Run dvc.yaml's stages, with a line for each.",
     "evaluate": "Rank an embedding file and write its Recall@K.",
-    "score": "Score captions against those of people.",
+    "score": "Score generated captions against references.",
     "compare": "Test whether one system is better than another.",
-    "probe": "Ask embeddings what they hold, and test them with wrong captions.",
+    "probe": "Test what embeddings encode, also with wrong captions.",
     "report": "Join the recall tables of all experiments.",
     "duplicates": "Find near-duplicate images, within a set or between two.",
     "search": "Find the images or sentences nearest to a query.",
-    "serve": "Try an experiment on a page of this machine.",
-    "shards": "Describe, check, index, convert, join and share feature shards.",
-    "list": "List what can be named: experiments, encoders, recipes, backbones...",
+    "serve": "Search with an experiment on a local web page.",
+    "shards": "Describe, verify, index, convert, merge and share shards.",
+    "list": "List names: experiments, encoders, recipes, backbones...",
     "recipes": "List the recipes, or print one.",
 }
 

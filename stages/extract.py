@@ -50,14 +50,14 @@ WEIGHTS = click.option(
 TRAINED_ON = click.option(
     "--trained-on",
     metavar="NAME[, NAME...]",
-    help="Datasets that the weights were trained on, for the record.  [default: as is known of the "
-    "recipe's own]",
+    help="Datasets that the weights were trained on, recorded in the shards.  [default: those "
+    "known for the recipe's own weights]",
 )
 CODEBOOK = click.option(
     "--codebook",
     type=click.Path(path_type=Path),
-    help="Of sound words: loaded from this file, or stored there once fitted.  [default: next to "
-    "OUT, of the training split]",
+    help="Codebook of sound words: this file is loaded, or written after fitting.  [default: next "
+    "to OUT, fitted on the training split]",
 )
 PRECISION = click.option(
     "--precision",
@@ -76,7 +76,7 @@ ENGINE = click.option(
 BATCH_SIZE = click.option(
     "--batch-size",
     type=COUNT,
-    help="Images in a batch.  [default: 8, or 1 of ten crops; on a GPU 128, or 12]",
+    help="Images per batch.  [default: 8, with ten crops 1; on a GPU 128 and 12]",
 )
 READERS = click.option(
     "--readers",
@@ -106,17 +106,17 @@ READERS = click.option(
 @click.option(
     "--context",
     type=click.FloatRange(0),
-    help="Of --regions: added on every side before a region is cut, as a share of its sides.  "
+    help="With --regions: margin on every side of a region, as a fraction of its sides.  "
     "[default: 0]",
 )
 @click.option(
     "--frames",
-    help="Of clips: every:SECONDS, fps:NUMBER, even:NUMBER or all.  [default: the recipe's]",
+    help="Frames of clips: every:SECONDS, fps:NUMBER, even:NUMBER or all.  [default: the recipe's]",
 )
 @click.option(
     "--over-frames",
     type=click.Choice(["mean", "max", "halves"]),
-    help="Of clips: how outputs are joined over time.  [default: mean]",
+    help="How the outputs of a clip's frames are pooled.  [default: mean]",
 )
 @selection_options(SPLIT, LIMIT)
 @compute_options(

@@ -51,14 +51,14 @@ COMPRESS = click.option(
 ADD = click.option(
     "--add",
     is_flag=True,
-    help="Append rows that the dataset, prepared again, has and a finished output lacks, in new "
-    "shards; those it has stay.",
+    help="Append rows of new images to a finished output, in new shards; existing rows stay. "
+    "Prepare the dataset again first.",
 )
 UPDATE = click.option(
     "--update",
     is_flag=True,
-    help="Make a finished output what the dataset is now: keep rows that are still right, compute "
-    "new and changed ones, drop the others; features of other options are moved aside.",
+    help="Make a finished output match the dataset: keep valid rows, compute new and changed "
+    "ones, drop the others. Features with other options are moved aside.",
 )
 RETRY_FAILED = click.option(
     "--retry-failed", is_flag=True, help="In a finished output, compute the failed rows again."
@@ -73,7 +73,7 @@ TRUST_STAMPS = click.option(
 THREADS = click.option(
     "--threads",
     type=COUNT,
-    help="Batches, or images, in work at once, on a core each.  [default: cores; on a GPU 2]",
+    help="Batches (or images) computed at a time, one core each.  [default: cores; on a GPU 2]",
 )
 
 

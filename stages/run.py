@@ -42,8 +42,8 @@ if TYPE_CHECKING:
 @click.option(
     "--size",
     type=click.Choice(["tiny", "small", "paper"]),
-    help="Of the experiments' networks and trainings.  [default: that of params.yaml for its own "
-    "dataset, or small]",
+    help="Size of networks and trainings; docs/heads.md explains it.  [default: that of "
+    "params.yaml for its own dataset, or small]",
 )
 @training_options
 @click.option("--test-split", help="[default: that of params.yaml, or test, val, dev]")
@@ -78,17 +78,17 @@ def run(
     as_json: bool,
     training: TrainingOptions,
 ) -> None:
-    """Make what is missing or out of date for some experiments, from features to recall tables.
+    """Compute what is missing or outdated for some experiments, from features to recall tables.
 
     Names are experiments and ensembles of params.yaml, or published systems (docs/heads.md lists
-    them), which need no params.yaml; `all` are all of both. Everything is made in one process,
-    with the files and bytes of the single commands. The same command again resumes where it
-    stopped.
+    them), which need no params.yaml. `all` omits systems that need clips, a download, hours or
+    several networks. One process computes the files and bytes of the single commands. The same
+    command again resumes where it stopped.
 
-    It is also how to update: after the dataset was prepared again with images or captions added,
-    removed or changed, or options in params.yaml were, the same command recomputes what depends on
-    the change and keeps the rest. An experiment that fails does not stop the others; the exit
-    status is then 1, or 3 if only images without features are to blame.
+    It also updates: after images, captions or options in params.yaml have changed, prepare the
+    dataset again and repeat the command. It recomputes what depends on the change and keeps the
+    rest. An experiment that fails does not stop the others; the exit status is then 1, or 3 if
+    the only reason is images without features.
 
     \b
     Examples:

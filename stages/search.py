@@ -36,7 +36,9 @@ if TYPE_CHECKING:
     "--plus", multiple=True, metavar="WORD", help="Add this word to the image; repeatable."
 )
 @click.option(
-    "--queries", type=click.Path(path_type=Path), help="File of sentences to ask with, one a line."
+    "--queries",
+    type=click.Path(path_type=Path),
+    help="File of sentences to search for, one per line.",
 )
 @click.option(
     "--of",
@@ -48,7 +50,7 @@ if TYPE_CHECKING:
     "--around-mean",
     type=click.IntRange(1),
     metavar="N",
-    help="Re-sort the N nearest by their distance to their mean before the first are shown.",
+    help="Sort the N nearest by their distance to their mean, and show the first of these.",
 )
 @click.option(
     "--where",
@@ -61,7 +63,7 @@ if TYPE_CHECKING:
 @click.option(
     "--approximate",
     is_flag=True,
-    help="Compare only with what an index points to, for millions of rows. It is made if need be.",
+    help="Search with an approximate index, for millions of rows. It is built if it is missing.",
 )
 @click.option(
     "--localize",
@@ -77,8 +79,8 @@ if TYPE_CHECKING:
 @click.option(
     "--regularities",
     is_flag=True,
-    help="Ask analogies of all images, such as less one colour plus another, and print what share "
-    "of what is found is right.",
+    help="Query with each image minus one word plus another, such as two colours, and print the "
+    "share of correct results.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Results as JSON.")
 def search(
@@ -102,8 +104,8 @@ def search(
 ) -> None:
     """Find the images or sentences of an embedding file that are nearest to a query.
 
-    The whole dataset is searched, and embedded before where it has to be. One result per line:
-    rank, score, id, file, first caption and split; of sentences rank, score, id, text, image and
+    All splits are searched, and embedded first if necessary. One result per line: for images
+    rank, score, id, file, first caption and split; for sentences rank, score, id, text, image and
     split. A greater score is nearer; ties are sorted by id.
 
     \b

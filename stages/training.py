@@ -36,7 +36,7 @@ _OPTIONS = (
     click.option(
         "--precision",
         type=click.Choice(["float32", "bf16", AUTO]),
-        help="Of the matrix products of a training in epochs, of a fine-tuned image network too; "
+        help="Precision of the matrix products in training, also of a fine-tuned image network; "
         "auto is bf16 where the device is fast with it, else float32.  [default: that of the "
         "experiment, or float32]",
     ),
