@@ -54,6 +54,12 @@ if TYPE_CHECKING:
     show_default=True,
     help="Number of trainings, with the seeds from --seed on: NAME, NAME-seed1, ...",
 )
+@click.option(
+    "--corpus",
+    type=click.Path(path_type=Path),
+    help="UTF-8 file with one sentence per line, for language models that are trained on plain "
+    "text too, such as kiros2014-sc-nlm-corpus.",
+)
 @LEAVE_OUT_FAILED
 @click.option(
     "--dry-run", is_flag=True, help="Print what would be done, with sizes, and do nothing."
@@ -66,6 +72,7 @@ def run(
     dataset: Path | None,
     size: Literal["tiny", "small", "paper"] | None,
     seeds: int,
+    corpus: Path | None,
     dry_run: bool,
     test_split: str | None,
     as_json: bool,
@@ -124,6 +131,7 @@ def run(
             names,
             layout.dataset,
             seeds=seeds,
+            corpus=corpus,
             training=training,
             dry_run=dry_run,
             monitor=CONSOLE,

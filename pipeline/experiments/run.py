@@ -17,6 +17,7 @@ from pipeline.experiments.steps.step import Plan
 from pipeline.heads.experiments import TRAINED_VECTORS, Size, resolve_experiment
 from pipeline.heads.head_types import Experiment
 from pipeline.heads.training.training_options import DEFAULT_TRAINING, TrainingOptions
+from pipeline.language import LanguageError
 from pipeline.language.presets import LANGUAGE_PRESETS, resolve_language_experiment
 from pipeline.language.trained_model import load_language_model
 from pipeline.one_or_many import texts_of
@@ -103,6 +104,7 @@ def run(
     extract: Mapping[str, Any] | None = None,
     word_vectors: Mapping[str, Mapping[str, Any]] | None = None,
     evaluate: Mapping[str, Any] | None = None,
+    corpus: str | Path | None = None,
     dry_run: bool = False,
     monitor: Monitor = QUIET,
 ) -> RunResult:
@@ -134,6 +136,8 @@ def run(
     word_vectors : mapping of str to mapping of str to object, or None. Options of `store_vectors`
         by name; None: those of the presets.
     evaluate : mapping of str to object, or None. Options of `pipeline.retrieval.evaluate.evaluate`.
+    corpus : str or Path or None. UTF-8 file with one sentence per line, on which language models
+        such as `kiros2014-sc-nlm-corpus` are trained in addition to the captions.
     dry_run : bool. Only log the steps, with sizes.
     monitor : Monitor. Receives a line before each step, its log lines and its progress.
 
@@ -141,6 +145,8 @@ def run(
     ------
     HeadError
         A name is not a preset.
+    LanguageError
+        A language model needs `corpus`, or none uses it.
     DatasetError
         The dataset is missing, lacks a split, or has no captions.
     RunFailed
@@ -172,10 +178,17 @@ def run(
         extract=extract,
         word_vectors=TRAINED_VECTORS if word_vectors is None else word_vectors,
         evaluate=evaluate,
+        corpus=None if corpus is None else Path(corpus),
         experiment_named=experiment_named,
     )
     every_seed = range(training.seed, training.seed + seeds)
     ensembles = {**ENSEMBLES, **(ensembles or {})}
+    of_text = [name for name, preset in LANGUAGE_PRESETS.items() if preset.paper.corpus]
+    if corpus is not None and not {*names} & {*of_text}:
+        raise LanguageError(
+            f"none of {', '.join(names)} is trained on plain text, so `corpus={corpus}` would have "
+            f"no effect; run {' or '.join(of_text)}"
+        )
     for name in names:
         members = {} if name in own else ensembles.get(name, {})
         for each in every_seed:

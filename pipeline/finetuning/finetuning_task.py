@@ -27,6 +27,11 @@ class PictureTower(nn.Module):
         embeddings: Tensor = self.head(self.network(windows))
         return embeddings
 
+    def nodes(self, windows: Tensor) -> tuple[Tensor, Tensor]:
+        """Return nodes and mask of a grid head, which the loss of `relational` reads."""
+        nodes: tuple[Tensor, Tensor] = self.head.nodes(self.network(windows))  # type: ignore[operator]
+        return nodes
+
 
 def with_network(
     task: TrainingTask,

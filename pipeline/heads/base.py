@@ -116,6 +116,7 @@ def retrieval_figures(
     held_out: HeldOut,
     device: torch.device,
     images: Rows | None = None,
+    with_map: bool = False,
 ) -> dict[str, float]:
     """Return the metrics of a split under a network; see `HeldOut.figures`.
 
@@ -126,6 +127,7 @@ def retrieval_figures(
     held_out : the split.
     device : torch device of `net`.
     images : image features in place of the split's, such as scaled ones.
+    with_map : whether to include the mean average precision of image queries.
 
     Raises
     ------
@@ -139,7 +141,7 @@ def retrieval_figures(
             "training diverged: an embedding of the validation split is not finite; lower the "
             "learning rate, or check the features for outliers"
         )
-    return held_out.figures(embedded, captions, similarity)
+    return held_out.figures(embedded, captions, similarity, with_map)
 
 
 @dataclass(frozen=True)
@@ -204,6 +206,15 @@ def choice(default: str, *others: str) -> str:
     one_of: Any = Literal
     value: str = field(default=default, metadata={"type": one_of[(default, *others)]})
     return value
+
+
+def epoch_selection() -> str:
+    """Declare the field `selection` of a settings dataclass: the epoch whose weights are kept.
+
+    "rsum" or "map" is the epoch with the highest sum of recalls or mean average precision of image
+    queries on the validation split, "last" the last one, without early stopping.
+    """
+    return choice("rsum", "map", "last")
 
 
 def text(default: str) -> str:

@@ -38,6 +38,8 @@ class LanguageInputs:
         embeddings.
     captions, head : str or Path or None. Features of the captions, next to their fitted encoder,
         and the head that embeds them, for a model conditioned on the sentence.
+    corpus : str or Path or None. UTF-8 file with one sentence per line, for an experiment with
+        `corpus`; see `pipeline.language.plain_text`.
     """
 
     sentences: str | Path
@@ -45,6 +47,7 @@ class LanguageInputs:
     images: str | Path | None = None
     captions: str | Path | None = None
     head: str | Path | None = None
+    corpus: str | Path | None = None
 
     def named(self, experiment: LanguageExperiment) -> dict[str, Path]:
         """Return the folders that an experiment's model needs, by name.
@@ -52,11 +55,16 @@ class LanguageInputs:
         Raises
         ------
         LanguageError
-            A folder is missing.
+            A folder or the corpus is missing.
         """
         needed = {"nothing": [], "sentence": ["captions", "head"], "image": ["images"]}
         names = [*needed[experiment.condition], *["tags"] * experiment.takes_tags]
         names += ["images"] * (experiment.points == "images")
+        if experiment.corpus and self.corpus is None:
+            raise LanguageError(
+                f"{experiment.name!r} is also trained on plain text; pass `corpus=...`, a file "
+                "with one sentence per line"
+            )
         if missing := [name for name in names if getattr(self, name) is None]:
             raise LanguageError(
                 f"the language model {experiment.model!r} needs {' and '.join(missing)}; pass the "

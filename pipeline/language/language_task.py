@@ -18,8 +18,9 @@ from pipeline.heads.inputs.feature_rows import Features
 from pipeline.heads.inputs.pairs import Pairs
 from pipeline.heads.layers.scaling import Standardised
 from pipeline.heads.training.task import TrainingTask, overall, plateau
+from pipeline.language import LanguageError
 from pipeline.language.architectures.attention_decoder import AttentionDecoder
-from pipeline.language.architectures.context_model import ContextModel
+from pipeline.language.architectures.context_model import ContextModel, TensorModel
 from pipeline.language.architectures.lstm_decoder import LstmDecoder
 from pipeline.language.layers.contexts import Factored, LogBilinear
 from pipeline.language.layers.gates import ContentGate, ContentShift, StructureGate
@@ -65,6 +66,11 @@ def build_model(
     model : a name in `pipeline.language.model_types.MODELS`.
     s : settings.
     sizes : input sizes.
+
+    Raises
+    ------
+    LanguageError
+        See `TensorModel`.
     """
     condition = sizes.condition_dim
     if model in _DECODERS:
@@ -77,6 +83,8 @@ def build_model(
         return ContextModel(
             LogBilinear(sizes.vocab_size, s.dim, s.context), shift, condition, s.dropout
         )
+    if model == "tensor-lbl":
+        return TensorModel(sizes.vocab_size, s.dim, s.context, condition, s.dropout)
     gate: ContentGate | StructureGate
     if model == "sc-nlm":
         gate = StructureGate(sizes.num_tags, condition, s.dim, s.factors, s.forward)
@@ -90,7 +98,17 @@ def language_task(model: str, s: LanguageSettings, sizes: Sizes) -> TrainingTask
     """Return the training task of a language model: minimise the mean of -log P(word).
 
     The epoch is selected by validation perplexity.
+
+    Raises
+    ------
+    LanguageError
+        `sampled_words` is set for the unfactored tensor.
     """
+    if model == "tensor-lbl" and s.sampled_words:
+        raise LanguageError(
+            f"tensor-lbl compares a target with all words, but sampled_words is {s.sampled_words}; "
+            "set it to 0"
+        )
 
     def build(words: Features | None) -> nn.ModuleDict:
         return nn.ModuleDict({SENTENCE: build_model(model, s, sizes)})

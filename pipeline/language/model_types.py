@@ -19,6 +19,7 @@ MODELS: dict[str, Condition] = {
     "lbl": "nothing",
     "additive-lbl": "sentence",
     "multiplicative-lbl": "sentence",
+    "tensor-lbl": "sentence",
     "sc-nlm": "sentence",
     "lstm-decoder": "image",
     "attention-decoder": "image",
@@ -34,12 +35,13 @@ class LanguageSettings:
     context : number of previous words.
     forward : number of tags after a word's own; for sc-nlm.
     dim : dimension of words (K) and attributes (G); of an LSTM its state and attention keys.
-    factors : number of tensor factors (F); unused by lbl, additive-lbl and LSTMs.
+    factors : number of tensor factors (F); for multiplicative-lbl and sc-nlm.
     word_dim : dimension of an LSTM's input words.
     dropout : dropout probability on each position's output vector.
     content_noise : mean norm of the noise added to a sentence's embedding in training, before it
         is L2-normalised again; images are not at the same points as their sentences.
-    sampled_words : number of words that a target is compared with in training; 0: all.
+    sampled_words : number of words that a target is compared with in training; 0: all, as
+        tensor-lbl requires.
     batch_size : sentences per batch.
     weight_decay : weight decay of the optimiser.
     lr_decay : factor on the learning rate after an epoch without improvement.
@@ -85,6 +87,7 @@ class LanguageExperiment:
     points : embeddings that a model is conditioned on in training: those of the "sentences", for
         which text is enough, or of their "images".
     images : recipe of the image features that a model is conditioned on; grids for attention.
+    corpus : whether it is trained on the sentences of a text file in addition to the captions.
     source : where the values are published.
     leaves_open : our choices where the source is silent, and our deviations.
     """
@@ -97,6 +100,7 @@ class LanguageExperiment:
     sentences: CaptionFeatures = SENTENCES
     tags: CaptionFeatures = TAGS
     images: str = ""
+    corpus: bool = False
     source: str = ""
     leaves_open: str = ""
 

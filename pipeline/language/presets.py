@@ -94,6 +94,19 @@ _ADDITIVE = LanguagePreset(
     ),
     small={**_MLBL.small, "dim": 100},
 )
+_TENSOR = LanguagePreset(
+    replace(
+        _MLBL.paper,
+        name="kiros2014-mlbl-tensor",
+        model="tensor-lbl",
+        settings={**_MLBL.paper.settings, "dim": 16},
+        source="Kiros, Salakhutdinov & Zemel 2014, section 2.4: the unfactored tensor, which they "
+        "define and do not train",
+        leaves_open=f"{_OPEN}; K = 16, since at K = G = 300 the tensor of Flickr8K's 2,656 words "
+        "has 239 million numbers, at K = 16 12.7 million; E, defined by factors, is a table",
+    ),
+    small=_MLBL.small,
+)
 _UNIVERSAL = replace(
     _SC_NLM,
     paper=replace(
@@ -102,6 +115,18 @@ _UNIVERSAL = replace(
         tags=UNIVERSAL_TAGS,
         source="Kiros, Salakhutdinov & Zemel 2014, section 2.5: other structure variables",
         leaves_open="as kiros2014-sc-nlm, with the 12 universal tags of Petrov et al. 2012",
+    ),
+)
+_CORPUS = replace(
+    _SC_NLM,
+    paper=replace(
+        _SC_NLM.paper,
+        name="kiros2014-sc-nlm-corpus",
+        corpus=True,
+        source="Kiros, Salakhutdinov & Zemel 2014, section 2.5: also trained on text without "
+        "images, a possibility that they mention",
+        leaves_open="as kiros2014-sc-nlm, with the captions' vocabulary; conditioning sentences "
+        "and tag sequences of generation are those of the captions",
     ),
 )
 _OF_IMAGES = replace(
@@ -176,8 +201,10 @@ LANGUAGE_PRESETS: dict[str, LanguagePreset] = {
         _LBL,
         _ADDITIVE,
         _MLBL,
+        _TENSOR,
         _SC_NLM,
         _UNIVERSAL,
+        _CORPUS,
         _OF_IMAGES,
         _LSTM,
         _ATTENTION,

@@ -6,6 +6,7 @@ import numpy as np
 
 from pipeline.datasets.manifest import read_manifest
 from pipeline.files import created_by
+from pipeline.hashing import sha256_of_file
 from pipeline.heads.base import settings_from
 from pipeline.heads.inputs.feature_rows import ArrayRows
 from pipeline.heads.inputs.feature_spec import FeatureSpec
@@ -18,6 +19,7 @@ from pipeline.language.data import LanguageInputs, OpenLanguageInputs, embed_cap
 from pipeline.language.language_task import SENTENCE, language_task
 from pipeline.language.model_types import LanguageExperiment, LanguageSettings
 from pipeline.language.ngram import fit_ngrams, require_words
+from pipeline.language.plain_text import with_plain_text
 from pipeline.language.trained_model import Concepts, TrainedLanguageModel
 from pipeline.text.encode import encoder_folder
 from pipeline.text.encoders.token_ids import FIRST_WORD
@@ -34,6 +36,9 @@ def fit_language_model(
     training: TrainingOptions = DEFAULT_TRAINING,
 ) -> TrainedLanguageModel:
     """Train an experiment's language model on the captions of the training split and save it.
+
+    With a corpus, its sentences are further training data, also of the n-grams; the concepts that
+    captions are written from remain those of the captions.
 
     The epoch is selected by validation perplexity. As in `pipeline.heads.fit.fit`, an interrupted
     training resumes from its last epoch and yields the same bytes.
@@ -73,7 +78,12 @@ def fit_language_model(
         f"conditions of {sizes.condition_dim} numbers; {job.validation_split}: "
         f"{len(validation.captions)} sentences"
     )
-    rows = train.captions.take(np.arange(len(train.captions)))
+    sentences, made_from = train, opened.made_from(Path(dataset))
+    if experiment.corpus and inputs.corpus is not None:
+        corpus = Path(inputs.corpus)
+        sentences = with_plain_text(train, corpus, inputs, opened, job)
+        made_from["corpus_file_sha256"] = sha256_of_file(corpus)
+    rows = sentences.captions.take(np.arange(len(sentences.captions)))
     ids = rows[:, : sizes.length].astype(np.int64)
     require_words(ids)  # checked before hours of training: the n-grams need words
     task = language_task(experiment.model, settings, sizes)
@@ -81,7 +91,7 @@ def fit_language_model(
     named = {n: v for n, v in vars(settings).items() if n != "epochs"}
     identity = [experiment.model, named, hashes, opened.origin]
     with job.fitting(experiment.name) as options:
-        net, history = train_network(task, train, validation, options, identity)
+        net, history = train_network(task, sentences, validation, options, identity)
         points = _points(opened.head, inputs.captions, vocabulary)
         of_captions: np.ndarray | None = None
         if opened.head is not None and experiment.points == "images":
@@ -99,7 +109,7 @@ def fit_language_model(
             sizes=sizes,
             inputs={name: FeatureSpec.of(found) for name, found in opened.features.items()},
             head=opened.origin,
-            made_from=opened.made_from(Path(dataset)),
+            made_from=made_from,
             history=history,
             created_by=created_by("torch", "numpy", "safetensors"),
             vocabulary=vocabulary,

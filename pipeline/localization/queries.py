@@ -137,8 +137,13 @@ class Queries:
         digest.update("\0".join(found.query_ids).encode())
         return digest.hexdigest()
 
-    def figures(self, images: Features, captions: Features, similarity: str) -> dict[str, float]:
-        """Return R@1, R@5 and R@10 of the queries in percent, and their sum as `rsum`."""
+    def figures(
+        self, images: Features, captions: Features, similarity: str, with_map: bool = False
+    ) -> dict[str, float]:
+        """Return R@1, R@5 and R@10 of the queries in percent, and their sum as `rsum`.
+
+        `with_map` is for image queries; `fit_to_phrases` refuses it.
+        """
         found = replace(self.frame, regions=images, phrases=captions, similarity=similarity)
         first = rank(found, by_head(found)).first_hit
         recalls = {f"phrase_to_region_r{k}": 100.0 * float((first < k).mean()) for k in CUTOFFS}

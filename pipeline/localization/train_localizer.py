@@ -11,6 +11,7 @@ from pipeline.heads.inputs.pairs import Pairs
 from pipeline.heads.trained_head import TrainedHead, load_head
 from pipeline.heads.training.training_job import TrainingJob
 from pipeline.heads.training.training_options import DEFAULT_TRAINING, TrainingOptions
+from pipeline.localization import LocalizationError
 from pipeline.localization.mining import mine
 from pipeline.localization.pairs import training_pairs
 from pipeline.localization.queries import Queries
@@ -46,12 +47,18 @@ def fit_to_phrases(
     Raises
     ------
     LocalizationError
-        A split has no phrases, or sources are of different datasets.
+        A split has no phrases, sources are of different datasets, or the epoch is to be selected
+        by mean average precision of image queries.
     HeadError
         See `pipeline.heads.fit.fit`.
     MissingRows, FailedRows
         A region or phrase has no features.
     """
+    if experiment.settings.get("selection") == "map":
+        raise LocalizationError(
+            f"{experiment.name!r} has the setting selection: map, the mean average precision of "
+            "image queries, but phrases are the queries here; set it to rsum or last"
+        )
     opened = sources.opened
     job = TrainingJob.open(opened.manifest, out, training)
     experiment = job.in_precision(experiment)

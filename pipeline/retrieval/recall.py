@@ -7,7 +7,9 @@ from math import comb
 
 import numpy as np
 
+from pipeline.packed import sorted_order
 from pipeline.retrieval.embeddings import Embeddings
+from pipeline.retrieval.ranking.blocks import HostBlock
 from pipeline.retrieval.ranking.galleries import first_captions
 from pipeline.retrieval.ranking.ranks import Ranker, Ranks, rank_both_ways
 
@@ -77,6 +79,30 @@ def mean_inverted_rank(ranks: Ranks) -> float:
     2016). There each query has one annotated item; of several, the best is used here.
     """
     return float(np.mean(1.0 / (ranks + 1)))
+
+
+def mean_average_precision(e: Embeddings, images_at_once: int = 256) -> float:
+    """Return the mean average precision of image queries, 0-100.
+
+    The average precision of a query is the mean over its captions of the precision at their ranks.
+    Equal captions are in the order of their ids, as in `rank_both_ways`.
+
+    Parameters
+    ----------
+    e : Embeddings. Images and their captions; an image without a caption is not a query.
+    images_at_once : int. Bounds the memory; does not affect the result.
+    """
+    order = sorted_order(e.caption_ids)
+    captions, image_of_caption = e.caption_embeddings[order], e.image_of_caption[order]
+    places, total = np.arange(1, len(order) + 1), 0.0
+    for start in range(0, len(e.captioned), images_at_once):
+        images = e.captioned[start : start + images_at_once]
+        scores = HostBlock.of(e.similarity, e.image_embeddings[images], captions).scores
+        best_first = np.argsort(-scores, axis=1, kind="stable")
+        hit = image_of_caption[best_first] == images[:, None]
+        precision = np.cumsum(hit, axis=1) / places
+        total += float(((precision * hit).sum(axis=1) / hit.sum(axis=1)).sum())
+    return 100.0 * total / len(e.captioned)
 
 
 def chance(captions: Embeddings) -> dict[str, float]:

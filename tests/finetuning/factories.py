@@ -4,6 +4,7 @@ import os
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -20,7 +21,7 @@ from pipeline.progress import QUIET, Monitor, Progress
 from pipeline.recipes import RECIPES, Crop, Normalise, Recipe, Resize
 from tests.forks import exit_of
 
-RECIPE, FIRST_LAYER = "tiny", "late"
+RECIPE, GRID, FIRST_LAYER = "tiny", "tiny-grid", "late"
 EPOCHS = 2
 
 
@@ -51,6 +52,10 @@ def add_tiny(patch: pytest.MonkeyPatch) -> None:
         "mean over cells", "none", (16,), "row, channel",
     )  # fmt: skip
     patch.setitem(RECIPES, RECIPE, recipe)
+    grid = replace(
+        recipe, name=GRID, pool="none", shape=(8, 8, 16), axes="row, cell_y, cell_x, channel"
+    )
+    patch.setitem(RECIPES, GRID, grid)
     patch.setitem(BACKBONES, RECIPE, Backbone(Tiny))
 
 

@@ -20,6 +20,7 @@ from pipeline.finetuning.finetune import finetune, learnable_recipe
 from pipeline.hashing import sha256_of_file
 from pipeline.heads import HeadError
 from pipeline.heads.embed import embed
+from pipeline.heads.head_types import Experiment
 from pipeline.heads.inputs.feature_spec import FeatureSpec
 from pipeline.heads.trained_head import load_head
 from pipeline.heads.training.training_options import TrainingOptions
@@ -31,7 +32,16 @@ from pipeline.retrieval.evaluate import evaluate
 from pipeline.scenes.draw_scenes import draw_scenes
 from pipeline.search.query_models import QueryModels
 from pipeline.shards.feature_set import read_features
-from tests.finetuning.factories import FIRST_LAYER, RECIPE, START, TUNED, add_tiny, killed, tuned
+from tests.finetuning.factories import (
+    FIRST_LAYER,
+    GRID,
+    RECIPE,
+    START,
+    TUNED,
+    add_tiny,
+    killed,
+    tuned,
+)
 
 
 @pytest.fixture(scope="module")
@@ -120,6 +130,33 @@ def test_the_tuned_weights_give_the_features_that_the_head_was_fitted_on(project
     frozen = {**sides, "images": layout.features(RECIPE)}
     with pytest.raises(HeadError, match=r"backbone\.safetensors.*use the features"):
         embed(layout.dataset, project / "no.h5", head=head, select=Selection("val"), **frozen)
+
+
+def test_a_grid_head_is_tuned_with_its_network(project: Path) -> None:
+    """Its loss reads nodes; its validation is the table of grids extracted with tuned weights."""
+    settings = {
+        "dim": 8, "attention_heads": 2, "caption_layers": 1, "word_dim": 4, "batch_size": 16,
+        "epochs": 1, "loss": "pooling", "learning_rate": 0.01,
+    }  # fmt: skip
+    start = Experiment("grid-start", "relational", settings, GRID, START.captions)
+    assert TUNED.finetuning is not None
+    how = replace(TUNED.finetuning, start="grid-start")
+    tuned = replace(start, name="grid-tuned", finetuning=how)
+    table = run(
+        "grid-tuned", project / "data" / "scenes", root=project / "data", test_split="val",
+        experiments={e.name: e for e in (start, tuned)}, extract={"weights": "random:0"},
+    ).tables["grid-tuned"]  # fmt: skip
+    layout = Layout.of("scenes", project / "data")
+    chosen = load_head(layout.head("grid-tuned")).chosen
+    assert {n: table[n] for n in chosen if n in table} == pytest.approx(
+        {n: value for n, value in chosen.items() if n in table}
+    )
+    assert "rsum" in table.keys() & chosen.keys()
+    assert read_features(layout.features(tuned.embedded_images)).row_shape == (8, 8, 16)
+    before = load_weights(resolve_recipe(GRID), "random:0").state
+    after = load_file(layout.head("grid-tuned") / WEIGHTS_FILE)
+    learnt = {name for name, value in after.items() if not torch.equal(value, before[name])}
+    assert learnt == {"late.0.weight", "late.1.weight", "late.1.bias"}
 
 
 def test_only_what_is_out_of_date_is_made_again(project: Path) -> None:

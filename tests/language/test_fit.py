@@ -7,13 +7,15 @@ from typing import Any, Literal
 
 import numpy as np
 import pytest
+import torch
 
 from pipeline import write_features
 from pipeline.datasets.entries import ImageEntry
-from pipeline.datasets.manifest import Manifest
+from pipeline.datasets.manifest import Manifest, read_manifest
 from pipeline.experiments.captioners import is_language_model, open_language_model
 from pipeline.experiments.layout import Layout
 from pipeline.experiments.likelihoods import embed_by_likelihood
+from pipeline.hashing import sha256_of_file
 from pipeline.heads.fit import fit
 from pipeline.heads.head_types import CaptionFeatures, Experiment
 from pipeline.heads.trained_head import load_head
@@ -27,7 +29,11 @@ from pipeline.language.model_types import LanguageExperiment
 from pipeline.language.ngram import require_words
 from pipeline.language.score_captions import evaluate_captions
 from pipeline.language.train_language_model import fit_language_model
-from pipeline.language.trained_model import LANGUAGE_FILE, load_language_model
+from pipeline.language.trained_model import (
+    LANGUAGE_FILE,
+    TrainedLanguageModel,
+    load_language_model,
+)
 from pipeline.progress import QUIET, Monitor
 from pipeline.retrieval.embedding_file import read_embeddings
 from pipeline.retrieval.recall import recall_table
@@ -184,6 +190,55 @@ def test_captions_say_what_is_on_an_image(
     for one, among in zip(alone, found, strict=True):
         assert [c.text for c in one] == [c.text for c in among]
         assert [c.score for c in one] == pytest.approx([c.score for c in among], abs=1e-5)
+
+
+def test_plain_text_is_trained_on_like_captions(data: Path, tmp_path: Path) -> None:
+    """Captions of further images as a text file train the model that those images would."""
+    manifest = read_manifest(data / "data")
+    entries = [replace(e, split="train" if int(e.id) < 20 else "val") for e in manifest.entries]
+    replace(manifest, entries=tuple(entries)).write(tmp_path / "all")
+    replace(manifest, entries=tuple(entries[:16] + entries[20:])).write(tmp_path / "fewer")
+    corpus, monitor = tmp_path / "text.txt", Recorder()
+
+    def trained(dataset: str, text: str = "", model: str = "sc-nlm") -> TrainedLanguageModel:
+        corpus.write_text(text)
+        return fit_language_model(
+            tmp_path / dataset,
+            tmp_path / f"{dataset}-{len(text)}",
+            experiment=LanguageExperiment(
+                "mine", model, {**SETTINGS, "epochs": 2}, "space", corpus=bool(text)
+            ),
+            inputs=LanguageInputs(
+                data / "token-ids", data / "tags", data / "images", data / "bow", data / "head",
+                corpus,
+            ),
+            training=TrainingOptions(monitor=monitor),
+        )  # fmt: skip
+
+    lines = [caption for k in range(16, 20) for caption in captions_of(k)]
+    expected, found = trained("all"), trained("fewer", "\n".join(lines))
+    wanted = expected.module.state_dict()
+    for name, value in found.module.state_dict().items():
+        assert torch.allclose(value, wanted[name], atol=1e-5), name
+    for both in zip(found.ngrams.log_probabilities, expected.ngrams.log_probabilities, strict=True):
+        np.testing.assert_array_equal(*both)
+    assert (found.concepts.tags == expected.concepts.tags[:48]).all()
+    assert len(found.concepts.sentences) == len(
+        {text for k in range(16) for text in captions_of(k)}
+    )
+    assert found.made_from["corpus_file_sha256"] == sha256_of_file(corpus)
+    assert f"{corpus}: 12 sentences, 0 of 60 words are not in the captions' vocabulary" in (
+        monitor.lines
+    )
+    trained("fewer", f"the frog is red .\n\n{captions_of(22)[0].upper()}\r\nA blue ball .")
+    assert f"{corpus}: 1 line is a caption of another split, left out" in monitor.lines
+    assert f"{corpus}: 2 sentences, 1 of 9 words are not in the captions' vocabulary" in (
+        monitor.lines
+    )
+    with pytest.raises(LanguageError, match="no sentence found in 2 lines; expected one sentence"):
+        trained("fewer", "\n \n")
+    with pytest.raises(LanguageError, match="conditioned on images cannot be trained on the sent"):
+        trained("fewer", "a dog .", "lstm-decoder")
 
 
 def test_what_cannot_be_trained_or_does_not_belong_together(data: Path, tmp_path: Path) -> None:

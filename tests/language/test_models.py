@@ -10,7 +10,9 @@ import pytest
 import torch
 from torch import Tensor
 
+from pipeline.heads.base import settings_from
 from pipeline.heads.inputs.batches import Batch
+from pipeline.language import LanguageError
 from pipeline.language.captioning.generation import (
     Found,
     beam_search,
@@ -20,6 +22,7 @@ from pipeline.language.captioning.generation import (
 from pipeline.language.language_task import SENTENCE, Sizes, build_model, language_task
 from pipeline.language.model import log_probabilities
 from pipeline.language.model_types import MODELS, LanguageSettings
+from pipeline.language.presets import resolve_language_experiment
 from pipeline.text.encoders.token_ids import END, PADDING, START, UNKNOWN
 
 V, TAGS, DIM, CONTEXT, FORWARD, CELLS = 9, 8, 6, 3, 2, 4
@@ -60,6 +63,9 @@ def by_equations(name: str, net: Any, words: list[int], u: Tensor, tags: list[in
     else:
         if name in ("lbl", "additive-lbl"):
             table = output
+        elif name == "tensor-lbl":
+            table = output
+            output = [affine(slices, u.tolist()) for slices in own["tensor"]]  # T^u
         else:
             folding = own["context.folding"]  # E = W_fk' W_fv
             table = [
@@ -76,7 +82,7 @@ def by_equations(name: str, net: Any, words: list[int], u: Tensor, tags: list[in
                 x + sum(w * y for w, y in zip(shift[k], u.tolist(), strict=True))
                 for k, x in enumerate(r)
             ]
-        elif name != "lbl":
+        elif name not in ("lbl", "tensor-lbl"):
             attribute = u.tolist()
             gate = own["gate.of_attribute" if name == "sc-nlm" else "gate.of_content"]
             if name == "sc-nlm":
@@ -205,6 +211,44 @@ def test_gradients(name: str) -> None:
     assert torch.autograd.gradcheck(loss, parameters, eps=1e-6, atol=1e-6, fast_mode=True)
 
 
+def test_the_tensor_of_the_factors_is_the_factored_model() -> None:
+    """Kiros et al. 2014, eq. (9): T^u = W_fv' diag(W_fd u) W_fk, and E = W_fk' W_fv."""
+    factored, tensor, u = model("multiplicative-lbl"), model("tensor-lbl"), conditions(3)
+    of_words, folding = factored.context.words, factored.context.folding
+    factors = of_words, folding, factored.gate.of_content
+    tensor.tensor.data = torch.einsum("vf,fk,fg->vkg", *factors)
+    tensor.context.words.data = of_words @ folding
+    tensor.context.contexts.data = factored.context.contexts.data
+    tensor.output.bias.data = factored.output.bias.data
+    for batch in (SENTENCES, SENTENCES[[1, 1, 0]]):
+        found, expected = (
+            net.output.log_probabilities(net.vectors(batch, u, None)[0], net.words)
+            for net in (tensor, factored)
+        )
+        assert torch.allclose(found, expected, rtol=1e-9)
+    shared = u[[0, 0, 0]]  # one condition of several sentences
+    vectors, targets = tensor.vectors(SENTENCES, shared, None)
+    own, _ = factored.vectors(SENTENCES, shared, None)
+    assert torch.allclose(
+        tensor.output.loss(vectors, tensor.words, targets),
+        factored.output.loss(own, factored.words, targets),
+    )
+    assert beam_search(tensor, u, width=4).sentences.tolist() == (
+        beam_search(factored, u, width=4).sentences.tolist()
+    )
+
+
+def test_a_tensor_that_is_too_large_or_sampled_is_refused() -> None:
+    sizes = Sizes(2656, 7, 0, 300)
+    with pytest.raises(LanguageError, match=r"2656 words x 300 x 300 has 239,040,000 .*67,108,864"):
+        build_model("tensor-lbl", LanguageSettings(), sizes)
+    small = resolve_language_experiment("kiros2014-mlbl-tensor").settings
+    built = build_model("tensor-lbl", settings_from(LanguageSettings, small, "tensor-lbl"), sizes)
+    assert sum(parameter.numel() for parameter in built.parameters()) == 12_795_232
+    with pytest.raises(LanguageError, match="sampled_words is 5; set it to 0"):
+        language_task("tensor-lbl", replace(SETTINGS, sampled_words=5), sizes)
+
+
 def test_a_sampled_loss_is_near_the_full_one() -> None:
     net, generator = model("lbl", scale=0.3), torch.Generator().manual_seed(0)
     vectors, targets = net.vectors(SENTENCES, conditions(3, "lbl"), None)
@@ -262,7 +306,9 @@ def beam_by_loops(net: Any, u: Tensor, width: int, longest: int) -> list[tuple[i
     return [tuple(word for word in words[1:] if word >= 4) for _, words in beam]
 
 
-@pytest.mark.parametrize("name", ["additive-lbl", "lstm-decoder", "attention-decoder"])
+@pytest.mark.parametrize(
+    "name", ["tensor-lbl", "additive-lbl", "lstm-decoder", "attention-decoder"]
+)
 def test_a_beam_keeps_the_hypotheses_that_loops_keep(name: str) -> None:
     net, u = model(name), conditions(5, name)
     found = beam_search(net, u, width=3, longest=4)

@@ -50,6 +50,10 @@ def test_a_run_makes_the_head_and_then_the_language_model(tmp_path: Path) -> Non
         ["kiros2014-sc-nlm", "kiros2014-lstm-decoder"], tmp_path / "made", root=tmp_path,
         seeds=2, dry_run=True,
     )  # fmt: skip
+    with pytest.raises(LanguageError, match=r"pass `corpus=.*`, a file with one sentence per line"):
+        run("kiros2014-sc-nlm-corpus", tmp_path / "made", root=tmp_path, dry_run=True)
+    with pytest.raises(LanguageError, match="no effect; run kiros2014-sc-nlm-corpus"):
+        run("kiros2014-sc-nlm", tmp_path / "made", corpus="x.txt", dry_run=True)
     assert {"text token-ids", "text tags", "extract efficientnet-lite0-pool"} < {*result.made}
     assert [step for step in result.made if step.startswith("train")] == [
         "train kiros2014-lstm",

@@ -317,6 +317,8 @@ def test_what_does_not_fit_is_refused(sources: Sources, tmp_path: Path) -> None:
     plan = Plan(Layout(sources.dataset, tmp_path))
     with pytest.raises(LocalizationError, match="not on regions and phrases"):
         localize_experiments(plan, [(captions, sources)], monitor=QUIET)
+    with pytest.raises(LocalizationError, match="phrases are the queries here; set it to rsum"):
+        fit_to_phrases(sources, tmp_path / "a", experiment=experiment("a", selection="map"))
     other = experiment("a-mined", dim=8, epochs=1)
     fit_to_phrases(sources, tmp_path / "a", experiment=experiment("a", epochs=1))
     with pytest.raises(HeadError, match="another architecture"):

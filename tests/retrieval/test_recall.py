@@ -7,9 +7,11 @@ import numpy as np
 import pytest
 
 from pipeline.retrieval.embeddings import Embeddings
+from pipeline.retrieval.ranking.blocks import HostBlock
 from pipeline.retrieval.ranking.galleries import first_captions
 from pipeline.retrieval.recall import (
     chance,
+    mean_average_precision,
     mean_inverted_rank,
     measures,
     recall_table,
@@ -34,6 +36,33 @@ def test_recall_of_known_ranks() -> None:
 def test_mean_inverted_rank_of_known_ranks() -> None:
     assert mean_inverted_rank(np.array([0])) == 1.0
     assert mean_inverted_rank(np.array([0, 1, 3, 9])) == pytest.approx(1.85 / 4)
+
+
+@pytest.mark.parametrize("similarity", ["cosine", "dot", "order"])
+def test_mean_average_precision_is_that_of_a_loop(similarity: str) -> None:
+    """With equal captions, images without one, and captions in any order of images."""
+    rng = np.random.default_rng(3)
+    images, captions = rng.integers(1, 3, (7, 2)), rng.integers(1, 3, (16, 2))
+    of = [*"aabbbcdefabbcdef"]
+    ids = [f"{image}#{k}" for k, image in enumerate(of)]
+    e = Embeddings(
+        [*"gfedcba"],
+        images.astype(np.float32),
+        ids,
+        of,
+        captions.astype(np.float32),
+        similarity,
+        {},
+    )
+    scores = HostBlock.of(similarity, e.image_embeddings, e.caption_embeddings).scores
+    expected = []
+    for row, image in enumerate(e.image_ids):
+        best_first = sorted(range(16), key=lambda k: (-scores[row, k], ids[k]))
+        ranks = [n for n, k in enumerate(best_first, 1) if of[k] == image]
+        expected.append([found / n for found, n in enumerate(ranks, 1)])
+    wanted = 100 * np.mean([np.mean(found) for found in expected if found])
+    assert mean_average_precision(e) == pytest.approx(wanted)
+    assert mean_average_precision(e, images_at_once=2) == pytest.approx(wanted)
 
 
 def on_a_line(caption_ids: tuple[str, ...], image_ids: tuple[str, ...]) -> Embeddings:

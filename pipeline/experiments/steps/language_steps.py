@@ -45,7 +45,9 @@ def add_language_model(plan: Plan, experiment: LanguageExperiment, seed: int) ->
         features["captions"] = plan.layout.text(space.captions.name)
         if experiment.points == "images":
             features["images"] = plan.layout.features(space.embedded_images)
-    inputs = LanguageInputs(**features, head=head)
+    corpus = plan.corpus if experiment.corpus else None
+    inputs = LanguageInputs(**features, head=head, corpus=corpus)
+    inputs.named(experiment)  # refuses a missing corpus before anything runs
     out = plan.layout.language(experiment.name)
 
     def read(folder: Path) -> Record | None:
@@ -59,6 +61,8 @@ def add_language_model(plan: Plan, experiment: LanguageExperiment, seed: int) ->
         if head is not None:
             tensors = sha256_of_file(head / TENSORS_FILE)
             origin = {"experiment": head.name, "tensors_sha256": tensors}
+        if corpus is not None:
+            hashes["corpus_file_sha256"] = sha256_of_file(corpus)
         return {
             "model": experiment.model,
             "settings": experiment.settings,

@@ -72,6 +72,7 @@ class Plan:
     extract : mapping. Options of `pipeline.images.extract.extract`, such as weights and precision.
     word_vectors : mapping. Options of `pipeline.text.vectors.store.store_vectors` by name.
     evaluate : mapping. Options of `pipeline.retrieval.evaluate.evaluate`.
+    corpus : Path or None. Text file for language models that are also trained on plain text.
     experiment_named : callable. Returns an experiment by name, from which another one starts.
     steps : dict of Path to Step. By output, filled by `add`.
     """
@@ -82,6 +83,7 @@ class Plan:
     extract: Mapping[str, Any] = field(default_factory=dict)
     word_vectors: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     evaluate: Mapping[str, Any] = field(default_factory=dict)
+    corpus: Path | None = None
     experiment_named: Callable[[str], Experiment] = resolve_experiment
     steps: dict[Path, Step] = field(default_factory=dict)
 

@@ -3,8 +3,9 @@
 Yan 2019: image cells and words are the nodes of two graphs. Their pooled embeddings are compared by
 cosine; an optional intermediate loss (section 2.5) aligns the nodes. Where the paper is silent:
 each side has its own pool weights, initialised as a linear layer. Deviation: the weights of the
-best validation epoch are kept, not those of the last. See `pipeline.heads.layers.transformer` for
-the encoders and `pipeline.heads.losses.nodes` for the losses.
+best validation epoch are kept by default; `selection: last` is that of section 3.4. See
+`pipeline.heads.layers.transformer` for the encoders and `pipeline.heads.losses.nodes` for the
+losses.
 """
 
 from dataclasses import dataclass
@@ -14,7 +15,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from pipeline.heads import HeadError
-from pipeline.heads.base import choice, setting
+from pipeline.heads.base import choice, epoch_selection, setting
 from pipeline.heads.inputs.batches import Batch, require_two_images, shuffled_captions
 from pipeline.heads.inputs.feature_rows import Features
 from pipeline.heads.inputs.feature_spec import HeadInputs, require_grid, require_sequence
@@ -50,6 +51,7 @@ class RelationalSettings:
     epochs, batch_size : number of passes over all pairs, and pairs per batch.
     learning_rate : learning rate of Adam.
     lr_milestones : epochs, from 1, at which the learning rate drops to a half and to a tenth.
+    selection : epoch whose weights are kept; see `pipeline.heads.base.epoch_selection`.
     """
 
     loss: str = choice("basic", "pooling", "cross-attention")
@@ -70,6 +72,7 @@ class RelationalSettings:
     batch_size: int = setting(128, at_least=2)
     learning_rate: float = setting(2e-5)
     lr_milestones: tuple[int, ...] = setting((9, 15), at_least=1)
+    selection: str = epoch_selection()
 
 
 class Pools(nn.Module):

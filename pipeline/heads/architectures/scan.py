@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.nn.utils.rnn import pad_packed_sequence
 
-from pipeline.heads.base import choice, setting
+from pipeline.heads.base import choice, epoch_selection, setting
 from pipeline.heads.inputs.batches import Batch, require_two_images, shuffled_captions
 from pipeline.heads.inputs.feature_rows import Features
 from pipeline.heads.inputs.feature_spec import HeadInputs, require_grid, require_sequence
@@ -40,6 +40,7 @@ class ScanSettings:
     epochs, batch_size : number of passes over all pairs, and pairs per batch.
     learning_rate : learning rate of Adam, divided by 10 every `lr_decay_every` epochs.
     clip : maximum norm of all gradients together; 0 turns clipping off.
+    selection : epoch whose weights are kept; see `pipeline.heads.base.epoch_selection`.
     """
 
     similarity: str = choice("scan-t2i-avg", "scan-t2i-lse", "scan-i2t-avg", "scan-i2t-lse")
@@ -52,6 +53,7 @@ class ScanSettings:
     learning_rate: float = setting(2e-4)
     lr_decay_every: int = setting(15, at_least=1)
     clip: float = setting(2.0)
+    selection: str = epoch_selection()
 
 
 class Cells(nn.Module):

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from pipeline.heads.base import choice, numbers, setting
+from pipeline.heads.base import choice, epoch_selection, numbers, setting
 from pipeline.heads.inputs.batches import (
     Batch,
     batches_with_siblings,
@@ -48,6 +48,7 @@ class TwoBranchSettings:
     siblings : whether a batch includes a second sentence of each image, which the structure term
         needs; the paper's models without structure do not.
     mined_each : mined boxes per phrase of a batch, sampled anew in each epoch; for regions.
+    selection : epoch whose weights are kept; see `pipeline.heads.base.epoch_selection`.
     """
 
     branches: str = choice("nonlinear", "linear")
@@ -70,6 +71,7 @@ class TwoBranchSettings:
     matryoshka_weights: tuple[float, ...] = numbers(float)
     siblings: bool = setting(True)
     mined_each: int = setting(0)
+    selection: str = epoch_selection()
 
 
 def task(settings: TwoBranchSettings, inputs: HeadInputs) -> TrainingTask:

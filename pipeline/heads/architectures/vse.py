@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from pipeline.heads import HeadError
-from pipeline.heads.base import choice, numbers, setting
+from pipeline.heads.base import choice, epoch_selection, numbers, setting
 from pipeline.heads.inputs.batches import (
     Batch,
     captions_with_drawn,
@@ -86,6 +86,7 @@ class VseSettings:
     clip : maximum gradient norm, of all weights together or per tensor (`clip_each`); 0 turns
         clipping off.
     patience : training stops after `patience` + 1 epochs without improvement.
+    selection : epoch whose weights are kept; see `pipeline.heads.base.epoch_selection`.
     """
 
     cell: str = choice("gru", "lstm", "peephole_lstm", "whole_peephole_lstm", "none")
@@ -118,6 +119,7 @@ class VseSettings:
     clip_each: bool = setting(False)
     epochs: int = setting(50, at_least=1)
     patience: int = setting(10)
+    selection: str = epoch_selection()
 
 
 class Absolute(nn.Module):

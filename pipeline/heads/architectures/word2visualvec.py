@@ -11,7 +11,7 @@ the feature of their image. Deviations:
   (0.2 in the program); dropout on word vectors is the same;
 - learning rate and early stopping follow the program. The paper halves the rate after three
   consecutive epochs without improvement, and stops after ten;
-- the epoch is selected by validation rsum, not by mean average precision of image queries.
+- the epoch is selected by validation rsum by default; `selection: map` is that of the program.
 """
 
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from pipeline.heads import HeadError
-from pipeline.heads.base import choice, setting
+from pipeline.heads.base import choice, epoch_selection, setting
 from pipeline.heads.inputs.batches import Batch, random_images, require_two_images
 from pipeline.heads.inputs.feature_rows import Features, in_blocks
 from pipeline.heads.inputs.feature_spec import (
@@ -63,6 +63,7 @@ class Word2VisualVecSettings:
         III-C reports as worse, "dot" product and "euclidean" distance.
     halve_after : epochs at one learning rate before an epoch without improvement halves it.
     patience : early stopping after more epochs than this without improvement.
+    selection : epoch whose weights are kept; see `pipeline.heads.base.epoch_selection`.
     """
 
     layers: int = setting(3, at_least=2, below=5)
@@ -82,6 +83,7 @@ class Word2VisualVecSettings:
     similarity: str = choice("cosine", "dot", "euclidean")
     halve_after: int = setting(3, at_least=1)
     patience: int = setting(10)
+    selection: str = epoch_selection()
 
 
 class LastState(nn.Module):

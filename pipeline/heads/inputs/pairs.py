@@ -16,7 +16,7 @@ from pipeline.heads import HeadError
 from pipeline.heads.inputs.feature_rows import FeatureRows, Features, RowNumbers, Rows, loaded
 from pipeline.packed import PackedTexts
 from pipeline.retrieval.embeddings import Embeddings
-from pipeline.retrieval.recall import recall_table
+from pipeline.retrieval.recall import mean_average_precision, recall_table
 from pipeline.shards.feature_set import FeatureSet
 from pipeline.shards.format import OK
 from pipeline.shards.index import FeatureIndex
@@ -133,20 +133,22 @@ class Pairs:
             digest.update(self.links.digest().encode())
         return digest.hexdigest()
 
-    def figures(self, images: Features, captions: Features, similarity: str) -> dict[str, float]:
-        """Return R@1 and R@10 in both directions and rsum, in percent."""
-        table = recall_table(
-            Embeddings(
-                self.image_ids,
-                images,
-                self.caption_ids,
-                self.caption_image_ids,
-                captions,
-                similarity,
-                {},
-            )
+    def figures(
+        self, images: Features, captions: Features, similarity: str, with_map: bool = False
+    ) -> dict[str, float]:
+        """Return R@1 and R@10 in both directions and rsum, in percent; see `HeldOut.figures`."""
+        embeddings = Embeddings(
+            self.image_ids,
+            images,
+            self.caption_ids,
+            self.caption_image_ids,
+            captions,
+            similarity,
+            {},
         )
-        return {name: float(table[name]) for name in _FIGURES}
+        table = recall_table(embeddings)
+        found = {name: float(table[name]) for name in _FIGURES}
+        return {**found, "map": mean_average_precision(embeddings)} if with_map else found
 
 
 class HeldOut(Protocol):
@@ -163,8 +165,13 @@ class HeldOut(Protocol):
     def digest(self) -> str:
         """Return a digest of the features and the relation."""
 
-    def figures(self, images: Features, captions: Features, similarity: str) -> dict[str, float]:
-        """Return metrics of the rows' embeddings, all finite; the maximum `rsum` is selected."""
+    def figures(
+        self, images: Features, captions: Features, similarity: str, with_map: bool = False
+    ) -> dict[str, float]:
+        """Return metrics of the rows' embeddings, all finite, with `rsum`.
+
+        With `with_map`, also `map`, the mean average precision of image queries in percent.
+        """
 
 
 def made_from(

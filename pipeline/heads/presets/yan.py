@@ -3,13 +3,12 @@
 from dataclasses import replace
 
 from pipeline.heads.architectures.relational import RelationalSettings
+from pipeline.heads.head_types import Finetuning
 from pipeline.heads.presets.preset import GLOVE_50, Changes, Preset, features, with_settings
 
 _FASTTEXT = "fasttext-wikipedia-300d"
-_OPEN = (
-    "8 attention heads; 4 pools; no dropout; the weights of the best validation epoch, in the "
-    "paper those of the last"
-)
+_SILENT = "8 attention heads; 4 pools; no dropout"
+_OPEN = f"{_SILENT}; the weights of the best validation epoch, in the paper those of the last"
 _BASIC = Preset(
     "relational",
     RelationalSettings(),
@@ -36,6 +35,28 @@ PRESETS = {
         with_settings(_BASIC, pooling="max"),
         source="Yan 2019, sections 2.2 and 2.3: max pooling of nodes",
         leaves_open=_OPEN,
+    ),
+    "yan2019-transformer-basic-last-epoch": replace(
+        with_settings(_BASIC, selection="last"),
+        source="Yan 2019, sections 2.2 to 2.5, 3.3 and 3.4: the final learned weights",
+        leaves_open=f"{_SILENT}; mean pooling of nodes",
+    ),
+    "yan2019-transformer-basic-finetuned": replace(
+        with_settings(_BASIC, epochs=5),
+        finetuning=Finetuning(start="yan2019-transformer-basic"),
+        source="Yan 2019, section 4.1, future work: the grid network tuned, too",
+        leaves_open=f"{_OPEN}; mean pooling of nodes; learning rates, epochs, one crop per "
+        "image; batch norms keep their running statistics",
+        small=replace(
+            _BASIC.small,
+            settings={
+                **_BASIC.small.settings, "learning_rate": 0.0001, "mean_hinge_epochs": 0,
+                "epochs": 3,
+            },
+            finetuning={
+                "learning_rate": 0.0001, "smallest_crop": 0.5, "first_layer": "_blocks.5"
+            },
+        ),
     ),
     "yan2019-transformer-basic-no-positions": replace(
         with_settings(_BASIC, positions=False),

@@ -42,7 +42,9 @@ class TrainingTask:
     batches : batches of an epoch; the loss gets a `Batch` for each.
     figures : computes validation metrics from the modules in evaluation mode, the validation split
         and the device; None: retrieval metrics.
-    score : name of the metric to maximise.
+    score : name of the metric to maximise; "map" is computed for it alone.
+    last_epoch : whether the weights of the last epoch are kept, without early stopping; `score`
+        is then for `rate` alone.
     linked_batches : batches of an epoch of pairs with links; the loss then gets a `LinkedBatch`.
         None: links are ignored.
     optimiser : builds the optimiser of the modules' parameters.
@@ -68,6 +70,7 @@ class TrainingTask:
     prepare: Callable[[nn.ModuleDict, Pairs], None] | None = None
     figures: Callable[[nn.ModuleDict, Any, torch.device], dict[str, float]] | None = None
     score: str = "rsum"
+    last_epoch: bool = False
     linked_batches: Callable[[Pairs, np.random.Generator], Iterable[LinkedRows]] | None = None
 
 

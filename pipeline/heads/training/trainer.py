@@ -1,10 +1,10 @@
-"""Heads with a trained network, and the training loop, which keeps the best epoch's weights."""
+"""Heads with a trained network, and the training loop, which keeps one epoch's weights."""
 
 import hashlib
 import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
 import numpy as np
@@ -58,7 +58,7 @@ class NetworkHead:
         self._device = torch.device("cpu")
 
     def fit(self, train: Pairs, validation: HeldOut, options: FitOptions) -> History:
-        """Train, and keep the weights of the best epoch; see `train_network`.
+        """Train, and keep the weights of the selected epoch; see `train_network`.
 
         Raises
         ------
@@ -94,7 +94,7 @@ def network_kind(settings: type[Any], task: Callable[[Any, HeadInputs], Training
 
     Parameters
     ----------
-    settings : settings dataclass of the head, with a field `epochs`.
+    settings : settings dataclass of the head, with the fields `epochs` and `selection`.
     task : function from settings and the features of both sides to the training task.
     """
 
@@ -102,8 +102,15 @@ def network_kind(settings: type[Any], task: Callable[[Any, HeadInputs], Training
         # Without `epochs`, which may be raised before a training resumes, and without empty
         # settings, so that checkpoints from before a setting existed stay valid.
         named = {n: value for n, value in asdict(values).items() if n != "epochs" and value != ()}
+        chosen = task(values, inputs)
+        if values.selection == "rsum":
+            del named["selection"]
+        elif values.selection == "map":
+            chosen = replace(chosen, score="map")
+        else:
+            chosen = replace(chosen, last_epoch=True)
         recipes = [inputs.images.recipe_hash, inputs.captions.recipe_hash]
-        return NetworkHead(task(values, inputs), [task.__module__, named, recipes])
+        return NetworkHead(chosen, [task.__module__, named, recipes])
 
     return HeadKind(settings, make)
 
@@ -111,7 +118,7 @@ def network_kind(settings: type[Any], task: Callable[[Any, HeadInputs], Training
 def train_network(
     task: TrainingTask, pairs: Pairs, validation: HeldOut, options: FitOptions, identity: object
 ) -> tuple[nn.ModuleDict, History]:
-    """Train a network; return it with the weights of its best epoch, in evaluation mode.
+    """Train a network; return it with the weights of the selected epoch, in evaluation mode.
 
     Deterministic on the CPU of one machine: the same pairs, task and seed yield the same weights
     bit for bit, whatever the number of workers and interruptions. The global generators of torch
@@ -123,7 +130,7 @@ def train_network(
     pairs : training split.
     validation : validation set, whose score selects the epoch: the first of equal ones or, with
         fewer than 10 images, the last, since ties are then so common that an almost untrained
-        epoch would be selected.
+        epoch would be selected. With `task.last_epoch` it is for the history alone.
     options : seed, device, precision, workers and checkpoint folder.
     identity : JSON values that identify the task. With both splits, word vectors, start, device,
         precision and seed they form the fingerprint of the checkpoints. The number of epochs should
@@ -164,7 +171,7 @@ def train_network(
             _begin(net, task, pairs, options)
         history = state.history
         last_of_equals = len(validation.images) < _FEW_IMAGES
-        if last_of_equals:
+        if last_of_equals and not task.last_epoch:
             options.log(
                 f"validation images are too few to distinguish epochs ({len(validation.images)}): "
                 "on ties the last epoch is selected"
@@ -249,10 +256,12 @@ def _figures(
 ) -> dict[str, float]:
     if task.figures is not None:
         return task.figures(net, validation, device)
-    return retrieval_figures(net, task.similarity, validation, device)
+    return retrieval_figures(net, task.similarity, validation, device, with_map=task.score == "map")
 
 
 def _best(history: History, task: TrainingTask, last_of_equals: bool) -> int:
+    if task.last_epoch:
+        return len(history) - 1
     scores = [entry[task.score] for entry in history]
     first = scores.index(max(scores))
     return len(scores) - 1 - scores[::-1].index(max(scores)) if last_of_equals else first

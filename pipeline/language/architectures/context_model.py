@@ -1,19 +1,23 @@
-"""Language models with a fixed context: LBL, additive and multiplicative LBL, and SC-NLM.
+"""Language models with a fixed context: LBL, additive, multiplicative and tensor LBL, and SC-NLM.
 
 Kiros, Salakhutdinov & Zemel 2014, sections 2.3 to 2.5. Deviations: training is not described there,
 so dropout on the output vector is an option here; contexts before the first word are padded with
-the start mark.
+the start mark; with the unfactored tensor, for which no E is defined, E is a table of its own.
 """
 
 import torch
 from torch import Tensor, nn
 
+from pipeline.language import LanguageError
 from pipeline.language.layers.contexts import Factored, LogBilinear
-from pipeline.language.layers.gates import ContentGate, ContentShift, StructureGate
-from pipeline.language.layers.output import Output
+from pipeline.language.layers.gates import ContentGate, ContentItself, ContentShift, StructureGate
+from pipeline.language.layers.output import Output, TensorOutput
 from pipeline.language.model import State, rows_of_pairs
 from pipeline.language.sentences import positions_of
 from pipeline.text.encoders.token_ids import START
+
+MOST_NUMBERS = 1 << 26
+"""Maximum size of a `TensorModel`'s tensor: 256 MiB, of which training holds four."""
 
 
 class ContextModel(nn.Module):
@@ -33,7 +37,7 @@ class ContextModel(nn.Module):
     def __init__(
         self,
         context: LogBilinear | Factored,
-        gate: ContentShift | ContentGate | StructureGate | None = None,
+        gate: ContentShift | ContentGate | ContentItself | StructureGate | None = None,
         condition_dim: int = 0,
         dropout: float = 0.0,
     ) -> None:
@@ -91,3 +95,50 @@ class ContextModel(nn.Module):
             found = self.gate.join(found, self.gate.at(state.shared, own))
         after = {**own, "context": context, "place": own["place"] + 1}
         return self.output.scores(found, self.words), State(state.shared, after)
+
+
+class TensorModel(ContextModel):
+    """The unfactored multiplicative model: scores T^u r + b, with r = sum of C_i E(w_i).
+
+    Section 2.4, before eq. (9). It equals the model with a `ContentGate` if T and E are built from
+    its factors.
+
+    Attributes
+    ----------
+    tensor : (vocab_size, dim, condition_dim), T.
+    """
+
+    def __init__(
+        self, vocab_size: int, dim: int, context: int, condition_dim: int, dropout: float = 0.0
+    ) -> None:
+        """Initialise the weights from torch's global generator.
+
+        Raises
+        ------
+        LanguageError
+            The tensor has more than `MOST_NUMBERS` numbers.
+        """
+        numbers = vocab_size * dim * condition_dim
+        if numbers > MOST_NUMBERS:
+            raise LanguageError(
+                f"the tensor of {vocab_size} words x {dim} x {condition_dim} has {numbers:,} "
+                f"numbers, at most {MOST_NUMBERS:,} are supported; lower `dim`, or use the "
+                "factored model multiplicative-lbl"
+            )
+        words = LogBilinear(vocab_size, dim, context)
+        super().__init__(words, ContentItself(), condition_dim, dropout)
+        self.tensor = nn.Parameter(torch.randn(vocab_size, dim, condition_dim) * dim**-0.5)
+        self.output = TensorOutput(vocab_size)
+
+    def vectors(
+        self, sentences: Tensor, conditions: Tensor, tags: Tensor | None
+    ) -> tuple[Tensor, Tensor]:
+        """See `ContextModel.vectors`; (positions, dim + condition_dim), with dropout on r only."""
+        at = positions_of(sentences, len(self.context.contexts))
+        found = self.dropout(self.context(at.contexts))
+        return torch.cat([found, conditions[at.sentences]], dim=1), at.targets
+
+    @property
+    def words(self) -> Tensor:
+        """The tensor; see `TensorOutput`."""
+        return self.tensor

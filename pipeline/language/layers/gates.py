@@ -54,6 +54,19 @@ class ContentGate(_Content):
         self.of_content = nn.Parameter(torch.randn(factors, condition_dim))
 
 
+class ContentItself(_Content):
+    """u, appended to the vector: the output layer contracts it with a tensor."""
+
+    @staticmethod
+    def join(found: Tensor, content: Tensor) -> Tensor:
+        """Return both concatenated."""
+        return torch.cat([found, content], dim=1)
+
+    def begin(self, conditions: Tensor, tags: Tensor | None) -> dict[str, Tensor]:
+        """Return "content", the conditions."""
+        return {"content": conditions}
+
+
 class StructureGate(nn.Module):
     """W_fd u', with u' = max(0, sum of T_i t_i + T_u u + b) (Kiros et al. 2014, eq. 11).
 

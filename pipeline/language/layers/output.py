@@ -77,6 +77,23 @@ class Output(nn.Module):
         return (torch.cat([own[:, None], others], dim=1).logsumexp(dim=1) - own).mean()
 
 
+class TensorOutput(Output):
+    """P(word) ~ exp(T^u r + b) with T^u = sum of u_g T^(g) (Kiros et al. 2014, section 2.4).
+
+    A vector is r followed by its condition u; `words` is the tensor T (vocab_size, dim, G).
+    """
+
+    def scores(self, vectors: Tensor, words: Tensor) -> Tensor:
+        """See `Output.scores`; T^u is computed once for consecutive vectors of one condition."""
+        dim = words.shape[1]
+        conditions, number = torch.unique_consecutive(
+            vectors[:, dim:].detach(), dim=0, return_counts=True
+        )
+        of_words = (conditions @ words.flatten(0, 1).T).unflatten(1, words.shape[:2])
+        parts = zip(torch.split(vectors[:, :dim], number.tolist()), of_words, strict=True)
+        return torch.cat([part @ table.T for part, table in parts]) + self.bias + self.impossible
+
+
 def _log_expected(ids: Tensor, size: int, number: int) -> Tensor:
     """Return the log of the expected number of samples of each id."""
     share = torch.log1p(1 / (ids.double() + 1)) / math.log(size + 1)

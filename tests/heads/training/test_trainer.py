@@ -5,15 +5,18 @@ import signal
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import load_file
 from torch import nn
 
 from pipeline.devices import DeviceError
 from pipeline.heads import HeadError
-from pipeline.heads.base import FitOptions, History
+from pipeline.heads.base import FitOptions, Head, History
+from pipeline.heads.head_types import make_head
 from pipeline.heads.inputs.pairs import Pairs, join_pairs
 from pipeline.heads.training.checkpoints import CHECKPOINT_FILE
 from pipeline.heads.training.task import (
@@ -161,6 +164,56 @@ def test_patience_counts_epochs_without_a_better_score() -> None:
     longer = trained(60, FitOptions(0), patience=4)[1]
     assert [e["loss"] for e in longer[: len(history)]] == [e["loss"] for e in history]
     assert len(trained(60, FitOptions(0), patience=0)[1]) < len(history)
+
+
+def test_the_last_epoch_has_the_weights_after_all_steps(tmp_path: Path) -> None:
+    """Those in the checkpoint of a training that keeps another epoch; it never stops early."""
+    work = tmp_path / "best"
+    work.mkdir()
+    best, history = trained(8, FitOptions(0, work=work))
+    head = NetworkHead(replace(small_task(8, patience=0), last_epoch=True))
+    last = head.fit(pairs(40), pairs(15, seed=1), FitOptions(0))
+    assert [entry["best"] for entry in last] == [0.0] * 7 + [1.0] != [e["best"] for e in history]
+    assert [{**entry, "best": 0} for entry in last] == [{**entry, "best": 0} for entry in history]
+    saved = load_file(work / CHECKPOINT_FILE)
+    for name, value in head.tensors().items():
+        assert torch.equal(value, saved[f"net.{name}"]), name
+    assert any(not torch.equal(value, best[name]) for name, value in head.tensors().items())
+
+
+def test_an_epoch_selected_by_mean_average_precision(tmp_path: Path) -> None:
+    settings = {"cell": "none", "dim": 4, "batch_size": 20, "epochs": 8, "similarity": "cosine"}
+    held_out = pairs(15, seed=1)
+
+    def fitted(**more: str) -> tuple[Head, History]:
+        head = make_head("vse", {**settings, **more}, made.inputs())
+        return head, head.fit(pairs(40), held_out, FitOptions(0))
+
+    (head, history), (_, by_rsum) = fitted(selection="map"), fitted()
+    found = [entry.pop("map") for entry in history]
+    assert [entry["best"] for entry in history] == [float(m == max(found)) for m in found]
+    assert [{**e, "best": 0} for e in history] == [{**e, "best": 0} for e in by_rsum]
+    images, captions = head.embed_images(held_out.images), head.embed_captions(held_out.captions)
+    assert held_out.figures(images, captions, "cosine", with_map=True)["map"] == max(found)
+
+
+@pytest.mark.parametrize("name", ["vse", "relational", "scan", "two-branch", "word2visualvec"])
+def test_every_trained_head_has_the_selection_and_older_checkpoints_stay_valid(name: str) -> None:
+    grid = name in {"relational", "scan"}
+    given = made.inputs_of_parts(
+        made.GRID if grid else (made.CHANNELS,), made.SEQUENCE if grid else made.COUNTS
+    )
+    values = {"cell": "none"} if name == "vse" else {}
+
+    def head(**more: str) -> Any:
+        return make_head(name, {**values, **more}, given)
+
+    asked = {key: head(selection=key) for key in ("rsum", "map", "last")}
+    flags = {key: (made.task.score, made.task.last_epoch) for key, made in asked.items()}
+    assert flags == {"rsum": ("rsum", False), "map": ("map", False), "last": ("rsum", True)}
+    assert asked["rsum"]._identity == head()._identity
+    assert "selection" not in head()._identity[1]
+    assert len({str(one._identity) for one in asked.values()}) == 3
 
 
 def test_training_leaves_torch_as_it_was() -> None:
