@@ -94,7 +94,7 @@ class ComparedFiles:
     Attributes
     ----------
     dataset : Path or None. Folder with reference captions and caption lengths.
-    protocol, captions_per_image : for embeddings; see `pipeline.evaluate`.
+    protocol, captions_per_image : str, int or None. For embeddings; see `pipeline.evaluate`.
     same_captions : bool. Whether two embedding files need the same captions.
     """
 

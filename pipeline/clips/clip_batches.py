@@ -50,12 +50,12 @@ class View:
 
     Attributes
     ----------
-    recipe : the recipe.
-    run : frames per output; 1 for image networks.
-    cut : returns the network's input for a frame, uint8.
-    network : returns the outputs of a batch, (batch, *shape) float32 on the CPU, from (batch, *cut)
-        for image networks, and (batch, run, *cut) for others.
-    batch_size : outputs per batch.
+    recipe : ClipRecipe.
+    run : int. Frames per output; 1 for image networks.
+    cut : callable. Returns the network's input for a frame, uint8.
+    network : callable. Returns the outputs of a batch, (batch, *shape) float32 on the CPU, from
+        (batch, *cut) for image networks, and (batch, run, *cut) for others.
+    batch_size : int. Outputs per batch.
     """
 
     recipe: ClipRecipe
@@ -261,12 +261,13 @@ def clip_rows(
 
     Parameters
     ----------
-    paths : the clips.
-    wanted : indices of the views to compute for each clip; empty to skip it.
-    views : the recipes.
-    threads : concurrent batches, each on one core.
-    readers : clips decoded at once.
-    watch : accumulates the seconds by stage.
+    paths : sequence of Path. The clips.
+    wanted : sequence of set of int. Indices of the views to compute for each clip; empty to skip
+        it.
+    views : sequence of View. The recipes.
+    threads : int. Concurrent batches, each on one core.
+    readers : int. Clips decoded at once.
+    watch : Stopwatch. Accumulates the seconds by stage.
 
     Yields
     ------

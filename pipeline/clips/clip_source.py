@@ -28,13 +28,13 @@ class ClipSource:
 
     Attributes
     ----------
-    header : header with recipe and weights.
-    ids, clips : id and file of each row.
-    recipe : frames, network, and reduction over time.
-    how : options of the caller.
-    threads, readers : concurrent batches, and clips decoded at once.
-    view : builds the network on the first call.
-    also : other feature sets of the same clips, so that each is decoded once.
+    header : FeatureHeader. Header with recipe and weights.
+    ids, clips : sequence of str, sequence of Path. Id and file of each row.
+    recipe : ClipRecipe. Frames, network, and reduction over time.
+    how : Compute. Options of the caller.
+    threads, readers : int. Concurrent batches, and clips decoded at once.
+    view : callable. Builds the network on the first call.
+    also : tuple of Sink. Other feature sets of the same clips, so that each is decoded once.
     """
 
     header: FeatureHeader
@@ -95,8 +95,8 @@ class Sink:
 
     Attributes
     ----------
-    source : source of the set.
-    build : its entered build.
+    source : ClipSource. Source of the set.
+    build : ShardBuild. Its entered build.
     """
 
     source: ClipSource

@@ -23,8 +23,8 @@ def contact_sheet(path: Path, frames: int = FRAMES, columns: int = COLUMNS) -> D
     Parameters
     ----------
     path : path of the clip.
-    frames : number of frames; frames of a shorter clip are repeated.
-    columns : number of columns. Frames are at most 160 pixels wide and high.
+    frames : int. Number of frames; frames of a shorter clip are repeated.
+    columns : int. Number of columns. Frames are at most 160 pixels wide and high.
 
     Raises
     ------

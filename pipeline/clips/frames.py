@@ -30,10 +30,10 @@ class TakenFrame:
 
     Attributes
     ----------
-    image : mode RGB, upright.
-    shown_at : presentation time, relative to the first frame.
-    times : for each sampling, the times at which it selects this frame; several if the frame is
-        shown for long, none if it is not selected.
+    image : Image. Mode RGB, upright.
+    shown_at : Fraction. Presentation time, relative to the first frame.
+    times : tuple of tuple of Fraction. For each sampling, the times at which it selects this frame;
+        several if the frame is shown for long, none if it is not selected.
     """
 
     image: Image.Image
@@ -50,8 +50,8 @@ def taken_frames(clip: ClipFile, samplings: Sequence[Sampling]) -> Iterator[Take
 
     Parameters
     ----------
-    clip : freshly opened clip.
-    samplings : rules that select frames.
+    clip : ClipFile. Freshly opened clip.
+    samplings : sequence of Sampling. Rules that select frames.
 
     Raises
     ------

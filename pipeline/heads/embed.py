@@ -241,9 +241,9 @@ def pretraining_of(
 
     Parameters
     ----------
-    trained : the head; its word vectors are included.
-    images, captions : the features to embed.
-    dataset : name of their dataset.
+    trained : TrainedHead. The head; its word vectors are included.
+    images, captions : FeatureSet, FeatureSet or None. The features to embed.
+    dataset : str. Name of their dataset.
 
     Returns
     -------
@@ -282,15 +282,17 @@ def embed_split(
 
     Parameters
     ----------
-    trained : the head.
-    entries : the images, in the order of the result.
-    images, captions : features of the recipes that the head was fitted on; None: no captions.
+    trained : TrainedHead.
+    entries : sequence of ImageEntry. The images, in the order of the result.
+    images, captions : FeatureSet, FeatureSet or None. Features of the recipes that the head was
+        fitted on; None: no captions.
     out : path of the embedding file.
-    provenance : further metadata, such as dataset and split.
-    head : folder of the head, which workers need.
-    stored, quantiser : data type and dimensions of the file; see `embed`.
+    provenance : mapping. Further metadata, such as dataset and split.
+    head : Path or None. Folder of the head, which workers need.
+    stored, quantiser : Stored, Quantiser or None. Data type and dimensions of the file; see
+        `embed`.
     place, monitor : see `embed`.
-    watch : accumulates the seconds by stage.
+    watch : Stopwatch or None. Accumulates the seconds by stage.
 
     Returns
     -------

@@ -36,10 +36,11 @@ class Parallelism:
 
     Attributes
     ----------
-    batch_size : images per batch; the last batch is padded with black images.
-    threads : batches in the network at once, one per thread. On a CPU every thread uses one core,
-        so that another program's load slows down only one of them; results do not depend on it.
-    readers : prefetch threads, which read, decode and resize.
+    batch_size : int. Images per batch; the last batch is padded with black images.
+    threads : int. Batches in the network at once, one per thread. On a CPU every thread uses one
+        core, so that another program's load slows down only one of them; results do not depend on
+        it.
+    readers : int. Prefetch threads, which read, decode and resize.
     """
 
     batch_size: int
@@ -66,9 +67,10 @@ def feature_header(
 
     Parameters
     ----------
-    recipe, weights : recipe, and weights, whose name and hash are recorded.
-    dataset : name of the dataset.
-    trained_on : training datasets of the weights, comma-separated; None: those of the recipe.
+    recipe, weights : Recipe, Weights. Recipe, and weights, whose name and hash are recorded.
+    dataset : str. Name of the dataset.
+    trained_on : str or None. Training datasets of the weights, comma-separated; None: those of the
+        recipe.
     """
     own = recipe.trained_on if weights.name == recipe.weights else ()
     return FeatureHeader(
@@ -98,11 +100,12 @@ def picture_rows(
 
     Parameters
     ----------
-    spans : rows to compute.
-    pictures : image file, region or Pillow image of each row.
-    network : network of the recipe.
-    parallelism : degree of parallelism. Only `batch_size` affects features, within rounding.
-    watch : accumulates the seconds by stage.
+    spans : iterable of Span. Rows to compute.
+    pictures : sequence of Picture. Image file, region or Pillow image of each row.
+    network : RecipeNetwork. Network of the recipe.
+    parallelism : Parallelism. Degree of parallelism. Only `batch_size` affects features, within
+        rounding.
+    watch : Stopwatch. Accumulates the seconds by stage.
 
     Raises
     ------

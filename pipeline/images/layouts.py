@@ -12,7 +12,8 @@ def pooled(output: Tensor, recipe: Recipe, backbone: Backbone) -> Tensor:
     Parameters
     ----------
     output : (n, ...) output of the recipe's tap; see `pipeline.recipes.layers.Layout`.
-    recipe, backbone : recipe, and backbone, which defines the layout of the output.
+    recipe, backbone : Recipe, Backbone. Recipe, and backbone, which defines the layout of the
+        output.
 
     Returns
     -------

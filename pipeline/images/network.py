@@ -55,11 +55,12 @@ class RecipeNetwork:
 
         Parameters
         ----------
-        recipe : its `backbone`, `normalise`, `tap`, `activation`, `pool`, `combine_crops` and
-            `norm` are applied here, in its `precision`.
-        state : complete state dict of the backbone; see `pipeline.images.weights`.
+        recipe : Recipe. Its `backbone`, `normalise`, `tap`, `activation`, `pool`, `combine_crops`
+            and `norm` are applied here, in its `precision`.
+        state : dict of str to Tensor. Complete state dict of the backbone; see
+            `pipeline.images.weights`.
         device : torch device. TF32 is switched on or off for the whole process.
-        engine : one of `ENGINES`. Their features agree up to rounding.
+        engine : str. One of `ENGINES`. Their features agree up to rounding.
 
         Raises
         ------

@@ -34,8 +34,8 @@ class Sample:
     Attributes
     ----------
     windows : (windows, h, w, 3) uint8, or None if `status` is not 0.
-    source_crc32 : CRC-32 of the file's bytes, and of a region's box; 0 if none were read.
-    status, error : status and reason, as in the shards.
+    source_crc32 : int. CRC-32 of the file's bytes, and of a region's box; 0 if none were read.
+    status, error : int, str. Status and reason, as in the shards.
     """
 
     windows: np.ndarray | None
@@ -98,7 +98,7 @@ def bilinear(pixels: np.ndarray, width: int, height: int) -> np.ndarray:
     Parameters
     ----------
     pixels : (rows, columns, channels) uint8.
-    width, height : size of the result.
+    width, height : int. Size of the result.
 
     Returns
     -------
@@ -148,7 +148,7 @@ def cut_crops(canvas: np.ndarray, crop: Crop) -> np.ndarray:
     Parameters
     ----------
     canvas : (height, width, 3) uint8, at least `crop.size` on both sides.
-    crop : crop rule.
+    crop : Crop. Crop rule.
 
     Returns
     -------
@@ -171,10 +171,10 @@ def read_sample(
 
     Parameters
     ----------
-    picture : file, region of a file, or Pillow image.
-    recipe : its `decode` and `resize` are applied.
-    window : crop rule; see `pipeline.images.network.RecipeNetwork`.
-    watch : accumulates the seconds of reading the file, and of the rest.
+    picture : Picture. File, region of a file, or Pillow image.
+    recipe : Recipe. Its `decode` and `resize` are applied.
+    window : Crop. Crop rule; see `pipeline.images.network.RecipeNetwork`.
+    watch : Stopwatch or None. Accumulates the seconds of reading the file, and of the rest.
 
     Raises
     ------

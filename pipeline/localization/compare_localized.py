@@ -32,9 +32,10 @@ class LocalizedPhrases:
 
     Attributes
     ----------
-    file : localization file.
-    asked : what the metrics depend on, by name: photos, phrases, true boxes, proposals.
-    found : metrics of `MEASURES` by name, over the images with phrases.
+    file : Path. Localization file.
+    asked : mapping of str to sequence of Entry. What the metrics depend on, by name: photos,
+        phrases, true boxes, proposals.
+    found : mapping of str to Part. Metrics of `MEASURES` by name, over the images with phrases.
     """
 
     file: Path

@@ -36,9 +36,9 @@ class MinedBoxes:
 
     Attributes
     ----------
-    region_ids : the distinct boxes.
-    of_phrase : rows of `region_ids` for each phrase, in the order of the phrases' keys.
-    found : number of mined boxes before sampling, with repetitions.
+    region_ids : tuple of str. The distinct boxes.
+    of_phrase : Lists. Rows of `region_ids` for each phrase, in the order of the phrases' keys.
+    found : int. Number of mined boxes before sampling, with repetitions.
     """
 
     region_ids: tuple[str, ...]

@@ -36,8 +36,8 @@ class ClipModel:
 
     Attributes
     ----------
-    model : name in `open_clip.list_models()`, such as "ViT-B-32".
-    tag : tag of published weights, such as "laion2b_s34b_b79k"; "" without a tag.
+    model : str. Name in `open_clip.list_models()`, such as "ViT-B-32".
+    tag : str. Tag of published weights, such as "laion2b_s34b_b79k"; "" without a tag.
     """
 
     model: str
@@ -114,7 +114,8 @@ def find_clip_model(name: str) -> ClipModel:
 
     Parameters
     ----------
-    name : "open-clip:<model>" or "open-clip:<model>.<tag>", as in `open_clip.list_pretrained()`.
+    name : str. "open-clip:<model>" or "open-clip:<model>.<tag>", as in
+        `open_clip.list_pretrained()`.
 
     Raises
     ------

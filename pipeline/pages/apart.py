@@ -11,8 +11,8 @@ def apart(labels: Mapping[str, Place], letter: float, height: float) -> dict[str
 
     Parameters
     ----------
-    labels : text to the centre of its baseline.
-    letter, height : approximate width of a letter and height of a line.
+    labels : mapping of str to Place. Text to the centre of its baseline.
+    letter, height : float. Approximate width of a letter and height of a line.
     """
     placed: dict[str, Place] = {}
     for word, (x, y) in sorted(labels.items(), key=lambda label: (label[1][1], label[0])):

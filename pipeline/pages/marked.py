@@ -17,10 +17,10 @@ class Mark:
 
     Attributes
     ----------
-    box : x0 y0 x1 y1 in pixels of the photo.
-    label : a few letters at its corner; any text, it is escaped.
-    kind : "found", a full line, or "true", a dashed one.
-    colour : of CSS; "": that of the kind.
+    box : tuple of 4 float. x0 y0 x1 y1 in pixels of the photo.
+    label : str. A few letters at its corner; any text, it is escaped.
+    kind : str. "found", a full line, or "true", a dashed one.
+    colour : str. Of CSS; "": that of the kind.
     """
 
     box: tuple[float, float, float, float]
@@ -36,10 +36,10 @@ def marked_photo(
 
     Parameters
     ----------
-    jpeg : the photo, of any resolution; b"" draws the boxes alone.
-    size : width and height that the boxes are measured in.
-    marks : the last ones on top.
-    description : text alternative.
+    jpeg : bytes. The photo, of any resolution; b"" draws the boxes alone.
+    size : tuple of 2 int. Width and height that the boxes are measured in.
+    marks : sequence of Mark. The last ones on top.
+    description : str. Text alternative.
     """
     width, height = size
     photo = ""

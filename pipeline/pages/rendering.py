@@ -21,7 +21,7 @@ def environment(package: str) -> Environment:
 
     Parameters
     ----------
-    package : with a folder `templates`; those of this package are found, too.
+    package : str. With a folder `templates`; those of this package are found, too.
     """
     return Environment(
         loader=ChoiceLoader([PackageLoader(package), PackageLoader("pipeline.pages")]),
@@ -50,8 +50,8 @@ def jpeg_of(image: Image.Image, quality: int) -> bytes:
 
     Parameters
     ----------
-    image : mode RGB; stays as it is.
-    quality : of Pillow's JPEG, 1-95.
+    image : Image. Mode RGB; stays as it is.
+    quality : int. Of Pillow's JPEG, 1-95.
     """
     bare = image.copy()
     bare.info = {}  # a comment in the source would be written to the copy

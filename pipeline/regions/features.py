@@ -29,9 +29,9 @@ class Regions:
 
     Attributes
     ----------
-    folder : folder of proposals of `pipeline propose`.
-    context : margin added on every side before cutting, as a share of a region's width and height,
-        clipped to the image; 0: none.
+    folder : str or Path. Folder of proposals of `pipeline propose`.
+    context : float. Margin added on every side before cutting, as a share of a region's width and
+        height, clipped to the image; 0: none.
     """
 
     folder: str | Path

@@ -12,7 +12,7 @@ def true_boxes(phrases: Iterable[RegionPhrase]) -> dict[str, np.ndarray]:
 
     Parameters
     ----------
-    phrases : phrases of a dataset, in file order.
+    phrases : iterable of RegionPhrase. Phrases of a dataset, in file order.
 
     Returns
     -------

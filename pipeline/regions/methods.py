@@ -43,7 +43,8 @@ class KnownBoxes:
     Attributes
     ----------
     recipe, model : see `Method`.
-    boxes, scores : by image id, best first; missing images have none.
+    boxes, scores : mapping of str to numpy.ndarray. By image id, best first; missing images have
+        none.
     sizes : (width, height) that an image must have, if known.
     """
 

@@ -49,8 +49,8 @@ class Proposals:
 
     Attributes
     ----------
-    folder : folder of the shards.
-    header : header of the shards, with recipe, hash and dataset.
+    folder : Path. Folder of the shards.
+    header : FeatureHeader. Header of the shards, with recipe, hash and dataset.
     image_ids : ids of all images, in file order, including those without proposals.
     status : (images,) uint8; not 0 for unreadable images.
     source_crc32 : by image id, CRC-32 of the image file that boxes were proposed on; 0: unknown.
@@ -162,11 +162,11 @@ def proposals_header(
 
     Parameters
     ----------
-    recipe : name and settings of the method, as JSON values.
-    most : maximum number of boxes in a row.
-    dataset : name of the dataset.
-    weights, weights_sha256 : name and SHA-256 of the method's trained model or box file.
-    packages : installed packages of the method, whose versions are recorded.
+    recipe : dict. Name and settings of the method, as JSON values.
+    most : int. Maximum number of boxes in a row.
+    dataset : str. Name of the dataset.
+    weights, weights_sha256 : str. Name and SHA-256 of the method's trained model or box file.
+    packages : sequence of str. Installed packages of the method, whose versions are recorded.
     """
     return FeatureHeader(
         recipe={"kind": _KIND, **recipe, "most": most},

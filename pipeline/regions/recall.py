@@ -23,10 +23,10 @@ def proposal_recall(
 
     Parameters
     ----------
-    proposals : proposals, best first.
-    phrases : phrases of images with proposals.
-    numbers : values of N; those above the maximum number of boxes are left out, except the first
-        of them.
+    proposals : Proposals. Proposals, best first.
+    phrases : iterable of RegionPhrase. Phrases of images with proposals.
+    numbers : sequence of int. Values of N; those above the maximum number of boxes are left out,
+        except the first of them.
 
     Returns
     -------
@@ -65,7 +65,7 @@ def first_right(boxes: np.ndarray, phrases: Sequence[RegionPhrase]) -> np.ndarra
     Parameters
     ----------
     boxes : (k, 4), best first.
-    phrases : phrases of the image.
+    phrases : sequence of RegionPhrase. Phrases of the image.
 
     Returns
     -------

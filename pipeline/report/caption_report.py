@@ -67,14 +67,15 @@ def write_captions_page(
 
     Parameters
     ----------
-    files : of captions, each a system called as the file is.
-    scores : folder of the scores, a folder a system, as `pipeline score` leaves them.
-    dataset : folder of the dataset whose images they are of.
-    out : folder of the page.
-    truth : what captions of the dataset are checked against; None: they are not checked.
-    regularities : files of `pipeline search --regularities`.
-    monitor : gets a line for each system whose scores are missing or of other captions, and one
-        on the page.
+    files : sequence of str or Path. Of captions, each a system called as the file is.
+    scores : str or Path. Folder of the scores, a folder a system, as `pipeline score` leaves them.
+    dataset : str or Path. Folder of the dataset whose images they are of.
+    out : str or Path. Folder of the page.
+    truth : CaptionTruth or None. What captions of the dataset are checked against; None: they are
+        not checked.
+    regularities : sequence of str or Path. Files of `pipeline search --regularities`.
+    monitor : Monitor. Gets a line for each system whose scores are missing or of other captions,
+        and one on the page.
 
     Raises
     ------
@@ -130,9 +131,10 @@ def examples_of(
 
     Parameters
     ----------
-    captions : by system, the caption of each image, or None where it has none.
-    manifest : the dataset.
-    truth : of its images.
+    captions : mapping of str to mapping of str to str or None. By system, the caption of each
+        image, or None where it has none.
+    manifest : Manifest. The dataset.
+    truth : CaptionTruth or None. Of its images.
 
     Raises
     ------

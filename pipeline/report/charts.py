@@ -94,9 +94,9 @@ class Series:
 
     Attributes
     ----------
-    marked : x of a point that is emphasised, such as the selected epoch.
-    number : number of the system in the report.
-    unfilled : whether it is dashed with unfilled markers: a second series of the same system.
+    marked : float or None. x of a point that is emphasised, such as the selected epoch.
+    number : int. Number of the system in the report.
+    unfilled : bool. Whether it is dashed with unfilled markers: a second series of the same system.
     """
 
     label: str
@@ -135,10 +135,10 @@ def dot_chart(bars: Sequence[Bar], axis: str, alt: str, most: float | None = Non
 
     Parameters
     ----------
-    bars : from top to bottom, at least one, no value below 0.
-    axis : name of the scale.
-    alt : text alternative of the chart.
-    most : greatest possible value, where the scale ends at the latest.
+    bars : sequence of Bar. From top to bottom, at least one, no value below 0.
+    axis : str. Name of the scale.
+    alt : str. Text alternative of the chart.
+    most : float or None. Greatest possible value, where the scale ends at the latest.
     """
     greatest = max(bar.value if bar.high is None else bar.high for bar in bars)
     ticks = nice_ticks(0.0, greatest, most=most)
@@ -166,10 +166,11 @@ def span_chart(
 
     Parameters
     ----------
-    rows : from top to bottom, at least one, no value below 0.
-    names, ends : legend of the grey and the coloured spans, and of their filled and unfilled ends.
-    axis : name of the scale.
-    alt : text alternative of the chart.
+    rows : sequence of Spans. From top to bottom, at least one, no value below 0.
+    names, ends : tuple of 2 str. Legend of the grey and the coloured spans, and of their filled and
+        unfilled ends.
+    axis : str. Name of the scale.
+    alt : str. Text alternative of the chart.
     """
     spans = [s for row in rows for s in (row.after, row.before) if not isinstance(s, str)]
     ticks = nice_ticks(0.0, max(value for span in spans for value in span))
@@ -204,11 +205,11 @@ def line_chart(
 
     Parameters
     ----------
-    series : lines; those whose number is `COLOURS` or more are thin and grey behind the others,
-        with their number at the last point and in the legend.
-    x_axis, y_axis : names of the scales.
-    alt : text alternative of the chart.
-    most : greatest possible y, where the scale ends at the latest.
+    series : sequence of Series. Lines; those whose number is `COLOURS` or more are thin and grey
+        behind the others, with their number at the last point and in the legend.
+    x_axis, y_axis : str. Names of the scales.
+    alt : str. Text alternative of the chart.
+    most : float or None. Greatest possible y, where the scale ends at the latest.
     """
     named = [drawn for drawn in series if drawn.number < COLOURS]
     others = [drawn for drawn in series if drawn.number >= COLOURS]

@@ -46,10 +46,10 @@ class Figure:
 
     Attributes
     ----------
-    name : name of its files, without suffix.
-    title, note : heading and caption.
-    alt : text alternative of the chart.
-    svg, csv : contents of its two files.
+    name : str. Name of its files, without suffix.
+    title, note : str. Heading and caption.
+    alt : str. Text alternative of the chart.
+    svg, csv : str. Contents of its two files.
     """
 
     name: str
@@ -91,7 +91,7 @@ def length_figure(
 
     Parameters
     ----------
-    numbers : number of each system in the report.
+    numbers : mapping of str to int. Number of each system in the report.
     """
     lines = [
         Series(label, tuple((each.words, each.r10) for each in bins), number=numbers[label])
@@ -139,8 +139,8 @@ def epoch_figure(name: str, measure: str, curves: Sequence[Series], split: str) 
 
     Parameters
     ----------
-    measure : name of the measure, such as "rsum" or "R@10".
-    split : name of the split, such as "flickr8k/val", or "".
+    measure : str. Name of the measure, such as "rsum" or "R@10".
+    split : str. Name of the split, such as "flickr8k/val", or "".
     """
     first = curves[0]
     alt = f"{measure} on {split or 'the validation split'} against the epoch. {first.label} goes "
@@ -171,8 +171,8 @@ def words_figure(
 
     Parameters
     ----------
-    captions : image id to its title.
-    thumbnail : returns the JPEG of an image id, b"" if it cannot be shown.
+    captions : mapping of str to str. Image id to its title.
+    thumbnail : callable. Returns the JPEG of an image id, b"" if it cannot be shown.
     """
     images = [
         (word, image, place) for word, of in plane.images.items() for image, place in of.items()
@@ -209,9 +209,9 @@ def distances_figure(
 
     Parameters
     ----------
-    rows : experiment, closeness of the features of the head (or why it is not known), and
+    rows : sequence. Experiment, closeness of the features of the head (or why it is not known), and
         closeness of its embeddings.
-    numbers : number of each system in the report.
+    numbers : mapping of str to int. Number of each system in the report.
     """
     apart = [(e, b if isinstance(b, str) else _distances(b), _distances(a)) for e, b, a in rows]
     first = apart[0]
@@ -253,7 +253,7 @@ def places_figure(
     Parameters
     ----------
     places, shares : see `pipeline.report.retrievals.Retrieval`.
-    captions : image id to its sentence in the legend.
+    captions : mapping of str to str. Image id to its sentence in the legend.
     """
     alt = f"The sentences of {len(places)} images in the plane of their first two principal "
     alt += "components, one letter per image. The closer equal letters are, the better the space "
@@ -280,9 +280,10 @@ def letter_chart(groups: Mapping[str, Sequence[Place]], x_axis: str, y_axis: str
 
     Parameters
     ----------
-    groups : at most 26; name in the legend to the group's points, centred on (0, 0).
-    x_axis, y_axis : names of the axes.
-    alt : text alternative of the chart.
+    groups : mapping of str to sequence of Place. At most 26; name in the legend to the group's
+        points, centred on (0, 0).
+    x_axis, y_axis : str. Names of the axes.
+    alt : str. Text alternative of the chart.
     """
     reach = max((max(abs(x), abs(y)) for points in groups.values() for x, y in points), default=0.0)
     top, size = 26, WIDTH - 40
@@ -315,10 +316,10 @@ def thumbnail_chart(
 
     Parameters
     ----------
-    words : word to its point, centred on (0, 0).
-    thumbnails : title, JPEG (b"" if it cannot be shown) and point of each image.
-    x_axis, y_axis : names of the axes.
-    alt : text alternative of the chart.
+    words : mapping of str to Place. Word to its point, centred on (0, 0).
+    thumbnails : sequence. Title, JPEG (b"" if it cannot be shown) and point of each image.
+    x_axis, y_axis : str. Names of the axes.
+    alt : str. Text alternative of the chart.
     """
     points = [*words.values(), *(point for _, _, point in thumbnails)]
     reach = max((max(abs(x), abs(y)) for x, y in points), default=0.0) or 1.0

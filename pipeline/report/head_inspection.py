@@ -38,9 +38,10 @@ class WordPlane:
 
     Attributes
     ----------
-    words : word to its place, embedded as a sentence of that one word.
-    images : word to image id to place, of images whose sentences have the word.
-    shares : of the variance in the plane's two directions, 0-1.
+    words : mapping of str to Place. Word to its place, embedded as a sentence of that one word.
+    images : mapping of str to mapping of str to Place. Word to image id to place, of images whose
+        sentences have the word.
+    shares : tuple of 2 float. Of the variance in the plane's two directions, 0-1.
     """
 
     words: Mapping[str, Place]
@@ -68,8 +69,9 @@ class HeadInspection:
 
         Parameters
         ----------
-        metadata : the `provenance.json` of its table.
-        image_of : caption id to image id. Of more than `MEASURED` images that many are drawn.
+        metadata : mapping. The `provenance.json` of its table.
+        image_of : mapping of str to str. Caption id to image id. Of more than `MEASURED` images
+            that many are drawn.
 
         Returns
         -------
@@ -97,7 +99,8 @@ class HeadInspection:
 
         Parameters
         ----------
-        texts, image_of : of the sentences that were ranked: caption id to sentence and image id.
+        texts, image_of : mapping of str to str. Of the sentences that were ranked: caption id to
+            sentence and image id.
         """
         return self._words_to_show(tuple((image_of[c], text) for c, text in texts.items()))
 
@@ -113,7 +116,7 @@ class HeadInspection:
 
         Parameters
         ----------
-        path, embeddings : the experiment's embedding file.
+        path, embeddings : Path, Embeddings. The experiment's embedding file.
         images_of_words : see `words_to_show`.
         """
         if embeddings.caption_embeddings.ndim != 2 or not images_of_words:
@@ -159,9 +162,10 @@ def telling_words(
 
     Parameters
     ----------
-    captions : image id to its captions; images of one caption do not count.
-    least : images, at least, one of whose captions has the word.
-    number : number of words, best first; ties are sorted by word.
+    captions : mapping of str to sequence of str. Image id to its captions; images of one caption do
+        not count.
+    least : int. Images, at least, one of whose captions has the word.
+    number : int. Number of words, best first; ties are sorted by word.
     """
     have: Counter[str] = Counter()
     pairs: Counter[str] = Counter()
@@ -247,7 +251,7 @@ def _word_plane(
 
     Parameters
     ----------
-    images_of_words : the words, in the order of `word_rows`.
+    images_of_words : mapping of str to sequence of str. The words, in the order of `word_rows`.
     word_rows : (words, dim), their embeddings.
     """
     row_of = {image: row for row, image in enumerate(embeddings.image_ids)}

@@ -57,9 +57,10 @@ class Sentence:
 
     Attributes
     ----------
-    text : the sentence.
-    phrases : each with its colour.
-    photos : by system, the photo as SVG with the first box of each phrase in its colour.
+    text : str. The sentence.
+    phrases : tuple of tuple of 2 str. Each with its colour.
+    photos : mapping of str to str. By system, the photo as SVG with the first box of each phrase in
+        its colour.
     """
 
     text: str
@@ -81,11 +82,11 @@ def write_localization_page(
 
     Parameters
     ----------
-    files : localization files, each a row and its photos.
-    dataset : folder of the dataset that was localized.
-    out : folder of the page.
-    nms : threshold of the suppression before average precision.
-    monitor : gets a line for each file, and one on the page.
+    files : sequence of str or Path. Localization files, each a row and its photos.
+    dataset : str or Path. Folder of the dataset that was localized.
+    out : str or Path. Folder of the page.
+    nms : float. Threshold of the suppression before average precision.
+    monitor : Monitor. Gets a line for each file, and one on the page.
 
     Raises
     ------

@@ -62,9 +62,9 @@ def write_pages(
 
     Parameters
     ----------
-    folder : created if missing.
-    names : the experiments, folders of `folders.evaluations`.
-    projection : projection of the maps.
+    folder : Path. Created if missing.
+    names : sequence of str. The experiments, folders of `folders.evaluations`.
+    projection : str. Projection of the maps.
 
     Returns
     -------

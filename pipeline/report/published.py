@@ -46,17 +46,17 @@ class PublishedRow:
 
     Attributes
     ----------
-    paper : such as "wang-2016".
-    table : the table's number as printed, or the section of numbers in the text.
-    dataset : such as "flickr30k"; the names of this project where it has the dataset.
-    protocol : the gallery and what counts as a query.
-    system : the row's name as printed, without citation marks.
-    quoted_from : the work that the row is cited from, "" for what the paper measured itself.
-    image_feature, text_feature : what the system is fed with.
-    experiment : this project's experiment with that method, over whatever features, or "".
-    remark : what a reader of the numbers should know.
-    values : column of `COLUMNS` to the printed number, as text, so that 66.70 stays 66.70; in
-        the printed order. Percentages are 0-100, ranks count from 1.
+    paper : str. Such as "wang-2016".
+    table : str. The table's number as printed, or the section of numbers in the text.
+    dataset : str. Such as "flickr30k"; the names of this project where it has the dataset.
+    protocol : str. The gallery and what counts as a query.
+    system : str. The row's name as printed, without citation marks.
+    quoted_from : str. The work that the row is cited from, "" for what the paper measured itself.
+    image_feature, text_feature : str. What the system is fed with.
+    experiment : str. This project's experiment with that method, over whatever features, or "".
+    remark : str. What a reader of the numbers should know.
+    values : mapping of str to str. Column of `COLUMNS` to the printed number, as text, so that
+        66.70 stays 66.70; in the printed order. Percentages are 0-100, ranks count from 1.
     """
 
     paper: str
@@ -125,8 +125,9 @@ def beside_published(dataset: str, tables: Mapping[str, Mapping[str, float | int
 
     Parameters
     ----------
-    dataset : whose rows have the direction `video_to_text`.
-    tables : name to a table, whose `image_to_text` is that direction.
+    dataset : str. Whose rows have the direction `video_to_text`.
+    tables : mapping of str to mapping of str to float or int. Name to a table, whose
+        `image_to_text` is that direction.
     """
     rows = [row for row in published_rows() if row.dataset == dataset]
     columns = list(dict.fromkeys(column for row in rows for column in row.values))
@@ -150,7 +151,7 @@ def parse_published(text: str, where: str) -> tuple[PublishedRow, ...]:
     Parameters
     ----------
     text : JSON with a list `tables`; see docs/published.md.
-    where : the file's name, for messages.
+    where : str. The file's name, for messages.
 
     Raises
     ------

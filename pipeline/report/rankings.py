@@ -26,9 +26,10 @@ class System:
 
     Attributes
     ----------
-    heading : source of the figures.
-    conditions : a text for each of `CONDITIONS`, "" where it is unknown.
-    values : a text for each of `COLUMNS`, a paper's as printed, "" where there is none.
+    heading : str. Source of the figures.
+    conditions : tuple of str. A text for each of `CONDITIONS`, "" where it is unknown.
+    values : tuple of str. A text for each of `COLUMNS`, a paper's as printed, "" where there is
+        none.
     """
 
     heading: str
@@ -42,9 +43,10 @@ class Comparison:
 
     Attributes
     ----------
-    systems : ours, then each published row on the same dataset, in the printed order; () if
-        there is none.
-    elsewhere : the datasets that the papers have it on, if they have it on others alone.
+    systems : tuple of System. Ours, then each published row on the same dataset, in the printed
+        order; () if there is none.
+    elsewhere : tuple of str. The datasets that the papers have it on, if they have it on others
+        alone.
     """
 
     systems: tuple[System, ...]
@@ -65,10 +67,10 @@ class PublishedRanking:
 
     Attributes
     ----------
-    heading : dataset, table and image features.
-    figures : experiment to the measure of `Ranking`.
-    pairs : number of pairs of systems with different figures.
-    agreeing : how many of these are in our order, too.
+    heading : str. Dataset, table and image features.
+    figures : mapping of str to float. Experiment to the measure of `Ranking`.
+    pairs : int. Number of pairs of systems with different figures.
+    agreeing : int. How many of these are in our order, too.
     """
 
     heading: str
@@ -88,9 +90,10 @@ class Ranking:
 
     Attributes
     ----------
-    measure : what they are ordered by: the sum of those R@K that the paper prints of all of them.
-    figures : of each experiment, in our order.
-    published : at least one.
+    measure : str. What they are ordered by: the sum of those R@K that the paper prints of all of
+        them.
+    figures : mapping of str to float. Of each experiment, in our order.
+    published : tuple of PublishedRanking. At least one.
     """
 
     paper: str
@@ -111,9 +114,9 @@ def compare(
 
     Parameters
     ----------
-    experiment, dataset : by their names in this project.
-    recall : its table.
-    columns : of `pipeline.report.results.columns_of`.
+    experiment, dataset : str. By their names in this project.
+    recall : mapping of str to float or int. Its table.
+    columns : mapping of str to str. Of `pipeline.report.results.columns_of`.
     """
     here = published_for(experiment, dataset)
     if not here:
@@ -146,8 +149,9 @@ def rankings(recalls: Mapping[str, Mapping[str, float | int]], dataset: str) -> 
 
     Parameters
     ----------
-    recalls : experiment to its table, all of one protocol.
-    dataset : that they are on.
+    recalls : mapping of str to mapping of str to float or int. Experiment to its table, all of one
+        protocol.
+    dataset : str. That they are on.
     """
     known = [row for row in published_rows() if row.experiment in recalls]
     found = (_ranking(rows, recalls, dataset) for rows in _parted(known, lambda row: row.paper))

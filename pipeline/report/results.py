@@ -36,12 +36,12 @@ class Folders:
 
     Attributes
     ----------
-    evaluations : `<experiment>/recall.json` and `provenance.json`.
-    embeddings : folders of embedding files, which are found by their SHA-256, whatever they are
-        called.
-    heads : `<experiment>/`, a trained head with its history.
-    dataset : the prepared dataset that the experiments are on.
-    text : `<name>/` of its caption features, each with its encoder.
+    evaluations : Path. `<experiment>/recall.json` and `provenance.json`.
+    embeddings : tuple of Path. Folders of embedding files, which are found by their SHA-256,
+        whatever they are called.
+    heads : Path. `<experiment>/`, a trained head with its history.
+    dataset : Path. The prepared dataset that the experiments are on.
+    text : Path. `<name>/` of its caption features, each with its encoder.
     """
 
     evaluations: Path
@@ -57,9 +57,9 @@ class Dataset:
 
     Attributes
     ----------
-    texts : caption id to its sentence.
-    files : image id to its path.
-    manifest_sha256 : of its manifest's file.
+    texts : TextMapping. Caption id to its sentence.
+    files : TextMapping. Image id to its path.
+    manifest_sha256 : str. Of its manifest's file.
     """
 
     manifest: Manifest
@@ -78,17 +78,20 @@ class Result:
 
     Attributes
     ----------
-    recall : its table.
-    metadata : its `provenance.json`.
-    history : the entries of the history of the head that made its embeddings, () if there is none.
-    retrieval : None without its embedding file.
-    input_closeness : of the sentences in the features that the head was fed with, or a few words
-        why there is none: those are token ids, several kinds side by side with them, or not
-        there.
-    word_plane : None for an ensemble, for sets of vectors, and without the head or its encoder.
-    map : of its images; None without its embedding file or its dataset.
-    dataset : None where it is another or lacks an image or a caption that was ranked.
-    gaps : what is left out, and why.
+    recall : mapping of str to float or int. Its table.
+    metadata : mapping. Its `provenance.json`.
+    history : tuple of mapping. The entries of the history of the head that made its embeddings, ()
+        if there is none.
+    retrieval : Retrieval or None. None without its embedding file.
+    input_closeness : Closeness or str. Of the sentences in the features that the head was fed with,
+        or a few words why there is none: those are token ids, several kinds side by side with them,
+        or not there.
+    word_plane : WordPlane or None. None for an ensemble, for sets of vectors, and without the head
+        or its encoder.
+    map : EmbeddingMap or None. Of its images; None without its embedding file or its dataset.
+    dataset : Dataset or None. None where it is another or lacks an image or a caption that was
+        ranked.
+    gaps : tuple of str. What is left out, and why.
     """
 
     name: str
@@ -135,9 +138,9 @@ def collect_results(
 
     Parameters
     ----------
-    names : folders of `folders.evaluations`.
-    on_read : called with the number of experiments that have been read.
-    projection : of the maps of their images.
+    names : sequence of str. Folders of `folders.evaluations`.
+    on_read : callable. Called with the number of experiments that have been read.
+    projection : str. Of the maps of their images.
 
     Raises
     ------

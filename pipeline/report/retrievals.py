@@ -42,11 +42,11 @@ class QueryResult:
 
     Attributes
     ----------
-    query : id of the query.
-    rank : rank of its best correct item, from 1.
-    found : ids of the first `TOP` items, best first.
-    correct : ids of all correct items.
-    best_correct : id of the correct item of that rank.
+    query : str. Id of the query.
+    rank : int. Rank of its best correct item, from 1.
+    found : tuple of str. Ids of the first `TOP` items, best first.
+    correct : set of str. Ids of all correct items.
+    best_correct : str. Id of the correct item of that rank.
     """
 
     query: str
@@ -62,21 +62,22 @@ class Retrieval:
 
     Attributes
     ----------
-    image_ids : ids of the images that were queries.
-    galleries : ranks of each gallery, for intervals.
-    first_gallery : caption id to image id, of the first gallery.
-    caption_ids, caption_ranks : one per caption that counted as a query; ranks from 0.
-    rsum_interval : 95 % bootstrap interval of `rsum`.
-    closeness : closeness of the first gallery's sentences; None for sets of vectors, or if no image
-        has two sentences.
-    places : image id to the points of its sentences in the principal plane of the sentences of
-        `MAPPED` chosen images; {} for sets of vectors.
-    shares : shares of the variance in the plane's two directions, 0-1.
-    sentences, images : results of the chosen queries of each direction.
-    found_first : result of a sentence, drawn by the seed, whose image ranks first; None if no image
-        does.
-    sentence_failures, image_failures : results of the queries with the greatest ranks above 1, at
-        most one caption of each image.
+    image_ids : tuple of str. Ids of the images that were queries.
+    galleries : tuple of RankedGallery. Ranks of each gallery, for intervals.
+    first_gallery : mapping of str to str. Caption id to image id, of the first gallery.
+    caption_ids, caption_ranks : tuple of str, tuple of int. One per caption that counted as a
+        query; ranks from 0.
+    rsum_interval : tuple of 2 float. 95 % bootstrap interval of `rsum`.
+    closeness : Closeness or None. Closeness of the first gallery's sentences; None for sets of
+        vectors, or if no image has two sentences.
+    places : mapping of str to tuple of Place. Image id to the points of its sentences in the
+        principal plane of the sentences of `MAPPED` chosen images; {} for sets of vectors.
+    shares : tuple of 2 float. Shares of the variance in the plane's two directions, 0-1.
+    sentences, images : tuple of QueryResult. Results of the chosen queries of each direction.
+    found_first : QueryResult or None. Result of a sentence, drawn by the seed, whose image ranks
+        first; None if no image does.
+    sentence_failures, image_failures : tuple of QueryResult. Results of the queries with the
+        greatest ranks above 1, at most one caption of each image.
     """
 
     image_ids: tuple[str, ...]
@@ -101,10 +102,10 @@ class LengthBin:
 
     Attributes
     ----------
-    words : mean number of words.
-    queries : number of queries.
-    r10 : R@10 in per cent.
-    median_rank : floor of the median rank, from 1.
+    words : float. Mean number of words.
+    queries : int. Number of queries.
+    r10 : float. R@10 in per cent.
+    median_rank : float. Floor of the median rank, from 1.
     """
 
     first: int
@@ -135,8 +136,8 @@ def protocol_of(metadata: Mapping[str, Any], recall: Mapping[str, float | int]) 
 
     Parameters
     ----------
-    metadata : the table's `provenance.json`; without a protocol, one gallery of all items.
-    recall : the table, with the number of captions per image.
+    metadata : mapping. The table's `provenance.json`; without a protocol, one gallery of all items.
+    recall : mapping of str to float or int. The table, with the number of captions per image.
 
     Raises
     ------
@@ -199,8 +200,8 @@ def by_length(texts: Sequence[str], ranks: Sequence[int], least: int) -> tuple[L
 
     Parameters
     ----------
-    texts, ranks : one per query; ranks from 0.
-    least : smallest number of queries of a bin, at least 1.
+    texts, ranks : sequence of str, sequence of int. One per query; ranks from 0.
+    least : int. Smallest number of queries of a bin, at least 1.
     """
     of_length: dict[int, list[int]] = defaultdict(list)
     for text, rank in zip(texts, ranks, strict=True):
@@ -244,9 +245,9 @@ def worst(
 
     Parameters
     ----------
-    ids, ranks : one per query; ranks from 0.
-    groups : group of each query, such as its image.
-    number : greatest number of ids.
+    ids, ranks : sequence of str, sequence of int. One per query; ranks from 0.
+    groups : sequence of str. Group of each query, such as its image.
+    number : int. Greatest number of ids.
     """
     queries = sorted(zip(ids, ranks, groups, strict=True), key=lambda q: (-int(q[1]), q[0]))
     first: dict[str, str] = {}

@@ -35,8 +35,8 @@ class Breakdown:
 
     Attributes
     ----------
-    words : of words that occur in `least` sentences or more, best R@10 first.
-    r10 : R@10 of all sentences, per cent.
+    words : tuple of WordRow. Of words that occur in `least` sentences or more, best R@10 first.
+    r10 : float. R@10 of all sentences, per cent.
     """
 
     lengths: tuple[LengthBin, ...]
@@ -69,10 +69,12 @@ class Section:
 
     Attributes
     ----------
-    runs : the experiments of tables and figures, greatest `rsum` first, each with its runs from all
-        seeds.
-    spreads : spread over the seeds of experiments with several runs.
-    numbers : number of each system in the report, which selects colour and marker.
+    runs : mapping of str to tuple of Result. The experiments of tables and figures, greatest `rsum`
+        first, each with its runs from all seeds.
+    spreads : mapping of str to mapping of str to Spread. Spread over the seeds of experiments with
+        several runs.
+    numbers : mapping of str to int. Number of each system in the report, which selects colour and
+        marker.
     """
 
     title: str
@@ -152,7 +154,7 @@ def section_of(
 
     Parameters
     ----------
-    number : of the section, part of the names of its figures.
+    number : int. Of the section, part of the names of its figures.
     numbers : see `numbered`.
     """
     named = {result.name: result for result in _by_rsum(results)}
@@ -198,7 +200,7 @@ def own_figures(
     Parameters
     ----------
     number : see `numbered`.
-    thumbnail : returns the small JPEG of an image id, b"" if it cannot be shown.
+    thumbnail : callable. Returns the small JPEG of an image id, b"" if it cannot be shown.
     """
     if breakdown is not None and len(breakdown.lengths) > 1:
         lengths = {result.name: breakdown.lengths}

@@ -98,8 +98,8 @@ class Thumbnails:
 
         Parameters
         ----------
-        dataset : of the images.
-        image_ids : one or more.
+        dataset : Dataset. Of the images.
+        image_ids : sequence of str. One or more.
 
         Raises
         ------

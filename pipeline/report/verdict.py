@@ -20,14 +20,15 @@ class Verdict:
 
     Attributes
     ----------
-    winner : the row with the greatest `rsum`; of equal ones the first of the table.
-    second : the next; None if only one row competes.
-    margin : `rsum` of the winner minus that of the second; 0 without a second.
-    interval : 95 % interval of the margin, by a paired bootstrap over the test images; None where
-        the two do not have the same images in the same order, or an embedding file is missing.
-    one_image : loss of `rsum` when one image and all of its sentences are no longer found.
-    competing : number of rows that compete.
-    set_apart : the rows that do not compete, by `rsum`.
+    winner : Result. The row with the greatest `rsum`; of equal ones the first of the table.
+    second : Result or None. The next; None if only one row competes.
+    margin : float. `rsum` of the winner minus that of the second; 0 without a second.
+    interval : tuple of 2 float or None. 95 % interval of the margin, by a paired bootstrap over the
+        test images; None where the two do not have the same images in the same order, or an
+        embedding file is missing.
+    one_image : float. Loss of `rsum` when one image and all of its sentences are no longer found.
+    competing : int. Number of rows that compete.
+    set_apart : tuple of Result. The rows that do not compete, by `rsum`.
     """
 
     winner: Result

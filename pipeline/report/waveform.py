@@ -16,7 +16,7 @@ def waveform(samples: npt.NDArray[np.float32], rate: int) -> Markup:
     Parameters
     ----------
     samples : (samples,) mono.
-    rate : sampling rate in Hz, for the label.
+    rate : int. Sampling rate in Hz, for the label.
     """
     if not len(samples):
         return Markup()

@@ -27,8 +27,8 @@ class Report:
 
     Attributes
     ----------
-    rows : experiment to its row of the joint tables, in their order.
-    gaps : what the pages had to leave out, one sentence each; () without pages.
+    rows : mapping of str to Row. Experiment to its row of the joint tables, in their order.
+    gaps : tuple of str. What the pages had to leave out, one sentence each; () without pages.
     """
 
     rows: Mapping[str, Row]
@@ -50,13 +50,13 @@ def write_report(
 
     Parameters
     ----------
-    folders : where everything is read from; the tables alone need `evaluations` only.
-    out : folder of `recall.json`, `recall.csv` and `recall.md`.
-    html : folder of the pages; `index.html` is the first. None: no pages.
-    first : names of experiments that come first, in this order; others follow by name. Names
-        without a table are passed over.
-    projection : how the maps of the pages place images, "pca" or "tsne", which takes longer.
-    monitor : logs the files written and parts omitted; receives progress in experiments.
+    folders : Folders. Where everything is read from; the tables alone need `evaluations` only.
+    out : str or Path. Folder of `recall.json`, `recall.csv` and `recall.md`.
+    html : str, Path or None. Folder of the pages; `index.html` is the first. None: no pages.
+    first : sequence of str. Names of experiments that come first, in this order; others follow by
+        name. Names without a table are passed over.
+    projection : str. How the maps of the pages place images, "pca" or "tsne", which takes longer.
+    monitor : Monitor. Logs the files written and parts omitted; receives progress in experiments.
 
     Raises
     ------

@@ -51,9 +51,9 @@ class Condition:
 
     Attributes
     ----------
-    field : "id", "file", "split" or a column of the metadata.
-    operator : "=", "!=", "~" (a regular expression matches anywhere), "<", "<=", ">" or ">=".
-    value : what the field is compared with.
+    field : str. "id", "file", "split" or a column of the metadata.
+    operator : str. "=", "!=", "~" (a regular expression matches anywhere), "<", "<=", ">" or ">=".
+    value : str. What the field is compared with.
     """
 
     field: str

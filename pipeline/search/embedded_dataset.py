@@ -35,13 +35,13 @@ class Hit:
 
     Attributes
     ----------
-    rank : rank from 1.
-    score : similarity to the query; higher is nearer.
-    id : id of the image or the caption.
-    image : id of the image, or of the caption's image.
-    file : file of that image.
-    caption : the sentence; of an image its first caption, or "".
-    split : split of that image.
+    rank : int. Rank from 1.
+    score : float. Similarity to the query; higher is nearer.
+    id : str. Id of the image or the caption.
+    image : str. Id of the image, or of the caption's image.
+    file : Path. File of that image.
+    caption : str. The sentence; of an image its first caption, or "".
+    split : str. Split of that image.
     """
 
     rank: int
@@ -62,10 +62,10 @@ class EmbeddedDataset:
 
     Attributes
     ----------
-    file, folder : the embedding file, and the dataset's folder.
+    file, folder : Path. The embedding file, and the dataset's folder.
     space : the embeddings; those of a quantised file are searched in two stages, see
         `pipeline.retrieval.quantised.two_stage`.
-    split : the splits that are searched, as text; None: all that are in the file.
+    split : str or None. The splits that are searched, as text; None: all that are in the file.
     """
 
     def __init__(
@@ -76,7 +76,7 @@ class EmbeddedDataset:
         Parameters
         ----------
         split : see above; as `pipeline.datasets.splits.splits_of` accepts it.
-        log : logs if the dataset has changed, and the state of an approximate index.
+        log : callable. Logs if the dataset has changed, and the state of an approximate index.
 
         Raises
         ------
@@ -150,7 +150,8 @@ class EmbeddedDataset:
 
         Parameters
         ----------
-        where : conditions that the images must fulfil; see `pipeline.search.conditions`.
+        where : sequence of str. Conditions that the images must fulfil; see
+            `pipeline.search.conditions`.
 
         Raises
         ------
@@ -221,12 +222,14 @@ class EmbeddedDataset:
         Parameters
         ----------
         queries : (queries, dim) or (queries, parts, dim) float32, of the side `asking`.
-        of : the side that is searched.
-        top : number of hits, at least 1.
-        leave_out : id that is skipped, such as the query's own.
-        around_mean : re-sort this many by `pipeline.retrieval.composition.around_the_mean` first.
-        approximate : search the file's index, which is built if missing.
-        where : conditions that images, or those of sentences, must fulfil; see `rows`.
+        of : SideName. The side that is searched.
+        top : int. Number of hits, at least 1.
+        leave_out : str or None. Id that is skipped, such as the query's own.
+        around_mean : int or None. Re-sort this many by
+            `pipeline.retrieval.composition.around_the_mean` first.
+        approximate : bool. Search the file's index, which is built if missing.
+        where : sequence of str. Conditions that images, or those of sentences, must fulfil; see
+            `rows`.
 
         Raises
         ------

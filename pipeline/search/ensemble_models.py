@@ -38,9 +38,10 @@ class EnsembleModels:
 
         Parameters
         ----------
-        embeddings, file : of the ensemble, and where they are stored.
-        folders : head and fitted sentence encoder of each member, in the order of the file.
-        weights : of the image networks; see `QueryModels`.
+        embeddings, file : Embeddings, Path. Of the ensemble, and where they are stored.
+        folders : sequence of tuple of 2 Path. Head and fitted sentence encoder of each member, in
+            the order of the file.
+        weights : str or None. Of the image networks; see `QueryModels`.
 
         Raises
         ------

@@ -26,11 +26,11 @@ def describe_picture(
 
     Parameters
     ----------
-    captioner : trained language model.
-    network : network of the captioner's recipe.
-    image : image to describe.
-    count : maximum number of captions.
-    seed : seed of all random draws.
+    captioner : Captioner. Trained language model.
+    network : PictureFeatures. Network of the captioner's recipe.
+    image : Path or Image. Image to describe.
+    count : int. Maximum number of captions.
+    seed : int. Seed of all random draws.
 
     Raises
     ------

@@ -30,8 +30,9 @@ class PictureFeatures:
 
         Parameters
         ----------
-        networks : of one recipe, or of several side by side in the order of their columns.
-        scaling : of each network's row, a key of `pipeline.shards.side_by_side.SCALINGS`.
+        networks : sequence of RecipeNetwork. Of one recipe, or of several side by side in the order
+            of their columns.
+        scaling : str. Of each network's row, a key of `pipeline.shards.side_by_side.SCALINGS`.
         """
         self._networks, self._scaling = tuple(networks), scaling
 
@@ -63,10 +64,10 @@ def open_features(side: FeatureSpec, made: str, weights: str | None = None) -> P
 
     Parameters
     ----------
-    side : the features.
-    made : what uses them, for messages, such as "the head of 'vsepp'".
-    weights : weights of one network, as in `load_weights`. None: those recorded in the features,
-        unless they are of a file.
+    side : FeatureSpec. The features.
+    made : str. What uses them, for messages, such as "the head of 'vsepp'".
+    weights : str or None. Weights of one network, as in `load_weights`. None: those recorded in the
+        features, unless they are of a file.
 
     Raises
     ------

@@ -24,11 +24,13 @@ def embed_sentences(
 
     Parameters
     ----------
-    trained : the head.
-    encoder : the one that made those features; see `pipeline.search.query_models.open_encoder`.
-    texts : at least one, each a line of text with a word in it, embedded on its own.
-    log : logs each block of the encoder that does not know some words, and each
-        text whose last words are cut off.
+    trained : TrainedHead.
+    encoder : CaptionEncoder. The one that made those features; see
+        `pipeline.search.query_models.open_encoder`.
+    texts : sequence of str. At least one, each a line of text with a word in it, embedded on its
+        own.
+    log : callable. Logs each block of the encoder that does not know some words, and each text
+        whose last words are cut off.
 
     Returns
     -------
@@ -50,9 +52,10 @@ def embed_pictures(
 
     Parameters
     ----------
-    trained : the head.
-    network : of that recipe; see `pipeline.search.query_models.open_network`.
-    images : at least one, a file or decoded; each goes through the network on its own.
+    trained : TrainedHead.
+    network : PictureFeatures. Of that recipe; see `pipeline.search.query_models.open_network`.
+    images : sequence of Path or Image. At least one, a file or decoded; each goes through the
+        network on its own.
 
     Returns
     -------

@@ -47,10 +47,10 @@ class QueryModels:
 
         Parameters
         ----------
-        embeddings, file : what the file holds, and where it is.
-        head, encoder : folders of the head that made it and of the fitted sentence encoder; None:
-            queries that need it are refused.
-        weights : of the image network; see `open_network`.
+        embeddings, file : WithProvenance, Path. What the file holds, and where it is.
+        head, encoder : Path or None. Folders of the head that made it and of the fitted sentence
+            encoder; None: queries that need it are refused.
+        weights : str or None. Of the image network; see `open_network`.
         """
         self._embeddings, self._file = embeddings, file
         self._head, self._encoder, self._weights = head, encoder, weights
@@ -75,8 +75,8 @@ class QueryModels:
 
         Parameters
         ----------
-        likely : texts with the words that queries will have. A query with words whose vectors
-            have not been read is answered as well, after its own reading of them.
+        likely : sequence of str. Texts with the words that queries will have. A query with words
+            whose vectors have not been read is answered as well, after its own reading of them.
 
         Raises
         ------
@@ -90,7 +90,7 @@ class QueryModels:
 
         Parameters
         ----------
-        log : logs words that the encoder does not know.
+        log : callable. Logs words that the encoder does not know.
 
         Returns
         -------
@@ -158,8 +158,8 @@ def head_of(embeddings: WithProvenance, path: Path, folder: Path | None) -> Trai
 
     Parameters
     ----------
-    embeddings, path : the file's contents, and the file.
-    folder : of the head; None refuses.
+    embeddings, path : WithProvenance, Path. The file's contents, and the file.
+    folder : Path or None. Of the head; None refuses.
 
     Raises
     ------
@@ -209,9 +209,10 @@ def open_encoder(trained: TrainedHead, folder: Path, texts: Sequence[str] | None
 
     Parameters
     ----------
-    trained : the head.
-    folder : of the fitted encoder.
-    texts : word vectors are read for their words only; None: for whatever words come.
+    trained : TrainedHead.
+    folder : Path. Of the fitted encoder.
+    texts : sequence of str or None. Word vectors are read for their words only; None: for whatever
+        words come.
 
     Raises
     ------

@@ -29,7 +29,7 @@ def require_lines(texts: Sequence[str], what: str = "sentence or word") -> None:
 
     Parameters
     ----------
-    what : what an error calls a text, before its number.
+    what : str. What an error calls a text, before its number.
 
     Raises
     ------

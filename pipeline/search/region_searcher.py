@@ -25,13 +25,13 @@ class RegionHit:
 
     Attributes
     ----------
-    rank : from 1.
-    score : similarity of box and phrase; greater is nearer.
-    id : of the image.
-    file : of the image.
-    box : x0 y0 x1 y1 in pixels of the image, from 0, right and bottom exclusive.
-    size : width and height of the image in pixels.
-    caption : the image's first one, or "".
+    rank : int. From 1.
+    score : float. Similarity of box and phrase; greater is nearer.
+    id : str. Of the image.
+    file : Path. Of the image.
+    box : tuple of 4 float. x0 y0 x1 y1 in pixels of the image, from 0, right and bottom exclusive.
+    size : tuple of 2 int. Width and height of the image in pixels.
+    caption : str. The image's first one, or "".
     """
 
     rank: int
@@ -49,7 +49,7 @@ class RegionSearcher:
     Attributes
     ----------
     found : the localization file's content.
-    file, folder : the file, and the dataset's folder.
+    file, folder : Path. The file, and the dataset's folder.
     """
 
     def __init__(
@@ -65,10 +65,11 @@ class RegionSearcher:
 
         Parameters
         ----------
-        file : what `pipeline localize` wrote.
-        dataset : folder of its dataset.
-        head, encoder : folders of the head that made the file, and of the phrases' encoder.
-        monitor : logs messages for the user.
+        file : str or Path. What `pipeline localize` wrote.
+        dataset : str or Path. Folder of its dataset.
+        head, encoder : str, Path or None. Folders of the head that made the file, and of the
+            phrases' encoder.
+        monitor : Monitor. Logs messages for the user.
 
         Raises
         ------
@@ -129,8 +130,8 @@ class RegionSearcher:
         Parameters
         ----------
         phrases : str or iterable of str. Each one line with a word in it.
-        top : number of images, at least 1.
-        log : logs words that the encoder does not know; None: the monitor.
+        top : int. Number of images, at least 1.
+        log : callable or None. Logs words that the encoder does not know; None: the monitor.
 
         Returns
         -------

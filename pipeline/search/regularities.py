@@ -69,9 +69,11 @@ class Plane:
 
     Attributes
     ----------
-    words : word to its point; each side is centred on its own mean.
-    images : by word, images that have it and no other of the kind, to their places.
-    shares : of the variance, 0-1.
+    words : mapping of str to tuple of 2 float. Word to its point; each side is centred on its own
+        mean.
+    images : mapping of str to mapping of str to tuple of 2 float. By word, images that have it and
+        no other of the kind, to their places.
+    shares : tuple of 2 float. Of the variance, 0-1.
     """
 
     words: Mapping[str, tuple[float, float]]
@@ -85,13 +87,14 @@ class Regularities:
 
     Attributes
     ----------
-    kinds : by kind: `analogies` (pairs of words) and `queries`, then for the query ("composed")
-        and two baselines, the "image" alone and the new "word" alone: of the first `TOP` hits
-        `<rule>_has` the new word, `<rule>_keeps` a word of the kind that is to stay, and `_both`;
-        `chance` of an image to have the new word.
-    pairs : by kind and "old - new": `queries` and the query's `has`, `keeps` and `both`.
-    planes : by kind, of `PLANES`.
-    provenance : what made the embeddings.
+    kinds : mapping of str to mapping of str to int or float. By kind: `analogies` (pairs of words)
+        and `queries`, then for the query ("composed") and two baselines, the "image" alone and the
+        new "word" alone: of the first `TOP` hits `<rule>_has` the new word, `<rule>_keeps` a word
+        of the kind that is to stay, and `_both`; `chance` of an image to have the new word.
+    pairs : mapping of str to mapping of str to mapping of str to int or float. By kind and "old -
+        new": `queries` and the query's `has`, `keeps` and `both`.
+    planes : mapping of str to Plane. By kind, of `PLANES`.
+    provenance : mapping. What made the embeddings.
     """
 
     kinds: Mapping[str, Mapping[str, int | float]]
@@ -107,9 +110,10 @@ def regularities(
 
     Parameters
     ----------
-    searcher : of an embedding file with its head and its encoder.
-    log : logs words that the encoder does not know, which are skipped.
-    image_words : which words the dataset's images have; None: their captions decide.
+    searcher : Searcher. Of an embedding file with its head and its encoder.
+    log : callable. Logs words that the encoder does not know, which are skipped.
+    image_words : ImageWords or None. Which words the dataset's images have; None: their captions
+        decide.
 
     Raises
     ------

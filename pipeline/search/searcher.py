@@ -57,16 +57,18 @@ class Searcher:
 
         Parameters
         ----------
-        embeddings : the file.
-        dataset : folder of the dataset that was embedded.
-        head, encoder : folders of the head that made the file, and of the fitted sentence encoder
-            that the head was fitted on. Without the head queries are ids only,
+        embeddings : str or Path. The file.
+        dataset : str or Path. Folder of the dataset that was embedded.
+        head, encoder : str, Path or None. Folders of the head that made the file, and of the fitted
+            sentence encoder that the head was fitted on. Without the head queries are ids only,
             without the encoder no sentences or words.
-        members : of an ensemble's file, head and encoder of each member, in its order.
-        weights : weights of the image network, as in `pipeline extract`; None: those of the
-            head's record.
-        split : search this split of the file alone, or several with commas between; None: all.
-        monitor : logs messages for the user.
+        members : sequence of tuple of 2 str or Path. Of an ensemble's file, head and encoder of
+            each member, in its order.
+        weights : str or None. Weights of the image network, as in `pipeline extract`; None: those
+            of the head's record.
+        split : str or None. Search this split of the file alone, or several with commas between;
+            None: all.
+        monitor : Monitor. Logs messages for the user.
 
         Raises
         ------
@@ -149,14 +151,14 @@ class Searcher:
         Parameters
         ----------
         sentences : str or iterable of str. Each one line with a word in it.
-        of : what to find, "images" or "sentences".
-        top : number of hits, at least 1.
-        around_mean : re-sort this many by their distance to their mean before the first are taken
-            (`pipeline.retrieval.composition.around_the_mean`).
-        approximate : compare only with what an index points to, for millions of rows.
+        of : str. What to find, "images" or "sentences".
+        top : int. Number of hits, at least 1.
+        around_mean : int or None. Re-sort this many by their distance to their mean before the
+            first are taken (`pipeline.retrieval.composition.around_the_mean`).
+        approximate : bool. Compare only with what an index points to, for millions of rows.
         where : str or iterable of str. Conditions that images, or those of sentences, must all
             fulfil, such as "split=test"; see `pipeline.search.conditions.Condition`.
-        log : logs words that the encoder does not know; None: the monitor.
+        log : Log or None. Logs words that the encoder does not know; None: the monitor.
 
         Returns
         -------
@@ -201,13 +203,14 @@ class Searcher:
 
         Parameters
         ----------
-        image : an id of the embedding file, whose embedding is taken from there and which is left
-            out of its own hits; else an image: a path, bytes of a file, a Pillow image, an array or
-            a tensor, as `pipeline.FeatureExtractor` accepts them.
+        image : GivenPicture. An id of the embedding file, whose embedding is taken from there and
+            which is left out of its own hits; else an image: a path, bytes of a file, a Pillow
+            image, an array or a tensor, as `pipeline.FeatureExtractor` accepts them.
         minus, plus : str or iterable of str. Words; the similarity must be cosine.
-        of : "images" or "sentences"; None: sentences for an image alone, else
-            images; images where nothing has a caption.
-        top, around_mean, approximate, where, log : as in `by_sentences`.
+        of : str or None. "images" or "sentences"; None: sentences for an image alone, else images;
+            images where nothing has a caption.
+        top, around_mean, approximate, where, log : int, int or None, bool, str or iterable of str,
+            Log or None. As in `by_sentences`.
 
         Returns
         -------

@@ -11,7 +11,7 @@ def default_side(image: bool, words: bool) -> str:
 
     Parameters
     ----------
-    image : whether the query is an image, not a sentence.
-    words : whether words are subtracted or added.
+    image : bool. Whether the query is an image, not a sentence.
+    words : bool. Whether words are subtracted or added.
     """
     return "sentences" if image and not words else "images"

@@ -44,11 +44,13 @@ def codebook_for(
 
     Parameters
     ----------
-    manifest, out, recipe : dataset, folder and recipe of the feature set.
-    given : file of the codebook; None: `codebook_beside`, which must match this split's clips.
-    split, seed : split and seed of a fit.
-    threads : files decoded at once.
-    monitor : receives log lines and progress.
+    manifest, out, recipe : Manifest, Path, BagRecipe. Dataset, folder and recipe of the feature
+        set.
+    given : Path or None. File of the codebook; None: `codebook_beside`, which must match this
+        split's clips.
+    split, seed : str, int. Split and seed of a fit.
+    threads : int. Files decoded at once.
+    monitor : Monitor. Receives log lines and progress.
     update : bool. Whether a codebook of other clips is fitted again, which supersedes the rows in
         `out`.
 

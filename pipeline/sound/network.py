@@ -31,9 +31,9 @@ class SoundNetwork:
 
     Attributes
     ----------
-    recipe : recipe of its features.
-    weights, weights_sha256 : name and SHA-256 of its file.
-    forward : function from a window (samples,) float32 to (dim,) float32.
+    recipe : SoundNetworkRecipe. Recipe of its features.
+    weights, weights_sha256 : str. Name and SHA-256 of its file.
+    forward : callable. Function from a window (samples,) float32 to (dim,) float32.
     """
 
     recipe: SoundNetworkRecipe

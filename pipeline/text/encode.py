@@ -31,15 +31,16 @@ class Captions:
 
     Attributes
     ----------
-    split : split whose captions are encoded; None: all.
-    phrases : whether the distinct phrases of regions are used instead of captions.
-    fit_split : split on which vocabularies, codebooks and components are fitted.
-    fitted : folder of the fitted files; None: `encoder_folder(out)`.
-    codebooks : folder of shared codebooks: loaded from it, or fitted and saved to it.
-    device : device for principal components: a torch device, or "auto" for the best of this
+    split : str or None. Split whose captions are encoded; None: all.
+    phrases : bool. Whether the distinct phrases of regions are used instead of captions.
+    fit_split : str. Split on which vocabularies, codebooks and components are fitted.
+    fitted : str, Path or None. Folder of the fitted files; None: `encoder_folder(out)`.
+    codebooks : str, Path or None. Folder of shared codebooks: loaded from it, or fitted and saved
+        to it.
+    device : str. Device for principal components: a torch device, or "auto" for the best of this
         machine.
-    trained_on : training datasets of a model or of word vectors, comma-separated, for the header;
-        None: as stated by the model's card or tag. Features do not depend on it.
+    trained_on : str or None. Training datasets of a model or of word vectors, comma-separated, for
+        the header; None: as stated by the model's card or tag. Features do not depend on it.
     """
 
     split: str | None = None

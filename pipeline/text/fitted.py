@@ -118,7 +118,7 @@ class FittedFolder:
 
     Attributes
     ----------
-    lexicon : tokenizers and word vectors of the plan.
+    lexicon : Lexicon. Tokenizers and word vectors of the plan.
     """
 
     def __init__(self, folder: Path, plan: EncoderPlan, lexicon: Lexicon) -> None:

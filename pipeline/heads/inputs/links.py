@@ -46,8 +46,8 @@ class LinkedRows:
 
     Attributes
     ----------
-    images, phrases, mined : rows of `Pairs.images`, `Links.phrases` and `Links.mined`, ascending
-        and distinct.
+    images, phrases, mined : numpy.ndarray. Rows of `Pairs.images`, `Links.phrases` and
+        `Links.mined`, ascending and distinct.
     """
 
     images: RowNumbers
@@ -64,8 +64,9 @@ class LinkedBatch:
     images : (n, *row_shape) float32; mined boxes are last.
     captions : (m, *row_shape) float32.
     matches : (n, m) bool; all False for a mined box.
-    negatives : (n, m) bool, which images and phrases do not match. For a mined box only the phrases
-        that it was mined for, since it may show what other phrases name.
+    negatives : (n, m) bool. Pairs of an image and a phrase that count as negatives: all that do not
+        match, and for a mined box only the phrases that it was mined for, since it may show what
+        other phrases name.
     """
 
     images: Tensor
@@ -97,10 +98,10 @@ def linked_batches(
 
     Parameters
     ----------
-    pairs : pairs with `links`.
-    batch_size : number of pairs before extension.
-    mined_each : number of mined boxes per phrase.
-    rng : random generator.
+    pairs : Pairs. Pairs with `links`.
+    batch_size : int. Number of pairs before extension.
+    mined_each : int. Number of mined boxes per phrase.
+    rng : numpy.random.Generator.
     """
     links = links_of(pairs)
     image_of, phrase_of = pairs.image_of_caption, links.phrase_of_caption

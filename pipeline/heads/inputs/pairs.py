@@ -71,13 +71,13 @@ class Links:
 
     Attributes
     ----------
-    phrases : features of the distinct phrases.
+    phrases : Rows. Features of the distinct phrases.
     phrase_of_caption : (captions,) int64 rows of `phrases`.
-    phrases_of_image : all phrases that describe an image, including unpaired ones.
-    images_of_phrase : the inverse relation.
-    mined : features of mined boxes: unlabelled boxes that were closer to a phrase than its true
-        boxes; None if there are none.
-    mined_of_phrase : rows of `mined` by phrase; None if there are none.
+    phrases_of_image : Lists. All phrases that describe an image, including unpaired ones.
+    images_of_phrase : Lists. The inverse relation.
+    mined : Rows or None. Features of mined boxes: unlabelled boxes that were closer to a phrase
+        than its true boxes; None if there are none.
+    mined_of_phrase : Lists or None. Rows of `mined` by phrase; None if there are none.
     """
 
     phrases: Rows
@@ -102,11 +102,11 @@ class Pairs:
 
     Attributes
     ----------
-    image_ids, caption_ids : ids in row order.
+    image_ids, caption_ids : sequence of str. Ids in row order.
     image_of_caption : (captions,) int64, ascending image rows; every image has a caption.
-    images, captions : features of both sides.
-    links : the relation of phrases and regions, if captions describe several images; see
-        `pipeline.heads.inputs.links`.
+    images, captions : Rows. Features of both sides.
+    links : Links or None. The relation of phrases and regions, if captions describe several images;
+        see `pipeline.heads.inputs.links`.
     """
 
     image_ids: Sequence[str]
@@ -174,8 +174,9 @@ def made_from(
 
     Parameters
     ----------
-    dataset : folder of the dataset.
-    images, captions : indexes of the features; None: no captions.
+    dataset : str or Path. Folder of the dataset.
+    images, captions : FeatureIndex, FeatureIndex or None. Indexes of the features; None: no
+        captions.
     """
     hashes = {
         "manifest_sha256": sha256_of_file(Path(dataset) / MANIFEST_FILE),
@@ -228,9 +229,9 @@ def join_pairs(
 
     Parameters
     ----------
-    entries : the images, in the order of the result.
-    images, captions : features of both sides.
-    in_memory : a side smaller than this, in float32 bytes, is loaded into memory.
+    entries : sequence of ImageEntry. The images, in the order of the result.
+    images, captions : FeatureSet. Features of both sides.
+    in_memory : int. A side smaller than this, in float32 bytes, is loaded into memory.
 
     Raises
     ------

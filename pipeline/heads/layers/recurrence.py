@@ -26,8 +26,8 @@ def run_recurrent(rnn: nn.GRU | nn.LSTM, sequence: PackedSequence) -> tuple[Pack
 
     Parameters
     ----------
-    rnn : any number of layers, one or two directions, no dropout, no projection.
-    sequence : packed float32 words.
+    rnn : nn.GRU or nn.LSTM. Any number of layers, one or two directions, no dropout, no projection.
+    sequence : PackedSequence. Packed float32 words.
 
     Returns
     -------
@@ -78,8 +78,8 @@ def gru_states(
     Parameters
     ----------
     words : (rows, inputs) float32, the captions of step 0, then those of step 1, and so on.
-    sizes : number of captions per step; they sum to the row count.
-    w_ih, w_hh, b_ih, b_hh : weights and biases as in `torch.nn.GRU`.
+    sizes : sequence of int. Number of captions per step; they sum to the row count.
+    w_ih, w_hh, b_ih, b_hh : Tensor. Weights and biases as in `torch.nn.GRU`.
 
     Returns
     -------

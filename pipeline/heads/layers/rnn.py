@@ -33,9 +33,9 @@ def word_table(vocab_size: int, dim: int, words: Features | None, trained: bool)
 
     Parameters
     ----------
-    vocab_size, dim : shape of the table.
+    vocab_size, dim : int. Shape of the table.
     words : (vocab_size, dim) float32, NaN rows for words without a vector; None: all are random.
-    trained : whether all rows are trainable; otherwise all are frozen, including random ones.
+    trained : bool. Whether all rows are trainable; otherwise all are frozen, including random ones.
 
     Raises
     ------
@@ -144,12 +144,12 @@ class SentenceTower(nn.Module):
         Parameters
         ----------
         words : see `word_table`.
-        dim : dimension of the result; even if bidirectional, half per direction.
-        cell : "gru", "lstm", or "peephole_lstm" and "whole_peephole_lstm", which have one layer
-            and one direction.
-        layers : number of stacked layers, at least 1.
-        bidirectional : whether a second network reads backwards. Results are concatenated.
-        pooling : pooling of the top layer's states: "last", "mean" or "max". The last state of
+        dim : int. Dimension of the result; even if bidirectional, half per direction.
+        cell : str. "gru", "lstm", or "peephole_lstm" and "whole_peephole_lstm", which have one
+            layer and one direction.
+        layers : int. Number of stacked layers, at least 1.
+        bidirectional : bool. Whether a second network reads backwards. Results are concatenated.
+        pooling : str. Pooling of the top layer's states: "last", "mean" or "max". The last state of
             the backward network is the one after the first word.
         """
         super().__init__()

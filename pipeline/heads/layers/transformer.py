@@ -29,12 +29,12 @@ class Stack:
 
     Attributes
     ----------
-    dim, heads, layers : output dimension, number of attention heads, number of layers.
-    dropout : dropout probability, after each sublayer and on word vectors.
-    pooling : "mean" or "max", pooling of the last layer's nodes.
-    positions : whether nodes have learnt positions; otherwise they are a set.
-    layer : "transformer"; "graph-attention" or "relation", which replace its self-attention; or
-        "gru".
+    dim, heads, layers : int. Output dimension, number of attention heads, number of layers.
+    dropout : float. Dropout probability, after each sublayer and on word vectors.
+    pooling : str. "mean" or "max", pooling of the last layer's nodes.
+    positions : bool. Whether nodes have learnt positions; otherwise they are a set.
+    layer : str. "transformer"; "graph-attention" or "relation", which replace its self-attention;
+        or "gru".
     """
 
     dim: int

@@ -30,8 +30,8 @@ def pooling_loss(
     scores : (images, captions) global scores.
     pool_scores : (pools, images, captions) scores between pool p of an image and of a caption.
     image_of_caption : (captions,) int64.
-    margin, pool_margin : margins of both terms, at least 0.
-    weight : weight of L_pool, from 0 to 1.
+    margin, pool_margin : float. Margins of both terms, at least 0.
+    weight : float. Weight of L_pool, from 0 to 1.
 
     Returns
     -------
@@ -67,8 +67,8 @@ def cross_attention_loss(
     images, captions : (images, regions, d) and (captions, words, d) nodes; absent nodes are zero
         vectors and are masked.
     image_of_caption : (captions,) int64.
-    margin, node_margin : margins of both terms, at least 0.
-    weight : weight of L_ca, at least 0.
+    margin, node_margin : float. Margins of both terms, at least 0.
+    weight : float. Weight of L_ca, at least 0.
 
     Returns
     -------

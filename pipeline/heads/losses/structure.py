@@ -84,10 +84,10 @@ def structure_preserving_loss(
     sentences : (m, d) unit vectors of distinct sentences.
     matches : (n, m) bool, which sentences describe which image.
     margin, k : see `top_violations`.
-    text_to_image : lambda_1, weight of the constraints with a sentence as anchor (eq. 2).
-    image_structure : lambda_2, weight of the constraints among images (eq. 3); the term is zero
-        if each sentence describes one image.
-    sentence_structure : lambda_3, weight of the constraints among sentences (eq. 4).
+    text_to_image : float. lambda_1, weight of the constraints with a sentence as anchor (eq. 2).
+    image_structure : float. lambda_2, weight of the constraints among images (eq. 3); the term is
+        zero if each sentence describes one image.
+    sentence_structure : float. lambda_3, weight of the constraints among sentences (eq. 4).
     negatives : (n, m) bool, the negatives of eq. 1 and 2; None: all that do not match.
 
     Returns

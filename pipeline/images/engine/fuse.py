@@ -142,9 +142,10 @@ class Tracing:
 
     Attributes
     ----------
-    leaves : modules that are not traced into.
-    functions : functions that are called, not traced into.
-    parts : splits a leaf into its consecutive modules; empty for a leaf that is not split.
+    leaves : tuple of type. Modules that are not traced into.
+    functions : tuple of callable. Functions that are called, not traced into.
+    parts : callable. Splits a leaf into its consecutive modules; empty for a leaf that is not
+        split.
     """
 
     leaves: tuple[type[nn.Module], ...] = ()
@@ -161,9 +162,9 @@ def rewrite(network: nn.Module, layers: Layers, tracing: Tracing = Tracing()) ->
 
     Parameters
     ----------
-    network : network in evaluation mode with float32 weights; it is not modified.
-    layers : factory of the replacement layers.
-    tracing : tracing options.
+    network : nn.Module. Network in evaluation mode with float32 weights; it is not modified.
+    layers : Layers. Factory of the replacement layers.
+    tracing : Tracing. Tracing options.
 
     Returns
     -------

@@ -45,7 +45,7 @@ class OneDnnConvolution(nn.Module):
         Parameters
         ----------
         x, other : (n, c, h, w), channels-last.
-        padding : [rows, columns] of zeros, in place of the convolution's own.
+        padding : list of int or None. [rows, columns] of zeros, in place of the convolution's own.
         """
         geometry = (padding or self.padding, *self.rest)
         key = (*x.shape, *geometry[0])

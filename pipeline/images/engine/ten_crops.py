@@ -25,8 +25,10 @@ _SIDES = ("top", "bottom", "left", "right")
 class Step:
     """One step of a plain stack.
 
-    convolution : a 3 x 3 convolution that keeps the size, followed by a ReLU; None: a 2 x 2
-        max-pooling.
+    Attributes
+    ----------
+    convolution : nn.Conv2d or None. a 3 x 3 convolution that keeps the size, followed by a ReLU;
+        None: a 2 x 2 max-pooling.
     """
 
     convolution: nn.Conv2d | None
@@ -44,11 +46,11 @@ def share_ten_crops(
 
     Parameters
     ----------
-    stack : layers from (n, 3, size, size) crops to maps, in evaluation mode.
+    stack : nn.Module. Layers from (n, 3, size, size) crops to maps, in evaluation mode.
     offsets : (top, left) of the five windows of the square canvas, symmetric about its vertical
         axis.
-    canvas, size : sides of canvas and windows in pixels.
-    layers : factory of the convolutions.
+    canvas, size : int. Sides of canvas and windows in pixels.
+    layers : Layers. Factory of the convolutions.
 
     Returns
     -------
@@ -204,7 +206,7 @@ class SharedTenCrops(nn.Module):
     ----------
     shared : layers before the crops are assembled: `nn.MaxPool2d`, or modules of
         `Layers.convolution` for 3 x 3 convolutions.
-    rest : layers after the crops are assembled.
+    rest : nn.Module. Layers after the crops are assembled.
     offsets, canvas, size : see `share_ten_crops`.
     """
 

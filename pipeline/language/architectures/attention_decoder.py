@@ -22,7 +22,7 @@ class AttentionDecoder(nn.Module):
 
     Attributes
     ----------
-    scaled : standardisation of cells, fitted on the training split.
+    scaled : nn.Module. Standardisation of cells, fitted on the training split.
     first_state, first_cell : (hidden, condition_dim), from the mean cell to the LSTM's start.
     inputs : (vocab_size, word_dim), E, input word vectors.
     of_word, of_state, of_context : (4 hidden, ...), the LSTM's gates i, f, g, o of eq. (1).

@@ -20,7 +20,7 @@ class LstmDecoder(nn.Module):
 
     Attributes
     ----------
-    scaled : standardisation of conditions, fitted on the training split.
+    scaled : nn.Module. Standardisation of conditions, fitted on the training split.
     first : (word_dim, condition_dim), projection of a condition to the first input.
     inputs : (vocab_size, word_dim), input word vectors.
     lstm : LSTM over the inputs.

@@ -61,9 +61,9 @@ def make_app(
 
     Parameters
     ----------
-    service : answers the queries; used in threads.
-    hosts : hosts that are answered.
-    log : called with one line per refused request.
+    service : SearchService or RegionService. Answers the queries; used in threads.
+    hosts : Hosts. Hosts that are answered.
+    log : callable. Called with one line per refused request.
     """
     site = _Site(service, log)
     app = Starlette(

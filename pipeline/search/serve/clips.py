@@ -27,7 +27,7 @@ class Clips:
 
         Parameters
         ----------
-        ids : of the manifest.
+        ids : sequence of str. Of the manifest.
         """
         shown = ids if manifest.media == "clips" else ()
         self._root, self._paths = manifest.image_root, manifest.path_by_id

@@ -13,9 +13,9 @@ class Hosts:
 
     Attributes
     ----------
-    names : host names or addresses, each with its port.
-    any_address_at : port at which every IP address is answered too; None: only `names`. Another
-        site can make a name resolve to this server, but not an address.
+    names : collection of str. Host names or addresses, each with its port.
+    any_address_at : int or None. Port at which every IP address is answered too; None: only
+        `names`. Another site can make a name resolve to this server, but not an address.
     """
 
     names: Collection[str]
@@ -27,8 +27,8 @@ class Hosts:
 
         Parameters
         ----------
-        bound : address of its socket.
-        host : name or address that was asked for.
+        bound : IPv4Address or IPv6Address. Address of its socket.
+        host : str. Name or address that was asked for.
         """
         names = {"127.0.0.1", "localhost"} if bound.is_loopback or bound.is_unspecified else set()
         names |= {f"[{host}]" if ":" in host else host}

@@ -16,7 +16,7 @@ class RegionService:
     ----------
     experiment, similarity, manifest, image_ids, split, searched, composable, filterable, sides,
         no_uploads : as of `pipeline.search.serve.service.SearchService`; queries are phrases.
-    phrases : localized phrases.
+    phrases : tuple of str. Localized phrases.
     """
 
     composable = filterable = False
@@ -28,8 +28,8 @@ class RegionService:
 
         Parameters
         ----------
-        searcher : used by this service alone.
-        top : number of images per page, at least 1.
+        searcher : RegionSearcher. Used by this service alone.
+        top : int. Number of images per page, at least 1.
 
         Raises
         ------

@@ -29,8 +29,8 @@ class Pages:
 
     Attributes
     ----------
-    style, script, map_script : CSS and JavaScript of the pages.
-    clips : clips that the page plays, of a dataset of clips.
+    style, script, map_script : str. CSS and JavaScript of the pages.
+    clips : Clips. Clips that the page plays, of a dataset of clips.
     """
 
     def __init__(self, service: SearchService | RegionService) -> None:
@@ -68,9 +68,9 @@ class Pages:
 
         Parameters
         ----------
-        query : contents of the forms.
-        answer : results of the query, or None.
-        reason : error message in their place.
+        query : Query or None. Contents of the forms.
+        answer : Answer or None. Results of the query, or None.
+        reason : str. Error message in their place.
         """
         return self._render(
             "page.html", site=self._service, query=query or Query(), answer=answer, reason=reason

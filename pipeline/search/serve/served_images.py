@@ -34,7 +34,7 @@ class Pictures:
 
         Parameters
         ----------
-        ids : of the manifest.
+        ids : sequence of str. Of the manifest.
         """
         self._root, self._media = manifest.image_root, manifest.media
         self._shown, self._paths = TextIndex(ids), manifest.path_by_id

@@ -35,8 +35,8 @@ class Server:
 
     Attributes
     ----------
-    service : answers the queries.
-    url : address of the page.
+    service : SearchService or RegionService. Answers the queries.
+    url : str. Address of the page.
     """
 
     def __init__(
@@ -54,14 +54,15 @@ class Server:
 
         Parameters
         ----------
-        searcher : used by this server alone.
-        host : address or name to listen at. Others than those of this machine alone are logged
+        searcher : Searcher or RegionSearcher. Used by this server alone.
+        host : str. Address or name to listen at. Others than those of this machine alone are logged
             with a warning: anyone who reaches them can search, see the images and upload.
-        port : 0 for any free port.
-        top : number of hits per page, at least 1.
-        describe : returns captions of uploads, with a `Searcher`; None: no captions.
-        projection : projection of the map of a `Searcher`.
-        monitor : logs each refused request, and tracebacks of bugs of this program.
+        port : int. 0 for any free port.
+        top : int. Number of hits per page, at least 1.
+        describe : Describe or None. Returns captions of uploads, with a `Searcher`; None: no
+            captions.
+        projection : str. Projection of the map of a `Searcher`.
+        monitor : Monitor. Logs each refused request, and tracebacks of bugs of this program.
 
         Raises
         ------

@@ -44,14 +44,14 @@ class Query:
 
     Attributes
     ----------
-    sentence : "" for a query by image.
-    image : id of an embedded image, or "".
+    sentence : str. "" for a query by image.
+    image : str. Id of an embedded image, or "".
     upload : bytes of an image file, or b"".
-    minus, plus : words subtracted from and added to the image.
-    of : one of `SIDES`, or "" for the default, `pipeline.search.sides.default_side`.
-    where : conditions as text; see `pipeline.search.conditions.Condition`.
-    chosen : field to the value selected from its list.
-    page : page of the results, from 1.
+    minus, plus : tuple of str. Words subtracted from and added to the image.
+    of : str. One of `SIDES`, or "" for the default, `pipeline.search.sides.default_side`.
+    where : str. Conditions as text; see `pipeline.search.conditions.Condition`.
+    chosen : mapping of str to str. Field to the value selected from its list.
+    page : int. Page of the results, from 1.
     """
 
     sentence: str = ""
@@ -126,12 +126,13 @@ class Answer:
 
     Attributes
     ----------
-    of : "images" or "sentences".
-    hits : images or sentences.
-    notes : lines about unknown words of the query, and about missing results.
-    captions : captions of an upload without words by a language model, best first.
-    boxes : image id to width and height, and the SVG elements drawn over the image.
-    more : whether there is a further page.
+    of : str. "images" or "sentences".
+    hits : tuple of Hit. Images or sentences.
+    notes : tuple of str. Lines about unknown words of the query, and about missing results.
+    captions : tuple of Caption. Captions of an upload without words by a language model, best
+        first.
+    boxes : mapping. Image id to width and height, and the SVG elements drawn over the image.
+    more : bool. Whether there is a further page.
     """
 
     query: Query
@@ -151,9 +152,9 @@ class SearchService:
     experiment, similarity : of the embeddings.
     manifest : manifest of the dataset.
     image_ids : ids of the embedded images.
-    split : searched part of the dataset, such as " of split test"; "" if unknown.
+    split : str. Searched part of the dataset, such as " of split test"; "" if unknown.
     searched : numbers of embedded images and sentences, in words.
-    composable : whether words can be subtracted from an image and added to it.
+    composable : bool. Whether words can be subtracted from an image and added to it.
     sides : what can be found by an image, of `SIDES`.
     no_uploads : reason why uploads cannot be embedded; "" if they can.
     filterable : whether results can be restricted.
@@ -176,11 +177,11 @@ class SearchService:
 
         Parameters
         ----------
-        searcher : used by this service alone.
-        top : number of hits per page, at least 1.
-        describe : returns captions of uploads; None: no captions.
-        projection : projection of the map.
-        monitor : logs the reason if there are no uploads.
+        searcher : Searcher. Used by this service alone.
+        top : int. Number of hits per page, at least 1.
+        describe : Describe or None. Returns captions of uploads; None: no captions.
+        projection : str. Projection of the map.
+        monitor : Monitor. Logs the reason if there are no uploads.
 
         Raises
         ------

@@ -228,7 +228,7 @@ class ShardBuild:
 
         Parameters
         ----------
-        rows : row numbers, in any order.
+        rows : iterable of int. Row numbers, in any order.
 
         Raises
         ------

@@ -27,8 +27,8 @@ class StoredVectors:
 
     Attributes
     ----------
-    vectors : words and vectors, memory-mapped.
-    report : coverage of the dataset's captions.
+    vectors : WordVectors. Words and vectors, memory-mapped.
+    report : VocabularyReport. Coverage of the dataset's captions.
     """
 
     vectors: WordVectors
