@@ -1,4 +1,4 @@
-"""Features of a user's images, by the network of a recipe, or by several, concatenated."""
+"""Features of single images by the network of a recipe, or concatenated by several networks."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -30,18 +30,19 @@ class PictureFeatures:
 
         Parameters
         ----------
-        networks : sequence of RecipeNetwork. Of one recipe, or of several side by side in the order
-            of their columns.
-        scaling : str. Of each network's row, a key of `pipeline.shards.side_by_side.SCALINGS`.
+        networks : sequence of RecipeNetwork. Network of one recipe, or those of several
+            concatenated recipes in column order.
+        scaling : str. Scaling of each network's row, a key of
+            `pipeline.shards.side_by_side.SCALINGS`.
         """
         self._networks, self._scaling = tuple(networks), scaling
 
     def of(self, picture: Path | Image.Image) -> Features:
-        """Return the features of an image, a file or decoded.
+        """Return the features of an image, given as a path or decoded.
 
         Returns
         -------
-        (1, *row_shape) float32, rounded as shards hold them.
+        (1, *row_shape) float32, rounded to the dtype of the shards.
 
         Raises
         ------
@@ -60,21 +61,21 @@ class PictureFeatures:
 
 
 def open_features(side: FeatureSpec, made: str, weights: str | None = None) -> PictureFeatures:
-    """Load the network that made some image features, or the networks, with their weights.
+    """Load the networks that computed some image features, with the same weights.
 
     Parameters
     ----------
     side : FeatureSpec. The features.
-    made : str. What uses them, for messages, such as "the head of 'vsepp'".
-    weights : str or None. Weights of one network, as in `load_weights`. None: those recorded in the
-        features, unless they are of a file.
+    made : str. User of the features, for messages, such as "the head of 'vsepp'".
+    weights : str or None. Weights of a single network, as for `load_weights`; None: those recorded
+        in the features, unless they are from a file.
 
     Raises
     ------
     SearchError
-        No recipe here made them, or the weights are others or not known.
+        The features are not of a recipe of this project, or have other or unknown weights.
     RecipeError, WeightsError
-        The recipe needs a package that is not installed, or its weights cannot be had.
+        The recipe needs a package that is not installed, or its weights are not available.
     """
     if "parts" not in side.recipe:
         network, header = _network(side, made, weights)

@@ -1,4 +1,4 @@
-"""The page and its results as HTML; the templates escape every text that comes from data."""
+"""The search page and its results as HTML; templates escape all text from data."""
 
 from importlib.metadata import version
 from typing import Any
@@ -19,7 +19,7 @@ from pipeline.search.serve.service import (
 )
 
 MAX_BODY = 20 * 2**20
-"""Limit of an upload, the whole form, in bytes."""
+"""Size limit of an upload, the whole form, in bytes."""
 
 _IMAGES, _SENTENCES = 12, 3  # examples of the first page
 
@@ -30,7 +30,7 @@ class Pages:
     Attributes
     ----------
     style, script, map_script : str. CSS and JavaScript of the pages.
-    clips : Clips. Clips that the page plays, of a dataset of clips.
+    clips : Clips. Playable clips; none for a dataset of images.
     """
 
     def __init__(self, service: SearchService | RegionService) -> None:
@@ -69,19 +69,19 @@ class Pages:
         Parameters
         ----------
         query : Query or None. Contents of the forms.
-        answer : Answer or None. Results of the query, or None.
-        reason : str. Error message in their place.
+        answer : Answer or None. Results of the query.
+        reason : str. Error message in place of results.
         """
         return self._render(
             "page.html", site=self._service, query=query or Query(), answer=answer, reason=reason
         )
 
     def results(self, answer: Answer | None, reason: str = "") -> str:
-        """Return the HTML below the forms, for the page's script to put there."""
+        """Return the HTML below the forms, which the script inserts into the page."""
         return self._render("results.html", site=self._service, answer=answer, reason=reason)
 
     def map(self) -> str:
-        """Return the page of the map, which is computed at the first call.
+        """Return the page of the map, which is computed on the first call.
 
         Raises
         ------
