@@ -57,7 +57,7 @@ def device_type(name: str) -> str:
 
 
 def choose_device(name: str, monitor: Monitor, *, float64: bool = False) -> str:
-    """Return a device name as `named_device`, and log the choice unless it is the CPU."""
+    """Return the device name of `named_device`, and log the choice unless it is the CPU."""
     chosen = named_device(name, float64=float64)
     if name == AUTO and chosen != "cpu":
         import torch
@@ -98,7 +98,7 @@ def require_fast_bf16(device: str) -> None:
 
 
 def choose_precision(name: str, device: str, monitor: Monitor) -> str:
-    """Return a precision's name; for `AUTO`, the fastest of a device, which is logged."""
+    """Resolve `AUTO` to the fastest precision of a device, which is logged; return other names."""
     if name != AUTO:
         return name
     chosen = "bf16" if fast_bf16(device) else "float32"

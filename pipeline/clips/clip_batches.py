@@ -1,8 +1,8 @@
-"""Batched extraction of clip features: batches across clips, each clip decoded once.
+"""Batched extraction of clip features: batches span clips, and each clip is decoded once.
 
-Reader threads decode clips ahead, a few frames at a time. Frames of successive clips fill the
-batches of each recipe; outputs are reduced in the order of the frames, so that memory does not grow
-with a clip's length.
+Reader threads decode clips ahead, a few frames at a time. The frames of successive clips fill the
+batches of each recipe. Outputs are reduced in frame order as they arrive, so that memory does not
+grow with the length of a clip.
 """
 
 from collections import deque
@@ -51,10 +51,10 @@ class View:
     Attributes
     ----------
     recipe : ClipRecipe.
-    run : int. Frames per output; 1 for image networks.
+    run : int. Number of frames per output; 1 for image networks.
     cut : callable. Returns the network's input for a frame, uint8.
-    network : callable. Returns the outputs of a batch, (batch, *shape) float32 on the CPU, from
-        (batch, *cut) for image networks, and (batch, run, *cut) for others.
+    network : callable. Returns outputs (batch, *shape) float32 on the CPU of inputs (batch, *cut)
+        for image networks, and (batch, run, *cut) for others.
     batch_size : int. Outputs per batch.
     """
 
@@ -67,7 +67,7 @@ class View:
 
 @dataclass
 class _Piece:
-    """The input of one output of one view, with its place in the clip."""
+    """Input of one output of a view, with its time in the clip."""
 
     view: int
     part: int
@@ -90,7 +90,7 @@ class _Runs:
             yield self._piece()
 
     def end(self) -> Iterator[_Piece]:
-        """Yield a last run that ends with the clip, if a frame is in no run yet."""
+        """Yield a last run that ends with the clip, if a frame is not in any run yet."""
         if self._fresh:
             while len(self._frames) < self._of.run:
                 self._frames.append(self._frames[-1])
@@ -179,7 +179,7 @@ class _Joined:
         self.sums = [np.full(self.recipe.network.shape, start) for _ in range(parts)]
 
     def take(self, part: int, output: np.ndarray) -> None:
-        """Add one output, of the network's shape."""
+        """Add one output, of the network's output shape."""
         self.found += 1
         self.counts[part] += 1
         if self.recipe.over == "max":
@@ -254,25 +254,25 @@ def clip_rows(
     readers: int,
     watch: Stopwatch,
 ) -> Iterator[tuple[int, dict[int, RowBlock]]]:
-    """Yield the rows of clips in order, one block of one row for each requested view.
+    """Yield the rows of clips in order, one block per requested view, each with a single row.
 
     Batches have a constant size, padded with black images, so that a row does not depend on other
     clips.
 
     Parameters
     ----------
-    paths : sequence of Path. The clips.
-    wanted : sequence of set of int. Indices of the views to compute for each clip; empty to skip
-        it.
-    views : sequence of View. The recipes.
+    paths : sequence of Path. Clip files.
+    wanted : sequence of set of int. Indices of the views to compute for each clip; an empty set
+        skips the clip.
+    views : sequence of View. Recipes.
     threads : int. Concurrent batches, each on one core.
-    readers : int. Clips decoded at once.
-    watch : Stopwatch. Accumulates the seconds by stage.
+    readers : int. Clips decoded concurrently.
+    watch : Stopwatch. Accumulates the seconds of each stage.
 
     Yields
     ------
-    The number of the clip, and its row for each requested view; a failed one is NaN with a status
-    and a reason.
+    Number of the clip, and its row for each requested view; a failed row is NaN with a status and a
+    reason.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""Opening of clips: supported formats only, single files only, a reason for every rejection."""
+"""Opening of clips, with limits and a reason for every rejected file."""
 
 import errno
 import stat
@@ -47,12 +47,12 @@ MISSING_SHARE, _MISSING_SECONDS = Fraction(1, 20), Fraction(1, 4)
 
 
 class NoPyAv(PipelineError):
-    """PyAV is not installed, but clips need it."""
+    """PyAV is required for clips, but is not installed."""
 
 
 @dataclass(frozen=True)
 class Limits:
-    """Limits of a clip; others are refused.
+    """Limits of a clip; a clip that exceeds one is refused.
 
     Attributes
     ----------

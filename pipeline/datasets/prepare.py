@@ -1,4 +1,4 @@
-"""A dataset made of what people have: a table of captions, a folder, a DataFrame, a `Dataset`."""
+"""Preparation of user data as a dataset: a table, a folder, a DataFrame or a `Dataset`."""
 
 from collections.abc import Mapping, Sequence
 from os import PathLike
@@ -52,7 +52,7 @@ def prepare(
     split_by_folder : bool. Use the first folder of a path as the split of its image.
     skip_bad : bool. Skip invalid rows, count them in the notes and list them in `out/left-out.csv`;
         otherwise any of them is an error.
-    expect : mapping of str to int. Required number of images by split.
+    expect : mapping of str to int, or None. Required number of images by split.
     media : str. Media type of the paths.
 
     Raises

@@ -93,9 +93,8 @@ class Layout:
     def named_vectors(self, name: str | None) -> str | None:
         """Return the file of the dataset's word vectors of a name, or the name if it is missing.
 
-        So a name such as word2vec-100d means the dataset's own vectors; others, such as the
+        A name such as word2vec-100d thus means the dataset's own vectors; others, such as the
         packaged glove-6b-50d or a path, are passed on to `pipeline.text.vectors.load_vectors`.
-        packaged glove-6b-50d or a path, go to `pipeline.text.vectors.load_vectors` as they are.
         """
         if name is None or Path(name).name != name:
             return name

@@ -67,7 +67,6 @@ def finetune(
     FinetuningError
         The experiment, recipe or head does not support fine-tuning, the weights are not those of
         the features, or image files have changed or are missing.
-        the features, or images have changed or gone since these were made.
     HeadError, ShardError, DatasetError, RecipeError, WeightsError, DeviceError
         See `fit` and `load_weights`.
     """

@@ -84,12 +84,11 @@ class Head(Protocol):
 
 
 def require_fitted(net: nn.ModuleDict | None) -> nn.ModuleDict:
-    """Return a head's modules.
+    """Return the modules of a head; raise if it is not fitted.
 
     Raises
     ------
     HeadError
-        The head is not fitted.
     """
     if net is None:
         raise HeadError("this head is not fitted; call fit, or load a trained head")
@@ -146,12 +145,12 @@ def retrieval_figures(
 
 @dataclass(frozen=True)
 class HeadKind:
-    """What the registry needs of a head; each module exports it as `HEAD`.
+    """Registry entry of a head; each architecture module exports one as `HEAD`.
 
     Attributes
     ----------
     settings : type. Dataclass with fields declared by `setting`, `numbers`, `choice` and `text`.
-    make : callable. Function from settings and the features of both sides to an unfitted head;
+    make : callable. Function from settings and feature specs of both sides to an unfitted head;
         raises HeadError for unsupported features.
     """
 
@@ -240,7 +239,7 @@ def settings_from(kind: type[Settings], values: Mapping[str, Any], head: str) ->
 
 
 def _checked(declared: Field[Any], value: Any, head: str) -> Any:
-    """Return the value of a setting converted to the setting's type."""
+    """Return the value of a setting, converted to its type; raise if it is invalid."""
     default, kind = declared.default, declared.metadata["type"]
     try:
         made = convert([*value] if isinstance(value, tuple) else value, kind)
@@ -260,5 +259,5 @@ def _checked(declared: Field[Any], value: Any, head: str) -> Any:
 
 
 def _renamed(name: object, known: Container[str]) -> str:
-    """Return a hint at the new name of an old setting, for a message; empty if it is not old."""
+    """Return a hint at the new name of a renamed setting, for a message; "" for other names."""
     return "".join(f" ({name} is now {new})" for new in _RENAMED.get(str(name), ()) if new in known)

@@ -162,7 +162,7 @@ class CanonicalCorrelation:
         return Directions(to_image * sign, to_caption * sign, correlations)
 
     def _other_side(self, ridge: float) -> tuple[Doubles, Doubles, Doubles]:
-        """Return L of L L' = C + ridge, then cross L^-T and its Gram matrix; the last is cached."""
+        """Return L of L L' = C + ridge, then cross L^-T and its Gram matrix, which is cached."""
         if self._factorised is None or self._factorised[0] != ridge:
             lower = np.linalg.cholesky(self._large + ridge * np.eye(len(self._large)))
             half = solve_triangular(lower, self._cross.T, lower=True).T

@@ -51,20 +51,20 @@ _WINDOW_ROWS = 8192
 
 @dataclass(frozen=True, eq=False)
 class EmbeddingSource:
-    """Embeddings of images or of captions as a `pipeline.jobs.feature_source.FeatureSource`.
+    """Embeddings of images or captions as a `pipeline.jobs.feature_source.FeatureSource`.
 
     Attributes
     ----------
-    trained : TrainedHead.
-    side : str. The side to embed.
+    trained : TrainedHead. The head.
+    side : str. Side to embed, "images" or "captions".
     dataset : str. Name of the dataset.
     ids, rows : sequence of str, Rows. Id and input features of each row.
     read : callable. Returns the ids in `features` from which a row is computed; several are
         averaged.
-    features : FeatureSet. The feature set of the inputs.
+    features : FeatureSet. Input features.
     head : Path or None. Folder of the head, from which workers load it; None: no workers.
-    whole : int or None. Row count of the full set, if these rows are a subset; None: they are the
-        full set.
+    whole : int or None. Row count of the full set if these rows are a subset; None: they are all
+        rows.
     shape : tuple of int or None. Shape of one embedding; None: determined by embedding the first
         row.
     threads : int. Number of blocks embedded concurrently, one per core.
@@ -159,7 +159,7 @@ class EmbeddingSource:
                     yield piece.start, RowBlock(found, status, ("",) * len(piece))
 
     def embed_rows(self, rows: RowNumbers) -> Features:
-        """Return the same embeddings as `compute`, (n, dim) or (n, parts, dim) float32."""
+        """Return the embeddings of rows as `compute` would, (n, dim) or (n, parts, dim) float32."""
         with one_core_each(), ThreadPoolExecutor(self.threads) as pool, ending_at_once(pool):
             return self._embedded(rows, pool, Stopwatch())
 

@@ -158,20 +158,21 @@ def with_epochs_at_most(
 
 
 def with_precision(experiment: Experiment, asked: str | None) -> Experiment:
-    """Return an experiment with the precision that it is trained in.
+    """Return an experiment with its training precision.
 
-    One that is asked for, or an experiment's own other than float32, is that of the head and of an
-    image network that is fine-tuned. A head in closed form is always fitted in float32.
+    A requested precision, or the experiment's own if it is not float32, applies to the head and to
+    a fine-tuned image network. A closed-form head is always fitted in float32.
 
     Parameters
     ----------
-    experiment : Experiment.
-    asked : str or None. In place of the experiment's own, a name in `PRECISIONS`; None: its own.
+    experiment : Experiment. The experiment.
+    asked : str or None. A name in `PRECISIONS`, which overrides the experiment's own; None: its
+        own.
 
     Raises
     ------
     HeadError
-        No such head or precision.
+        The head or the precision is unknown.
     """
     precision = asked or experiment.precision
     if precision not in PRECISIONS:

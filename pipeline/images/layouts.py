@@ -1,4 +1,4 @@
-"""Layer outputs as a recipe's rows: channels last, tokens as a grid or by name."""
+"""Conversion of layer outputs to rows of a recipe: channels last, tokens as a grid or by name."""
 
 from torch import Tensor
 

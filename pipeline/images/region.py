@@ -1,4 +1,4 @@
-"""Regions of images as images of their own: cut after decoding, each image decoded once."""
+"""Regions as images: cut from the decoded image, which is decoded once for all its regions."""
 
 import math
 import threading
@@ -19,10 +19,10 @@ _PHOTOS_KEPT = 12
 
 
 class PhotoCache:
-    """Cache of the last decoded images, for threads that cut regions from them in order."""
+    """Cache of the last decoded images, shared by threads that cut regions in order."""
 
     def __init__(self) -> None:
-        """Start empty."""
+        """Create an empty cache."""
         self._lock = threading.Lock()
         self._photos: OrderedDict[Path, Future[Decoded]] = OrderedDict()
 

@@ -100,7 +100,7 @@ def load_backbone_weights(backbone: Backbone, name: str, own: str, source: str) 
 
 
 def are_here(recipe: Recipe) -> bool:
-    """Return whether a recipe's own weights are on this machine."""
+    """Return whether a recipe's own weights are available on this machine."""
     backbone = backbone_named(recipe.backbone)
     if backbone.pretrained is not None or backbone.load is not None:
         return backbone.cached(recipe.weights)

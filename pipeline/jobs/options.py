@@ -82,7 +82,7 @@ class Compute:
 
     Attributes
     ----------
-    weights : str. "imagenet" for the recipe's own, "random:SEED", or a path.
+    weights : str or Path. "imagenet" for the recipe's own, "random:SEED", or a path.
     trained_on : str or None. Comma-separated training datasets of the weights, recorded in the
         header; changes no feature. None: as the recipe records for its own weights.
     codebook : path or None. Codebook file for bags of audio words: loaded if it exists, else fitted
@@ -124,7 +124,7 @@ class Compute:
         return replace(found, device=choose_device(self.device, monitor))
 
     def with_named_precision(self, place: Place, monitor: Monitor) -> "Compute":
-        """Return these options with the precision by name: "auto" is resolved, and logged.
+        """Return a copy with the precision "auto" resolved, and logged.
 
         Raises
         ------
@@ -145,7 +145,7 @@ class Compute:
 
     @property
     def named_weights(self) -> str:
-        """The weights with an absolute path, valid in every working directory."""
+        """Weights with an absolute path, valid in every working directory."""
         text = str(self.weights)
         if text == "imagenet" or text.startswith("random:"):
             return text

@@ -47,7 +47,7 @@ class LanguageInputs:
     head: str | Path | None = None
 
     def named(self, experiment: LanguageExperiment) -> dict[str, Path]:
-        """Return the folders that an experiment's model needs, by name.
+        """Return the folders that the model of an experiment needs, by name.
 
         Raises
         ------

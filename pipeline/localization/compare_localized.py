@@ -33,9 +33,8 @@ class LocalizedPhrases:
     Attributes
     ----------
     file : Path. Localization file.
-    asked : mapping of str to sequence of Entry. What the metrics depend on, by name: photos,
-        phrases, true boxes, proposals.
-    found : mapping of str to Part. Metrics of `MEASURES` by name, over the images with phrases.
+    asked : what the metrics depend on, by name: images, phrases, true boxes, proposals.
+    found : metrics of `MEASURES` by name, over the images with phrases.
     """
 
     file: Path
@@ -43,12 +42,12 @@ class LocalizedPhrases:
     found: Mapping[str, Part]
 
     def require_same(self, other: "LocalizedPhrases") -> None:
-        """Check that photos, phrases, true boxes and proposals equal those of another file.
+        """Raise unless images, phrases, true boxes and proposals equal those of another file.
 
         Raises
         ------
         LocalizationError
-            They do not; the first different photo or phrase is named.
+            They differ; the first different image or phrase is named.
         """
         for what, ours in self.asked.items():
             if ours != (theirs := other.asked[what]):

@@ -1,7 +1,7 @@
 """The localization file: embeddings of a split's proposals and phrases, and the queries.
 
-It contains everything that evaluation, report and search need, so that none of them reads features
-or a head again. docs/regions.md has the layout.
+It contains all data for evaluation, report and search, so that none of them reads features or a
+head. docs/regions.md has the layout.
 """
 
 from dataclasses import dataclass

@@ -57,8 +57,8 @@ class DuplicateGroup:
 
     Attributes
     ----------
-    images : tuple of Duplicate. Two or more, in the order of the sets, then of the ids.
-    score : float. Their highest score.
+    images : tuple of Duplicate. At least two images, in the order of the sets, then of the ids.
+    score : float. Highest score of a pair.
     """
 
     images: tuple[Duplicate, ...]

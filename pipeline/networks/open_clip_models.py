@@ -50,7 +50,7 @@ class ClipModel:
 
     @property
     def name(self) -> str:
-        """Name with the tag, if any: "open-clip:ViT-B-32.laion2b_s34b_b79k"."""
+        """Name with the tag, if any, such as "open-clip:ViT-B-32.laion2b_s34b_b79k"."""
         return f"{self.architecture}.{self.tag}" if self.tag else self.architecture
 
     @property
@@ -218,7 +218,7 @@ def quiet_logging() -> Iterator[None]:
 
 
 def _require_tag(model: ClipModel) -> None:
-    """Raise for a tag that the model lacks, or that belongs to its sibling with QuickGELU."""
+    """Raise if the model lacks the tag, or if the tag belongs to its variant with QuickGELU."""
     library = open_clip()
     tags = library.list_pretrained_tags_by_model(model.model)
     if model.tag not in tags:

@@ -1,4 +1,4 @@
-"""The image recipes by name: everything that changes a feature, on one screen.
+"""Image recipes by name: all settings that change a feature, on one screen.
 
 A recipe is data. `pipeline.images` executes it, shards record it as canonical JSON, and
 `pipeline.hashing.recipe_hash` identifies a feature by its recipe and weights.

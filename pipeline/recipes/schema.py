@@ -1,4 +1,4 @@
-"""Schema of a recipe: everything that changes a feature, as typed data."""
+"""Schema of a recipe: all settings that change a feature, as typed data."""
 
 import math
 from dataclasses import asdict, dataclass, fields

@@ -206,7 +206,7 @@ def _in_photo(
 
 
 def _by_rank(number: int) -> np.ndarray:
-    """Return descending scores from 1 for ranked boxes without scores."""
+    """Return scores that descend from 1, for ranked boxes without scores."""
     return np.linspace(1, 0, number, endpoint=False)
 
 

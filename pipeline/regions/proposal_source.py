@@ -61,7 +61,13 @@ class Proposer:
 
 @dataclass(frozen=True)
 class Named:
-    """Arguments from which a worker builds the same method."""
+    """Arguments from which a worker builds the same proposal method.
+
+    Attributes
+    ----------
+    proposer : Proposer. Name and settings of the method.
+    dataset, split : Path, str or None. Dataset and split of the phrases with true boxes.
+    """
 
     proposer: Proposer
     dataset: Path

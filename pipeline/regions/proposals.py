@@ -45,15 +45,16 @@ def image_of_region(region: str) -> tuple[str, int]:
 
 
 class Proposals:
-    """The proposals of a dataset's images, all in memory (20 bytes each).
+    """Proposals of all images of a dataset, in memory (20 bytes per box).
 
     Attributes
     ----------
     folder : Path. Folder of the shards.
     header : FeatureHeader. Header of the shards, with recipe, hash and dataset.
-    image_ids : ids of all images, in file order, including those without proposals.
-    status : (images,) uint8; not 0 for unreadable images.
-    source_crc32 : by image id, CRC-32 of the image file that boxes were proposed on; 0: unknown.
+    image_ids : sequence of str. Ids of all images in file order, including those without proposals.
+    status : (images,) uint8. 0, or the status of an unreadable image.
+    source_crc32 : mapping of str to int. CRC-32 of the image file of the proposals by image id; 0
+        if unknown.
     """
 
     def __init__(self, folder: str | Path) -> None:

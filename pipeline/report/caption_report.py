@@ -56,8 +56,8 @@ class Example:
     ----------
     image : str. Image id.
     picture : str. Thumbnail as JPEG in base64, or "".
-    said : tuple of Said. Captions of the systems.
-    people : tuple of str. Captions of the dataset.
+    said : sequence of `Said`. Captions of the systems.
+    people : sequence of str. Captions of the dataset.
     """
 
     image: str

@@ -56,7 +56,7 @@ class HeadInspection:
     """
 
     def __init__(self, heads: Path, text: Path) -> None:
-        """Store the parent folders of heads (`<experiment>/`) and of caption features (`<name>/`)."""
+        """Store the parent folders of heads and of caption features."""
         self._heads, self._text = heads, text
         self._folder_with = cache(_folder_with)
         self._closeness = cache(_closeness)

@@ -59,7 +59,12 @@ class Breakdown:
 
 @dataclass(frozen=True)
 class Spread:
-    """Mean and sample standard deviation of a figure over several runs."""
+    """Spread of a figure over several runs.
+
+    Attributes
+    ----------
+    mean, deviation : float. Mean and sample standard deviation.
+    """
 
     mean: float
     deviation: float

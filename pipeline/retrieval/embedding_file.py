@@ -43,10 +43,14 @@ _ID_BYTES = 64
 
 @dataclass(frozen=True, eq=False)
 class EmbeddingsHeader:
-    """Metadata of an embedding file; see `Embeddings`.
+    """Metadata of an embedding file.
 
-    `quantiser` describes the storage of the rows; None: float32. `features_crc32` has the CRC-32,
-    uint32, of the features of each row by side, if known.
+    Attributes
+    ----------
+    image_ids, caption_ids, caption_image_ids, similarity, provenance : see `Embeddings`.
+    quantiser : Quantiser or None. Quantisation of the rows; None: float32.
+    features_crc32 : mapping of str to numpy.ndarray. By side, the CRC-32 of the input features of
+        each row, (rows,) uint32; {} if unknown.
     """
 
     image_ids: Sequence[str]

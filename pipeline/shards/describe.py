@@ -85,7 +85,7 @@ def describe(path: str | Path) -> list[str]:
 
 
 def summary_of(path: str | Path) -> dict[str, Any]:
-    """Return the same summary as JSON values, without the code that reads the files.
+    """Return the summary of `describe` as JSON values, without the lines of Python.
 
     Raises
     ------

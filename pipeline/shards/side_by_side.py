@@ -36,7 +36,7 @@ SCALINGS = {
 
 
 class Part(Protocol):
-    """Protocol of a feature set in a view; `FeatureSet` implements it."""
+    """Protocol of a feature set in a view; see `FeatureSet`, which implements it."""
 
     folder: Path
     index: FeatureIndex

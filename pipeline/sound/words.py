@@ -191,7 +191,7 @@ class Bags:
         return self.words.sha256
 
     def recipe_json(self) -> dict[str, Any]:
-        """Return the recipe as recorded in the shards, with the codebook's clips."""
+        """Return the recipe as it is recorded in shards, with the clips of the codebook."""
         fitted = self.words.metadata
         whose = {"dataset": fitted.dataset, "split": fitted.split}
         return {**self.recipe.to_json(), "codebook": whose}
@@ -230,14 +230,14 @@ def load_sound_words(path: Path) -> SoundWords:
 def sample_of(
     windows: npt.NDArray[np.float32], clip: int, clips: int, seed: int, sample: int
 ) -> npt.NDArray[np.float32]:
-    """Return a random sample of one clip's windows, its share of the total sample.
+    """Return a random sample of the windows of one clip, of its share of the total sample size.
 
     Parameters
     ----------
-    windows : (windows, dim) of the clip.
+    windows : (windows, dim). Windows of the clip.
     clip, clips : int. Index of the clip, and number of clips.
     seed : int. Seed of the sample.
-    sample : int. Total number of windows; a clip's share is this divided by `clips`, rounded up.
+    sample : int. Total sample size; the share of a clip is this divided by `clips`, rounded up.
     """
     share = -(-sample // clips)
     if len(windows) <= share:

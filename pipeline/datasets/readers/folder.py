@@ -50,11 +50,12 @@ def read_folder(
         braces for several files, or a folder with metadata or tar files; None: the metadata of the
         root, or else all image files below it, without captions.
     name : str. The dataset's name.
-    expect : mapping of str to int. Required number of images by split.
+    expect : mapping of str to int, or None. Required number of images by split.
     media : str. Media type of the paths: images, or clips with or without sound. No file is opened.
-    options : TableOptions. Names of columns, encoding, splits by folder.
-    faults : Faults. Collects invalid rows, and states whether they are skipped.
-    unpack_to : Path. Folder for images that are stored in the caption files.
+    options : TableOptions or None. Names of columns, encoding, splits by folder; None: defaults.
+    faults : Faults or None. Collects invalid rows, and states whether they are skipped; None: any
+        invalid row is an error.
+    unpack_to : Path or None. Folder for images that are stored in the caption files.
 
     Raises
     ------

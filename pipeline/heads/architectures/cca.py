@@ -79,7 +79,7 @@ class CcaSettings:
 
 
 class Projection(nn.Module):
-    """Affine projection of one side: (x - mean) weight, L2-normalised."""
+    """Affine projection of one side, followed by L2 normalisation: (x - mean) weight."""
 
     mean: Tensor
     weight: Tensor

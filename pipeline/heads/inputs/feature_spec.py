@@ -70,7 +70,12 @@ class FeatureSpec:
 
 @dataclass(frozen=True)
 class HeadInputs:
-    """Feature specs of both sides."""
+    """Feature specs of both sides.
+
+    Attributes
+    ----------
+    images, captions : FeatureSpec. Specs of image and caption features.
+    """
 
     images: FeatureSpec
     captions: FeatureSpec

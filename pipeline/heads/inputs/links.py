@@ -21,10 +21,10 @@ from pipeline.heads.inputs.pairs import Links, Lists, Pairs
 
 
 class RepeatedRows:
-    """Rows with repetitions."""
+    """Rows with repetitions, as a view of other rows."""
 
     def __init__(self, rows: Rows, places: RowNumbers) -> None:
-        """Store the row number in `rows` of each place, (n,)."""
+        """Store the row number in `rows` of each position, (n,)."""
         self._rows, self._places = rows, places
         self.row_shape: tuple[int, ...] = rows.row_shape
 
@@ -32,11 +32,11 @@ class RepeatedRows:
         return len(self._places)
 
     def take(self, rows: RowNumbers) -> Features:
-        """Return (n, *row_shape) float32 of places (n,); see `Rows.take`."""
+        """Return (n, *row_shape) float32 of positions (n,); see `Rows.take`."""
         return self._rows.take(self._places[rows])
 
     def digest(self) -> str:
-        """Return a digest of the rows and places."""
+        """Return a digest of the rows and their positions."""
         return hashlib.sha256(self._rows.digest().encode() + self._places.tobytes()).hexdigest()
 
 

@@ -164,19 +164,18 @@ class HeldOut(Protocol):
         """Return a digest of the features and the relation."""
 
     def figures(self, images: Features, captions: Features, similarity: str) -> dict[str, float]:
-        """Return metrics of the rows' embeddings, all finite; the maximum `rsum` is selected."""
+        """Return metrics of embedded rows, all finite; model selection maximises `rsum`."""
 
 
 def made_from(
     dataset: str | Path, images: FeatureIndex, captions: FeatureIndex | None
 ) -> dict[str, str]:
-    """Return the hashes of the input rows of a head or of embeddings, by name.
+    """Return the hashes of the inputs of a head or of embeddings, by name.
 
     Parameters
     ----------
     dataset : str or Path. Folder of the dataset.
-    images, captions : FeatureIndex, FeatureIndex or None. Indexes of the features; None: no
-        captions.
+    images, captions : FeatureIndex or None. Indexes of the features; None: no captions.
     """
     hashes = {
         "manifest_sha256": sha256_of_file(Path(dataset) / MANIFEST_FILE),
@@ -258,7 +257,7 @@ def join_pairs(
 
 
 def require_same_texts(said: Captions, captions: FeatureSet) -> None:
-    """Check the CRC-32 of each caption against that of its features, where it is recorded.
+    """Raise if the recorded CRC-32 of the text of a feature row differs from that of its caption.
 
     Raises
     ------

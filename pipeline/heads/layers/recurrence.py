@@ -1,10 +1,10 @@
 """GRU and LSTM over packed captions, on a CPU with fewer and larger products than torch's own.
 
-A step multiplies only the state. The words of all steps go through one product before the first
-step, and the gradients of the weights and of the words through one product each after the last,
-where torch sums one product per step. On a GPU, torch's own networks run.
+A time step multiplies only the state. The words of all steps are multiplied in one product before
+the first step; the gradients of the weights and of the words are each one product after the last
+step, where torch sums one product per step. On a GPU, torch's own networks run.
 
-Weights in bfloat16, see `layers.products`, are multiplied with factors rounded to bfloat16.
+With products in bfloat16 (see `layers.products`), weights and factors are rounded to bfloat16.
 """
 
 from collections.abc import Sequence

@@ -41,7 +41,7 @@ _WEIGHTS_A_THREAD = 3_000_000
 
 
 class NetworkHead:
-    """A head with a trained network. The embedding of a row is independent of earlier calls.
+    """A head with a trained network; the embedding of a row does not depend on earlier calls.
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-"""The definition of a backbone: construction, and names of its weights in other formats."""
+"""Definition of a backbone: its construction, and its weight names in other formats."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -51,7 +51,7 @@ class Backbone:
     cached: Callable[[str], bool] = lambda weights: False
 
     def outline(self) -> nn.Module:
-        """Return the network on the meta device, without memory for its weights."""
+        """Return the network on the meta device, without allocated weights."""
         with torch.device("meta"):
             return self.build()
 

@@ -67,7 +67,12 @@ Rule = Callable[[Image.Image], Image.Image]
 
 
 class UnusableImage(Exception):
-    """Why a file yields no image, without its path; `status` is that of the row."""
+    """Reason why a file yields no image, without its path.
+
+    Attributes
+    ----------
+    status : int. Status code of the row.
+    """
 
     status: int
 
@@ -265,7 +270,7 @@ def decode(data: bytes, max_pixels: int = MAX_PIXELS, rule: Rule = to_rgb) -> Im
 
     Parameters
     ----------
-    data : bytes of the whole file.
+    data : bytes. Contents of the file.
     max_pixels : int. Limit on the pixels stated in the file's header.
     rule : callable. Function from a Pillow image to 8-bit RGB.
 

@@ -27,7 +27,15 @@ LinearActivation = Literal["none", "relu", "gelu", "gelu tanh"]
 
 @dataclass
 class Convolution:
-    """Weights (float64) and geometry of a 2-D convolution: [rows, columns] each, zero padding."""
+    """Weights and geometry of a 2-D convolution with zero padding.
+
+    Attributes
+    ----------
+    weight : Tensor. (out, in / groups, rows, columns) float64.
+    bias : Tensor or None. (out,) float64.
+    padding, stride, dilation : list of int. [rows, columns] each.
+    groups : int. Number of groups.
+    """
 
     weight: Tensor
     bias: Tensor | None
@@ -69,7 +77,7 @@ class Layers(Protocol):
     """Factory of the layers that replace convolutions and fully connected layers."""
 
     def convolution(self, convolution: Convolution, activation: Activation) -> nn.Module:
-        """Return a module of (x, optional addend, which may be overwritten, optional padding)."""
+        """Return a module of (x, optional addend, optional padding) that may overwrite the addend."""
         ...
 
     def whole_map_cost(self, convolution: Convolution) -> float:
@@ -77,7 +85,7 @@ class Layers(Protocol):
         ...
 
     def linear(self, linear: nn.Linear, activation: LinearActivation) -> nn.Module:
-        """Return a module of rows."""
+        """Return a module that applies a fully connected layer and its activation."""
         ...
 
 
@@ -117,14 +125,14 @@ class PlainConvolution(nn.Module):
 
 
 class PlainLayers:
-    """Folding only: for GPUs, and for processors and dtypes without oneDNN kernels."""
+    """Layers in torch's own operations, for GPUs and where oneDNN has no kernels."""
 
     def convolution(self, convolution: Convolution, activation: Activation) -> nn.Module:
         """Return a `PlainConvolution`."""
         return PlainConvolution(convolution, activation)
 
     def whole_map_cost(self, convolution: Convolution) -> float:
-        """Return 1: the arithmetic is the same everywhere."""
+        """Return 1: a multiplication costs the same on a map and on a strip."""
         return 1.0
 
     def linear(self, linear: nn.Linear, activation: LinearActivation) -> nn.Module:
@@ -138,14 +146,13 @@ class PlainLayers:
 
 @dataclass(frozen=True)
 class Tracing:
-    """Options for tracing a network with modules of other libraries.
+    """Options for tracing networks with modules of other libraries.
 
     Attributes
     ----------
-    leaves : tuple of type. Modules that are not traced into.
-    functions : tuple of callable. Functions that are called, not traced into.
-    parts : callable. Splits a leaf into its consecutive modules; empty for a leaf that is not
-        split.
+    leaves : tuple of type. Module types that are not traced into.
+    functions : tuple of callable. Functions that are not traced into.
+    parts : callable. Splits a leaf into consecutive modules; empty: the leaf is not split.
     """
 
     leaves: tuple[type[nn.Module], ...] = ()

@@ -1,8 +1,8 @@
-"""The fast layers for CPUs: oneDNN's fused convolutions, and Winograd's where faster.
+"""Fast CPU layers: oneDNN's fused convolutions, and Winograd's algorithm where it is faster.
 
-Activations are channels-last, weights in oneDNN's own layout, and the operations after a
-convolution run while its results are in registers. This nearly saturates the processor's arithmetic
-units (`python -m bench.engine` prints GFLOP/s), so that only fewer multiplications are faster.
+Activations are channels-last, weights are in oneDNN's own layout, and the operations after a
+convolution run while its results are in registers. This nearly saturates the arithmetic units
+(`python -m bench.engine` prints GFLOP/s), so that a further speedup needs fewer multiplications.
 """
 
 import torch
@@ -82,7 +82,7 @@ class OneDnnConvolution(nn.Module):
 
 
 class WholeOrPart(nn.Module):
-    """A convolution: Winograd's algorithm on whole maps, direct with other padding."""
+    """A convolution that uses Winograd's algorithm for whole maps, a direct one for other paddings."""
 
     def __init__(self, convolution: Convolution, activation: Activation) -> None:
         super().__init__()

@@ -35,7 +35,7 @@ class Step:
 
     @property
     def layers(self) -> int:
-        """Number of layers of the stack in this step."""
+        """Number of layers of the stack that this step replaces."""
         return 1 if self.convolution is None else 2
 
 

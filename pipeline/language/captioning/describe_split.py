@@ -153,7 +153,7 @@ class _WorkFile:
             self._path.write_text(f"{self._head}\n", encoding="utf-8")
 
     def keep(self, described: Sequence[Described]) -> list[Described]:
-        """Append some images, and return them as they would be read again."""
+        """Append the captions of some images; return them as read back from the file."""
         lines = [canonical_json(as_json(d)) for d in described]
         with self._path.open("a", encoding="utf-8") as stream:
             stream.write("".join(f"{line}\n" for line in lines))

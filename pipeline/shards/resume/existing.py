@@ -64,7 +64,7 @@ def fit_to_existing(
     Parameters
     ----------
     fresh : ShardPlan. Plan for an empty output.
-    others : see `ShardBuild`.
+    out, header, ids, rows_per_shard, compress, add, update : see `ShardBuild`.
 
     Raises
     ------

@@ -85,7 +85,9 @@ def unfinished_shards(out: Path, work: Path) -> Iterator[Path]:
 
 
 def make_way(out: Path, header: FeatureHeader) -> list[str]:
-    """Move a set of other features aside, restore one of these features; return notes.
+    """Move other features in `out` aside, and restore these if they were moved aside earlier.
+
+    Returns log lines.
 
     Superseded features stay until their successor is finished; see `mark_superseded`.
 

@@ -28,8 +28,8 @@ def named_fault(what: str, remedy: str) -> Iterator[None]:
 
     Parameters
     ----------
-    what : str. Beginning of the message, such as "x.npy is not a readable .npy file".
-    remedy : str. What to do or know.
+    what : str. Start of the message, such as "x.npy is not a readable .npy file".
+    remedy : str. End of the message: the remedy, or an explanation.
     """
     try:
         yield
