@@ -41,7 +41,7 @@ class PictureRows:
 
     Attributes
     ----------
-    pictures : sequence of Picture. Image file of each row.
+    pictures : sequence of `Picture`. Image file of each row.
     row_shape : tuple of int. Shape of one row.
     """
 
@@ -56,7 +56,7 @@ class PictureRows:
 
         Parameters
         ----------
-        pictures : sequence of Picture. Image file of each row.
+        pictures : sequence of `Picture`. Image file of each row.
         recipe : Recipe. Recipe with one window per image.
         augmentation : Augmentation or None. Parameters of random crops; None: the recipe's own
             window.

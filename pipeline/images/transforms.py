@@ -171,7 +171,7 @@ def read_sample(
 
     Parameters
     ----------
-    picture : Picture. File, region of a file, or Pillow image.
+    picture : Path, Region or Image. File, region of a file, or Pillow image.
     recipe : Recipe. Its `decode` and `resize` are applied.
     window : Crop. Crop rule; see `pipeline.images.network.RecipeNetwork`.
     watch : Stopwatch or None. Accumulates the seconds of reading the file, and of the rest.

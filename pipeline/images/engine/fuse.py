@@ -77,7 +77,7 @@ class Layers(Protocol):
     """Factory of the layers that replace convolutions and fully connected layers."""
 
     def convolution(self, convolution: Convolution, activation: Activation) -> nn.Module:
-        """Return a module of (x, optional addend, optional padding) that may overwrite the addend."""
+        """Return a module of (x, addend, padding), both optional; it may overwrite the addend."""
         ...
 
     def whole_map_cost(self, convolution: Convolution) -> float:

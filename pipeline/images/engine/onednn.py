@@ -82,7 +82,7 @@ class OneDnnConvolution(nn.Module):
 
 
 class WholeOrPart(nn.Module):
-    """A convolution that uses Winograd's algorithm for whole maps, a direct one for other paddings."""
+    """A convolution by Winograd's algorithm for whole maps, and direct for other paddings."""
 
     def __init__(self, convolution: Convolution, activation: Activation) -> None:
         super().__init__()

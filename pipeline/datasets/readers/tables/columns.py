@@ -30,7 +30,7 @@ _NUMBERED = re.compile(
 
 @dataclass(frozen=True)
 class ColumnNames:
-    """Column names specified by the user; those that are None or empty are detected by `KNOWN`.
+    """Column names specified by the user; missing ones are detected by `KNOWN`.
 
     Attributes
     ----------
