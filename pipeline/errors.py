@@ -7,6 +7,14 @@ class PipelineError(Exception):
     The text is one paragraph: what was found, what was expected, where (file, line, id) and the
     remedy. Each package derives its own named errors from this class; a command prints the text and
     exits with status 1.
+
+    Examples
+    --------
+    >>> try:
+    ...     pipeline.read_manifest("missing")
+    ... except pipeline.PipelineError as error:
+    ...     print(error)
+    missing...
     """
 
 

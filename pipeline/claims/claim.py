@@ -92,6 +92,12 @@ def read_claims(file: str | Path) -> tuple[Claim, ...]:
     ClaimError
         The file is missing or corrupt; a name occurs twice; a claim has no figure, an unknown one,
         or one that cannot be compared between different captions.
+
+    Examples
+    --------
+    >>> claims = pipeline.read_claims("papers")
+    >>> claims[0].claim
+    '...'
     """
     try:
         if str(file) == PAPERS:

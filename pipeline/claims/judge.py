@@ -89,6 +89,12 @@ def judge(
     -------
     list of Judged
         Every figure of every claim, in order. An untestable one has a reason.
+
+    Examples
+    --------
+    >>> judged = pipeline.judge(pipeline.read_claims("papers"), "data/mine")
+    >>> judged[0].comparison is None, judged[0].reason
+    (True, '...')
     """
     asked = [(claim, figure) for claim in claims for figure in claim.figures]
     # Enough samples that a single claim can be significant after the correction.

@@ -58,6 +58,15 @@ def prepare(
     Raises
     ------
     DatasetError
+
+    Examples
+    --------
+    >>> rows = [
+    ...     {"path": "scene-00000.png", "caption": "a yellow flower", "split": "train"},
+    ...     {"path": "scene-00001.png", "caption": "a green fish", "split": "test"},
+    ... ]
+    >>> pipeline.prepare(rows, "data/table", root="data/mine/images")
+    <Manifest table: 2 images (train 1, test 1), 2 captions, root ...>
     """
     folder = None if out is None else Path(out)
     name = name or (folder.resolve().name if folder else "dataset")

@@ -51,6 +51,12 @@ class Layout:
     ----------
     dataset : Path. Folder of the prepared dataset; the last part of its path is its name.
     root : Path. Folder of everything derived from datasets, by kind and dataset.
+
+    Examples
+    --------
+    >>> layout = pipeline.Layout("data/mine")
+    >>> str(layout.features("resnet152-pool")), str(layout.head("vsepp"))
+    ('data/features/mine/resnet152-pool', 'data/heads/mine/vsepp')
     """
 
     dataset: Path

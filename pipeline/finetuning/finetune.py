@@ -69,6 +69,17 @@ def finetune(
         the features, or image files have changed or are missing.
     HeadError, ShardError, DatasetError, RecipeError, WeightsError, DeviceError
         See `fit` and `load_weights`.
+
+    Examples
+    --------
+    >>> pipeline.finetune(
+    ...     "data/mine",
+    ...     "data/heads/mine/vsepp-finetuned",
+    ...     experiment=pipeline.resolve_experiment("vsepp-finetuned"),
+    ...     start="data/heads/mine/vsepp",
+    ...     images="data/features/mine/resnet152-pool",
+    ...     captions="data/text/mine/vsepp",
+    ... )  # doctest: +SKIP
     """
     if experiment.finetuning is None:
         raise FinetuningError(

@@ -228,6 +228,13 @@ def load_head(folder: str | Path) -> TrainedHead:
     ------
     HeadError
         A file is missing, damaged or of an older version, or the two do not match.
+
+    Examples
+    --------
+    >>> head = pipeline.load_head("data/heads/mine/qian2018-baseline")
+    >>> images = pipeline.read_features("data/features/mine/efficientnet-lite0-pool")
+    >>> head.embed_images(images[:2]).shape
+    (2, 1280)
     """
     folder = Path(folder)
     described, path = folder / HEAD_FILE, folder / TENSORS_FILE

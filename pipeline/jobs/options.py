@@ -33,6 +33,16 @@ class Selection:
     split : str or None. Only entries of this split; None: all.
     limit : int or None. Only the first entries, at most this many; None: all.
     leave_out_failed : bool. For embeddings: skip images whose features failed instead of raising.
+
+    Examples
+    --------
+    >>> pipeline.extract(
+    ...     "data/mine",
+    ...     "features/test",
+    ...     recipe="efficientnet-lite0-pool",
+    ...     select=pipeline.Selection(split="test"),
+    ... ).rows
+    4
     """
 
     split: str | None = None
@@ -60,6 +70,16 @@ class Storage:
     retry_failed : bool. Recompute the failed rows of a finished output.
     trust_stamps : bool. Do not reread files whose size and modification time match those of the
         last call with this option.
+
+    Examples
+    --------
+    >>> pipeline.extract(
+    ...     "data/mine",
+    ...     "features/half",
+    ...     recipe="efficientnet-lite0-pool",
+    ...     storage=pipeline.Storage(dtype="float16", compress=True),
+    ... ).header.dtype
+    'float16'
     """
 
     dtype: str = "float32"
@@ -95,6 +115,15 @@ class Compute:
     batch_size : int or None. Images, frames or clips per batch; None: by recipe and device.
     threads : int or None. Concurrent batches, images or files; None: one per core.
     readers : int or None. Prefetch threads that read and decode; None: one per core, at most 8.
+
+    Examples
+    --------
+    >>> compute = pipeline.Compute(device="cuda", batch_size=64, readers=8)
+    >>> compute.gpu
+    True
+    >>> pipeline.extract(
+    ...     "data/mine", "features/mine", recipe="resnet152-pool", compute=compute
+    ... )  # doctest: +SKIP
     """
 
     weights: str | Path = "imagenet"

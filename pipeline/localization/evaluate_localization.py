@@ -79,6 +79,12 @@ def evaluate_localized(
         The file is missing or damaged, or has no query.
     OutputError
         The folder is not writable.
+
+    Examples
+    --------
+    >>> table = pipeline.evaluate_localized(
+    ...     "data/localizations/mine/wang2016-region-phrase.h5", "tables"
+    ... )  # doctest: +SKIP
     """
     file, folder = Path(file), Path(out)
     require_folder(folder)

@@ -249,6 +249,12 @@ def resolve_recipe(name: str, precision: str = "float32", storage: str = "float3
     UnknownRecipe, RecipeError
         Unknown name (the nearest names are listed), precision or storage; an unsupported size; or a
         model of a library that is not installed.
+
+    Examples
+    --------
+    >>> recipe = pipeline.resolve_recipe("resnet152-pool")
+    >>> recipe.shape, recipe.backbone
+    ((2048,), 'resnet152')
     """
     if (provider := provider_of(name)) is not None:
         return replace(PROVIDERS[provider](name), precision=precision, storage=storage)

@@ -43,6 +43,12 @@ class Proposer:
         `pipeline.shards.convert.importers.boxes.read_boxes`.
     model : str, Path or None. Folder of BING's model, or file of an edge model for EdgeBoxes (None:
         gradients).
+
+    Examples
+    --------
+    >>> proposer = pipeline.Proposer("grid", number=50)
+    >>> pipeline.propose("data/mine", "data/proposals/mine/grid", proposer=proposer).rows
+    24
     """
 
     method: str

@@ -147,6 +147,12 @@ def read_proposals(path: str | Path) -> Proposals:
     ------
     ProposalError, ShardError
         See `Proposals`.
+
+    Examples
+    --------
+    >>> proposals = pipeline.read_proposals("data/proposals/mine/grid")
+    >>> proposals.boxes("scene-00000").shape, proposals.region_ids("scene-00000")[0]
+    ((50, 4), 'scene-00000@0')
     """
     return Proposals(path)
 

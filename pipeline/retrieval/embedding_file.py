@@ -85,6 +85,16 @@ def write_embeddings(
         The similarity does not support the storage.
     ShardError
         The file cannot be written, for example on a full disk.
+
+    Examples
+    --------
+    >>> rows = np.eye(2, dtype=np.float32)
+    >>> space = pipeline.Embeddings(
+    ...     ["a.jpg", "b.jpg"], rows, ["a.jpg#0", "b.jpg#0"], ["a.jpg", "b.jpg"], rows, "cosine", {}
+    ... )
+    >>> pipeline.write_embeddings("space.h5", space, store="int8")
+    >>> pipeline.read_embeddings("space.h5").image_embeddings.shape
+    (2, 2)
     """
     e, trained = embeddings, calibrate_on or embeddings
     quantiser = quantiser_for(
@@ -256,6 +266,12 @@ def read_embeddings(path: str | Path, *, codes: bool = False) -> Embeddings:
     EmbeddingsError
         The file is missing, is not HDF5, lacks a part, or its contents are rejected by
         `Embeddings`.
+
+    Examples
+    --------
+    >>> space = pipeline.read_embeddings("data/embeddings/mine/qian2018-baseline.h5")
+    >>> space.similarity, space.image_ids[0], space.image_embeddings.shape
+    ('euclidean', 'scene-00002', (4, 1280))
     """
     path = Path(path)
     if not path.is_file():

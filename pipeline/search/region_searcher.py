@@ -50,6 +50,14 @@ class RegionSearcher:
     ----------
     found : Localized. Contents of the localization file.
     file, folder : Path. Localization file, and folder of the dataset.
+
+    Examples
+    --------
+    >>> searcher = pipeline.RegionSearcher(
+    ...     "data/localizations/mine/phrases.h5", dataset="data/mine",
+    ...     head="data/heads/mine/phrases", encoder="data/text/mine/phrases.encoder",
+    ... )  # doctest: +SKIP
+    >>> [(hit.id, hit.box) for hit in searcher.by_phrases("a red ball")]  # doctest: +SKIP
     """
 
     def __init__(

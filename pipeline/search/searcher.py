@@ -33,12 +33,16 @@ class Searcher:
 
     Examples
     --------
-    >>> searcher = Searcher(
-    ...     "data/embeddings/mine/vsepp.h5", dataset="data/mine",
-    ...     head="data/heads/mine/vsepp", encoder="data/text/mine/mean.encoder",
+    >>> searcher = pipeline.Searcher(
+    ...     "data/embeddings/mine/qian2018-baseline.h5",
+    ...     dataset="data/mine",
+    ...     head="data/heads/mine/qian2018-baseline",
+    ...     encoder="data/text/mine/mean-glove-6b-50d.encoder",
     ... )
-    >>> for hit in searcher.by_image("photo.jpg", minus=["black"], plus=["red"]):
-    ...     print(hit.rank, hit.score, hit.file, hit.caption)
+    >>> for hit in searcher.by_sentences("a red ball", top=2):
+    ...     print(hit.rank, hit.id)
+    1 scene-...
+    2 scene-...
     """
 
     def __init__(

@@ -54,8 +54,11 @@ class FeatureSearcher:
 
     Examples
     --------
-    >>> for hit in FeatureSearcher("features/photos").by_image("photo.jpg"):
-    ...     print(hit.rank, hit.score, hit.id)
+    >>> searcher = FeatureSearcher("data/features/mine/efficientnet-lite0-pool")
+    >>> for hit in searcher.by_image("scene-00000", top=2):
+    ...     print(hit.rank, hit.id)
+    1 scene-...
+    2 scene-...
     """
 
     def __init__(self, features: str | Path, *, weights: str | None = None) -> None:

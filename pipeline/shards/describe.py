@@ -46,6 +46,14 @@ def describe(path: str | Path) -> list[str]:
     Raises
     ------
     ShardError
+
+    Examples
+    --------
+    >>> for line in pipeline.describe("features/mine")[:3]:
+    ...     print(line)
+    features/mine: 3 rows in 1 shard, ...
+    dataset
+    features     (3, 3) float32, axes: row, channel
     """
     path = Path(path)
     contents = _contents_of(path)

@@ -41,6 +41,12 @@ class Captions:
         machine.
     trained_on : str or None. Training datasets of a model or of word vectors, comma-separated, for
         the header; None: as stated by the model's card or tag. Features do not depend on it.
+
+    Examples
+    --------
+    >>> captions = pipeline.Captions(split="train")
+    >>> pipeline.encode("data/mine", "data/text/mine/bow", encoder="bow", captions=captions).rows
+    80
     """
 
     split: str | None = None
@@ -95,7 +101,10 @@ def encode(
 
     Examples
     --------
-    >>> encode("data/mine", "data/text/mine/bow", encoder="bow", vocabulary="min-3")
+    >>> pipeline.encode(
+    ...     "data/mine", "data/text/mine/min-3", encoder="bow", vocabulary="min-3"
+    ... ).header.recipe["encoder"]
+    'bow'
     """
     out, how = Path(out), captions or Captions()
     folder = encoder_folder(out) if how.fitted is None else Path(how.fitted)

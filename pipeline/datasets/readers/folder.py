@@ -64,6 +64,11 @@ def read_folder(
         invalid: malformed, without caption or image file, or with a split or id that contradicts an
         earlier row. All such rows are counted and the first 20 named. Or a split has another number
         of images.
+
+    Examples
+    --------
+    >>> pipeline.read_folder("data/mine/images", name="scenes")
+    <Manifest scenes: 24 images (...), 0 captions, root data/mine/images>
     """
     options, faults = options or TableOptions(), faults or Faults()
     where = captions if captions is not None else root

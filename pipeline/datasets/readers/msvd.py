@@ -60,6 +60,12 @@ def read_msvd(
     DatasetError
         A file is missing, a line is malformed or contradicts another, a clip is missing, or a
         split has another number of clips. The line is named.
+
+    Examples
+    --------
+    >>> pipeline.read_msvd(
+    ...     "msvd/clips", "AllVideoDescriptions.txt", mapping="youtube_mapping.txt"
+    ... )  # doctest: +SKIP
     """
     root, captions = Path(root), Path(captions)
     clips = ClipFiles(root, subset)

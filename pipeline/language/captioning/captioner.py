@@ -65,6 +65,14 @@ class Writing:
     ------
     LanguageError
         A number is out of range, or a template has no tag.
+
+    Examples
+    --------
+    >>> writing = pipeline.Writing(width=10, trigram_weight=0.5)
+    >>> pipeline.caption(
+    ...     "photo.jpg", "data/mine", experiment="kiros2014-sc-nlm", writing=writing
+    ... ).text  # doctest: +SKIP
+    'a dog runs on the grass'
     """
 
     sequences: int = 50
