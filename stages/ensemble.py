@@ -12,8 +12,12 @@ from stages.experiment import layout_of
 
 
 @click.command(cls=Command)
-@click.option("--name", help="[default: every ensemble of params.yaml]")
-@click.option("--dataset", type=click.Path(path_type=Path), help="[default: that of params.yaml]")
+@click.option("--name", help="Name of the ensemble.  [default: every ensemble of params.yaml]")
+@click.option(
+    "--dataset",
+    type=click.Path(path_type=Path),
+    help="Prepared dataset.  [default: as in params.yaml]",
+)
 @click.option(
     "--embeddings",
     type=click.Path(path_type=Path),

@@ -12,7 +12,7 @@ from pipeline.experiments.layout import DATA, Layout, NotMade, unseeded
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 LEAVE_OUT_FAILED = click.option(
-    "--leave-out-failed", is_flag=True, help="Continue without images that failed."
+    "--leave-out-failed", is_flag=True, help="Skip images whose features failed."
 )
 
 
@@ -33,7 +33,9 @@ def experiment_options(command: Command) -> Command:
             help="Image features.  [default: data/features/DATASET/RECIPE]",
         ),
         click.option(
-            "--dataset", type=click.Path(path_type=Path), help="[default: that of params.yaml]"
+            "--dataset",
+            type=click.Path(path_type=Path),
+            help="Prepared dataset.  [default: as in params.yaml]",
         ),
     ):
         command = option(command)

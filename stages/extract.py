@@ -39,84 +39,87 @@ DTYPE = click.option(
     type=click.Choice(STORAGES),
     default="float32",
     show_default=True,
-    help="Type of the stored features.",
+    help="Dtype of the stored features.",
 )
 WEIGHTS = click.option(
     "--weights",
     default="imagenet",
     show_default=True,
-    help="imagenet, PATH of a .pth, .pt, .safetensors or .caffemodel file, or random:SEED.",
+    help="Weights: imagenet, the PATH of a .pth, .pt, .safetensors or .caffemodel file, or "
+    "random:SEED.",
 )
 TRAINED_ON = click.option(
     "--trained-on",
     metavar="NAME[, NAME...]",
-    help="Datasets that the weights were trained on, for the record.  [default: as is known of the "
-    "recipe's own]",
+    help="Training datasets of the weights, for the record.  [default: as known for the recipe's "
+    "own weights]",
 )
 CODEBOOK = click.option(
     "--codebook",
     type=click.Path(path_type=Path),
-    help="Of sound words: loaded from this file, or stored there once fitted.  [default: next to "
-    "OUT, of the training split]",
+    help="Codebook of sound words: loaded from this file, or saved there once fitted.  [default: "
+    "next to OUT, fitted on the training split]",
 )
 PRECISION = click.option(
     "--precision",
     type=click.Choice([*PRECISIONS, AUTO]),
     default="float32",
     show_default=True,
-    help="Arithmetic of the network; auto is bf16 where the device is fast with it, else float32.",
+    help="Precision of the network; auto is bf16 if the device computes it fast, else float32.",
 )
 ENGINE = click.option(
     "--engine",
     type=click.Choice(ENGINES),
     default="fast",
     show_default=True,
-    help="fast, or the network as its authors wrote it; they agree up to rounding.",
+    help="Implementation: fast, or the reference network of its authors; they agree up to "
+    "rounding.",
 )
 BATCH_SIZE = click.option(
     "--batch-size",
     type=COUNT,
-    help="Images in a batch.  [default: 8, or 1 of ten crops; on a GPU 128, or 12]",
+    help="Images per batch.  [default: 8, or 1 for ten crops; on a GPU 128, or 12]",
 )
 READERS = click.option(
     "--readers",
     type=COUNT,
-    help="Threads that read and decode ahead.  [default: cores, at most 8; with a GPU 16]",
+    help="Prefetch threads that read and decode.  [default: cores, at most 8; with a GPU 16]",
 )
 
 
 @click.command(cls=Command)
-@click.option("--backbone", help="Backbone, for its default recipe; see `pipeline recipes`.")
-@click.option("--recipe", help="Recipe by name; see `pipeline recipes`.")
+@click.option("--backbone", help="Backbone whose default recipe is used; see `pipeline recipes`.")
+@click.option("--recipe", help="Name of the recipe; see `pipeline recipes`.")
 @click.option("--dataset", type=click.Path(path_type=Path), help="Prepared dataset.")
 @click.option(
     "--images",
     type=click.Path(path_type=Path),
     metavar="FOLDER|IMAGE|LIST.txt|-",
-    help="In place of --dataset: all images below a folder; or image files, of which more may "
-    "follow; or a file of paths, one per line, - for stdin. Ids are the paths.",
+    help="Plain images instead of --dataset: a folder, searched recursively; image files, of "
+    "which more may follow; or a text file of paths, one per line, - for stdin. Ids are the paths.",
 )
 @click.argument("more", nargs=-1, type=click.Path(path_type=Path), metavar="[IMAGE]...")
-@click.option("--out", required=True, type=OUTPUT, help="Folder of the shards.")
+@click.option("--out", required=True, type=OUTPUT, help="Output folder of the shards.")
 @click.option(
     "--regions",
     type=click.Path(path_type=Path),
-    help="Folder of proposals: features of these regions, not of whole images.",
+    help="Folder of proposals: extract features of these regions, not of whole images.",
 )
 @click.option(
     "--context",
     type=click.FloatRange(0),
-    help="Of --regions: added on every side before a region is cut, as a share of its sides.  "
-    "[default: 0]",
+    help="With --regions: margin on every side of a region before it is cut, as a share of its "
+    "sides.  [default: 0]",
 )
 @click.option(
     "--frames",
-    help="Of clips: every:SECONDS, fps:NUMBER, even:NUMBER or all.  [default: the recipe's]",
+    help="Clips: frames to sample: every:SECONDS, fps:NUMBER, even:NUMBER or all.  [default: as "
+    "in the recipe]",
 )
 @click.option(
     "--over-frames",
     type=click.Choice(["mean", "max", "halves"]),
-    help="Of clips: how outputs are joined over time.  [default: mean]",
+    help="Clips: reduction of outputs over time.  [default: mean]",
 )
 @selection_options(SPLIT, LIMIT)
 @compute_options(
@@ -182,7 +185,7 @@ def extract(
     if (name := recipe or backbone) is None or (recipe and backbone):
         raise click.UsageError("pass either --backbone NAME or --recipe NAME")
     if context is not None and regions is None:
-        raise click.UsageError("--context is of --regions")
+        raise click.UsageError("--context needs --regions")
     if (dataset is None) == (images is None):
         raise click.UsageError(
             "pass either --dataset DIR, a prepared dataset, or --images FOLDER, a folder of images"

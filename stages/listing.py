@@ -62,7 +62,7 @@ def encoders() -> list[Row]:
         rows.append(_row(spec.name, what, tokenizer=spec.tokenizer or ""))
     return [
         *rows,
-        _row("open-clip:MODEL.TAG", "text side of a model of open_clip", tokenizer="its own"),
+        _row("open-clip:MODEL.TAG", "text tower of an open_clip model", tokenizer="its own"),
         _row(
             "sentence-transformer:MODEL", "a sentence transformer: folder or package",
             tokenizer="its own",
@@ -84,7 +84,7 @@ def tokenizers() -> list[Row]:
             *(["without stop words"] if tokenizer.stop_words else []),
         ]
         rows.append(_row(name, "; ".join(parts)))
-    return [*rows, _row(LEMMAS, "treebank words without stop words, as lemmas; of tfidf")]
+    return [*rows, _row(LEMMAS, "lemmas of treebank words without stop words, for tfidf")]
 
 
 def recipes() -> list[Row]:
@@ -112,7 +112,7 @@ def recipes() -> list[Row]:
     return [
         *rows,
         row("timm:MODEL", "images", (), "any model of timm, also -grid and @LAYER", "timm's"),
-        row("open-clip:MODEL.TAG", "images", (), "image side of a model of open_clip", "the tag's"),
+        row("open-clip:MODEL.TAG", "images", (), "image tower of an open_clip model", "the tag's"),
     ]
 
 

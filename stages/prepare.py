@@ -49,7 +49,11 @@ def prepare() -> None:
     help="Number of images.",
 )
 @click.option(
-    "--seed", type=click.IntRange(0), default=0, show_default=True, help="Seed of the drawing."
+    "--seed",
+    type=click.IntRange(0),
+    default=0,
+    show_default=True,
+    help="Seed of all random choices.",
 )
 @out_option
 def scenes(num_images: int, seed: int, out: Path) -> None:
@@ -77,10 +81,14 @@ def scenes(num_images: int, seed: int, out: Path) -> None:
     type=click.IntRange(6, 100_000),
     default=600,
     show_default=True,
-    help="Number of clips, an even one.",
+    help="Number of clips; even.",
 )
 @click.option(
-    "--seed", type=click.IntRange(0), default=0, show_default=True, help="Seed of the drawing."
+    "--seed",
+    type=click.IntRange(0),
+    default=0,
+    show_default=True,
+    help="Seed of all random choices.",
 )
 @click.option(
     "--format",
@@ -88,7 +96,7 @@ def scenes(num_images: int, seed: int, out: Path) -> None:
     type=click.Choice(["mp4", "gif"]),
     default="mp4",
     show_default=True,
-    help="Of the files; gif needs no encoder, and has no sound.",
+    help="File format; gif needs no encoder, and has no sound.",
 )
 @out_option
 def moving_scenes(num_clips: int, seed: int, form: Literal["mp4", "gif"], out: Path) -> None:
@@ -121,7 +129,7 @@ def moving_scenes(num_clips: int, seed: int, form: Literal["mp4", "gif"], out: P
     type=click.IntRange(1),
     default=5,
     show_default=True,
-    help="Captions that every image of a split must have.",
+    help="Number of captions that every image of a split must have.",
 )
 @expect_option
 @out_option
@@ -167,7 +175,10 @@ def flickr8k(
     help="Caption file and its split; repeatable.  [default split: that of --split]",
 )
 @click.option(
-    "--split", default="val", show_default=True, help="Split of caption files that name none."
+    "--split",
+    default="val",
+    show_default=True,
+    help="Split of caption files without a stated split.",
 )
 @split_option(
     "--folder", "SPLIT=FOLDER", str, "Folder of a split's images below ROOT.  [default: ROOT]"
@@ -176,7 +187,7 @@ def flickr8k(
     "--boxes",
     multiple=True,
     type=click.Path(path_type=Path),
-    help="File of instances, for phrases with boxes; repeatable.",
+    help="Instance file, which adds phrases with boxes; repeatable.",
 )
 @expect_option
 @out_option
@@ -216,14 +227,14 @@ def coco(
     type=click.Choice(["train", "keep", "leave-out"]),
     default="train",
     show_default=True,
-    help="COCO's restval images: merge into train, keep as a split, or leave out.",
+    help="COCO's restval images: merge them into train, keep them as a split, or leave them out.",
 )
 @split_option(
     "--expect",
     "SPLIT=COUNT",
     count,
-    "Images that a split must have; repeatable.  [default: the counts known of coco, flickr30k "
-    "and flickr8k]",
+    "Required number of images of a split; repeatable.  [default: the known counts of coco, "
+    "flickr30k and flickr8k]",
 )
 @out_option
 def karpathy(
@@ -247,13 +258,16 @@ def karpathy(
 
 
 @prepare.command()
-@path_option("--root", "Folder of the images.  [default: that of the captions]", required=False)
+@path_option(
+    "--root", "Folder of the images.  [default: the folder of the captions]", required=False
+)
 @path_option(
     "--captions",
-    "Table, tar files, or a folder with either.  [default: ROOT's metadata; else no captions]",
+    "Table, tar files, or a folder with either.  [default: metadata of ROOT; otherwise no "
+    "captions]",
     required=False,
 )
-@click.option("--name", help="Name of the dataset.  [default: that of the folder OUT]")
+@click.option("--name", help="Name of the dataset.  [default: name of the folder OUT]")
 @table_options
 @expect_option
 @out_option

@@ -26,7 +26,7 @@ subset_option = click.option(
 @click.command(cls=Command)
 @clips_option
 @captions_option
-@click.option("--name", help="Name of the dataset.  [default: that of the folder OUT]")
+@click.option("--name", help="Name of the dataset.  [default: name of the folder OUT]")
 @table_options
 @expect_option
 @out_option
@@ -58,7 +58,9 @@ def clips(
 
 @click.command(cls=Command)
 @clips_option
-@path_option("--captions", "AllVideoDescriptions.txt, or a table: file, id, caption, split.")
+@path_option(
+    "--captions", "AllVideoDescriptions.txt, or a table with the columns file, id, caption, split."
+)
 @path_option("--mapping", "youtube_mapping.txt, for AllVideoDescriptions.txt.", required=False)
 @subset_option
 @expect_option

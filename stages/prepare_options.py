@@ -49,7 +49,7 @@ def by_split(
     """Turn the values of a repeatable option into a dict; a split named twice is refused."""
     values = dict(pairs)
     if len(values) != len(pairs):
-        raise click.BadParameter("the same split is named twice", ctx, param)
+        raise click.BadParameter("a split is named twice", ctx, param)
     return values
 
 
@@ -76,12 +76,12 @@ def split_option(
 
 images_option = path_option("--root", "Folder of the images.")
 captions_option = path_option("--captions", "File of the captions.")
-out_option = path_option("--out", "Folder of the dataset.")
+out_option = path_option("--out", "Output folder of the dataset.")
 expect_option = split_option(
     "--expect",
     "SPLIT=COUNT",
     count,
-    "Images that a split must have; repeatable.  [default: not checked]",
+    "Required number of images of a split; repeatable.  [default: not checked]",
 )
 
 
@@ -99,24 +99,28 @@ _TABLE_OPTIONS = (
         "caption_columns",
         metavar="NAME",
         multiple=True,
-        help="Column of captions; repeatable.",
+        help="Caption column; repeatable.",
     ),
     click.option("--split-column", metavar="NAME", help="Column of the splits."),
     click.option(
-        "--id-column", metavar="NAME", help="Column of the ids.  [default for all four: recognised]"
+        "--id-column",
+        metavar="NAME",
+        help="Column of the ids.  [default for all four: detected by name]",
     ),
     click.option(
         "--encoding",
         metavar="NAME",
-        help="Encoding of the file, such as cp1252.  [default: UTF-8, or as its first bytes state]",
+        help="Encoding of the file, such as cp1252.  [default: by its byte order mark, else UTF-8]",
     ),
     click.option(
-        "--split-by-folder", is_flag=True, help="The first folder of a path is the image's split."
+        "--split-by-folder",
+        is_flag=True,
+        help="Use the first folder of a path as the split of its image.",
     ),
     click.option(
         "--skip-bad",
         is_flag=True,
-        help="Leave out rows that cannot be used, and list them in OUT/left-out.csv.",
+        help="Skip invalid rows, and list them in OUT/left-out.csv.",
     ),
 )
 

@@ -37,16 +37,19 @@ if TYPE_CHECKING:
 @click.option(
     "--dataset",
     type=click.Path(path_type=Path),
-    help="Prepared dataset.  [default: that of params.yaml]",
+    help="Prepared dataset.  [default: as in params.yaml]",
 )
 @click.option(
     "--size",
     type=click.Choice(["tiny", "small", "paper"]),
-    help="Of the experiments' networks and trainings.  [default: that of params.yaml for its own "
-    "dataset, or small]",
+    help="Size of the experiments' networks and trainings.  [default: as in params.yaml for its "
+    "own dataset, or small]",
 )
 @training_options
-@click.option("--test-split", help="[default: that of params.yaml, or test, val, dev]")
+@click.option(
+    "--test-split",
+    help="Split to embed and evaluate.  [default: as in params.yaml, or test, val, dev]",
+)
 @click.option(
     "--seeds",
     type=click.IntRange(1),
@@ -56,7 +59,7 @@ if TYPE_CHECKING:
 )
 @LEAVE_OUT_FAILED
 @click.option(
-    "--dry-run", is_flag=True, help="Print what would be done, with sizes, and do nothing."
+    "--dry-run", is_flag=True, help="Print the steps that would run, with sizes, and exit."
 )
 @JSON
 @click.pass_context

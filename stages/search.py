@@ -21,13 +21,13 @@ if TYPE_CHECKING:
 @click.command(cls=Answer)
 @click.argument("sentence", required=False)
 @source_options
-@click.option("--image", metavar="FILE_OR_ID", help="Image to search with: an id or a file.")
+@click.option("--image", metavar="FILE_OR_ID", help="Query image: an id or a file.")
 @click.option(
     "--features",
     type=click.Path(path_type=Path, file_okay=False),
     metavar="DIR",
-    help="With --image, in place of --experiment: find images by the cosine of these features; no "
-    "dataset and no training is needed.",
+    help="With --image, instead of --experiment: search this feature set by the cosine of "
+    "features; needs neither dataset nor training.",
 )
 @click.option(
     "--minus", multiple=True, metavar="WORD", help="Subtract this word from the image; repeatable."
@@ -36,49 +36,49 @@ if TYPE_CHECKING:
     "--plus", multiple=True, metavar="WORD", help="Add this word to the image; repeatable."
 )
 @click.option(
-    "--queries", type=click.Path(path_type=Path), help="File of sentences to ask with, one a line."
+    "--queries", type=click.Path(path_type=Path), help="File of query sentences, one per line."
 )
 @click.option(
     "--of",
     type=click.Choice(list(SIDES)),
-    help="What to find.  [default: images; for an image without words, sentences]",
+    help="Kind of result.  [default: images; sentences for an image without words]",
 )
 @click.option("--top", type=click.IntRange(1), default=5, show_default=True, help="How many.")
 @click.option(
     "--around-mean",
     type=click.IntRange(1),
     metavar="N",
-    help="Re-sort the N nearest by their distance to their mean before the first are shown.",
+    help="Re-sort the N nearest hits by their distance to their mean.",
 )
 @click.option(
     "--where",
     multiple=True,
     metavar="CONDITION",
-    help="Find only images that fulfil it, such as split=test, 'id~^vacation/' or year>2019: of "
-    "id, file, split or a column of metadata, by =, !=, ~ (regular expression), <, <=, > or >=.  "
-    "Repeatable.",
+    help="Find only images that fulfil a condition, such as split=test, 'id~^vacation/' or "
+    "year>2019: on id, file, split or a metadata column, with =, !=, ~ (regular expression), <, "
+    "<=, > or >=.  Repeatable.",
 )
 @click.option(
     "--approximate",
     is_flag=True,
-    help="Compare only with what an index points to, for millions of rows. It is made if need be.",
+    help="Search an approximate index, for millions of rows; it is built if missing.",
 )
 @click.option(
     "--localize",
     is_flag=True,
-    help="Find the images with the box nearest to a phrase, in the file of `pipeline localize`.",
+    help="Find images by the box nearest to a phrase, in the file of `pipeline localize`.",
 )
 @click.option(
     "--marked",
     type=click.Path(path_type=Path, file_okay=False),
     metavar="DIR",
-    help="With --localize: write the images to this folder as SVG, with the box drawn over each.",
+    help="With --localize: write the images as SVG with the box drawn over each to this folder.",
 )
 @click.option(
     "--regularities",
     is_flag=True,
-    help="Ask analogies of all images, such as less one colour plus another, and print what share "
-    "of what is found is right.",
+    help="Measure regularities: query every image minus one word plus another, such as a colour, "
+    "and print the share of correct hits.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Results as JSON.")
 def search(
@@ -120,7 +120,7 @@ def search(
         weights = files.pop("weights")
         others = (sentence, queries, minus, plus, of, around_mean, approximate, localize, where)
         if image is None or any((*others, marked, regularities, experiment, *files.values())):
-            raise click.UsageError("--features goes with --image, --top, --weights and --json")
+            raise click.UsageError("--features accepts only --image, --top, --weights and --json")
         _search_features(features, image, top, weights, as_json)
         return
     if experiment is None:
@@ -144,7 +144,7 @@ def search(
     if sum(given is not None for given in (sentence, queries, image)) != 1:
         raise click.UsageError("pass one of SENTENCE, --queries FILE and --image")
     if image is None and (minus or plus):
-        raise click.UsageError("--minus and --plus go with --image")
+        raise click.UsageError("--minus and --plus need --image")
     how: Any = {"top": top, "around_mean": around_mean, "approximate": approximate, "where": where}
     sources = sources_of(experiment, **files)
     # Here: these import numpy and h5py.

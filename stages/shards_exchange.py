@@ -38,10 +38,14 @@ def push_command(path: Path, url: str) -> None:
 @click.command("pull", cls=Command)
 @click.argument("url")
 @click.argument("out", type=OUTPUT, metavar="DIR")
-@click.option("--split", help="Only the rows of this split of --dataset.  [default: all rows]")
+@click.option(
+    "--split", help="Fetch only the rows of this split of --dataset.  [default: all rows]"
+)
 @click.option("--dataset", type=_PATH, help="Prepared dataset that has the split.")
-@click.option("--ids", type=_PATH, help="File with one id per line: these rows in this order.")
-@click.option("--recipe", help="Name or hash of the recipe; another one is refused.")
+@click.option(
+    "--ids", type=_PATH, help="File with one id per line: fetch these rows, in this order."
+)
+@click.option("--recipe", help="Required recipe, by name or hash.")
 def pull_command(
     url: str,
     out: Path,

@@ -21,11 +21,12 @@ def source_options(command: Command) -> Command:
     for option in (
         click.option(
             "--split",
-            help="Search this split alone, or several with commas between.  [default: all]",
+            help="Search only this split, or several separated by commas.  [default: all]",
         ),
         click.option(
             "--weights",
-            help="Of the image network, for files.  [default: that of the head's record]",
+            help="Weights of the image network, for query files.  [default: as recorded in the "
+            "head]",
         ),
         click.option(
             "--encoder",
@@ -33,7 +34,9 @@ def source_options(command: Command) -> Command:
             help="Folder of the fitted sentence encoder.  "
             "[default: data/text/DATASET/NAME.encoder]",
         ),
-        click.option("--dataset", type=_PATH, help="[default: that of params.yaml]"),
+        click.option(
+            "--dataset", type=_PATH, help="Prepared dataset.  [default: as in params.yaml]"
+        ),
         click.option(
             "--head",
             type=_PATH,
@@ -43,11 +46,11 @@ def source_options(command: Command) -> Command:
             "--embeddings",
             type=_PATH,
             help="Embedding file.  [default: data/embeddings/DATASET/EXPERIMENT.all.h5, or "
-            "data/ensembles/DATASET/EXPERIMENT.all.h5 of an ensemble, made if need be]",
+            "data/ensembles/DATASET/EXPERIMENT.all.h5 for an ensemble; computed if missing]",
         ),
         click.option(
             "--experiment",
-            help="Name of an experiment or ensemble: of params.yaml, or a published system.",
+            help="Experiment or ensemble of params.yaml, or a published system.",
         ),
     ):
         command = option(command)

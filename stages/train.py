@@ -20,12 +20,14 @@ from stages.training import training_options
 @experiment_options
 @training_options
 @click.option(
-    "--out", type=OUTPUT, help="Folder of the head.  [default: data/heads/DATASET/EXPERIMENT]"
+    "--out",
+    type=OUTPUT,
+    help="Output folder of the head.  [default: data/heads/DATASET/EXPERIMENT]",
 )
 @click.option(
     "--weights",
-    help="Weights of the fine-tuned image network, as in `pipeline extract`.  [default: those of "
-    "its features]",
+    help="Initial weights of a fine-tuned image network, as in `pipeline extract`.  [default: "
+    "those of its features]",
 )
 def train(
     experiment: str,

@@ -12,32 +12,39 @@ from stages.command import section
 from stages.console import CONSOLE
 
 _OPTIONS = (
-    click.option("--train-split", help="[default: that of params.yaml, or train]"),
-    click.option("--validation-split", help="[default: that of params.yaml, or val, dev]"),
-    click.option("--seed", type=click.IntRange(0), help="[default: that of params.yaml, or 0]"),
+    click.option("--train-split", help="Training split.  [default: as in params.yaml, or train]"),
+    click.option(
+        "--validation-split",
+        help="Validation split, for model selection.  [default: as in params.yaml, or val, dev]",
+    ),
+    click.option(
+        "--seed",
+        type=click.IntRange(0),
+        help="Seed of all random numbers.  [default: as in params.yaml, or 0]",
+    ),
     click.option(
         "--max-epochs",
         type=click.IntRange(1),
-        help="Maximum number of epochs, overriding the experiment.  [default: that of params.yaml]",
+        help="Maximum number of epochs.  [default: as in params.yaml and the experiment]",
     ),
     click.option(
         "--workers",
         type=click.IntRange(0),
         default=0,
         show_default=True,
-        help="Processes that read batches ahead; what is trained does not depend on their number.",
+        help="Prefetch processes that load batches; results do not depend on their number.",
     ),
     click.option(
         "--device",
         default="auto",
         show_default=True,
-        help="A torch device, such as cpu or cuda:1; auto is the best of this machine.",
+        help="Torch device, such as cpu or cuda:1; auto is the best of this machine.",
     ),
     click.option(
         "--precision",
         type=click.Choice(["float32", "bf16", AUTO]),
-        help="Of the matrix products of a training in epochs, of a fine-tuned image network too; "
-        "auto is bf16 where the device is fast with it, else float32.  [default: that of the "
+        help="Precision of matrix products in trainings with epochs, including a fine-tuned image "
+        "network; auto is bf16 if the device computes it fast, else float32.  [default: as in the "
         "experiment, or float32]",
     ),
 )
