@@ -1,4 +1,4 @@
-"""`pipeline caption`: captions of a user's images, or of a split of a dataset."""
+"""`pipeline caption`: captions of given images, or of a split of a dataset."""
 
 import json
 from pathlib import Path
@@ -85,10 +85,10 @@ def caption(
     weights: str | None,
     as_json: bool,
 ) -> None:
-    """Caption images, or without an IMAGE a split of a dataset, by a trained experiment.
+    """Caption images with a trained experiment; without an IMAGE, a split of a dataset.
 
-    Each caption is a line: file, rank, score and caption, best first. An unreadable image has a
-    line with the reason, and the status is 3. docs/sentences.md has the files.
+    Prints one line per caption: file, rank, score and caption, best first. An unreadable image has
+    a line with the reason, and the exit status is 3. docs/sentences.md describes the files.
 
     \b
     Examples:
@@ -175,11 +175,15 @@ def open_by_name(
     baseline: "Baseline | None" = None,
     writing: dict[str, Any] | None = None,
 ) -> "OpenCaptioner":
-    """Return what describes images by an experiment of a language model, or a baseline.
+    """Return the captioner of a language model or of a baseline.
 
     Parameters
     ----------
-    writing : of a language model, what differs from the defaults of `Writing`.
+    name : str. Name of the experiment.
+    layout : Layout. Paths of the files.
+    params : Params. Contents of params.yaml.
+    baseline : str or None. Kind of baseline; None: a language model.
+    writing : object. Decoding options of a language model that differ from those of `Writing`.
 
     Raises
     ------
@@ -208,7 +212,7 @@ def open_by_name(
 
 
 def _lines(found: "Described") -> str:
-    """Return a line for each caption of an image, or one with the reason why it has none."""
+    """Return one line per caption of an image, or a line with the reason for its absence."""
     rows = [(str(k), f"{c.score:.6g}", c.text) for k, c in enumerate(found.captions, 1)]
     rows = rows or [("", "", found.error)]
     return "\n".join("\t".join(map(printable, (found.image, *row))) for row in rows)

@@ -1,4 +1,4 @@
-"""The console script `pipeline`: a click group whose commands are loaded when they are called."""
+"""The console script `pipeline`: a click group whose commands are imported on first use."""
 
 import importlib
 
@@ -36,7 +36,7 @@ COMMANDS = {
 
 
 class CommandGroup(Group):
-    """Commands by module name, so that `pipeline --help` need not import torch."""
+    """Commands by module name, so that `pipeline --help` does not import torch."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Return the names in the order of the data flow."""
@@ -59,7 +59,7 @@ class CommandGroup(Group):
 @click.version_option(__version__, prog_name="pipeline")
 @click.pass_context
 def cli(ctx: click.Context) -> None:
-    """Features and embeddings for captioned images, with the id of every row.
+    """Features and embeddings of captioned images, with an id for every row.
 
     \b
     Example:

@@ -1,4 +1,4 @@
-"""`pipeline compare`: whether one system is better than another, and lists of such claims."""
+"""`pipeline compare`: paired tests of two systems, and of lists of claims."""
 
 import json
 from pathlib import Path
@@ -65,10 +65,10 @@ def compare(
 ) -> None:
     """Compare two systems on the same test images by a paired test.
 
-    Both are names of experiments or ensembles, of which all seeds count that `pipeline run --seeds`
-    has trained, or files: embeddings, localized phrases (of `pipeline localize`), or captions. A
-    paired bootstrap draws images, and seeds where there are several, anew. Of fewer than 50 images
-    there is an exact interval and no verdict.
+    Systems are names of experiments or ensembles, with all seeds trained by `pipeline run --seeds`,
+    or files: embeddings, localized phrases (of `pipeline localize`), or captions. The test is a
+    paired bootstrap over images, and over seeds if there are several. For fewer than 50 images it
+    is an exact interval without a verdict.
 
     \b
     Examples:
@@ -127,7 +127,7 @@ def compare(
 
 
 def _judge(claims: str, dataset: Path | None, out: Path | None, as_json: bool) -> None:
-    """Test a list of claims; print the table, and write it where a folder is given."""
+    """Test a list of claims; print the table, and write it if there is an output folder."""
     from pipeline.claims import tables
     from pipeline.claims.claim import read_claims
     from pipeline.claims.judge import judge

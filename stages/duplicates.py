@@ -71,10 +71,10 @@ def duplicates(
     fail: bool,
     as_json: bool,
 ) -> None:
-    """Find near-duplicate images by the cosine of their features, or by their pixels, too.
+    """Find near-duplicate images by the cosine of their features, optionally also by their pixels.
 
-    Rows of FEATURES are compared with each other or, if there are OTHERS, with those alone. One
-    line per image that has a near-duplicate: its group, its score, id and split, and its nearest.
+    Compares the rows of FEATURES with each other, or only with those of OTHERS. Prints one line per
+    image with a near-duplicate: group, score, id and split, and the nearest image.
 
     \b
     Examples:

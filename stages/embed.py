@@ -1,4 +1,4 @@
-"""`pipeline embed`: trained heads turn the features of a split into embedding files."""
+"""`pipeline embed`: embedding files of a split, computed by trained heads."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -68,10 +68,10 @@ def embed(
     dim: int | None,
     place: Place,
 ) -> None:
-    """Embed the images and captions of a split with the head of an experiment, or of each.
+    """Embed the images and captions of a split with the head of one experiment, or of all.
 
-    A head that was trained on another dataset embeds this one too, from features of the same
-    recipe (--head); images without captions are embedded alone.
+    A head trained on another dataset also embeds this one, from features of the same recipe
+    (--head). Images without captions are embedded too.
 
     \b
     Examples:

@@ -1,4 +1,4 @@
-"""`pipeline ensemble`: the embeddings of several experiments become those of one."""
+"""`pipeline ensemble`: combines the embeddings of several experiments in one file."""
 
 from pathlib import Path
 
@@ -31,8 +31,8 @@ def ensemble(
 ) -> None:
     """Average the similarities of several trained experiments.
 
-    The members' embeddings, at norm 1, are put side by side; the dot product of such rows is the
-    mean of the members' cosines.
+    The L2-normalised embeddings of the members are concatenated, so that the dot product of two
+    rows is the mean of the members' cosines.
 
     \b
     Examples:

@@ -1,4 +1,4 @@
-"""`pipeline evaluate`: embedding files and localization files become tables."""
+"""`pipeline evaluate`: tables of embedding files and localization files."""
 
 import json
 from collections.abc import Sequence
@@ -105,8 +105,8 @@ def evaluate(
 ) -> None:
     """Rank an embedding file in both directions and write recall.json and recall.csv.
 
-    Without a file, those of all experiments and ensembles of params.yaml, each in its place below
-    data/. docs/evaluation.md describes the file, the protocols, and defines each figure.
+    Without a file, evaluates all experiments and ensembles of params.yaml, with output below data/.
+    docs/evaluation.md describes the file and the protocols, and defines each figure.
 
     \b
     Examples:
@@ -184,7 +184,7 @@ def _ranked_images(file: Path, split: str | None) -> Sequence[str]:
 def _evaluate_localized(
     file: Path | None, out: Path | None, nms: float | None, as_json: bool
 ) -> None:
-    """Measure a localization file; print its tables with those of the papers below."""
+    """Evaluate a localization file; print its tables, followed by those of the papers."""
     from pipeline.localization.evaluate_localization import evaluate_localized, markdown
     from pipeline.localization.measures import NMS
     from pipeline.report.published import localized_rows

@@ -1,4 +1,4 @@
-"""What `train` and `embed` share: the options for a dataset and its features."""
+"""Options for a dataset and its features, shared by `train` and `embed`."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -47,8 +47,8 @@ def layout_of(dataset: Path | None, default: str) -> Layout:
 
     Parameters
     ----------
-    dataset : its folder; None: the one in data/ with the default name.
-    default : the dataset of params.yaml; "" without one.
+    dataset : Path or None. Folder of the dataset; None: the one in data/ with the default name.
+    default : str. Name of the dataset of params.yaml; "" without one.
 
     Raises
     ------
@@ -66,17 +66,17 @@ def layout_of(dataset: Path | None, default: str) -> Layout:
 
 
 def made_by_run(name: str, layout: Layout) -> str:
-    """Return the command that makes all files of an experiment, for messages."""
+    """Return the command that computes all files of an experiment, for messages."""
     return f"`pipeline run {unseeded(name)} --dataset {layout.dataset}`"
 
 
 def require_made(path: Path, name: str, layout: Layout) -> None:
-    """Check that a file or folder of an experiment exists.
+    """Raise unless a file or folder of an experiment exists.
 
     Raises
     ------
     NotMade
-        The command that makes it is named.
+        The message names the command that computes it.
     """
     if not path.exists():
         raise NotMade(f"{path} not found; {made_by_run(name, layout)} makes it")

@@ -1,4 +1,4 @@
-"""`pipeline extract`: the images of a dataset become feature shards."""
+"""`pipeline extract`: feature shards of images, clips or regions."""
 
 import time
 import warnings
@@ -155,14 +155,14 @@ def extract(
     place: Place,
     as_json: bool,
 ) -> None:
-    """Turn the images or clips of a prepared dataset, or plain images, or regions, into shards.
+    """Extract features of a dataset's images or clips, of plain images, or of regions into shards.
 
-    Missing, unreadable and refused images keep their row, with a status and a reason; the
-    command then ends with exit status 3. The same command again resumes where it stopped; in a
-    finished output it computes the rows whose images have changed since, and no others.
+    Missing, unreadable and refused images keep their row, with a status and a reason; the exit
+    status is then 3. The same command resumes an interrupted run; on a finished output it
+    recomputes only rows whose images have changed.
 
-    With --workers or --scheduler the pending shards are spread over worker processes; --threads
-    and --readers are then those of each worker.
+    With --workers or --scheduler, pending shards are distributed over worker processes; --threads
+    and --readers then apply to each worker.
 
     \b
     Examples:
@@ -229,7 +229,7 @@ def extract(
 
 
 def _require_images_alone(**of_datasets: object) -> None:
-    """Refuse options that are of a prepared dataset."""
+    """Raise if an option that needs a prepared dataset is set."""
     if given := [name for name, value in of_datasets.items() if value is not None]:
         raise click.UsageError(
             f"--{given[0].replace('_', '-')} is of a prepared dataset (--dataset), and --images "
@@ -238,7 +238,7 @@ def _require_images_alone(**of_datasets: object) -> None:
 
 
 def _given(paths: Iterable[Path]) -> list[Path]:
-    """Return the files and folders that are named, on the command line or in a list."""
+    """Return the files and folders named on the command line or in a list file."""
     from pipeline.datasets.plain_images import read_list
 
     found: list[Path] = []

@@ -1,4 +1,4 @@
-"""What can be named on the command line, kind by kind, as rows of text columns.
+"""Names that commands accept, by kind, as rows of text columns.
 
 A function imports what its kind needs, so that the list of tokenizers does not wait for torch.
 """
@@ -12,7 +12,7 @@ Row = Mapping[str, str]
 
 
 def experiments() -> list[Row]:
-    """Return those of params.yaml, the published systems, language models and ensembles."""
+    """Return the experiments of params.yaml, published systems, language models and ensembles."""
     from pipeline.heads.presets import PRESETS
     from pipeline.language.presets import LANGUAGE_PRESETS
     from pipeline.retrieval.ensemble import ENSEMBLES
@@ -159,7 +159,7 @@ def backbones() -> list[Row]:
 
 
 def heads() -> list[Row]:
-    """Return the heads, as their modules describe themselves."""
+    """Return the heads, with the first line of their modules' docstrings."""
     from pipeline.heads.head_types import HEADS
 
     modules = (f"pipeline.heads.architectures.{name.replace('-', '_')}" for name in HEADS)
@@ -187,7 +187,7 @@ LISTINGS: Mapping[str, Callable[[], list[Row]]] = {
     "backbones": backbones,
     "heads": heads,
 }
-"""What `pipeline list` lists; all rows of a kind have the same columns."""
+"""Kinds of `pipeline list`; all rows of a kind have the same columns."""
 
 
 def print_table(rows: Sequence[Row]) -> None:

@@ -1,4 +1,4 @@
-"""`pipeline localize`: heads of regions and phrases are trained, and find phrases in a split."""
+"""`pipeline localize`: trains heads on regions and phrases, and localizes phrases of a split."""
 
 import time
 from pathlib import Path
@@ -89,11 +89,11 @@ def localize(
     size: Literal["tiny", "small", "paper"],
     training: TrainingOptions,
 ) -> None:
-    """Rank the proposals of every image by how near they come to its phrases.
+    """Rank the proposals of every image by their similarity to its phrases.
 
-    Names are the experiments wang2016-phrases-*. What is missing or out of date is made: the
-    heads, those that they start from, and data/localizations/DATASET/NAME.h5, which `pipeline
-    evaluate --protocol entities` measures. docs/regions.md has the commands before it.
+    NAMES are the experiments wang2016-phrases-*. Computes what is missing or stale: the heads, the
+    heads that they start from, and data/localizations/DATASET/NAME.h5, which `pipeline evaluate
+    --protocol entities` evaluates. docs/regions.md has the commands to run before.
 
     \b
     Example:

@@ -1,6 +1,6 @@
-"""Options that several commands share, in the groups of the library's option objects.
+"""Shared options of commands, grouped like the option objects of the library.
 
-Each group adds its options to a command and passes it one object, such as `storage`.
+Each group adds its options to a command, which receives one object, such as `storage`.
 """
 
 import re
@@ -104,8 +104,8 @@ def group(
     ----------
     name : str. Name of the command's parameter.
     kind : callable. Class of the object; its fields have the names of the options.
-    title : str. What `--help` shows the options under.
-    options : decorators of click.
+    title : str. Heading of the options in `--help`.
+    options : click decorators.
     """
 
     def decorate(command: Command) -> Command:

@@ -1,4 +1,4 @@
-"""`pipeline prepare`: captioned images, read from a source or drawn, become a dataset."""
+"""`pipeline prepare`: datasets of captioned images, read from a source or drawn."""
 
 import time
 from pathlib import Path
@@ -29,10 +29,10 @@ from stages.prepare_regions import entities, regions
 
 @click.group(cls=Group)
 def prepare() -> None:
-    """Read or draw captioned images or clips into a dataset.
+    """Prepare a dataset of captioned images or clips, read from a source or drawn.
 
-    A dataset is a folder with manifest.jsonl (ids, files, splits, captions) and dataset.json;
-    read images and clips stay where they are.
+    A dataset is a folder with manifest.jsonl (ids, files, splits, captions) and dataset.json. The
+    files of existing images and clips are not copied.
 
     \b
     Example:
@@ -59,8 +59,8 @@ def prepare() -> None:
 def scenes(num_images: int, seed: int, out: Path) -> None:
     """Draw scenes of shapes with five captions each.
 
-    Four in six images are for training, one in six each for val and test. Image i depends on
-    the seed and i alone.
+    Of every six images, four are in train, one in val and one in test. Image i depends only on
+    the seed and i.
 
     \b
     Example:
@@ -100,10 +100,10 @@ def scenes(num_images: int, seed: int, out: Path) -> None:
 )
 @out_option
 def moving_scenes(num_clips: int, seed: int, form: Literal["mp4", "gif"], out: Path) -> None:
-    """Draw clips of shapes that move, one after the other, with a tone for each event.
+    """Draw clips of two shapes that move in turn, with a tone for each event.
 
-    Clips 2k and 2k + 1 show the same two events in either order; nothing else distinguishes
-    them or their five captions. Both depend on the seed and k alone.
+    Clips 2k and 2k + 1 show the same two events in opposite order; nothing else distinguishes
+    the clips or their five captions. Both depend only on the seed and k.
 
     \b
     Example:
@@ -200,7 +200,7 @@ def coco(
     expect: dict[str, int],
     out: Path,
 ) -> None:
-    """Read captions, and boxes on request, in MS-COCO's annotation format.
+    """Read captions, and optionally boxes, in MS-COCO's annotation format.
 
     \b
     Examples:
@@ -283,7 +283,7 @@ def folder(
 
     \b
     --captions  .csv .tsv .txt   separated by , ; tab or |, with a header
-                .jsonl .json     one object a line; a list of objects; lists by column
+                .jsonl .json     one object per line; a list of objects; lists by column
                 .parquet         also with images inside, as Hugging Face stores them
                 .tar             WebDataset shards, shard-{000..009}.tar; unpacked to OUT/images
                 a folder         with metadata.csv, .jsonl or .parquet, or with tar files

@@ -1,4 +1,4 @@
-"""`pipeline prepare clips` and the datasets of clips of the field."""
+"""`pipeline prepare clips`, and published datasets of clips."""
 
 import time
 from pathlib import Path
@@ -41,8 +41,8 @@ def clips(
     """Read your own clips or sounds from a table of paths and captions, as `prepare folder` does.
 
     Rows of the same path are one clip, which may have any number of captions. Without splits, clips
-    are split 80/10/10 into train, val and test by the hash of their id. No clip is opened: whether
-    it can be decoded is found out by `extract`.
+    are split 80/10/10 into train, val and test by the hash of their id. No clip is opened;
+    `pipeline extract` reports clips that cannot be decoded.
 
     \b
     Example:
@@ -124,7 +124,7 @@ def msrvtt(
 def trecvid_vtt(
     root: Path, captions: Path, subset: bool, expect: dict[str, int], out: Path
 ) -> None:
-    """Read the testing set of TRECVID 2016 Video to Text: 1,915 clips, a sentence of each set.
+    """Read the testing set of TRECVID 2016 Video to Text: 1,915 clips with one sentence per set.
 
     \b
     Example:

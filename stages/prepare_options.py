@@ -1,4 +1,4 @@
-"""Options that the commands of `pipeline prepare` share, and how they end."""
+"""Shared options of `pipeline prepare`, and the writing of its dataset."""
 
 import json
 import time
@@ -19,7 +19,7 @@ T = TypeVar("T")
 
 
 class Assignment(click.ParamType):
-    """SPLIT=VALUE as (split, value); VALUE alone, where that is allowed, as (None, value)."""
+    """SPLIT=VALUE as (split, value); VALUE without a split, if allowed, as (None, value)."""
 
     def __init__(self, form: str, read: Callable[[str], Any], split_needed: bool = True) -> None:
         self.name = form
@@ -29,7 +29,7 @@ class Assignment(click.ParamType):
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
     ) -> tuple[str | None, Any]:
-        """Return the pair, or refuse the value."""
+        """Return the pair; raise if the value has another form."""
         split, equals, text = value.partition("=")
         named = bool(equals) and check_split(split) is None
         fault = click.BadParameter(f"{value!r} is not of the form {self.name}", ctx, param)
@@ -46,7 +46,7 @@ class Assignment(click.ParamType):
 def by_split(
     ctx: click.Context, param: click.Parameter, pairs: Sequence[tuple[str, T]]
 ) -> dict[str, T]:
-    """Turn the values of a repeatable option into a dict; a split named twice is refused."""
+    """Convert the values of a repeatable option to a dict; raise if a split is named twice."""
     values = dict(pairs)
     if len(values) != len(pairs):
         raise click.BadParameter("a split is named twice", ctx, param)
@@ -132,7 +132,7 @@ def write_dataset(manifest: "Manifest", out: Path, started: float) -> None:
 
 
 def log_dataset(manifest: "Manifest", out: Path, started: float) -> None:
-    """Log what is in a dataset, with all that its preparation noted."""
+    """Log the contents of a dataset, with the notes of its preparation."""
     splits = ", ".join(f"{split} {n}" for split, n in manifest.counts.items())
     captions = sum(len(e.captions) for e in manifest.entries)
     notes = "".join(

@@ -1,4 +1,4 @@
-"""`pipeline prepare entities` and `regions`: photos with phrases and boxes become a dataset."""
+"""`pipeline prepare entities` and `regions`: datasets of images with phrases and boxes."""
 
 import time
 from pathlib import Path
@@ -55,8 +55,8 @@ def entities(
 ) -> None:
     """Read Flickr30k Entities: captions whose phrases have boxes.
 
-    The photo of an annotation is the one whose name begins with its number: Flickr30k's photos, or
-    Flickr8k's.
+    The image of an annotation is the one whose name begins with its number, in Flickr30k or
+    Flickr8k.
 
     \b
     Example:
@@ -81,7 +81,7 @@ def entities(
 def regions(root: Path, table: Path, name: str | None, expect: dict[str, int], out: Path) -> None:
     """Read your own boxes from a CSV or JSONL file: image, phrase, x0, y0, x1, y1.
 
-    One line is one phrase with its box, in the photo's own pixels, from 0, right and bottom
+    Each line has one phrase with its box, in pixels of the original image, from 0, right and bottom
     exclusive; the columns type, chain and split are optional.
 
     \b

@@ -1,4 +1,4 @@
-"""`pipeline propose`: boxes in which a method expects things, of every image of a dataset."""
+"""`pipeline propose`: boxes of likely objects in every image of a dataset."""
 
 import time
 from pathlib import Path
@@ -75,10 +75,10 @@ def propose(
 ) -> None:
     """Propose boxes on the images of a prepared dataset.
 
-    edge-boxes, selective-search and bing need the extra `regions` (OpenCV). Where the dataset has
-    phrases with boxes, the share of them that the proposals cover is logged. The same command
-    again resumes where it stopped, and proposes again on images that have changed; images that
-    cannot be read keep their row, and the command then ends with exit status 3.
+    edge-boxes, selective-search and bing need the extra `regions` (OpenCV). If the dataset has
+    phrases with boxes, the recall of the proposals is logged. The same command resumes an
+    interrupted run, and recomputes changed images. Unreadable images keep their row, and the exit
+    status is then 3.
 
     \b
     Example:

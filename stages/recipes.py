@@ -1,4 +1,4 @@
-"""`pipeline recipes`: the recipes, listed or one printed whole."""
+"""`pipeline recipes`: lists the recipes, or prints one in full."""
 
 import json
 
@@ -19,7 +19,7 @@ from stages.options import JSON
 )
 @JSON
 def recipes(name: str | None, weights: str | None, as_json: bool) -> None:
-    """List the recipes, or print all of an image recipe as JSON with its recipe hash.
+    """List the recipes, or print one image recipe as JSON, with its recipe hash.
 
     \b
     Examples:

@@ -1,4 +1,4 @@
-"""`pipeline report`: the recall tables of all experiments in one, and a report as HTML."""
+"""`pipeline report`: joint recall tables of all experiments, and HTML pages."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -50,8 +50,8 @@ def report(
 ) -> None:
     """Join the recall tables of all experiments as recall.json, recall.csv and recall.md.
 
-    They are read from data/evaluations/DATASET. The experiments of params.yaml come first, in its
-    order; others follow by name. docs/report.md describes the report that --html writes.
+    Tables are read from data/evaluations/DATASET. The experiments of params.yaml are first, in its
+    order; others follow by name. docs/report.md describes the pages that --html writes.
 
     \b
     Examples:

@@ -1,4 +1,4 @@
-"""`pipeline run`: whatever is missing between a dataset and the recall tables of experiments."""
+"""`pipeline run`: all missing or stale outputs from a dataset to recall tables."""
 
 import json
 import time
@@ -74,17 +74,16 @@ def run(
     as_json: bool,
     training: TrainingOptions,
 ) -> None:
-    """Make what is missing or out of date for some experiments, from features to recall tables.
+    """Compute the missing and stale outputs of experiments, from features to recall tables.
 
-    Names are experiments and ensembles of params.yaml, or published systems (docs/heads.md lists
-    them), which need no params.yaml; `all` are all of both. Everything is made in one process,
-    with the files and bytes of the single commands. The same command again resumes where it
-    stopped.
+    NAMES are experiments and ensembles of params.yaml, or published systems (see docs/heads.md),
+    which need no params.yaml; `all` selects all of both. One process computes everything, with
+    the same files and bytes as the single commands. The same command resumes an interrupted run.
 
-    It is also how to update: after the dataset was prepared again with images or captions added,
-    removed or changed, or options in params.yaml were, the same command recomputes what depends on
-    the change and keeps the rest. An experiment that fails does not stop the others; the exit
-    status is then 1, or 3 if only images without features are to blame.
+    The same command also updates: after images or captions were added, removed or changed and the
+    dataset was prepared again, or after options in params.yaml changed, it recomputes what depends
+    on the change and keeps the rest. A failed experiment does not stop the others; the exit status
+    is then 1, or 3 if the only cause are images without features.
 
     \b
     Examples:
@@ -144,7 +143,7 @@ def run(
 
 
 def _known(params: "Params", names: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the names of the experiments to run, all of which are known."""
+    """Return the names of the experiments to run; raise if one is unknown."""
     from pipeline.language.presets import LANGUAGE_PRESETS
     from pipeline.retrieval.ensemble import ENSEMBLES
     from stages.plan import every_name, require_experiments
@@ -164,7 +163,7 @@ def _print_result(
     started: float,
     verb: str = "made",
 ) -> None:
-    """Log what was made, and print the tables and perplexities."""
+    """Log the computed steps, and print the tables and perplexities."""
     from pipeline.retrieval.tables import markdown_table
 
     log_done(f"{verb}: {', '.join(made) or 'nothing'}; {time.monotonic() - started:.1f} s")
@@ -182,7 +181,7 @@ def _print_result(
 
 
 def _log_failed(failed: Sequence["FailedExperiment"]) -> None:
-    """Write the table of the experiments that were not made."""
+    """Log the table of failed experiments."""
     log_done(f"not made: {counted(len(failed), 'experiment')}")
     log_done("| experiment | step | reason |")
     log_done("| --- | --- | --- |")

@@ -1,4 +1,4 @@
-"""`pipeline score`: captions against those that people wrote, and of drawn scenes against these."""
+"""`pipeline score`: scores of captions against human references, and against drawn scenes."""
 
 from pathlib import Path
 
@@ -42,10 +42,10 @@ def score(
     ranked_by: str | None,
     judgments: Path | None,
 ) -> None:
-    """Score files of captions: BLEU, ROUGE-L, CIDEr, words, copies, and on drawn scenes truth.
+    """Score caption files: BLEU, ROUGE-L, CIDEr, words, copies, and correctness on drawn scenes.
 
-    Files are those of `pipeline caption` or any in COCO's results format; without a FILE,
-    all in data/captions/DATASET. docs/sentences.md defines each figure.
+    Files are those of `pipeline caption`, or any in COCO's results format; without a FILE, all
+    files in data/captions/DATASET. docs/sentences.md defines each figure.
 
     \b
     Examples:

@@ -1,4 +1,4 @@
-"""`pipeline search`: find the nearest items of sentences, or of an image minus and plus words."""
+"""`pipeline search`: items nearest to sentences, or to an image minus and plus words."""
 
 import json
 import time
@@ -102,9 +102,9 @@ def search(
 ) -> None:
     """Find the images or sentences of an embedding file that are nearest to a query.
 
-    The whole dataset is searched, and embedded before where it has to be. One result per line:
-    rank, score, id, file, first caption and split; of sentences rank, score, id, text, image and
-    split. A greater score is nearer; ties are sorted by id.
+    Searches the whole dataset, which is embedded first if necessary. Prints one line per hit: rank,
+    score, id, file, first caption and split; for sentences rank, score, id, text, image and split.
+    A higher score is nearer; ties are sorted by id.
 
     \b
     Examples:
@@ -181,7 +181,7 @@ def search(
 def _search_features(
     features: Path, image: str, top: int, weights: str | None, as_json: bool
 ) -> None:
-    """Write a line for each image with features like these: rank, score and id."""
+    """Print one line per image with similar features: rank, score and id."""
     from pipeline.search.similar_images import FeatureSearcher
 
     started = time.monotonic()
@@ -201,7 +201,7 @@ def _search_features(
 
 
 def _ask_analogies(as_json: bool, experiment: str, files: dict[str, Any]) -> None:
-    """Print a table of the space's regularities, and write all of it below data/regularities."""
+    """Print a table of the regularities of a space, and write them below data/regularities."""
     from pipeline.experiments.known_truth import image_words_of
     from pipeline.search.regularities import markdown, regularities, write_regularities
     from pipeline.search.searcher import Searcher
@@ -224,7 +224,7 @@ def _search_regions(
     experiment: str,
     files: dict[str, Any],
 ) -> None:
-    """Write a line for each image: rank, score, id, file, box and first caption."""
+    """Print one line per image: rank, score, id, file, box and first caption."""
     sources = region_sources_of(experiment, **files)
     from pipeline.search.region_searcher import RegionSearcher
 
@@ -267,7 +267,7 @@ def _result(hit: "Hit", of: str) -> dict[str, Any]:
 
 
 def _print(answers: Sequence[dict[str, Any]]) -> None:
-    """Write a line for each result, and before those of each of several queries the query."""
+    """Print one line per hit; with several queries, each query before its hits."""
     for answer in answers:
         if len(answers) > 1:
             click.echo(printable(answer["query"]["sentence"]))

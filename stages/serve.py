@@ -61,10 +61,11 @@ def serve(
     projection: "Projection",
     **files: Any,
 ) -> None:
-    """Serve a web page that searches by sentences and by images.
+    """Serve a web page that searches by sentence and by image.
 
-    Only this machine can reach it unless --host is set, and it shows no files but thumbnails of the
-    dataset's images. Its address is printed to stdout once it answers; Ctrl-C stops it.
+    Only this machine can reach the page unless --host is set; the only files it shows are
+    thumbnails of the dataset's images. The address is printed to stdout once the server is ready;
+    Ctrl-C stops it.
 
     \b
     Example:
@@ -96,7 +97,7 @@ def serve(
 
 
 def _describe(experiment: str, dataset: Path) -> "Describe":
-    """Return a function that describes images by a trained language model."""
+    """Return a function that captions images with a trained language model."""
     from pipeline.search.picture_captions import describe_picture
     from stages.caption import open_by_name
     from stages.params import load_params

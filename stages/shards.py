@@ -1,4 +1,4 @@
-"""`pipeline shards`: describe, check, index, convert, join and share feature shards."""
+"""`pipeline shards`: describe, verify, index, convert, merge and share feature shards."""
 
 import json
 import time
@@ -44,9 +44,9 @@ _compress = click.option(
 
 @click.group(cls=Group)
 def shards() -> None:
-    """Describe, check, index, convert, join and share feature shards.
+    """Describe, verify, index, convert, merge and share feature shards.
 
-    docs/shards.md and docs/sharing.md show each command at work.
+    docs/shards.md and docs/sharing.md have examples of each command.
 
     \b
     Example:
@@ -62,7 +62,7 @@ shards.add_command(pull_command)
 @click.argument("path", type=_PATH)
 @JSON
 def info(path: Path, as_json: bool) -> None:
-    """Print what a feature folder or a shard contains, how it was made and how to read it.
+    """Print the contents of a feature folder or a shard, its origin, and code that reads it.
 
     \b
     Example:
@@ -88,10 +88,9 @@ def info(path: Path, as_json: bool) -> None:
 def verify_command(
     ctx: click.Context, path: Path, quick: bool, images_of: Path | None, as_json: bool
 ) -> None:
-    """Check a feature folder or a shard, and list every error.
+    """Verify a feature folder or a shard, and list every error.
 
-    Each error is a line on stdout with file, row and id. The exit status is 1 if there is
-    any.
+    Prints one line per error, with file, row and id. The exit status is 1 if there is an error.
 
     \b
     Example:
@@ -122,7 +121,7 @@ def verify_command(
     "default.",
 )
 def index_command(path: Path, rows_per_shard: int | None) -> None:
-    """Make index.json again from the shards of a folder, all of which are checked.
+    """Rebuild index.json from the shards of a folder, which are all verified.
 
     \b
     Example:
@@ -157,13 +156,12 @@ def index_command(path: Path, rows_per_shard: int | None) -> None:
 def export_command(
     path: Path, out: Path, to: str | None, dataset: Path | None, **options: Any
 ) -> None:
-    """Write a feature folder, or an embedding file, in a layout that other programs read.
+    """Export a feature folder, or an embedding file, to the layout of another program.
 
-    npy: an array and its ids as text; NAME_ims.npy as VSE++ and SCAN read it. parquet, arrow: a
-    table with id, split, captions, status, reason and vector, of an embedding file with id, side,
-    image_id, split, captions and vector. h5: one HDF5 file, which points to
-    the shards or is a copy. safetensors: features, and ids in the metadata. vqa: what pytorch-vqa
-    reads.
+    npy: an array, and its ids as text; NAME_ims.npy in the layout of VSE++ and SCAN. parquet,
+    arrow: a table with id, split, captions, status, reason and vector; for an embedding file with
+    id, side, image_id, split, captions and vector. h5: one HDF5 file, which refers to the shards
+    or is a copy. safetensors: features, with ids in the metadata. vqa: the layout of pytorch-vqa.
 
     \b
     Example:
@@ -215,10 +213,10 @@ def export_command(
 @_rows_per_shard
 @_compress
 def import_command(source: Path, out: Path, **options: Any) -> None:
-    """Make feature shards from features that another program wrote.
+    """Import features of another program as feature shards.
 
     npy: *_ims.npy of VSE++ or SCAN. mat: Karpathy's vgg_feats.mat. bottom-up: the TSV with a
-    fixed number of boxes, or a folder of .npz files. groups: HDF5 with a group an image.
+    fixed number of boxes, or a folder of .npz files. groups: HDF5 with one group per image.
 
     \b
     Example:
@@ -237,7 +235,7 @@ def import_command(source: Path, out: Path, **options: Any) -> None:
 @_rows_per_shard
 @_compress
 def merge_command(folders: tuple[Path, ...], out: Path, **options: Any) -> None:
-    """Join feature folders of one recipe, weights and dataset, in the order given.
+    """Merge feature folders of one recipe, weights and dataset, in the given order.
 
     \b
     Example:
@@ -254,9 +252,9 @@ def merge_command(folders: tuple[Path, ...], out: Path, **options: Any) -> None:
 @click.option("--licence", help="Licence of the images and captions.")
 @_path("--dataset", "Prepared dataset, which names its licence and source.")
 def card(path: Path, licence: str | None, dataset: Path | None) -> None:
-    """Write SHARDS.md and croissant.json into a feature folder, for people and catalogues.
+    """Write SHARDS.md and croissant.json, for readers and dataset catalogues, to a feature folder.
 
-    They state contents, recipe, licence, checksums, and how to read and cite the features.
+    They state contents, recipe, licence and checksums, and how to read and cite the features.
 
     \b
     Example:

@@ -1,4 +1,4 @@
-"""`pipeline shards push` and `pull`: feature sets to and from other machines."""
+"""`pipeline shards push` and `pull`: transfer of feature sets between machines."""
 
 import time
 from pathlib import Path
@@ -20,10 +20,10 @@ _PATH = click.Path(path_type=Path)
 @click.argument("path", type=_PATH, metavar="DIR")
 @click.argument("url")
 def push_command(path: Path, url: str) -> None:
-    """Copy a feature folder to another place, verified, its index last.
+    """Copy a feature folder to a remote folder, with verification, index last.
 
-    URL is a folder, file://, dvc:REMOTE/PATH, or what fsspec can write to, such as s3:// and
-    ssh:// with their packages. Files that exist there are not sent again.
+    URL is a folder, file://, dvc:REMOTE/PATH, or any URL that fsspec can write to, such as s3://
+    and ssh:// with their packages. Files that exist there are not sent again.
 
     \b
     Example:
@@ -54,9 +54,9 @@ def pull_command(
     ids: Path | None,
     recipe: str | None,
 ) -> None:
-    """Fetch a feature set, or some of its rows, verified as it arrives.
+    """Fetch a shared feature set, or some of its rows, with verification.
 
-    URL is a folder, http(s)://, file://, dvc:REMOTE/PATH, or what fsspec can read. The same
+    URL is a folder, http(s)://, file://, dvc:REMOTE/PATH, or any URL that fsspec can read. The same
     command resumes an interrupted pull.
 
     \b

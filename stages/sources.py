@@ -1,4 +1,4 @@
-"""The options of `search` and `serve` for the embeddings to search and their models."""
+"""Options of `search` and `serve` for the searched embeddings and their models."""
 
 from collections.abc import Callable
 from functools import partial
@@ -66,17 +66,17 @@ def sources_of(
     weights: str | None,
     split: str | None,
 ) -> dict[str, Any]:
-    """Return the arguments of `Searcher`, all but the monitor.
+    """Return the arguments of `Searcher`, except the monitor.
 
-    What no option names follows from params.yaml and the layout; see
+    Unset options follow from params.yaml and the layout; see
     `pipeline.experiments.searchers.find_sources`.
 
     Raises
     ------
     ParamsError
-        There is no experiment of this name.
+        No experiment has this name.
     NotMade
-        It has not been trained on the dataset.
+        The experiment has not been trained on the dataset.
     """
     # Here, so that --help imports neither yaml nor torch.
     from pipeline.experiments.searchers import find_sources
@@ -102,7 +102,7 @@ def sources_of(
 
 
 def own_embeddings(experiment: str, dataset: Path | None) -> Path | None:
-    """Return the embedding file of an experiment's test split, None if there is none."""
+    """Return the embedding file of an experiment's test split; None if it is missing."""
     # Here, so that --help does not import yaml.
     from stages.params import load_params
 
@@ -120,14 +120,14 @@ def region_sources_of(
     weights: str | None,
     split: str | None,
 ) -> dict[str, Any]:
-    """Return the arguments of `RegionSearcher`, all but the monitor.
+    """Return the arguments of `RegionSearcher`, except the monitor.
 
-    `embeddings`, if given, is the localization file.
+    `embeddings` is the localization file, if it is set.
 
     Raises
     ------
     UsageError
-        A split is named; a localization file is of one.
+        A split is named, but a localization file has only one.
     ParamsError, NotMade
     """
     if split is not None:

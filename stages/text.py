@@ -1,4 +1,4 @@
-"""`pipeline text`: the captions or phrases of a dataset become feature shards."""
+"""`pipeline text`: feature shards of captions or phrases."""
 
 import time
 from collections.abc import Callable
@@ -158,11 +158,11 @@ def text(
     as_json: bool,
     **options: Any,
 ) -> None:
-    """Turn the captions of a prepared dataset into feature shards.
+    """Encode the captions of a prepared dataset into feature shards.
 
-    Encoders are fitted to captions of the training split alone; what was fitted is stored in a
-    folder next to the shards, so that new sentences can be encoded alike. Words that the encoder
-    does not know are counted and reported.
+    Encoders are fitted only on captions of the training split. Fitted files are saved in a folder
+    next to the shards, so that new sentences can be encoded in the same way. Unknown words are
+    counted and logged.
 
     \b
     Examples:

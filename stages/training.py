@@ -1,4 +1,4 @@
-"""The options that every training shares, as the commands have them."""
+"""Command line options shared by all trainings."""
 
 from collections.abc import Callable
 from functools import wraps
@@ -51,9 +51,10 @@ _OPTIONS = (
 
 
 def training_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Add the options of every training; the command receives them as `training`.
+    """Add the options of every training, which the command receives as `training`.
 
-    So it does --leave-out-failed, which `LEAVE_OUT_FAILED` or `experiment_options` adds.
+    `training` also contains --leave-out-failed, added by `LEAVE_OUT_FAILED` or
+    `experiment_options`.
     """
 
     @wraps(command)

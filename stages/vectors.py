@@ -1,4 +1,4 @@
-"""`pipeline vectors`: the word vectors of a dataset's words, read or trained, become one file."""
+"""`pipeline vectors`: a file of word vectors for a dataset's words, loaded or trained."""
 
 import time
 from pathlib import Path
@@ -85,11 +85,11 @@ def vectors(
     allow_leaks: bool,
     **numbers: Any,
 ) -> None:
-    """Store word vectors for the words of a dataset, from a source or trained here.
+    """Store word vectors for the words of a dataset, loaded from a source or trained.
 
-    Vectors from a source are looked up for the words of all splits: they were made without the
-    dataset. Training reads the captions of one split, or a corpus that has no caption of the
-    others; the words of all splits that it has learnt are stored.
+    Vectors from a source do not depend on the dataset, so the words of all splits are looked up.
+    Training uses the captions of one split, or a corpus without captions of the other splits; the
+    learnt words of all splits are stored.
 
     \b
     Examples:
@@ -125,7 +125,7 @@ def vectors(
 
 
 def _refuse_training_options(ctx: click.Context, source: str | None, train: str | None) -> None:
-    """Refuse options of training without it; the job refuses the other contradictions."""
+    """Raise if a training option is set without --train; the job checks all other combinations."""
     given = [n for n in _TRAINING if ctx.get_parameter_source(n) != ParameterSource.DEFAULT]
     if source is not None and train is None and given:
         raise click.UsageError(f"--{given[0].replace('_', '-')} is for --train")

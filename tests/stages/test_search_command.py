@@ -276,7 +276,7 @@ def test_mistakes_end_in_one_paragraph(
     [
         ((), "pass one of SENTENCE"),
         ((SENTENCE, "--image", "x"), "pass one of SENTENCE"),
-        ((SENTENCE, "--plus", "red"), "go with --image"),
+        ((SENTENCE, "--plus", "red"), "need --image"),
         ((SENTENCE, "--around-mean", 2), "fewer than --top 5"),
         ((SENTENCE, "--top", 0), "--top"),
     ],
@@ -398,7 +398,7 @@ def test_features_are_searched_without_dataset_and_experiment(
     ):
         refused = pipeline(*wrong)
         assert refused.status == 2
-        assert "--features goes with --image, --top, --weights and --json" in refused.stderr
+        assert "--features accepts only --image, --top, --weights and --json" in refused.stderr
     assert "pass --experiment NAME, or --image with --features" in pipeline("search", "a").stderr
 
 
