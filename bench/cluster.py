@@ -84,7 +84,7 @@ def throughput(arguments: argparse.Namespace, paths: list[Path], scratch: Path) 
             if path.read_bytes() != (folder / path.name).read_bytes():
                 sys.exit(f"{folder / path.name} differs from {path}")
     one, two = (float(np.median(found)) for found in rates.values())
-    print(f"medians: {one:.2f} and {two:.2f} images/s, ratio {two / one:.2f}; the same bytes")
+    print(f"medians: {one:.2f} and {two:.2f} images/s, ratio {two / one:.2f}; equal bytes")
 
 
 class Shown:
@@ -122,13 +122,13 @@ def overhead(tasks: int, scratch: Path) -> None:
         started = time.perf_counter()
         list(executor(nothing, [(number,) for number in range(tasks)], no_progress, finish))
         each = (time.perf_counter() - started) / tasks
-        print(f"a task that does nothing: {1000 * each:.1f} ms")
+        print(f"per task that does nothing: {1000 * each:.1f} ms")
         for name, way in (("two workers", executor), ("this process", serial)):
             with ShardBuild(scratch / f"tiny {name}", header, ids, 1) as build:
                 started = time.perf_counter()
                 build_on_workers(build, lambda rows: None, {}, tiny_shard, way)
                 each = (time.perf_counter() - started) / tasks
-            print(f"a shard of one row, {name}: {1000 * each:.1f} ms")
+            print(f"per shard of one row, {name}: {1000 * each:.1f} ms")
 
 
 def nothing(number: int, on_progress: Callable[..., None]) -> int:

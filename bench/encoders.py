@@ -95,7 +95,11 @@ def main() -> None:
     texts = manifest.captions(split).texts[: 32 * options.rows]
     print(f"rsum on {manifest.name}/{split}\n")
     print_row(
-        "image encoder", "shape", "bytes a row", "images a CPU s", *map(", ".join, WITH_CAPTIONS)
+        "image encoder",
+        "shape",
+        "bytes per row",
+        "images per CPU s",
+        *map(", ".join, WITH_CAPTIONS),
     )
     print_row("---", *["---:"] * (3 + len(WITH_CAPTIONS)))
     for own in options.images:
@@ -105,7 +109,11 @@ def main() -> None:
         print_row(own, *header.row_shape, header.row_bytes, rate, *found)
     print()
     print_row(
-        "caption encoder", "shape", "bytes a row", "captions a CPU s", *map(", ".join, WITH_IMAGES)
+        "caption encoder",
+        "shape",
+        "bytes per row",
+        "captions per CPU s",
+        *map(", ".join, WITH_IMAGES),
     )
     print_row("---", *["---:"] * (3 + len(WITH_IMAGES)))
     for own in options.captions:

@@ -217,7 +217,7 @@ def compare(arguments: argparse.Namespace, folder: Path) -> None:
     cores = arguments.cores or torch.get_num_threads()
     print(f"{recipe.name}, {arguments.count} images, {cores} cores")
     by_cpu = {size: round(found[1], 2) for size, found in tried.items()}
-    print(f"obvious, images a second of CPU by batch size: {by_cpu}; best {best}")
+    print(f"obvious, images per CPU second by batch size: {by_cpu}; best {best}")
     rates: dict[tuple[str, str], list[Rates]] = {}
     for number in range(arguments.rounds):
         naive = folder / f"obvious{number}.h5"

@@ -164,7 +164,7 @@ def main() -> None:
     """Read the options and run."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("--images", type=Path, required=True, help="Folder of JPEG files.")
-    parser.add_argument("--captions", type=Path, required=True, help="Text, a line a caption.")
+    parser.add_argument("--captions", type=Path, required=True, help="One caption per line.")
     parser.add_argument("--models", nargs="+", default=["ViT-B-32", "RN50", "convnext_base"])
     parser.add_argument("--count", type=int, default=64, help="Images, and 8 times the captions.")
     parser.add_argument("--rounds", type=int, default=3)

@@ -82,7 +82,7 @@ def main() -> None:
             ways: dict[str, tuple[Callable[[np.ndarray], np.ndarray], int]] = {
                 "FeatureSet.read": (lambda b: features.read([ids[r] for r in b]), 30),
                 "h5py, contiguous": (lambda b: contiguous["features"][b], 30),
-                "h5py, chunk a row": (lambda b: chunked["features"][b], 3),
+                "h5py, chunk per row": (lambda b: chunked["features"][b], 3),
             }
             # Each row's CRC-32 is checked when it is read first; that is timed apart.
             fresh = FeatureSet(folder / "set")
@@ -97,7 +97,7 @@ def main() -> None:
                 for read, _ in ways.values()
             )
     ours = best["FeatureSet.read"]
-    print(f"{rows} rows {SHAPE} float16, random batches of {BATCH}, rows a second")
+    print(f"{rows} rows {SHAPE} float16, random batches of {BATCH}, rows per second")
     print(f"{'FeatureSet.read, first time':30} {first:9.0f}")
     for way, speed in best.items():
         print(f"{way:30} {speed:9.0f}   FeatureSet / this = {ours / speed:.1f}")

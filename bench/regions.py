@@ -98,8 +98,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("--images", type=Path, required=True, help="Folder of JPEG files.")
     parser.add_argument("--photos", type=int, default=24)
-    parser.add_argument("--number", type=int, default=100, help="Regions a photo.")
-    parser.add_argument("--obvious", type=int, default=150, help="Regions of the obvious loop.")
+    parser.add_argument("--number", type=int, default=100, help="Number of regions per image.")
+    parser.add_argument("--obvious", type=int, default=150, help="Same, for the simple loop.")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)

@@ -57,8 +57,8 @@ def main() -> None:
         alone = 1000 * (time.process_time() - started) / QUERIES
         found_share = np.mean([np.isin(a, b).mean() for a, b in zip(exact, some, strict=True)])
         print(
-            f"a subset of {len(among)}: recall@10 {found_share:.3f}, {spent:.1f} ms a query, exact "
-            f"{alone:.1f}"
+            f"{len(among)} of the rows: recall@10 {found_share:.3f}, {spent:.1f} ms per query, "
+            f"exact {alone:.1f}"
         )
     with TemporaryDirectory() as folder:
         least = min(recall, grow(Path(folder) / "e.h5", made, asked))

@@ -69,7 +69,7 @@ def main() -> None:
     parser.add_argument("--shards", type=int, default=10_000)
     parser.add_argument("--workers", type=int, default=50)
     parser.add_argument("--hours", type=float, default=24.0, help="of the work")
-    parser.add_argument("--factor", type=float, default=288.0, help="simulated seconds a second")
+    parser.add_argument("--factor", type=float, default=288.0, help="simulated seconds per second")
     parser.add_argument("--kills", type=int, default=200, help="of workers")
     parser.add_argument("--command-kills", type=int, default=2)
     parser.add_argument("--seed", type=int, default=0)

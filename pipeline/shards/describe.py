@@ -74,7 +74,7 @@ def describe(path: str | Path) -> list[str]:
         f"{path}: {rows} rows in {what}, {on_disk / 1e6:.1f} MB on disk",
         f"dataset      {about['dataset']}",
         f"features     {(rows, *contents.row_shape)} {contents.dtype}, axes: {about['axes']}",
-        f"bytes        {row_bytes} a row, {rows * row_bytes} in all",
+        f"bytes        {row_bytes} per row, {rows * row_bytes} in total",
         f"sources      CRC-32 known of {known} of {rows} rows",
         f"failed rows  {len(contents.failures)}",
         *_failure_lines(contents),
