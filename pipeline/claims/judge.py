@@ -93,8 +93,8 @@ def judge(
     Examples
     --------
     >>> judged = pipeline.judge(pipeline.read_claims("papers"), "data/mine")
-    >>> judged[0].comparison is None, judged[0].reason
-    (True, '...')
+    >>> judged[0].reason
+    '...'
     """
     asked = [(claim, figure) for claim in claims for figure in claim.figures]
     # Enough samples that a single claim can be significant after the correction.

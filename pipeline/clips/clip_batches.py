@@ -79,6 +79,8 @@ class _Runs:
 
     def __init__(self, view: int, of: View, seconds: Fraction) -> None:
         self._view, self._of, self._seconds = view, of, seconds
+        # With its length limited, the last run overlaps the one before it: it ends with the clip's
+        # last frame.
         self._frames: deque[tuple[Fraction, np.ndarray]] = deque(maxlen=of.run)
         self._fresh = 0
 
@@ -92,6 +94,7 @@ class _Runs:
     def end(self) -> Iterator[_Piece]:
         """Yield a last run that ends with the clip, if a frame is not in any run yet."""
         if self._fresh:
+            # A clip shorter than a run: its last frame is repeated.
             while len(self._frames) < self._of.run:
                 self._frames.append(self._frames[-1])
             yield self._piece()
@@ -102,6 +105,7 @@ class _Runs:
         place = self._frames[0][0] / self._seconds if self._seconds else Fraction(0)
         pixels = [frame for _, frame in self._frames]
         whole = pixels[0] if self._of.run == 1 else np.stack(pixels)
+        # A frame at the very end belongs to the last part.
         return _Piece(self._view, min(int(parts * place), parts - 1), whole)
 
 
@@ -176,6 +180,7 @@ class _Joined:
         parts = PARTS[self.recipe.over]
         start = -np.inf if self.recipe.over == "max" else 0.0
         self.counts = [0] * parts
+        # float64, for sums over many outputs.
         self.sums = [np.full(self.recipe.network.shape, start) for _ in range(parts)]
 
     def take(self, part: int, output: np.ndarray) -> None:
@@ -192,6 +197,7 @@ class _Joined:
         joined: list[np.ndarray] = []
         for count, total in zip(self.counts, self.sums, strict=True):
             if not count:
+                # A part without a frame, in a short clip, repeats the part before it.
                 joined.append(joined[-1])
             else:
                 joined.append(total if self.recipe.over == "max" else total / count)
@@ -225,6 +231,7 @@ class _Batches:
             self._collect()
 
     def _submit(self) -> None:
+        # Bounds the batches in memory.
         if len(self._computing) == self._most:
             self._collect()
         owners = [(joined, part) for joined, part, _ in self._filling]
@@ -298,6 +305,7 @@ def clip_rows(
                 joined[piece.view].expected += 1
                 batches[piece.view].add(joined[piece.view], piece)
             waiting.append((number, clip, joined))
+            # A clip's last frames wait until pieces of later clips have filled their batch.
             while waiting and _complete(waiting[0]):
                 yield _rows_of(*waiting.popleft())
         for batch in batches:

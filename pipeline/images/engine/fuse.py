@@ -118,6 +118,7 @@ class PlainConvolution(nn.Module):
             self.groups,
         )
         if other is not None:
+            # With broadcasting, the sum may be larger than y.
             y = y + other if y.shape != other.shape else y.add_(other)
         if self.activation == "relu":
             return y.relu_()
@@ -241,6 +242,8 @@ class _Rewriting:
         self._replaced: set[fx.Node] = set()
 
     def run(self) -> None:
+        # The list still has the nodes that a fusion erases: they start no chain, as they are norms,
+        # additions and activations.
         for number, node in enumerate(list(self._graph.nodes)):
             convolution = self._convolution(node)
             if convolution is not None:
@@ -292,6 +295,7 @@ class _Rewriting:
         return self._modules.get(str(node.target))
 
     def _only_user(self, node: fx.Node) -> fx.Node | None:
+        # With a second user, the value before the next operation is needed too.
         return next(iter(node.users)) if len(node.users) == 1 else None
 
     def _convolution(self, node: fx.Node) -> Convolution | None:
@@ -301,6 +305,7 @@ class _Rewriting:
             return Convolution.of(module) if len(node.args) == 1 else None
         if node.op != "call_function" or node.target is not F.conv2d:
             return None
+        # As subclasses of nn.Conv2d call it: (x, weight, bias, stride, padding, dilation, groups).
         if node.kwargs or len(node.args) != 7:
             return None
         weight, bias = self._constant(node.args[1]), self._constant(node.args[2])
@@ -319,6 +324,7 @@ class _Rewriting:
         zeros = self._called(x) if isinstance(x, fx.Node) else None
         if type(zeros) is nn.ZeroPad2d and isinstance(x, fx.Node) and len(x.users) == 1:
             left, right, top, bottom = zeros.padding
+            # A convolution has one padding for both sides.
             if left == right and top == bottom:
                 rows, columns = convolution.padding
                 convolution.padding = [rows + top, columns + left]
@@ -348,6 +354,8 @@ class _Rewriting:
         other = addition.args[1] if addition.args[0] is branch else addition.args[0]
         if not isinstance(other, fx.Node) or other is branch:
             return None
+        # These layers allocate their result; a function or method may return a view of other
+        # memory.
         own = other in self._replaced or isinstance(
             self._called(other), nn.MaxPool2d | nn.BatchNorm2d | nn.Conv2d
         )
@@ -379,6 +387,7 @@ class _Rewriting:
 
     def _overwrites(self, node: fx.Node) -> bool:
         if node in self._replaced:
+            # A new layer writes only into its addend, its second argument.
             return len(node.args) > 1
         module = self._called(node)
         if module is not None:
@@ -387,8 +396,10 @@ class _Rewriting:
             return True
         name = node.target if isinstance(node.target, str) else getattr(node.target, "__name__", "")
         if node.op == "call_function" and getattr(operator, name, None) is node.target:
+            # iadd, imul and the like write in place; the four others only begin with "i".
             return name.startswith("i") and name not in ("index", "indexOf", "inv", "invert")
         return node.op in ("call_function", "call_method") and (
+            # torch's in-place names, such as add_, but not __add__.
             name.endswith("_") and not name.endswith("__")
         )
 

@@ -65,6 +65,7 @@ class OneDnnConvolution(nn.Module):
                 x, weight, self.bias, *geometry, "none", [], ""
             )
             return F.relu(y + other) if self.activation == "relu" else y + other
+        # This operator wants None where the one above wants "none".
         activation = None if self.activation == "none" else self.activation
         return torch.ops.mkldnn._convolution_pointwise_.binary(
             other, x, weight, self.bias, *geometry, "add", 1.0, activation, self.scalars, ""
@@ -93,6 +94,7 @@ class WholeOrPart(nn.Module):
         self, x: Tensor, other: Tensor | None = None, padding: list[int] | None = None
     ) -> Tensor:
         """Return activation(convolution(x) [+ other]); see `OneDnnConvolution`."""
+        # `WinogradConvolution` pads every side with one zero and cannot add.
         if other is None and padding is None:
             found: Tensor = self.whole(x)
             return found

@@ -65,6 +65,7 @@ def older_rows(
             shard = ShardFile(path)
             if header.difference(shard.metadata()) is not None:
                 continue
+            # Only the file's SHA-256 or this check of its rows proves that it is intact.
             if path not in known:
                 shard.inspect(0)
         except DamagedShard as error:
