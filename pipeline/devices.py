@@ -91,9 +91,9 @@ def require_fast_bf16(device: str) -> None:
     """
     if not fast_bf16(device):
         raise DeviceError(
-            f"precision 'bf16': device {device!r} has no fast products of bfloat16; processors "
-            "with AMX or AVX-512 BF16 and CUDA devices of compute capability 8.0 or more have; use "
-            f"precision 'float32', or {AUTO!r}, which is bf16 where that is fast"
+            f"precision 'bf16': device {device!r} has no fast products of bfloat16; they need a "
+            "processor with AMX or AVX-512 BF16, or a CUDA device of compute capability 8.0 or "
+            f"more. Use precision 'float32', or {AUTO!r}, which is bf16 where that is fast"
         )
 
 

@@ -162,8 +162,8 @@ class Compute:
         """
         if self.precision == AUTO and place.scheduler is not None:
             raise WrongUsage(
-                f"precision {AUTO!r} is that of this machine's device, and the workers of "
-                f"{place.scheduler} compute; name it, such as 'bf16' or 'float32'"
+                f"precision {AUTO!r} depends on this machine's device, but the workers of "
+                f"{place.scheduler} compute the rows; name a precision, such as 'bf16' or 'float32'"
             )
         return replace(self, precision=choose_precision(self.precision, self.device, monitor))
 

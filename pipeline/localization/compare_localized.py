@@ -53,7 +53,7 @@ class LocalizedPhrases:
             if ours != (theirs := other.asked[what]):
                 raise LocalizationError(
                     f"{self.file} has other {what} than {other.file}, "
-                    f"{_first_apart(ours, theirs)}; a comparison needs the same photos, phrases, "
+                    f"{_first_apart(ours, theirs)}; a comparison needs the same images, phrases, "
                     "true boxes and proposals: localize the same split with the same method"
                 )
 

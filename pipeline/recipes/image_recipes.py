@@ -215,7 +215,7 @@ def _resized(base: Recipe, size: int) -> Recipe:
     if base.pool == "none" and base.axes != _GRID:
         raise RecipeError(
             f"{name}: {base.tap} of {base.backbone} is fully connected and has a fixed input size, "
-            f"{own} pixels; only grids and means over cells have others"
+            f"{own} pixels; other sizes apply to grids and means over cells only"
         )
     if size == own:
         raise RecipeError(f"{name}: {size} pixels is the size of {base.name}; use that name")

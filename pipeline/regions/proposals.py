@@ -72,8 +72,8 @@ class Proposals:
         self.header: FeatureHeader = features.index.header
         if self.header.recipe.get("kind") != _KIND or self.header.axes != AXES:
             raise ProposalError(
-                f"{folder} has {self.header.recipe.get('name')!r}, which are not proposals; "
-                "run `pipeline propose`"
+                f"{folder} holds rows of the recipe {self.header.recipe.get('name')!r}, not "
+                "proposals; run `pipeline propose`"
             )
         self.image_ids = features.ids
         self.status = features.status

@@ -102,7 +102,7 @@ def write_captions_page(
         The folder is not writable.
     """
     if not files:
-        raise WrongUsage("no file of captions was given; `pipeline caption` makes them")
+        raise WrongUsage("no file of captions was passed; `pipeline caption` writes them")
     folder, manifest = Path(out), read_manifest(dataset)
     require_folder(folder)
     captions = {Path(file).stem: read_captions(file) for file in files}

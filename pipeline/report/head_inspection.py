@@ -225,7 +225,7 @@ def _folder_with(folder: Path, content_sha256: str) -> Path:
             return index.parent
     raise ShardError(
         f"no folder of {folder} holds the caption features that the embeddings were made from "
-        f"(SHA-256 of their rows {content_sha256[:16] or 'unknown'}…); make them again with "
+        f"(SHA-256 of their rows {content_sha256[:16] or 'unknown'}…); recompute them with "
         "`pipeline text`"
     )
 

@@ -108,7 +108,7 @@ def write_localization_page(
         The folder is not writable.
     """
     if not files:
-        raise WrongUsage("no localization file was given; `pipeline localize` makes them")
+        raise WrongUsage("no localization file was passed; `pipeline localize` writes them")
     folder, manifest = Path(out), read_manifest(dataset)
     require_folder(folder)
     tables: dict[str, LocalizationTable] = {}

@@ -56,8 +56,8 @@ class MtebEncoder:
         self.trained = load_head(folder)
         if (name := self.trained.head.similarity) not in SYMMETRIC:
             raise SearchError(
-                f"the head of {self.trained.experiment!r} compares by {name}, which depends on the "
-                f"side that is the image; MTEB needs one of {', '.join(SYMMETRIC)}"
+                f"the head of {self.trained.experiment!r} has the similarity {name}, which is not "
+                f"symmetric in image and text; MTEB needs one of {', '.join(SYMMETRIC)}"
             )
         self._encoder = open_encoder(self.trained, Path(encoder), None)
         if weights is None and self.trained.finetuning is not None:

@@ -89,8 +89,8 @@ def open_features(side: FeatureSpec, made: str, weights: str | None = None) -> P
         return PictureFeatures([network])
     if weights is not None:
         raise SearchError(
-            f"{made} uses several recipes side by side, {side.name!r}, whose weights "
-            "cannot be given as one; leave them out"
+            f"{made} concatenates several recipes, {side.name!r}, and one weights file cannot "
+            "replace the weights of all; omit it"
         )
     each = [
         _network(replace(side, recipe=recipe, weights=name), made, None)
@@ -101,7 +101,7 @@ def open_features(side: FeatureSpec, made: str, weights: str | None = None) -> P
     if recipe_hash({**side.recipe, "parts": parts}, digest) != side.recipe_hash:
         raise SearchError(
             f"the recipes {side.name!r} with their weights are not those that {made} uses; "
-            "ask with the id of an image that is embedded already"
+            "search with the id of an image that is embedded already"
         )
     (scaling,) = (key for key, text in SCALINGS.items() if text == side.recipe["scaling"])
     return PictureFeatures([network for network, _ in each], scaling)

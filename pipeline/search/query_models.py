@@ -173,8 +173,8 @@ def head_of(embeddings: WithProvenance, path: Path, folder: Path | None) -> Trai
     in_file = embeddings.provenance
     if "ensemble" in in_file:
         raise SearchError(
-            f"{path} is an ensemble, for which no single head can embed a query; ask with the id "
-            "of one of its images, or search the embedding file of one of its members"
+            f"{path} is an ensemble, for which no single head can embed a query; search with the "
+            "id of one of its images, or search the embedding file of one of its members"
         )
     if folder is None:
         raise SearchError(
@@ -183,8 +183,8 @@ def head_of(embeddings: WithProvenance, path: Path, folder: Path | None) -> Trai
         )
     trained = load_head(folder)
     again = (
-        f"make it again with `pipeline embed --experiment {trained.experiment}`, or pass a head "
-        "and an embedding file that belong together"
+        f"recompute it with `pipeline embed --experiment {trained.experiment}`, or pass the head "
+        "that computed the embedding file"
     )
     in_head = trained.provenance
     if not in_file.keys() & in_head.keys():

@@ -39,6 +39,6 @@ def require_lines(texts: Sequence[str], what: str = "sentence or word") -> None:
     for number, text in enumerate(texts, 1):
         if fault := check_caption(text):
             raise SearchError(
-                f"{what} {number} of {len(texts)}, {text!r}, {fault}; each is asked as one line of "
-                "text with a word in it"
+                f"{what} {number} of {len(texts)}, {text!r}, {fault}; expected one line of text "
+                "with at least one word"
             )

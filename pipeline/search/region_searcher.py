@@ -158,7 +158,7 @@ class RegionSearcher:
             A phrase cannot be embedded, or the models are not those of the file.
         """
         if top < 1:
-            raise WrongUsage(f"`top={top}` is below 1; take more")
+            raise WrongUsage(f"`top={top}` is below 1; pass a positive number")
         texts, alone = texts_of(phrases, "phrase")
         if not texts:
             return []

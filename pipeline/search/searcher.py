@@ -266,11 +266,12 @@ class Searcher:
 
     def _check(self, top: int, around_mean: int | None) -> None:
         if top < 1:
-            raise WrongUsage(f"`top={top}` is below 1; take more")
+            raise WrongUsage(f"`top={top}` is below 1; pass a positive number")
         if around_mean is not None:
             if around_mean < top:
                 raise WrongUsage(
-                    f"`around_mean={around_mean}` is fewer than `top={top}`; take more"
+                    f"`around_mean={around_mean}` is fewer than `top={top}`; raise `around_mean` "
+                    "or lower `top`"
                 )
             require_composable(self.similarity)
 

@@ -113,7 +113,7 @@ class FeatureSearcher:
             The image has no features, or its network is not available.
         """
         if top < 1:
-            raise WrongUsage(f"`top={top}` is below 1; take more")
+            raise WrongUsage(f"`top={top}` is below 1; pass a positive number")
         own = image if isinstance(image, str) and image in self.features.ids else None
         query = row_vectors(self._row_of(image, own))
         found = [

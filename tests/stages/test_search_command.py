@@ -312,7 +312,7 @@ def test_what_does_not_belong_together_is_refused_or_said(
     assert pipeline("train", "--experiment", NAME).status == 0
     refused = pipeline(*command).stderr
     assert "differs in settings, tensors_sha256 (" in refused
-    assert f"make it again with `pipeline embed --experiment {NAME}`" in refused
+    assert f"recompute it with `pipeline embed --experiment {NAME}`" in refused
     assert pipeline("embed", "--experiment", NAME).status == 0
     assert pipeline(*command).status == 0
     # The stored embedding of an id needs neither head nor encoder.

@@ -82,7 +82,7 @@ def read_msvd(
         if first.setdefault(line.number, line).clip != line.clip:
             raise DatasetError(
                 f"{line.where}: vid{line.number} is {line.clip!r} here and "
-                f"{first[line.number].clip!r} in {first[line.number].where}; a number is one clip"
+                f"{first[line.number].clip!r} in {first[line.number].where}; a number has one clip"
             )
         caption = caption_line(line.caption, line.where)
         mended += caption != line.caption

@@ -96,7 +96,7 @@ class Query:
         own = {name: text for name, text in fields.items() if name.startswith(CHOSEN)}
         if unknown := sorted(fields.keys() - names - own.keys()):
             raise SearchError(
-                f"there is no field {unknown[0]!r}; there are {', '.join(sorted(names))}"
+                f"there is no field {unknown[0]!r}; the fields are {', '.join(sorted(names))}"
             )
         if long := [name for name, text in fields.items() if len(text) > MAX_CHARACTERS]:
             raise SearchError(
