@@ -42,7 +42,11 @@ class RidgeSettings:
 
 
 class RidgeHead:
-    """Linear regression from caption features (captions, d) to image features (images, e)."""
+    """Linear regression from caption features (captions, d) to image features (images, e).
+
+    Equivalent to scikit-learn's `Ridge` with an intercept, but its `alpha` is the setting `ridge`
+    times the mean squared norm of the centred columns of the caption features.
+    """
 
     similarity = "euclidean"
 

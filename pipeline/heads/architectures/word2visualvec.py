@@ -195,7 +195,11 @@ def task(settings: Word2VisualVecSettings, inputs: HeadInputs) -> TrainingTask:
 def squared_error(
     net: nn.ModuleDict, batch: Batch, epoch: int, generator: torch.Generator
 ) -> Tensor:
-    """Return the mean squared error of eq. (8), over dimensions and captions."""
+    """Return the mean squared error of eq. (8), over dimensions and captions.
+
+    A regression loss: in contrast to the losses of `pipeline.heads.losses.ranking`, it compares a
+    caption with its own image only and needs no negatives.
+    """
     return F.mse_loss(net["caption"](batch.captions), batch.images[batch.image_of_caption])
 
 

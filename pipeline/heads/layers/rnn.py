@@ -90,9 +90,10 @@ def packed(ids: Tensor) -> tuple[PackedSequence, Tensor]:
 class PeepholeLSTM(nn.Module):
     """The LSTM of Kiros et al. 2014 with peephole connections: one layer, one direction.
 
-    Eq. (1) to (5): the input and forget gates see the cell before the step, the output gate the
-    cell after it. Weights and biases start uniform in (-0.08, 0.08). The paper prints full peephole
-    matrices (`whole`); the default is diagonal, as in Graves 2013, whose equations they are.
+    Equivalent to `nn.LSTM`, but the gates also depend on the cell, eq. (1) to (5): the input and
+    forget gates on the cell before the step, the output gate on the cell after it. Weights and
+    biases start uniform in (-0.08, 0.08). The paper prints full peephole matrices (`whole`); the
+    default is diagonal, as in Graves 2013, whose equations they are.
     """
 
     bidirectional = False
@@ -185,7 +186,10 @@ class SentenceTower(nn.Module):
 
 
 class WordSum(nn.Module):
-    """Sum of word vectors over token ids, independent of word order."""
+    """Sum of word vectors over token ids, independent of word order.
+
+    Equivalent to `nn.EmbeddingBag` in the mode "sum", but on a shared word table.
+    """
 
     def __init__(self, words: nn.Embedding) -> None:
         """Store the word table; see `word_table`."""

@@ -63,7 +63,11 @@ class Stack:
 
 
 class SelfAttention(nn.Module):
-    """Multi-head self-attention without biases: softmax(Q K' / sqrt(d)) V, then W^O."""
+    """Multi-head self-attention without biases: softmax(Q K' / sqrt(d)) V, then W^O.
+
+    Equivalent to `nn.MultiheadAttention` with `bias=False`, but the input may have another
+    dimension than the output.
+    """
 
     def __init__(self, inputs: int, dim: int, heads: int) -> None:
         """Build the projections; `heads` divides `dim`."""
@@ -88,7 +92,8 @@ class TransformerLayer(nn.Module):
     """One pre-norm layer: self-attention, then feedforward, each after a layer norm.
 
     Dropout follows each sublayer. The attention sublayer has a residual unless it changes the
-    dimension.
+    dimension. Equivalent to `nn.TransformerEncoderLayer` with `norm_first=True`, but with any
+    attention and without dropout within the sublayers.
     """
 
     def __init__(self, inputs: int, dim: int, attention: nn.Module, dropout: float) -> None:

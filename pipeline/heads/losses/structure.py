@@ -24,7 +24,9 @@ def top_violations(
     Wang et al. 2016, eq. (5) with the sampling of section 2.2: for every positive pair the K
     largest max(0, margin + d(anchor, positive) - d(anchor, negative)). Equivalent to the paper's
     sum, but divided by pairs times K (zeros and absent negatives count), so that the learning rate
-    does not depend on the batch size; the authors' own programs do the same.
+    does not depend on the batch size; the authors' own programs do the same. With `k` 1, it is one
+    direction of `pipeline.heads.losses.ranking.max_of_hinges`, with distances in place of scores,
+    divided by the number of pairs.
 
     Parameters
     ----------
