@@ -270,8 +270,8 @@ class Searcher:
         if around_mean is not None:
             if around_mean < top:
                 raise WrongUsage(
-                    f"`around_mean={around_mean}` is fewer than `top={top}`; raise `around_mean=...` "
-                    "or lower `top=...`"
+                    f"`around_mean={around_mean}` is fewer than `top={top}`; raise "
+                    "`around_mean=...` or lower `top=...`"
                 )
             require_composable(self.similarity)
 
