@@ -9,9 +9,9 @@ from stages.command import Group
 from stages.console import run
 
 COMMANDS = {
-    "prepare": "Prepare a dataset of captioned images: read or drawn.",
-    "propose": "Propose boxes of objects on the images of a dataset.",
-    "extract": "Extract image features into shards.",
+    "prepare": "Read or draw captioned images into a dataset.",
+    "propose": "Propose object boxes for the images of a dataset.",
+    "extract": "Turn images into feature shards.",
     "vectors": "Store or train word vectors for a dataset's words.",
     "text": "Encode captions into feature shards.",
     "train": "Fit an experiment's head on the training split.",
@@ -19,19 +19,19 @@ COMMANDS = {
     "localize": "Train heads on regions and phrases, and localize phrases.",
     "caption": "Generate captions of images.",
     "ensemble": "Average the similarities of several experiments.",
-    "run": "Compute everything missing from a dataset to recall tables.",
-    "repro": "Run the stages of dvc.yaml, with progress.",
+    "run": "Compute whatever is missing, from a dataset to recall tables.",
+    "repro": "Run dvc.yaml's stages, with a line for each.",
     "evaluate": "Rank an embedding file and write its Recall@K.",
-    "score": "Score captions against human references.",
+    "score": "Score generated captions against references.",
     "compare": "Test whether one system is better than another.",
-    "probe": "Probe what embeddings encode, and test them with wrong captions.",
+    "probe": "Test what embeddings encode, also with wrong captions.",
     "report": "Join the recall tables of all experiments.",
     "duplicates": "Find near-duplicate images, within a set or between two.",
     "search": "Find the images or sentences nearest to a query.",
-    "serve": "Serve a search page on this machine.",
+    "serve": "Search with an experiment on a local web page.",
     "shards": "Describe, verify, index, convert, merge and share shards.",
     "list": "List names: experiments, encoders, recipes, backbones...",
-    "recipes": "List recipes, or print one.",
+    "recipes": "List the recipes, or print one.",
 }
 
 

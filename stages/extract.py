@@ -51,14 +51,14 @@ WEIGHTS = click.option(
 TRAINED_ON = click.option(
     "--trained-on",
     metavar="NAME[, NAME...]",
-    help="Training datasets of the weights, for the record.  [default: as known for the recipe's "
-    "own weights]",
+    help="Datasets that the weights were trained on, recorded in the shards.  [default: those "
+    "known for the recipe's own weights]",
 )
 CODEBOOK = click.option(
     "--codebook",
     type=click.Path(path_type=Path),
-    help="Codebook of sound words: loaded from this file, or saved there once fitted.  [default: "
-    "next to OUT, fitted on the training split]",
+    help="Codebook of sound words: this file is loaded, or written after fitting.  [default: next "
+    "to OUT, fitted on the training split]",
 )
 PRECISION = click.option(
     "--precision",
@@ -78,7 +78,7 @@ ENGINE = click.option(
 BATCH_SIZE = click.option(
     "--batch-size",
     type=COUNT,
-    help="Images per batch.  [default: 8, or 1 for ten crops; on a GPU 128, or 12]",
+    help="Images per batch.  [default: 8, with ten crops 1; on a GPU 128 and 12]",
 )
 READERS = click.option(
     "--readers",
@@ -108,18 +108,17 @@ READERS = click.option(
 @click.option(
     "--context",
     type=click.FloatRange(0),
-    help="With --regions: margin on every side of a region before it is cut, as a share of its "
-    "sides.  [default: 0]",
+    help="With --regions: margin on every side of a region, as a fraction of its sides.  "
+    "[default: 0]",
 )
 @click.option(
     "--frames",
-    help="Clips: frames to sample: every:SECONDS, fps:NUMBER, even:NUMBER or all.  [default: as "
-    "in the recipe]",
+    help="Frames of clips: every:SECONDS, fps:NUMBER, even:NUMBER or all.  [default: the recipe's]",
 )
 @click.option(
     "--over-frames",
     type=click.Choice(["mean", "max", "halves"]),
-    help="Clips: reduction of outputs over time.  [default: mean]",
+    help="How the outputs of a clip's frames are pooled.  [default: mean]",
 )
 @selection_options(SPLIT, LIMIT)
 @compute_options(

@@ -55,14 +55,14 @@ COMPRESS = click.option(
 ADD = click.option(
     "--add",
     is_flag=True,
-    help="Append rows for new entries of the dataset to a finished output, in new shards; "
-    "existing shards stay unchanged.",
+    help="Append rows of new images to a finished output, in new shards; existing rows stay. "
+    "Prepare the dataset again first.",
 )
 UPDATE = click.option(
     "--update",
     is_flag=True,
-    help="Synchronise a finished output with the dataset: keep rows with unchanged sources, "
-    "compute new and changed ones, drop the others; features of other options are moved aside.",
+    help="Make a finished output match the dataset: keep valid rows, compute new and changed "
+    "ones, drop the others. Features with other options are moved aside.",
 )
 RETRY_FAILED = click.option(
     "--retry-failed", is_flag=True, help="Recompute the failed rows of a finished output."
@@ -77,7 +77,7 @@ TRUST_STAMPS = click.option(
 THREADS = click.option(
     "--threads",
     type=COUNT,
-    help="Concurrent batches or images, one core each.  [default: number of cores; on a GPU 2]",
+    help="Batches (or images) computed at a time, one core each.  [default: cores; on a GPU 2]",
 )
 
 

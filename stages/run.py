@@ -42,8 +42,8 @@ if TYPE_CHECKING:
 @click.option(
     "--size",
     type=click.Choice(["tiny", "small", "paper"]),
-    help="Size of the experiments' networks and trainings.  [default: as in params.yaml for its "
-    "own dataset, or small]",
+    help="Size of networks and trainings; docs/heads.md explains it.  [default: that of "
+    "params.yaml for its own dataset, or small]",
 )
 @training_options
 @click.option(
@@ -74,16 +74,17 @@ def run(
     as_json: bool,
     training: TrainingOptions,
 ) -> None:
-    """Compute the missing and stale outputs of experiments, from features to recall tables.
+    """Compute what is missing or outdated for some experiments, from features to recall tables.
 
-    NAMES are experiments and ensembles of params.yaml, or published systems (see docs/heads.md),
-    which need no params.yaml; `all` selects all of both. One process computes everything, with
-    the same files and bytes as the single commands. The same command resumes an interrupted run.
+    Names are experiments and ensembles of params.yaml, or published systems (docs/heads.md lists
+    them), which need no params.yaml. `all` omits systems that need clips, a download, hours or
+    several networks. One process computes the files and bytes of the single commands. The same
+    command again resumes where it stopped.
 
-    The same command also updates: after images or captions were added, removed or changed and the
-    dataset was prepared again, or after options in params.yaml changed, it recomputes what depends
-    on the change and keeps the rest. A failed experiment does not stop the others; the exit status
-    is then 1, or 3 if the only cause are images without features.
+    It also updates: after images, captions or options in params.yaml have changed, prepare the
+    dataset again and repeat the command. It recomputes what depends on the change and keeps the
+    rest. An experiment that fails does not stop the others; the exit status is then 1, or 3 if
+    the only reason is images without features.
 
     \b
     Examples:

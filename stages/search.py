@@ -36,7 +36,9 @@ if TYPE_CHECKING:
     "--plus", multiple=True, metavar="WORD", help="Add this word to the image; repeatable."
 )
 @click.option(
-    "--queries", type=click.Path(path_type=Path), help="File of query sentences, one per line."
+    "--queries",
+    type=click.Path(path_type=Path),
+    help="File of sentences to search for, one per line.",
 )
 @click.option(
     "--of",
@@ -48,7 +50,7 @@ if TYPE_CHECKING:
     "--around-mean",
     type=click.IntRange(1),
     metavar="N",
-    help="Re-sort the N nearest hits by their distance to their mean.",
+    help="Sort the N nearest by their distance to their mean, and show the first of these.",
 )
 @click.option(
     "--where",
@@ -61,7 +63,7 @@ if TYPE_CHECKING:
 @click.option(
     "--approximate",
     is_flag=True,
-    help="Search an approximate index, for millions of rows; it is built if missing.",
+    help="Search with an approximate index, for millions of rows. It is built if it is missing.",
 )
 @click.option(
     "--localize",
@@ -77,8 +79,8 @@ if TYPE_CHECKING:
 @click.option(
     "--regularities",
     is_flag=True,
-    help="Measure regularities: query every image minus one word plus another, such as a colour, "
-    "and print the share of correct hits.",
+    help="Query with each image minus one word plus another, such as two colours, and print the "
+    "share of correct results.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Results as JSON.")
 def search(
@@ -102,9 +104,9 @@ def search(
 ) -> None:
     """Find the images or sentences of an embedding file that are nearest to a query.
 
-    Searches the whole dataset, which is embedded first if necessary. Prints one line per hit: rank,
-    score, id, file, first caption and split; for sentences rank, score, id, text, image and split.
-    A higher score is nearer; ties are sorted by id.
+    All splits are searched, and embedded first if necessary. One result per line: for images
+    rank, score, id, file, first caption and split; for sentences rank, score, id, text, image and
+    split. A greater score is nearer; ties are sorted by id.
 
     \b
     Examples:

@@ -43,8 +43,8 @@ _OPTIONS = (
     click.option(
         "--precision",
         type=click.Choice(["float32", "bf16", AUTO]),
-        help="Precision of matrix products in trainings with epochs, including a fine-tuned image "
-        "network; auto is bf16 if the device computes it fast, else float32.  [default: as in the "
+        help="Precision of the matrix products in training, also of a fine-tuned image network; "
+        "auto is bf16 where the device is fast with it, else float32.  [default: that of the "
         "experiment, or float32]",
     ),
 )

@@ -15,24 +15,24 @@ PAGE = Path(__file__).parents[1] / "verdicts.md"
 
 _HEAD = """# Verdicts
 
-The papers' claims on the 1,000 dev images of Flickr8k and, those of phrases, on the same photos
-with the boxes of Flickr30k Entities. The photos are copies squashed to 224 x 224; 5,000 others
-train the systems, 2,000 those of phrases. **Tuned on dev**: the dev images also chose each system's
-epoch and settings. Features of EfficientNet-Lite0, networks of the size `small`, on an AMD EPYC
-without AMX. [Claims](claims.md) describes the test; [Results](results.md) has the systems, and
-which of Wang's networks had fewer epochs here.
+Which claims of the papers hold on Flickr8k? 1,000 dev images, squashed to 224 x 224; claims on
+phrases use their boxes in Flickr30k Entities. EfficientNet-Lite0 features, networks of the size
+`small`, 5,000 training images (2,000 for phrases), an AMD EPYC without AMX.
 
 ```
 pipeline compare --claims papers --dataset data/flickr8k --out data/claims/flickr8k
 python docs/tools/claims.py data/claims/flickr8k
 ```
 
-Each claim is tested on its paper's own measure and direction. In brackets the number of trainings
-of each side: with one the interval does not hold how far another training would be off; such a test
-rejects a true null in 13 to 26 of 100 cases before the correction. p is Holm's, over all tests of
-the table. "No better than" is tested as equal: that the linear network is worse than CCA from text
-to image is counted as contradicted, although these words allow it. The papers' figures are of other
-features, larger networks and mostly more images.
+- **Tuned on dev**: these images also chose each system's epoch and settings.
+- i→t is image to text, t→i text to image ([figures](evaluation.md#the-numbers)).
+- The papers' figures are of other features, larger networks and mostly more images.
+- In brackets: trainings of each side. With one, the interval ignores the variation between
+  trainings; such a test rejects a true null in 13 to 26 of 100 cases before the correction.
+- p is Holm's, over all tests of the table ([Claims](claims.md)).
+- "No better than" is tested as equal: the linear network, worse than CCA from text to image, counts
+  as contradicted, although these words allow it.
+- Some of Wang's networks had [fewer epochs](results.md#flickr8k-1000-dev-images).
 """
 
 
@@ -51,7 +51,11 @@ def page(judged: list[dict[str, Any]]) -> str:
     texts = {one["name"]: one["claim"] for one in judged}
     if missing:
         lines += ["", "Not judged, since a side was not trained here:", ""]
-        lines += [f"- {texts[name]}: {_missing(reason[name])}" for name in missing]
+        commands = {name: _missing(reason[name]) for name in missing}
+        lines += [
+            f"- {'; '.join(texts[name] for name in missing if commands[name] == made)}: {made}"
+            for made in dict.fromkeys(commands.values())
+        ]
     return "\n".join([_HEAD, *lines]) + "\n"
 
 

@@ -228,6 +228,8 @@ def _check(found: Localized) -> None:
     regions, phrases, truth = len(found.boxes), len(found.phrase_texts), len(found.truth)
     _check_firsts("regions", found.first_region, len(found.image_ids), regions)
     _check_firsts("true boxes", found.first_truth, len(found.query_ids), truth)
+    for query in np.flatnonzero(np.diff(found.first_truth) == 0)[:1]:
+        raise ValueError(f"query {found.query_ids[query]!r} has no true box")
     for what, rows, number in (
         ("images", found.query_image, len(found.image_ids)),
         ("phrases", found.query_phrase, phrases),

@@ -79,6 +79,7 @@ class ShardFile:
         self.path = path = Path(path)
         try:
             with h5py.File(path, "r") as file:
+                _require_format(path, file)
                 features = _own_dataset(file, FEATURES)
                 columns = {name: _own_dataset(file, name) for name in COLUMNS}
                 shapes = {column.shape for column in columns.values()}
@@ -103,8 +104,6 @@ class ShardFile:
                 raise ValueError(f"attributes {numbers} are not text")
             if shapes != {(self.rows,)}:
                 raise ValueError(f"{self.rows} feature rows, but columns of shape {sorted(shapes)}")
-            if self.attributes["format"] != FORMAT:
-                raise ValueError(f"format is {self.attributes['format']!r}, not {FORMAT!r}")
         except _UNREADABLE as error:
             _refuse_unreadable(path, error)
             raise DamagedShard(
@@ -255,13 +254,22 @@ class ShardFile:
         return self._map[1]
 
 
+def _require_format(path: Path, file: h5py.File) -> None:
+    """Raise if the file states another format, such as that of embedding files."""
+    stated = file.attrs.get("format", FORMAT)
+    if isinstance(stated, str) and stated != FORMAT:
+        raise DamagedShard(
+            f"{path} has the format {stated!r}, not {FORMAT!r}; pass a feature folder, or a shard "
+            "that `pipeline extract` or `text` wrote"
+        )
+
+
 def _own_dataset(file: h5py.File, name: str) -> h5py.Dataset:
     """Return a dataset that is stored inside this file and fits into it.
 
     An external or virtual dataset could expose any file that the reader may open.
     """
     # Check the link first: resolving its target would open it.
-    # The link comes first: looking at its target would open it.
     link = file.get(name, getlink=True)
     if link is None:
         raise KeyError(f"dataset {name!r} is missing")

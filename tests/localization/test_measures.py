@@ -2,6 +2,7 @@
 
 import shutil
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 import h5py
@@ -157,6 +158,15 @@ def test_another_file_is_refused(tmp_path: Path) -> None:
         read_localized(tmp_path / "a.h5")
     with pytest.raises(LocalizationError, match="pipeline localize"):
         read_localized(tmp_path / "b.h5")
+
+
+def test_a_query_without_a_true_box_is_refused(tmp_path: Path) -> None:
+    found = localized()
+    firsts = found.first_truth.copy()
+    firsts[1] = 0
+    write_localized(tmp_path / "a.h5", replace(found, first_truth=firsts))
+    with pytest.raises(LocalizationError, match="query 'i0#p0' has no true box"):
+        read_localized(tmp_path / "a.h5")
 
 
 def test_a_file_of_other_shapes_or_numbers_is_refused(tmp_path: Path) -> None:

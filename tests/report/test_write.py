@@ -459,6 +459,21 @@ def test_the_front_without_a_second_an_interval_or_examples(
     assert "Worst miss" not in index
 
 
+@pytest.mark.parametrize(
+    ("sign", "text"),
+    [(1, "No sentence is missed: each image ranks first."), (-1, "No image ranks first")],
+)
+def test_the_front_of_a_winner_that_finds_all_or_nothing(
+    folders: Folders, tmp_path: Path, sign: int, text: str
+) -> None:
+    e = read_embeddings(folders.embeddings[0] / "file of pla.h5")
+    row_of = {image_id: row for row, image_id in enumerate(e.image_ids)}
+    own = e.image_embeddings[[row_of[image_id] for image_id in e.caption_image_ids]]
+    _evaluated(folders, "best", replace(e, caption_embeddings=sign * own))
+    write_pages(tmp_path / "html", ["best"], folders)
+    assert text in " ".join(_page(tmp_path / "html/index.html").shown.split())
+
+
 def test_a_dataset_that_does_not_fit(folders: Folders) -> None:
     path = folders.evaluations / "plain" / "provenance.json"
     metadata = json.loads(path.read_text())

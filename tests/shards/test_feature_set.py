@@ -161,6 +161,10 @@ def test_an_hdf5_file_of_another_kind_is_damaged(tmp_path: Path) -> None:
         file["features"] = np.zeros((2, 3))
     with pytest.raises(DamagedShard, match=r"x\.h5"):
         ShardFile(tmp_path / "x.h5")
+    with h5py.File(tmp_path / "x.h5", "a") as file:
+        file.attrs["format"] = "pipeline-embeddings"
+    with pytest.raises(DamagedShard, match="has the format 'pipeline-embeddings'"):
+        describe(tmp_path / "x.h5")
 
 
 @pytest.mark.parametrize(("rows", "size"), [(1, 1), (10, 3), (9, 3), (5, 100)])

@@ -71,6 +71,8 @@ PRESETS = {
         with_settings(_LSTM, cell="whole_peephole_lstm"),
         source="Kiros, Salakhutdinov & Zemel 2014, eq. (1) to (5) as printed",
         leaves_open="as kiros2014-lstm, apart from peepholes",
+        # Clipped at 20, the loss hardly falls: rsum 19 after three epochs; at 2 it is 192.
+        small=replace(_LSTM.small, settings={**_LSTM.small.settings, "clip": 2.0}),
     ),
     "kiros2014-lstm-training-contrast": replace(
         with_settings(_LSTM, loss="training_contrast"),

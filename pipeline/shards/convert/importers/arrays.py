@@ -39,6 +39,7 @@ class NpyFeatures:
         with named_fault(
             f"{path} is not a readable .npy file of numbers", "pickled objects are not read"
         ):
+            _require_header(path)
             array = np.lib.format.open_memmap(path, mode="r")
         if array.ndim < 2:
             raise LayoutError(f"{path}: found {array.ndim} axes, expected (rows, dim) or more")
@@ -132,6 +133,16 @@ class MatFeatures:
     def where(self, row: int) -> str:
         """Return the file and the column."""
         return f"{self._path}, column {row}"
+
+
+def _require_header(path: Path) -> None:
+    """Raise ValueError for a shape or an item size that ends numpy's memory map in a SIGFPE."""
+    with path.open("rb") as file:
+        major, _ = np.lib.format.read_magic(file)
+        read = np.lib.format.read_array_header_1_0
+        shape, _, dtype = (read if major == 1 else np.lib.format.read_array_header_2_0)(file)
+    if dtype.itemsize == 0 or min(shape, default=0) < 0:
+        raise ValueError(f"shape {shape} of {dtype.str} items")
 
 
 def _read_apart_first(path: Path, variable: str) -> object:
