@@ -1,10 +1,10 @@
-"""Two one-thread workers compared with one process with two threads, and what Dask costs a shard.
+"""Two one-thread workers compared with one process with two threads, and Dask's overhead per shard.
 
     python -m bench.cluster --images FOLDER
 
-Rates count images from the first finished batch to published shards, so that start-up, which is
-printed by itself, is left out. The overhead is that of tasks that do nothing, as many as
-`--tasks`, and of shards of one row each, with the job, the check and the record of each.
+Rates count images from the first finished batch to published shards; start-up is printed
+separately. The overhead is measured with `--tasks` tasks that do nothing, and with shards of one
+row each, including the job, the check and the record of each shard.
 """
 
 import argparse
@@ -56,7 +56,7 @@ def main() -> None:
 
 
 def throughput(arguments: argparse.Namespace, paths: list[Path], scratch: Path) -> None:
-    """Run both ways in turn, compare their bytes, and print medians."""
+    """Run both ways alternately, compare their bytes, and print medians."""
     recipe = resolve_recipe(arguments.recipe)
     ids = [f"{number}-{path.name}" for number, path in enumerate(paths)]
     batch_size = 8
@@ -84,11 +84,11 @@ def throughput(arguments: argparse.Namespace, paths: list[Path], scratch: Path) 
             if path.read_bytes() != (folder / path.name).read_bytes():
                 sys.exit(f"{folder / path.name} differs from {path}")
     one, two = (float(np.median(found)) for found in rates.values())
-    print(f"medians: {one:.2f} and {two:.2f} images/s, ratio {two / one:.2f}; the same bytes")
+    print(f"medians: {one:.2f} and {two:.2f} images/s, ratio {two / one:.2f}; equal bytes")
 
 
 class Shown:
-    """A monitor that passes progress on, and no lines."""
+    """A monitor that passes progress on and discards log lines."""
 
     def __init__(self, mark: Progress) -> None:
         self._mark = mark
@@ -97,12 +97,12 @@ class Shown:
         """Ignore a line."""
 
     def progress(self, what: str, unit: str) -> AbstractContextManager[Progress]:
-        """Return the function."""
+        """Return the progress function."""
         return nullcontext(self._mark)
 
 
 def marker(marks: Marks) -> Callable[[int, int, int], None]:
-    """Return a progress that notes when how many rows were done."""
+    """Return a progress function that records the time and the number of rows of each call."""
 
     def mark(done: int, total: int, failed: int) -> None:
         if done and (not marks or done > marks[-1][1]):
@@ -112,7 +112,7 @@ def marker(marks: Marks) -> Callable[[int, int, int], None]:
 
 
 def overhead(tasks: int, scratch: Path) -> None:
-    """Print the seconds of a task that does nothing, and of a shard of one row."""
+    """Print the seconds per task that does nothing, and per shard of one row."""
     header = FeatureHeader(
         {"name": "none"}, "none", "0" * 64, "row, dim", "bench", (4,), "float32", "bench"
     )
@@ -122,13 +122,13 @@ def overhead(tasks: int, scratch: Path) -> None:
         started = time.perf_counter()
         list(executor(nothing, [(number,) for number in range(tasks)], no_progress, finish))
         each = (time.perf_counter() - started) / tasks
-        print(f"a task that does nothing: {1000 * each:.1f} ms")
+        print(f"per task that does nothing: {1000 * each:.1f} ms")
         for name, way in (("two workers", executor), ("this process", serial)):
             with ShardBuild(scratch / f"tiny {name}", header, ids, 1) as build:
                 started = time.perf_counter()
                 build_on_workers(build, lambda rows: None, {}, tiny_shard, way)
                 each = (time.perf_counter() - started) / tasks
-            print(f"a shard of one row, {name}: {1000 * each:.1f} ms")
+            print(f"per shard of one row, {name}: {1000 * each:.1f} ms")
 
 
 def nothing(number: int, on_progress: Callable[..., None]) -> int:
@@ -137,7 +137,7 @@ def nothing(number: int, on_progress: Callable[..., None]) -> int:
 
 
 def tiny_shard(ref: Any, shard: int, on_progress: Callable[..., None]) -> Any:
-    """Make a shard of zeros."""
+    """Write a shard of zeros."""
     return make_shard(ref, shard, zeros, on_progress)
 
 
@@ -159,7 +159,7 @@ def serial(
 
 
 def finish() -> None:
-    """Nothing runs on."""
+    """Do nothing: no task keeps running."""
 
 
 if __name__ == "__main__":

@@ -1,13 +1,13 @@
-"""How often `pipeline compare` is wrong on n images: coverage of its interval, by simulation.
+"""Coverage of the intervals of `pipeline compare` for n images, by simulation.
 
 Run as `python -m bench.comparing [--trials N]`; two minutes on one core. Two systems rank the
-queries of images drawn from a made population: an image is as hard for one as for the other, a
-query (the image, five captions) is not. Their ranks are about those of a weak, a middling and a
-strong system; the second system equals the first, or is better. A trial draws n images, and asks
-whether the 95 % interval of the difference leaves out that of the population, which it should in 5
-of 100 trials. Prints a row for each n, of the paired bootstrap over images that `pipeline compare`
-uses from `FEWEST_IMAGES` on, and of the sign flips that it uses below: means over the six pairs of
-systems, and the worst pair.
+queries of images from a synthetic population. The difficulty of an image is shared by both systems,
+that of a query (the image and its five captions) is not. The ranks resemble those of a weak, a
+medium and a strong system; the second system is equal to the first, or better. A trial draws n
+images and checks whether the 95 % interval of the difference excludes the difference of the
+population, which should happen in 5 of 100 trials. Prints one row per n, for the paired bootstrap
+over images that `pipeline compare` uses from `FEWEST_IMAGES` on, and for the sign flips that it
+uses below: the mean over the six pairs of systems, and the worst pair.
 """
 
 import argparse
@@ -30,7 +30,7 @@ Doubles = npt.NDArray[np.float64]
 
 
 def scores(hardness: Doubles, level: float, rng: np.random.Generator) -> Doubles:
-    """Return what each image adds to `rsum`, 0 to 600, under a system of some level."""
+    """Return the contribution of each image to `rsum`, 0 to 600, for a system of some strength."""
     noise = rng.normal(size=(len(hardness), 1 + CAPTIONS))
     ranks = np.exp(level + 1.2 * hardness[:, None] + 1.2 * noise)
     ranks[:, 0] = ranks[:, :1].min(axis=1) / 2  # an image has five captions to find
@@ -54,7 +54,7 @@ def flip_bounds(drawn: Doubles) -> Doubles:
 
 
 def missed(bounds: Doubles, value: float) -> float:
-    """Return the share of trials whose interval leaves a value out, in per cent."""
+    """Return the percentage of trials whose interval excludes a value."""
     return 100 * float(np.mean((bounds[0] > value) | (bounds[1] < value)))
 
 

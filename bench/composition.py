@@ -1,11 +1,11 @@
-"""How often a scene less one word plus another finds the same thing so changed.
+"""How often an image minus one word plus another retrieves the scene with that change.
 
 Run as `python -m bench.composition --experiment NAME`, with the options of `pipeline search` for
-the paths of its files. The embedding file is of drawn scenes, which are drawn again from their
-seed to know what is in them. Asked is every change of one group's colour, or shape, to one that the
-image does not hold, for every embedded image. Right is another image that has a group of the
-requested shape and colour, whatever else it holds; what no other image answers is counted and left
-out. Baselines are the image or the words alone, and chance.
+file locations. The embedding file must be of drawn scenes, whose contents are recomputed from their
+seed. For every embedded image, each change of the colour or shape of one group to one that is not
+in the image is a query. A hit is correct if it is another image with a group of the new shape and
+colour, whatever else it contains; queries without any correct image are counted and skipped.
+Baselines are the image alone, the words alone, and chance.
 """
 
 from collections.abc import Iterator
@@ -38,13 +38,13 @@ SETTINGS = {setting: phrases[0][0] for setting, phrases in SETTING_WORDS.items()
 
 @dataclass(frozen=True)
 class Change:
-    """What is asked: an image with one of its groups in another colour or shape.
+    """A query: an image with one of its groups in another colour or shape.
 
     Attributes
     ----------
     image : id of the image.
-    minus, plus : the words that go and come.
-    wanted : its sentence, such as "blue circle".
+    minus, plus : words to subtract and to add.
+    wanted : the requested group as a sentence, such as "blue circle".
     """
 
     image: str
@@ -80,7 +80,7 @@ def said_of(scene: Scene) -> set[str]:
 
 
 def changes(image: str, scene: Scene, of: str) -> Iterator[Change]:
-    """Yield every change of an image's colours, or of its shapes."""
+    """Yield every change of the colours, or of the shapes, of an image."""
     words = COLOURS if of == "colour" else SHAPES
     present = {getattr(group, of) for group in scene.groups}
     for group in scene.groups:
@@ -93,7 +93,7 @@ def changes(image: str, scene: Scene, of: str) -> Iterator[Change]:
 def ways_of_asking(
     vectors: dict[str, Vectors], picture: Vectors, setting: str, change: Change
 ) -> dict[str, tuple[Vectors, SideName, int | None]]:
-    """Return each way's query (dim,), the side it is on, and how many are re-sorted."""
+    """Return the query (dim,) of each method, its side, and how many hits are re-sorted."""
     minus, plus = vectors[change.minus][None], vectors[change.plus][None]
     composed = compose(picture, minus, plus)
     return {
@@ -110,7 +110,7 @@ def ways_of_asking(
 def ask(
     searcher: Searcher, scenes: dict[str, Scene], of: str
 ) -> tuple[list[Change], dict[str, npt.NDArray[np.int64]]]:
-    """Return all changes, and by way of asking their nearest (changes, TOP), rows of the scenes."""
+    """Return all changes, and by method the rows of the nearest scenes, (changes, TOP)."""
     things = [f"{colour} {shape}" for colour in COLOURS.values() for shape in SHAPES.values()]
     texts = [*COLOURS.values(), *SHAPES.values(), *things]
     texts += [f"{thing} {setting}" for thing in things for setting in SETTINGS.values()]
@@ -131,12 +131,13 @@ def ask(
 
 
 def shares(right: npt.NDArray[np.bool_], found: npt.NDArray[np.int64]) -> list[float]:
-    """Return in per cent how often the first, and one of the first TOP, is right.
+    """Return in per cent how often the first hit, and one of the first TOP, is correct.
 
     Parameters
     ----------
-    right : (changes, images), whether an image is an answer; what has none is left out.
-    found : (changes, TOP) rows of images.
+    right : (changes, images). Whether an image is correct; changes without a correct image are
+        skipped.
+    found : (changes, TOP). Rows of the hits.
     """
     hit = np.take_along_axis(right, found, axis=1)[right.any(axis=1)]
     return [100 * float(hit[:, 0].mean()), 100 * float(hit.any(axis=1).mean())]
@@ -153,7 +154,7 @@ def by_chance(right: npt.NDArray[np.bool_]) -> list[float]:
 
 
 def report(searcher: Searcher, scenes: dict[str, Scene], of: str) -> None:
-    """Print the shares of every way of asking, of all scenes and of those with one group."""
+    """Print the shares of every method, for all scenes and for those with one group."""
     asked, found = ask(searcher, scenes, of)
     said = [said_of(scene) for scene in scenes.values()]
     settings = {image: scene.setting for image, scene in scenes.items()}

@@ -4,10 +4,10 @@
         --out corruptions.csv
 
 Noise, blur, frost, contrast and JPEG compression at the five severities of Hendrycks & Dietterich,
-"Benchmarking neural network robustness to common corruptions and perturbations" (ICLR 2019).
-Captions are those of each system's embedding file; its images are corrupted, their features
-computed and embedded by its trained head. Nothing but the table is written. Prints rsum in per cent
-of that of the intact images; the CSV has R@1, R@5, R@10 of both directions and rsum.
+"Benchmarking neural network robustness to common corruptions and perturbations" (ICLR 2019). Each
+system keeps the captions of its embedding file; its images are corrupted, and their features are
+computed and embedded by its trained head. Only the table is written. Prints rsum as a percentage of
+that of the original images; the CSV has R@1, R@5, R@10 of both directions and rsum.
 """
 
 import argparse
@@ -59,11 +59,11 @@ def corrupt(
 
     Parameters
     ----------
-    pixels : (H, W, 3) uint8, RGB.
-    corruption : one of `CORRUPTIONS`.
-    severity : 1 to 5.
-    rng : of noise, and of the photo of frost and its crop.
-    frost : photos of frost, (h, w, 3) uint8.
+    pixels : (H, W, 3) uint8 RGB.
+    corruption : str. A name in `CORRUPTIONS`.
+    severity : int. 1 to 5.
+    rng : random generator of noise, and of the choice and crop of the frost image.
+    frost : images of frost, (h, w, 3) uint8.
     """
     at = severity - 1
     unit = pixels / 255.0
@@ -102,7 +102,7 @@ def _crop(photo: Pixels, shape: tuple[int, ...], rng: np.random.Generator) -> Pi
 
 @dataclass(frozen=True)
 class System:
-    """A trained head, and the embeddings of the captions that its images are ranked with."""
+    """A trained head with the embeddings of the captions to rank."""
 
     name: str
     head: TrainedHead
@@ -116,7 +116,7 @@ class System:
 
 
 def systems_of(layout: Layout, names: Sequence[str], limit: int | None) -> list[System]:
-    """Load heads and embedding files, of the first `limit` images; exit if their images differ."""
+    """Load heads and embedding files with the first `limit` images; exit if their images differ."""
     systems = []
     for name in names:
         embedded = read_embeddings(layout.embeddings(name))
@@ -131,7 +131,7 @@ def systems_of(layout: Layout, names: Sequence[str], limit: int | None) -> list[
 
 
 def conditions(frost: bool) -> list[tuple[str, int]]:
-    """Return corruptions and severities, in the order of the table; the intact images first."""
+    """Return corruptions and severities in table order, the original images first."""
     named = [name for name in CORRUPTIONS if frost or name != "frost"]
     return [("intact", 0), *((name, severity) for name in named for severity in SEVERITIES)]
 
@@ -139,7 +139,7 @@ def conditions(frost: bool) -> list[tuple[str, int]]:
 def corrupted(
     images: Mapping[str, Pixels], corruption: str, severity: int, frost: Sequence[Pixels]
 ) -> Iterator[Pixels]:
-    """Yield the images, each corrupted at random as its id, the corruption and severity decide."""
+    """Yield the images, each corrupted with a seed from its id, the corruption and the severity."""
     for name, pixels in images.items():
         seed = zlib.crc32(f"{corruption} {severity} {name}".encode())
         if severity:

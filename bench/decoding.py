@@ -1,9 +1,9 @@
-"""JPEG decoders on real photos: ratios to Pillow with one thread and two, and pixel differences.
+"""JPEG decoders on photographs: speed relative to Pillow, and pixel differences.
 
 Run as `python bench/decoding.py [FOLDER ...]`; without folders it reads the photos next to the
-project, if there are any. Files are in memory; "and resize" is Pillow's bilinear filter to 224.
-The decoders alternate, and each keeps its best rate: in CPU seconds with one thread, since other
-programs show least in those, and by the clock with two.
+project, if there are any. Files are in memory; "and resize" adds Pillow's bilinear filter to 224.
+Decoders alternate, and the best rate of each counts: in CPU seconds with one thread, which other
+programs affect least, and in wall time with two.
 """
 
 import importlib
@@ -33,7 +33,7 @@ COLUMNS = ("decode, 1 thread", "2 threads", "and resize, 1", "2 threads")
 
 
 def by_torchvision(data: bytes) -> Image.Image:
-    """Decode with torchvision's libjpeg-turbo; the rows of its result are already interleaved."""
+    """Decode with torchvision's libjpeg-turbo, whose result is already interleaved."""
     encoded = torch.frombuffer(bytearray(data), dtype=torch.uint8)
     return Image.fromarray(decode_jpeg(encoded, ImageReadMode.RGB).permute(1, 2, 0).numpy())
 
@@ -50,7 +50,7 @@ def decoders() -> dict[str, Decoder]:
 
 
 def rates(files: list[bytes], threads: int, resized: bool) -> dict[str, float]:
-    """Return each decoder's images a second, the best of a few rounds in turn."""
+    """Return the images per second of each decoder, the best of a few alternating rounds."""
 
     def work(decoder: Decoder, data: bytes) -> None:
         image = decoder(data)
@@ -69,7 +69,7 @@ def rates(files: list[bytes], threads: int, resized: bool) -> dict[str, float]:
 
 
 def variants(files: list[bytes]) -> dict[str, list[bytes]]:
-    """Return the files and a few of them saved again in the other ways of JPEG."""
+    """Return the files, and a few of them saved again with other JPEG options."""
 
     def saved(data: bytes, mode: str, **options: object) -> bytes:
         buffer = io.BytesIO()

@@ -1,16 +1,16 @@
-"""Near-duplicates: how well cosine separates copies from photos, and the cost of a search of rows.
+"""Near-duplicates: separation of copies from other photos by cosine, and cost of a search of rows.
 
     python -m bench.duplicates photos PHOTOS WORK [--recipe NAME ...] [--copies N] [--limit N]
     python -m bench.duplicates rows N [--approximate]
 
-`photos` compares changed copies of N of the photos with all of them. A line a threshold has the
-share of the copies of each change whose cosine to their own photo reaches it, and how many photos
-reach it with another photo of the folder; nobody changed these, so they are false alarms, but for
-copies and second shots that the folder has itself. Then 50 copies, a few of each change, are hidden
-among all photos, and found with the calibrated threshold. A second table is that of the pixels of
-candidates (`pipeline duplicates --align`). Copies and features stay in WORK, so that
-a second run measures alone. `rows` times the search of made rows: 512 dimensions, near 2,000
-centres, one in a hundred a near-duplicate of another.
+`photos` compares modified copies of N photos with all photos. One line per threshold has, for each
+modification, the share of copies whose cosine with their own photo reaches it, and the number of
+photos that reach it with another photo: these are false alarms, except for duplicates and second
+shots in the folder itself. Then 50 copies, a few of each modification, are hidden among all photos
+and searched with the calibrated threshold. A second table has the pixel comparison of candidates
+(`pipeline duplicates --align`). Copies and features stay in WORK, so that a second run only
+measures. `rows` times the search of synthetic rows: 512 dimensions, near 2,000 centres, one in a
+hundred a near-duplicate of another.
 """
 
 import argparse
@@ -44,7 +44,7 @@ Change = Callable[[Image.Image, np.random.Generator], Image.Image]
 
 
 def cropped(share: float) -> Change:
-    """Return a crop to a share of both sides, at any place."""
+    """Return a function that crops an image to a share of both sides, at a random position."""
 
     def crop(image: Image.Image, rng: np.random.Generator) -> Image.Image:
         width, height = (round(share * side) for side in image.size)
@@ -69,7 +69,7 @@ def compressed(quality: int) -> Change:
 
 
 def with_text(image: Image.Image, rng: np.random.Generator) -> Image.Image:
-    """Return the image with two white lines on black over its lower sixth."""
+    """Return the image with two white lines of text on black over its lower sixth."""
     marked, (width, height) = image.copy(), image.size
     draw, top = ImageDraw.Draw(marked), height - height // 6
     draw.rectangle((0, top, width, height), fill="black")
@@ -92,7 +92,7 @@ CHANGES: dict[str, Change] = {
 
 
 def write_copies(photos: Sequence[Path], out: Path) -> None:
-    """Write changed copies of photos as PNG, in a folder for each change."""
+    """Write modified copies of photos as PNG, in one folder per modification."""
     for place, file in enumerate(photos):
         with Image.open(file) as opened:
             image = opened.convert("RGB")
@@ -104,7 +104,7 @@ def write_copies(photos: Sequence[Path], out: Path) -> None:
 
 
 def calibrate(photos: Path, work: Path, recipes: Sequence[str], copies: int, limit: int) -> None:
-    """Print recall and false alarms of each recipe, and what is found of hidden copies."""
+    """Print recall and false alarms of each recipe, and how many hidden copies are found."""
     files = sorted(photos.glob("*.jpg"))[:limit]
     write_copies(files[:: max(1, len(files) // copies)][:copies], work / "copies")
     found: dict[str, set[str]] = {}
@@ -119,7 +119,7 @@ def calibrate(photos: Path, work: Path, recipes: Sequence[str], copies: int, lim
 
 
 def print_table(folder: Path, recipe: str) -> None:
-    """Print a line for each threshold: recall by change, and photos with another photo."""
+    """Print one line per threshold: recall by modification, and photos with another photo."""
     photos, copies = (pipeline.read_features(folder / name) for name in ("photos", "copies"))
     originals = photos.read([own_photo(row_id) for row_id in copies])
     scores = np.vecdot(unit_rows(originals), unit_rows(copies[:]))
@@ -134,7 +134,7 @@ def print_table(folder: Path, recipe: str) -> None:
 
 
 def hidden(folder: Path, recipe: str) -> set[str]:
-    """Hide copies among the photos, print what is found of them, and return their ids."""
+    """Hide copies among the photos, print how many are found, and return their ids."""
     photos, copies = (pipeline.read_features(folder / name) for name in ("photos", "copies"))
     planted = planted_of(list(copies))
     with tempfile.TemporaryDirectory() as scratch:
@@ -155,9 +155,9 @@ def hidden(folder: Path, recipe: str) -> set[str]:
 
 
 def print_aligned(folder: Path, photo_root: Path, copy_root: Path) -> None:
-    """Print what the pixels show: recall by change and false alarms, and what is found of 50.
+    """Print recall by modification, false alarms, and hidden copies found by comparing pixels.
 
-    A copy is found where its photo is among its candidates and the two align.
+    A copy is found if its photo is among its candidates and both align.
     """
     photos, copies = (pipeline.read_features(folder / name) for name in ("photos", "copies"))
     files = {row_id: photo_root / row_id for row_id in photos}
@@ -201,7 +201,7 @@ def print_aligned(folder: Path, photo_root: Path, copy_root: Path) -> None:
 
 
 def either_way(one: Image.Image, other: Image.Image) -> float:
-    """Return the correlation of one small image with a part of the other, or the reverse."""
+    """Return the correlation of a small image with a part of the other, or the reverse."""
     fields = Field.of(one), Field.of(other)
     return max(
         correlation(fields[1], Templates.of(one, fields[1].shape)),
@@ -210,18 +210,18 @@ def either_way(one: Image.Image, other: Image.Image) -> float:
 
 
 def planted_of(copies: Sequence[str]) -> list[str]:
-    """Return the ids of copies to hide, each of another photo, the changes in turn."""
+    """Return the ids of copies to hide, each of another photo, with modifications in turn."""
     by_change = [[c for c in copies if c.startswith(f"{change}/")] for change in CHANGES]
     return [by_change[n % len(CHANGES)][n] for n in range(PLANTED)]
 
 
 def own_photo(copy: str) -> str:
-    """Return the id of the photo that a copy was made of."""
+    """Return the id of the original photo of a copy."""
     return f"{Path(copy).stem}.jpg"
 
 
 def time_rows(number: int, approximate: bool) -> None:
-    """Search made rows in a folder of their own, and print seconds, memory and what is found."""
+    """Search synthetic rows in a temporary folder, and print seconds, memory and recall."""
     rng = np.random.default_rng(0)
     centres = rng.standard_normal((CENTRES, DIM), np.float32)
     rows = centres[rng.integers(CENTRES, size=number)]

@@ -1,15 +1,15 @@
-"""Encoders side by side: shape, bytes a row, rows a second, and recall with two fixed heads.
+"""Comparison of encoders: shape, bytes per row, rows per second, and recall with two fixed heads.
 
     python -m bench.encoders --dataset data/flickr8k
 
-The heads are the same for all: a CCA whose ridges are fixed, so that nothing is chosen, and a
-two-branch network. They are fitted on the training split, and recall is that of the validation
-split, which chooses the epoch of the two-branch network. A dagger marks rows whose encoders have
-seen the dataset.
+The heads are the same for all encoders: a CCA with fixed ridges, so that nothing is selected, and a
+two-branch network. They are fitted on the training split. Recall is that of the validation split,
+which also selects the epoch of the two-branch network. A dagger marks encoders that were trained on
+the dataset.
 
-Everything is made as `pipeline run` makes it, below --root, and what exists is used: the first
-run extracts all features. Rates are by the CPU time of this process, in which other programs show
-least, of the first images and captions of the split, with weights and word vectors in memory.
+Outputs are those of `pipeline run`, below --root; existing ones are reused, and the first run
+extracts all features. Rates are per CPU second of this process, which other programs affect least,
+for the first images and captions of the split, with weights and word vectors in memory.
 """
 
 import argparse
@@ -61,7 +61,7 @@ WITH_IMAGES = (("cca", ONE[0]), ("two-branch", ONE[0]))
 
 
 def main() -> None:
-    """Make what is missing, measure, and print two tables."""
+    """Compute missing outputs, measure, and print two tables."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--dataset", type=Path, required=True)
     parser.add_argument("--root", type=Path, default=Path("data"))
@@ -95,7 +95,11 @@ def main() -> None:
     texts = manifest.captions(split).texts[: 32 * options.rows]
     print(f"rsum on {manifest.name}/{split}\n")
     print_row(
-        "image encoder", "shape", "bytes a row", "images a CPU s", *map(", ".join, WITH_CAPTIONS)
+        "image encoder",
+        "shape",
+        "bytes per row",
+        "images per CPU s",
+        *map(", ".join, WITH_CAPTIONS),
     )
     print_row("---", *["---:"] * (3 + len(WITH_CAPTIONS)))
     for own in options.images:
@@ -105,7 +109,11 @@ def main() -> None:
         print_row(own, *header.row_shape, header.row_bytes, rate, *found)
     print()
     print_row(
-        "caption encoder", "shape", "bytes a row", "captions a CPU s", *map(", ".join, WITH_IMAGES)
+        "caption encoder",
+        "shape",
+        "bytes per row",
+        "captions per CPU s",
+        *map(", ".join, WITH_IMAGES),
     )
     print_row("---", *["---:"] * (3 + len(WITH_IMAGES)))
     for own in options.captions:
@@ -116,12 +124,12 @@ def main() -> None:
 
 
 def signed(row: Row) -> str:
-    """Return the rsum of a table, with the sign of those that have seen the dataset."""
+    """Return the rsum of a table, with a dagger if an encoder was trained on the dataset."""
     return f"{row['rsum']:.1f}{f' {SEEN_SIGN}' if row.get(SEEN) else ''}"
 
 
 def image_rate(recipe: str, precision: str, files: Sequence[Path]) -> float:
-    """Return the images a CPU second of a recipe; of several, one after the other."""
+    """Return the images per CPU second of a recipe, or of several in turn."""
     if (several := split_name(recipe)) is not None:
         return 1 / sum(1 / image_rate(name, precision, files) for name in several.recipes)
     extractor = FeatureExtractor(recipe, precision=precision)
@@ -132,7 +140,7 @@ def image_rate(recipe: str, precision: str, files: Sequence[Path]) -> float:
 
 
 def caption_rate(folder: Path, texts: Sequence[str]) -> float:
-    """Return the captions a CPU second of a fitted encoder that has read its word vectors."""
+    """Return the captions per CPU second of a fitted encoder with loaded word vectors."""
     encoder = load_encoder(folder, texts)
     encoder.encode(texts[:64])
     started = time.process_time()
@@ -141,7 +149,7 @@ def caption_rate(folder: Path, texts: Sequence[str]) -> float:
 
 
 def print_row(*cells: object) -> None:
-    """Print a row of a table in Markdown."""
+    """Print a row of a Markdown table."""
     print(f"| {' | '.join(map(str, cells))} |", flush=True)
 
 

@@ -1,19 +1,19 @@
-"""What the fast engine gains and where its time goes, on one core: layers, networks, files, rows.
+"""Speedup of the fast engine, and where its time is spent, on one core.
 
     python -m bench.engine [--images FOLDER] [--rounds 3]
 
 layers   : fused convolutions in float32 and bf16, and Winograd's, against torch's `conv2d` and
-    `relu`; the shapes are those that most of ResNet-152's and VGG-19's multiplications have.
-networks : `--engine fast`, and the same without Winograd's algorithm or the sharing of ten crops,
-    compared with `--engine reference`, at the default batch size.
-errors   : of their float32 features from the same network in float64, and from the reference.
-files    : reading, decoding and resizing a photo against Pillow's own lines, and writing rows of
-    ResNet-152's grid to published shards compared with plain h5py; both ending with fsync.
+    `relu`, in the shapes with most multiplications of ResNet-152 and VGG-19.
+networks : `--engine fast`, and the same without Winograd's algorithm or without sharing of ten
+    crops, against `--engine reference`, at the default batch size.
+errors   : errors of their float32 features relative to float64 and to the reference.
+files    : reading, decoding and resizing a photo against plain Pillow, and writing rows of
+    ResNet-152's grid to published shards against plain h5py; both end with fsync.
 
-Ratios are times of the named alternative over ours: above 1 ours is faster. Times are CPU seconds,
-in which other programs show least, and not the waiting for a disk. The programs of a table use
-turns and each keeps its best time. Weights are seeded, except EfficientNet-Lite0's.
-Photos are those next to the project unless a folder is named, and drawn where there are none.
+Ratios are the time of the alternative divided by ours: above 1, ours is faster. Times are CPU
+seconds, which other programs affect least, without waiting for a disk. The programs of a table
+alternate, and the best time of each counts. Weights are seeded, except EfficientNet-Lite0's.
+Photos are those next to the project unless a folder is named; without any, images are drawn.
 """
 
 import argparse
@@ -81,7 +81,7 @@ Way = Callable[[], object]
 
 
 def in_turns(ways: Mapping[str, Way], turns: int) -> dict[str, float]:
-    """Return the least CPU seconds of each way; a first turn, which packs weights, is lost."""
+    """Return the minimum CPU seconds of each way, without a first round, which packs weights."""
     best = dict.fromkeys(ways, math.inf)
     for turn in range(turns + 1):
         for name, way in ways.items():
@@ -93,12 +93,12 @@ def in_turns(ways: Mapping[str, Way], turns: int) -> dict[str, float]:
 
 
 def relative(found: Tensor, expected: Tensor) -> float:
-    """Return the L2 norm of the difference over that of what was expected."""
+    """Return the L2 norm of the difference relative to that of the expected values."""
     return float((found.double() - expected.double()).norm() / expected.double().norm())
 
 
 def by_torch(x: Tensor, weight: Tensor, bias: Tensor, padding: list[int]) -> Tensor:
-    """Return the same layer by torch's own operations, as the reference engine has it."""
+    """Return the same layer in torch's own operations, as in the reference engine."""
     return F.conv2d(x, weight, bias, 1, padding).relu_()
 
 
@@ -152,7 +152,7 @@ def layers() -> None:
 
 
 def built(recipe: Recipe, state: dict[str, Tensor], variant: str) -> RecipeNetwork:
-    """Build a recipe's network as a variant has it."""
+    """Build a recipe's network as a variant of the engine."""
     engine, without, precision = VARIANTS[variant]
     recipe = resolve_recipe(recipe.name, precision)
     with ExitStack() as undo:
@@ -171,7 +171,7 @@ def windows_of(network: RecipeNetwork, photos: list[Path], count: int) -> Tensor
 
 @torch.inference_mode()
 def exact(recipe: Recipe, state: dict[str, Tensor], crops: Tensor) -> Tensor:
-    """Return the rows of (n, windows, h, w, 3) crops by the network as written, in float64."""
+    """Return the rows of (n, windows, h, w, 3) crops by the unmodified network in float64."""
     backbone = backbone_named(recipe.backbone)
     net = backbone.build()
     net.load_state_dict(state)
@@ -185,7 +185,7 @@ def exact(recipe: Recipe, state: dict[str, Tensor], crops: Tensor) -> Tensor:
 
 
 def whole_networks(photos: list[Path], rounds: int) -> dict[str, float]:
-    """Print images/s and errors of whole networks; return ResNet-152's seconds an image."""
+    """Print images/s and errors of whole networks; return ResNet-152's seconds per image."""
     grid: dict[str, float] = {}
     for name, variants in NETWORKS.items():
         recipe = resolve_recipe(name)
@@ -219,7 +219,7 @@ def whole_networks(photos: list[Path], rounds: int) -> dict[str, float]:
 
 
 def gains(best: dict[str, float]) -> None:
-    """Print what sharing the ten crops gains over computing them one by one."""
+    """Print the speedup of sharing the ten crops over computing them one by one."""
     pairs = (
         ("with Winograd", "fast, no sharing", "fast"),
         ("without Winograd", "fast, neither", "fast, no Winograd"),
@@ -231,14 +231,14 @@ def gains(best: dict[str, float]) -> None:
 
 
 def by_pillow(path: Path, size: int) -> np.ndarray:
-    """Read a photo as an ordinary script does."""
+    """Read a photo as a simple script does."""
     with Image.open(path) as image:
         canvas = image.convert("RGB").resize((size, size), Image.Resampling.BILINEAR)
     return np.asarray(canvas)
 
 
 def files(photos: list[Path], rounds: int, grid: dict[str, float]) -> None:
-    """Print milliseconds a photo and a row, and what part of ResNet-152's time they are."""
+    """Print milliseconds per photo and per row, and their share of ResNet-152's time."""
     print("\nfiles; parts of the time that the fast engine's ResNet-152 spends on an image")
     print(
         f"{'ms each':31} {'x other':>7} {'other':7} {'ours':>7} {'other':>9} {'of float32':>13}"
@@ -259,7 +259,7 @@ def files(photos: list[Path], rounds: int, grid: dict[str, float]) -> None:
 
 
 def written(recipe: Recipe, rounds: int) -> dict[str, float]:
-    """Return the seconds that `ROWS` rows need to be in published shards and in a bare file."""
+    """Return the seconds for writing `ROWS` rows to published shards, and to a bare file."""
     rng = np.random.default_rng(0)
     rows = np.maximum(rng.standard_normal((ROWS, *recipe.shape), np.float32) - 0.67, 0)
     header = feature_header(recipe, load_weights(recipe, "random:0"), "bench")
@@ -299,7 +299,7 @@ def report(what: str, seconds: dict[str, float], other: str, grid: dict[str, flo
 
 
 def drawn(folder: Path, count: int = 16) -> list[Path]:
-    """Write JPEG files of 640 x 480 with detail of several scales."""
+    """Write JPEG files of 640 x 480 pixels with detail at several scales."""
     rng = np.random.default_rng(0)
     paths = []
     for number in range(count):

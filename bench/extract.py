@@ -1,18 +1,17 @@
-"""Images a second from JPEG files to shards, compared with the obvious script and the bare network.
+"""Images per second from JPEG files to shards, against a typical script and the bare network.
 
     python -m bench.extract --recipe resnet152-grid --images FOLDER
 
-Three programs run one after the other, in processes of their own, several rounds of all:
+Three programs run alternately in separate processes, for several rounds:
 
-obvious : the network as torchvision or Caffe has it, torchvision's transforms, a DataLoader of 2
-    workers (1 on one core), h5py; float32, at the best of several batch sizes.
-bare    : the network of `pipeline extract` alone, on windows that are in memory already.
-ours    : `pipeline extract`'s loop, from the files to published shards.
+obvious : the network of torchvision or Caffe, torchvision's transforms, a DataLoader with 2 workers
+    (1 on one core), h5py; float32, at the best of several batch sizes.
+bare    : only the network of `pipeline extract`, on windows in memory.
+ours    : the loop of `pipeline extract`, from files to published shards.
 
-All start from files in the page cache and from seeded weights, and rates count from the first
-finished batch, so that start-up is left out; "CPU" is images a second of CPU time, in which other
-programs show least. `--cores 1` leaves one core to each program. The features of `obvious` and
-`ours` are compared.
+All use files in the page cache and seeded weights. Rates count from the first finished batch,
+without start-up; "CPU" is images per second of CPU time, which other programs affect least.
+`--cores 1` limits each program to one core. The features of `obvious` and `ours` are compared.
 """
 
 import argparse
@@ -62,7 +61,7 @@ BATCH_SIZES = {
 
 
 class Photos(Dataset[Tensor]):
-    """Photos as the obvious script reads them."""
+    """Images as a typical script reads them."""
 
     def __init__(self, paths: list[Path], recipe: Recipe) -> None:
         rule = recipe.normalise
@@ -90,7 +89,7 @@ class Photos(Dataset[Tensor]):
 
 @torch.inference_mode()
 def obvious(paths: list[Path], recipe: Recipe, batch_size: int, out: Path) -> Rates:
-    """Run the obvious script."""
+    """Run the typical script."""
     backbone = backbone_named(recipe.backbone)
     net = backbone.filled(load_weights(recipe, WEIGHTS).state).eval()
     trunk = TappedNetwork(net, backbone, recipe)
@@ -114,7 +113,7 @@ def obvious(paths: list[Path], recipe: Recipe, batch_size: int, out: Path) -> Ra
 
 
 def bare(paths: list[Path], recipe: Recipe) -> Rates:
-    """Run the network alone over windows in memory."""
+    """Run only the network, on windows in memory."""
     parallelism = default_parallelism(recipe, "cpu")
     network = RecipeNetwork(recipe, load_weights(recipe, WEIGHTS).state)
     samples = [read_sample(path, recipe, network.window).windows for path in paths[:16]]
@@ -164,7 +163,7 @@ def publish_images(
 
 
 def cpu_seconds() -> float:
-    """Return those of this process and of its children that have ended."""
+    """Return the CPU seconds of this process and its finished children."""
     children = resource.getrusage(resource.RUSAGE_CHILDREN)
     return time.process_time() + children.ru_utime + children.ru_stime
 
@@ -218,7 +217,7 @@ def compare(arguments: argparse.Namespace, folder: Path) -> None:
     cores = arguments.cores or torch.get_num_threads()
     print(f"{recipe.name}, {arguments.count} images, {cores} cores")
     by_cpu = {size: round(found[1], 2) for size, found in tried.items()}
-    print(f"obvious, images a second of CPU by batch size: {by_cpu}; best {best}")
+    print(f"obvious, images per CPU second by batch size: {by_cpu}; best {best}")
     rates: dict[tuple[str, str], list[Rates]] = {}
     for number in range(arguments.rounds):
         naive = folder / f"obvious{number}.h5"

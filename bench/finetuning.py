@@ -1,11 +1,11 @@
-"""A step of fine-tuning: images a second by the layers that learn and the precision.
+"""Images per second of a fine-tuning step, by trainable layers and precision.
 
     python -m bench.finetuning [--batch 32] [--steps 3] [--threads 2]
 
-A step is a forward and a backward pass over windows of noise and one of SGD, without reading
-images. `plain` is the same network with the same layers as a plain loop has them: float32,
-channels first, batch norms in training mode. Both run in turn; figures are medians of the wall
-clock, or with one thread of the processor time, which other programs disturb less.
+A step is a forward and a backward pass over random windows and an SGD update, without reading
+images. `plain` is the same network and trainable layers in a plain loop: float32, channels first,
+batch norms in training mode. Both alternate; figures are medians of wall time, or with one thread
+of CPU time, which other programs affect less.
 """
 
 import argparse
@@ -72,7 +72,7 @@ def step_of(network: nn.Module, windows: Tensor) -> Callable[[], object]:
 def side_by_side(
     steps: list[Callable[[], object]], images: int, times: int, clock: Callable[[], float]
 ) -> list[float]:
-    """Return the images a second of each step; the first of each is not counted."""
+    """Return the images per second of each step; the first run of each is discarded."""
     seconds: list[list[float]] = [[] for _ in steps]
     for _ in range(times + 1):
         for step, found in zip(steps, seconds, strict=True):

@@ -1,18 +1,18 @@
-"""All tables of a GPU in less than ten minutes: extraction, training, two workers, its tests.
+"""All GPU tables in less than ten minutes: extraction, training, two workers, tests.
 
     python -m bench.gpu all --images FOLDER
     python -m bench.gpu extract --recipes resnet152-grid --images FOLDER
 
-extract : images per second in float32, TF32, bf16 and fp16 on one card. `bare` is the network
-    alone on windows in the card's memory; `ours` is the extraction loop from files in the page
-    cache to published shards, from the first finished batch on; `read` is reading, decoding and
-    resizing alone, which bounds it. `difference` is the largest difference of a feature from
-    float32's, relative to the largest float32 feature. Weights are seeded unless given.
+extract : images per second in float32, TF32, bf16 and fp16 on one card. `bare` is only the network,
+    on windows in GPU memory; `ours` is the extraction loop from files in the page cache to
+    published shards, from the first finished batch on; `read` is only reading, decoding and
+    resizing, an upper bound. `difference` is the largest difference of a feature from float32,
+    relative to the largest float32 feature. Weights are seeded unless specified.
 train   : captions per second of a two-branch head, and images per second of fine-tuning.
 workers : the same extraction in one process and on two workers of the card; the content must be
-    the same.
+    equal.
 tests   : the tests that need a card.
-all     : these four.
+all     : all four.
 """
 
 import argparse
@@ -114,7 +114,7 @@ def measured(
 
 
 def reading_rate(network: RecipeNetwork, paths: list[Path], readers: int) -> float:
-    """Return images per second of reading, decoding and resizing on all readers."""
+    """Return images per second of reading, decoding and resizing with all readers."""
     some, started = paths[:512], time.perf_counter()
     with ThreadPoolExecutor(readers) as pool:
         list(pool.map(lambda path: read_sample(path, network.recipe, network.window), some))
@@ -123,7 +123,7 @@ def reading_rate(network: RecipeNetwork, paths: list[Path], readers: int) -> flo
 
 @torch.inference_mode()
 def bare_rate(network: RecipeNetwork, paths: list[Path], batch_size: int) -> float:
-    """Return the network's images per second on windows that are on its device already."""
+    """Return images per second of the network on windows that are on its device."""
     samples = [read_sample(path, network.recipe, network.window).windows for path in paths[:16]]
     sound = np.stack([windows for windows in samples if windows is not None])
     batch = torch.from_numpy(np.resize(sound, (batch_size, *sound.shape[1:]))).to(network.device)
@@ -132,7 +132,7 @@ def bare_rate(network: RecipeNetwork, paths: list[Path], batch_size: int) -> flo
 
 
 def seconds_of(step: Callable[[], object], device: torch.device, times: int) -> float:
-    """Return the seconds of a step, the mean of some after two that are not counted."""
+    """Return the mean seconds of a step, after two warm-up steps."""
 
     def run(count: int) -> float:
         started = time.perf_counter()
@@ -215,7 +215,7 @@ def two_workers(options: argparse.Namespace) -> None:
 
 
 def tests(options: argparse.Namespace) -> None:
-    """Run the tests that need a card; leave with their status if they fail."""
+    """Run the tests that need a card; exit with their status if they fail."""
     command = [sys.executable, "-m", "pytest", "-rs", *TESTS]
     environment = {**os.environ, "GPU_TESTS_DEVICE": options.device}
     if status := subprocess.run(command, env=environment).returncode:

@@ -1,9 +1,9 @@
-"""Run tools of others on the project: `python -m bench.judges [--pages DIR...] [--url URL]`.
+"""External tools run on the project: `python -m bench.judges [--pages DIR...] [--url URL]`.
 
-Without options: on the package and on a shard; with them, on the HTML pages in folders and on a
-running `pipeline serve` too. uvx installs the Python tools, each in an environment of its own, and
-`make judges` those of Node.js in `.judges/`; programs that are not installed are skipped.
-docs/judges.md has the results, and what is left as it is and why.
+Without options they check the package and a shard; with options also the HTML pages in folders and
+a running `pipeline serve`. uvx installs the Python tools in environments of their own, and
+`make judges` installs those of Node.js in `.judges/`; missing programs are skipped.
+docs/judges.md has the results, and the exceptions with reasons.
 """
 
 import argparse
@@ -141,7 +141,7 @@ SERVER = (
 
 
 def main() -> None:
-    """Run all judges that the options name."""
+    """Run all judges selected by the options."""
     parser = argparse.ArgumentParser(prog="bench.judges", description=__doc__)
     parser.add_argument("--pages", type=Path, nargs="+", default=[], help="folders of HTML")
     parser.add_argument("--url", help="of a running `pipeline serve`, on 127.0.0.1")
@@ -172,9 +172,9 @@ def main() -> None:
 
 
 def _uvx_of(command: str, **values: str) -> list[str]:
-    """Return a command of uvx, with values for the names in braces.
+    """Return a command of uvx, with the names in braces filled in.
 
-    deptry and pyright read installed packages, those of this environment.
+    deptry and pyright read the installed packages of this environment.
     """
     path = [f"PYTHONPATH={PROJECT}{os.pathsep}{sysconfig.get_path('purelib')}"]
     reads = command.startswith(("deptry", "pyright"))
@@ -197,7 +197,7 @@ def _judge(name: str, command: Sequence[str | Path], score: str) -> None:
 def _ended(
     name: str, command: Sequence[str | Path], folder: Path, seconds: int
 ) -> subprocess.CompletedProcess[str] | None:
-    """Run a program in a folder; None, and a line, if it is not installed or exceeds its time."""
+    """Run a program in a folder; return None with a line if it is missing or exceeds its time."""
     words = [str(part) for part in command]
     program = words[2] if words[0] == "env" else words[0]  # env PYTHONPATH=... PROGRAM
     if not shutil.which(program):
@@ -211,13 +211,13 @@ def _ended(
 
 
 def _judge_page(url: str) -> None:
-    """Run the judges of a page that chromium opens."""
+    """Run the judges of a page opened in chromium."""
     for name, command, score in PAGES:
         _judge(f"{name} {url}", (NODE / ".bin" / command[0], *command[1:], url), score)
 
 
 def _read_a_shard(work: Path) -> None:
-    """Have other programs print the first row of a shard, next to what this package reads."""
+    """Print the first row of a shard as read by other programs, next to this package's."""
     images = work / "images"
     images.mkdir()
     for number in range(3):

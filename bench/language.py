@@ -1,17 +1,17 @@
-"""Language models: rates of training and generation, the parts of captioning, accuracy of tags.
+"""Language models: rates of training and generation, cost of captioning by part, tagging accuracy.
 
     python -m bench.language speed [--model sc-nlm] [--small]
     python -m bench.language captions ours-sc-nlm --dataset data/flickr8k [--split dev] [--limit N]
     python -m bench.language tags --treebank en_ewt-ud-test.conllu.gz [--tagger NAME]...
 
-speed : CPU time of one thread, random sentences of 8 to 15 words and a vocabulary of 2,656 token
-    ids, as of Flickr8k. Training: forward, backward and optimiser, an end mark is a token.
-    Generation: the most probable words under tag sequences (sc-nlm), else a beam of 3; 256
-    conditions in one batch against the same one by one; the sentences are compared.
-captions : CPU seconds per 1,000 images that a model of `pipeline run` describes, by part, on
-    one thread; the features are in memory.
-tags : share of words whose Penn tag is that of column 5 of a CoNLL-U file (UD English EWT), with
-    words as written and in lower case, as captions are tagged. Tags that only EWT has are mapped:
+speed : CPU time of one thread, for random sentences of 8 to 15 words and a vocabulary of 2,656
+    token ids, as for Flickr8k. Training: forward pass, backward pass and optimiser; an end mark
+    counts as a token. Generation: greedy under tag sequences (sc-nlm), otherwise beam search of
+    width 3; 256 conditions in one batch against one at a time, with equal sentences.
+captions : CPU seconds per 1,000 images captioned by a model of `pipeline run`, by part, on one
+    thread, with features in memory.
+tags : share of words with the Penn tag of column 5 of a CoNLL-U file (UD English EWT), for words as
+    written and in lower case, as captions are tagged. Tags that only EWT has are mapped:
     HYPH and NFP to ":", -LRB- and -RRB- to brackets, ADD and GW to NN, AFX to JJ, XX to FW.
 """
 
@@ -55,7 +55,7 @@ EWT = {
 def batch(
     number: int, rng: np.random.Generator, sizes: Sizes, cells: tuple[int, ...] = ()
 ) -> Batch:
-    """Return random sentences, with tags behind them, and a condition each."""
+    """Return random sentences followed by tags, with one condition each."""
     rows = np.zeros((number, 2 * LENGTH - 1), np.float32)
     for row, length in zip(rows, rng.integers(8, 16, number), strict=True):
         row[0], row[length + 1], row[LENGTH + length] = START, END, END
@@ -175,7 +175,7 @@ def tagged_sentences(path: Path) -> Iterator[list[tuple[str, str]]]:
 
 
 def accuracy(tagger: str, sentences: list[list[tuple[str, str]]]) -> None:
-    """Print the share of right tags, of both tag sets, and words a second."""
+    """Print the share of correct tags for both tag sets, and words per second."""
     tag = tagger_called(tagger).tag
     tag(["a"])
     for lower in (False, True):
@@ -196,7 +196,7 @@ def accuracy(tagger: str, sentences: list[list[tuple[str, str]]]) -> None:
 
 
 def main() -> None:
-    """Run one of the three."""
+    """Run one of the three benchmarks."""
     parser = argparse.ArgumentParser(description=__doc__)
     kinds = parser.add_subparsers(dest="kind", required=True)
     rates = kinds.add_parser("speed")

@@ -1,9 +1,9 @@
-"""Reading a manifest: json with checks by hand, pydantic and msgspec; and keeping its captions.
+"""Reading a manifest with json and manual checks, pydantic and msgspec, and storing its captions.
 
 Run as `python -m bench.manifests [LINES]`. A line has an id, a file, a split and five captions of
-ten words. Each way runs in a process of its own, in turns; the best of three is printed: CPU
-seconds of importing the library and of reading, and the peak of memory. Fails if two ways count
-other captions. pydantic and pyarrow are left out where they are not installed.
+ten words. Each way runs in a separate process, alternately; the best of three is printed: CPU
+seconds of importing the library and of reading, and peak memory. Fails if two ways count different
+captions. pydantic and pyarrow are skipped if they are not installed.
 """
 
 import importlib.util
@@ -30,7 +30,7 @@ IMPORT = "import numpy, time; t = time.process_time(); import {}; print(time.pro
 
 
 def entries(count: int) -> Iterator[ImageEntry]:
-    """Yield entries drawn from a seed."""
+    """Yield random entries from a seed."""
     random = np.random.default_rng(0)
     for start in range(0, count, 1000):
         rows = min(1000, count - start)
@@ -42,7 +42,7 @@ def entries(count: int) -> Iterator[ImageEntry]:
 
 
 def by_json(path: Path) -> Iterator[tuple[str, ...]]:
-    """Yield the captions of each line, whose types are checked by hand."""
+    """Yield the captions of each line, with manual type checks."""
     with path.open(encoding="utf-8", newline="\n") as stream:
         for line in stream:
             stored = json.loads(line)
@@ -54,7 +54,7 @@ def by_json(path: Path) -> Iterator[tuple[str, ...]]:
 
 
 def by_pydantic(path: Path) -> Iterator[tuple[str, ...]]:
-    """Yield the captions of each line as a strict pydantic adapter of `ImageEntry` reads it."""
+    """Yield the captions of each line, read by a strict pydantic adapter of `ImageEntry`."""
     from pydantic import ConfigDict, TypeAdapter
 
     class Entry(ImageEntry):
@@ -67,7 +67,7 @@ def by_pydantic(path: Path) -> Iterator[tuple[str, ...]]:
 
 
 def by_msgspec(path: Path) -> Iterator[tuple[str, ...]]:
-    """Yield the captions of each line as msgspec reads it."""
+    """Yield the captions of each line, read by msgspec."""
     from pipeline.schema import decode_lines
 
     with path.open("rb") as stream:
@@ -76,14 +76,14 @@ def by_msgspec(path: Path) -> Iterator[tuple[str, ...]]:
 
 
 def in_numpy(texts: Iterable[str]) -> Any:
-    """Return texts as the project keeps them."""
+    """Return texts as this project stores them."""
     from pipeline.packed import PackedTexts
 
     return PackedTexts(texts)
 
 
 def in_pyarrow(texts: Iterable[str]) -> Any:
-    """Return texts as one array of pyarrow."""
+    """Return texts as a pyarrow array."""
     import pyarrow
 
     remaining, chunks = iter(texts), []
@@ -121,7 +121,7 @@ def output(*arguments: str) -> str:
 
 
 def main() -> None:
-    """Make a manifest and print a line for each way."""
+    """Write a manifest and print one line per way."""
     if sys.argv[1:2] == ["--way"]:
         print(json.dumps(measured(sys.argv[2], Path(sys.argv[3], MANIFEST_FILE))))
         return

@@ -1,12 +1,12 @@
-"""Peak memory of `pipeline extract` compared with what it announces, for several numbers of images.
+"""Peak memory of `pipeline extract` against its announced memory, for several numbers of images.
 
     python -m bench.memory --images data/flickr8k --counts 500 6000
     python -m bench.memory --images data/flickr8k --counts 4 --recipe vgg19-fc7-10crop \\
         --weights random:0
 
-`--images` is a prepared dataset or a folder of images. Each count runs in a process of its own.
-Prints the peak resident size as a part of what was announced (held then, and at most as much
-more), and of the first count's peak. Fails if a peak is larger than announced.
+`--images` is a prepared dataset or a folder of images. Each count runs in a separate process.
+Prints the peak resident size relative to the announced size (current memory plus the announced
+maximum), and relative to the peak of the first count. Fails if a peak exceeds the announcement.
 """
 
 # The standard library only: a child's peak, as the kernel counts it, is at least as large as
@@ -27,7 +27,7 @@ PICTURES = {".bmp", ".gif", ".jpeg", ".jpg", ".png", ".ppm", ".tif", ".tiff", ".
 
 
 def dataset_of(images: Path, work: Path) -> Path:
-    """Return a prepared dataset of the images, made below `work` if they are in a mere folder."""
+    """Return a prepared dataset of the images; a plain folder is prepared below `work`."""
     if (images / "dataset.json").is_file():
         return images
     files = sorted(p for p in images.rglob("*") if p.suffix.lower() in PICTURES)
@@ -41,7 +41,7 @@ def dataset_of(images: Path, work: Path) -> Path:
 
 
 def extraction(options: list[str]) -> tuple[float, float, float]:
-    """Run one extraction and return GB at its peak, GB announced as held, and at most more."""
+    """Run one extraction; return its peak GB, and the announced current and additional GB."""
     child = subprocess.Popen([*COMMAND, "extract", *options], stderr=subprocess.PIPE, text=True)
     assert child.stderr is not None
     log = child.stderr.read()

@@ -1,10 +1,9 @@
-"""Share of mutants of this package that its tests kill: `python -m bench.mutants [MODULE...]`.
+"""Share of mutants of this package killed by its tests: `python -m bench.mutants [MODULE...]`.
 
 mutmut changes one operator, constant or argument at a time in a copy of the project, and runs the
-tests that reach the changed function. A mutant that no test fails for survives. `TARGETS` lists
-modules and their test files; of modules with more mutants than `--sample`, that many are drawn.
-uvx installs mutmut in an environment of its own, next to the packages of this one. Prints a table,
-and the difference that each survivor makes.
+tests that reach the changed function. A mutant survives if no test fails. `TARGETS` lists modules
+and their test files; a module with more than `--sample` mutants is sampled. uvx installs mutmut in
+its own environment, with the packages of this one. Prints a table, and the diff of each survivor.
 """
 
 import argparse
@@ -78,7 +77,7 @@ def main() -> None:
 
 
 def copy_project(copy: Path, modules: Sequence[str]) -> None:
-    """Copy the files that git tracks into a folder, and configure mutmut there."""
+    """Copy the files tracked by git into a folder, and configure mutmut there."""
     tracked = subprocess.run(
         ["git", "ls-files", "-z"], cwd=PROJECT, check=True, capture_output=True, text=True
     )
@@ -101,7 +100,7 @@ def copy_project(copy: Path, modules: Sequence[str]) -> None:
 
 
 def mutmut(folder: Path, *arguments: str) -> str:
-    """Run mutmut in a folder; return what it prints."""
+    """Run mutmut in a folder; return its output."""
     path = [str(Path(sys.executable).parent), os.environ["PATH"]]
     environment = os.environ | {
         "PATH": os.pathsep.join(path),
@@ -118,14 +117,14 @@ def mutmut(folder: Path, *arguments: str) -> str:
 
 
 def endings(results: str, chosen: Sequence[str]) -> dict[str, str]:
-    """Return how the chosen mutants ended, by name, from what `mutmut results` prints."""
+    """Return the outcome of the chosen mutants by name, from the output of `mutmut results`."""
     lines = (line.strip().rpartition(": ") for line in results.splitlines())
     wanted = {*chosen}
     return {name: ending for name, _, ending in lines if name in wanted}
 
 
 def difference(mutants: Path, name: str) -> list[str]:
-    """Return the lines that a mutant changes; mutmut keeps the function without a change, too."""
+    """Return the lines changed by a mutant; mutmut also stores the unchanged function."""
     module, _, mutant = name.rpartition(".")
     tree = ast.parse((mutants / f"{module.replace('.', '/')}.py").read_text("utf-8"))
     functions = {node.name: node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)}
@@ -135,7 +134,7 @@ def difference(mutants: Path, name: str) -> list[str]:
 
 
 def table(modules: Sequence[str], totals: Mapping[str, int], ended: Mapping[str, str]) -> str:
-    """Return a Markdown table; a mutant that never ends counts as killed."""
+    """Return a Markdown table; a mutant that times out counts as killed."""
     lines = ["| module | mutants | tried | killed | share |", "|---|---:|---:|---:|---:|"]
     tried: Counter[str] = Counter()
     killed: Counter[str] = Counter()

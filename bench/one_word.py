@@ -1,11 +1,11 @@
-"""Precision of one-word queries: the nouns of a split's captions, each asked alone.
+"""Precision of one-word queries: each query is a noun of the captions of a split.
 
     python -m bench.one_word NAME ... --dataset DIR [--split dev] [--words 50]
 
-The queries are the nouns that the captions of most images contain, and that no more than a fifth
-of the images do. An image is relevant if one of its captions contains the noun. Prints the mean
-precision among the first ten images for each experiment, with the 95 % interval over nouns, and
-that of a random order. Qian & Lamberti 2018 show such queries in figures 4 and 5, without a score.
+The queries are the nouns in the captions of most images, but of at most a fifth of all images. An
+image is relevant if one of its captions contains the noun. Prints the mean precision at 10 of each
+experiment, with the 95 % interval over nouns, and that of a random order. Qian & Lamberti 2018 show
+such queries in figures 4 and 5, without a score.
 """
 
 import argparse

@@ -1,16 +1,16 @@
-"""Images and captions a second of open_clip's models, compared with open_clip's own loop.
+"""Images and captions per second of open_clip models, against open_clip's own loop.
 
     python -m bench.open_clip_models --images FOLDER --captions FILE --models ViT-B-32 RN50
 
-Per model and side, several rounds of both programs, one after the other in one process:
+For each model and side, both programs alternate for several rounds in one process:
 
-library : a DataLoader of 2 workers with the model's own transform (or its tokenizer), then
+library : a DataLoader with 2 workers and the model's own transform (or its tokenizer), then
     `encode_image` (`encode_text`) on all cores, float32.
 ours    : the loop of `pipeline extract` from files to rows, and the encoder of `pipeline text`.
 
-Both start from files in the page cache and from the same seeded weights, in batches of the same
-size; rates count from the first finished batch. `by CPU` is the ratio of the CPU seconds of both,
-which means more than `times` where other programs run. The rows of both are compared.
+Both use files in the page cache, the same seeded weights and the same batch size; rates count from
+the first finished batch. `by CPU` is the ratio of CPU seconds, more reliable than `times` next to
+other programs. The rows of both are compared.
 """
 
 import argparse
@@ -47,7 +47,7 @@ Batches = Iterator[Rows]
 
 
 class Pictures(torch.utils.data.Dataset[torch.Tensor]):
-    """Images as open_clip's transform prepares them."""
+    """Images prepared by open_clip's transform."""
 
     def __init__(self, paths: Sequence[Path], prepare: Callable[[Image.Image], torch.Tensor]):
         self.paths, self.prepare = paths, prepare
@@ -61,7 +61,7 @@ class Pictures(torch.utils.data.Dataset[torch.Tensor]):
 
 
 class Lines(torch.utils.data.Dataset[str]):
-    """Captions, as a dataset."""
+    """Captions as a torch dataset."""
 
     def __init__(self, texts: Sequence[str]):
         self.texts = texts
@@ -95,13 +95,13 @@ def library_captions(net: Any, tokenizer: Any, texts: Sequence[str]) -> Batches:
 
 
 def our_captions(encoder: OpenClip, texts: Sequence[str]) -> Batches:
-    """Yield the rows of `pipeline text`, whose blocks are of many batches; the first is apart."""
+    """Yield the rows of `pipeline text` in blocks of many batches; the first batch is separate."""
     yield encoder.encode(texts[:CAPTIONS_PER_BATCH])
     yield encoder.encode(texts[CAPTIONS_PER_BATCH:])
 
 
 def timed(batches: Batches) -> tuple[float, float, Rows]:
-    """Return rows a second after the first batch, CPU seconds in all, and the rows."""
+    """Return rows per second after the first batch, total CPU seconds, and the rows."""
     before = cpu_seconds()
     made = [next(batches)]
     start = time.perf_counter()
@@ -164,7 +164,7 @@ def main() -> None:
     """Read the options and run."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("--images", type=Path, required=True, help="Folder of JPEG files.")
-    parser.add_argument("--captions", type=Path, required=True, help="Text, a line a caption.")
+    parser.add_argument("--captions", type=Path, required=True, help="One caption per line.")
     parser.add_argument("--models", nargs="+", default=["ViT-B-32", "RN50", "convnext_base"])
     parser.add_argument("--count", type=int, default=64, help="Images, and 8 times the captions.")
     parser.add_argument("--rounds", type=int, default=3)

@@ -1,10 +1,10 @@
-"""Opening finished feature sets compared with plain h5py on the same files.
+"""Time to open finished feature sets, against plain h5py on the same files.
 
 Run as `python bench/opening.py [ROWS]`; sets of 1 and 32 shards with ROWS (default 1000) rows of 16
-numbers each, so that the rows themselves cost nothing. Prints milliseconds, the least of 15
-turns in one run: to open every file with h5py, to read all columns but the features with it, to
-open the set, and to open it after its shards were touched, which makes them untrusted. by
-a process of their own (`pipeline.guard`).
+numbers, so that the rows themselves cost nothing. Prints the minimum milliseconds of 15 alternating
+rounds: to open every file with h5py; to read all columns except the features with h5py; to open the
+set; and to open it after its shards were touched, so that they are untrusted and first opened in a
+child process (`pipeline.guard`).
 """
 
 import sys
@@ -24,7 +24,7 @@ DIM, TURNS = 16, 15
 
 
 def write(folder: Path, shards: int, rows: int) -> None:
-    """Make a set of random rows, `rows` in each shard."""
+    """Write a set of random rows with `rows` in each shard."""
     header = FeatureHeader(
         {"name": "random"}, "none", "0" * 64, "row, channel", "bench", (DIM,), "float32", "bench"
     )
@@ -39,14 +39,14 @@ def write(folder: Path, shards: int, rows: int) -> None:
 
 
 def open_files(folder: Path) -> None:
-    """Open each shard with h5py, and look at the shape of its features."""
+    """Open each shard with h5py and read the shape of its features."""
     for path in sorted(folder.glob("*.h5")):
         with h5py.File(path) as file:
             _ = file["features"].shape
 
 
 def read_columns(folder: Path) -> None:
-    """Read the attributes and all columns but the features of each shard with h5py."""
+    """Read the attributes and all columns except the features of each shard with h5py."""
     for path in sorted(folder.glob("*.h5")):
         with h5py.File(path) as file:
             _ = dict(file.attrs), file["features"].shape
@@ -56,7 +56,7 @@ def read_columns(folder: Path) -> None:
 
 
 def milliseconds(look: Callable[[Path], object], folder: Path) -> float:
-    """Return the duration of one look."""
+    """Return the duration of one call."""
     started = time.perf_counter()
     look(folder)
     return (time.perf_counter() - started) * 1e3
@@ -65,7 +65,7 @@ def milliseconds(look: Callable[[Path], object], folder: Path) -> float:
 def least(
     ways: Mapping[str, Callable[[Path], object]], sets: dict[int, Path]
 ) -> dict[tuple[int, str], float]:
-    """Return the least milliseconds of each way with each set, tried in turns."""
+    """Return the minimum milliseconds of each way for each set, measured alternately."""
     best: dict[tuple[int, str], float] = {}
     for _ in range(TURNS):
         for shards, folder in sets.items():
@@ -76,7 +76,7 @@ def least(
 
 
 def main() -> None:
-    """Time all ways in turns, and print the best of each."""
+    """Time all ways alternately, and print the best of each."""
     rows = int(sys.argv[1]) if len(sys.argv) > 1 else 1000
     with tempfile.TemporaryDirectory() as name:
         sets = {shards: Path(name) / str(shards) for shards in (1, 32)}

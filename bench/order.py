@@ -1,12 +1,12 @@
-"""Whether embeddings of moving scenes know what happened first: twins distinguished.
+"""Whether embeddings of moving scenes encode the order of events: twins distinguished.
 
     python -m bench.order data/embeddings/moving-scenes/*.h5
 
-Clips 2k and 2k + 1 of `pipeline prepare moving-scenes` differ in the order of their two events
-alone, and so do their k-th captions. Printed for each file: how often a clip is nearer to its own
-caption than to the same words in the other order, how often a caption is nearer to its own clip
-than to the twin (a tie counts half), each over the pairs with a 95 % bootstrap interval over
-twins; and R@1. Chance is 50 % of both.
+Clips 2k and 2k + 1 of `pipeline prepare moving-scenes`, and their k-th captions, differ only in the
+order of their two events. Prints for each file how often a clip is nearer to its own caption than
+to the same words in the other order, and how often a caption is nearer to its own clip than to the
+twin (a tie counts half), over all pairs, with a 95 % bootstrap interval over twins; and R@1. Chance
+is 50 % for both.
 """
 
 import argparse
@@ -25,7 +25,7 @@ RESAMPLES = 1000
 
 
 def told_apart(embeddings: Embeddings) -> tuple[np.ndarray, np.ndarray]:
-    """Return the shares of pairs distinguished by each clip, and by each clip's captions.
+    """Return the share of pairs distinguished by each clip, and by each clip's captions.
 
     Returns
     -------
@@ -54,7 +54,7 @@ def _wins(own: np.ndarray, other: np.ndarray) -> float:
 
 
 def _interval(shares: np.ndarray, names: Sequence[str]) -> str:
-    """Return the mean in per cent with its interval, twins drawn together."""
+    """Return the mean in per cent with its interval; twins are drawn together."""
     pairs: dict[str, list[int]] = {}
     for row, name in enumerate(names):
         pairs.setdefault(min(name, twin_of(name)), []).append(row)
@@ -66,7 +66,7 @@ def _interval(shares: np.ndarray, names: Sequence[str]) -> str:
 
 
 def main() -> None:
-    """Print a line for each embedding file."""
+    """Print one line per embedding file."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("embeddings", type=Path, nargs="+")
     print("| experiment | clip knows the order | caption knows the order | R@1 clip, caption |")

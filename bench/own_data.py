@@ -1,12 +1,12 @@
-"""What `pipeline run` recomputes when one's own images and captions change, in rows and seconds.
+"""Rows and seconds that `pipeline run` recomputes after changes of images and captions.
 
     python -m bench.own_data FOLDER [--images 20 76 1000] [--photos DIR] [--names NAME ...]
 
-Follows the README: a folder of images with a table of captions is prepared, `run` makes experiments
-of it, then the images or captions change and the same two calls are repeated. After every change
+Follows the README: a folder of images with a table of captions is prepared and `run` computes
+experiments; then images or captions change, and the same two calls are repeated. After every change
 the features, encoders, heads, embeddings and tables are compared, byte for byte, with those of a
-run from nothing. The images are drawn scenes with one caption each, or the photographs in DIR with
-scenes' captions; a line a change is printed. The exit status is 1 if anything differs.
+run from scratch. The images are drawn scenes with one caption each, or the photographs in DIR with
+captions of scenes; one line per change is printed. The exit status is 1 if anything differs.
 """
 
 import argparse
@@ -33,36 +33,36 @@ _COMPUTED = re.compile(r"(\d+) computed in .* \((?:[\d.]+) (\w+)s/s\)")
 
 @dataclass
 class Lines:
-    """A monitor that counts the rows which are computed, by what a row is."""
+    """A monitor that counts computed rows by unit."""
 
     lines: list[str] = field(default_factory=list)
 
     def log(self, line: str) -> None:
-        """Keep a line."""
+        """Store a line."""
         self.lines.append(line)
 
     @contextmanager
     def progress(self, what: str, unit: str) -> Iterator[Progress]:
-        """Show nothing."""
+        """Return a progress that shows nothing."""
         yield no_progress
 
     def computed(self, unit: str) -> int:
-        """Return how many rows of a unit were computed, an image or a caption for each set."""
+        """Return the number of computed rows of a unit; an image or caption counts once per set."""
         found = map(_COMPUTED.match, self.lines)
         return sum(int(match[1]) for match in found if match and match[2] == unit)
 
 
 class OwnData:
-    """Images and a table of captions in a folder, and what is made of them.
+    """Images and a table of captions in a folder, with all outputs.
 
     Attributes
     ----------
-    folder : Path. Has `pictures`, `captions.csv` and `data`.
-    captions : dict. The caption of each image, by file name; `edit` it, then `write`.
+    folder : Path. Parent of `pictures`, `captions.csv` and `data`.
+    captions : dict. Caption of each image by file name; change it, then call `write`.
     """
 
     def __init__(self, folder: Path, images: int, photos: Path | None = None) -> None:
-        """Write a number of images; a tenth as many can be added."""
+        """Write a number of images; a tenth as many can be added later."""
         self.folder, self.pictures = folder, folder / "pictures"
         drawn = draw_scenes(folder / "drawn", images + max(2, images // 10), 0)
         found = sorted(photos.glob("*.jpg")) if photos else []
@@ -88,7 +88,7 @@ class OwnData:
             del self.captions[name]
 
     def replace(self, names: Sequence[str]) -> None:
-        """Change the contents of images: each becomes a copy of another one."""
+        """Change the contents of images: each becomes a copy of another image."""
         kept = next(name for name in self.captions if name not in names)
         for name in names:
             shutil.copy(self.pictures / kept, self.pictures / name)
@@ -111,7 +111,7 @@ class OwnData:
         return lines, time.monotonic() - started
 
     def outputs(self, root: str = "data") -> dict[str, bytes]:
-        """Return the bytes of everything that is made, by path; a record of seconds is left out."""
+        """Return the bytes of all outputs by path, except records of seconds."""
         return {
             str(path.relative_to(self.folder / root)): _content(path)
             for kind in KINDS
@@ -121,7 +121,7 @@ class OwnData:
 
 
 def changes(images: int) -> dict[str, Callable[[OwnData], None]]:
-    """Return the changes that people make to a dataset of a size, by what they are called."""
+    """Return typical changes of a dataset of a given size, by name."""
     few = max(2, images // 20)
 
     def edit(data: OwnData) -> None:
@@ -138,7 +138,7 @@ def changes(images: int) -> dict[str, Callable[[OwnData], None]]:
 
 
 def _content(path: Path) -> bytes:
-    """Return the bytes of a file; of JSON less what is measured, the seconds."""
+    """Return the bytes of a file; for JSON without measured seconds."""
     data = path.read_bytes()
     if path.suffix != ".json":
         return data
@@ -149,7 +149,7 @@ def _content(path: Path) -> bytes:
 
 
 def main() -> int:
-    """Print a line a change."""
+    """Print one line per change."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("folder", type=Path)
     parser.add_argument("--images", type=int, nargs="+", default=[20, 76, 1000])

@@ -1,10 +1,10 @@
-"""What narrower arithmetic and storage do to real features, and to recall with the same head.
+"""Effect of lower precision and smaller storage types on features and on recall.
 
     python -m bench.precision --dataset data/flickr8k --split dev \\
         --captions data/text/flickr8k/mean-glove-6b-50d --head data/heads/flickr8k/HEAD
 
-Extracts a split with EfficientNet-Lite0's pooled features in every precision and storage type,
-compares the rows with those of float32 (cosine, relative L2), and embeds them all with one head
+Extracts the pooled EfficientNet-Lite0 features of a split in every precision and storage type,
+compares the rows with those of float32 (cosine, relative L2), and embeds all of them with one head
 that was trained on float32 features.
 """
 

@@ -1,7 +1,7 @@
-"""Random batches by id from feature shards compared with h5py's fancy indexing of the same rows.
+"""Random batches by id from feature shards, against h5py's fancy indexing of the same rows.
 
 Run as `python bench/reading.py [ROWS]`; batches of 16 rows (7, 7, 2048) float16, 201 kB each,
-from the page cache. Prints rows a second and ratios, and fails if two ways of reading differ.
+from the page cache. Prints rows per second and ratios, and fails if two ways return different rows.
 """
 
 import sys
@@ -21,7 +21,7 @@ SHAPE, BATCH = (7, 7, 2048), 16
 
 
 def write(folder: Path, rows: int) -> FeatureSet:
-    """Make a set of `rows` random rows, three quarters of the values zero, in two shards."""
+    """Write a set of `rows` random rows, with three quarters of the values zero, in two shards."""
     header = FeatureHeader(
         {"name": "random"}, "none", "0" * 64, "row, cell_y, cell_x, channel", "bench", SHAPE,
         "float16", "bench",
@@ -40,7 +40,7 @@ def write(folder: Path, rows: int) -> FeatureSet:
 
 
 def write_chunked(features: FeatureSet, path: Path) -> None:
-    """Write the same rows as one dataset with a chunk a row, as is common elsewhere."""
+    """Write the same rows as one dataset with one chunk per row, a common layout."""
     with h5py.File(path, "w") as file:
         shape = (len(features), *SHAPE)
         dataset = file.create_dataset("features", shape, np.float16, chunks=(1, *SHAPE))
@@ -57,7 +57,7 @@ def write_contiguous(features: FeatureSet, path: Path) -> None:
 
 
 def rate(read: Callable[[np.ndarray], np.ndarray], batches: list[np.ndarray]) -> float:
-    """Return rows a second over all batches."""
+    """Return rows per second over all batches."""
     started = time.perf_counter()
     for batch in batches:
         read(batch)
@@ -65,7 +65,7 @@ def rate(read: Callable[[np.ndarray], np.ndarray], batches: list[np.ndarray]) ->
 
 
 def main() -> None:
-    """Time all ways in one run, in turns, and print the best of five each."""
+    """Time all ways alternately in one run, and print the best of five for each."""
     rows = int(sys.argv[1]) if len(sys.argv) > 1 else 512
     rng = np.random.default_rng(1)
     batches = [np.sort(rng.choice(rows, BATCH, replace=False)) for _ in range(30)]
@@ -82,7 +82,7 @@ def main() -> None:
             ways: dict[str, tuple[Callable[[np.ndarray], np.ndarray], int]] = {
                 "FeatureSet.read": (lambda b: features.read([ids[r] for r in b]), 30),
                 "h5py, contiguous": (lambda b: contiguous["features"][b], 30),
-                "h5py, chunk a row": (lambda b: chunked["features"][b], 3),
+                "h5py, chunk per row": (lambda b: chunked["features"][b], 3),
             }
             # Each row's CRC-32 is checked when it is read first; that is timed apart.
             fresh = FeatureSet(folder / "set")
@@ -97,7 +97,7 @@ def main() -> None:
                 for read, _ in ways.values()
             )
     ours = best["FeatureSet.read"]
-    print(f"{rows} rows {SHAPE} float16, random batches of {BATCH}, rows a second")
+    print(f"{rows} rows {SHAPE} float16, random batches of {BATCH}, rows per second")
     print(f"{'FeatureSet.read, first time':30} {first:9.0f}")
     for way, speed in best.items():
         print(f"{way:30} {speed:9.0f}   FeatureSet / this = {ours / speed:.1f}")

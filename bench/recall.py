@@ -1,9 +1,9 @@
-"""Exact ranks by id compared with the script that everyone copies: the whole matrix and an argsort.
+"""Exact ranks by id against the usual script: the full similarity matrix and an argsort.
 
-Run as `python -m bench.recall [IMAGES] [--device cuda]`; five captions an image, 1,024 dimensions,
-cosine. Each of the two runs in a process of its own, the script always on processors. Prints
-seconds of the ranking alone (by the clock, and of all processors), the peak resident size of the
-process compared with the size of the embeddings, and the ratios; fails if the two disagree.
+Run as `python -m bench.recall [IMAGES] [--device cuda]`; five captions per image, 1,024 dimensions,
+cosine. Each program runs in a separate process, the script always on the CPU. Prints the seconds of
+ranking (wall and CPU time), the peak resident size relative to the size of the embeddings, and the
+ratios; fails if the ranks differ.
 """
 
 import argparse
@@ -24,7 +24,7 @@ WAYS = ("ours", "argsort")
 
 
 def made(images: int) -> Embeddings:
-    """Return normalised random embeddings whose captions are near their image."""
+    """Return random unit embeddings whose captions are near their image."""
     rng = np.random.default_rng(0)
     points = rng.standard_normal((images, DIM), dtype=np.float32)
     said = np.repeat(points, CAPTIONS, axis=0)
@@ -46,7 +46,7 @@ def made(images: int) -> Embeddings:
 
 
 def argsort_ranks(e: Embeddings) -> tuple[Ranks, Ranks]:
-    """Rank in both directions from the whole similarity matrix, a loop and an argsort a query."""
+    """Rank in both directions from the full similarity matrix, with one argsort per query."""
     scores = e.image_embeddings @ e.caption_embeddings.T
     best = np.empty(len(scores), np.int64)
     for i, row in enumerate(scores):
@@ -59,7 +59,7 @@ def argsort_ranks(e: Embeddings) -> tuple[Ranks, Ranks]:
 
 
 def ranker(way: str, device: str) -> Ranker:
-    """Return one of `WAYS`; as `pipeline evaluate` does, with torch for other devices than cpu."""
+    """Return one of `WAYS`; other devices than cpu use torch, like `pipeline evaluate`."""
     if way == "argsort":
         return argsort_ranks
     if device == "cpu":
@@ -70,7 +70,7 @@ def ranker(way: str, device: str) -> Ranker:
 
 
 def run(way: str, device: str, images: int, out: Path) -> None:
-    """Rank in this process, keep the ranks, and print both seconds and the peak in GB."""
+    """Rank in this process, save the ranks, and print wall and CPU seconds and the peak in GB."""
     e = made(images)
     rank = ranker(way, device)
     started, busy = time.perf_counter(), time.process_time()

@@ -1,11 +1,11 @@
-"""A training step of recurrent networks: ours against torch's own and a loop for peepholes.
+"""A training step of recurrent networks: ours against torch's own, and a loop for peepholes.
 
     python -m bench.recurrence [--steps 20] [--threads 1]
 
-For the sizes of the presets it prints the milliseconds of a forward and a backward pass over a
-batch of captions of 6 to 17 words, of both programs in turn, their ratio, and the greatest
-difference of their gradients relative to the largest. The seconds are those of the processor, so
-that what else runs counts less.
+For the sizes of the presets, prints the milliseconds of a forward and a backward pass over a batch
+of captions of 6 to 17 words for both programs, run alternately, their ratio, and the maximum
+difference of their gradients relative to the largest gradient. Times are CPU times, which other
+programs affect less.
 """
 
 import argparse
@@ -88,13 +88,13 @@ def compare(
 
 
 def difference(one: Iterable[Tensor], other: Iterable[Tensor]) -> float:
-    """Return the greatest difference of two lists of tensors, of each one's largest number."""
+    """Return the maximum difference of two lists of tensors, relative to each tensor's maximum."""
     pairs = zip(one, other, strict=True)
     return max(float((a - b).abs().max() / b.abs().max()) for a, b in pairs)
 
 
 def looped(net: PeepholeLSTM) -> Program:
-    """Return the network as a loop over words, whose gradients autograd finds."""
+    """Return the network as a loop over words, differentiated by autograd."""
 
     def run(sequence: PackedSequence) -> tuple[PackedSequence, object]:
         words = net.word(sequence.data).split(sequence.batch_sizes.tolist())

@@ -1,14 +1,14 @@
-"""Regions a second of `pipeline extract --regions`, compared with the obvious loop over regions.
+"""Regions per second of `pipeline extract --regions`, against a simple loop over regions.
 
     python -m bench.regions --images FOLDER
 
-Four programs run one after the other on the same proposals (a grid), in one process:
+Four programs run on the same proposals (a grid), one after the other in one process:
 
-obvious : for each region, decode its photo, crop, resize, and one call of the network as its
-    package writes it; torch on all cores.
-crops   : `efficientnet-lite0-pool`: a photo is decoded once, regions go through in batches.
+obvious : for each region, decode its image, crop, resize, and call the original network once; torch
+    on all cores.
+crops   : `efficientnet-lite0-pool`: an image is decoded once, regions are batched.
 bf16    : the same with `--precision bf16`.
-aligned : `efficientnet-lite0-roi-align`: a photo goes through once, regions are pooled from it.
+aligned : `efficientnet-lite0-roi-align`: the network runs once per image, regions are pooled.
 
 Rates count from the first finished region or batch. The rows of `obvious` and `crops` are compared.
 """
@@ -44,17 +44,17 @@ CROPS, ALIGNED = "efficientnet-lite0-pool", "efficientnet-lite0-roi-align"
 
 
 class Marks:
-    """A monitor that keeps when how many regions were done."""
+    """A monitor that records the time and the number of finished regions."""
 
     def __init__(self) -> None:
         self.marks: list[tuple[float, int]] = []
 
     def log(self, line: str) -> None:
-        """Ignore progress."""
+        """Discard a line."""
 
     @contextmanager
     def progress(self, what: str, unit: str) -> Iterator[Progress]:
-        """Return a function that keeps the time, less that of the check of finished rows."""
+        """Return a function that records the time, without that of checking finished rows."""
 
         def show(done: int, total: int, failed: int) -> None:
             if done and what != "checking":
@@ -64,14 +64,14 @@ class Marks:
 
 
 def rate(marks: list[tuple[float, int]]) -> float:
-    """Return regions a second from the first mark to the last."""
+    """Return regions per second from the first mark to the last."""
     (start, first), (end, last) = marks[0], marks[-1]
     return (last - first) / (end - start)
 
 
 @torch.inference_mode()
 def obvious(dataset: Manifest, proposals: Path, count: int) -> tuple[float, list[str], np.ndarray]:
-    """Run the obvious loop over `count` regions; return regions a second, their ids and rows."""
+    """Run the simple loop over `count` regions; return regions per second, their ids and rows."""
     recipe = resolve_recipe(CROPS)
     net: Any = backbone_named(recipe.backbone).filled(load_weights(recipe, WEIGHTS).state).eval()
     found = read_proposals(proposals)
@@ -98,8 +98,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("--images", type=Path, required=True, help="Folder of JPEG files.")
     parser.add_argument("--photos", type=int, default=24)
-    parser.add_argument("--number", type=int, default=100, help="Regions a photo.")
-    parser.add_argument("--obvious", type=int, default=150, help="Regions of the obvious loop.")
+    parser.add_argument("--number", type=int, default=100, help="Number of regions per image.")
+    parser.add_argument("--obvious", type=int, default=150, help="Same, for the simple loop.")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)

@@ -1,11 +1,11 @@
-"""What each trained head cost: epochs, updates, its last validation figures, seconds.
+"""Training cost of each head: epochs, updates, validation figures, seconds.
 
     python -m bench.rows data/flickr8k [NAME ...] [--timed 3]
 
-Reads the heads below data/heads/DATASET, trained by `pipeline run` at the small size. Each network
-is then trained anew for a few epochs in a temporary folder, on one thread, and the seconds of the
-processor of an epoch after the first one are multiplied by the epochs of its head, so that
-what else runs counts less. Heads in closed form and fine-tuned ones show no seconds of an epoch.
+Reads the heads below data/heads/DATASET that `pipeline run` trained at the small size. Each network
+is trained again for a few epochs in a temporary folder on one thread; the CPU seconds of an epoch
+after the first are multiplied by the number of epochs of the head, so that other programs matter
+less. Closed-form and fine-tuned heads have no seconds per epoch.
 """
 
 import argparse
@@ -31,18 +31,18 @@ from pipeline.progress import Progress
 
 
 class Clock:
-    """Measures the seconds of the processor at every epoch; a monitor that shows nothing."""
+    """A monitor that records the CPU time of every epoch."""
 
     def __init__(self) -> None:
-        """Start with none."""
+        """Start without epochs."""
         self.seconds: list[float] = []
 
     def log(self, line: str) -> None:
-        """Show nothing."""
+        """Discard a line."""
 
     @contextmanager
     def progress(self, what: str, unit: str) -> Iterator[Progress]:
-        """Measure the time of epochs."""
+        """Record the time of epochs."""
 
         def note(done: int, total: int, failed: int) -> None:
             if unit == "epoch":
@@ -52,7 +52,7 @@ class Clock:
 
 
 def main() -> None:
-    """Print a row a head."""
+    """Print one row per head."""
     parser = argparse.ArgumentParser()
     parser.add_argument("dataset", type=Path)
     parser.add_argument("names", nargs="*")

@@ -1,16 +1,16 @@
-"""Time, memory and disk of every step for collections of 10^4 to 10^6 images, as powers of N.
+"""Time, memory and disk of every step for 10^4 to 10^6 images, with exponents.
 
     python -m bench.scale --counts 10000 100000 1000000 --work FOLDER
 
-A collection is simulated: hard links to 64 small images, five captions an image drawn from 64
-words with a seed. Image features come from a stub in place of the network, with the header, the
-shards and the checksums of the real ones; everything else is the command itself, in a process of
-its own whose wall time, CPU time and memory are taken. Each column is fitted
-to a N^b by least squares over the logarithms; the exponent of the two largest collections is
-printed too, since constant costs such as imports flatten the others.
+Collections are simulated: hard links to 64 small images, with five random captions per image from
+64 words. Image features come from a stub instead of the network, with real headers, shards and
+checksums; everything else is the command itself, in a separate process whose wall time, CPU time
+and memory are measured. Each column is fitted to a N^b by least squares over logarithms; the
+exponent of the two largest collections is printed too, since constant costs such as imports
+flatten the others.
 
-A step that an earlier call has finished on the same folder is taken from `scale.json` there;
-remove the file, or name steps with `--steps`, to run them again.
+A step that an earlier call finished in the same folder is read from `scale.json` there; remove the
+file, or name steps with `--steps`, to run them again.
 """
 
 import argparse
@@ -48,14 +48,14 @@ LIMIT_GB, _LOOK_SECONDS = 2.0, 0.1
 
 @dataclass(frozen=True)
 class Cost:
-    """What a step took.
+    """Cost of a step.
 
     Attributes
     ----------
-    seconds, cpu : of the clock and of processors.
-    own, peak : GB of memory of its own at the most, looked at ten times a second, and GB resident
-        with mapped files, which the system reclaims when needed.
-    disk : MB that it wrote.
+    seconds, cpu : wall time and CPU time.
+    own, peak : maximum GB of private memory, sampled ten times per second, and of resident memory
+        including mapped files, which the system reclaims when needed.
+    disk : MB written.
     """
 
     seconds: float
@@ -67,7 +67,7 @@ class Cost:
 
 @dataclass(frozen=True)
 class Step:
-    """A command line, or the name of a function of this file, and the folder that it writes."""
+    """A command line or a function of this file, with the folder that it writes."""
 
     name: str
     command: Callable[[int], list[str]]
@@ -81,12 +81,12 @@ def pipeline_command(*arguments: object) -> list[str]:
 
 
 def own(name: str) -> Callable[[int], list[str]]:
-    """Return the argument vector of a function of this file, by number of images."""
+    """Return the argument vector of a function of this file for a number of images."""
     return lambda count: [sys.executable, "-m", "bench.scale", "--own", name, str(count)]
 
 
 def command(*arguments: object) -> Callable[[int], list[str]]:
-    """Return a step's command, the same for all numbers of images."""
+    """Return a command that is the same for all numbers of images."""
     return lambda count: pipeline_command(*arguments)
 
 
@@ -185,7 +185,7 @@ def read(count: int) -> None:
 
 
 def stub(count: int) -> None:
-    """Write shards as `pipeline extract` does, of rows of a stub instead of a network."""
+    """Write shards like `pipeline extract`, with rows of a stub instead of a network."""
     from pipeline.datasets.manifest import read_manifest
     from pipeline.images.batches import feature_header
     from pipeline.images.weights import load_weights
@@ -212,7 +212,7 @@ def stub(count: int) -> None:
 
 
 def merge(count: int) -> None:
-    """Split the captions' mean vectors into two sets, and measure the command that joins them."""
+    """Split the mean vectors of the captions into two sets, and measure their merge."""
     halves = [Path("half-0"), Path("half-1")]
     if not halves[1].exists():
         subprocess.run([sys.executable, "-m", "bench.scale", "--own", "halve", "0"], check=True)
@@ -221,7 +221,7 @@ def merge(count: int) -> None:
 
 
 def halve(count: int) -> None:
-    """Write the two halves of a feature set as sets of their own."""
+    """Write both halves of a feature set as separate sets."""
     from pipeline.shards.feature_set import FeatureSet
     from pipeline.shards.format import RowBlock
     from pipeline.shards.resume.arrays import build_from_rows
@@ -243,7 +243,7 @@ def halve(count: int) -> None:
 
 
 def measure(step: Step, count: int, folder: Path) -> Cost:
-    """Run a step in a process of its own and return what it took; leave if it fails."""
+    """Run a step in a separate process and return its cost; exit if it fails."""
     out = folder / step.out
     if step.out and out.is_dir():
         shutil.rmtree(out)
@@ -269,7 +269,7 @@ def measure(step: Step, count: int, folder: Path) -> Cost:
 
 
 def own_memory(pid: int) -> float:
-    """Return the GB of a process that are not pages of files."""
+    """Return the GB of a process that are not file pages."""
     try:
         text = Path(f"/proc/{pid}/status").read_text(encoding="ascii")
     except OSError:
@@ -336,7 +336,7 @@ def main() -> None:
 
 
 def print_table(counts: list[int], known: dict[str, dict[str, float]]) -> None:
-    """Print what every step took of the largest collection, with exponents over all."""
+    """Print the cost of every step for the largest collection, with exponents."""
     print(f"\nof {counts[-1]} images; exponents over all collections, and of the last two")
     columns = "".join(f"{name:>8} {'exponents':>12}" for name in ("wall s", "CPU s", "own GB"))
     print(f"{'step':28}{columns} {'disk MB':>9}")

@@ -1,9 +1,9 @@
-"""The approximate index against the exact search: build time, queries per second, recall@10.
+"""Approximate index against exact search: build time, queries per second, recall@10.
 
-Run as `OMP_NUM_THREADS=1 python -m bench.search [ROWS]`; 256 dimensions, cosine. Seconds are those
-of the processor. Made rows are near 32 directions, as learnt embeddings are near few; queries are
-rows with more noise. Then a file of the first 95 % of the rows grows: 5 % are new and as many gone,
-next to an index of the same rows made from nothing. Fails if a recall is below 0.9.
+Run as `OMP_NUM_THREADS=1 python -m bench.search [ROWS]`; 256 dimensions, cosine. Times are CPU
+times. Synthetic rows are near 32 directions, as learnt embeddings are near few; queries are rows
+with more noise. Then a file of the first 95 % of the rows is extended: 5 % are new and as many are
+deleted, next to an index built from scratch. Fails if a recall is below 0.9.
 """
 
 import sys
@@ -22,7 +22,7 @@ DIM, INNER, QUERIES = 256, 32, 200
 
 
 def main() -> None:
-    """Time both in one run."""
+    """Time both searches in one run."""
     rows = int(sys.argv[1]) if len(sys.argv) > 1 else 20_000
     rng = np.random.default_rng(0)
     directions = rng.standard_normal((INNER, DIM), np.float32)
@@ -57,8 +57,8 @@ def main() -> None:
         alone = 1000 * (time.process_time() - started) / QUERIES
         found_share = np.mean([np.isin(a, b).mean() for a, b in zip(exact, some, strict=True)])
         print(
-            f"a subset of {len(among)}: recall@10 {found_share:.3f}, {spent:.1f} ms a query, exact "
-            f"{alone:.1f}"
+            f"{len(among)} of the rows: recall@10 {found_share:.3f}, {spent:.1f} ms per query, "
+            f"exact {alone:.1f}"
         )
     with TemporaryDirectory() as folder:
         least = min(recall, grow(Path(folder) / "e.h5", made, asked))
@@ -67,7 +67,7 @@ def main() -> None:
 
 
 def grow(path: Path, made: Vectors, asked: Vectors) -> float:
-    """Print seconds and recall of an index that is made, that grows, and from nothing."""
+    """Print seconds and recall of an index that is built, extended, and built from scratch."""
     twentieth = len(made) // 20
 
     def opened(first: int, stop: int) -> float:

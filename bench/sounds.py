@@ -1,11 +1,11 @@
-"""What features of sound know of real sounds with class names, by their nearest neighbours.
+"""Nearest-neighbour classification of labelled sounds by audio features.
 
     python -m bench.sounds --sounds FOLDER --table esc10.tsv [--folds 4] [RECIPE...]
 
-The table has the columns `file`, `class` and `fold`. For each fold that is named, the sounds of the
-others are the training split, to which codebooks are fitted, and each sound of the fold has the
-class of the nearest of them, by cosine. Printed: the share of right classes in per cent, chance,
-and the seconds of MFCC compared with librosa's where that is installed.
+The table has the columns `file`, `class` and `fold`. For each named fold, the sounds of the other
+folds are the training split, on which codebooks are fitted, and each sound of the fold gets the
+class of its nearest training sound by cosine. Prints the accuracy in per cent, chance, and the
+seconds of MFCC against librosa's, if it is installed.
 """
 
 import argparse
@@ -28,7 +28,7 @@ RECIPES = ("mfcc-bow-1024", "mfcc-bow-1024-soft")
 def right_classes(
     rows: list[dict[str, str]], sounds: Path, fold: str, recipe: str, folder: Path
 ) -> float:
-    """Return the share of right classes, 0-100, of a fold's sounds."""
+    """Return the accuracy, 0-100, on the sounds of a fold."""
     entries = tuple(
         ImageEntry(row["file"], row["file"], "test" if row["fold"] == fold else "train", ())
         for row in rows
@@ -46,7 +46,7 @@ def right_classes(
 
 
 def mfcc_seconds(seconds: int = 5, times: int = 20) -> None:
-    """Print processor milliseconds of MFCC, compared with librosa's, and how they agree."""
+    """Print the CPU milliseconds of MFCC against librosa's, and their difference."""
     rule, sound = Mfcc(), np.random.default_rng(0).normal(0, 0.1, 16_000 * seconds).astype("f4")
     rule(sound)
     started = time.process_time()
@@ -79,7 +79,7 @@ def mfcc_seconds(seconds: int = 5, times: int = 20) -> None:
 
 
 def main() -> None:
-    """Print a line for each recipe."""
+    """Print one line per recipe."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--sounds", type=Path, required=True)
     parser.add_argument("--table", type=Path, required=True)

@@ -1,13 +1,13 @@
-"""Processor milliseconds per image of each step from an image file to a published shard.
+"""CPU milliseconds per image of each step from an image file to a published shard.
 
     python -m bench.steps [--recipes NAME ...] [--precisions float32 bf16] [--images FOLDER ...]
 
-The extraction loop runs on one thread for the network and one for reading, over images in the
-page cache. Every step is a function of the loop, timed by the clock of its thread, less the steps
-that it calls; `rest` is what the process used and no step did. A piece is written every few rows,
-as in a run of hours. `bare` is the network alone on windows in memory, by the same clock, so other
-programs on the machine show little. The last line is a SHA-256 of the features, which a change for
-speed must keep. Weights are seeded unless the recipe's own are installed.
+The extraction loop runs with one compute thread and one reader thread, on images in the page cache.
+Every step is a function of the loop, timed by the CPU clock of its thread, without the steps that
+it calls; `rest` is the CPU time of the process outside all steps. A piece is written every few
+rows, as in a run of hours. `bare` is only the network on windows in memory, by the same clock, so
+that other programs matter little. The last line is a SHA-256 of the features, which an optimisation
+must not change. Weights are seeded unless the recipe's own are installed.
 """
 
 import argparse
@@ -52,7 +52,7 @@ STEPS = (
 
 
 class Meter:
-    """Seconds of each step by the clock of its thread, without those of the steps inside it."""
+    """CPU seconds of each step by thread, without nested steps."""
 
     def __init__(self) -> None:
         self.seconds: dict[str, float] = defaultdict(float)
@@ -60,7 +60,7 @@ class Meter:
         self._inner = threading.local()
 
     def timed(self, step: str, function: Callable[..., Any]) -> Callable[..., Any]:
-        """Return the function, whose calls count as a step."""
+        """Return the function with its calls timed as a step."""
 
         def call(*arguments: Any, **options: Any) -> Any:
             outer = getattr(self._inner, "seconds", 0.0)
@@ -78,7 +78,7 @@ class Meter:
 
     @contextmanager
     def metered(self, network: RecipeNetwork) -> Iterator[None]:
-        """Time the steps of the extraction loop while the block runs."""
+        """Time the steps of the extraction loop within the block."""
         targets: tuple[tuple[str, Any, str], ...] = (
             ("read", decode, "read_bytes"),
             ("decode", decode, "decode"),
@@ -106,7 +106,7 @@ class Meter:
 
 @dataclass(frozen=True)
 class Costs:
-    """Processor milliseconds per image by step, and of the network alone; the set's index."""
+    """CPU milliseconds per image by step, and of only the network; and the index of the set."""
 
     steps: dict[str, float]
     bare: float
@@ -114,7 +114,7 @@ class Costs:
 
 
 def measured(recipe: Recipe, weights: Weights, paths: list[Path], folder: Path) -> Costs:
-    """Extract some images, and run the network alone over as many."""
+    """Extract some images, and run only the network on as many."""
     network = RecipeNetwork(recipe, weights.state)
     parallelism = Parallelism(default_parallelism(recipe, "cpu").batch_size, 1, 1)
     bare_ms = bare(network, paths, parallelism.batch_size)
@@ -136,7 +136,7 @@ def measured(recipe: Recipe, weights: Weights, paths: list[Path], folder: Path) 
 
 
 def bare(network: RecipeNetwork, paths: list[Path], size: int) -> float:
-    """Return processor milliseconds per image of the network on windows in memory."""
+    """Return CPU milliseconds per image of the network on windows in memory."""
     samples = [read_sample(path, network.recipe, network.window).windows for path in paths[:size]]
     windows = np.stack([sample for sample in samples if sample is not None])
     batch = torch.from_numpy(np.resize(windows, (size, *windows.shape[1:])))

@@ -1,10 +1,9 @@
-"""Sentence encoders and their PCA compared with the obvious alternatives, as ratios of one run.
+"""Sentence encoders and their PCA against simple alternatives, as ratios of one run.
 
-Run as `OMP_NUM_THREADS=1 python -m bench.text [CAPTIONS]`. The captions are drawn from a seed:
-5 to 18 of the first 8,000 words of GloVe 50-d, frequent ones more often. The 300-d vectors are
-synthetic. Rates are captions a CPU second, splitting into words counted, of the fastest of three
-runs; what is prepared once for all captions is not counted on either side. Fails if an encoder and
-its alternative differ.
+Run as `OMP_NUM_THREADS=1 python -m bench.text [CAPTIONS]`. Captions are random: 5 to 18 of the
+first 8,000 words of GloVe 50-d, frequent words more often. The 300-d vectors are synthetic. Rates
+are captions per CPU second, including tokenization, of the fastest of three runs; work that is done
+once for all captions is not counted on either side. Fails if an encoder and its alternative differ.
 """
 
 import sys
@@ -66,7 +65,7 @@ def main(number: int) -> None:
 
 
 def fits(vectors: WordVectors, texts: Sequence[str]) -> None:
-    """Print the line of a PCA at a size that scikit-learn's can do: 2,250 numbers to 750."""
+    """Print the line of a PCA of a size that scikit-learn can fit: 2,250 numbers to 750."""
     some = replace(vectors, matrix=np.ascontiguousarray(vectors.matrix[:, :45]))
     encoder = FisherVector((fit_codebook(some, "hglmm", 25, seed=0),), some, TOKENIZER)
     with tempfile.TemporaryDirectory() as work:
@@ -79,7 +78,7 @@ def fits(vectors: WordVectors, texts: Sequence[str]) -> None:
 
 
 def products(vectors: WordVectors, texts: Sequence[str]) -> None:
-    """Print the lines of a PCA compared with what cannot be saved: the products of matrices."""
+    """Print the lines of a PCA against its unavoidable part, the matrix products."""
     encoder = FisherVector((fit_codebook(vectors, "hglmm", 60, seed=0),), vectors, TOKENIZER)
     width, dim, chunk = encoder.dim, encoder.dim // 3, texts[:2048]
     sums = Covariance(width)
@@ -111,7 +110,7 @@ def compare(
     alternative: Encode,
     slow: int = SLOW,
 ) -> None:
-    """Time an encoder and an alternative, check that they agree, print one line."""
+    """Time an encoder and an alternative, check that they agree, and print one line."""
     encoder.encode(texts[:1])
     ours, rows = timed(lambda: encoder.encode(texts))
     peer, expected = timed(lambda: alternative(texts[:slow]))
@@ -121,12 +120,12 @@ def compare(
 
 
 def line(name: str, rate: float, what: str, other: float) -> None:
-    """Print one line of the table, rates in captions a CPU second."""
+    """Print one line of the table, with rates in captions per CPU second."""
     print(f"{name:32} {rate:10,.0f}   {what:42} {other:10,.0f} {rate / other:6.2f}", flush=True)
 
 
 def timed(work: Callable[[], Any]) -> tuple[float, Any]:
-    """Return the CPU seconds of the fastest of three runs, and what the last one returned."""
+    """Return the CPU seconds of the fastest of three runs, and the last result."""
     seconds = []
     for _ in range(3):
         start = time.process_time()
@@ -136,7 +135,7 @@ def timed(work: Callable[[], Any]) -> tuple[float, Any]:
 
 
 def captions(words: Sequence[str], number: int) -> list[str]:
-    """Draw captions; word r is drawn with a probability that falls as 1 / (r + 10)."""
+    """Return random captions; word r has a probability proportional to 1 / (r + 10)."""
     rng = np.random.default_rng(0)
     frequency = 1 / (np.arange(len(words)) + 10)
     lengths = rng.integers(5, 19, number)
@@ -149,7 +148,7 @@ def captions(words: Sequence[str], number: int) -> list[str]:
 
 
 def loop_of_means(vectors: WordVectors) -> Encode:
-    """One caption after the other, as everybody writes it."""
+    """Return means computed caption by caption, in a plain loop."""
     index, matrix = vectors.index, vectors.matrix
 
     def one(text: str) -> Rows:
@@ -159,7 +158,7 @@ def loop_of_means(vectors: WordVectors) -> Encode:
 
 
 def gensim_means(vectors: WordVectors) -> Encode:
-    """gensim's own, which would bring the word vectors to norm 1 by default."""
+    """Return gensim's means, without its default normalisation of word vectors."""
     keyed = KeyedVectors(vectors.dim)
     keyed.add_vectors(list(vectors.words), vectors.matrix)
     return lambda texts: np.array(
@@ -168,9 +167,9 @@ def gensim_means(vectors: WordVectors) -> Encode:
 
 
 def loop_of_gaussians(codebook: Codebook, vectors: WordVectors) -> Encode:
-    """Gaussian Fisher vectors by scikit-image, without its gradients of the weights.
+    """Return Gaussian Fisher vectors by scikit-image, without its gradients of the weights.
 
-    The scales' gradients have the opposite sign there.
+    Its gradients of the scales have the opposite sign.
     """
     mixture = codebook.mixture
     model = GaussianMixture(mixture.components, covariance_type="diag")
@@ -187,7 +186,7 @@ def loop_of_gaussians(codebook: Codebook, vectors: WordVectors) -> Encode:
 
 
 def loop_of_hybrids(codebook: Codebook, vectors: WordVectors) -> Encode:
-    """Hybrid Fisher vectors, one caption after the other, (words, K, D) numbers at once."""
+    """Return hybrid Fisher vectors, caption by caption, with (words, K, D) numbers in memory."""
     mixture = codebook.mixture
     deviations = np.sqrt(mixture.variances)
 
@@ -208,7 +207,7 @@ def loop_of_hybrids(codebook: Codebook, vectors: WordVectors) -> Encode:
 def caption_by_caption(
     codebook: Codebook, vectors: WordVectors, one: Callable[[Rows], Rows]
 ) -> Encode:
-    """Apply `one` to the vectors (words, D) of each caption's words, as the mixture knows them."""
+    """Apply `one` to the transformed vectors (words, D) of the words of each caption."""
     index, known = vectors.index, codebook.transform(vectors.matrix).astype(np.float64)
 
     def encode(texts: Sequence[str]) -> Rows:
@@ -219,13 +218,13 @@ def caption_by_caption(
 
 
 def improved(location: Rows, scale: Rows, weights: Rows) -> Rows:
-    """Return gradients (K, D) over the root of the priors, signed square root, norm 1."""
+    """Return gradients (K, D) divided by the root of the priors, signed square root, norm 1."""
     root = np.sqrt(weights)[:, None]
     return rooted(np.concatenate(((location / root).ravel(), (scale / root).ravel())))
 
 
 def rooted(plain: Rows) -> Rows:
-    """Return the signed square root of every number, all at norm 1."""
+    """Return the element-wise signed square root, scaled to norm 1."""
     roots = np.sign(plain) * np.sqrt(np.abs(plain))
     return roots / np.linalg.norm(roots)
 

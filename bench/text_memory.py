@@ -1,10 +1,10 @@
-"""Seconds and peak memory of Fisher vectors and their PCA, for a number of captions of a file.
+"""Seconds and peak memory of Fisher vectors and their PCA for a number of captions.
 
-Run as `python -m bench.text_memory FILE CAPTIONS WIDTH DIM`: FILE has one caption per line; text
-before a tab is ignored; WIDTH is 50 (GloVe) or another number of dimensions (synthetic vectors
-for the same words); DIM is how many components are fitted. Codebooks have 30 components. The file
-is gone through again where it has fewer captions. Rows are reduced and let go, as when they are
-written to shards.
+Run as `python -m bench.text_memory FILE CAPTIONS WIDTH DIM`: FILE has one caption per line, and
+text before a tab is ignored; WIDTH is 50 (GloVe) or another number of dimensions (synthetic vectors
+for the same words); DIM is the number of fitted components. Codebooks have 30 components. A file
+with fewer captions is repeated. Rows are projected and discarded, as when they are written to
+shards.
 """
 
 import resource
@@ -28,7 +28,7 @@ ROWS = 2048  # captions written at once
 
 
 def main(file: Path, number: int, width: int, dim: int) -> None:
-    """Print what each step took."""
+    """Print the cost of each step."""
     start = time.perf_counter()
     lines = file.read_text(encoding="utf-8").splitlines()
     every = [line.rpartition("\t")[2] for line in lines]
@@ -58,7 +58,7 @@ def main(file: Path, number: int, width: int, dim: int) -> None:
 
 
 def passed(start: float) -> Callable[[int, int, int], None]:
-    """Return a function that prints when all captions were gone through."""
+    """Return a function that prints when all captions are processed."""
 
     def show(done: int, total: int, failed: int) -> None:
         if done == total:
@@ -78,7 +78,7 @@ def print_step(step: str, start: float) -> None:
 
 
 def synthetic(vectors: WordVectors, dim: int) -> WordVectors:
-    """Return vectors of heavy tails around 50 centres for the same words."""
+    """Return heavy-tailed vectors around 50 centres for the same words."""
     rng = np.random.default_rng(1)
     shape = (len(vectors.words), dim)
     centres = rng.normal(size=(50, dim))[rng.integers(0, 50, shape[0])]

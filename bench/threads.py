@@ -1,17 +1,17 @@
-"""Training next to another busy program: our threads against torch's own.
+"""Training next to a busy program: our threads against torch's defaults.
 
     python -m bench.threads
 
-Each experiment is trained on drawn data of the default scenes' sizes, in a process of its own:
+Each experiment is trained on random data of the size of the default scenes, in a separate process:
 
-- ours: threads by the size of the network, which sleep where they wait (`pipeline/__init__.py`)
-- asleep: as many threads as cores, which sleep where they wait
-- torch: as many threads as cores, which spin where they wait, as torch and OpenMP come
+- ours: number of threads by network size, sleeping while idle (`pipeline/__init__.py`)
+- asleep: one thread per core, sleeping while idle
+- torch: one thread per core, spinning while idle, the default of torch and OpenMP
 
-It prints the seconds of an epoch (median; of a whole fit where the head is a closed form), alone
-and next to as many endless loops as there are cores, and their ratio. The first line is what is
-fair: a loop of Python that waits for nobody, which the others leave its share of the cores' time,
-and of what two cores have in common where they are halves of one.
+Prints the seconds per epoch (median; for a closed-form head, per fit), alone and next to one
+endless loop per core, and their ratio. The first line is the fair baseline: a Python loop that
+waits for nothing, slowed down only by its share of the cores, and by what two cores share if they
+are hyperthreads of one.
 """
 
 import argparse
@@ -52,7 +52,7 @@ WAYS = ("ours", "asleep", "torch")
 
 
 def main() -> None:
-    """Measure all, or one training where that is asked for."""
+    """Measure all experiments, or run one requested training."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("--networks", nargs="+", choices=NETWORKS, default=[*NETWORKS])
     options = parser.parse_args()
@@ -78,7 +78,7 @@ def line(network: str, way: str, seconds: Sequence[float]) -> str:
 
 
 def timed(work: Callable[[], object], loops: int) -> float:
-    """Return the median seconds of some work compared with as many busy loops."""
+    """Return the median seconds of some work next to a number of busy loops."""
     ends = [time.perf_counter()]
     with busy(loops):
         for _ in range(EPOCHS):
@@ -89,7 +89,7 @@ def timed(work: Callable[[], object], loops: int) -> float:
 
 @contextmanager
 def busy(loops: int) -> Iterator[None]:
-    """Keep as many cores busy."""
+    """Keep a number of cores busy."""
     running = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(loops)]
     try:
         yield
@@ -100,7 +100,7 @@ def busy(loops: int) -> Iterator[None]:
 
 
 def train(network: str, way: str) -> None:
-    """Train, alone and compared with busy loops, and print the seconds of an epoch."""
+    """Train alone and next to busy loops, and print the seconds per epoch."""
     name, size, words = NETWORKS[network]
     experiment = resolve_experiment(name, size=size)
     closed = experiment.head == "cca"
@@ -133,7 +133,7 @@ def train(network: str, way: str) -> None:
 
 
 def drawn(images: int, words: bool, seed: int) -> Pairs:
-    """Return drawn pairs: noisy captions of their image, or random words."""
+    """Return random pairs: captions as noisy copies of their image, or random words."""
     rng = np.random.default_rng(seed)
     seen = rng.standard_normal((images, IMAGE_DIM), np.float32)
     rows = np.repeat(np.arange(images), CAPTIONS)

@@ -1,18 +1,18 @@
-"""Models of timm compared with timm's own loop: how far the features agree, and images a second.
+"""timm models against timm's own loop: agreement of features, and images per second.
 
     python -m bench.timm_models --images FOLDER
 
-For each of ten architectures, with seeded weights: the largest relative difference of our rows and
-grids, by both engines, from timm's transform and forward; then images a second of
+For each of ten architectures with seeded weights: the maximum relative difference of our rows and
+grids, by both engines, from timm's transform and forward; then images per second of
 
-theirs : timm's model and transform, a DataLoader of as many workers as cores, at most 2; its rows
-    are kept in memory.
-ours   : `pipeline extract`'s loop, from the files to published shards.
+theirs : timm's model and transform, a DataLoader with one worker per core, at most 2; rows are kept
+    in memory.
+ours   : the loop of `pipeline extract`, from files to published shards.
 
-Both start from files in the page cache, with the same batch size, in processes of their own that
-alternate and have the same cores. Rates count from the first finished batch. What is printed is
-the median of the rounds, the median of their ratios, and that of the images a second of CPU time,
-of all processes and from the first file on, in which other programs show least.
+Both use files in the page cache and the same batch size, in alternating separate processes with the
+same cores. Rates count from the first finished batch. Prints the median over rounds, the median of
+the ratios, and images per second of CPU time of all processes from the first file on, which other
+programs affect least.
 """
 
 import argparse
@@ -56,7 +56,7 @@ MODELS = (
 
 
 class Photos(Dataset[Tensor]):
-    """Photos as timm prepares them for evaluation."""
+    """Images prepared by timm for evaluation."""
 
     def __init__(self, paths: list[Path], net: Any) -> None:
         config = timm.data.resolve_model_data_config(net, use_test_size=True)
@@ -72,7 +72,7 @@ class Photos(Dataset[Tensor]):
 
 
 def model(recipe: Recipe) -> Any:
-    """Return timm's own model, without its classifier, with the seeded weights."""
+    """Return timm's own model without its classifier, with seeded weights."""
     net = timm.create_model(recipe.backbone.removeprefix("timm:"), num_classes=0).eval()
     net.load_state_dict(load_weights(recipe, WEIGHTS).state)
     return net
@@ -80,7 +80,7 @@ def model(recipe: Recipe) -> Any:
 
 @torch.inference_mode()
 def theirs(paths: list[Path], recipe: Recipe) -> tuple[float, float]:
-    """Run timm's own loop and return images a second, and a second of all its CPU time."""
+    """Run timm's own loop; return images per second of wall time and of CPU time."""
     net = model(recipe)
     before = cpu_seconds()
     rows, marks = [], []
@@ -93,7 +93,7 @@ def theirs(paths: list[Path], recipe: Recipe) -> tuple[float, float]:
 
 @torch.inference_mode()
 def differences(paths: list[Path], recipe: Recipe) -> list[float]:
-    """Return the relative differences from timm, of rows and grids by each engine."""
+    """Return the relative differences of rows and grids from timm, by engine."""
     net = model(recipe)
     photos = Photos(paths, net)
     images = torch.stack([photos[number] for number in range(len(photos))])
@@ -125,7 +125,7 @@ def _windows(path: Path, recipe: Recipe) -> np.ndarray:
 
 
 def child(arguments: argparse.Namespace) -> None:
-    """Run one program and print what it found."""
+    """Run one program and print its result."""
     recipe = resolve_recipe(f"timm:{arguments.models[0]}")
     found = sorted(arguments.images.glob("*.jp*g"))
     paths = [found[i % len(found)] for i in range(arguments.count)]
@@ -144,7 +144,7 @@ def child(arguments: argparse.Namespace) -> None:
 
 
 def measured(arguments: argparse.Namespace, name: str, run: str) -> Any:
-    """Run one program in a process of its own."""
+    """Run one program in a separate process."""
     command = [sys.executable, "-m", "bench.timm_models", "--images", str(arguments.images)]
     command += ["--models", name, "--count", str(arguments.count), "--run", run]
     cores = sorted(os.sched_getaffinity(0))[: arguments.cores]

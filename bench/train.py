@@ -1,11 +1,11 @@
-"""Cost of reading batches in training: features from shards against batches in memory.
+"""Cost of loading training batches: features from shards against batches in memory.
 
-Run as `python bench/train.py [IMAGES] [STEPS] [WORKERS]`; 4,096 numbers an image, five captions
-each. For the two-branch network (300 numbers a caption) and the GRU of Qian & Lamberti 2018 (20
-words a caption), with the settings of their papers, it prints captions a second of training
-steps whose batches are there, and of steps whose batches come from the data loader: from shards
-on the disk and from rows in memory, by no worker and by some; and the share of the time that was
-spent waiting for a batch. The fastest step of each way counts, after one to warm up.
+Run as `python bench/train.py [IMAGES] [STEPS] [WORKERS]`; 4,096 numbers per image, five captions
+each. For the two-branch network (300 numbers per caption) and the GRU of Qian & Lamberti 2018 (20
+words per caption), with the settings of their papers, prints captions per second of training steps
+with ready batches, and with batches from the data loader: from shards on disk and from rows in
+memory, without and with workers; and the share of time spent waiting for a batch. The fastest step
+counts, after one warm-up step.
 """
 
 import sys
@@ -49,7 +49,7 @@ def write(folder: Path, ids: list[str], features: np.ndarray, **recipe: object) 
 def compare(
     name: str, task: TrainingTask, sources: dict[str, Pairs], steps: int, workers: int
 ) -> None:
-    """Print captions a second with each source of batches."""
+    """Print captions per second with each source of batches."""
     torch.manual_seed(0)
     net = task.build(None).train()
     optimiser = task.optimiser(net)
@@ -90,7 +90,7 @@ def compare(
 
 
 def main() -> None:
-    """Make features, then compare."""
+    """Generate features, then compare."""
     given = [int(argument) for argument in sys.argv[1:]]
     images, steps, workers = given + [4000, 6, 1][len(given) :]
     rng = np.random.default_rng(0)

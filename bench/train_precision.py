@@ -1,11 +1,11 @@
-"""Training in float32 and in bf16: processor seconds an epoch, and rsum over seeds.
+"""Training in float32 and in bf16: CPU seconds per epoch, and rsum over seeds.
 
     python -m bench.train_precision EXPERIMENT... --dataset data/flickr8k [--epochs 2] [--seeds 1]
 
-Trains each experiment at the size small on features and captions that `pipeline run` made, in both
-precisions in turn, for at most so many epochs, and prints a row for each: seconds an epoch (median
-over epochs and seeds), those of them in validation, which is in float32 in both, and the
-validation split's rsum of the chosen epochs (mean over seeds, from the lowest to the highest).
+Trains each experiment at the small size on features and captions of `pipeline run`, alternately in
+both precisions, for a limited number of epochs. Prints one row per precision: seconds per epoch
+(median over epochs and seeds), the part in validation, which is float32 in both, and the validation
+rsum of the selected epochs (mean, minimum and maximum over seeds).
 """
 
 import argparse
@@ -25,10 +25,10 @@ from pipeline.heads.training.training_options import TrainingOptions
 
 
 class Clock:
-    """Processor seconds of each epoch, and of each validation."""
+    """CPU seconds of each epoch and of each validation."""
 
     def __init__(self) -> None:
-        """Time the validations of all trainings from now on."""
+        """Time the validations of all further trainings."""
         self.epochs: list[float] = []
         self.validations: list[float] = []
         self._started: float | None = None
@@ -43,12 +43,12 @@ class Clock:
         trainer._figures = timed  # type: ignore[assignment]
 
     def progress(self, what: str, unit: str) -> "Clock":
-        """Return what receives the number of finished epochs."""
+        """Return the receiver of the number of finished epochs."""
         self._started = None
         return self
 
     def log(self, line: str) -> None:
-        """Ignore a line."""
+        """Discard a line."""
 
     def __enter__(self) -> "Clock":
         return self
@@ -57,7 +57,7 @@ class Clock:
         pass
 
     def __call__(self, done: int, total: int, failed: int) -> None:
-        """Note the end of an epoch."""
+        """Record the end of an epoch."""
         now = time.process_time()
         if self._started is not None:
             self.epochs.append(now - self._started)

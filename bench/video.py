@@ -1,16 +1,16 @@
-"""Clips a second of `pipeline extract` on clips, compared with a naive loop, and memory by length.
+"""Clips per second of `pipeline extract` against a simple loop, and memory by clip length.
 
     python -m bench.video --clips FOLDER
     python -m bench.video --lengths 10 100 600
 
-Two programs make the mean over one frame in half a second of EfficientNet-Lite0, in one process:
+Two programs compute the mean of EfficientNet-Lite0 over two frames per second, in one process:
 
-naive : each clip is decoded whole into a list of images, those at 0, 0.5, 1 ... s go through the
-    network as its package writes it, one at a time; torch on all cores.
+naive : each clip is fully decoded into a list of images; those at 0, 0.5, 1 ... s pass through the
+    original network, one at a time; torch on all cores.
 fast  : `efficientnet-lite0-pool` on a dataset of clips.
 
-Rates count from the first finished clip on; the rows of both are compared. With `--lengths`, drawn
-clips of so many seconds, each in a process of its own, and the most memory that each took.
+Rates count from the first finished clip; the rows of both are compared. With `--lengths`, prints
+the peak memory for synthetic clips of these lengths in seconds, each in a separate process.
 """
 
 import argparse
@@ -43,7 +43,7 @@ SUFFIXES = {".avi", ".mp4", ".webm", ".mkv", ".mov"}
 
 
 def dataset_of(folder: Path, files: list[Path]) -> Path:
-    """Write a dataset of clips of one folder."""
+    """Write a dataset of the clips of a folder."""
     entries = tuple(ImageEntry(f.name, f.name, "train", ()) for f in files)
     Manifest("bench", files[0].parent.resolve(), entries, "", "", {}, media="clips").write(folder)
     return folder
@@ -51,7 +51,7 @@ def dataset_of(folder: Path, files: list[Path]) -> Path:
 
 @torch.inference_mode()
 def naive(files: list[Path]) -> tuple[list[tuple[float, int]], np.ndarray]:
-    """Run the naive loop; return when how many clips were done, and the rows."""
+    """Run the simple loop; return times with the number of finished clips, and the rows."""
     recipe = resolve_recipe(RECIPE)
     net: Any = backbone_named(recipe.backbone).filled(load_weights(recipe).state).eval()
     marks, rows = [], []
@@ -98,7 +98,7 @@ def compare(files: list[Path], folder: Path) -> None:
 
 
 def draw(path: Path, seconds: int) -> Path:
-    """Write a clip of 320 x 240 pixels, 25 frames a second, whose image drifts."""
+    """Write a clip of 320 x 240 pixels, 25 frames per second, with a drifting image."""
     noise = np.random.default_rng(0).integers(0, 256, (30, 40, 3), np.uint8)
     ground = np.asarray(Image.fromarray(noise).resize((640, 480), Image.Resampling.BICUBIC))
     with av.open(str(path), "w") as container:
@@ -113,7 +113,7 @@ def draw(path: Path, seconds: int) -> Path:
 
 
 def measure(seconds: int) -> None:
-    """Print the most memory that extracting one drawn clip took."""
+    """Print the peak memory of extracting one synthetic clip."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         (folder / "clips").mkdir()

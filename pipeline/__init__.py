@@ -1,6 +1,6 @@
 """Offline features and embeddings of captioned images, with an id for every row.
 
-Each job is one function with the defaults of its command. Names are loaded lazily, so that `import
+Each command is also a function with the same defaults. Names are imported lazily, so that `import
 pipeline` is fast. docs/python.md has examples.
 
 >>> import pipeline

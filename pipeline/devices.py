@@ -57,7 +57,7 @@ def device_type(name: str) -> str:
 
 
 def choose_device(name: str, monitor: Monitor, *, float64: bool = False) -> str:
-    """Return a device name as `named_device`, and log the choice unless it is the CPU."""
+    """Return the device name of `named_device`, and log the choice unless it is the CPU."""
     chosen = named_device(name, float64=float64)
     if name == AUTO and chosen != "cpu":
         import torch
@@ -91,14 +91,14 @@ def require_fast_bf16(device: str) -> None:
     """
     if not fast_bf16(device):
         raise DeviceError(
-            f"precision 'bf16': device {device!r} has no fast products of bfloat16; processors "
-            "with AMX or AVX-512 BF16 and CUDA devices of compute capability 8.0 or more have; use "
-            f"precision 'float32', or {AUTO!r}, which is bf16 where that is fast"
+            f"precision 'bf16': device {device!r} has no fast products of bfloat16; they need a "
+            "processor with AMX or AVX-512 BF16, or a CUDA device of compute capability 8.0 or "
+            f"more. Use precision 'float32', or {AUTO!r}, which is bf16 where that is fast"
         )
 
 
 def choose_precision(name: str, device: str, monitor: Monitor) -> str:
-    """Return a precision's name; for `AUTO`, the fastest of a device, which is logged."""
+    """Resolve `AUTO` to the fastest precision of a device, which is logged; return other names."""
     if name != AUTO:
         return name
     chosen = "bf16" if fast_bf16(device) else "float32"

@@ -7,6 +7,14 @@ class PipelineError(Exception):
     The text is one paragraph: what was found, what was expected, where (file, line, id) and the
     remedy. Each package derives its own named errors from this class; a command prints the text and
     exits with status 1.
+
+    Examples
+    --------
+    >>> try:
+    ...     pipeline.read_manifest("missing")
+    ... except pipeline.PipelineError as error:
+    ...     print(error)
+    missing...
     """
 
 
@@ -29,7 +37,7 @@ class UnknownName(WrongUsage):
 def is_out_of_memory(error: BaseException) -> bool:
     """Return whether an error means that Python, torch or CUDA ran out of memory.
 
-    Includes failures to start a thread or map a library, which also need memory.
+    Failures to start a thread or to map a library count too, since both need memory.
     """
     said = "out of memory", "allocate memory", "can't start new thread", "failed to map segment"
     return isinstance(error, MemoryError) or any(text in str(error).lower() for text in said)

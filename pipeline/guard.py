@@ -1,4 +1,4 @@
-"""Untrusted files are first read in a child process, since C code may hang or crash on them.
+"""Reading of untrusted files in a child process first, since C code may hang or crash on them.
 
 No exception ends an endless loop in C or a segmentation fault, and HDF5 has both for some corrupt
 files. A child process therefore calls the reader first, with limits on CPU time, wall time and
@@ -21,10 +21,10 @@ from pathlib import Path
 from typing import Any
 
 SECONDS = 10.0
-"""CPU seconds for reading the structure of a file, at most."""
+"""Maximum CPU time for reading the structure of a file, in seconds."""
 
 BYTES = 1 << 29
-"""Memory for reading the structure of a file, at most."""
+"""Maximum memory for reading the structure of a file, in bytes."""
 
 # Memory per byte of the file: decoded text and decompressed values are larger than in the file.
 _GROWTH = 20
@@ -40,7 +40,7 @@ _WRITTEN_HERE = "user.caption-feature-pipeline"
 
 
 def crash_of(read: Callable[..., object], path: Path, *arguments: Any) -> str | None:
-    """Return how a reader hangs, crashes or exhausts memory on a file; None if it does not.
+    """Return how a reader fails on a file (hang, crash or out of memory); None if it does not.
 
     Parameters
     ----------
@@ -54,7 +54,7 @@ def crash_of(read: Callable[..., object], path: Path, *arguments: Any) -> str | 
 def crashes_of(
     read: Callable[..., object], files: Sequence[tuple[Path, int]], *arguments: Any
 ) -> dict[Path, str]:
-    """Return the files on which a reader hangs, crashes or exhausts memory, with a description.
+    """Return the files on which a reader hangs, crashes or runs out of memory, with descriptions.
 
     Results and exceptions of the reader are discarded. Trusted files (`trust`) are skipped, as are
     all files if the system cannot start another process.

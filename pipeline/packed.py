@@ -131,9 +131,10 @@ class TextIndex:
 
 
 class TextMapping(Mapping[str, T_co]):
-    """Mapping from text to value, both as sequences: 16 more bytes per text, 100 for a dict.
+    """Mapping from text to value, stored as two sequences.
 
-    Values are lazy if their sequence is.
+    Overhead of 16 bytes per text, compared with about 100 for a dict. Values are computed lazily if
+    their sequence computes them lazily.
     """
 
     def __init__(self, texts: Sequence[str], values: Sequence[T_co]) -> None:

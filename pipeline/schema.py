@@ -66,7 +66,7 @@ def decode(text: str | bytes, kind: type[T]) -> T:
 
 
 def decode_format(text: str | bytes, kind: type[T], name: str, version: int) -> T:
-    """Parse a JSON object that records its `format` and `format_version` as a `kind`.
+    """Parse a JSON object with the keys `format` and `format_version`, and the fields of `kind`.
 
     Parameters
     ----------
@@ -136,7 +136,7 @@ def convert(value: Any, kind: type[T]) -> T:
 def convert_fields(
     value: Any, kind: type[Any], without: Collection[str] = (), /, **others: Any
 ) -> dict[str, Any]:
-    """Convert JSON values to the fields of a dataclass, some of which are not in the file.
+    """Convert JSON values to the fields of a dataclass, without fields that files do not store.
 
     Parameters
     ----------
@@ -171,7 +171,7 @@ def _place(text: str | bytes, byte: int) -> str:
 
 
 def _named(value: Any, kind: Any, error: msgspec.ValidationError) -> SchemaError:
-    """Return an error with the wrong value and its path, from which msgspec omits keys."""
+    """Return an error with the wrong value and its full path; msgspec omits keys."""
     what, _, path = str(error).partition(" - at ")
     steps = [name or index for name, index in _STEP.findall(path)]
     try:

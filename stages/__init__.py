@@ -1,4 +1,4 @@
-"""The commands: options and params.yaml in, one call into the library, a log line out."""
+"""The commands: each parses options and params.yaml, calls one library function and logs a line."""
 
 import sys
 from importlib.util import find_spec
@@ -8,7 +8,7 @@ _OWN = Path(__file__).resolve().parents[1] / "pipeline" / "__init__.py"
 
 
 def require_own_package() -> None:
-    """End with status 1 if another file or folder called `pipeline` comes first on sys.path."""
+    """Exit with status 1 if another file or folder named `pipeline` comes first on sys.path."""
     found = find_spec("pipeline")
     origin = found.origin if found is not None else None
     if origin is None or Path(origin).resolve() != _OWN:

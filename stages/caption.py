@@ -1,4 +1,4 @@
-"""`pipeline caption`: captions of a user's images, or of a split of a dataset."""
+"""`pipeline caption`: captions of given images, or of a split of a dataset."""
 
 import json
 from pathlib import Path
@@ -26,40 +26,47 @@ if TYPE_CHECKING:
 @click.option(
     "--baseline",
     type=click.Choice(["nearest", "most-frequent"]),
-    help="Retrieve the nearest training captions in the experiment's space, or the most frequent.",
+    help="Return captions of the training split instead: the nearest in the experiment's space, "
+    "or the most frequent.",
 )
-@click.option("--split", help="That is described without an IMAGE.  [default: test]")
-@click.option("--limit", type=click.IntRange(1), help="Describe its first N images only.")
+@click.option("--split", help="Split to caption without an IMAGE.  [default: test]")
+@click.option(
+    "--limit", type=click.IntRange(1), help="Caption only the first N images of the split."
+)
 @click.option(
     "--out",
     type=OUTPUT,
-    help="File of captions, .jsonl, or .json as COCO's results are.  [default: of a split, "
+    help="Output file, .jsonl, or .json in COCO's results format.  [default: for a split, "
     "data/captions/DATASET/EXPERIMENT.jsonl]",
 )
 @click.option("--top", type=click.IntRange(1), default=5, show_default=True, help="Of an image.")
 @click.option(
     "--beam",
     type=click.IntRange(1),
-    help="Width; 1 is greedy.  [default: 1 for models with tags, 5 for others]",
+    help="Beam width; 1 is greedy.  [default: 1 for models with tags, 5 for others]",
 )
 @click.option(
     "--sequences",
     type=click.IntRange(1),
     default=50,
     show_default=True,
-    help="Tag sequences that captions of an image are written to, by models with tags.",
+    help="Number of tag sequences per image, for models with tags.",
 )
 @click.option("--seed", type=click.IntRange(0), default=0, show_default=True)
 @click.option(
     "--likelihoods",
     is_flag=True,
-    help="In place of captions, write an embedding file by which `pipeline evaluate` ranks images "
-    "and captions of the split by their likelihood.  [default of --out: "
+    help="Write an embedding file instead of captions, with which `pipeline evaluate` ranks "
+    "images and captions of the split by likelihood.  [default of --out: "
     "data/embeddings/DATASET/EXPERIMENT.h5]",
 )
-@click.option("--dataset", type=click.Path(path_type=Path), help="[default: that of params.yaml]")
-@click.option("--weights", help="Of the image network.  [default: that of the head's record]")
-@click.option("--json", "as_json", is_flag=True, help="Captions as JSON, one line per image.")
+@click.option(
+    "--dataset",
+    type=click.Path(path_type=Path),
+    help="Prepared dataset.  [default: as in params.yaml]",
+)
+@click.option("--weights", help="Weights of the image network.  [default: as recorded in the head]")
+@click.option("--json", "as_json", is_flag=True, help="Print captions as JSON, one line per image.")
 @click.pass_context
 def caption(
     ctx: click.Context,
@@ -78,10 +85,10 @@ def caption(
     weights: str | None,
     as_json: bool,
 ) -> None:
-    """Caption images, or without an IMAGE a split of a dataset, by a trained experiment.
+    """Caption images with a trained experiment; without an IMAGE, a split of a dataset.
 
-    Each caption is a line: file, rank, score and caption, best first. An unreadable image has a
-    line with the reason, and the status is 3. docs/sentences.md has the files.
+    Prints one line per caption: file, rank, score and caption, best first. An unreadable image has
+    a line with the reason, and the exit status is 3. docs/sentences.md describes the files.
 
     \b
     Examples:
@@ -92,11 +99,11 @@ def caption(
     """
     if likelihoods:
         if pictures or baseline is not None:
-            raise WrongUsage("--likelihoods compares a split by a language model: no IMAGE there")
+            raise WrongUsage("--likelihoods ranks a split with a language model; omit IMAGE")
         _compare_by_likelihood(experiment, dataset, out, split, limit)
         return
     if pictures and (split or limit):
-        raise WrongUsage("--split and --limit are of a dataset; leave them out with an IMAGE")
+        raise WrongUsage("--split and --limit select images of a dataset; omit them with an IMAGE")
     # Here: these import torch, which takes seconds.
     from pipeline.language.captioning.captions_file import as_json as line_of
     from pipeline.language.captioning.captions_file import require_captions_file, write_captions
@@ -168,11 +175,15 @@ def open_by_name(
     baseline: "Baseline | None" = None,
     writing: dict[str, Any] | None = None,
 ) -> "OpenCaptioner":
-    """Return what describes images by an experiment of a language model, or a baseline.
+    """Return the captioner of a language model or of a baseline.
 
     Parameters
     ----------
-    writing : of a language model, what differs from the defaults of `Writing`.
+    name : str. Name of the experiment.
+    layout : Layout. Paths of the files.
+    params : Params. Contents of params.yaml.
+    baseline : str or None. Kind of baseline; None: a language model.
+    writing : object. Decoding options of a language model that differ from those of `Writing`.
 
     Raises
     ------
@@ -201,7 +212,7 @@ def open_by_name(
 
 
 def _lines(found: "Described") -> str:
-    """Return a line for each caption of an image, or one with the reason why it has none."""
+    """Return one line per caption of an image, or a line with the reason for its absence."""
     rows = [(str(k), f"{c.score:.6g}", c.text) for k, c in enumerate(found.captions, 1)]
     rows = rows or [("", "", found.error)]
     return "\n".join("\t".join(map(printable, (found.image, *row))) for row in rows)

@@ -1,4 +1,4 @@
-"""The console script `pipeline`: a click group whose commands are loaded when they are called."""
+"""The console script `pipeline`: a click group whose commands are imported on first use."""
 
 import importlib
 
@@ -13,11 +13,11 @@ COMMANDS = {
     "propose": "Propose object boxes for the images of a dataset.",
     "extract": "Turn images into feature shards.",
     "vectors": "Store or train word vectors for a dataset's words.",
-    "text": "Turn captions into feature shards.",
+    "text": "Encode captions into feature shards.",
     "train": "Fit an experiment's head on the training split.",
     "embed": "Embed a split with a trained head.",
-    "localize": "Train heads on regions and phrases, and find phrases in images.",
-    "caption": "Describe images in sentences.",
+    "localize": "Train heads on regions and phrases, and localize phrases.",
+    "caption": "Generate captions of images.",
     "ensemble": "Average the similarities of several experiments.",
     "run": "Compute whatever is missing, from a dataset to recall tables.",
     "repro": "Run dvc.yaml's stages, with a line for each.",
@@ -36,7 +36,7 @@ COMMANDS = {
 
 
 class CommandGroup(Group):
-    """Commands by module name, so that `pipeline --help` need not import torch."""
+    """Commands by module name, so that `pipeline --help` does not import torch."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Return the names in the order of the data flow."""
@@ -59,7 +59,7 @@ class CommandGroup(Group):
 @click.version_option(__version__, prog_name="pipeline")
 @click.pass_context
 def cli(ctx: click.Context) -> None:
-    """Features and embeddings for captioned images, with the id of every row.
+    """Features and embeddings of captioned images, with an id for every row.
 
     \b
     Example:

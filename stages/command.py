@@ -1,6 +1,6 @@
-"""What all commands have in common: a line of settings, options in groups, suggestions.
+"""Base classes of all commands: a log line of settings, grouped options, suggestions.
 
-The settings are those of the command line itself, so no command writes them down.
+Settings are read from the parsed command line, so that no command lists them again.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -25,7 +25,7 @@ _HELP = ("-h", "--help")
 
 
 class Command(click.Command):
-    """A command that logs what it was given, and shows its options in groups."""
+    """A command that logs its settings, and shows its options in groups."""
 
     logs_settings = True
 
@@ -34,12 +34,12 @@ class Command(click.Command):
         return list(_HELP)
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Parse the command line; of an unknown option, the nearest ones are named."""
+        """Parse the command line; for an unknown option, suggest the nearest ones."""
         with _nearest_options(self, ctx):
             return super().parse_args(ctx, args)
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Log the settings that are not defaults, and run; errors name options."""
+        """Log non-default settings and run; messages name options instead of parameters."""
         if self.logs_settings and (given := settings_of(ctx)):
             write_line(printable(f"{ctx.command_path}: {given}"))
         try:
@@ -49,7 +49,7 @@ class Command(click.Command):
             raise
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the options, many of them in groups: `section_of`."""
+        """Write the options, grouped by `section_of`."""
         groups: dict[str, list[tuple[str, str]]] = {_OTHERS: [], _INPUT: [], _OUTPUT: []}
         options = [
             (param, record)
@@ -66,13 +66,13 @@ class Command(click.Command):
 
 
 class Answer(Command):
-    """A command that prints an answer and logs no settings before it."""
+    """A command that prints an answer, without a log line of settings."""
 
     logs_settings = False
 
 
 class Group(click.Group):
-    """A group of such commands; of an unknown one, the nearest are named."""
+    """A group of commands; for an unknown one, the nearest are suggested."""
 
     command_class = Command
 
@@ -118,8 +118,8 @@ def section(title: str, *options: Callable[[Any], Any]) -> Callable[[Decorated],
 
     Parameters
     ----------
-    title : str. One word or two.
-    options : decorators of click, in the order of the help.
+    title : str. One or two words.
+    options : click decorators in the order of the help.
     """
 
     def decorate(command: Decorated) -> Decorated:
@@ -137,8 +137,8 @@ def section(title: str, *options: Callable[[Any], Any]) -> Callable[[Decorated],
 def section_of(param: click.Option) -> str:
     """Return the title under which `--help` shows an option.
 
-    Options of the groups in `stages.options` have the group's title; of the others, paths that are
-    written are output, and paths that are read are input.
+    Options of the groups in `stages.options` have the title of their group. Other paths are in
+    "output" if they are written, and in "input" if they are read.
     """
     if isinstance(param.type, OutputPath) or param.name in ("out", "as_json"):
         return _OUTPUT
@@ -148,7 +148,7 @@ def section_of(param: click.Option) -> str:
 
 
 def settings_of(ctx: click.Context) -> str:
-    """Return the parameters that the user or params.yaml set, as NAME=VALUE, in one line."""
+    """Return the parameters set by the user or params.yaml, as NAME=VALUE on one line."""
     shown = []
     for param in ctx.command.params:
         name = param.name or ""
@@ -164,7 +164,7 @@ def settings_of(ctx: click.Context) -> str:
 
 
 def _text(value: Any) -> str:
-    """Return a parameter's value as text; repeated ones with commas, and pairs as NAME=VALUE."""
+    """Return a parameter's value as text: lists comma-separated, pairs as NAME=VALUE."""
     if isinstance(value, Mapping):
         return ",".join(f"{key}={_text(item)}" for key, item in value.items())
     if isinstance(value, tuple):

@@ -1,4 +1,4 @@
-"""`pipeline compare`: whether one system is better than another, and lists of such claims."""
+"""`pipeline compare`: paired tests of two systems, and of lists of claims."""
 
 import json
 from pathlib import Path
@@ -15,33 +15,42 @@ from stages.options import JSON
 @click.command(cls=Answer)
 @click.argument("first", required=False)
 @click.argument("second", required=False)
-@click.option("--dataset", type=click.Path(path_type=Path), help="[default: that of params.yaml]")
+@click.option(
+    "--dataset",
+    type=click.Path(path_type=Path),
+    help="Prepared dataset.  [default: as in params.yaml]",
+)
 @click.option(
     "--measure",
     "measures",
     multiple=True,
     metavar="NAME",
-    help="A figure, such as text_to_image_r1, phrase_to_region_map or cider; repeatable.  "
-    "[default: rsum of embeddings; R@1, R@10, mAP and pointing of phrases; BLEU-4, CIDEr and "
-    "ROUGE-L of captions]",
+    help="Figure to compare, such as text_to_image_r1, phrase_to_region_map or cider; "
+    "repeatable.  [default: rsum of embeddings; R@1, R@10, mAP and pointing of phrases; BLEU-4, "
+    "CIDEr and ROUGE-L of captions]",
 )
 @click.option(
-    "--protocol", default="all", show_default=True, help="Embeddings: as of `pipeline evaluate`."
+    "--protocol",
+    default="all",
+    show_default=True,
+    help="Embeddings: evaluation protocol, as in `pipeline evaluate`.",
 )
 @click.option(
     "--captions-per-image",
     type=click.IntRange(0),
     default=5,
     show_default=True,
-    help="Embeddings: captions of an image that count, the first ones; 0 counts all.",
+    help="Embeddings: use the first N captions of each image; 0 uses all.",
 )
 @click.option(
     "--claims",
     metavar="FILE",
-    help="Test the claims of a list, with Holm's correction, instead; papers is that of the "
-    "papers.",
+    help="Test a list of claims instead, with Holm's correction: a JSON file, or `papers` for the "
+    "claims of the five papers.",
 )
-@click.option("--out", type=OUTPUT, help="With --claims: folder of claims.md and claims.json.")
+@click.option(
+    "--out", type=OUTPUT, help="With --claims: output folder of claims.md and claims.json."
+)
 @JSON
 def compare(
     first: str | None,
@@ -56,10 +65,10 @@ def compare(
 ) -> None:
     """Compare two systems on the same test images by a paired test.
 
-    Both are names of experiments or ensembles, of which all seeds count that `pipeline run --seeds`
-    has trained, or files: embeddings, localized phrases (of `pipeline localize`), or captions. A
-    paired bootstrap draws images, and seeds where there are several, anew. Of fewer than 50 images
-    there is an exact interval and no verdict.
+    Systems are names of experiments or ensembles, with all seeds trained by `pipeline run --seeds`,
+    or files: embeddings, localized phrases (of `pipeline localize`), or captions. The test is a
+    paired bootstrap over images, and over seeds if there are several. For fewer than 50 images it
+    is an exact interval without a verdict.
 
     \b
     Examples:
@@ -71,7 +80,7 @@ def compare(
     """
     if claims is not None:
         if first is not None or measures:
-            raise WrongUsage("--claims names both sides and the figures; leave the others out")
+            raise WrongUsage("--claims names both sides and the figures; omit the others")
         _judge(claims, dataset, out, as_json)
         return
     if first is None or second is None or out is not None:
@@ -118,7 +127,7 @@ def compare(
 
 
 def _judge(claims: str, dataset: Path | None, out: Path | None, as_json: bool) -> None:
-    """Test a list of claims; print the table, and write it where a folder is given."""
+    """Test a list of claims; print the table, and write it if there is an output folder."""
     from pipeline.claims import tables
     from pipeline.claims.claim import read_claims
     from pipeline.claims.judge import judge

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 DONE, FAILED, WRONG_USAGE, SOME_ROWS_FAILED = 0, 1, 2, 3
 FOUND = 3
-"""Status where `--fail` is set and something is found: a problem of the data, as with 3."""
+"""Exit status if `--fail` is set and something is found; 3 means a problem of the data."""
 # As shells count a signal; an interrupt without one is Ctrl-C's.
 _BY_SIGNAL = 128
 
@@ -43,7 +43,7 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 class OutputPath(click.Path):
-    """A path to write to. An empty text is refused: `Path` would make the current folder of it."""
+    """An output path; an empty text is rejected, since `Path` reads it as the current folder."""
 
     def convert(self, value: Any, param: Any, ctx: Any) -> Any:
         """Return the path."""
@@ -56,10 +56,10 @@ OUTPUT = OutputPath(path_type=Path)
 
 
 def as_options(text: str) -> str:
-    """Return a message of the library with its parameters written as options.
+    """Return a message of the library with parameters written as options.
 
-    A message names a parameter as `update=True`, `top=3` or, whatever its value, `dataset=...`. Of
-    those that the running command has it becomes --update, --top 3 and --dataset.
+    Messages name parameters as `update=True`, `top=3` or `dataset=...` for any value. Those of the
+    running command become --update, --top 3 and --dataset.
     """
     context = click.get_current_context(silent=True)
     params = context.command.params if context else ()
@@ -86,22 +86,22 @@ def log_done(message: str) -> None:
 
 
 def write_line(text: str) -> None:
-    """Write a line to stderr; hours of work do not end because nobody can read it any more."""
+    """Write a line to stderr; a closed stderr is ignored, so that hours of work do not fail."""
     with suppress(OSError):
         click.echo(text, err=True)
 
 
 def printable(text: str) -> str:
-    """Return text from data with its control characters escaped, fit for a terminal."""
+    """Return text from data with control characters escaped, safe for a terminal."""
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
 @contextmanager
 def progress_of(what: str, unit: str) -> Iterator[Callable[[int, int, int], None]]:
-    """Yield a function (done, total, failed) that shows a bar, or logs at intervals.
+    """Yield a function (done, total, failed) that updates a progress bar, or logs at intervals.
 
-    On a terminal it is a bar with rate and remaining time; elsewhere a plain line every half
-    minute, so that short runs are quiet. It raises KeyboardInterrupt if one was lost.
+    On a terminal it is a bar with rate and remaining time; elsewhere a plain line every 30 seconds,
+    so that short runs are quiet. It raises KeyboardInterrupt if an interrupt was swallowed.
     """
     if sys.stderr.isatty():
         # Here: its import is a third of the time of --help.
@@ -169,7 +169,7 @@ CONSOLE: Monitor = _Console()
 
 
 def run(command: click.Command) -> None:
-    """Run a command line to its exit status, with no traceback for a mistake of the user's."""
+    """Run a command line and return its exit status; user errors have no traceback."""
     _INTERRUPTED.clear()
     _open_closed_streams()
     try:
@@ -183,7 +183,7 @@ def run(command: click.Command) -> None:
 
 
 def _run(command: click.Command) -> None:
-    """Run a command line; errors that users meet end it with a paragraph and a status."""
+    """Run a command line; expected errors print a paragraph and set the exit status."""
     try:
         status = command.main(standalone_mode=False)
     except click.ClickException as error:
@@ -218,7 +218,7 @@ def _run(command: click.Command) -> None:
 
 
 def _end_interrupted() -> None:
-    """End with 130 after Ctrl-C and 143 after SIGTERM, which no failure has."""
+    """Exit with 130 after Ctrl-C and 143 after SIGTERM, unlike any failure."""
     for ended in _SIGNALS:  # the end has begun: a second signal must not interrupt it
         signal.signal(ended, lambda number, frame: None)
     number = _INTERRUPTED[0] if _INTERRUPTED else signal.SIGINT
@@ -238,9 +238,9 @@ def _end_with(text: str, status: int = FAILED) -> None:
 
 
 def _open_closed_streams() -> None:
-    """Open /dev/null as stdin, stdout or stderr where the caller has closed it.
+    """Open /dev/null as stdin, stdout or stderr if the caller has closed it.
 
-    Otherwise the next file that is opened has its number, and libraries write their messages there.
+    Otherwise the next opened file gets its descriptor, and libraries write messages into it.
     """
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
@@ -253,7 +253,7 @@ def _interrupt(number: int, frame: FrameType | None) -> None:
 
 
 def _without_interrupts(report: Callable[[Any], object]) -> Callable[[Any], object]:
-    """Return a hook that reports dropped exceptions but interrupts, which the flag has."""
+    """Return a hook that reports dropped exceptions except interrupts, which set a flag."""
 
     def hook(dropped: Any) -> None:
         if not issubclass(dropped.exc_type, KeyboardInterrupt):

@@ -24,34 +24,36 @@ _FOLDER = click.Path(path_type=Path, file_okay=False)
 @click.option(
     "--threshold",
     type=float,
-    help="Lowest cosine of near-duplicates.  [default: calibrated for the recipe; --align: 0.5]",
+    help="Minimum cosine of near-duplicates.  [default: calibrated for the recipe; --align: 0.5]",
 )
 @click.option(
     "--dataset",
     type=click.Path(path_type=Path),
     multiple=True,
-    help="Prepared dataset of FEATURES, or its folder of images, for splits and thumbnails; a "
-    "second time for OTHERS.",
+    help="Prepared dataset of FEATURES, or its folder of images, for splits and thumbnails; "
+    "repeat it for OTHERS.",
 )
 @click.option(
     "--split",
     "splits",
     metavar="NAMES",
-    help="Compare these splits alone, with commas between.  [default: all rows]",
+    help="Compare only these splits, comma-separated.  [default: all rows]",
 )
 @click.option("--between", is_flag=True, help="Compare only images of different splits.")
 @click.option(
     "--approximate",
     is_flag=True,
-    help="Let a graph lead to the pairs, for millions of rows; it may miss some.",
+    help="Find pairs with an approximate graph index, for millions of rows; some may be missed.",
 )
 @click.option(
     "--align",
     is_flag=True,
-    help="Let the pixels of the images decide, which finds crops; the features propose pairs.  "
+    help="Confirm pairs by comparing pixels, which also finds crops; features propose the pairs.  "
     "Needs --dataset.",
 )
-@click.option("--page", type=OUTPUT, metavar="FILE.html", help="Write a page with the images.")
+@click.option(
+    "--page", type=OUTPUT, metavar="FILE.html", help="Write an HTML page with the images."
+)
 @click.option("--fail", is_flag=True, help="End with status 3 if there are near-duplicates.")
 @JSON
 @click.pass_context
@@ -69,10 +71,10 @@ def duplicates(
     fail: bool,
     as_json: bool,
 ) -> None:
-    """Find near-duplicate images by the cosine of their features, or by their pixels, too.
+    """Find near-duplicate images by the cosine of their features, optionally also by their pixels.
 
-    Rows of FEATURES are compared with each other or, if there are OTHERS, with those alone. One
-    line per image that has a near-duplicate: its group, its score, id and split, and its nearest.
+    Compares the rows of FEATURES with each other, or only with those of OTHERS. Prints one line per
+    image with a near-duplicate: group, score, id and split, and the nearest image.
 
     \b
     Examples:
@@ -87,7 +89,7 @@ def duplicates(
     from pipeline.near_duplicates.find import duplicates as find
 
     if len(dataset) > (1 if others is None else 2):
-        raise WrongUsage("--dataset is given once for each feature set")
+        raise WrongUsage("pass --dataset once for each feature set")
     if page is not None and not dataset:
         raise WrongUsage("--page requires --dataset, which has the images")
     if align and len(dataset) < (1 if others is None else 2):

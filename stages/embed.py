@@ -1,4 +1,4 @@
-"""`pipeline embed`: trained heads turn the features of a split into embedding files."""
+"""`pipeline embed`: embedding files of a split, computed by trained heads."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -20,7 +20,9 @@ if TYPE_CHECKING:
 
 
 @click.command(cls=Command)
-@click.option("--experiment", help="[default: every experiment of params.yaml]")
+@click.option(
+    "--experiment", help="Experiment to embed.  [default: every experiment of params.yaml]"
+)
 @experiment_options
 @click.option(
     "--head",
@@ -29,13 +31,13 @@ if TYPE_CHECKING:
 )
 @click.option(
     "--split",
-    help="Split to embed; several with commas between, or all.  [default: that of params.yaml, or "
+    help="Split to embed; several separated by commas, or all.  [default: as in params.yaml, or "
     "test, val, dev]",
 )
 @click.option(
     "--out",
     type=OUTPUT,
-    help="Embedding file.  [default: data/embeddings/DATASET/EXPERIMENT.h5; of several splits "
+    help="Embedding file.  [default: data/embeddings/DATASET/EXPERIMENT.h5; for several splits "
     "EXPERIMENT.all.h5, EXPERIMENT.train+val.h5 and so on]",
 )
 @click.option(
@@ -43,8 +45,8 @@ if TYPE_CHECKING:
     type=click.Choice(("float32", "float16", "int8", "binary")),
     default="float32",
     show_default=True,
-    help="Type of the stored vectors; binary keeps sign bits next to int8. Ranges are measured on "
-    "the training split.",
+    help="Dtype of the stored vectors; binary stores sign bits next to int8. Ranges are "
+    "calibrated on the training split.",
 )
 @click.option(
     "--dim",
@@ -66,10 +68,10 @@ def embed(
     dim: int | None,
     place: Place,
 ) -> None:
-    """Embed the images and captions of a split with the head of an experiment, or of each.
+    """Embed the images and captions of a split with the head of one experiment, or of all.
 
-    A head that was trained on another dataset embeds this one too, from features of the same
-    recipe (--head); images without captions are embedded alone.
+    A head trained on another dataset also embeds this one, from features of the same recipe
+    (--head). Images without captions are embedded too.
 
     \b
     Examples:

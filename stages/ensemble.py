@@ -1,4 +1,4 @@
-"""`pipeline ensemble`: the embeddings of several experiments become those of one."""
+"""`pipeline ensemble`: combines the embeddings of several experiments in one file."""
 
 from pathlib import Path
 
@@ -12,8 +12,12 @@ from stages.experiment import layout_of
 
 
 @click.command(cls=Command)
-@click.option("--name", help="[default: every ensemble of params.yaml]")
-@click.option("--dataset", type=click.Path(path_type=Path), help="[default: that of params.yaml]")
+@click.option("--name", help="Name of the ensemble.  [default: every ensemble of params.yaml]")
+@click.option(
+    "--dataset",
+    type=click.Path(path_type=Path),
+    help="Prepared dataset.  [default: as in params.yaml]",
+)
 @click.option(
     "--embeddings",
     type=click.Path(path_type=Path),
@@ -27,8 +31,8 @@ def ensemble(
 ) -> None:
     """Average the similarities of several trained experiments.
 
-    The members' embeddings, at norm 1, are put side by side; the dot product of such rows is the
-    mean of the members' cosines.
+    The L2-normalised embeddings of the members are concatenated, so that the dot product of two
+    rows is the mean of the members' cosines.
 
     \b
     Examples:

@@ -1,4 +1,4 @@
-"""`pipeline evaluate`: embedding files and localization files become tables."""
+"""`pipeline evaluate`: tables of embedding files and localization files."""
 
 import json
 from collections.abc import Sequence
@@ -21,10 +21,10 @@ OF_CLIPS = ("msvd", "trecvid-vtt")
 @click.argument(
     "embeddings", type=click.Path(path_type=Path), metavar="[EMBEDDINGS.h5]", required=False
 )
-@click.option("--out", type=OUTPUT, help="Folder of the table of EMBEDDINGS.h5, which needs it.")
+@click.option("--out", type=OUTPUT, help="Output folder; required with EMBEDDINGS.h5.")
 @click.option(
     "--split",
-    help="Of a file of several splits the one that is ranked, or all.  [default: its one]",
+    help="Split to rank in a file of several splits, or all.  [default: the only one]",
 )
 @click.option(
     "--protocol",
@@ -39,39 +39,39 @@ OF_CLIPS = ("msvd", "trecvid-vtt")
     type=click.IntRange(0),
     default=5,
     show_default=True,
-    help="Captions of an image that count, the first ones; 0 counts all.  msvd counts all, and "
-    "trecvid-vtt one in each of its two sets.",
+    help="Use the first N captions of each image; 0 uses all.  msvd uses all, and trecvid-vtt one "
+    "in each of its two sets.",
 )
 @click.option(
     "--dim",
     type=click.IntRange(1),
     metavar="N",
-    help="Rank the first N dimensions of the vectors, scaled to length 1.  [default: all]",
+    help="Rank with the first N dimensions of the vectors, scaled to length 1.  [default: all]",
 )
 @click.option(
     "--nms",
     type=click.FloatRange(0, 1),
-    help="Protocol entities: overlap above which boxes are dropped before average precision.  "
+    help="Protocol entities: threshold of non-maximum suppression before average precision.  "
     "[default: 0.3]",
 )
 @click.option(
     "--max-pairs",
     type=click.IntRange(1),
-    help="Refuse to compare more pairs of an image and a caption.  [default: 2e11]",
+    help="Maximum number of image-caption pairs; more are an error.  [default: 2e11]",
 )
 @click.option(
     "--leaks",
     type=click.Path(path_type=Path, file_okay=False),
     metavar="FEATURES",
-    help="Log how many of the ranked images have a near-duplicate among all other images of these "
-    "features.",
+    help="Features of all splits: log how many ranked images have a near-duplicate among the "
+    "other images.",
 )
 @click.option(
     "--leaks-images",
     type=click.Path(path_type=Path, exists=True),
     metavar="DIR",
-    help="Prepared dataset or folder of the images of --leaks, whose pixels decide, which finds "
-    "crops.",
+    help="Prepared dataset or folder of the images of --leaks: confirm near-duplicates by "
+    "comparing pixels, which also finds crops.",
 )
 @click.option(
     "--relevance",
@@ -79,14 +79,13 @@ OF_CLIPS = ("msvd", "trecvid-vtt")
     type=click.Path(path_type=Path, dir_okay=False),
     metavar="FILE",
     help="Relevance judgments, such as eccv_image_to_caption.json or JSONL with query, item and "
-    "grade: adds mAP@R, R-Precision and nDCG@K, and writes relevance.json.  Several times: several "
-    "files.",
+    "grade: adds mAP@R, R-Precision and nDCG@K, and writes relevance.json.  Repeatable.",
 )
 @click.option(
     "--device",
     default="auto",
     show_default=True,
-    help="A torch device, such as cpu or cuda:1; auto is the best of this machine.",
+    help="Torch device, such as cpu or cuda:1; auto is the best of this machine.",
 )
 @JSON
 def evaluate(
@@ -106,8 +105,8 @@ def evaluate(
 ) -> None:
     """Rank an embedding file in both directions and write recall.json and recall.csv.
 
-    Without a file, those of all experiments and ensembles of params.yaml, each in its place below
-    data/. docs/evaluation.md describes the file, the protocols, and defines each figure.
+    Without a file, evaluates all experiments and ensembles of params.yaml, with output below data/.
+    docs/evaluation.md describes the file and the protocols, and defines each figure.
 
     \b
     Examples:
@@ -117,7 +116,7 @@ def evaluate(
       pipeline evaluate data/localizations/entities/NAME.h5 --protocol entities --out data/regions
     """
     if leaks_images is not None and leaks is None:
-        raise WrongUsage("--leaks-images goes with --leaks, which has the features")
+        raise WrongUsage("--leaks-images needs --leaks, which has the features")
     if protocol == "entities":
         for option, given in (("--leaks", leaks), ("--relevance", relevance)):
             if given:
@@ -127,7 +126,7 @@ def evaluate(
         _evaluate_localized(embeddings, out, nms, as_json)
         return
     if nms is not None:
-        raise WrongUsage("--nms goes with --protocol entities")
+        raise WrongUsage("--nms needs --protocol entities")
     # Here, so that --help needs neither numpy nor h5py.
     from pipeline.retrieval.evaluate import MAX_PAIRS
     from pipeline.retrieval.evaluate import evaluate as evaluate_file
@@ -135,8 +134,8 @@ def evaluate(
 
     if (embeddings is None) != (out is None):
         raise WrongUsage(
-            "EMBEDDINGS.h5 and --out belong together: the file, and the folder of its table; "
-            "without both, all of params.yaml are evaluated"
+            "pass both EMBEDDINGS.h5 and --out, the folder of its table; without them, all "
+            "experiments of params.yaml are evaluated"
         )
     named = {embeddings.stem: (embeddings, out)} if embeddings and out else _all_of_params()
     tables, judged = {}, {}
@@ -185,7 +184,7 @@ def _ranked_images(file: Path, split: str | None) -> Sequence[str]:
 def _evaluate_localized(
     file: Path | None, out: Path | None, nms: float | None, as_json: bool
 ) -> None:
-    """Measure a localization file; print its tables with those of the papers below."""
+    """Evaluate a localization file; print its tables, followed by those of the papers."""
     from pipeline.localization.evaluate_localization import evaluate_localized, markdown
     from pipeline.localization.measures import NMS
     from pipeline.report.published import localized_rows

@@ -1,4 +1,4 @@
-"""What `train` and `embed` share: the options for a dataset and its features."""
+"""Options for a dataset and its features, shared by `train` and `embed`."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -12,7 +12,7 @@ from pipeline.experiments.layout import DATA, Layout, NotMade, unseeded
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 LEAVE_OUT_FAILED = click.option(
-    "--leave-out-failed", is_flag=True, help="Continue without images that failed."
+    "--leave-out-failed", is_flag=True, help="Skip images whose features failed."
 )
 
 
@@ -33,7 +33,9 @@ def experiment_options(command: Command) -> Command:
             help="Image features.  [default: data/features/DATASET/RECIPE]",
         ),
         click.option(
-            "--dataset", type=click.Path(path_type=Path), help="[default: that of params.yaml]"
+            "--dataset",
+            type=click.Path(path_type=Path),
+            help="Prepared dataset.  [default: as in params.yaml]",
         ),
     ):
         command = option(command)
@@ -45,8 +47,8 @@ def layout_of(dataset: Path | None, default: str) -> Layout:
 
     Parameters
     ----------
-    dataset : its folder; None: the one in data/ with the default name.
-    default : the dataset of params.yaml; "" without one.
+    dataset : Path or None. Folder of the dataset; None: the one in data/ with the default name.
+    default : str. Name of the dataset of params.yaml; "" without one.
 
     Raises
     ------
@@ -64,17 +66,17 @@ def layout_of(dataset: Path | None, default: str) -> Layout:
 
 
 def made_by_run(name: str, layout: Layout) -> str:
-    """Return the command that makes all files of an experiment, for messages."""
+    """Return the command that computes all files of an experiment, for messages."""
     return f"`pipeline run {unseeded(name)} --dataset {layout.dataset}`"
 
 
 def require_made(path: Path, name: str, layout: Layout) -> None:
-    """Check that a file or folder of an experiment exists.
+    """Raise unless a file or folder of an experiment exists.
 
     Raises
     ------
     NotMade
-        The command that makes it is named.
+        The message names the command that computes it.
     """
     if not path.exists():
         raise NotMade(f"{path} not found; {made_by_run(name, layout)} makes it")

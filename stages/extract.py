@@ -1,4 +1,4 @@
-"""`pipeline extract`: the images of a dataset become feature shards."""
+"""`pipeline extract`: feature shards of images, clips or regions."""
 
 import time
 import warnings
@@ -39,13 +39,14 @@ DTYPE = click.option(
     type=click.Choice(STORAGES),
     default="float32",
     show_default=True,
-    help="Type of the stored features.",
+    help="Dtype of the stored features.",
 )
 WEIGHTS = click.option(
     "--weights",
     default="imagenet",
     show_default=True,
-    help="imagenet, PATH of a .pth, .pt, .safetensors or .caffemodel file, or random:SEED.",
+    help="Weights: imagenet, the PATH of a .pth, .pt, .safetensors or .caffemodel file, or "
+    "random:SEED.",
 )
 TRAINED_ON = click.option(
     "--trained-on",
@@ -64,14 +65,15 @@ PRECISION = click.option(
     type=click.Choice([*PRECISIONS, AUTO]),
     default="float32",
     show_default=True,
-    help="Arithmetic of the network; auto is bf16 where the device is fast with it, else float32.",
+    help="Precision of the network; auto is bf16 if the device computes it fast, else float32.",
 )
 ENGINE = click.option(
     "--engine",
     type=click.Choice(ENGINES),
     default="fast",
     show_default=True,
-    help="fast, or the network as its authors wrote it; they agree up to rounding.",
+    help="Implementation: fast, or the reference network of its authors; they agree up to "
+    "rounding.",
 )
 BATCH_SIZE = click.option(
     "--batch-size",
@@ -81,27 +83,27 @@ BATCH_SIZE = click.option(
 READERS = click.option(
     "--readers",
     type=COUNT,
-    help="Threads that read and decode ahead.  [default: cores, at most 8; with a GPU 16]",
+    help="Prefetch threads that read and decode.  [default: cores, at most 8; with a GPU 16]",
 )
 
 
 @click.command(cls=Command)
-@click.option("--backbone", help="Backbone, for its default recipe; see `pipeline recipes`.")
-@click.option("--recipe", help="Recipe by name; see `pipeline recipes`.")
+@click.option("--backbone", help="Backbone whose default recipe is used; see `pipeline recipes`.")
+@click.option("--recipe", help="Name of the recipe; see `pipeline recipes`.")
 @click.option("--dataset", type=click.Path(path_type=Path), help="Prepared dataset.")
 @click.option(
     "--images",
     type=click.Path(path_type=Path),
     metavar="FOLDER|IMAGE|LIST.txt|-",
-    help="In place of --dataset: all images below a folder; or image files, of which more may "
-    "follow; or a file of paths, one per line, - for stdin. Ids are the paths.",
+    help="Plain images instead of --dataset: a folder, searched recursively; image files, of "
+    "which more may follow; or a text file of paths, one per line, - for stdin. Ids are the paths.",
 )
 @click.argument("more", nargs=-1, type=click.Path(path_type=Path), metavar="[IMAGE]...")
-@click.option("--out", required=True, type=OUTPUT, help="Folder of the shards.")
+@click.option("--out", required=True, type=OUTPUT, help="Output folder of the shards.")
 @click.option(
     "--regions",
     type=click.Path(path_type=Path),
-    help="Folder of proposals: features of these regions, not of whole images.",
+    help="Folder of proposals: extract features of these regions, not of whole images.",
 )
 @click.option(
     "--context",
@@ -152,14 +154,14 @@ def extract(
     place: Place,
     as_json: bool,
 ) -> None:
-    """Turn the images or clips of a prepared dataset, or plain images, or regions, into shards.
+    """Extract features of a dataset's images or clips, of plain images, or of regions into shards.
 
-    Missing, unreadable and refused images keep their row, with a status and a reason; the
-    command then ends with exit status 3. The same command again resumes where it stopped; in a
-    finished output it computes the rows whose images have changed since, and no others.
+    Missing, unreadable and refused images keep their row, with a status and a reason; the exit
+    status is then 3. The same command resumes an interrupted run; on a finished output it
+    recomputes only rows whose images have changed.
 
-    With --workers or --scheduler the pending shards are spread over worker processes; --threads
-    and --readers are then those of each worker.
+    With --workers or --scheduler, pending shards are distributed over worker processes; --threads
+    and --readers then apply to each worker.
 
     \b
     Examples:
@@ -182,7 +184,7 @@ def extract(
     if (name := recipe or backbone) is None or (recipe and backbone):
         raise click.UsageError("pass either --backbone NAME or --recipe NAME")
     if context is not None and regions is None:
-        raise click.UsageError("--context is of --regions")
+        raise click.UsageError("--context needs --regions")
     if (dataset is None) == (images is None):
         raise click.UsageError(
             "pass either --dataset DIR, a prepared dataset, or --images FOLDER, a folder of images"
@@ -226,7 +228,7 @@ def extract(
 
 
 def _require_images_alone(**of_datasets: object) -> None:
-    """Refuse options that are of a prepared dataset."""
+    """Raise if an option that needs a prepared dataset is set."""
     if given := [name for name, value in of_datasets.items() if value is not None]:
         raise click.UsageError(
             f"--{given[0].replace('_', '-')} is of a prepared dataset (--dataset), and --images "
@@ -235,7 +237,7 @@ def _require_images_alone(**of_datasets: object) -> None:
 
 
 def _given(paths: Iterable[Path]) -> list[Path]:
-    """Return the files and folders that are named, on the command line or in a list."""
+    """Return the files and folders named on the command line or in a list file."""
     from pipeline.datasets.plain_images import read_list
 
     found: list[Path] = []

@@ -1,4 +1,4 @@
-"""The last lines of a command that has made a feature set; imported once it is made."""
+"""Final log lines of a command that computes a feature set; imported only then."""
 
 import json
 from pathlib import Path
@@ -16,15 +16,15 @@ _REASONS_SHOWN = 5
 def log_made(
     ctx: click.Context, out: Path, index: FeatureIndex, seconds: float, as_json: bool = False
 ) -> None:
-    """Write what a command has made, and end with status 3 where rows failed.
+    """Log the computed feature set, and exit with status 3 if rows failed.
 
     Parameters
     ----------
-    ctx : click.Context. Of the command.
+    ctx : click.Context. Context of the command.
     out : Path. Folder of the set.
-    index : FeatureIndex. Of the set.
-    seconds : float. Since the start.
-    as_json : bool. Print an object to stdout as well.
+    index : FeatureIndex. Index of the set.
+    seconds : float. Seconds since the start.
+    as_json : bool. Also print a JSON object to stdout.
     """
     header, shards = index.header, len(index.shards)
     log_done(

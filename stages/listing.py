@@ -1,4 +1,4 @@
-"""What can be named on the command line, kind by kind, as rows of text columns.
+"""Names that commands accept, by kind, as rows of text columns.
 
 A function imports what its kind needs, so that the list of tokenizers does not wait for torch.
 """
@@ -12,7 +12,7 @@ Row = Mapping[str, str]
 
 
 def experiments() -> list[Row]:
-    """Return those of params.yaml, the published systems, language models and ensembles."""
+    """Return the experiments of params.yaml, published systems, language models and ensembles."""
     from pipeline.heads.presets import PRESETS
     from pipeline.language.presets import LANGUAGE_PRESETS
     from pipeline.retrieval.ensemble import ENSEMBLES
@@ -62,7 +62,7 @@ def encoders() -> list[Row]:
         rows.append(_row(spec.name, what, tokenizer=spec.tokenizer or ""))
     return [
         *rows,
-        _row("open-clip:MODEL.TAG", "text side of a model of open_clip", tokenizer="its own"),
+        _row("open-clip:MODEL.TAG", "text tower of an open_clip model", tokenizer="its own"),
         _row(
             "sentence-transformer:MODEL", "a sentence transformer: folder or package",
             tokenizer="its own",
@@ -84,7 +84,7 @@ def tokenizers() -> list[Row]:
             *(["without stop words"] if tokenizer.stop_words else []),
         ]
         rows.append(_row(name, "; ".join(parts)))
-    return [*rows, _row(LEMMAS, "treebank words without stop words, as lemmas; of tfidf")]
+    return [*rows, _row(LEMMAS, "lemmas of treebank words without stop words, for tfidf")]
 
 
 def recipes() -> list[Row]:
@@ -112,7 +112,7 @@ def recipes() -> list[Row]:
     return [
         *rows,
         row("timm:MODEL", "images", (), "any model of timm, also -grid and @LAYER", "timm's"),
-        row("open-clip:MODEL.TAG", "images", (), "image side of a model of open_clip", "the tag's"),
+        row("open-clip:MODEL.TAG", "images", (), "image tower of an open_clip model", "the tag's"),
     ]
 
 
@@ -159,7 +159,7 @@ def backbones() -> list[Row]:
 
 
 def heads() -> list[Row]:
-    """Return the heads, as their modules describe themselves."""
+    """Return the heads, with the first line of their modules' docstrings."""
     from pipeline.heads.head_types import HEADS
 
     modules = (f"pipeline.heads.architectures.{name.replace('-', '_')}" for name in HEADS)
@@ -187,7 +187,7 @@ LISTINGS: Mapping[str, Callable[[], list[Row]]] = {
     "backbones": backbones,
     "heads": heads,
 }
-"""What `pipeline list` lists; all rows of a kind have the same columns."""
+"""Kinds of `pipeline list`; all rows of a kind have the same columns."""
 
 
 def print_table(rows: Sequence[Row]) -> None:

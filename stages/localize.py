@@ -1,4 +1,4 @@
-"""`pipeline localize`: heads of regions and phrases are trained, and find phrases in a split."""
+"""`pipeline localize`: trains heads on regions and phrases, and localizes phrases of a split."""
 
 import time
 from pathlib import Path
@@ -17,14 +17,15 @@ _PATH = click.Path(path_type=Path)
 
 @click.command(cls=Command)
 @click.argument("names", nargs=-1, required=True, metavar="NAME...")
-@click.option("--dataset", type=_PATH, help="[default: that of params.yaml]")
+@click.option("--dataset", type=_PATH, help="Prepared dataset.  [default: as in params.yaml]")
 @click.option(
     "--method",
     required=True,
-    help="Proposals that are ranked: their name in data/proposals/DATASET.",
+    help="Proposals to rank: name of their folder in data/proposals/DATASET.",
 )
 @click.option(
-    "--recipe", help="Of the regions' features.  [default: that of the experiment, at its size]"
+    "--recipe",
+    help="Recipe of the region features.  [default: that of the experiment, at its size]",
 )
 @click.option("--proposals", type=_PATH, help="Folder.  [default: data/proposals/DATASET/METHOD]")
 @click.option(
@@ -41,16 +42,16 @@ _PATH = click.Path(path_type=Path)
 @click.option(
     "--phrases",
     type=_PATH,
-    help="Features of the phrases.  [default: data/text/DATASET/, as the experiment names them]",
+    help="Features of the phrases.  [default: data/text/DATASET/, with the name in the experiment]",
 )
 @click.option(
     "--most",
     type=click.IntRange(1),
     default=100,
     show_default=True,
-    help="Proposals of an image that count, the first ones.",
+    help="Maximum number of proposals per image; the first ones are used.",
 )
-@click.option("--split", help="That is localized.  [default: test]")
+@click.option("--split", help="Split to localize.  [default: test]")
 @training_options
 @click.option(
     "--seeds",
@@ -63,14 +64,14 @@ _PATH = click.Path(path_type=Path)
 @click.option(
     "--validation-images",
     type=click.IntRange(1),
-    help="Choose the epoch by the first N images of the validation split.  [default: all]",
+    help="Select the epoch on the first N images of the validation split.  [default: all]",
 )
 @click.option(
     "--size",
     type=click.Choice(["tiny", "small", "paper"]),
     default="small",
     show_default=True,
-    help="Of the experiments' networks and trainings.",
+    help="Size of the experiments' networks and trainings.",
 )
 def localize(
     names: tuple[str, ...],
@@ -88,11 +89,11 @@ def localize(
     size: Literal["tiny", "small", "paper"],
     training: TrainingOptions,
 ) -> None:
-    """Rank the proposals of every image by how near they come to its phrases.
+    """Rank the proposals of every image by their similarity to its phrases.
 
-    Names are the experiments wang2016-phrases-*. What is missing or out of date is made: the
-    heads, those that they start from, and data/localizations/DATASET/NAME.h5, which `pipeline
-    evaluate --protocol entities` measures. docs/regions.md has the commands before it.
+    NAMES are the experiments wang2016-phrases-*. Computes what is missing or stale: the heads, the
+    heads that they start from, and data/localizations/DATASET/NAME.h5, which `pipeline evaluate
+    --protocol entities` evaluates. docs/regions.md has the commands to run before.
 
     \b
     Example:

@@ -1,6 +1,6 @@
-"""Options that several commands share, in the groups of the library's option objects.
+"""Shared options of commands, grouped like the option objects of the library.
 
-Each group adds its options to a command and passes it one object, such as `storage`.
+Each group adds its options to a command, which receives one object, such as `storage`.
 """
 
 import re
@@ -31,22 +31,26 @@ MAP = click.option(
     type=click.Choice(["pca", "tsne"]),
     default="pca",
     show_default=True,
-    help="How the map places images: by principal components, or by t-SNE, which takes longer.",
+    help="Projection of the map: principal components, or t-SNE, which is slower.",
 )
-SPLIT = click.option("--split", help="Only this split.  [default: all]")
-LIMIT = click.option("--limit", type=COUNT, help="Only the first N images.  [default: all]")
+SPLIT = click.option("--split", help="Use only this split.  [default: all]")
+LIMIT = click.option("--limit", type=COUNT, help="Use only the first N images.  [default: all]")
 
 DEVICE = click.option(
     "--device",
     default="auto",
     show_default=True,
-    help="A torch device, such as cpu or cuda:1; auto is the best of the machine that computes.",
+    help="Torch device, such as cpu or cuda:1; auto is the best of the machine that computes.",
 )
 ROWS_PER_SHARD = click.option(
-    "--rows-per-shard", type=COUNT, help="[default: what fits in 1 GiB, at most 65536]"
+    "--rows-per-shard",
+    type=COUNT,
+    help="Rows per shard.  [default: as many as fit in 1 GiB, at most 65536]",
 )
 COMPRESS = click.option(
-    "--compress", is_flag=True, help="gzip in small chunks: smaller, slower to read."
+    "--compress",
+    is_flag=True,
+    help="Compress features in small gzip chunks: smaller files, slower to read.",
 )
 ADD = click.option(
     "--add",
@@ -61,13 +65,13 @@ UPDATE = click.option(
     "ones, drop the others. Features with other options are moved aside.",
 )
 RETRY_FAILED = click.option(
-    "--retry-failed", is_flag=True, help="In a finished output, compute the failed rows again."
+    "--retry-failed", is_flag=True, help="Recompute the failed rows of a finished output."
 )
 TRUST_STAMPS = click.option(
     "--trust-stamps",
     is_flag=True,
-    help="Do not read files of a finished output again whose size and modification time are as "
-    "when they were last read with this option.",
+    help="Do not reread files whose size and modification time match those of the last call with "
+    "this option.",
 )
 
 THREADS = click.option(
@@ -100,8 +104,8 @@ def group(
     ----------
     name : str. Name of the command's parameter.
     kind : callable. Class of the object; its fields have the names of the options.
-    title : str. What `--help` shows the options under.
-    options : decorators of click.
+    title : str. Heading of the options in `--help`.
+    options : click decorators.
     """
 
     def decorate(command: Command) -> Command:
@@ -138,11 +142,11 @@ place_options: Callable[[Any], Any] = group(
     "place",
     Place,
     "Cluster",
-    click.option("--workers", type=COUNT, help="Work in N processes of this machine."),
+    click.option("--workers", type=COUNT, help="Compute in N worker processes on this machine."),
     click.option(
         "--scheduler",
         metavar="ADDRESS",
-        help="Work on the workers of this Dask scheduler, such as tcp://host:8786.",
+        help="Compute on the workers of this Dask scheduler, such as tcp://host:8786.",
     ),
     click.option(
         "--resource",
@@ -150,9 +154,9 @@ place_options: Callable[[Any], Any] = group(
         type=_Resource(),
         multiple=True,
         callback=_as_mapping,
-        help="With --scheduler: what a task needs of its worker.  [default: GPU=1 with "
-        "--device cuda]",
+        help="With --scheduler: resources that a task requires of its worker.  [default: GPU=1 "
+        "with --device cuda]",
     ),
-    click.option("--summary", type=OUTPUT, help="JSON file of counts, rates and seconds."),
+    click.option("--summary", type=OUTPUT, help="Write counts, rates and seconds to a JSON file."),
 )
 """Add the options of `pipeline.cluster.place.Place`, passed as `place`."""

@@ -1,4 +1,4 @@
-"""params.yaml, checked: the one place that knows its keys."""
+"""Schema and validation of params.yaml; no other module knows its keys."""
 
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
@@ -31,9 +31,9 @@ class UnknownExperiment(ParamsError, UnknownName):
 
 @dataclass(frozen=True)
 class Dataset:
-    """How a dataset is prepared: a kind, and the options of `pipeline prepare KIND`.
+    """Preparation of a dataset: a kind, and the options of `pipeline prepare KIND`.
 
-    In the file the options appear next to the kind.
+    In the file, the options are on the same level as the kind.
     """
 
     kind: Literal[
@@ -54,9 +54,9 @@ class Dataset:
 
     @property
     def arguments(self) -> list[str]:
-        """The options as a command line has them.
+        """The options as command line arguments.
 
-        Lists repeat one, mappings are NAME=VALUE, true is an option without a value.
+        A list repeats an option, a mapping becomes NAME=VALUE, true is an option without a value.
         """
         found = []
         for name, value in self.options.items():
@@ -73,7 +73,7 @@ class Dataset:
 
 @dataclass(frozen=True)
 class Splits:
-    """Which split does what; None: by its usual name, see `pipeline.datasets.splits`."""
+    """Roles of the splits; None: by their usual names, see `pipeline.datasets.splits`."""
 
     train: str | None = None
     validation: str | None = None
@@ -93,7 +93,7 @@ class Extract:
 
     @property
     def options(self) -> dict[str, Any]:
-        """The options of `pipeline.images.extract.extract`, without those left to the library."""
+        """Options of `pipeline.images.extract.extract`, without those left to their defaults."""
         return {name: value for name, value in asdict(self).items() if value is not None}
 
 
@@ -101,7 +101,7 @@ class Extract:
 class CaptionFeatures:
     """A sentence encoder and further options of `pipeline text`, by their long names.
 
-    In the file the options appear next to the encoder.
+    In the file, the options are on the same level as the encoder.
     """
 
     encoder: str
@@ -110,10 +110,10 @@ class CaptionFeatures:
 
 @dataclass(frozen=True)
 class ExperimentEntry:
-    """Features of both sides, a preset and what differs from it.
+    """Entry of an experiment: features of both sides, a preset, and overrides.
 
-    Without `preset` the experiment follows the preset of its own name; `head` selects a head with
-    its own defaults instead of a preset. The rest is as in `resolve_experiment`.
+    Without `preset`, the preset has the name of the experiment; `head` selects a head with its own
+    defaults instead of a preset. Other fields are those of `resolve_experiment`.
     """
 
     images: str
@@ -129,7 +129,7 @@ class ExperimentEntry:
 
 @dataclass(frozen=True)
 class Params:
-    """The whole file; the defaults are those of a folder without one."""
+    """Contents of params.yaml; the defaults apply to a folder without the file."""
 
     dataset: str = ""
     datasets: dict[str, Dataset] = field(default_factory=dict)
@@ -153,33 +153,33 @@ class Params:
             )
 
     def dataset_named(self, name: str) -> Dataset:
-        """Return how a dataset is prepared.
+        """Return the preparation of a dataset.
 
         Raises
         ------
         ParamsError
-            There is none of this name; the nearest ones are listed.
+            No dataset has this name; the nearest names are listed.
         """
         if name not in self.datasets:
             raise self._unknown("dataset", name, self.datasets)
         return self.datasets[name]
 
     def entry(self, name: str) -> ExperimentEntry:
-        """Return the file's entry of an experiment.
+        """Return the entry of an experiment.
 
         Raises
         ------
         ParamsError
-            There is none of this name; the nearest ones are listed.
+            No experiment has this name; the nearest names are listed.
         """
         if name not in self.experiments:
             raise self._unknown("experiment", name, self.experiments)
         return self.experiments[name]
 
     def ensemble(self, name: str) -> dict[str, float]:
-        """Return the members of an ensemble, experiments by name, with their weights.
+        """Return the weights of the members of an ensemble by experiment name.
 
-        Empty where the file leaves them to `pipeline.retrieval.ensemble.ENSEMBLES`.
+        Empty if the members are those of `pipeline.retrieval.ensemble.ENSEMBLES`.
 
         Raises
         ------
@@ -200,12 +200,12 @@ class Params:
 
 
 def load_params() -> Params:
-    """Read params.yaml of the current folder; a folder without one has the defaults.
+    """Read params.yaml of the current folder; return the defaults if it is missing.
 
     Raises
     ------
     ParamsError
-        The wrong entry is named by its path in the file.
+        An entry is invalid; it is named by its path in the file.
     """
     if not PARAMS_FILE.is_file():
         return Params()
@@ -222,7 +222,7 @@ def load_params() -> Params:
 
 
 def _with_options(values: Any) -> Any:
-    """Return the values of the file with the options of datasets and encoders apart."""
+    """Return the values of the file, with the options of datasets and encoders in own mappings."""
     if not isinstance(values, dict):
         return values
     return values | {
@@ -239,9 +239,9 @@ def _apart(entry: Any, key: str) -> Any:
 
 
 def extract_defaults() -> dict[str, Any]:
-    """Return the defaults of `pipeline extract` that params.yaml of this folder sets.
+    """Return the defaults of `pipeline extract` from params.yaml of this folder.
 
-    A params.yaml of some other project, or none, sets nothing.
+    Empty without the file, or if it belongs to another project.
     """
     if not PARAMS_FILE.is_file():
         return {}

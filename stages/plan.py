@@ -1,4 +1,4 @@
-"""What `train`, `embed` and `run` make of params.yaml: experiments of presets and differences."""
+"""Experiments of params.yaml for `train`, `embed` and `run`: presets with overrides."""
 
 from collections.abc import Iterable
 from dataclasses import replace
@@ -13,22 +13,22 @@ from stages.params import PARAMS_FILE, Params, UnknownExperiment
 
 
 def experiment_of(params: Params, name: str, size: Size | None = None) -> Experiment:
-    """Return an experiment: its preset, at a size, and what the file changes.
+    """Return an experiment: its preset at a size, with the overrides of the file.
 
-    Caption features that the file makes are those of every experiment that names their folder.
+    Caption features defined in the file are shared by all experiments that name their folder.
 
     Parameters
     ----------
-    params : the file.
-    name : of one of its experiments, or of a published system that it does not have.
-    size : of the preset; None: the file's.
+    params : Params. Contents of params.yaml.
+    name : str. Experiment of the file, or a published system.
+    size : str or None. Size of the preset; None: as in the file.
 
     Raises
     ------
     UnknownExperiment
-        There is none of this name; the nearest are listed.
+        No experiment has this name; the nearest names are listed.
     HeadError
-        Its preset, its head or a setting is unknown, or a setting is out of range.
+        The preset, the head or a setting is unknown, or a setting is out of range.
     """
     size = size or params.size
     if name not in params.experiments and name in PRESETS:
@@ -55,12 +55,12 @@ def experiment_of(params: Params, name: str, size: Size | None = None) -> Experi
 
 
 def require_experiments(params: Params, names: Iterable[str], others: Iterable[str] = ()) -> None:
-    """Raise unless each name is an experiment of params.yaml, a published system, or another.
+    """Raise unless each name is an experiment of params.yaml, a published system, or in `others`.
 
     Raises
     ------
     UnknownExperiment
-        The nearest names are listed.
+        A name is unknown; the nearest names are listed.
     """
     known = [*params.experiments, *PRESETS, *others]
     for name in names:
@@ -73,7 +73,7 @@ def require_experiments(params: Params, names: Iterable[str], others: Iterable[s
 
 
 def _captions_of(params: Params, folder: str) -> CaptionFeatures | None:
-    """Return the caption features that the file makes in a folder, None if it does not."""
+    """Return the caption features that the file defines for a folder; None if it has none."""
     if folder not in params.caption_features:
         return None
     made = params.caption_features[folder]
@@ -83,10 +83,10 @@ def _captions_of(params: Params, folder: str) -> CaptionFeatures | None:
 def every_name(params: Params) -> list[str]:
     """Return the experiments of params.yaml, then all published systems, then the ensembles.
 
-    Presets on a library's model, "open-clip:<model>", are left out: its package or its weights may
-    not be here. So are those that take hours without a GPU, on several networks side by side, with
-    an image network that is tuned, or `slow` for another reason, those of clips, and those of
-    regions and phrases, which `pipeline localize` trains.
+    Omitted are presets on a library's model, "open-clip:<model>", whose package or weights may not
+    be available; presets that need hours without a GPU (concatenated networks, fine-tuning, or
+    `slow` for another reason); presets for clips; and presets for regions and phrases, which
+    `pipeline localize` trains.
     """
     published = [
         name
@@ -101,7 +101,7 @@ def every_name(params: Params) -> list[str]:
 
 
 def run_options(params: Params, size: Size) -> dict[str, Any]:
-    """Return the options of `pipeline.experiments.run.run` that params.yaml sets, at a size."""
+    """Return the options of `pipeline.experiments.run.run` from params.yaml, at a size."""
     names = [*params.experiments, *PRESETS]
     evaluate = dict(params.evaluate)
     if evaluate.get("captions_per_image") == 0:  # all, as the command has it

@@ -1,4 +1,4 @@
-"""`pipeline prepare`: captioned images, read from a source or drawn, become a dataset."""
+"""`pipeline prepare`: datasets of captioned images, read from a source or drawn."""
 
 import time
 from pathlib import Path
@@ -29,10 +29,10 @@ from stages.prepare_regions import entities, regions
 
 @click.group(cls=Group)
 def prepare() -> None:
-    """Read or draw captioned images or clips into a dataset.
+    """Prepare a dataset of captioned images or clips, read from a source or drawn.
 
-    A dataset is a folder with manifest.jsonl (ids, files, splits, captions) and dataset.json;
-    read images and clips stay where they are.
+    A dataset is a folder with manifest.jsonl (ids, files, splits, captions) and dataset.json. The
+    files of existing images and clips are not copied.
 
     \b
     Example:
@@ -49,14 +49,18 @@ def prepare() -> None:
     help="Number of images.",
 )
 @click.option(
-    "--seed", type=click.IntRange(0), default=0, show_default=True, help="Seed of the drawing."
+    "--seed",
+    type=click.IntRange(0),
+    default=0,
+    show_default=True,
+    help="Seed of all random choices.",
 )
 @out_option
 def scenes(num_images: int, seed: int, out: Path) -> None:
     """Draw scenes of shapes with five captions each.
 
-    Four in six images are for training, one in six each for val and test. Image i depends on
-    the seed and i alone.
+    Of every six images, four are in train, one in val and one in test. Image i depends only on
+    the seed and i.
 
     \b
     Example:
@@ -77,10 +81,14 @@ def scenes(num_images: int, seed: int, out: Path) -> None:
     type=click.IntRange(6, 100_000),
     default=600,
     show_default=True,
-    help="Number of clips, an even one.",
+    help="Number of clips; even.",
 )
 @click.option(
-    "--seed", type=click.IntRange(0), default=0, show_default=True, help="Seed of the drawing."
+    "--seed",
+    type=click.IntRange(0),
+    default=0,
+    show_default=True,
+    help="Seed of all random choices.",
 )
 @click.option(
     "--format",
@@ -88,14 +96,14 @@ def scenes(num_images: int, seed: int, out: Path) -> None:
     type=click.Choice(["mp4", "gif"]),
     default="mp4",
     show_default=True,
-    help="Of the files; gif needs no encoder, and has no sound.",
+    help="File format; gif needs no encoder, and has no sound.",
 )
 @out_option
 def moving_scenes(num_clips: int, seed: int, form: Literal["mp4", "gif"], out: Path) -> None:
-    """Draw clips of shapes that move, one after the other, with a tone for each event.
+    """Draw clips of two shapes that move in turn, with a tone for each event.
 
-    Clips 2k and 2k + 1 show the same two events in either order; nothing else distinguishes
-    them or their five captions. Both depend on the seed and k alone.
+    Clips 2k and 2k + 1 show the same two events in opposite order; nothing else distinguishes
+    the clips or their five captions. Both depend only on the seed and k.
 
     \b
     Example:
@@ -121,7 +129,7 @@ def moving_scenes(num_clips: int, seed: int, form: Literal["mp4", "gif"], out: P
     type=click.IntRange(1),
     default=5,
     show_default=True,
-    help="Captions that every image of a split must have.",
+    help="Number of captions that every image of a split must have.",
 )
 @expect_option
 @out_option
@@ -167,7 +175,10 @@ def flickr8k(
     help="Caption file and its split; repeatable.  [default split: that of --split]",
 )
 @click.option(
-    "--split", default="val", show_default=True, help="Split of caption files that name none."
+    "--split",
+    default="val",
+    show_default=True,
+    help="Split of caption files without a stated split.",
 )
 @split_option(
     "--folder", "SPLIT=FOLDER", str, "Folder of a split's images below ROOT.  [default: ROOT]"
@@ -176,7 +187,7 @@ def flickr8k(
     "--boxes",
     multiple=True,
     type=click.Path(path_type=Path),
-    help="File of instances, for phrases with boxes; repeatable.",
+    help="Instance file, which adds phrases with boxes; repeatable.",
 )
 @expect_option
 @out_option
@@ -189,7 +200,7 @@ def coco(
     expect: dict[str, int],
     out: Path,
 ) -> None:
-    """Read captions, and boxes on request, in MS-COCO's annotation format.
+    """Read captions, and optionally boxes, in MS-COCO's annotation format.
 
     \b
     Examples:
@@ -216,14 +227,14 @@ def coco(
     type=click.Choice(["train", "keep", "leave-out"]),
     default="train",
     show_default=True,
-    help="COCO's restval images: merge into train, keep as a split, or leave out.",
+    help="COCO's restval images: merge them into train, keep them as a split, or leave them out.",
 )
 @split_option(
     "--expect",
     "SPLIT=COUNT",
     count,
-    "Images that a split must have; repeatable.  [default: the counts known of coco, flickr30k "
-    "and flickr8k]",
+    "Required number of images of a split; repeatable.  [default: the known counts of coco, "
+    "flickr30k and flickr8k]",
 )
 @out_option
 def karpathy(
@@ -247,13 +258,16 @@ def karpathy(
 
 
 @prepare.command()
-@path_option("--root", "Folder of the images.  [default: that of the captions]", required=False)
+@path_option(
+    "--root", "Folder of the images.  [default: the folder of the captions]", required=False
+)
 @path_option(
     "--captions",
-    "Table, tar files, or a folder with either.  [default: ROOT's metadata; else no captions]",
+    "Table, tar files, or a folder with either.  [default: metadata of ROOT; otherwise no "
+    "captions]",
     required=False,
 )
-@click.option("--name", help="Name of the dataset.  [default: that of the folder OUT]")
+@click.option("--name", help="Name of the dataset.  [default: name of the folder OUT]")
 @table_options
 @expect_option
 @out_option
@@ -269,7 +283,7 @@ def folder(
 
     \b
     --captions  .csv .tsv .txt   separated by , ; tab or |, with a header
-                .jsonl .json     one object a line; a list of objects; lists by column
+                .jsonl .json     one object per line; a list of objects; lists by column
                 .parquet         also with images inside, as Hugging Face stores them
                 .tar             WebDataset shards, shard-{000..009}.tar; unpacked to OUT/images
                 a folder         with metadata.csv, .jsonl or .parquet, or with tar files

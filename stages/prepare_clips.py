@@ -1,4 +1,4 @@
-"""`pipeline prepare clips` and the datasets of clips of the field."""
+"""`pipeline prepare clips`, and published datasets of clips."""
 
 import time
 from pathlib import Path
@@ -26,7 +26,7 @@ subset_option = click.option(
 @click.command(cls=Command)
 @clips_option
 @captions_option
-@click.option("--name", help="Name of the dataset.  [default: that of the folder OUT]")
+@click.option("--name", help="Name of the dataset.  [default: name of the folder OUT]")
 @table_options
 @expect_option
 @out_option
@@ -41,8 +41,8 @@ def clips(
     """Read your own clips or sounds from a table of paths and captions, as `prepare folder` does.
 
     Rows of the same path are one clip, which may have any number of captions. Without splits, clips
-    are split 80/10/10 into train, val and test by the hash of their id. No clip is opened: whether
-    it can be decoded is found out by `extract`.
+    are split 80/10/10 into train, val and test by the hash of their id. No clip is opened;
+    `pipeline extract` reports clips that cannot be decoded.
 
     \b
     Example:
@@ -58,7 +58,9 @@ def clips(
 
 @click.command(cls=Command)
 @clips_option
-@path_option("--captions", "AllVideoDescriptions.txt, or a table: file, id, caption, split.")
+@path_option(
+    "--captions", "AllVideoDescriptions.txt, or a table with the columns file, id, caption, split."
+)
 @path_option("--mapping", "youtube_mapping.txt, for AllVideoDescriptions.txt.", required=False)
 @subset_option
 @expect_option
@@ -122,7 +124,7 @@ def msrvtt(
 def trecvid_vtt(
     root: Path, captions: Path, subset: bool, expect: dict[str, int], out: Path
 ) -> None:
-    """Read the testing set of TRECVID 2016 Video to Text: 1,915 clips, a sentence of each set.
+    """Read the testing set of TRECVID 2016 Video to Text: 1,915 clips with one sentence per set.
 
     \b
     Example:

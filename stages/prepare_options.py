@@ -1,4 +1,4 @@
-"""Options that the commands of `pipeline prepare` share, and how they end."""
+"""Shared options of `pipeline prepare`, and the writing of its dataset."""
 
 import json
 import time
@@ -19,7 +19,7 @@ T = TypeVar("T")
 
 
 class Assignment(click.ParamType):
-    """SPLIT=VALUE as (split, value); VALUE alone, where that is allowed, as (None, value)."""
+    """SPLIT=VALUE as (split, value); VALUE without a split, if allowed, as (None, value)."""
 
     def __init__(self, form: str, read: Callable[[str], Any], split_needed: bool = True) -> None:
         self.name = form
@@ -29,7 +29,7 @@ class Assignment(click.ParamType):
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
     ) -> tuple[str | None, Any]:
-        """Return the pair, or refuse the value."""
+        """Return the pair; raise if the value has another form."""
         split, equals, text = value.partition("=")
         named = bool(equals) and check_split(split) is None
         fault = click.BadParameter(f"{value!r} is not of the form {self.name}", ctx, param)
@@ -46,10 +46,10 @@ class Assignment(click.ParamType):
 def by_split(
     ctx: click.Context, param: click.Parameter, pairs: Sequence[tuple[str, T]]
 ) -> dict[str, T]:
-    """Turn the values of a repeatable option into a dict; a split named twice is refused."""
+    """Convert the values of a repeatable option to a dict; raise if a split is named twice."""
     values = dict(pairs)
     if len(values) != len(pairs):
-        raise click.BadParameter("the same split is named twice", ctx, param)
+        raise click.BadParameter("a split is named twice", ctx, param)
     return values
 
 
@@ -76,12 +76,12 @@ def split_option(
 
 images_option = path_option("--root", "Folder of the images.")
 captions_option = path_option("--captions", "File of the captions.")
-out_option = path_option("--out", "Folder of the dataset.")
+out_option = path_option("--out", "Output folder of the dataset.")
 expect_option = split_option(
     "--expect",
     "SPLIT=COUNT",
     count,
-    "Images that a split must have; repeatable.  [default: not checked]",
+    "Required number of images of a split; repeatable.  [default: not checked]",
 )
 
 
@@ -99,24 +99,28 @@ _TABLE_OPTIONS = (
         "caption_columns",
         metavar="NAME",
         multiple=True,
-        help="Column of captions; repeatable.",
+        help="Caption column; repeatable.",
     ),
     click.option("--split-column", metavar="NAME", help="Column of the splits."),
     click.option(
-        "--id-column", metavar="NAME", help="Column of the ids.  [default for all four: recognised]"
+        "--id-column",
+        metavar="NAME",
+        help="Column of the ids.  [default for all four: detected by name]",
     ),
     click.option(
         "--encoding",
         metavar="NAME",
-        help="Encoding of the file, such as cp1252.  [default: UTF-8, or as its first bytes state]",
+        help="Encoding of the file, such as cp1252.  [default: by its byte order mark, else UTF-8]",
     ),
     click.option(
-        "--split-by-folder", is_flag=True, help="The first folder of a path is the image's split."
+        "--split-by-folder",
+        is_flag=True,
+        help="Use the first folder of a path as the split of its image.",
     ),
     click.option(
         "--skip-bad",
         is_flag=True,
-        help="Leave out rows that cannot be used, and list them in OUT/left-out.csv.",
+        help="Skip invalid rows, and list them in OUT/left-out.csv.",
     ),
 )
 
@@ -128,7 +132,7 @@ def write_dataset(manifest: "Manifest", out: Path, started: float) -> None:
 
 
 def log_dataset(manifest: "Manifest", out: Path, started: float) -> None:
-    """Log what is in a dataset, with all that its preparation noted."""
+    """Log the contents of a dataset, with the notes of its preparation."""
     splits = ", ".join(f"{split} {n}" for split, n in manifest.counts.items())
     captions = sum(len(e.captions) for e in manifest.entries)
     notes = "".join(

@@ -1,4 +1,4 @@
-"""`pipeline prepare entities` and `regions`: photos with phrases and boxes become a dataset."""
+"""`pipeline prepare entities` and `regions`: datasets of images with phrases and boxes."""
 
 import time
 from pathlib import Path
@@ -19,7 +19,7 @@ from stages.prepare_options import (
 
 @click.command(cls=Command)
 @path_option("--root", "Folder, .tar.gz or .zip with Annotations/, Sentences/ and <split>.txt.")
-@path_option("--images", "Folder of the photos.")
+@path_option("--images", "Folder of the images.")
 @split_option(
     "--split",
     "NAME=FILE",
@@ -33,13 +33,14 @@ from stages.prepare_options import (
     type=click.Choice(["union", "any"]),
     default="union",
     show_default=True,
-    help="Several boxes of a chain: one around all, or each of them is right.",
+    help="Several boxes of a chain: union, one box around all; any, each of them is correct.",
 )
 @click.option(
     "--scale-boxes",
     "scale",
     is_flag=True,
-    help="Fit boxes to photos of another size than annotated, which are refused otherwise.",
+    help="Rescale the boxes of images whose size differs from their annotation; otherwise an "
+    "error.",
 )
 @expect_option
 @out_option
@@ -54,8 +55,8 @@ def entities(
 ) -> None:
     """Read Flickr30k Entities: captions whose phrases have boxes.
 
-    The photo of an annotation is the one whose name begins with its number: Flickr30k's photos, or
-    Flickr8k's.
+    The image of an annotation is the one whose name begins with its number, in Flickr30k or
+    Flickr8k.
 
     \b
     Example:
@@ -74,13 +75,13 @@ def entities(
 @click.command(cls=Command)
 @images_option
 @path_option("--table", "CSV or JSONL file of images, phrases and boxes.")
-@click.option("--name", help="Name of the dataset.  [default: that of the folder OUT]")
+@click.option("--name", help="Name of the dataset.  [default: name of the folder OUT]")
 @expect_option
 @out_option
 def regions(root: Path, table: Path, name: str | None, expect: dict[str, int], out: Path) -> None:
     """Read your own boxes from a CSV or JSONL file: image, phrase, x0, y0, x1, y1.
 
-    One line is one phrase with its box, in the photo's own pixels, from 0, right and bottom
+    Each line has one phrase with its box, in pixels of the original image, from 0, right and bottom
     exclusive; the columns type, chain and split are optional.
 
     \b

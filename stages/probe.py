@@ -1,4 +1,4 @@
-"""`pipeline probe`: what embeddings hold of their images, and which captions they know as wrong."""
+"""`pipeline probe`: what embeddings encode about images, and whether they detect wrong captions."""
 
 import json
 from dataclasses import asdict
@@ -21,11 +21,11 @@ from stages.sources import source_options, sources_of
 def probe(
     experiment: str | None, split: str | None, out: Path | None, as_json: bool, **files: Any
 ) -> None:
-    """Ask embeddings what they hold of their images, and compare captions with wrong ones.
+    """Probe what embeddings encode about images, and compare captions with wrong ones.
 
-    Linear probes are fitted on the training split and measured on --split, the test split unless
-    given. Wrong captions have another noun, colour, number or place, the opposite relation, two
-    words exchanged, or all words shuffled. docs/probes.md defines each figure.
+    Linear probes are fitted on the training split and evaluated on --split. Wrong captions have
+    another noun, colour, number or place, the opposite relation, two swapped words, or all words
+    shuffled. docs/probes.md defines each figure.
 
     \b
     Examples:

@@ -1,4 +1,4 @@
-"""`pipeline propose`: boxes in which a method expects things, of every image of a dataset."""
+"""`pipeline propose`: boxes of likely objects in every image of a dataset."""
 
 import time
 from pathlib import Path
@@ -33,24 +33,25 @@ _METHODS = ("edge-boxes", "selective-search", "bing", "grid", "boxes", "ground-t
 @click.command(cls=Command)
 @click.option("--method", required=True, type=click.Choice(_METHODS), help="Who proposes.")
 @click.option("--dataset", required=True, type=click.Path(path_type=Path), help="Prepared dataset.")
-@click.option("--out", required=True, type=OUTPUT, help="Folder of the proposals.")
+@click.option("--out", required=True, type=OUTPUT, help="Output folder of the proposals.")
 @click.option(
     "-n",
     "--number",
     type=click.IntRange(1),
     default=100,
     show_default=True,
-    help="Most boxes of an image; ground-truth returns all.",
+    help="Maximum number of boxes per image; ground-truth returns all.",
 )
 @click.option(
     "--boxes",
     type=click.Path(path_type=Path),
-    help="Of --method boxes: .tsv (bottom-up), .npz, .h5 or .json (COCO results).",
+    help="Box file of --method boxes: .tsv (bottom-up), .npz, .h5 or .json (COCO results).",
 )
 @click.option(
     "--model",
     type=click.Path(path_type=Path),
-    help="Folder of BING's model; file of an edge model for edge-boxes.  [default: gradients]",
+    help="Folder of BING's model, or edge model file for edge-boxes.  [default: gradients, "
+    "without a model]",
 )
 @selection_options(SPLIT, LIMIT)
 @compute_options(THREADS)
@@ -74,10 +75,10 @@ def propose(
 ) -> None:
     """Propose boxes on the images of a prepared dataset.
 
-    edge-boxes, selective-search and bing need the extra `regions` (OpenCV). Where the dataset has
-    phrases with boxes, the share of them that the proposals cover is logged. The same command
-    again resumes where it stopped, and proposes again on images that have changed; images that
-    cannot be read keep their row, and the command then ends with exit status 3.
+    edge-boxes, selective-search and bing need the extra `regions` (OpenCV). If the dataset has
+    phrases with boxes, the recall of the proposals is logged. The same command resumes an
+    interrupted run, and recomputes changed images. Unreadable images keep their row, and the exit
+    status is then 3.
 
     \b
     Example:

@@ -1,4 +1,4 @@
-"""`pipeline recipes`: the recipes, listed or one printed whole."""
+"""`pipeline recipes`: lists the recipes, or prints one in full."""
 
 import json
 
@@ -14,12 +14,12 @@ from stages.options import JSON
 @click.argument("name", required=False)
 @click.option(
     "--weights",
-    help="Weights of the recipe hash: imagenet (downloaded if need be), a file or random:SEED."
-    "  [default: imagenet where they are here already]",
+    help="Weights for the recipe hash: imagenet (downloaded if necessary), a file or "
+    "random:SEED.  [default: imagenet if available on this machine]",
 )
 @JSON
 def recipes(name: str | None, weights: str | None, as_json: bool) -> None:
-    """List the recipes, or print all of an image recipe as JSON with its recipe hash.
+    """List the recipes, or print one image recipe as JSON, with its recipe hash.
 
     \b
     Examples:
@@ -31,7 +31,7 @@ def recipes(name: str | None, weights: str | None, as_json: bool) -> None:
         click.echo(json.dumps(_described(resolve_recipe(name), weights), indent=2, sort_keys=True))
         return
     if weights is not None:
-        raise click.UsageError("--weights is for the hash of one recipe; pass its name too")
+        raise click.UsageError("--weights determines the hash of one recipe; pass its name too")
     from stages.listing import print_table
     from stages.listing import recipes as rows_of_recipes
 

@@ -1,4 +1,4 @@
-"""Options that were renamed, so that each name has one meaning; the old names are refused.
+"""Renamed options: an old name is an error that states the new one.
 
 `--captions` is a file of captions, `--images` is images, `--regions` is a folder of proposals.
 """

@@ -1,4 +1,4 @@
-"""`pipeline report`: the recall tables of all experiments in one, and a report as HTML."""
+"""`pipeline report`: joint recall tables of all experiments, and HTML pages."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,9 +19,11 @@ if TYPE_CHECKING:
 @click.option(
     "--dataset",
     type=click.Path(path_type=Path),
-    help="Dataset of the experiments.  [default: that of params.yaml]",
+    help="Dataset of the experiments.  [default: as in params.yaml]",
 )
-@click.option("--out", type=OUTPUT, help="Folder of the tables.  [default: data/report/DATASET]")
+@click.option(
+    "--out", type=OUTPUT, help="Output folder of the tables.  [default: data/report/DATASET]"
+)
 @click.option(
     "--html",
     type=OUTPUT,
@@ -35,9 +37,9 @@ if TYPE_CHECKING:
     type=click.Choice(["retrieval", "localization", "captioning"]),
     default="retrieval",
     show_default=True,
-    help="Of localization, DIR/localization.html: a table of all files of `pipeline localize`, and "
-    "photos with boxes. Of captioning, DIR/captions.html: the scores of all files of `pipeline "
-    "caption`, images with captions, and the regularities of spaces.",
+    help="Page to write instead: localization, DIR/localization.html, with a table of all files "
+    "of `pipeline localize` and images with boxes; captioning, DIR/captions.html, with the scores "
+    "of all files of `pipeline caption`, images with captions, and the regularities of spaces.",
 )
 def report(
     dataset: Path | None,
@@ -48,8 +50,8 @@ def report(
 ) -> None:
     """Join the recall tables of all experiments as recall.json, recall.csv and recall.md.
 
-    They are read from data/evaluations/DATASET. The experiments of params.yaml come first, in its
-    order; others follow by name. docs/report.md describes the report that --html writes.
+    Tables are read from data/evaluations/DATASET. The experiments of params.yaml are first, in its
+    order; others follow by name. docs/report.md describes the pages that --html writes.
 
     \b
     Examples:

@@ -1,4 +1,4 @@
-"""`pipeline repro`: `dvc repro` with a line a stage: what runs, how far, how long still."""
+"""`pipeline repro`: `dvc repro` with one line of progress and remaining time per stage."""
 
 import os
 import re
@@ -45,11 +45,11 @@ class ReproError(PipelineError):
 @click.command(cls=Command)
 @click.argument("targets", nargs=-1)
 def repro(targets: tuple[str, ...]) -> None:
-    """Run `dvc repro` on all stages or some, and end with the table and what to try next.
+    """Run `dvc repro` on all stages or some, then print the recall table and further commands.
 
-    A line for each stage states what runs and the estimated time of all others. The output of the
-    stages is in data/repro.log; its end is printed where one fails. Stages that are up to date are
-    skipped, and the same command resumes where it was interrupted.
+    Prints one line per stage, with the estimated time of the remaining stages. The output of the
+    stages is in data/repro.log; its end is printed if a stage fails. Up-to-date stages are skipped,
+    so that the same command resumes an interrupted run.
     """
     if not Path("dvc.yaml").is_file():
         raise WrongUsage(f"dvc.yaml not found in {Path.cwd()}; run this in the project's folder")
@@ -109,13 +109,13 @@ def _dvc(targets: tuple[str, ...]) -> Iterator[IO[str]]:
 
 @dataclass
 class Watch:
-    """What has been seen of a run.
+    """Progress of a run, from the lines of DVC and its stages.
 
     Attributes
     ----------
-    counts : kind of stage -> how many there are in all; empty if not all are to be run.
-    failed : what went wrong; empty if nothing did.
-    last_lines : of the stage that runs or failed.
+    counts : number of stages by kind; empty if only some stages are requested.
+    failed : description of a failure, or "".
+    last_lines : last lines of the running or failed stage.
     """
 
     counts: Mapping[str, int]
@@ -154,7 +154,7 @@ class Watch:
                 self._show(f"  {shorten(printable(line), 100, placeholder=' …')}", now)
 
     def summary(self) -> str:
-        """Return what was done, and where the time went."""
+        """Return the numbers of stages, and the time by kind of stage."""
         self._end_stage(time.monotonic())
         seconds = {kind: sum(all_of) for kind, all_of in self._seconds.items()}
         parts = ", ".join(f"{kind} {s:.0f} s" for kind, s in seconds.items())
@@ -176,10 +176,9 @@ class Watch:
         click.echo(f"[{place} {_clock(now - self._started)}{about}] {text}", err=True)
 
     def seconds_left(self, now: float) -> float:
-        """Return about how many seconds are left; 0 while too little is known.
+        """Return the estimated remaining seconds; 0 while too little is known.
 
-        The time of a stage is the mean of its kind, or of all where none of its
-        kind has been run.
+        The time of a stage is the mean of its kind, or of all stages if none of its kind has run.
         """
         everything = [s for all_of in self._seconds.values() for s in all_of]
         if not self.counts or len(everything) < 3:
@@ -225,7 +224,7 @@ def _show_results(params: "Params") -> None:
 
 
 def _query(params: "Params") -> str:
-    """Return a sentence to ask for: words of the drawn scenes, or a caption of another dataset."""
+    """Return an example query: words of the drawn scenes, or a caption of another dataset."""
     if params.dataset_named(params.dataset).kind == "scenes":
         return "red hearts on the water"
     from pipeline.datasets.manifest import read_manifest

@@ -1,4 +1,4 @@
-"""`pipeline run`: whatever is missing between a dataset and the recall tables of experiments."""
+"""`pipeline run`: all missing or stale outputs from a dataset to recall tables."""
 
 import json
 import time
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 @click.option(
     "--dataset",
     type=click.Path(path_type=Path),
-    help="Prepared dataset.  [default: that of params.yaml]",
+    help="Prepared dataset.  [default: as in params.yaml]",
 )
 @click.option(
     "--size",
@@ -46,7 +46,10 @@ if TYPE_CHECKING:
     "params.yaml for its own dataset, or small]",
 )
 @training_options
-@click.option("--test-split", help="[default: that of params.yaml, or test, val, dev]")
+@click.option(
+    "--test-split",
+    help="Split to embed and evaluate.  [default: as in params.yaml, or test, val, dev]",
+)
 @click.option(
     "--seeds",
     type=click.IntRange(1),
@@ -62,7 +65,7 @@ if TYPE_CHECKING:
 )
 @LEAVE_OUT_FAILED
 @click.option(
-    "--dry-run", is_flag=True, help="Print what would be done, with sizes, and do nothing."
+    "--dry-run", is_flag=True, help="Print the steps that would run, with sizes, and exit."
 )
 @JSON
 @click.pass_context
@@ -149,7 +152,7 @@ def run(
 
 
 def _known(params: "Params", names: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the names of the experiments to run, all of which are known."""
+    """Return the names of the experiments to run; raise if one is unknown."""
     from pipeline.language.presets import LANGUAGE_PRESETS
     from pipeline.retrieval.ensemble import ENSEMBLES
     from stages.plan import every_name, require_experiments
@@ -169,7 +172,7 @@ def _print_result(
     started: float,
     verb: str = "made",
 ) -> None:
-    """Log what was made, and print the tables and perplexities."""
+    """Log the computed steps, and print the tables and perplexities."""
     from pipeline.retrieval.tables import markdown_table
 
     log_done(f"{verb}: {', '.join(made) or 'nothing'}; {time.monotonic() - started:.1f} s")
@@ -187,7 +190,7 @@ def _print_result(
 
 
 def _log_failed(failed: Sequence["FailedExperiment"]) -> None:
-    """Write the table of the experiments that were not made."""
+    """Log the table of failed experiments."""
     log_done(f"not made: {counted(len(failed), 'experiment')}")
     log_done("| experiment | step | reason |")
     log_done("| --- | --- | --- |")

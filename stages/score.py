@@ -1,4 +1,4 @@
-"""`pipeline score`: captions against those that people wrote, and of drawn scenes against these."""
+"""`pipeline score`: scores of captions against human references, and against drawn scenes."""
 
 from pathlib import Path
 
@@ -15,25 +15,25 @@ from stages.experiment import layout_of
 @click.option(
     "--dataset",
     type=click.Path(path_type=Path),
-    help="Whose images are described.  [default: that of params.yaml]",
+    help="Dataset of the captioned images.  [default: as in params.yaml]",
 )
 @click.option(
     "--out",
     type=OUTPUT,
-    help="Each file's scores go to a folder of its name there.  "
-    "[default: data/caption-scores/DATASET]",
+    help="Output folder; scores of a file are in a subfolder of its name.  [default: "
+    "data/caption-scores/DATASET]",
 )
 @click.option(
     "--ranked-by",
     metavar="EXPERIMENT",
-    help="A retrieval experiment whose head ranks the images by each caption.",
+    help="Retrieval experiment whose head ranks the images by each caption.",
 )
 @click.option(
     "--judgments",
     type=click.Path(path_type=Path, dir_okay=False),
     metavar="RATED.jsonl",
-    help="Captions that people rated, as lines with image_id, caption and rating: prints the rank "
-    "correlation of each score with the ratings instead.",
+    help="JSON lines with image_id, caption and rating: print the rank correlation of each score "
+    "with the human ratings instead.",
 )
 def score(
     files: tuple[Path, ...],
@@ -42,10 +42,10 @@ def score(
     ranked_by: str | None,
     judgments: Path | None,
 ) -> None:
-    """Score files of captions: BLEU, ROUGE-L, CIDEr, words, copies, and on drawn scenes truth.
+    """Score caption files: BLEU, ROUGE-L, CIDEr, words, copies, and correctness on drawn scenes.
 
-    Files are those of `pipeline caption` or any in COCO's results format; without a FILE,
-    all in data/captions/DATASET. docs/sentences.md defines each figure.
+    Files are those of `pipeline caption`, or any in COCO's results format; without a FILE, all
+    files in data/captions/DATASET. docs/sentences.md defines each figure.
 
     \b
     Examples:
@@ -68,9 +68,7 @@ def score(
         from pipeline.language.judgments import markdown as correlations_table
 
         if files or ranked_by is not None:
-            raise WrongUsage(
-                "--judgments FILE holds its own captions; leave out FILE and --ranked-by"
-            )
+            raise WrongUsage("--judgments FILE has captions of its own; omit FILE and --ranked-by")
         folder = layout.caption_scores(judgments.stem) if out is None else out / judgments.stem
         found = correlate(judgments, layout.dataset, folder, monitor=CONSOLE)
         click.echo(correlations_table(found), nl=False)

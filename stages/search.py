@@ -1,4 +1,4 @@
-"""`pipeline search`: find the nearest items of sentences, or of an image minus and plus words."""
+"""`pipeline search`: items nearest to sentences, or to an image minus and plus words."""
 
 import json
 import time
@@ -21,13 +21,13 @@ if TYPE_CHECKING:
 @click.command(cls=Answer)
 @click.argument("sentence", required=False)
 @source_options
-@click.option("--image", metavar="FILE_OR_ID", help="Image to search with: an id or a file.")
+@click.option("--image", metavar="FILE_OR_ID", help="Query image: an id or a file.")
 @click.option(
     "--features",
     type=click.Path(path_type=Path, file_okay=False),
     metavar="DIR",
-    help="With --image, in place of --experiment: find images by the cosine of these features; no "
-    "dataset and no training is needed.",
+    help="With --image, instead of --experiment: search this feature set by the cosine of "
+    "features; needs neither dataset nor training.",
 )
 @click.option(
     "--minus", multiple=True, metavar="WORD", help="Subtract this word from the image; repeatable."
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 @click.option(
     "--of",
     type=click.Choice(list(SIDES)),
-    help="What to find.  [default: images; for an image without words, sentences]",
+    help="Kind of result.  [default: images; sentences for an image without words]",
 )
 @click.option("--top", type=click.IntRange(1), default=5, show_default=True, help="How many.")
 @click.option(
@@ -56,9 +56,9 @@ if TYPE_CHECKING:
     "--where",
     multiple=True,
     metavar="CONDITION",
-    help="Find only images that fulfil it, such as split=test, 'id~^vacation/' or year>2019: of "
-    "id, file, split or a column of metadata, by =, !=, ~ (regular expression), <, <=, > or >=.  "
-    "Repeatable.",
+    help="Find only images that fulfil a condition, such as split=test, 'id~^vacation/' or "
+    "year>2019: on id, file, split or a metadata column, with =, !=, ~ (regular expression), <, "
+    "<=, > or >=.  Repeatable.",
 )
 @click.option(
     "--approximate",
@@ -68,13 +68,13 @@ if TYPE_CHECKING:
 @click.option(
     "--localize",
     is_flag=True,
-    help="Find the images with the box nearest to a phrase, in the file of `pipeline localize`.",
+    help="Find images by the box nearest to a phrase, in the file of `pipeline localize`.",
 )
 @click.option(
     "--marked",
     type=click.Path(path_type=Path, file_okay=False),
     metavar="DIR",
-    help="With --localize: write the images to this folder as SVG, with the box drawn over each.",
+    help="With --localize: write the images as SVG with the box drawn over each to this folder.",
 )
 @click.option(
     "--regularities",
@@ -122,7 +122,7 @@ def search(
         weights = files.pop("weights")
         others = (sentence, queries, minus, plus, of, around_mean, approximate, localize, where)
         if image is None or any((*others, marked, regularities, experiment, *files.values())):
-            raise click.UsageError("--features goes with --image, --top, --weights and --json")
+            raise click.UsageError("--features accepts only --image, --top, --weights and --json")
         _search_features(features, image, top, weights, as_json)
         return
     if experiment is None:
@@ -146,7 +146,7 @@ def search(
     if sum(given is not None for given in (sentence, queries, image)) != 1:
         raise click.UsageError("pass one of SENTENCE, --queries FILE and --image")
     if image is None and (minus or plus):
-        raise click.UsageError("--minus and --plus go with --image")
+        raise click.UsageError("--minus and --plus need --image")
     how: Any = {"top": top, "around_mean": around_mean, "approximate": approximate, "where": where}
     sources = sources_of(experiment, **files)
     # Here: these import numpy and h5py.
@@ -183,7 +183,7 @@ def search(
 def _search_features(
     features: Path, image: str, top: int, weights: str | None, as_json: bool
 ) -> None:
-    """Write a line for each image with features like these: rank, score and id."""
+    """Print one line per image with similar features: rank, score and id."""
     from pipeline.search.similar_images import FeatureSearcher
 
     started = time.monotonic()
@@ -203,7 +203,7 @@ def _search_features(
 
 
 def _ask_analogies(as_json: bool, experiment: str, files: dict[str, Any]) -> None:
-    """Print a table of the space's regularities, and write all of it below data/regularities."""
+    """Print a table of the regularities of a space, and write them below data/regularities."""
     from pipeline.experiments.known_truth import image_words_of
     from pipeline.search.regularities import markdown, regularities, write_regularities
     from pipeline.search.searcher import Searcher
@@ -226,7 +226,7 @@ def _search_regions(
     experiment: str,
     files: dict[str, Any],
 ) -> None:
-    """Write a line for each image: rank, score, id, file, box and first caption."""
+    """Print one line per image: rank, score, id, file, box and first caption."""
     sources = region_sources_of(experiment, **files)
     from pipeline.search.region_searcher import RegionSearcher
 
@@ -269,7 +269,7 @@ def _result(hit: "Hit", of: str) -> dict[str, Any]:
 
 
 def _print(answers: Sequence[dict[str, Any]]) -> None:
-    """Write a line for each result, and before those of each of several queries the query."""
+    """Print one line per hit; with several queries, each query before its hits."""
     for answer in answers:
         if len(answers) > 1:
             click.echo(printable(answer["query"]["sentence"]))

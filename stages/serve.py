@@ -27,13 +27,13 @@ _CAPTIONS = 3
     type=click.IntRange(0, 65535),
     default=8765,
     show_default=True,
-    help="Port; 0 is any free port.",
+    help="Port; 0 for any free port.",
 )
 @click.option(
     "--host",
     default="127.0.0.1",
     show_default=True,
-    help="Address to listen at; 0.0.0.0 is every network, without a password.",
+    help="Address to listen on; 0.0.0.0 is every network, without a password.",
 )
 @click.option(
     "--localize", is_flag=True, help="Find phrases, with their boxes drawn over the images."
@@ -41,7 +41,7 @@ _CAPTIONS = 3
 @click.option(
     "--language-model",
     metavar="EXPERIMENT",
-    help="Language model that describes uploaded images.",
+    help="Language model that captions uploaded images.",
 )
 @click.option(
     "--top",
@@ -61,10 +61,11 @@ def serve(
     projection: "Projection",
     **files: Any,
 ) -> None:
-    """Serve a web page that searches by sentences and by images.
+    """Serve a web page that searches by sentence and by image.
 
-    Only this machine can reach it unless --host is set, and it shows no files but thumbnails of the
-    dataset's images. Its address is printed to stdout once it answers; Ctrl-C stops it.
+    Only this machine can reach the page unless --host is set; the only files it shows are
+    thumbnails of the dataset's images. The address is printed to stdout once the server is ready;
+    Ctrl-C stops it.
 
     \b
     Example:
@@ -74,7 +75,7 @@ def serve(
     if experiment is None:
         raise click.UsageError("Missing option '--experiment'.")
     if localize and language_model:
-        raise WrongUsage("--language-model describes uploads, which --localize does not accept")
+        raise WrongUsage("--language-model captions uploads, which --localize does not accept")
     sources = (region_sources_of if localize else sources_of)(experiment, **files)
     # Here: these import torch, which takes seconds, and the server.
     from pipeline.search.region_searcher import RegionSearcher
@@ -96,7 +97,7 @@ def serve(
 
 
 def _describe(experiment: str, dataset: Path) -> "Describe":
-    """Return a function that describes images by a trained language model."""
+    """Return a function that captions images with a trained language model."""
     from pipeline.search.picture_captions import describe_picture
     from stages.caption import open_by_name
     from stages.params import load_params

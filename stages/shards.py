@@ -1,4 +1,4 @@
-"""`pipeline shards`: describe, check, index, convert, join and share feature shards."""
+"""`pipeline shards`: describe, verify, index, convert, merge and share feature shards."""
 
 import json
 import time
@@ -31,18 +31,22 @@ def _out(text: str) -> Callable[[Any], Any]:
 
 
 _rows_per_shard = click.option(
-    "--rows-per-shard", type=click.IntRange(1), help="[default: what fits in 1 GiB, at most 65536]"
+    "--rows-per-shard",
+    type=click.IntRange(1),
+    help="Rows per shard.  [default: as many as fit in 1 GiB, at most 65536]",
 )
 _compress = click.option(
-    "--compress", is_flag=True, help="gzip in small chunks: smaller, slower to read."
+    "--compress",
+    is_flag=True,
+    help="Compress features in small gzip chunks: smaller files, slower to read.",
 )
 
 
 @click.group(cls=Group)
 def shards() -> None:
-    """Describe, check, index, convert, join and share feature shards.
+    """Describe, verify, index, convert, merge and share feature shards.
 
-    docs/shards.md and docs/sharing.md show each command at work.
+    docs/shards.md and docs/sharing.md have examples of each command.
 
     \b
     Example:
@@ -58,7 +62,7 @@ shards.add_command(pull_command)
 @click.argument("path", type=_PATH)
 @JSON
 def info(path: Path, as_json: bool) -> None:
-    """Print what a feature folder or a shard contains, how it was made and how to read it.
+    """Print the contents of a feature folder or a shard, its origin, and code that reads it.
 
     \b
     Example:
@@ -75,17 +79,18 @@ def info(path: Path, as_json: bool) -> None:
 
 @shards.command("verify", cls=Answer)
 @click.argument("path", type=_PATH)
-@click.option("--quick", is_flag=True, help="Structure, ids and counts only; no features are read.")
-@_path("--images-of", "Dataset: compare the CRC-32 of its images or captions too.")
+@click.option(
+    "--quick", is_flag=True, help="Check only structure, ids and counts; do not read features."
+)
+@_path("--images-of", "Dataset: also compare the CRC-32 of its images or captions.")
 @JSON
 @click.pass_context
 def verify_command(
     ctx: click.Context, path: Path, quick: bool, images_of: Path | None, as_json: bool
 ) -> None:
-    """Check a feature folder or a shard, and list every error.
+    """Verify a feature folder or a shard, and list every error.
 
-    Each error is a line on stdout with file, row and id. The exit status is 1 if there is
-    any.
+    Prints one line per error, with file, row and id. The exit status is 1 if there is an error.
 
     \b
     Example:
@@ -112,10 +117,11 @@ def verify_command(
 @click.option(
     "--rows-per-shard",
     type=click.IntRange(1),
-    help="Of a set of one shard that was made with another number than the default.",
+    help="Planned rows per shard, for a set of one shard written with another value than the "
+    "default.",
 )
 def index_command(path: Path, rows_per_shard: int | None) -> None:
-    """Make index.json again from the shards of a folder, all of which are checked.
+    """Rebuild index.json from the shards of a folder, which are all verified.
 
     \b
     Example:
@@ -133,28 +139,29 @@ def index_command(path: Path, rows_per_shard: int | None) -> None:
     "--to", type=click.Choice([*EXPORTS]), help="Layout.  [default: by the suffix of --out]"
 )
 @_out("File to write.")
-@_path("--ids", "File with an id a line: these rows in this order.  [default: all]")
+@_path("--ids", "File with one id per line: export these rows, in this order.  [default: all]")
 @click.option(
     "--repeat",
     type=click.IntRange(1),
     default=1,
     show_default=True,
-    help="npy: how often each row is written; 5 for VSE++.",
+    help="npy: copies of each row; 5 for VSE++.",
 )
-@click.option("--copy", is_flag=True, help="h5: copy the rows instead of pointing to the shards.")
-@click.option("--compress", is_flag=True, help="h5 with --copy or --ids: gzip in small chunks.")
+@click.option("--copy", is_flag=True, help="h5: copy the rows instead of referring to the shards.")
+@click.option(
+    "--compress", is_flag=True, help="h5 with --copy or --ids: compress in small gzip chunks."
+)
 @click.option("--allow-failed", is_flag=True, help="Write failed rows as NaN, or null in tables.")
-@_path("--dataset", "parquet, arrow: prepared dataset, for columns with splits and captions.")
+@_path("--dataset", "parquet, arrow: prepared dataset whose splits and captions become columns.")
 def export_command(
     path: Path, out: Path, to: str | None, dataset: Path | None, **options: Any
 ) -> None:
-    """Write a feature folder, or an embedding file, in a layout that other programs read.
+    """Export a feature folder, or an embedding file, to the layout of another program.
 
-    npy: an array and its ids as text; NAME_ims.npy as VSE++ and SCAN read it. parquet, arrow: a
-    table with id, split, captions, status, reason and vector, of an embedding file with id, side,
-    image_id, split, captions and vector. h5: one HDF5 file, which points to
-    the shards or is a copy. safetensors: features, and ids in the metadata. vqa: what pytorch-vqa
-    reads.
+    npy: an array, and its ids as text; NAME_ims.npy in the layout of VSE++ and SCAN. parquet,
+    arrow: a table with id, split, captions, status, reason and vector; for an embedding file with
+    id, side, image_id, split, captions and vector. h5: one HDF5 file, which refers to the shards
+    or is a copy. safetensors: features, with ids in the metadata. vqa: the layout of pytorch-vqa.
 
     \b
     Example:
@@ -169,7 +176,7 @@ def export_command(
         from pipeline.retrieval.embedding_table import export_embeddings
 
         if any(options[name] for name in options if name != "repeat") or options["repeat"] > 1:
-            raise WrongUsage("an embedding file is exported with --to, --dataset and --out alone")
+            raise WrongUsage("an embedding file accepts only --to, --dataset and --out")
         rows = export_embeddings(path, out, to=to, dataset=dataset, monitor=CONSOLE)
     else:
         from pipeline.shards.convert.export import export
@@ -181,14 +188,14 @@ def export_command(
 @shards.command("import")
 @click.argument("source", type=_PATH)
 @click.option("--format", "layout", required=True, type=click.Choice([*IMPORTS]), help="Layout.")
-@_out("Folder of the shards.")
-@_path("--ids", "npy, mat: file with an id a line, or a Karpathy dataset.json.")
+@_out("Output folder of the shards.")
+@_path("--ids", "npy, mat: file with one id per line, or a Karpathy dataset.json.")
 @click.option(
     "--every",
     type=click.IntRange(1),
     default=1,
     show_default=True,
-    help="npy: rows of each image; 5 in files made for VSE++.",
+    help="npy: rows per image; 5 in files for VSE++.",
 )
 @click.option(
     "--array",
@@ -198,15 +205,18 @@ def export_command(
 @click.option("--axes", help='Names of the axes, such as "row, region, channel".')
 @click.option("--dataset-name", "dataset", required=True, help="Dataset that the ids belong to.")
 @click.option(
-    "--recipe-note", "note", default="", help="What is known of the making; kept in the recipe."
+    "--recipe-note",
+    "note",
+    default="",
+    help="How the features were computed, if known; recorded in the recipe.",
 )
 @_rows_per_shard
 @_compress
 def import_command(source: Path, out: Path, **options: Any) -> None:
-    """Make feature shards from features that another program wrote.
+    """Import features of another program as feature shards.
 
     npy: *_ims.npy of VSE++ or SCAN. mat: Karpathy's vgg_feats.mat. bottom-up: the TSV with a
-    fixed number of boxes, or a folder of .npz files. groups: HDF5 with a group an image.
+    fixed number of boxes, or a folder of .npz files. groups: HDF5 with one group per image.
 
     \b
     Example:
@@ -221,11 +231,11 @@ def import_command(source: Path, out: Path, **options: Any) -> None:
 
 @shards.command("merge")
 @click.argument("folders", nargs=-1, required=True, type=_PATH, metavar="DIR DIR...")
-@_out("Folder of the shards.")
+@_out("Output folder of the shards.")
 @_rows_per_shard
 @_compress
 def merge_command(folders: tuple[Path, ...], out: Path, **options: Any) -> None:
-    """Join feature folders of one recipe, weights and dataset, in the order given.
+    """Merge feature folders of one recipe, weights and dataset, in the given order.
 
     \b
     Example:
@@ -239,12 +249,12 @@ def merge_command(folders: tuple[Path, ...], out: Path, **options: Any) -> None:
 
 @shards.command()
 @click.argument("path", type=_PATH)
-@click.option("--licence", help="Who may use the images and captions.")
+@click.option("--licence", help="Licence of the images and captions.")
 @_path("--dataset", "Prepared dataset, which names its licence and source.")
 def card(path: Path, licence: str | None, dataset: Path | None) -> None:
-    """Write SHARDS.md and croissant.json into a feature folder, for people and catalogues.
+    """Write SHARDS.md and croissant.json, for readers and dataset catalogues, to a feature folder.
 
-    They state contents, recipe, licence, checksums, and how to read and cite the features.
+    They state contents, recipe, licence and checksums, and how to read and cite the features.
 
     \b
     Example:

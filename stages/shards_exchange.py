@@ -1,4 +1,4 @@
-"""`pipeline shards push` and `pull`: feature sets to and from other machines."""
+"""`pipeline shards push` and `pull`: transfer of feature sets between machines."""
 
 import time
 from pathlib import Path
@@ -20,10 +20,10 @@ _PATH = click.Path(path_type=Path)
 @click.argument("path", type=_PATH, metavar="DIR")
 @click.argument("url")
 def push_command(path: Path, url: str) -> None:
-    """Copy a feature folder to another place, verified, its index last.
+    """Copy a feature folder to a remote folder, with verification, index last.
 
-    URL is a folder, file://, dvc:REMOTE/PATH, or what fsspec can write to, such as s3:// and
-    ssh:// with their packages. Files that exist there are not sent again.
+    URL is a folder, file://, dvc:REMOTE/PATH, or any URL that fsspec can write to, such as s3://
+    and ssh:// with their packages. Files that exist there are not sent again.
 
     \b
     Example:
@@ -38,10 +38,14 @@ def push_command(path: Path, url: str) -> None:
 @click.command("pull", cls=Command)
 @click.argument("url")
 @click.argument("out", type=OUTPUT, metavar="DIR")
-@click.option("--split", help="Only the rows of this split of --dataset.  [default: all rows]")
+@click.option(
+    "--split", help="Fetch only the rows of this split of --dataset.  [default: all rows]"
+)
 @click.option("--dataset", type=_PATH, help="Prepared dataset that has the split.")
-@click.option("--ids", type=_PATH, help="File with one id per line: these rows in this order.")
-@click.option("--recipe", help="Name or hash of the recipe; another one is refused.")
+@click.option(
+    "--ids", type=_PATH, help="File with one id per line: fetch these rows, in this order."
+)
+@click.option("--recipe", help="Required recipe, by name or hash.")
 def pull_command(
     url: str,
     out: Path,
@@ -50,9 +54,9 @@ def pull_command(
     ids: Path | None,
     recipe: str | None,
 ) -> None:
-    """Fetch a feature set, or some of its rows, verified as it arrives.
+    """Fetch a shared feature set, or some of its rows, with verification.
 
-    URL is a folder, http(s)://, file://, dvc:REMOTE/PATH, or what fsspec can read. The same
+    URL is a folder, http(s)://, file://, dvc:REMOTE/PATH, or any URL that fsspec can read. The same
     command resumes an interrupted pull.
 
     \b

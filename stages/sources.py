@@ -1,4 +1,4 @@
-"""The options of `search` and `serve` for the embeddings to search and their models."""
+"""Options of `search` and `serve` for the searched embeddings and their models."""
 
 from collections.abc import Callable
 from functools import partial
@@ -21,11 +21,12 @@ def source_options(command: Command) -> Command:
     for option in (
         click.option(
             "--split",
-            help="Search this split alone, or several with commas between.  [default: all]",
+            help="Search only this split, or several separated by commas.  [default: all]",
         ),
         click.option(
             "--weights",
-            help="Of the image network, for files.  [default: that of the head's record]",
+            help="Weights of the image network, for query files.  [default: as recorded in the "
+            "head]",
         ),
         click.option(
             "--encoder",
@@ -33,7 +34,9 @@ def source_options(command: Command) -> Command:
             help="Folder of the fitted sentence encoder.  "
             "[default: data/text/DATASET/NAME.encoder]",
         ),
-        click.option("--dataset", type=_PATH, help="[default: that of params.yaml]"),
+        click.option(
+            "--dataset", type=_PATH, help="Prepared dataset.  [default: as in params.yaml]"
+        ),
         click.option(
             "--head",
             type=_PATH,
@@ -43,11 +46,11 @@ def source_options(command: Command) -> Command:
             "--embeddings",
             type=_PATH,
             help="Embedding file.  [default: data/embeddings/DATASET/EXPERIMENT.all.h5, or "
-            "data/ensembles/DATASET/EXPERIMENT.all.h5 of an ensemble, made if need be]",
+            "data/ensembles/DATASET/EXPERIMENT.all.h5 for an ensemble; computed if missing]",
         ),
         click.option(
             "--experiment",
-            help="Name of an experiment or ensemble: of params.yaml, or a published system.",
+            help="Experiment or ensemble of params.yaml, or a published system.",
         ),
     ):
         command = option(command)
@@ -63,17 +66,17 @@ def sources_of(
     weights: str | None,
     split: str | None,
 ) -> dict[str, Any]:
-    """Return the arguments of `Searcher`, all but the monitor.
+    """Return the arguments of `Searcher`, except the monitor.
 
-    What no option names follows from params.yaml and the layout; see
+    Unset options follow from params.yaml and the layout; see
     `pipeline.experiments.searchers.find_sources`.
 
     Raises
     ------
     ParamsError
-        There is no experiment of this name.
+        No experiment has this name.
     NotMade
-        It has not been trained on the dataset.
+        The experiment has not been trained on the dataset.
     """
     # Here, so that --help imports neither yaml nor torch.
     from pipeline.experiments.searchers import find_sources
@@ -99,7 +102,7 @@ def sources_of(
 
 
 def own_embeddings(experiment: str, dataset: Path | None) -> Path | None:
-    """Return the embedding file of an experiment's test split, None if there is none."""
+    """Return the embedding file of an experiment's test split; None if it is missing."""
     # Here, so that --help does not import yaml.
     from stages.params import load_params
 
@@ -117,14 +120,14 @@ def region_sources_of(
     weights: str | None,
     split: str | None,
 ) -> dict[str, Any]:
-    """Return the arguments of `RegionSearcher`, all but the monitor.
+    """Return the arguments of `RegionSearcher`, except the monitor.
 
-    `embeddings`, if given, is the localization file.
+    `embeddings` is the localization file, if it is set.
 
     Raises
     ------
     UsageError
-        A split is named; a localization file is of one.
+        A split is named, but a localization file has only one.
     ParamsError, NotMade
     """
     if split is not None:

@@ -1,4 +1,4 @@
-"""`pipeline text`: the captions or phrases of a dataset become feature shards."""
+"""`pipeline text`: feature shards of captions or phrases."""
 
 import time
 from collections.abc import Callable
@@ -32,39 +32,40 @@ captions_options = group(
     "captions",
     dict,
     "Captions",
-    click.option("--split", help="Only the captions of this split.  [default: all]"),
+    click.option("--split", help="Encode only the captions of this split.  [default: all]"),
     click.option(
         "--phrases",
         is_flag=True,
-        help="Encode, and fit to, the distinct phrases of the dataset's regions, not its captions.",
+        help="Encode the distinct phrases of the dataset's regions instead of captions, and fit "
+        "on them.",
     ),
     click.option(
         "--fit-split",
         default="train",
         show_default=True,
-        help="Split whose captions vocabularies, codebooks and components are fitted to.",
+        help="Split on which vocabularies, codebooks and components are fitted.",
     ),
     click.option(
         "--fitted",
         type=OUTPUT,
-        help="Folder of the fitted files.  [default: OUT with .encoder added]",
+        help="Folder of the fitted files.  [default: OUT.encoder]",
     ),
     click.option(
         "--codebooks",
         type=OUTPUT,
-        help="Folder of shared codebooks: loaded from there, or stored there once fitted.",
+        help="Folder of shared codebooks: loaded from it, or saved to it once fitted.",
     ),
     click.option(
         "--device",
         default="auto",
         show_default=True,
-        help="Where --pca multiplies: a torch device, or auto for the best of this machine.",
+        help="Device for --pca: a torch device, or auto for the best of this machine.",
     ),
     click.option(
         "--trained-on",
         metavar="NAME[, NAME...]",
-        help="Datasets that the model or the word vectors were trained on, for the record.  "
-        "[default: as in the model's card or tag]",
+        help="Training datasets of the model or the word vectors, for the record.  [default: as "
+        "in the model's card or tag]",
     ),
 )
 
@@ -80,7 +81,7 @@ _plan_options: Callable[[Any], Any] = section(
     click.option(
         "--tokenizer",
         type=click.Choice([*TOKENIZERS, LEMMAS]),
-        help="How captions are split into words.  [default: the encoder's]",
+        help="Tokenizer.  [default: that of the encoder]",
     ),
     click.option(
         "--vocabulary",
@@ -89,26 +90,34 @@ _plan_options: Callable[[Any], Any] = section(
     click.option(
         "--layout",
         type=click.Choice(list(TOKEN_LAYOUTS)),
-        help="Token ids: marks around the words.",
+        help="Token ids: layout, with the marks around the words.",
     ),
-    click.option("--max-length", type=click.IntRange(1), help="Ids: length of a row, with marks."),
+    click.option(
+        "--max-length", type=click.IntRange(1), help="Token ids: length of a row, including marks."
+    ),
     click.option(
         "--wordnet",
         type=click.Path(path_type=str),
         help="Lemmas: folder of a WordNet.  [default: rules and GloVe's words]",
     ),
-    click.option("--components", type=click.IntRange(1), help="Of each mixture.  [default: 30]"),
     click.option(
-        "--sample", type=click.IntRange(1), help="Words of a codebook.  [default: 300000]"
+        "--components",
+        type=click.IntRange(1),
+        help="Codebooks: components of each mixture.  [default: 30]",
     ),
-    click.option("--seed", type=click.IntRange(0), help="Of codebooks.  [default: 0]"),
+    click.option(
+        "--sample",
+        type=click.IntRange(1),
+        help="Codebooks: number of sampled words.  [default: 300000]",
+    ),
+    click.option("--seed", type=click.IntRange(0), help="Codebooks: seed.  [default: 0]"),
     click.option(
         "--codebook-words",
         type=click.Choice(["source", "training"]),
-        help="Codebooks: fit to all words of the vectors, or to those of the training "
-        "captions.  [default: source; training with vectors of `pipeline vectors`]",
+        help="Codebooks: fit on all words of the vectors, or on those of the training captions.  "
+        "[default: source; training with vectors of `pipeline vectors`]",
     ),
-    click.option("--pca", type=click.IntRange(1), help="Keep N principal components."),
+    click.option("--pca", type=click.IntRange(1), help="Project rows on N principal components."),
     click.option(
         "--tagger",
         help="Tags: textblob, or perceptron:FILE, NLTK's averaged perceptron as JSON.  "
@@ -116,8 +125,8 @@ _plan_options: Callable[[Any], Any] = section(
     ),
     click.option(
         "--weights",
-        help="Models of open_clip: PATH of a file, or random:SEED.  [default: those of the tag "
-        "in the encoder's name]",
+        help="open_clip models: PATH of a weights file, or random:SEED.  [default: those of the "
+        "tag in the encoder's name]",
     ),
 )
 
@@ -132,7 +141,7 @@ _plan_options: Callable[[Any], Any] = section(
 )
 @_plan_options
 @click.option("--dataset", required=True, type=click.Path(path_type=Path), help="Prepared dataset.")
-@click.option("--out", required=True, type=OUTPUT, help="Folder of the shards.")
+@click.option("--out", required=True, type=OUTPUT, help="Output folder of the shards.")
 @captions_options
 @storage_options(ROWS_PER_SHARD, COMPRESS, ADD, UPDATE)
 @place_options
@@ -149,11 +158,11 @@ def text(
     as_json: bool,
     **options: Any,
 ) -> None:
-    """Turn the captions of a prepared dataset into feature shards.
+    """Encode the captions of a prepared dataset into feature shards.
 
-    Encoders are fitted to captions of the training split alone; what was fitted is stored in a
-    folder next to the shards, so that new sentences can be encoded alike. Words that the encoder
-    does not know are counted and reported.
+    Encoders are fitted only on captions of the training split. Fitted files are saved in a folder
+    next to the shards, so that new sentences can be encoded in the same way. Unknown words are
+    counted and logged.
 
     \b
     Examples:

@@ -1,4 +1,4 @@
-"""`pipeline train`: an experiment's head is fitted on the training split."""
+"""`pipeline train`: fits the head of an experiment on the training split."""
 
 import time
 from dataclasses import replace
@@ -20,12 +20,14 @@ from stages.training import training_options
 @experiment_options
 @training_options
 @click.option(
-    "--out", type=OUTPUT, help="Folder of the head.  [default: data/heads/DATASET/EXPERIMENT]"
+    "--out",
+    type=OUTPUT,
+    help="Output folder of the head.  [default: data/heads/DATASET/EXPERIMENT]",
 )
 @click.option(
     "--weights",
-    help="Weights of the fine-tuned image network, as in `pipeline extract`.  [default: those of "
-    "its features]",
+    help="Initial weights of a fine-tuned image network, as in `pipeline extract`.  [default: "
+    "those of its features]",
 )
 def train(
     experiment: str,
@@ -36,13 +38,13 @@ def train(
     weights: str | None,
     training: TrainingOptions,
 ) -> None:
-    """Fit an experiment's head on the training split; the validation split chooses the epoch.
+    """Fit the head of an experiment on the training split; the validation split selects the epoch.
 
-    The state after each epoch is kept next to the output until the head is written: the same
-    command resumes from there. The number of epochs may be raised in between.
+    A checkpoint after each epoch is kept next to the output until the head is written, and the same
+    command resumes from it. The number of epochs may be raised in between.
 
-    A fine-tuned experiment, such as vsepp-finetuned, trains the head of another one further,
-    together with the network of its image features, whose weights are written next to the head.
+    A fine-tuned experiment, such as vsepp-finetuned, continues training the head of another
+    experiment together with its image network, whose weights are saved next to the head.
 
     \b
     Example:

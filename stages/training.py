@@ -1,4 +1,4 @@
-"""The options that every training shares, as the commands have them."""
+"""Command line options shared by all trainings."""
 
 from collections.abc import Callable
 from functools import wraps
@@ -12,26 +12,33 @@ from stages.command import section
 from stages.console import CONSOLE
 
 _OPTIONS = (
-    click.option("--train-split", help="[default: that of params.yaml, or train]"),
-    click.option("--validation-split", help="[default: that of params.yaml, or val, dev]"),
-    click.option("--seed", type=click.IntRange(0), help="[default: that of params.yaml, or 0]"),
+    click.option("--train-split", help="Training split.  [default: as in params.yaml, or train]"),
+    click.option(
+        "--validation-split",
+        help="Validation split, for model selection.  [default: as in params.yaml, or val, dev]",
+    ),
+    click.option(
+        "--seed",
+        type=click.IntRange(0),
+        help="Seed of all random numbers.  [default: as in params.yaml, or 0]",
+    ),
     click.option(
         "--max-epochs",
         type=click.IntRange(1),
-        help="Maximum number of epochs, overriding the experiment.  [default: that of params.yaml]",
+        help="Maximum number of epochs.  [default: as in params.yaml and the experiment]",
     ),
     click.option(
         "--workers",
         type=click.IntRange(0),
         default=0,
         show_default=True,
-        help="Processes that read batches ahead; what is trained does not depend on their number.",
+        help="Prefetch processes that load batches; results do not depend on their number.",
     ),
     click.option(
         "--device",
         default="auto",
         show_default=True,
-        help="A torch device, such as cpu or cuda:1; auto is the best of this machine.",
+        help="Torch device, such as cpu or cuda:1; auto is the best of this machine.",
     ),
     click.option(
         "--precision",
@@ -44,9 +51,10 @@ _OPTIONS = (
 
 
 def training_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Add the options of every training; the command receives them as `training`.
+    """Add the options of every training, which the command receives as `training`.
 
-    So it does --leave-out-failed, which `LEAVE_OUT_FAILED` or `experiment_options` adds.
+    `training` also contains --leave-out-failed, added by `LEAVE_OUT_FAILED` or
+    `experiment_options`.
     """
 
     @wraps(command)

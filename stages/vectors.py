@@ -1,4 +1,4 @@
-"""`pipeline vectors`: the word vectors of a dataset's words, read or trained, become one file."""
+"""`pipeline vectors`: a file of word vectors for a dataset's words, loaded or trained."""
 
 import time
 from pathlib import Path
@@ -32,46 +32,46 @@ def _number(name: str, text: str, smallest: int = 1) -> Any:
 @click.command(cls=Command)
 @click.option(
     "--source",
-    help="Vectors to read: glove-6b-50d (packaged), a .txt (GloVe or word2vec text), a .vec or "
+    help="Vectors to load: glove-6b-50d (packaged), a .txt (GloVe or word2vec text), a .vec or "
     ".bin (fastText or word2vec), a .safetensors of this command, or sentence-transformer:MODEL.",
 )
 @click.option("--train", type=click.Choice(["word2vec", "fasttext"]), help="Train vectors instead.")
 @click.option("--dataset", required=True, type=click.Path(path_type=Path), help="Prepared dataset.")
-@click.option("--out", required=True, type=OUTPUT, help="The file, a .safetensors.")
+@click.option("--out", required=True, type=OUTPUT, help="Output file, .safetensors.")
 @click.option(
     "--tokenizer",
     type=click.Choice(list(TOKENIZERS)),
     default="treebank",
     show_default=True,
-    help="How captions and corpus are split into words.",
+    help="Tokenizer of captions and corpus.",
 )
 @click.option(
-    "--split", default="train", show_default=True, help="Training: the split whose captions."
+    "--split", default="train", show_default=True, help="Training: split whose captions are used."
 )
 @click.option(
     "--corpus",
     type=click.Path(path_type=Path),
-    help="Training: a UTF-8 file with one sentence a line instead of the split's captions.",
+    help="Training: UTF-8 file with one sentence per line, instead of the captions of the split.",
 )
 @click.option(
     "--allow-leaks",
     is_flag=True,
-    help="Training: use a corpus though it contains captions of other splits.",
+    help="Training: allow a corpus that contains captions of other splits.",
 )
 @click.option(
     "--algorithm",
     type=click.Choice(["skip-gram", "cbow"]),
     default=Training.algorithm,
     show_default=True,
-    help="Training: what predicts what.",
+    help="Training: algorithm.",
 )
-@_number("dim", "length of the vectors.")
-@_number("window", "words to each side at most.")
-@_number("min_count", "occurrences below which a word is left out.")
-@_number("epochs", "passes over the corpus.")
-@_number("negative", "negative samples a word.")
-@_number("seed", "seed of the one thread.", 0)
-@_number("buckets", "n-gram vectors of fastText.")
+@_number("dim", "dimension of the vectors.")
+@_number("window", "maximum distance of context words.")
+@_number("min_count", "minimum number of occurrences of a word.")
+@_number("epochs", "number of passes over the corpus.")
+@_number("negative", "number of negative samples per word.")
+@_number("seed", "seed of all random numbers.", 0)
+@_number("buckets", "number of n-gram vectors of fastText.")
 @click.pass_context
 def vectors(
     ctx: click.Context,
@@ -85,11 +85,11 @@ def vectors(
     allow_leaks: bool,
     **numbers: Any,
 ) -> None:
-    """Store word vectors for the words of a dataset, from a source or trained here.
+    """Store word vectors for the words of a dataset, loaded from a source or trained.
 
-    Vectors from a source are looked up for the words of all splits: they were made without the
-    dataset. Training reads the captions of one split, or a corpus that has no caption of the
-    others; the words of all splits that it has learnt are stored.
+    Vectors from a source do not depend on the dataset, so the words of all splits are looked up.
+    Training uses the captions of one split, or a corpus without captions of the other splits; the
+    learnt words of all splits are stored.
 
     \b
     Examples:
@@ -125,7 +125,7 @@ def vectors(
 
 
 def _refuse_training_options(ctx: click.Context, source: str | None, train: str | None) -> None:
-    """Refuse options of training without it; the job refuses the other contradictions."""
+    """Raise if a training option is set without --train; the job checks all other combinations."""
     given = [n for n in _TRAINING if ctx.get_parameter_source(n) != ParameterSource.DEFAULT]
     if source is not None and train is None and given:
         raise click.UsageError(f"--{given[0].replace('_', '-')} is for --train")

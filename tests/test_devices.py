@@ -99,7 +99,7 @@ def test_the_precision_that_is_chosen_is_that_of_the_device(
 
 
 def test_a_scheduler_needs_a_precision_by_name() -> None:
-    with pytest.raises(WrongUsage, match="compute; name it, such as 'bf16'"):
+    with pytest.raises(WrongUsage, match="compute the rows; name a precision, such as 'bf16'"):
         Compute(precision=AUTO).on(Place(scheduler="tcp://host:1"), QUIET)
 
 

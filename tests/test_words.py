@@ -26,6 +26,7 @@ _NAMES = {
     ("bench/endurance/commands.py", "picture"),  # captions
     ("bench/replay/inputs.py", "picture"),
     ("bench/endurance/kills.py", "said"),  # a file name
+    ("pipeline/shards/verify.py", "faults"),  # an attribute
 }
 _FAULTS = "bench/endurance/"  # fault injection
 

@@ -1,6 +1,6 @@
-"""A campaign against the promises: nothing lost, the same bytes after any end, no crash, no hang.
+"""Endurance campaign: no data loss, the same bytes after any interruption, no crash and no hang.
 
-`python -m bench.endurance kills|faults|files|all`. Read `kills` first; `commands` states which
-commands are tried, `running` how they are started, `evidence` what is counted and kept. `faults`
-lists what a system does to commands, `readers` what reads files that `damage` has changed.
+`python -m bench.endurance kills|faults|files|all`. Read `kills` first. `commands` has the tested
+commands, `running` starts them, and `evidence` counts results and keeps failures. `faults` injects
+system faults, and `readers` lists the readers of files that `damage` has modified.
 """

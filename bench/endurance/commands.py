@@ -1,8 +1,8 @@
-"""The small project of the campaign, and the commands that are tried in it.
+"""The small project of the campaign, and the commands that are tested in it.
 
-24 drawn scenes and networks that train for three epochs, so that a command is done in a second or
-two and a thousand of them in an hour. Each command has the inputs it needs in the project and
-writes an output of its own.
+24 drawn scenes, and networks that train for three epochs, so that a command takes a second or two,
+and a thousand of them an hour. The inputs of every command exist in the project; each command
+writes its own output.
 """
 
 import hashlib
@@ -27,9 +27,11 @@ class Command:
 
     Attributes
     ----------
-    name : in tables. arguments : of `pipeline`. makes : files and folders that it writes.
-    share : how often it is tried, relative to the others.
-    other : arguments with which it makes an output that it replaces later on.
+    name : name in tables.
+    arguments : arguments of `pipeline`.
+    makes : files and folders that it writes.
+    share : how often it is tested, relative to the others.
+    other : arguments that produce an output which it replaces.
     """
 
     name: str
@@ -133,7 +135,7 @@ _STEPS = (
 
 
 def make_project(folder: Path) -> None:
-    """Make the inputs of all commands in a new folder."""
+    """Write the inputs of all commands to a new folder."""
     part = folder.with_name("part")
     shutil.rmtree(part, ignore_errors=True)
     (part / "made").mkdir(parents=True)
@@ -179,9 +181,9 @@ def remove(folder: Path, paths: Sequence[str]) -> None:
 
 
 def contents(folder: Path) -> dict[str, str]:
-    """Return the SHA-256 of every file below a folder, by its relative path.
+    """Return the SHA-256 of every file below a folder, by relative path.
 
-    Records of finished sets are left out: they depend on the inodes and times of files.
+    Records of finished sets are excluded, since they depend on inodes and file times.
     """
     return {
         path.relative_to(folder).as_posix(): hashlib.sha256(path.read_bytes()).hexdigest()

@@ -1,9 +1,8 @@
-"""Files that others collected to break readers: each is read by every reader that may meet it.
+"""Public corpora of malformed files, each read by every applicable reader.
 
-Images, clips and sounds may be any bytes under any name, so their readers are given all files.
-Every other reader is given the files whose suffix is that of a file it reads, each in the place of
-that file among its sound ones. No file of a corpus is part of this project; docs/endurance.md has
-where to find them.
+Images, clips and sounds may have any bytes and names, so their readers get all files. Every other
+reader gets the files with a suffix that it reads, each in place of one of its valid files. The
+corpora are not part of this project; docs/endurance.md lists where to find them.
 """
 
 import json
@@ -35,7 +34,7 @@ _AT_ONCE, _KEPT = 500, 3
 
 @dataclass(frozen=True)
 class _Reading:
-    """A file, its reader, and its place in the reader's folder, of which `sound` is a copy."""
+    """A file, its reader, and its location in the reader's folder, of which `sound` is a copy."""
 
     path: Path
     reader: Reader
@@ -43,7 +42,7 @@ class _Reading:
     sound: Path | None
 
     def ending(self, folder: Path) -> tuple[str, str]:
-        """Read the file in a new folder; return how that ended, in a word, and the text of it."""
+        """Read the file in a new folder; return the outcome in a word, and its text."""
         shutil.rmtree(folder, ignore_errors=True)
         if self.sound is None:
             folder.mkdir()
@@ -65,7 +64,7 @@ def corpora(
     seed: int,
     until: float,
 ) -> None:
-    """Pass `count` files of some folders to their readers, or as many as there is time for."""
+    """Pass `count` files of some folders to their readers, or as many as the time allows."""
     inputs = inputs_of_readers(project, work)
     readings = (
         reading for path in islice(_files(folders), count) for reading in _claims(path, inputs)
@@ -115,7 +114,7 @@ def _claims(path: Path, inputs: Path) -> Iterator[_Reading]:
 
 
 def _read_apart(readings: Sequence[_Reading], work: Path) -> Iterator[tuple[_Reading, str, str]]:
-    """Read in forks, each of which continues until a reading ends it; yield how each ended."""
+    """Read in forks, each of which continues until a reading ends it; yield the outcomes."""
     done = 0
     while done < len(readings):
         results, write = os.pipe()

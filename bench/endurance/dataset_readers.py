@@ -1,6 +1,6 @@
-"""Readers of images, clips, datasets in their sources' layouts, captions and parameters.
+"""Readers of images, clips, datasets in the layouts of their sources, captions and parameters.
 
-Each has a folder of its own, which it may change, and reads everything in it.
+Each reads everything in its own folder, which it may modify.
 """
 
 import os
@@ -143,7 +143,7 @@ def params(folder: Path) -> object:
 
 
 def uploaded_form(folder: Path) -> object:
-    """Read a form as `pipeline serve` reads uploads; its content type is the file's first line."""
+    """Read a form like an upload of `pipeline serve`; its first line is the content type."""
     import asyncio
 
     from starlette.exceptions import HTTPException
@@ -174,7 +174,7 @@ def report(folder: Path) -> object:
 
 
 def _call(folder: Path, *arguments: str) -> None:
-    """Run a command in this process; raise if it ends in another way than commands may."""
+    """Run a command in this process; raise if it exits in an unexpected way."""
     from stages.cli import main
 
     os.chdir(folder)

@@ -1,7 +1,7 @@
-"""Faults of disks: full, read-only, files that may not grow.
+"""Disk faults: full, read-only, limited file sizes.
 
-Disks are file systems in memory, which are mounted below the work folder; where that is not
-allowed, the size of files is limited instead.
+Disks are in-memory file systems mounted below the work folder; if mounting is not allowed, file
+sizes are limited instead.
 """
 
 import resource
@@ -16,7 +16,7 @@ from bench.endurance.trial import Trial, not_whole, perhaps_killed
 
 
 def full_disk(trial: Trial) -> str | None:
-    """Fill the disk but for some bytes, fewer than the command needs."""
+    """Fill the disk, leaving fewer bytes than the command needs."""
     needed = _bytes_of(trial.known.starts["finished"]) - _bytes_of(trial.folder)
     with _Disk(trial.folder) as mounted:
         if not mounted:
@@ -50,13 +50,13 @@ def small_files(trial: Trial) -> str | None:
 
 
 def _without_said(trial: Trial, running: Running) -> str | None:
-    """As `Trial.end`, where the output of the command may be cut as well."""
+    """See `Trial.end`, for a command whose output may be truncated too."""
     fault = trial.end(running)
     return None if fault == "status 1 without a reason" else fault
 
 
 def read_only(trial: Trial) -> str | None:
-    """Make the disk read-only at some moment, or before the command starts."""
+    """Make the disk read-only at a random moment, or before the command starts."""
     with _Disk(trial.folder) as mounted:
         if not mounted:
             return None
@@ -81,7 +81,7 @@ def _remount(folder: Path, how: str) -> str:
 
 
 class _Disk:
-    """A small file system in memory in the place of a folder, with the folder's contents."""
+    """A small in-memory file system in place of a folder, with the contents of the folder."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder

@@ -1,4 +1,4 @@
-"""What a campaign counts, and what it keeps of each failure."""
+"""Counts of a campaign, and the evidence of each failure."""
 
 import json
 import shutil
@@ -9,11 +9,12 @@ from pathlib import Path
 
 @dataclass
 class Evidence:
-    """Counts by what was tried, and the faults that were found.
+    """Counts by kind of trial, and the failures.
 
     Attributes
     ----------
-    folder : where the folder and the story of each failed trial are kept. seed : of the campaign.
+    folder : parent of the folder and the report of each failed trial.
+    seed : seed of the campaign.
     """
 
     folder: Path
@@ -23,7 +24,7 @@ class Evidence:
     faults: Counter[str] = field(default_factory=Counter)
 
     def fault(self, what: str, number: int, story: dict[str, object], kept: Path | None) -> None:
-        """Count a fault, print it, and keep its story and a folder or file of its own."""
+        """Count and print a failure; keep its report and files in a folder."""
         self.faults[what] += 1
         place = self.folder / f"{what.replace(' ', '-').replace('/', '-')}-{self.seed}-{number}"
         place.mkdir(parents=True, exist_ok=True)
@@ -38,7 +39,7 @@ class Evidence:
         )
 
     def table(self) -> str:
-        """Return the table of what was tried, how often, how it ended, and the faults."""
+        """Return a table of trials by kind, with their outcomes and failures."""
         lines = []
         for what, tried in sorted(self.tried.items()):
             ended = ", ".join(

@@ -1,8 +1,8 @@
-"""What a system does to commands: full disks, read-only disks, wrong clocks, two writers, and more.
+"""System faults: full and read-only disks, clock changes, two writers, and more.
 
 A trial injects one fault into a command, perhaps kills it as well, removes the fault, and runs the
-same command again: the command must not crash, hang or print a traceback under the fault, states in
-a paragraph why it failed, and must end in the bytes of the undisturbed run afterwards.
+same command again. Under the fault, the command must not crash, hang or print a traceback, and must
+state in a paragraph why it failed; afterwards it must produce the bytes of an undisturbed run.
 """
 
 import random
@@ -47,7 +47,7 @@ _FAULTS: dict[str, Callable[[Trial], str | None]] = {
 def faults(
     evidence: Evidence, project: Path, work: Path, count: int, seed: int, until: float
 ) -> None:
-    """Make `count` trials, or as many as there is time for."""
+    """Run `count` trials, or as many as the time allows."""
     known: dict[str, Undisturbed] = {}
     number = 0
     while number < count and time.monotonic() < until:

@@ -1,6 +1,6 @@
-"""Readers of vectors, encoders, heads, shards, embeddings, weights and other people's features.
+"""Readers of vectors, encoders, heads, shards, embeddings, weights and external features.
 
-Each has a folder of its own, which it may change, and reads everything in it.
+Each reads everything in its own folder, which it may modify.
 """
 
 import hashlib

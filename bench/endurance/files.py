@@ -1,8 +1,8 @@
-"""Hostile files: every reader must end with a value or with a named error, soon, in little memory.
+"""Hostile files: readers must return or raise a named error, with bounded time and memory.
 
-Each file is read in a fork of its own, under limits: seconds of the processor and of the clock, and
-memory beyond what the process has when it starts. Whatever else it ends with is a fault: another
-exception, a signal, no end, too much memory.
+Each file is read in a fork with limits on CPU time, wall time, and memory beyond that of the
+process at its start. Any other outcome is a failure: another exception, a signal, a timeout, or
+too much memory.
 """
 
 import json
@@ -28,7 +28,7 @@ LIMIT_BYTES, BOUND_BYTES = 4 * 2**30, 600 * 2**20
 def files(
     evidence: Evidence, project: Path, work: Path, count: int, seed: int, until: float
 ) -> None:
-    """Pass `count` hostile files to the readers, or as many as there is time for."""
+    """Pass `count` hostile files to the readers, or as many as the time allows."""
     inputs = inputs_of_readers(project, work)
     others = [path.read_bytes() for path in sorted(inputs.rglob("*")) if path.is_file()]
     shares = [reader.share for reader in READERS]
@@ -61,7 +61,7 @@ def files(
 
 
 def inputs_of_readers(project: Path, work: Path) -> Path:
-    """Make a folder of sound files for each reader, which must read them; return their parent."""
+    """Create a folder of valid files for each reader, which must read them; return the parent."""
     inputs = work / "inputs"
     shutil.copytree(project, work / "project")
     make_more(work / "project")
@@ -76,7 +76,7 @@ def inputs_of_readers(project: Path, work: Path) -> Path:
 def _damaged(
     reader: Reader, sound: Path, folder: Path, rng: random.Random, other: bytes
 ) -> tuple[Path, str]:
-    """Copy the inputs of a reader and damage a file of them; return it and how."""
+    """Copy the inputs of a reader and damage one file; return it with a description."""
     names = sorted(
         {
             path.relative_to(sound)
@@ -98,7 +98,7 @@ def _damaged(
 
 
 def _read_apart(reader: Reader, folder: Path, work: Path) -> tuple[str, str]:
-    """Read in a fork; return how it ended, in a word, and the text of what it printed."""
+    """Read in a fork; return the outcome in a word, and the printed text."""
     said = work / "ended.json"
     said.unlink(missing_ok=True)
     pid = os.fork()
@@ -134,7 +134,7 @@ def _read_apart(reader: Reader, folder: Path, work: Path) -> tuple[str, str]:
 
 
 def limit_memory() -> None:
-    """Limit the memory of this process, which keeps no core and prints nothing."""
+    """Limit the memory of this process, without core dumps or output."""
     for line in Path("/proc/self/status").read_text().splitlines():
         if line.startswith("VmSize:"):
             size = int(line.split()[1]) * 1024 + LIMIT_BYTES
@@ -146,7 +146,7 @@ def limit_memory() -> None:
 
 
 def ending_of(reader: Reader, folder: Path) -> tuple[str, str]:
-    """Return how a reader ended: "read", "refused", or the name of what it should not raise."""
+    """Return the outcome of a reader: "read", "refused", or the name of an unexpected exception."""
     import traceback
 
     from pipeline.errors import PipelineError

@@ -1,4 +1,4 @@
-"""Sound inputs for every reader, small and made here: a folder for each, by the reader's name."""
+"""Small valid inputs of every reader, generated here: one folder per reader, of the same name."""
 
 import base64
 import io
@@ -39,7 +39,7 @@ _FORM = b"multipart/form-data; boundary=bound\n" + b"\r\n".join(
 
 
 def make_inputs(folder: Path, project: Path) -> None:
-    """Make the folders of all readers below `folder`, with what commands made in `project`."""
+    """Create the folders of all readers below `folder`, with outputs of commands in `project`."""
     scenes, features = project / "data/scenes", project / f"data/features/scenes/{LITE}"
     for name, data in sound_files().items():
         _write(folder / "pictures" / name, data)
@@ -281,7 +281,7 @@ def _sounds(folder: Path) -> None:
 
 
 def make_more(project: Path) -> None:
-    """Make in the project what only readers need: an encoder of three parts, a view, vectors."""
+    """Add to the project what only readers need: an encoder of three parts, a view, vectors."""
     for text in (
         "text --dataset data/scenes --encoder bow+mean+token-ids --out made/several",
         "text --dataset data/scenes --encoder fv-hglmm --components 2 --sample 300 --pca 8 "

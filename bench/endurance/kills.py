@@ -1,8 +1,8 @@
-"""Signals at random moments: the same command again must end in the bytes of the undisturbed run.
+"""Signals at random moments: the repeated command must produce the bytes of an undisturbed run.
 
-A trial starts from the project without the command's output, or with it finished, or with one of
-other settings that is replaced. The command is started and struck, one to six times, and then left
-alone. The moment is uniform over the time of the undisturbed command, or among the first
+A trial starts from the project without the command's output, with a finished output, or with an
+output of other settings, which is replaced. The command is interrupted one to six times and then
+runs undisturbed. The moment is uniform over the duration of the undisturbed command, in the first
 0.2 s, or near the end.
 """
 
@@ -26,13 +26,13 @@ _ORPHANS_SECONDS = 30.0
 
 @dataclass(frozen=True)
 class Undisturbed:
-    """What a command does when it is left alone.
+    """Result of an undisturbed command.
 
     Attributes
     ----------
     seconds : duration.
-    starts : folders of projects in which it ends in the same bytes: `fresh`, `finished`, `older`.
-    before, after : the files of each start, and those that the command ends in, by SHA-256.
+    starts : initial states of the project, with the same final bytes: `fresh`, `finished`, `older`.
+    before, after : SHA-256 of the files of each initial state, and of the final state.
     """
 
     seconds: float
@@ -42,7 +42,7 @@ class Undisturbed:
 
 
 def measure(command: Command, project: Path, work: Path) -> Undisturbed:
-    """Run a command undisturbed from every start, and keep the projects before and after it."""
+    """Run a command undisturbed from every initial state; keep the projects before and after."""
     name = command.name.replace(" ", "-").replace(",", "")
     starts = {begin: work / f"{name}.{begin}" for begin in ("fresh", "finished", "older")}
     shutil.copytree(project, starts["fresh"])
@@ -69,7 +69,7 @@ def measure(command: Command, project: Path, work: Path) -> Undisturbed:
 def kills(
     evidence: Evidence, project: Path, work: Path, count: int, seed: int, until: float
 ) -> None:
-    """Strike commands `count` times, or until a moment of the monotonic clock."""
+    """Interrupt commands `count` times, or until a moment of the monotonic clock."""
     known: dict[str, Undisturbed] = {}
     number = struck = 0
     shares = [c.share for c in COMMANDS]
@@ -139,7 +139,7 @@ def _moment(rng: random.Random, seconds: float) -> float:
 
 
 def _strike(running: Running, strike: str, rng: random.Random) -> str:
-    """Signal a command; return what was done, since not every command has workers."""
+    """Signal a command; return what was signalled, since not every command has workers."""
     if strike == "KILL worker":
         others = running.workers()
         if not others:
@@ -160,7 +160,7 @@ def _strike(running: Running, strike: str, rng: random.Random) -> str:
 
 
 def _fault_of_end(status: int, strike: str, ended: bool, said: str, cold: bool) -> str | None:
-    """Return what is wrong with how a struck command ended; None if nothing is."""
+    """Return what is wrong with the exit of an interrupted command; None if nothing is."""
     if status == HUNG:
         return "the command did not end"
     if "Traceback" in said and not (cold and strike in ("INT", "TERM")):
@@ -181,7 +181,7 @@ def _fault_of_end(status: int, strike: str, ended: bool, said: str, cold: bool) 
 
 
 def _fault_of_orphans(running: Running) -> str | None:
-    """Wait until the processes that the command started are gone; report it if they are not."""
+    """Wait until the processes of the command have ended; return a description if they do not."""
     end = time.monotonic() + _ORPHANS_SECONDS
     while others := running.others():
         if time.monotonic() > end:
@@ -192,7 +192,7 @@ def _fault_of_orphans(running: Running) -> str | None:
 
 
 def half_written(folder: Path, known: Undisturbed, begin: str) -> str | None:
-    """Return a file under its final name that is neither as it was nor as it shall be."""
+    """Return a file under its final name with neither its old nor its final contents."""
     before = known.before[begin]
     for name, digest in contents(folder).items():
         if name in known.after and digest not in (known.after[name], before.get(name)):
@@ -201,7 +201,7 @@ def half_written(folder: Path, known: Undisturbed, begin: str) -> str | None:
 
 
 def differences(found: dict[str, str], expected: dict[str, str]) -> str | None:
-    """Return how a project differs from the one of the undisturbed run; None if it does not."""
+    """Return how a project differs from that of the undisturbed run; None if it does not."""
     lines = [f"{name} is missing" for name in expected if name not in found]
     lines += [f"{name} is left over" for name in found if name not in expected]
     lines += [

@@ -1,6 +1,6 @@
-"""Faults around a process: clocks, other writers, permissions, signals, limits, streams, old work.
+"""Process faults: clocks, other writers, permissions, signals, limits, streams, damaged work files.
 
-Permissions do not bind root, so commands run as the user `nobody` there.
+Permissions do not apply to root, so commands then run as the user `nobody`.
 """
 
 import os
@@ -20,7 +20,7 @@ _NOBODY = 65534
 
 
 def clock_steps(trial: Trial) -> str | None:
-    """Set the clock, and the times of all files, years back or forth between two runs."""
+    """Shift the clock and all file times by years between two runs."""
     running = trial.start()
     if running.wait(trial.moment()) is None:
         running.signal_all(signal.SIGKILL)
@@ -44,7 +44,7 @@ def clock_steps(trial: Trial) -> str | None:
 
 
 def two_writers(trial: Trial) -> str | None:
-    """Run the command twice at nearly the same time, perhaps killing one of the two."""
+    """Run the command twice at nearly the same time, perhaps killing one of them."""
     first = trial.start()
     first.wait(trial.moment() * trial.rng.choice((0, 0.3, 1)))
     second = trial.start(said="second.")
@@ -56,7 +56,7 @@ def two_writers(trial: Trial) -> str | None:
 
 
 def permissions(trial: Trial) -> str | None:
-    """Remove permissions of a file or folder at some moment; the command is nobody's."""
+    """Remove permissions of a file or folder at a random moment; the command runs as nobody."""
     if os.geteuid() != 0 or not _nobody_has_python():
         return None
     for path in (trial.folder, *trial.folder.rglob("*")):
@@ -86,7 +86,7 @@ def permissions(trial: Trial) -> str | None:
 
 
 def worker_signals(trial: Trial) -> str | None:
-    """Kill or stop a worker at some moment; the command must continue, or state why not."""
+    """Kill or stop a worker at a random moment; the command must continue or state why not."""
     running = trial.start()
     kind = trial.rng.choice(
         (signal.SIGKILL, signal.SIGTERM, signal.SIGSTOP, signal.SIGSEGV, signal.SIGHUP)
@@ -144,7 +144,7 @@ def no_terminal(trial: Trial) -> str | None:
 
 
 def damaged_work(trial: Trial) -> str | None:
-    """Kill the command, damage what it has left of unfinished work, and run it again."""
+    """Kill the command, damage its unfinished work, and run it again."""
     running = trial.start()
     if running.wait(trial.moment()) is None:
         running.signal_all(signal.SIGKILL)

@@ -1,6 +1,6 @@
-"""Every reader of files from elsewhere, and which files are damaged for it.
+"""All readers of external files, with the files that are damaged for each.
 
-`inputs` makes a folder of sound files for each, small and drawn here; `dataset_readers` and
+`inputs` creates a folder of small valid files for each reader; `dataset_readers` and
 `feature_readers` read them.
 """
 
@@ -50,15 +50,15 @@ from bench.endurance.feature_readers import (
 
 @dataclass(frozen=True)
 class Reader:
-    """A reader, and what is damaged for it.
+    """A reader with the files that are damaged for it.
 
     Attributes
     ----------
-    name : in tables, and of its folder.
-    files : patterns of the files that are damaged, relative to the folder.
-    read : reads everything, given the folder; it may change the folder.
-    share : how often it is tried, relative to the others.
-    seal : makes checksums right after the damage; mostly it is called, not always.
+    name : name in tables and of its folder.
+    files : patterns of the files to damage, relative to the folder.
+    read : reads everything in a folder, which it may modify.
+    share : how often it is tested, relative to the others.
+    seal : recomputes checksums after the damage; called in most trials.
     """
 
     name: str
@@ -73,7 +73,7 @@ def _sha256(path: Path) -> str:
 
 
 def _seal(described: str, guarded: dict[str, str]) -> Callable[[Path], None]:
-    """Return a function that makes a JSON file vouch for the files next to it, as they are."""
+    """Return a function that updates the checksums in a JSON file of the files next to it."""
 
     def seal(folder: Path) -> None:
         path = folder / described

@@ -1,9 +1,10 @@
-"""Commands in processes of their own: warm ones, forked from this process, and cold ones.
+"""Commands in separate processes: warm ones, forked from this process, and cold ones.
 
-To start Python and to import torch takes longer than the small jobs of the campaign. A warm command
-is therefore a fork of this process, which has imported everything and has no threads: it is at work
-within milliseconds, and a signal at a random moment hits the work and not the imports. It ends as
-Python ends: threads are joined, exit handlers run. A cold one is a process as users start it.
+Starting Python and importing torch takes longer than the small jobs of the campaign. A warm command
+is therefore a fork of this process, which has imported everything and has no threads: it starts to
+work within milliseconds, so that a signal at a random moment hits the work instead of the imports.
+It exits like Python: threads are joined and exit handlers run. A cold command is a new Python
+process, as users start it.
 """
 
 import atexit
@@ -40,7 +41,7 @@ Prepare = Callable[[], object]
 
 
 def preload() -> None:
-    """Import what the commands import; the modules only, so that no thread is started."""
+    """Import the modules of the commands, without starting a thread."""
     for name in _PRELOADED:
         importlib.import_module(name)
     if threading.active_count() > 1:
@@ -49,12 +50,13 @@ def preload() -> None:
 
 @dataclass
 class Running:
-    """A command at work, the leader of its own session.
+    """A running command, the leader of its own session.
 
     Attributes
     ----------
-    pid : of the command. `said` : file with its stdout and stderr.
-    status : how it ended: an exit status, minus a signal's number, or `HUNG`; None: not yet.
+    pid : process id of the command.
+    said : file with its stdout and stderr.
+    status : exit status, minus a signal number, or `HUNG`; None while it runs.
     """
 
     pid: int
@@ -63,7 +65,7 @@ class Running:
     status: int | None = None
 
     def wait(self, seconds: float) -> int | None:
-        """Return the status, or None if the command is still at work after `seconds`."""
+        """Return the status, or None if the command still runs after `seconds`."""
         end = time.monotonic() + seconds
         while self.status is None:
             pid, status = os.waitpid(self.pid, os.WNOHANG)
@@ -76,7 +78,7 @@ class Running:
         return self.status
 
     def finish(self, seconds: float) -> int:
-        """Return the status; a command that takes longer than `seconds` is killed."""
+        """Return the status; kill a command that exceeds `seconds`."""
         if self.wait(seconds) is None:
             self.signal_all(signal.SIGKILL)
             self.wait(60)
@@ -84,18 +86,18 @@ class Running:
         return HUNG if self.status is None else self.status
 
     def signal(self, number: int) -> None:
-        """Signal the process alone."""
+        """Signal only the process of the command."""
         with suppress(ProcessLookupError):
             os.kill(self.pid, number)
 
     def signal_all(self, number: int) -> None:
-        """Signal every process that the command has started and that is still alive."""
+        """Signal every live process of the command."""
         for pid in [self.pid, *self.others()]:
             with suppress(ProcessLookupError):
                 os.kill(pid, number)
 
     def others(self) -> list[int]:
-        """Return the processes of the session but the command itself, zombies left out."""
+        """Return the other processes of the session, without zombies."""
         found = []
         for folder in Path("/proc").iterdir():
             if folder.name.isdigit() and folder.name != str(self.pid):
@@ -106,7 +108,7 @@ class Running:
         return found
 
     def workers(self) -> list[int]:
-        """Return the processes of the session that work for the command: not Python's own."""
+        """Return the worker processes of the command, without helpers of Python."""
         found = []
         for pid in self.others():
             with suppress(OSError):
@@ -115,7 +117,7 @@ class Running:
         return found
 
     def text(self) -> str:
-        """Return what the command has printed so far."""
+        """Return the output of the command so far."""
         return self.said.read_text(encoding="utf-8", errors="replace")
 
 
@@ -126,8 +128,11 @@ def start(
 
     Parameters
     ----------
-    cold : start a new Python.
-    prepare : called in the new process before the command: limits, clocks, users.
+    arguments : arguments of `pipeline`.
+    folder : working folder.
+    said : file for stdout and stderr.
+    cold : whether to start a new Python process.
+    prepare : called in the new process before the command, to set limits, clocks and users.
     """
     if cold:
         with said.open("wb") as stream:

@@ -1,4 +1,4 @@
-"""One command in one project under a fault of the system, and what is wrong with how it ends."""
+"""One command in one project under a system fault, and what is wrong with its outcome."""
 
 import random
 import signal
@@ -14,15 +14,16 @@ from bench.endurance.running import HUNG, Running, start
 
 @dataclass
 class Trial:
-    """One command and its project, under a fault.
+    """One command and its project under a fault.
 
     Attributes
     ----------
-    command, known : the command, and what it does undisturbed.
-    folder : of the project. `said` : file with the output of the command.
-    rng : draws what differs between trials.
-    story : grows; it is kept if the trial fails. `ends` has status and text of each command that
-        had the fault.
+    command, known : the command, and its undisturbed result.
+    folder : folder of the project.
+    said : file with the output of the command.
+    rng : random generator of the trial.
+    story : log of the trial, kept if it fails.
+    ends : status and output of each command that had the fault.
     """
 
     command: Command
@@ -47,11 +48,11 @@ class Trial:
         )
 
     def moment(self) -> float:
-        """Return a random moment of the time of the command."""
+        """Return a random moment within the duration of the command."""
         return self.rng.uniform(0, self.known.seconds)
 
     def end(self, running: Running) -> str | None:
-        """Wait for the end of a command under a fault; return what is wrong with it, or None."""
+        """Wait for a command under a fault; return what is wrong with its exit, or None."""
         status = running.finish(self.limit)
         text = running.text()
         self.story.setdefault("ends", []).append([status, text])
@@ -67,11 +68,11 @@ class Trial:
 
 
 def perhaps_killed(trial: Trial, running: Running) -> None:
-    """Kill a command at a random moment, or let it be."""
+    """Kill a command at a random moment, or let it finish."""
     if trial.rng.random() < 0.3 and running.wait(trial.moment()) is None:
         running.signal_all(signal.SIGKILL)
 
 
 def not_whole(trial: Trial) -> str | None:
-    """Return a file under its final name that is half-written; None if there is none."""
+    """Return a partially written file under its final name; None if there is none."""
     return half_written(trial.folder, trial.known, "fresh")

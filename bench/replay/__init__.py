@@ -1,4 +1,5 @@
-"""Replay: the same commands by the code of a commit and of the tree, compared byte for byte.
+"""Replay: the same commands with the code of a commit and of the tree, compared byte for byte.
 
-Read `commands/*.txt` first: what is run. `explained.py` lists what may differ, and why.
+Read `commands/*.txt` first, the list of commands. `explained.py` lists allowed differences with
+reasons.
 """

@@ -1,8 +1,8 @@
-"""Compare a commit's outputs with the tree's: `python -m bench.replay BASE [--only NAME ...]`.
+"""Compare the outputs of a commit and of the tree: `python -m bench.replay BASE [--only NAME ...]`.
 
-The same commands run with the code of both sides at the same time, each on a core, in folders of
-their own. Every file that they write is compared byte for byte. The exit status is 1 if one
-differs that `explained.py` does not list, or if a command ends with another status than it should.
+The same commands run with both codes at the same time, each on one core, in separate folders. Every
+written file is compared byte for byte. The exit status is 1 if there is a difference that
+`explained.py` does not list, or if a command exits with an unexpected status.
 """
 
 import argparse
@@ -25,7 +25,7 @@ _LOG_LINES = 6
 
 
 def main() -> None:
-    """Run the cases on both sides, print a line for each, and what differs."""
+    """Run the cases on both sides, and print one line per case and all differences."""
     parser = argparse.ArgumentParser(prog="bench.replay", description=__doc__)
     parser.add_argument("base", metavar="BASE", help="commit to compare with, such as HEAD~3")
     names = ", ".join(case.name for case in all_cases())
@@ -49,12 +49,12 @@ def main() -> None:
 
 
 def replay(cases: list[Case], commit: str, work: Path) -> bool:
-    """Run cases with the code of a commit and of the tree below a folder, and print a report.
+    """Run cases with the code of a commit and of the working tree, and print a report.
 
     Returns
     -------
     bool
-        Whether something differs that is not explained, or a command ended as it should not.
+        Whether there is an unexplained difference or an unexpected exit status.
     """
     started = time.monotonic()
     check_out(commit, work / "code/base")
@@ -102,7 +102,7 @@ def _line(case: Case, ended: list[Ended], result: Comparison) -> str:
 
 
 def _show_statuses(case: Case, sides: list[Side], ended: list[Ended]) -> int:
-    """Print the commands that ended as they should not; return their number."""
+    """Print the commands with an unexpected exit status; return their number."""
     wrong = 0
     for side, end in zip(sides, ended, strict=True):
         if end.done < len(case.steps):
@@ -115,7 +115,7 @@ def _show_statuses(case: Case, sides: list[Side], ended: list[Ended]) -> int:
 
 
 def _show(result: Comparison) -> None:
-    """Print the first place of each file that differs, and all that is explained."""
+    """Print the first difference of each file, and all explained ones."""
     places: dict[str, list[Difference]] = {}
     for difference in result.differences:
         places.setdefault(difference.path, []).append(difference)

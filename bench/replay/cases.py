@@ -1,9 +1,9 @@
-"""What is replayed: the commands of `commands/*.txt`, every family of outputs on tiny inputs.
+"""Replayed cases: the commands of `commands/*.txt`, for every family of outputs on tiny inputs.
 
-A case of these files begins with a line `[name]`, or `[name] after NAME ...` where it uses the
-outputs of other cases. Each line below is a command, as after `pipeline`; an indented line
-continues the previous one. `=> 3` at the end is the exit status that the command must have, not
-0. `cp FROM TO` copies a file or a folder, `rm FILE` removes a file, `# ...` is a comment.
+A case begins with a line `[name]`, or `[name] after NAME ...` if it uses the outputs of other
+cases. Each line below is a command, without `pipeline`; an indented line continues the previous
+one. `=> 3` at the end is the expected exit status, if it is not 0. `cp FROM TO` copies a file or a
+folder, `rm FILE` removes a file, `# ...` is a comment.
 """
 
 import shlex
@@ -21,8 +21,8 @@ class Step:
 
     Attributes
     ----------
-    arguments : tuple of str. Of `pipeline`, or `cp FROM TO` or `rm FILE`.
-    status : int. Exit status that it must have.
+    arguments : tuple of str. Arguments of `pipeline`, or `cp FROM TO` or `rm FILE`.
+    status : int. Expected exit status.
     """
 
     arguments: tuple[str, ...]
@@ -35,11 +35,11 @@ class Step:
 
 @dataclass(frozen=True)
 class Case:
-    """Commands that belong together and run one after the other.
+    """Commands that run one after the other.
 
     Attributes
     ----------
-    name : str. Of the case, for tables and `--only`.
+    name : str. Name of the case, for tables and `--only`.
     steps : tuple of Step. The commands.
     after : tuple of str. Cases whose outputs are inputs of this one.
     """
@@ -81,12 +81,12 @@ def all_cases() -> list[Case]:
 
 
 def selected(names: Sequence[str] = ()) -> list[Case]:
-    """Return cases by name, with those that they need, in their order; no names: all cases.
+    """Return cases by name with their prerequisites, in order; without names, all cases.
 
     Raises
     ------
     ValueError
-        A case has no such name; the names are listed.
+        A name is unknown; the names are listed.
     """
     cases = all_cases()
     known = {case.name: case for case in cases}

@@ -1,4 +1,4 @@
-"""The code of both sides, each in a folder of its own."""
+"""The code of both sides, each in its own folder."""
 
 import io
 import shutil
@@ -20,12 +20,12 @@ def commit_of(name: str) -> str:
 
     Parameters
     ----------
-    name : hash, branch, tag or expression such as HEAD~3.
+    name : str. Hash, branch, tag or expression such as HEAD~3.
 
     Raises
     ------
     NoCommit
-        Git does not know it.
+        Git does not know the name.
     """
     arguments = ["rev-parse", "--verify", "--quiet", f"{name}^{{commit}}"]
     found = subprocess.run(["git", *arguments], cwd=PROJECT, capture_output=True, text=True)
@@ -35,12 +35,12 @@ def commit_of(name: str) -> str:
 
 
 def check_out(commit: str, folder: Path) -> None:
-    """Write the packages of a commit below a new folder.
+    """Write the packages of a commit to a new folder.
 
     Raises
     ------
     NoCommit
-        The commit has no `pipeline/` or no `stages/`.
+        The commit lacks `pipeline/` or `stages/`.
     """
     arguments = ["archive", "--format=tar", commit, *_PACKAGES]
     archive = subprocess.run(["git", *arguments], cwd=PROJECT, capture_output=True)
@@ -51,7 +51,7 @@ def check_out(commit: str, folder: Path) -> None:
 
 
 def copy_tree(folder: Path) -> None:
-    """Copy the packages of the working tree below a new folder, so that edits do not disturb it."""
+    """Copy the packages of the working tree to a new folder, which later edits do not affect."""
     for name in _PACKAGES:
         shutil.copytree(
             PROJECT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__", ".*")

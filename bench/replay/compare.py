@@ -1,4 +1,4 @@
-"""The files that both sides wrote: which differ, and where."""
+"""Comparison of the files written by both sides."""
 
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping
@@ -14,13 +14,13 @@ Stamp = tuple[int, int, int]
 
 @dataclass(frozen=True)
 class Difference:
-    """One place where a file differs.
+    """One difference of a file.
 
     Attributes
     ----------
-    path : str. Of the file below the working folder.
-    place : str. "only in base", or what differs: an attribute, a dataset, a key, a line.
-    detail : str. Both values, in short.
+    path : str. Path of the file below the working folder.
+    place : str. "only in base", "only in tree", or the differing attribute, dataset, key or line.
+    detail : str. Both values, shortened.
     """
 
     path: str
@@ -28,7 +28,7 @@ class Difference:
     detail: str = ""
 
     def explained_by(self, explanations: Iterable[Explained]) -> Explained | None:
-        """Return the explanation that covers the difference, None if there is none."""
+        """Return the explanation that covers the difference, or None."""
         for known in explanations:
             if fnmatchcase(self.path, known.path) and fnmatchcase(self.place, known.place):
                 return known
@@ -41,13 +41,13 @@ class Difference:
 
 @dataclass(frozen=True)
 class Comparison:
-    """What the comparison of some files found.
+    """Result of a comparison of files.
 
     Attributes
     ----------
-    files, bytes : int. Compared, of the tree's side.
-    differences : list of Difference. Of files with a difference that is not explained: all.
-    explained : list of Difference. Of the other files that differ.
+    files, bytes : int. Number and size of the compared files of the tree.
+    differences : list of Difference. All differences of files with an unexplained one.
+    explained : list of Difference. Differences of the other files.
     """
 
     files: int
@@ -57,20 +57,19 @@ class Comparison:
 
     @property
     def differing_files(self) -> int:
-        """Number of files with differences that are not explained."""
+        """Number of files with unexplained differences."""
         return len({found.path for found in self.differences})
 
     @property
     def explained_files(self) -> int:
-        """Number of files whose differences are all explained."""
+        """Number of files with only explained differences."""
         return len({found.path for found in self.explained})
 
 
 def outputs(folder: Path) -> dict[str, Stamp]:
-    """Return the outputs below a folder: path and a stamp that changes when a file is written.
+    """Return the outputs below a folder: path, and a stamp that changes when the file is written.
 
-    Work folders and lock files have names with a leading dot, or are in such folders, and do not
-    count as outputs.
+    Work folders and lock files, whose path has a component with a leading dot, are excluded.
     """
     found = {}
     for path in sorted(folder.rglob("*")):
@@ -82,7 +81,7 @@ def outputs(folder: Path) -> dict[str, Stamp]:
 
 
 def changed(before: Mapping[str, Stamp], after: Mapping[str, Stamp]) -> set[str]:
-    """Return the files that were written, replaced or removed in between."""
+    """Return the files that were written, replaced or removed between two states."""
     return {name for name in before.keys() | after.keys() if before.get(name) != after.get(name)}
 
 
@@ -93,15 +92,15 @@ def compare(
 
     Parameters
     ----------
-    base, tree : folders of the two sides.
+    base, tree : folders of both sides.
     names : relative paths; a file may be missing on either side, or on both.
-    explanations : what may differ.
+    explanations : allowed differences.
 
     Returns
     -------
     Comparison
-        Differences in the order in which the tree's side wrote the files: what differs first is
-        most often why others do.
+        Differences in the order in which the tree wrote the files: the first one is most often the
+        cause of the others.
     """
     files = size = 0
     differences: list[Difference] = []

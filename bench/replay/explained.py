@@ -1,17 +1,17 @@
-"""What may differ between the two sides, each entry with its reason."""
+"""Allowed differences between both sides, with reasons."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
 class Explained:
-    """Differences that are not counted.
+    """Differences that are allowed.
 
     Attributes
     ----------
-    path : str. Files, as a pattern of `fnmatch` over their path below the working folder.
-    place : str. Places within them, as a pattern over `Difference.place`.
-    reason : str. Why they differ, and why that is right.
+    path : str. `fnmatch` pattern of the file paths below the working folder.
+    place : str. `fnmatch` pattern of `Difference.place`.
+    reason : str. Why they differ, and why that is correct.
     """
 
     path: str

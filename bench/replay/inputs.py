@@ -1,4 +1,4 @@
-"""What both sides find in their folders: photos, odd files, sources of datasets, params.yaml."""
+"""Inputs of both sides: photos, unusual files, sources of datasets, params.yaml."""
 
 import shutil
 from pathlib import Path
@@ -40,7 +40,7 @@ _PARAMS = {
 
 
 def make_inputs(folder: Path) -> None:
-    """Make the inputs in a new folder; both sides get a copy."""
+    """Write the inputs to a new folder; both sides get a copy."""
     inputs = folder / "inputs"
     _photos(inputs)
     image_sources(inputs / "sources")
@@ -53,7 +53,7 @@ def make_inputs(folder: Path) -> None:
 
 
 def _photos(folder: Path) -> None:
-    """Write files of every kind that a dataset may have, and two tables of their captions."""
+    """Write image files of every kind, and two tables of their captions."""
     odd = write_all(folder / "photos")
     names = [name for name in odd if not (folder / "photos" / name).is_dir()]
     photo(7, 90, 70).save(folder / "changed.jpg", quality=90)

@@ -19,10 +19,10 @@ _NUMBERS = {"F64": "f8", "F32": "f4", "F16": "f2", "I64": "i8", "I32": "i4"}
 
 
 def places(first: Path, second: Path) -> Iterator[tuple[str, str]]:
-    """Yield each place where two files differ, and how.
+    """Yield each difference of two files, with a description.
 
-    Files whose parts are all equal differ in "layout": order, padding, spacing. Of a text only the
-    first line that differs counts, of other files the first byte.
+    Files with equal contents differ in "layout": order, padding or spacing. For text, only the
+    first differing line is yielded; for other files, the first byte.
     """
     read = _READERS.get(first.suffix)
     try:
@@ -80,7 +80,7 @@ def _short(value: Any) -> str:
 
 
 def _hdf5(path: Path) -> Contents:
-    """Return attributes, then datasets, the largest first: checksums follow what they are of."""
+    """Return attributes, then datasets by descending size, since checksums follow from the data."""
     found: Contents = {}
     datasets: list[tuple[str, h5py.Dataset]] = []
 

@@ -1,9 +1,9 @@
-"""The process of one side: reads cases from stdin, runs their commands, answers on stdout.
+"""Process of one side: reads cases from stdin, runs their commands, answers on stdout.
 
-It runs by its path with `python -P`, since the code under test may be older than this package, and
-imports from it nothing but the command line. Each command is a fork of this process, which has
-imported the large libraries and started no thread: a command neither waits for imports nor sees
-what another one left in memory.
+It runs by path with `python -P`, since the tested code may be older than this package, and imports
+only the command line from it. Each command is a fork of this process, which has imported the large
+libraries and has no threads: a command neither waits for imports nor depends on the memory of
+another one.
 """
 
 import atexit
@@ -32,7 +32,7 @@ _LONGEST_SECONDS = 600
 
 
 def main(checkout: Path, logs: Path) -> None:
-    """Answer each line of stdin, a case, with a line: how many of its commands ended well."""
+    """Answer each line of stdin, a case, with a line that has the number of successful commands."""
     for name in _LIBRARIES:
         with suppress(ImportError):
             importlib.import_module(name)
@@ -87,7 +87,7 @@ def _run(arguments: list[str], stdout: Path, log: IO[str]) -> int:
 
 
 def _processor_seconds() -> float:
-    """Return what all commands and their workers have used so far."""
+    """Return the CPU seconds of all commands and their workers so far."""
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     return used.ru_utime + used.ru_stime
 
@@ -104,7 +104,7 @@ _OF_FILES: dict[str, Callable[..., object]] = {"cp": _copy, "rm": Path.unlink}
 
 
 def _be(arguments: list[str], stdout: Path, log: IO[str]) -> None:
-    """Become the command; never return."""
+    """Run the command in this process; does not return."""
     status = 70
     try:
         signal.alarm(_LONGEST_SECONDS)
@@ -123,7 +123,7 @@ def _be(arguments: list[str], stdout: Path, log: IO[str]) -> None:
 
 
 def _main() -> int:
-    """Run the command line and end as Python does: threads are joined, exit handlers run."""
+    """Run the command line and exit like Python: threads are joined, exit handlers run."""
     from stages.cli import main
 
     try:

@@ -1,4 +1,4 @@
-"""One side of the comparison: a code folder, a folder that its commands work in, a process."""
+"""One side of the comparison: its code, its working folder and its process."""
 
 import json
 import os
@@ -17,7 +17,7 @@ _RUNNER = Path(__file__).with_name("runner.py")
 
 
 def old_options(arguments: Sequence[str]) -> list[str]:
-    """Return the arguments of a command with options as they were before they were renamed."""
+    """Return the arguments of a command with the former names of renamed options."""
     words = list(arguments)
     for old, new in RENAMED.get(words[words[0] == "prepare"], {}).items():
         parts = new.split()
@@ -28,19 +28,18 @@ def old_options(arguments: Sequence[str]) -> list[str]:
 
 
 class RunnerEnded(RuntimeError):
-    """The process of a side ended where an answer was expected."""
+    """The process of a side ended instead of answering."""
 
 
 @dataclass(frozen=True)
 class Ended:
-    """How the commands of a case ended.
+    """Outcome of the commands of a case.
 
     Attributes
     ----------
-    done : int. Commands that ended with the status that they must have; all, or the next one did
-        not and the rest was left out.
-    status : int. Exit status of the last command; minus a signal's number.
-    seconds, processor_seconds : float. Of the whole case, by the clock and of all its processes.
+    done : int. Number of commands with the expected status; the first other one ends the case.
+    status : int. Exit status of the last command, or minus a signal number.
+    seconds, processor_seconds : float. Wall time, and CPU time of all processes of the case.
     """
 
     done: int
@@ -55,12 +54,12 @@ class Side:
     Attributes
     ----------
     name : str. "base" or "tree".
-    folder : Path. Working folder of the commands; all that they write is below it.
-    logs : Path. Folder of what the commands logged, a file for each case.
+    folder : Path. Working folder of the commands, which contains all their outputs.
+    logs : Path. Folder with one log file per case.
     """
 
     def __init__(self, name: str, work: Path) -> None:
-        """Start the process; the code is that of `<work>/code/<name>`."""
+        """Start the process with the code in `<work>/code/<name>`."""
         self.name, self._old = name, not (work / "code" / name / "stages/renamed.py").is_file()
         self.folder, self.logs = work / name, work / "logs" / name
         self.logs.mkdir(parents=True, exist_ok=True)
@@ -83,7 +82,7 @@ class Side:
         )  # fmt: skip
 
     def start(self, case: Case) -> None:
-        """Let the process begin with a case."""
+        """Start a case."""
         assert self._process.stdin is not None
         spelled = old_options if self._old else list
         steps = [(spelled(step.arguments), step.status) for step in case.steps]
@@ -91,7 +90,7 @@ class Side:
         self._process.stdin.flush()
 
     def finish(self) -> Ended:
-        """Wait until the case has ended.
+        """Wait for the end of the case.
 
         Raises
         ------
@@ -116,7 +115,7 @@ class Side:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """End the process; in the middle of a case only after an error."""
+        """End the process; within a case only after an error."""
         if error is not None:
             self._process.terminate()
         self._process.communicate()

@@ -51,7 +51,8 @@ class Claim:
     remark : str. Differences between the two sides and those of the paper.
     commands : tuple of str. Commands that compute the two sides, if `pipeline run NAME` does not.
     dataset : str. Folder of the experiments' dataset; "": the requested one.
-    protocol, captions_per_image : for embeddings, as in `pipeline.evaluate`; 0 counts all captions.
+    protocol, captions_per_image : str, int. For embeddings, as in `pipeline.evaluate`; 0 counts all
+        captions.
     same_captions : bool. Whether both sides need the same captions; otherwise only figures of
         `text_to_image`, whose gallery are the images, can be compared.
     """
@@ -91,6 +92,12 @@ def read_claims(file: str | Path) -> tuple[Claim, ...]:
     ClaimError
         The file is missing or corrupt; a name occurs twice; a claim has no figure, an unknown one,
         or one that cannot be compared between different captions.
+
+    Examples
+    --------
+    >>> claims = pipeline.read_claims("papers")
+    >>> claims[0].claim
+    '...'
     """
     try:
         if str(file) == PAPERS:

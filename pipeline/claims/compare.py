@@ -76,6 +76,13 @@ def compare(
     EmbeddingsError, LocalizationError, LanguageError, ProtocolError
         A file is missing or corrupt, or they differ in images, captions, phrases, true boxes or
         references; the first difference is named.
+
+    Examples
+    --------
+    >>> files = ["data/embeddings/mine/qian2018-baseline.h5"] * 2
+    >>> comparison = pipeline.compare(*files, measure="text_to_image_r10")
+    >>> comparison.margin, comparison.num_images
+    (0.0, 4)
     """
     sides = [
         [Path(file) for file in values_of(side, (str, Path), "a file (path)")]
@@ -94,7 +101,7 @@ class ComparedFiles:
     Attributes
     ----------
     dataset : Path or None. Folder with reference captions and caption lengths.
-    protocol, captions_per_image : for embeddings; see `pipeline.evaluate`.
+    protocol, captions_per_image : str, int or None. For embeddings; see `pipeline.evaluate`.
     same_captions : bool. Whether two embedding files need the same captions.
     """
 

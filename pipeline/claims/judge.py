@@ -34,10 +34,10 @@ class Judged:
 
     Attributes
     ----------
-    claim, figure : Claim, Figure. What was tested.
-    comparison : Comparison or None. None if it is impossible.
-    adjusted_p : float or None. By Holm's method over all comparisons of the list.
-    reason : str. Why there is no comparison; else "".
+    claim, figure : Claim, Figure. The tested claim and figure.
+    comparison : Comparison or None. Result of the test; None if it is impossible.
+    adjusted_p : float or None. p value adjusted by Holm's method over all comparisons of the list.
+    reason : str. Why there is no comparison, or "".
     """
 
     claim: Claim
@@ -89,6 +89,12 @@ def judge(
     -------
     list of Judged
         Every figure of every claim, in order. An untestable one has a reason.
+
+    Examples
+    --------
+    >>> judged = pipeline.judge(pipeline.read_claims("papers"), "data/mine")
+    >>> judged[0].reason
+    '...'
     """
     asked = [(claim, figure) for claim in claims for figure in claim.figures]
     # Enough samples that a single claim can be significant after the correction.

@@ -1,8 +1,8 @@
-"""Batched extraction of clip features: batches across clips, each clip decoded once.
+"""Batched extraction of clip features: batches span clips, and each clip is decoded once.
 
-Reader threads decode clips ahead, a few frames at a time. Frames of successive clips fill the
-batches of each recipe; outputs are reduced in the order of the frames, so that memory does not grow
-with a clip's length.
+Reader threads decode clips ahead, a few frames at a time. The frames of successive clips fill the
+batches of each recipe. Outputs are reduced in frame order as they arrive, so that memory does not
+grow with the length of a clip.
 """
 
 from collections import deque
@@ -50,12 +50,12 @@ class View:
 
     Attributes
     ----------
-    recipe : the recipe.
-    run : frames per output; 1 for image networks.
-    cut : returns the network's input for a frame, uint8.
-    network : returns the outputs of a batch, (batch, *shape) float32 on the CPU, from (batch, *cut)
+    recipe : ClipRecipe.
+    run : int. Number of frames per output; 1 for image networks.
+    cut : callable. Returns the network's input for a frame, uint8.
+    network : callable. Returns outputs (batch, *shape) float32 on the CPU of inputs (batch, *cut)
         for image networks, and (batch, run, *cut) for others.
-    batch_size : outputs per batch.
+    batch_size : int. Outputs per batch.
     """
 
     recipe: ClipRecipe
@@ -67,7 +67,7 @@ class View:
 
 @dataclass
 class _Piece:
-    """The input of one output of one view, with its place in the clip."""
+    """Input of one output of a view, with its time in the clip."""
 
     view: int
     part: int
@@ -79,6 +79,8 @@ class _Runs:
 
     def __init__(self, view: int, of: View, seconds: Fraction) -> None:
         self._view, self._of, self._seconds = view, of, seconds
+        # With its length limited, the last run overlaps the one before it: it ends with the clip's
+        # last frame.
         self._frames: deque[tuple[Fraction, np.ndarray]] = deque(maxlen=of.run)
         self._fresh = 0
 
@@ -90,8 +92,9 @@ class _Runs:
             yield self._piece()
 
     def end(self) -> Iterator[_Piece]:
-        """Yield a last run that ends with the clip, if a frame is in no run yet."""
+        """Yield a last run that ends with the clip, if a frame is not in any run yet."""
         if self._fresh:
+            # A clip shorter than a run: its last frame is repeated.
             while len(self._frames) < self._of.run:
                 self._frames.append(self._frames[-1])
             yield self._piece()
@@ -102,6 +105,7 @@ class _Runs:
         place = self._frames[0][0] / self._seconds if self._seconds else Fraction(0)
         pixels = [frame for _, frame in self._frames]
         whole = pixels[0] if self._of.run == 1 else np.stack(pixels)
+        # A frame at the very end belongs to the last part.
         return _Piece(self._view, min(int(parts * place), parts - 1), whole)
 
 
@@ -176,10 +180,11 @@ class _Joined:
         parts = PARTS[self.recipe.over]
         start = -np.inf if self.recipe.over == "max" else 0.0
         self.counts = [0] * parts
+        # float64, for sums over many outputs.
         self.sums = [np.full(self.recipe.network.shape, start) for _ in range(parts)]
 
     def take(self, part: int, output: np.ndarray) -> None:
-        """Add one output, of the network's shape."""
+        """Add one output, of the network's output shape."""
         self.found += 1
         self.counts[part] += 1
         if self.recipe.over == "max":
@@ -192,6 +197,7 @@ class _Joined:
         joined: list[np.ndarray] = []
         for count, total in zip(self.counts, self.sums, strict=True):
             if not count:
+                # A part without a frame, in a short clip, repeats the part before it.
                 joined.append(joined[-1])
             else:
                 joined.append(total if self.recipe.over == "max" else total / count)
@@ -225,6 +231,7 @@ class _Batches:
             self._collect()
 
     def _submit(self) -> None:
+        # Bounds the batches in memory.
         if len(self._computing) == self._most:
             self._collect()
         owners = [(joined, part) for joined, part, _ in self._filling]
@@ -254,24 +261,25 @@ def clip_rows(
     readers: int,
     watch: Stopwatch,
 ) -> Iterator[tuple[int, dict[int, RowBlock]]]:
-    """Yield the rows of clips in order, one block of one row for each requested view.
+    """Yield the rows of clips in order, one block per requested view, each with a single row.
 
     Batches have a constant size, padded with black images, so that a row does not depend on other
     clips.
 
     Parameters
     ----------
-    paths : the clips.
-    wanted : indices of the views to compute for each clip; empty to skip it.
-    views : the recipes.
-    threads : concurrent batches, each on one core.
-    readers : clips decoded at once.
-    watch : accumulates the seconds by stage.
+    paths : sequence of Path. Clip files.
+    wanted : sequence of set of int. Indices of the views to compute for each clip; an empty set
+        skips the clip.
+    views : sequence of View. Recipes.
+    threads : int. Concurrent batches, each on one core.
+    readers : int. Clips decoded concurrently.
+    watch : Stopwatch. Accumulates the seconds of each stage.
 
     Yields
     ------
-    The number of the clip, and its row for each requested view; a failed one is NaN with a status
-    and a reason.
+    Number of the clip, and its row for each requested view; a failed row is NaN with a status and a
+    reason.
 
     Raises
     ------
@@ -297,6 +305,7 @@ def clip_rows(
                 joined[piece.view].expected += 1
                 batches[piece.view].add(joined[piece.view], piece)
             waiting.append((number, clip, joined))
+            # A clip's last frames wait until pieces of later clips have filled their batch.
             while waiting and _complete(waiting[0]):
                 yield _rows_of(*waiting.popleft())
         for batch in batches:

@@ -1,4 +1,4 @@
-"""Opening of clips: supported formats only, single files only, a reason for every rejection."""
+"""Opening of clips, with limits and a reason for every rejected file."""
 
 import errno
 import stat
@@ -47,17 +47,19 @@ MISSING_SHARE, _MISSING_SECONDS = Fraction(1, 20), Fraction(1, 4)
 
 
 class NoPyAv(PipelineError):
-    """PyAV is not installed, but clips need it."""
+    """PyAV is required for clips, but is not installed."""
 
 
 @dataclass(frozen=True)
 class Limits:
-    """Limits of a clip; others are refused.
+    """Limits of a clip; a clip that exceeds one is refused.
 
     Attributes
     ----------
-    seconds : maximum length. pixels : of a frame. bytes : of the file.
-    reading_seconds : maximum time for reading and decoding it.
+    seconds : float. Maximum length of the clip in seconds.
+    pixels : int. Maximum number of pixels per frame.
+    bytes : int. Maximum size of the file in bytes.
+    reading_seconds : float. Maximum time in seconds for reading and decoding the file.
     """
 
     seconds: float = 3600.0
@@ -75,11 +77,12 @@ class ClipFile:
 
     Attributes
     ----------
-    stream : stream of its frames, at the beginning.
-    start, seconds : presentation time of the first frame, and length until the end of the last one,
-        from the packets.
-    limits : limits of the clip.
-    deadline : `time.monotonic` value after which reading must stop.
+    stream : VideoStream. Stream of its frames, at the beginning.
+    container : InputContainer. Open container of PyAV.
+    start, seconds : Fraction. Presentation time of the first frame, and time from it to the end of
+        the last frame, both in seconds, from the packets.
+    limits : Limits. Limits of the clip.
+    deadline : float. `time.monotonic` value after which reading must stop.
     """
 
     container: "InputContainer"
@@ -131,8 +134,8 @@ def open_clip(path: Path, crc32: list[int], limits: Limits = LIMITS) -> Iterator
     Parameters
     ----------
     path : path of the file.
-    crc32 : receives the CRC-32 of the file's bytes as soon as it is known.
-    limits : limits of the clip.
+    crc32 : list of int. Receives the CRC-32 of the file's bytes as soon as it is known.
+    limits : Limits. Limits of the clip.
 
     Raises
     ------
@@ -267,7 +270,7 @@ def require_whole(container: "InputContainer", last: Fraction | None) -> None:
     Parameters
     ----------
     container : container whose packets have been read.
-    last : seconds. End of its last packet; None without packets.
+    last : Fraction or None. End of the last packet in seconds; None without packets.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""Clips as rows of a feature set; one decoding of a clip can serve several recipes."""
+"""Clips as rows of a feature set; one decoding of a clip can serve several feature sets."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -28,13 +28,13 @@ class ClipSource:
 
     Attributes
     ----------
-    header : header with recipe and weights.
-    ids, clips : id and file of each row.
-    recipe : frames, network, and reduction over time.
-    how : options of the caller.
-    threads, readers : concurrent batches, and clips decoded at once.
-    view : builds the network on the first call.
-    also : other feature sets of the same clips, so that each is decoded once.
+    header : FeatureHeader. Header with recipe and weights.
+    ids, clips : sequence of str, sequence of Path. Id and file of each row.
+    recipe : ClipRecipe. Frames, network, and reduction over time.
+    how : Compute. Options of the caller.
+    threads, readers : int. Concurrent batches, and clips decoded at once.
+    view : callable. Builds the network on the first call.
+    also : tuple of Sink. Other feature sets of the same clips, so that each is decoded once.
     """
 
     header: FeatureHeader
@@ -89,23 +89,23 @@ class ClipSource:
 
 @dataclass(frozen=True)
 class Sink:
-    """A feature set that receives rows from the computation of another set.
+    """A further feature set that receives rows while another set is computed.
 
-    The rows are kept as finished ones in its work folder; its own run resumes from them.
+    The rows are stored as finished rows in its work folder, from which its own run resumes.
 
     Attributes
     ----------
-    source : source of the set.
-    build : its entered build.
+    source : ClipSource. Source of the set.
+    build : ShardBuild. Entered build of the set.
     """
 
     source: ClipSource
     build: ShardBuild
 
     def next_of(self, rows: Sequence[int], ids: Sequence[str]) -> Iterator[int]:
-        """Yield those of some rows (numbered as `ids`) that are next in this set's order.
+        """Yield those of some rows, numbered as `ids`, that are next in the order of this set.
 
-        A sink can only append, so it accepts a row if all its earlier rows are finished.
+        A sink can only append, so it accepts a row only after all earlier rows are finished.
         """
         pending = (
             self.build.ids[row]

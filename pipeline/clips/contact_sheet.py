@@ -1,4 +1,4 @@
-"""Contact sheets: some frames of a clip as one image, for pages."""
+"""Contact sheets: some frames of a clip as one image, for HTML pages."""
 
 from pathlib import Path
 
@@ -23,8 +23,8 @@ def contact_sheet(path: Path, frames: int = FRAMES, columns: int = COLUMNS) -> D
     Parameters
     ----------
     path : path of the clip.
-    frames : number of frames; frames of a shorter clip are repeated.
-    columns : number of columns. Frames are at most 160 pixels wide and high.
+    frames : int. Number of frames; frames of a shorter clip are repeated.
+    columns : int. Number of columns. Frames are at most 160 pixels wide and high.
 
     Raises
     ------
@@ -56,7 +56,7 @@ def contact_sheet(path: Path, frames: int = FRAMES, columns: int = COLUMNS) -> D
 
 
 def shown_picture(path: Path, media: Media, frames: int = FRAMES) -> Decoded:
-    """Return the image of a dataset's file for pages: the image, or a contact sheet of a clip.
+    """Return the image of a file for HTML pages: the image itself, or the contact sheet of a clip.
 
     Raises
     ------

@@ -64,6 +64,12 @@ def extract_clips(
         The dataset is one of images, or cannot be read.
     WrongUsage, RecipeError, WeightsError, DeviceError, FileReadError, PipelineError
         See `pipeline.images.extract.extract`.
+
+    Examples
+    --------
+    >>> pipeline.extract_clips(
+    ...     "data/clips", "features/clips", recipe="efficientnet-lite0-pool@even:8"
+    ... )  # doctest: +SKIP
     """
     select, storage = select or Selection(), storage or Storage()
     compute, place, out = compute or Compute(), place or Place(), Path(out)

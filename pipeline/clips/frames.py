@@ -30,10 +30,10 @@ class TakenFrame:
 
     Attributes
     ----------
-    image : mode RGB, upright.
-    shown_at : presentation time, relative to the first frame.
-    times : for each sampling, the times at which it selects this frame; several if the frame is
-        shown for long, none if it is not selected.
+    image : Image. Upright frame, mode RGB.
+    shown_at : Fraction. Presentation time in seconds, relative to the first frame.
+    times : tuple of tuple of Fraction. For each sampling, the times at which it selects this frame:
+        several for a frame that is displayed for long, none if it is not selected.
     """
 
     image: Image.Image
@@ -44,21 +44,21 @@ class TakenFrame:
 def taken_frames(clip: ClipFile, samplings: Sequence[Sampling]) -> Iterator[TakenFrame]:
     """Decode a clip once and yield the frames that at least one sampling selects, in order.
 
-    A frame is shown from its presentation time to that of the next one, the last frame until the
-    end; times before the first decoded frame select that frame. At most three frames are in memory,
-    however long the clip is.
+    A frame is displayed from its presentation time to that of the next frame, and the last one
+    until the end of the clip; times before the first decoded frame select that frame. At most three
+    frames are in memory.
 
     Parameters
     ----------
-    clip : freshly opened clip.
-    samplings : rules that select frames.
+    clip : ClipFile. Freshly opened clip.
+    samplings : sequence of Sampling. Rules that select frames.
 
     Raises
     ------
     UnreadableImage, RefusedImage
-        There is no frame, a frame without a time, or one that is too large; reading is too slow.
+        There is no frame, a frame has no time or is too large, or reading exceeds the time limit.
     av.FFmpegError
-        A frame cannot be decoded; `open_clip` converts it to a reason.
+        A frame cannot be decoded; `open_clip` converts the error to a reason.
     """
     waiting = [sampling.times(clip.seconds) for sampling in samplings]
     taken = [0] * len(samplings)

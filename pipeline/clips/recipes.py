@@ -46,12 +46,12 @@ class VolumeRecipe:
     ----------
     name, backbone, weights, tap, activation, normalise, shape, axes, precision, storage, source,
     trained_on : see `pipeline.recipes.Recipe`.
-    frames : default frames.
-    run : frames per input. Runs do not overlap, except for the last one, which ends with the clip;
-        the last frame of a shorter clip is repeated.
+    frames : str. Default frames.
+    run : int. Frames per input. Runs do not overlap, except for the last one, which ends with the
+        clip; the last frame of a shorter clip is repeated.
     canvas : (height, width) that a frame is squashed to, bilinearly without antialiasing, as in
         torchvision's `VideoClassification`.
-    crop : side of the centre crop.
+    crop : int. Side of the centre crop.
     """
 
     name: str
@@ -116,11 +116,12 @@ class ClipRecipe:
 
     Attributes
     ----------
-    name : name of the recipe.
-    network : recipe for a frame, or for a run of frames.
-    frames : sampling rule, see `pipeline.clips.sampling.Sampling`.
-    over : reduction over time: mean, maximum, or "halves": the means of outputs that start in the
-        first and in the second half of the clip, concatenated; an empty half repeats the previous.
+    name : str. Name of the recipe.
+    network : Recipe or VolumeRecipe. Recipe for a frame, or for a run of frames.
+    frames : str. Sampling rule, see `pipeline.clips.sampling.Sampling`.
+    over : str. Reduction over time: mean, maximum, or "halves": the means of outputs that start in
+        the first and in the second half of the clip, concatenated; an empty half repeats the
+        previous.
     """
 
     name: str
@@ -175,9 +176,9 @@ def resolve_clip_recipe(
 
     Parameters
     ----------
-    name : name of an image recipe or a backbone, or a key of `VOLUMES` or its backbone; optionally
-        followed by "@" and a sampling rule, and "-max" or "-halves".
-    precision, storage : names in `pipeline.recipes.PRECISIONS` and `STORAGES`.
+    name : str. Name of an image recipe or a backbone, or a key of `VOLUMES` or its backbone;
+        optionally followed by "@" and a sampling rule, and "-max" or "-halves".
+    precision, storage : str. Names in `pipeline.recipes.PRECISIONS` and `STORAGES`.
 
     Raises
     ------

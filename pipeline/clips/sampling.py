@@ -18,9 +18,9 @@ class Sampling:
 
     Attributes
     ----------
-    rule : "every:<seconds>" samples at 0, x, 2x ... before the end; "fps:<number>" the same with
-        x = 1 / number; "even:<number>" in the middle of each of that many equal parts; "all" every
-        frame once.
+    rule : str. "every:<seconds>" samples at 0, x, 2x ... before the end; "fps:<number>" the same
+        with x = 1 / number; "even:<number>" in the middle of each of that many equal parts; "all"
+        every frame once.
     """
 
     rule: str

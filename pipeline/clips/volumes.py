@@ -61,7 +61,7 @@ class VolumeNetwork:
 
     Attributes
     ----------
-    recipe : recipe of the network.
+    recipe : VolumeRecipe. Recipe of the network.
     """
 
     def __init__(self, recipe: VolumeRecipe, state: dict[str, Tensor], device: str = "cpu") -> None:

@@ -186,7 +186,7 @@ class Workers:
             self._memory_events.append(event[1])
 
     def _land(self, flying: Mapping[Future, object]) -> None:
-        """Wait for running tasks, which have been asked to stop, then cancel the others."""
+        """Wait for running tasks, which have received the stop request, then cancel the others."""
         deadline = time.monotonic() + _LAST_SECONDS
         try:
             while (

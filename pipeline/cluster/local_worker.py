@@ -1,4 +1,4 @@
-"""Preload of local workers: only the command handles Ctrl-C, and stops its workers."""
+"""Preload module of local workers: they ignore Ctrl-C, which the command handles."""
 
 import signal
 

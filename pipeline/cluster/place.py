@@ -34,6 +34,12 @@ class Place:
     ------
     WrongUsage
         Both `workers` and `scheduler`, `resources` without a scheduler, or fewer than 1 worker.
+
+    Examples
+    --------
+    >>> pipeline.extract(
+    ...     "data/mine", "features/mine", recipe="resnet152-pool", place=pipeline.Place(workers=4)
+    ... )  # doctest: +SKIP
     """
 
     workers: int | None = None

@@ -44,7 +44,12 @@ class ImageEntry:
 
 @dataclass(frozen=True, eq=False)
 class Captions:
-    """Captions or phrases with their ids, in a fixed order."""
+    """Captions or phrases with their ids, in a fixed order.
+
+    Attributes
+    ----------
+    ids, texts : sequence of str. Id and text of each caption.
+    """
 
     ids: Sequence[str]
     texts: Sequence[str]
@@ -241,7 +246,13 @@ class PackedEntries(Sequence[ImageEntry]):
 
 @dataclass(frozen=True)
 class FilesBelow(Sequence[Path]):
-    """Paths below an image root."""
+    """Sequence of the paths of files below an image root, created on access.
+
+    Attributes
+    ----------
+    root : Path. The image root.
+    files : sequence of str. Paths relative to the root.
+    """
 
     root: Path
     files: Sequence[str]

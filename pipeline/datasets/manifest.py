@@ -343,6 +343,12 @@ def read_manifest(folder: str | Path) -> Manifest:
     ------
     DatasetError
         A file is missing or corrupt, or the manifest does not match `dataset.json`.
+
+    Examples
+    --------
+    >>> manifest = pipeline.read_manifest("data/mine")
+    >>> len(manifest), manifest[0].id, manifest.split("test").ids[0]
+    (24, 'scene-00000', 'scene-00002')
     """
     metadata = read_description(folder)
     manifest = _prepared(folder, MANIFEST_FILE)

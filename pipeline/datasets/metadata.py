@@ -43,6 +43,11 @@ def read_metadata(dataset: str | Path) -> dict[str, Metadata]:
     ------
     DatasetError
         The file is missing, corrupt, or does not match `dataset.json`.
+
+    Examples
+    --------
+    >>> pipeline.read_metadata("data/mine")
+    {}
     """
     folder = Path(dataset)
     expected = read_description(folder).metadata_sha256

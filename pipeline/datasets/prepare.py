@@ -1,4 +1,4 @@
-"""A dataset made of what people have: a table of captions, a folder, a DataFrame, a `Dataset`."""
+"""Preparation of user data as a dataset: a table, a folder, a DataFrame or a `Dataset`."""
 
 from collections.abc import Mapping, Sequence
 from os import PathLike
@@ -52,12 +52,21 @@ def prepare(
     split_by_folder : bool. Use the first folder of a path as the split of its image.
     skip_bad : bool. Skip invalid rows, count them in the notes and list them in `out/left-out.csv`;
         otherwise any of them is an error.
-    expect : mapping of str to int. Required number of images by split.
+    expect : mapping of str to int, or None. Required number of images by split.
     media : str. Media type of the paths.
 
     Raises
     ------
     DatasetError
+
+    Examples
+    --------
+    >>> rows = [
+    ...     {"path": "scene-00000.png", "caption": "a yellow flower", "split": "train"},
+    ...     {"path": "scene-00001.png", "caption": "a green fish", "split": "test"},
+    ... ]
+    >>> pipeline.prepare(rows, "data/table", root="data/mine/images")
+    <Manifest table: 2 images (train 1, test 1), 2 captions, root ...>
     """
     folder = None if out is None else Path(out)
     name = name or (folder.resolve().name if folder else "dataset")

@@ -67,6 +67,11 @@ def read_regions(
         The file is missing or of another format; a line is malformed, has no phrase or image file,
         or has a box without area or outside its image; lines of one image differ in split, or only
         some have one; a split has another number of images. The line is named.
+
+    Examples
+    --------
+    >>> dataset = pipeline.read_regions("photos", "boxes.csv", name="mine")  # doctest: +SKIP
+    >>> dataset.write("data/mine")  # doctest: +SKIP
     """
     root, regions = Path(root), Path(regions)
     rows = _csv_rows(regions) if regions.suffix.lower() == ".csv" else _jsonl_rows(regions)

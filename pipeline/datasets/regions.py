@@ -27,6 +27,12 @@ def read_phrases(dataset: str | Path, split: str | None = None) -> tuple[RegionP
     DatasetError
         The dataset has no phrases with boxes, no such split, or its file does not match
         `dataset.json`.
+
+    Examples
+    --------
+    >>> phrase = pipeline.read_phrases("data/mine", "test")[0]
+    >>> phrase.image, phrase.phrase, len(phrase.boxes)
+    ('scene-00002', '...', 1)
     """
     path = _checked_file(Path(dataset))
     images = {entry.id for entry in read_manifest(dataset).select(split)}

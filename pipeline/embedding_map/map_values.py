@@ -36,12 +36,15 @@ class Sheet:
 
 @dataclass(frozen=True)
 class ShownGroup:
-    """A group with its number from 1, its images, and the position of its label.
+    """A group of the map.
 
     Attributes
     ----------
+    number : int. Number from 1.
+    images : int. Number of images.
     label : str. The most typical word that labels no larger group, or "".
-    words : tuple of str. All typical words.
+    words : str. All typical words.
+    x, y : float. Position of the label.
     """
 
     number: int
@@ -58,7 +61,7 @@ class MapValues:
 
     Attributes
     ----------
-    height : float. Height of the SVG.
+    height : int. Height of the SVG.
     points : list. x, y and group number of each image.
     groups : list of ShownGroup. By number.
     alt : str. Text alternative of the map.

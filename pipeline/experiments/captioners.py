@@ -35,7 +35,7 @@ class OpenCaptioner:
     ----------
     name : str. Name of its captions.
     captioner : Captioner. Generates or retrieves captions.
-    inputs : image features that it expects.
+    inputs : FeatureSpec. Image features that the captioner reads.
     images : Path. Folder of these features for the dataset.
     tuned : path or None. Weights of a network fine-tuned with a head; None: those of the features.
     """

@@ -100,6 +100,17 @@ def caption(
         A language model with a baseline, or a retrieval experiment without one.
     LanguageError, HeadError, EncoderError
         The model, its head or the head's encoder are missing or inconsistent.
+
+    Examples
+    --------
+    >>> described = pipeline.caption(
+    ...     "data/mine/images/scene-00000.png",
+    ...     "data/mine",
+    ...     experiment="qian2018-baseline",
+    ...     baseline="nearest",
+    ... )
+    >>> described.text
+    '...'
     """
     given, alone = pictures_of(pictures)
     layout = Layout(Path(dataset), Path(root))
@@ -146,6 +157,14 @@ def caption_split(
     ------
     WrongUsage, LanguageError, HeadError, EncoderError, DatasetError, MissingRows
         See `caption` and `pipeline.language.captioning.describe_split.describe_split`.
+
+    Examples
+    --------
+    >>> described = pipeline.caption_split(
+    ...     "data/mine", "nearest.jsonl", experiment="qian2018-baseline", baseline="nearest"
+    ... )
+    >>> described[0].image, len(described[0].captions)
+    ('scene-00002', 5)
     """
     layout = Layout(Path(dataset), Path(root))
     finder = experiment_finder(experiments)
@@ -199,6 +218,15 @@ def score(
         There is no file, or several have the same name.
     LanguageError, HeadError, EncoderError, ShardError
         A file is corrupt or of another dataset, or the ranking experiment is missing.
+
+    Examples
+    --------
+    >>> pipeline.caption_split(
+    ...     "data/mine", "nearest.jsonl", experiment="qian2018-baseline", baseline="nearest"
+    ... )
+    [...]
+    >>> sorted(pipeline.score("nearest.jsonl", "data/mine", "scores")["nearest"])[:3]
+    ['bleu_1', 'bleu_2', 'bleu_3']
     """
     layout = Layout(Path(dataset), Path(root))
     folder = layout.captions("x").parent

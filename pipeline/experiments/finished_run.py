@@ -1,9 +1,9 @@
-"""The record that a run has nothing left to do, so that the same run returns its tables at once.
+"""Record of a finished run, so that repeating it returns its tables at once.
 
-The steps of a run find out for themselves what is missing, each from the dataset and from the
-record of its output, which takes seconds of imports alone. Once all are up to date, the state of
-what decides this is kept as one SHA-256. See `pipeline.jobs.finished`, which does the same for a
-feature set, and on whose records this one depends.
+Each step of a run checks whether its output is up to date, which takes seconds for imports alone.
+Once all steps are up to date, a SHA-256 of the state of all inputs and outputs is stored; while it
+matches, the same call skips the steps. `pipeline.jobs.finished` does the same for a feature set,
+and this record depends on its records.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -31,16 +31,16 @@ class _Stored:
 
 
 class FinishedRun:
-    """The state in which a run has last found all of its outputs up to date."""
+    """State of inputs and outputs at the last run that found all outputs up to date."""
 
     def __init__(self, layout: Layout, names: Iterable[str], call: Any) -> None:
-        """Determine the state of all inputs, before any is used.
+        """Record the state of all inputs, before any is used.
 
         Parameters
         ----------
         layout : Layout. Paths of the files.
-        names : iterable of str. Experiments; a record is kept for each list of names.
-        call : JSON values, everything else that decides what the run makes.
+        names : iterable of str. Experiments; there is one record for each list of names.
+        call : JSON values. All other inputs of the result.
         """
         self._layout = layout
         names = list(names)
@@ -56,7 +56,7 @@ class FinishedRun:
             )
 
     def tables(self) -> dict[str, Row] | None:
-        """Return the recall tables by experiment; None if something may have to be made."""
+        """Return the recall tables by experiment; None if an output may be stale."""
         try:
             found = decode(self._path.read_bytes(), _Stored)
         except (OSError, ValueError):
@@ -65,12 +65,12 @@ class FinishedRun:
         return {**found.tables} if same else None
 
     def write(self, outputs: Iterable[Path], tables: Mapping[str, Row]) -> None:
-        """Record that all outputs are up to date, unless that may change by itself.
+        """Record that all outputs are up to date, unless some may still change.
 
         Parameters
         ----------
-        outputs : iterable of Path. Of all steps.
-        tables : mapping of str to dict. The recall tables that the run returned.
+        outputs : iterable of Path. Outputs of all steps.
+        tables : mapping of str to dict. Recall tables of the run.
         """
         layout, paths = self._layout, list(outputs)
         # What is fitted for caption features is stored next to them.
@@ -86,7 +86,7 @@ class FinishedRun:
                 write_json(self._path, {"state": state, "outputs": texts, "tables": kept})
 
     def _state(self, outputs: Iterable[Path], tables: Mapping[str, Row]) -> str | None:
-        """Return the state of inputs and outputs; None if either cannot be relied on."""
+        """Return the state of inputs and outputs; None if either is unreliable."""
         if self._inputs is None:
             return None
         found: list[Any] = []
@@ -99,9 +99,9 @@ class FinishedRun:
 
 
 def _is_settled(out: Path) -> bool:
-    """Return whether an output is complete, and of a feature set whether its own record exists.
+    """Return whether an output is complete; a feature set also needs its own record.
 
-    A set with failed rows has none: their images are read again in every run.
+    A set with failed rows has no record, since every run reads their images again.
     """
     if not (out / INDEX_FILE).is_file():
         return True
@@ -110,7 +110,7 @@ def _is_settled(out: Path) -> bool:
 
 
 def _named_files(value: Any) -> Iterator[str]:
-    """Yield the files that JSON values name, such as weights and word vectors."""
+    """Yield the files named in JSON values, such as weights and word vectors."""
     if isinstance(value, Mapping):
         for part in value.values():
             yield from _named_files(part)

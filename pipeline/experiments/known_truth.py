@@ -1,4 +1,4 @@
-"""Knowledge about a dataset's images beyond their captions, by its generator.
+"""Ground truth of a dataset's images beyond their captions, for datasets with a known generator.
 
 Other datasets with a ground truth are registered here.
 """
@@ -9,7 +9,7 @@ from pipeline.scenes.drawn_truth import drawn_truth
 
 
 def caption_truth_of(manifest: Manifest) -> CaptionTruth | None:
-    """Return the reference for checking captions of a dataset; None if there is no such thing."""
+    """Return the reference for checking captions of a dataset; None if it has none."""
     return drawn_truth(manifest)
 
 

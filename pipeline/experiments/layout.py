@@ -51,6 +51,12 @@ class Layout:
     ----------
     dataset : Path. Folder of the prepared dataset; the last part of its path is its name.
     root : Path. Folder of everything derived from datasets, by kind and dataset.
+
+    Examples
+    --------
+    >>> layout = pipeline.Layout("data/mine")
+    >>> str(layout.features("resnet152-pool")), str(layout.head("vsepp"))
+    ('data/features/mine/resnet152-pool', 'data/heads/mine/vsepp')
     """
 
     dataset: Path
@@ -93,9 +99,8 @@ class Layout:
     def named_vectors(self, name: str | None) -> str | None:
         """Return the file of the dataset's word vectors of a name, or the name if it is missing.
 
-        So a name such as word2vec-100d means the dataset's own vectors; others, such as the
+        A name such as word2vec-100d thus means the dataset's own vectors; others, such as the
         packaged glove-6b-50d or a path, are passed on to `pipeline.text.vectors.load_vectors`.
-        packaged glove-6b-50d or a path, go to `pipeline.text.vectors.load_vectors` as they are.
         """
         if name is None or Path(name).name != name:
             return name

@@ -73,6 +73,12 @@ def localize(
         An experiment is not on regions and phrases, or folders do not match each other.
     HeadError, DatasetError, ShardError
         A name is unknown, or the dataset or features are missing.
+
+    Examples
+    --------
+    >>> pipeline.localize(
+    ...     "wang2016-region-phrase", "data/mine", method="edge-boxes"
+    ... )  # doctest: +SKIP
     """
     training = replace(training, monitor=monitor).with_named_precision()
     layout, finder = Layout(Path(dataset), Path(root)), experiment_finder(experiments, size)

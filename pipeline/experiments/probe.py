@@ -35,6 +35,12 @@ def probe(
         See `pipeline.open_searcher`.
     ProbeError, DatasetError, SearchError
         See `pipeline.probes.probe.probe`.
+
+    Examples
+    --------
+    >>> found = pipeline.probe("qian2018-baseline", "data/mine")
+    >>> found.test, "relation" in found.foils
+    ('test', True)
     """
     searcher = open_searcher(
         experiment, dataset, experiments=experiments, root=root, monitor=monitor

@@ -49,6 +49,12 @@ def write_report(
         There is no table, or a table or provenance record is corrupt.
     EmbeddingsError, ProtocolError, FileReadError, OutputError
         See `pipeline.report.write.write_report`.
+
+    Examples
+    --------
+    >>> report = pipeline.write_report("data/mine", "report")
+    >>> list(report.rows)
+    ['qian2018-baseline']
     """
     if isinstance(dataset, Folders):
         folders, dataset = dataset, dataset.dataset

@@ -153,6 +153,12 @@ def run(
         Steps failed; all independent experiments are finished.
     PipelineError
         A system error, such as a full disk; earlier steps are finished and kept.
+
+    Examples
+    --------
+    >>> result = pipeline.run("qian2018-baseline", "data/mine", size="tiny")
+    >>> result.tables["qian2018-baseline"]["num_images"], result.made
+    (4, ())
     """
     names, _ = texts_of(names, "experiment")
     own = experiments or {}

@@ -55,9 +55,9 @@ def open_searcher(
 
     Examples
     --------
-    >>> searcher = pipeline.open_searcher("vsepp", "data/mine")  # doctest: +SKIP
-    >>> [hit.id for hit in searcher.by_sentences("a dog runs")]  # doctest: +SKIP
-    ['a.jpg', 'b.jpg']
+    >>> searcher = pipeline.open_searcher("qian2018-baseline", "data/mine")
+    >>> [hit.rank for hit in searcher.by_sentences("a red ball", top=3)]
+    [1, 2, 3]
     """
     own = experiments or {}
     sources = find_sources(
@@ -92,6 +92,13 @@ def open_region_searcher(
         The experiment has no localization file.
     HeadError, LocalizationError
         No experiment has this name, or the file is corrupt.
+
+    Examples
+    --------
+    >>> searcher = pipeline.open_region_searcher(
+    ...     "wang2016-region-phrase", "data/mine"
+    ... )  # doctest: +SKIP
+    >>> [(hit.id, hit.box) for hit in searcher.by_phrases("a red ball")]  # doctest: +SKIP
     """
     sources = find_region_sources(
         experiment,
@@ -261,6 +268,10 @@ def serve(
         `language_model` with `localize`.
     NotMade, HeadError, ServeError, LanguageError
         See `open_searcher`; the port is not free, or the language model is missing.
+
+    Examples
+    --------
+    >>> pipeline.serve("vsepp", "data/mine", port=8000)  # doctest: +SKIP
     """
     # Imported here: a search needs no server.
     from pipeline.search.serve.server import Server

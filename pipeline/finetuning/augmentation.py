@@ -23,8 +23,8 @@ class Augmentation:
 
     Attributes
     ----------
-    seed : seed of all draws.
-    smallest_crop : minimum share of an image's area, in (0, 1].
+    seed : int. Seed of all draws.
+    smallest_crop : float. Minimum share of an image's area, in (0, 1].
     """
 
     seed: int
@@ -48,9 +48,9 @@ def random_crop(width: int, height: int, smallest_crop: float, rng: np.random.Ge
 
     Parameters
     ----------
-    width, height : size of the image, in pixels.
-    smallest_crop : minimum share of the area, in (0, 1].
-    rng : random generator.
+    width, height : int. Size of the image, in pixels.
+    smallest_crop : float. Minimum share of the area, in (0, 1].
+    rng : numpy.random.Generator.
     """
     for _ in range(_ATTEMPTS):
         area = rng.uniform(smallest_crop, 1.0) * width * height
@@ -72,10 +72,10 @@ def augmented(
 
     Parameters
     ----------
-    picture : RGB image.
-    recipe : recipe; the size of its `crop` and the filter of its `resize` are used.
+    picture : Image. RGB image.
+    recipe : Recipe. Recipe; the size of its `crop` and the filter of its `resize` are used.
     smallest_crop : see `random_crop`.
-    rng : random generator.
+    rng : numpy.random.Generator.
 
     Returns
     -------

@@ -67,9 +67,19 @@ def finetune(
     FinetuningError
         The experiment, recipe or head does not support fine-tuning, the weights are not those of
         the features, or image files have changed or are missing.
-        the features, or images have changed or gone since these were made.
     HeadError, ShardError, DatasetError, RecipeError, WeightsError, DeviceError
         See `fit` and `load_weights`.
+
+    Examples
+    --------
+    >>> pipeline.finetune(
+    ...     "data/mine",
+    ...     "data/heads/mine/vsepp-finetuned",
+    ...     experiment=pipeline.resolve_experiment("vsepp-finetuned"),
+    ...     start="data/heads/mine/vsepp",
+    ...     images="data/features/mine/resnet152-pool",
+    ...     captions="data/text/mine/vsepp",
+    ... )  # doctest: +SKIP
     """
     if experiment.finetuning is None:
         raise FinetuningError(

@@ -45,11 +45,13 @@ def with_network(
     Loss, batches, clipping, schedule and optimiser are the head's own; the gradients of network
     and head are clipped together, as in the program of VSE++.
 
-    task : training task of the head.
-    learnt : tensors of the head to start from; `prepare` is not run.
-    network : builds the network with its initial weights.
-    learning_rate : learning rate of the network.
-    on_images : called with the number of images of each batch before its step.
+    Parameters
+    ----------
+    task : TrainingTask. Training task of the head.
+    learnt : dict of str to Tensor. Tensors of the head to start from; `prepare` is not run.
+    network : callable. Builds the network with its initial weights.
+    learning_rate : float. Learning rate of the network.
+    on_images : callable. Called with the number of images of each batch before its step.
     """
 
     def build(words: Features | None) -> nn.ModuleDict:
@@ -80,8 +82,8 @@ def divided(
 
     Parameters
     ----------
-    tensors : state dictionary of the modules built by `with_network`.
-    own_names : names in the network's own state dictionary, in order.
+    tensors : dict of str to Tensor. State dictionary of the modules built by `with_network`.
+    own_names : tuple of str. Names in the network's own state dictionary, in order.
     """
     network = [tensor for name, tensor in tensors.items() if name.startswith(_NETWORK)]
     head = {

@@ -22,7 +22,8 @@ class LearningNetwork(nn.Module):
 
     Attributes
     ----------
-    own_names : names in the backbone's own state dictionary, in the order of this module's.
+    own_names : tuple of str. Names in the backbone's own state dictionary, in the order of this
+        module's.
     """
 
     _mean: Tensor
@@ -40,12 +41,12 @@ class LearningNetwork(nn.Module):
 
         Parameters
         ----------
-        recipe : recipe with one window per image.
-        backbone : backbone of the recipe.
-        state : complete state dict of the backbone; it is copied.
-        first_layer : name of the first trainable layer; earlier ones, in the network's own order,
-            are frozen. Empty: all train.
-        precision : "float32", or "bf16" for bfloat16 matrix products in training.
+        recipe : Recipe. Recipe with one window per image.
+        backbone : Backbone. Backbone of the recipe.
+        state : dict of str to Tensor. Complete state dict of the backbone; it is copied.
+        first_layer : str. Name of the first trainable layer; earlier ones, in the network's own
+            order, are frozen. Empty: all train.
+        precision : str. "float32", or "bf16" for bfloat16 matrix products in training.
 
         Raises
         ------

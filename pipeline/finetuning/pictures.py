@@ -27,8 +27,8 @@ class Picture:
 
     Attributes
     ----------
-    image_id, path : id and path of the image.
-    crc32 : CRC-32 of the file from which its features were computed.
+    image_id, path : str, Path. Id and path of the image.
+    crc32 : int. CRC-32 of the file from which its features were computed.
     """
 
     image_id: str
@@ -41,8 +41,8 @@ class PictureRows:
 
     Attributes
     ----------
-    pictures : image file of each row.
-    row_shape : shape of one row.
+    pictures : sequence of `Picture`. Image file of each row.
+    row_shape : tuple of int. Shape of one row.
     """
 
     def __init__(
@@ -56,10 +56,11 @@ class PictureRows:
 
         Parameters
         ----------
-        pictures : image file of each row.
-        recipe : recipe with one window per image.
-        augmentation : parameters of random crops; None: the recipe's own window.
-        epoch : epoch of the random crops.
+        pictures : sequence of `Picture`. Image file of each row.
+        recipe : Recipe. Recipe with one window per image.
+        augmentation : Augmentation or None. Parameters of random crops; None: the recipe's own
+            window.
+        epoch : int. Epoch of the random crops.
         """
         self.pictures = pictures
         self.row_shape: tuple[int, ...] = (recipe.crop.size, recipe.crop.size, 3)

@@ -35,17 +35,18 @@ class FitOptions:
 
     Attributes
     ----------
-    seed : seed of all random numbers.
-    progress : called with the epochs done, the total number of epochs, and 0.
-    log : called with one line per remark on the data.
-    work : checkpoint folder; None: no checkpoints.
-    workers : number of prefetch processes; 0 loads batches in this one. Results do not depend
+    seed : int. Seed of all random numbers.
+    progress : callable. Called with the epochs done, the total number of epochs, and 0.
+    log : callable. Called with one line per remark on the data.
+    work : Path or None. Checkpoint folder; None: no checkpoints.
+    workers : int. Number of prefetch processes; 0 loads batches in this one. Results do not depend
         on it.
     device : torch device for training.
     words : (vocab_size, d) float32 word vectors by token id, NaN for unknown ones; initialises
         heads that read words.
-    start : tensors of a trained head of the same architecture, from which training continues.
-    precision : "float32" or "bf16", for the matrix products of layers in training; see
+    start : mapping of str to torch.Tensor or None. Tensors of a trained head of the same
+        architecture, from which training continues.
+    precision : str. "float32" or "bf16", for the matrix products of layers in training; see
         `pipeline.heads.layers.products`.
     """
 
@@ -83,12 +84,11 @@ class Head(Protocol):
 
 
 def require_fitted(net: nn.ModuleDict | None) -> nn.ModuleDict:
-    """Return a head's modules.
+    """Return the modules of a head; raise if it is not fitted.
 
     Raises
     ------
     HeadError
-        The head is not fitted.
     """
     if net is None:
         raise HeadError("this head is not fitted; call fit, or load a trained head")
@@ -101,8 +101,9 @@ def embed_rows(module: nn.Module, rows: Rows, device: torch.device) -> Features:
 
     Parameters
     ----------
-    module : module in evaluation mode on `device`, from (n, *row_shape) to (n, ...) float32.
-    rows : at least one row.
+    module : nn.Module. Module in evaluation mode on `device`, from (n, *row_shape) to (n, ...)
+        float32.
+    rows : Rows. At least one row.
     """
     chunks = [
         module(torch.from_numpy(block).to(device)).cpu().numpy() for block in in_blocks(rows, _ROWS)
@@ -122,12 +123,12 @@ def retrieval_figures(
 
     Parameters
     ----------
-    net : modules "image" and "caption", in evaluation mode on `device`.
-    similarity : name of the similarity.
-    held_out : the split.
+    net : nn.ModuleDict. Modules "image" and "caption", in evaluation mode on `device`.
+    similarity : str. Name of the similarity.
+    held_out : HeldOut. The split.
     device : torch device of `net`.
-    images : image features in place of the split's, such as scaled ones.
-    with_map : whether to include the mean average precision of image queries.
+    images : Rows or None. Image features in place of the split's, such as scaled ones.
+    with_map : bool. Whether to include the mean average precision of image queries.
 
     Raises
     ------
@@ -146,13 +147,13 @@ def retrieval_figures(
 
 @dataclass(frozen=True)
 class HeadKind:
-    """What the registry needs of a head; each module exports it as `HEAD`.
+    """Registry entry of a head; each architecture module exports one as `HEAD`.
 
     Attributes
     ----------
-    settings : dataclass with fields declared by `setting`, `numbers`, `choice` and `text`.
-    make : function from settings and the features of both sides to an unfitted head; raises
-        HeadError for unsupported features.
+    settings : type. Dataclass with fields declared by `setting`, `numbers`, `choice` and `text`.
+    make : callable. Function from settings and feature specs of both sides to an unfitted head;
+        raises HeadError for unsupported features.
     """
 
     settings: type[Any]
@@ -228,9 +229,9 @@ def settings_from(kind: type[Settings], values: Mapping[str, Any], head: str) ->
 
     Parameters
     ----------
-    kind : dataclass with fields declared by `setting`, `numbers`, `choice` and `text`.
-    values : differences from the defaults, as in JSON or YAML: a list for a tuple.
-    head : name of the head, for messages.
+    kind : type. Dataclass with fields declared by `setting`, `numbers`, `choice` and `text`.
+    values : mapping. Differences from the defaults, as in JSON or YAML: a list for a tuple.
+    head : str. Name of the head, for messages.
 
     Raises
     ------
@@ -249,7 +250,7 @@ def settings_from(kind: type[Settings], values: Mapping[str, Any], head: str) ->
 
 
 def _checked(declared: Field[Any], value: Any, head: str) -> Any:
-    """Return the value of a setting converted to the setting's type."""
+    """Return the value of a setting, converted to its type; raise if it is invalid."""
     default, kind = declared.default, declared.metadata["type"]
     try:
         made = convert([*value] if isinstance(value, tuple) else value, kind)
@@ -269,5 +270,5 @@ def _checked(declared: Field[Any], value: Any, head: str) -> Any:
 
 
 def _renamed(name: object, known: Container[str]) -> str:
-    """Return a hint at the new name of an old setting, for a message; empty if it is not old."""
+    """Return a hint at the new name of a renamed setting, for a message; "" for other names."""
     return "".join(f" ({name} is now {new})" for new in _RENAMED.get(str(name), ()) if new in known)

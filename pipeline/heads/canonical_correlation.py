@@ -31,8 +31,8 @@ class Moments:
     Attributes
     ----------
     image_mean, caption_mean : (d,) and (e,).
-    images, captions, cross : covariances (d, d), (e, e) and (d, e).
-    image_rank, caption_rank : upper bounds of the ranks of the first two.
+    images, captions, cross : numpy.ndarray. Covariances (d, d), (e, e) and (d, e).
+    image_rank, caption_rank : int. Upper bounds of the ranks of the first two.
     """
 
     image_mean: Doubles
@@ -124,8 +124,8 @@ class CanonicalCorrelation:
 
         Parameters
         ----------
-        image_ridge, caption_ridge : terms added to the diagonals of the covariances.
-        dim : maximum number of directions; 0 for all.
+        image_ridge, caption_ridge : float. Terms added to the diagonals of the covariances.
+        dim : int. Maximum number of directions; 0 for all.
 
         Raises
         ------
@@ -162,7 +162,7 @@ class CanonicalCorrelation:
         return Directions(to_image * sign, to_caption * sign, correlations)
 
     def _other_side(self, ridge: float) -> tuple[Doubles, Doubles, Doubles]:
-        """Return L of L L' = C + ridge, then cross L^-T and its Gram matrix; the last is cached."""
+        """Return L of L L' = C + ridge, then cross L^-T and its Gram matrix, which is cached."""
         if self._factorised is None or self._factorised[0] != ridge:
             lower = np.linalg.cholesky(self._large + ridge * np.eye(len(self._large)))
             half = solve_triangular(lower, self._cross.T, lower=True).T

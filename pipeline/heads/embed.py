@@ -66,6 +66,18 @@ class Stored:
     store : str. "float32", "float16", "int8", or "binary" (sign bits next to int8). int8 ranges
         are calibrated on images and captions of the training split.
     dim : int or None. Number of leading dimensions to keep, L2-normalised afterwards; None: all.
+
+    Examples
+    --------
+    >>> pipeline.embed(
+    ...     "data/mine",
+    ...     "half.h5",
+    ...     head="data/heads/mine/qian2018-baseline",
+    ...     images="data/features/mine/efficientnet-lite0-pool",
+    ...     captions="data/text/mine/mean-glove-6b-50d",
+    ...     stored=pipeline.Stored("float16"),
+    ... ).image_embeddings.shape
+    (4, 1280)
     """
 
     store: Store = "float32"
@@ -126,6 +138,18 @@ def embed(
         An image or caption has no features.
     ShardError
         A worker does not see the files, or another process is writing to the same output.
+
+    Examples
+    --------
+    >>> space = pipeline.embed(
+    ...     "data/mine",
+    ...     "test.h5",
+    ...     head="data/heads/mine/qian2018-baseline",
+    ...     images="data/features/mine/efficientnet-lite0-pool",
+    ...     captions="data/text/mine/mean-glove-6b-50d",
+    ... )
+    >>> space.image_embeddings.shape, space.caption_embeddings.shape
+    ((4, 1280), (20, 1280))
     """
     out, head_folder = Path(out), Path(head)
     select, place = select or Selection(), place or Place()
@@ -241,9 +265,9 @@ def pretraining_of(
 
     Parameters
     ----------
-    trained : the head; its word vectors are included.
-    images, captions : the features to embed.
-    dataset : name of their dataset.
+    trained : TrainedHead. The head; its word vectors are included.
+    images, captions : FeatureSet, FeatureSet or None. The features to embed.
+    dataset : str. Name of their dataset.
 
     Returns
     -------
@@ -282,15 +306,17 @@ def embed_split(
 
     Parameters
     ----------
-    trained : the head.
-    entries : the images, in the order of the result.
-    images, captions : features of the recipes that the head was fitted on; None: no captions.
+    trained : TrainedHead.
+    entries : sequence of ImageEntry. The images, in the order of the result.
+    images, captions : FeatureSet, FeatureSet or None. Features of the recipes that the head was
+        fitted on; None: no captions.
     out : path of the embedding file.
-    provenance : further metadata, such as dataset and split.
-    head : folder of the head, which workers need.
-    stored, quantiser : data type and dimensions of the file; see `embed`.
+    provenance : mapping. Further metadata, such as dataset and split.
+    head : Path or None. Folder of the head, which workers need.
+    stored, quantiser : Stored, Quantiser or None. Data type and dimensions of the file; see
+        `embed`.
     place, monitor : see `embed`.
-    watch : accumulates the seconds by stage.
+    watch : Stopwatch or None. Accumulates the seconds by stage.
 
     Returns
     -------

@@ -51,20 +51,24 @@ _WINDOW_ROWS = 8192
 
 @dataclass(frozen=True, eq=False)
 class EmbeddingSource:
-    """Embeddings of images or of captions as a `pipeline.jobs.feature_source.FeatureSource`.
+    """Embeddings of images or captions as a `pipeline.jobs.feature_source.FeatureSource`.
 
     Attributes
     ----------
-    trained : the head.
-    side : the side to embed.
-    dataset : name of the dataset.
-    ids, rows : id and input features of each row.
-    read : function from a row to the ids in `features` that it is computed from: one, or several
-        that are averaged.
-    features : the feature set of the inputs.
-    head : folder of the head, from which workers load it; None: no workers.
-    whole : row count of the full set, if these rows are a subset; None: they are the full set.
-    shape : shape of one embedding; None: determined by embedding the first row.
+    trained : TrainedHead. The head.
+    side : str. Side to embed, "images" or "captions".
+    dataset : str. Name of the dataset.
+    ids, rows : sequence of str, Rows. Id and input features of each row.
+    read : callable. Returns the ids in `features` from which a row is computed; several are
+        averaged.
+    features : FeatureSet. Input features.
+    head : Path or None. Folder of the head, from which workers load it; None: no workers.
+    whole : int or None. Row count of the full set if these rows are a subset; None: they are all
+        rows.
+    shape : tuple of int or None. Shape of one embedding; None: determined by embedding the first
+        row.
+    threads : int. Number of blocks embedded concurrently, one per core.
+    unit : str. Singular noun for a row, for messages.
     """
 
     trained: TrainedHead
@@ -82,12 +86,12 @@ class EmbeddingSource:
 
     @property
     def origin(self) -> "Fixed":
-        """The input features; their folder has its own hash."""
+        """Fixed origin of the rows: the digest of the input features."""
         return Fixed(self.rows.digest())
 
     @cached_property
     def header(self) -> FeatureHeader:
-        """Header with the head as the recipe and its tensors as the weights."""
+        """Header whose recipe is the head, and whose weights are the head's tensors."""
         trained, axes = self.trained, "row, part, dimension"
         spec = trained.inputs.images if self.side == "images" else trained.inputs.captions
         if num_axes(trained.head.similarity) == 2:
@@ -155,7 +159,7 @@ class EmbeddingSource:
                     yield piece.start, RowBlock(found, status, ("",) * len(piece))
 
     def embed_rows(self, rows: RowNumbers) -> Features:
-        """Return the same embeddings as `compute`, (n, dim) or (n, parts, dim) float32."""
+        """Return the embeddings of rows as `compute` would, (n, dim) or (n, parts, dim) float32."""
         with one_core_each(), ThreadPoolExecutor(self.threads) as pool, ending_at_once(pool):
             return self._embedded(rows, pool, Stopwatch())
 
@@ -261,7 +265,10 @@ def _windows(spans: Sequence[Span]) -> Iterator[list[Span]]:
 
 @dataclass(frozen=True)
 class Fixed:
-    """An immutable origin; see `pipeline.jobs.origins.Origin`."""
+    """Origin without change detection: rows depend on a feature set with checksums of its own.
+
+    See `pipeline.jobs.origins.Origin`.
+    """
 
     content: str
     files: None = None

@@ -52,6 +52,12 @@ def resolve_experiment(
     HeadError
         A preset, head or setting is unknown; preset and head are both set; or a head has no
         features.
+
+    Examples
+    --------
+    >>> experiment = pipeline.resolve_experiment("vsepp", size="small", settings={"margin": 0.3})
+    >>> experiment.head, experiment.settings["margin"]
+    ('vse', 0.3)
     """
     settings, finetuning = settings or {}, finetuning or {}
     found: Preset | None = None

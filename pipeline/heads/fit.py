@@ -64,6 +64,18 @@ def fit(
         Features are damaged, or another process is writing to the same output.
     KeyboardInterrupt
         The run was interrupted; the number of saved epochs is logged.
+
+    Examples
+    --------
+    >>> head = pipeline.fit(
+    ...     "data/mine",
+    ...     "heads/mine",
+    ...     experiment=pipeline.resolve_experiment("qian2018-baseline"),
+    ...     images="data/features/mine/efficientnet-lite0-pool",
+    ...     captions="data/text/mine/mean-glove-6b-50d",
+    ... )
+    >>> head.kind, head.train_split
+    ('ridge', 'train')
     """
     job = TrainingJob.open(read_manifest(Path(dataset)), out, training)
     experiment = job.in_precision(experiment)

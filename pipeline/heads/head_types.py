@@ -24,10 +24,10 @@ class CaptionFeatures:
 
     Attributes
     ----------
-    name : name of the feature folder.
-    encoder : sentence encoder, or several joined by "+".
-    options : further options of the job. `vectors` may name word vectors of a package, or those of
-        the dataset with that name.
+    name : str. Name of the feature folder.
+    encoder : str. Sentence encoder, or several joined by "+".
+    options : mapping. Further options of the job. `vectors` may name word vectors of a package, or
+        those of the dataset with that name.
     """
 
     name: str
@@ -39,15 +39,17 @@ class CaptionFeatures:
 class Finetuning:
     """Options for training a head together with the network of its image features.
 
-    start : experiment whose trained head training starts from, fitted on stored features of the
-        same recipe and captions.
-    learning_rate : learning rate of the network; the head's is in its settings, and the schedule
-        applies to both.
-    first_layer : name of the first trainable layer; earlier ones are frozen. Empty: all train.
-    smallest_crop : minimum share of the area of a random crop; images are also mirrored at random;
-        see `pipeline.finetuning.augmentation`.
-    precision : precision of the network's matrix products in training; validation is in float32.
-        That of the head's products is in the experiment.
+    Attributes
+    ----------
+    start : str. Experiment whose trained head training starts from, fitted on stored features of
+        the same recipe and captions.
+    learning_rate : float. Learning rate of the network; the head's is in its settings, and the
+        schedule applies to both.
+    first_layer : str. Name of the first trainable layer; earlier ones are frozen. Empty: all train.
+    smallest_crop : float. Minimum share of the area of a random crop; images are also mirrored at
+        random; see `pipeline.finetuning.augmentation`.
+    precision : str. Precision of the network's matrix products in training; validation is in
+        float32. That of the head's products is in the experiment.
     """
 
     start: str = text("")
@@ -63,21 +65,24 @@ class Experiment:
 
     Attributes
     ----------
-    name : name of the folders of its head, embeddings and tables.
-    head : a name in `HEADS`.
-    settings : non-default settings of the head, as JSON values.
-    images : recipe of the image features; empty if feature folders are passed instead.
-    captions : caption features; the name is empty if feature folders are passed instead.
-    word_vectors : name or path of the vectors that initialise the words of a head that reads token
-        ids; None: random initialisation.
-    average_captions : whether the captions of an image are replaced by the mean of their features,
-        in training and embedding.
-    preset : published system, a name in `pipeline.heads.presets.PRESETS`.
-    finetuning : options for training head and image network together; None: the head alone, on
-        stored features.
-    of_phrases : whether the head is fitted on regions and phrases; see `pipeline.localization`.
-    goes_on_from : experiment whose trained head continues training with mined boxes, or None.
-    precision : a name in `PRECISIONS`; see `with_precision`.
+    name : str. Name of the folders of its head, embeddings and tables.
+    head : str. A name in `HEADS`.
+    settings : mapping. Non-default settings of the head, as JSON values.
+    images : str. Recipe of the image features; empty if feature folders are passed instead.
+    captions : CaptionFeatures. Caption features; the name is empty if feature folders are passed
+        instead.
+    word_vectors : str or None. Name or path of the vectors that initialise the words of a head that
+        reads token ids; None: random initialisation.
+    average_captions : bool. Whether the captions of an image are replaced by the mean of their
+        features, in training and embedding.
+    preset : str or None. Published system, a name in `pipeline.heads.presets.PRESETS`.
+    finetuning : Finetuning or None. Options for training head and image network together; None: the
+        head alone, on stored features.
+    of_phrases : bool. Whether the head is fitted on regions and phrases; see
+        `pipeline.localization`.
+    goes_on_from : str or None. Experiment whose trained head continues training with mined boxes,
+        or None.
+    precision : str. A name in `PRECISIONS`; see `with_precision`.
     """
 
     name: str
@@ -120,9 +125,9 @@ def make_head(name: str, settings: Mapping[str, Any], inputs: HeadInputs) -> Hea
 
     Parameters
     ----------
-    name : a name in `HEADS`.
-    settings : differences from the head's defaults.
-    inputs : shapes and recipes of the features of both sides.
+    name : str. A name in `HEADS`.
+    settings : mapping. Differences from the head's defaults.
+    inputs : HeadInputs. Shapes and recipes of the features of both sides.
 
     Raises
     ------
@@ -153,20 +158,21 @@ def with_epochs_at_most(
 
 
 def with_precision(experiment: Experiment, asked: str | None) -> Experiment:
-    """Return an experiment with the precision that it is trained in.
+    """Return an experiment with its training precision.
 
-    One that is asked for, or an experiment's own other than float32, is that of the head and of an
-    image network that is fine-tuned. A head in closed form is always fitted in float32.
+    A requested precision, or the experiment's own if it is not float32, applies to the head and to
+    a fine-tuned image network. A closed-form head is always fitted in float32.
 
     Parameters
     ----------
-    experiment : Experiment.
-    asked : str or None. In place of the experiment's own, a name in `PRECISIONS`; None: its own.
+    experiment : Experiment. The experiment.
+    asked : str or None. A name in `PRECISIONS`, which overrides the experiment's own; None: its
+        own.
 
     Raises
     ------
     HeadError
-        No such head or precision.
+        The head or the precision is unknown.
     """
     precision = asked or experiment.precision
     if precision not in PRECISIONS:

@@ -24,7 +24,7 @@ class KeptRows:
 
     Attributes
     ----------
-    source : source of all rows of the new set.
+    source : EmbeddingSource. Source of all rows of the new set.
     earlier : (n, dim) or (n, parts, dim) float32 rows of the earlier file.
     rows : (rows,) int64, the index of each row in the earlier file; -1: to be computed.
     """
@@ -49,7 +49,13 @@ class KeptRows:
         )
 
     def blocks(self, computed: FeatureSet | None) -> Iterator[Features]:
-        """Yield all rows in order in blocks of some MiB; `computed` has the rows of `others`."""
+        """Yield all rows in order, in blocks of some MiB.
+
+        Parameters
+        ----------
+        computed : FeatureSet or None. Feature set with the rows of `others`, in order; None if
+            there are none.
+        """
         done = 0
         for start in range(0, len(self.rows), CHUNK_ROWS):
             rows = self.rows[start : start + CHUNK_ROWS]
@@ -64,12 +70,14 @@ class KeptRows:
 def earlier_embeddings(
     out: Path, provenance: dict[str, Any]
 ) -> tuple[Embeddings, dict[str, Any]] | None:
-    """Return the file to be replaced and its CRC-32 by side; None if it is not reusable.
+    """Return the existing embedding file at `out`, and the CRC-32 of its input features by side.
+
+    None if the file is missing, corrupt or of another head.
 
     Parameters
     ----------
-    out : path of the file.
-    provenance : provenance of the head, which must match the file's.
+    out : Path. The embedding file that is to be rewritten.
+    provenance : dict. Provenance of the head; that of the file must be equal.
     """
     if not out.is_file() or provenance.get("tensors_sha256") is None:
         return None
@@ -97,9 +105,9 @@ def kept_rows(
 
     Parameters
     ----------
-    source : source of all rows.
+    source : EmbeddingSource. Source of all rows.
     found : see `earlier_embeddings`.
-    log : receives one line with the counts.
+    log : callable. Receives one line with the counts.
     """
     if found is None:
         return None

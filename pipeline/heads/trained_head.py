@@ -43,23 +43,26 @@ class TrainedHead:
 
     Attributes
     ----------
-    experiment, kind : names of the experiment and of the head.
-    settings : non-default settings of the head.
-    seed : seed of all random numbers.
-    dataset, train_split, validation_split : dataset, and splits for fitting and model selection.
-    inputs : features of both sides, with their full recipes.
-    made_from : SHA-256 of manifest and rows; see `pipeline.heads.inputs.pairs.made_from`.
-    word_vectors : name, SHA-256 and, if known, training data of the initial word vectors.
-    history : one entry per epoch.
-    created_by : software and versions.
-    head : the fitted head itself.
-    average_captions : whether captions are averaged per image, in training and embedding; see
+    experiment, kind : str. Names of the experiment and of the head.
+    settings : mapping. Non-default settings of the head.
+    seed : int. Seed of all random numbers.
+    dataset, train_split, validation_split : str. Dataset, and splits for fitting and model
+        selection.
+    inputs : HeadInputs. Features of both sides, with their full recipes.
+    made_from : mapping of str to str. SHA-256 of manifest and rows; see
+        `pipeline.heads.inputs.pairs.made_from`.
+    word_vectors : mapping or None. Name, SHA-256 and, if known, training data of the initial word
+        vectors.
+    history : list of dict. One entry per epoch.
+    created_by : str. Software and versions.
+    head : Head. The fitted head itself.
+    average_captions : bool. Whether captions are averaged per image, in training and embedding; see
         `pipeline.heads.inputs.averaged.averaged`.
-    finetuning : how it was trained with the network of its image features, from which head and
-        weights; None: on stored features. See `pipeline.finetuning.finetune`.
-    precision : precision of the layers' matrix products in training, "float32" or "bf16";
+    finetuning : mapping or None. How it was trained with the network of its image features, from
+        which head and weights; None: on stored features. See `pipeline.finetuning.finetune`.
+    precision : str. Precision of the layers' matrix products in training, "float32" or "bf16";
         embeddings are computed in float32. Files omit "float32".
-    tensors_sha256 : SHA-256 of the tensor file; None before saving.
+    tensors_sha256 : str or None. SHA-256 of the tensor file; None before saving.
     """
 
     experiment: str
@@ -186,8 +189,8 @@ def read_history(folder: str | Path, tensors_sha256: str) -> History:
 
     Parameters
     ----------
-    folder : folder of the head.
-    tensors_sha256 : SHA-256 of the expected head's tensors, as recorded in its embeddings.
+    folder : str or Path. Folder of the head.
+    tensors_sha256 : str. SHA-256 of the expected head's tensors, as recorded in its embeddings.
 
     Raises
     ------
@@ -225,6 +228,13 @@ def load_head(folder: str | Path) -> TrainedHead:
     ------
     HeadError
         A file is missing, damaged or of an older version, or the two do not match.
+
+    Examples
+    --------
+    >>> head = pipeline.load_head("data/heads/mine/qian2018-baseline")
+    >>> images = pipeline.read_features("data/features/mine/efficientnet-lite0-pool")
+    >>> head.embed_images(images[:2]).shape
+    (2, 1280)
     """
     folder = Path(folder)
     described, path = folder / HEAD_FILE, folder / TENSORS_FILE

@@ -32,14 +32,15 @@ BATCHES_AHEAD = 2
 
 @dataclass(frozen=True)
 class Parallelism:
-    """Degree of parallelism.
+    """Batch size and degree of parallelism.
 
     Attributes
     ----------
-    batch_size : images per batch; the last batch is padded with black images.
-    threads : batches in the network at once, one per thread. On a CPU every thread uses one core,
-        so that another program's load slows down only one of them; results do not depend on it.
-    readers : prefetch threads, which read, decode and resize.
+    batch_size : int. Images per batch; the last batch is padded with black images.
+    threads : int. Batches computed concurrently, one per thread. On a CPU every thread uses one
+        core, so that the load of another program slows down only one of them. Results do not depend
+        on it.
+    readers : int. Prefetch threads, which read, decode and resize images.
     """
 
     batch_size: int
@@ -66,9 +67,11 @@ def feature_header(
 
     Parameters
     ----------
-    recipe, weights : recipe, and weights, whose name and hash are recorded.
-    dataset : name of the dataset.
-    trained_on : training datasets of the weights, comma-separated; None: those of the recipe.
+    recipe : Recipe. Recipe of the features.
+    weights : Weights. Weights of the network; name and hash are recorded.
+    dataset : str. Name of the dataset.
+    trained_on : str or None. Training datasets of the weights, comma-separated; None: as in the
+        recipe.
     """
     own = recipe.trained_on if weights.name == recipe.weights else ()
     return FeatureHeader(
@@ -91,18 +94,19 @@ def picture_rows(
     parallelism: Parallelism,
     watch: Stopwatch,
 ) -> Iterator[tuple[int, RowBlock]]:
-    """Yield the rows of some spans in order, each batch with the number of its first row.
+    """Yield the rows of spans in order, each batch with the number of its first row.
 
-    Batches do not cross spans or shards. They have the same rows in an interrupted run and in any
-    process, so that the bytes are the same.
+    No batch crosses two spans or shards. Batches have the same rows in an interrupted run and in
+    any process, so that features have the same bytes.
 
     Parameters
     ----------
-    spans : rows to compute.
-    pictures : image file, region or Pillow image of each row.
-    network : network of the recipe.
-    parallelism : degree of parallelism. Only `batch_size` affects features, within rounding.
-    watch : accumulates the seconds by stage.
+    spans : iterable of Span. Rows to compute.
+    pictures : sequence of Path, Region or Image. Image file, region or Pillow image of each row.
+    network : RecipeNetwork. Network of the recipe.
+    parallelism : Parallelism. Batch size and threads. Only `batch_size` affects features, within
+        rounding.
+    watch : Stopwatch. Accumulates the seconds of each stage.
 
     Raises
     ------
@@ -134,7 +138,7 @@ def _compute(
 ) -> RowBlock:
     """Compute the rows of a batch, padded with black images to `size`.
 
-    With a constant batch size a row does not depend on how many of its neighbours failed, and
+    With a constant batch size, a row does not depend on how many of its neighbours failed, and
     weights are packed for one size only.
     """
     samples = [future.result() for future in reading]

@@ -64,10 +64,20 @@ def extract(
 
     Examples
     --------
-    >>> extract("data/mine", "features/mine", recipe="resnet152-pool")
-    >>> extract("photos", "features/photos", recipe="resnet152-pool")
-    >>> extract("data/mine", "features/mine", recipe="resnet152-grid",
-    ...         storage=Storage(dtype="float16"), compute=Compute(device="cuda"))
+    >>> pipeline.extract(
+    ...     "data/mine", "features/scenes", recipe="efficientnet-lite0-pool"
+    ... ).header.row_shape
+    (1280,)
+
+    A plain folder of images, on a GPU:
+
+    >>> pipeline.extract(
+    ...     "photos",
+    ...     "features/photos",
+    ...     recipe="resnet152-grid",
+    ...     storage=pipeline.Storage(dtype="float16"),
+    ...     compute=pipeline.Compute(device="cuda"),
+    ... )  # doctest: +SKIP
     """
     select, storage = select or Selection(), storage or Storage()
     compute, place = compute or Compute(), place or Place()

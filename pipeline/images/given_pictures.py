@@ -1,4 +1,4 @@
-"""Images as callers pass them: path, file bytes, Pillow image, array or tensor."""
+"""Images passed by callers: path, bytes of a file, Pillow image, array or tensor."""
 
 from collections.abc import Iterable
 from pathlib import Path

@@ -39,14 +39,15 @@ class ImageSource:
 
     Attributes
     ----------
-    header : header with recipe and weights.
-    ids : row ids.
-    pictures : file or region of each row; regions of one image are consecutive.
-    recipe : recipe of the network.
-    how : options of the caller.
-    parallelism : degree of parallelism that follows from them.
-    network : builds the network on the first call.
-    region : cropping rule of regions, as in the header's recipe; None: rows are whole images.
+    header : FeatureHeader. Header with recipe and weights.
+    ids : sequence of str. Row ids.
+    pictures : sequence of Source. File or region of each row; regions of one image are consecutive.
+    recipe : Recipe. Recipe of the network.
+    how : Compute. Options of the caller.
+    parallelism : Parallelism. Degree of parallelism that follows from them.
+    network : callable. Builds the network on the first call.
+    region : dict or None. Cropping rule of regions, as in the header's recipe; None: rows are whole
+        images.
     """
 
     header: FeatureHeader
@@ -125,9 +126,9 @@ def image_source(
     Parameters
     ----------
     ids, pictures, recipe, region : see `ImageSource`.
-    dataset : name of the dataset.
-    how : weights, arithmetic, device and parallelism.
-    monitor : receives a line on batches and memory when the network is built.
+    dataset : str. Name of the dataset.
+    how : Compute. Weights, arithmetic, device and parallelism.
+    monitor : Monitor. Receives a line on batches and memory when the network is built.
 
     Raises
     ------

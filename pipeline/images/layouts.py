@@ -1,4 +1,4 @@
-"""Layer outputs as a recipe's rows: channels last, tokens as a grid or by name."""
+"""Conversion of layer outputs to rows of a recipe: channels last, tokens as a grid or by name."""
 
 from torch import Tensor
 
@@ -12,7 +12,8 @@ def pooled(output: Tensor, recipe: Recipe, backbone: Backbone) -> Tensor:
     Parameters
     ----------
     output : (n, ...) output of the recipe's tap; see `pipeline.recipes.layers.Layout`.
-    recipe, backbone : recipe, and backbone, which defines the layout of the output.
+    recipe, backbone : Recipe, Backbone. Recipe, and backbone, which defines the layout of the
+        output.
 
     Returns
     -------

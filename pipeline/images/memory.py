@@ -20,10 +20,11 @@ _PHOTO, _BYTES_A_PIXEL = 12_000_000, 6
 
 
 def expected_memory(network: RecipeNetwork, parallelism: Parallelism) -> int:
-    """Return an estimate, rarely exceeded, of an extraction's bytes beyond the loaded network.
+    """Estimate the memory of an extraction in bytes, in addition to the loaded network.
 
-    Weights count once more, for their packed layouts; rows wait for the disk up to twice
-    `PIECE_BYTES`. Images of more than 12 million pixels need more.
+    The estimate is rarely exceeded. It includes a second copy of the weights, for packed layouts,
+    and rows that wait for the disk, up to twice `PIECE_BYTES`. Images of more than 12 million
+    pixels need more.
     """
     recipe = network.recipe
     crops = parallelism.batch_size * recipe.crop.windows

@@ -55,11 +55,12 @@ class RecipeNetwork:
 
         Parameters
         ----------
-        recipe : its `backbone`, `normalise`, `tap`, `activation`, `pool`, `combine_crops` and
-            `norm` are applied here, in its `precision`.
-        state : complete state dict of the backbone; see `pipeline.images.weights`.
+        recipe : Recipe. Its `backbone`, `normalise`, `tap`, `activation`, `pool`, `combine_crops`
+            and `norm` are applied here, in its `precision`.
+        state : dict of str to Tensor. Complete state dict of the backbone; see
+            `pipeline.images.weights`.
         device : torch device. TF32 is switched on or off for the whole process.
-        engine : one of `ENGINES`. Their features agree up to rounding.
+        engine : str. One of `ENGINES`. Their features agree up to rounding.
 
         Raises
         ------
@@ -154,7 +155,7 @@ class RecipeNetwork:
         return x.contiguous()
 
     def _require_as_said(self, rows: Tensor) -> None:
-        """Raise if the rows do not match the shape and axes of the recipe."""
+        """Raise if the rows do not have the shape and axes of the recipe."""
         recipe = self.recipe
         axes = _AXES.get(rows.ndim, "none that are known")
         if (tuple(rows.shape[1:]), axes) != (recipe.shape, recipe.axes):
@@ -185,7 +186,7 @@ class RecipeNetwork:
         return rewrite(tapped, layers, tracing)
 
     def _difference(self, tapped: TappedNetwork, tracing: Tracing) -> str:
-        """Return why a network cannot be rewritten, tested on one random batch, or ""."""
+        """Return why the fast engine is not equivalent, tested on one random batch; "" if it is."""
         single = OneDnnLayers.usable(torch.float32)
         layers: Layers = OneDnnLayers(torch.float32) if single else PlainLayers()
         rewritten = rewrite(tapped, layers, tracing)

@@ -1,4 +1,4 @@
-"""Regions of images as images of their own: cut after decoding, each image decoded once."""
+"""Regions as images: cut from the decoded image, which is decoded once for all its regions."""
 
 import math
 import threading
@@ -19,10 +19,10 @@ _PHOTOS_KEPT = 12
 
 
 class PhotoCache:
-    """Cache of the last decoded images, for threads that cut regions from them in order."""
+    """Cache of the last decoded images, shared by threads that cut regions in order."""
 
     def __init__(self) -> None:
-        """Start empty."""
+        """Create an empty cache."""
         self._lock = threading.Lock()
         self._photos: OrderedDict[Path, Future[Decoded]] = OrderedDict()
 
@@ -56,11 +56,13 @@ class Region:
     Attributes
     ----------
     photo : path of the image file.
-    box : x0 y0 x1 y1 in pixels of the upright image, from 0, right and bottom exclusive.
-    context : margin on every side, as a share of the box's width and height, clipped to the image.
-    photo_crc32 : CRC-32 of the file on which the box was found; 0: unknown. Another file is
+    box : tuple of 4 float. x0 y0 x1 y1 in pixels of the upright image, from 0, right and bottom
+        exclusive.
+    context : float. Margin on every side, as a share of the box's width and height, clipped to the
+        image.
+    photo_crc32 : int. CRC-32 of the file on which the box was found; 0: unknown. Another file is
         refused.
-    photos : cache shared by the regions that are read together.
+    photos : PhotoCache. Cache shared by the regions that are read together.
     """
 
     photo: Path

@@ -29,7 +29,7 @@ class Tap(Protocol):
 
 
 class _Reached(Exception):
-    """Carries the output of the tap."""
+    """Raised with the output of the tap, to skip all later layers."""
 
     def __init__(self, output: Tensor) -> None:
         super().__init__()
@@ -37,7 +37,7 @@ class _Reached(Exception):
 
 
 class _LastLayer(nn.Module):
-    """A layer after which the network stops, in running and in tracing."""
+    """Wrapper of the tapped layer, after which the forward pass stops, also during tracing."""
 
     def __init__(self, layer: nn.Module) -> None:
         super().__init__()
@@ -60,10 +60,11 @@ class TappedNetwork(nn.Module):
 
         Parameters
         ----------
-        net : network of `backbone` with its weights; it is modified.
-        backbone, recipe : the recipe's `tap` is a layer name of `net.named_modules()`, or a key of
-            `backbone.methods`. Its `activation` is applied to the tap's output; it is idempotent
-            if the tap ends with it.
+        net : nn.Module. Network of `backbone` with its weights; modified in place.
+        backbone : Backbone. Definition of the network.
+        recipe : Tap. Its `tap` is a layer name of `net.named_modules()` or a key of
+            `backbone.methods`; its `activation` is applied to the output of the tap, and has no
+            effect if the tap ends with it.
 
         Raises
         ------

@@ -1,6 +1,6 @@
-"""From an image to the windows that a network sees: decode, resize, crop.
+"""Image preprocessing: decode, resize and crop an image to the windows of the network.
 
-`read_sample` does all; `resize_image` and `cut_crops` apply a recipe's `resize` and `crop`.
+`read_sample` does all of it; `resize_image` and `cut_crops` apply a recipe's `resize` and `crop`.
 """
 
 from dataclasses import dataclass
@@ -29,13 +29,13 @@ _FILTERS = {"bilinear": Image.Resampling.BILINEAR, "bicubic": Image.Resampling.B
 
 @dataclass(frozen=True)
 class Sample:
-    """The network's input for one image, or the reason for its absence.
+    """Input of the network for one image, or the reason for its absence.
 
     Attributes
     ----------
     windows : (windows, h, w, 3) uint8, or None if `status` is not 0.
-    source_crc32 : CRC-32 of the file's bytes, and of a region's box; 0 if none were read.
-    status, error : status and reason, as in the shards.
+    source_crc32 : int. CRC-32 of the file's bytes and of a region's box; 0 if no file was read.
+    status, error : int, str. Status and reason, as in the shards.
     """
 
     windows: np.ndarray | None
@@ -98,7 +98,7 @@ def bilinear(pixels: np.ndarray, width: int, height: int) -> np.ndarray:
     Parameters
     ----------
     pixels : (rows, columns, channels) uint8.
-    width, height : size of the result.
+    width, height : int. Size of the result.
 
     Returns
     -------
@@ -121,10 +121,10 @@ def _neighbours(old: int, new: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]
 
 
 def centre_offset(margin: int, rule: str) -> int:
-    """Return the first pixel of a centre crop that is `margin` pixels smaller than its canvas.
+    """Return the offset of a centre crop in a canvas that is `margin` pixels larger.
 
-    For margins 0 to 5, "floor" returns 0,0,1,1,2,2 (Caffe), "ceil" 0,1,1,2,2,3 (Klein's MATLAB
-    code) and "round", half to even, 0,0,1,2,2,2 (torchvision).
+    For margins 0 to 5, "floor" returns 0, 0, 1, 1, 2, 2 (Caffe), "ceil" 0, 1, 1, 2, 2, 3 (Klein's
+    MATLAB code) and "round", half to even, 0, 0, 1, 2, 2, 2 (torchvision).
     """
     if rule == "floor":
         return margin // 2
@@ -148,7 +148,7 @@ def cut_crops(canvas: np.ndarray, crop: Crop) -> np.ndarray:
     Parameters
     ----------
     canvas : (height, width, 3) uint8, at least `crop.size` on both sides.
-    crop : crop rule.
+    crop : Crop. Crop rule.
 
     Returns
     -------
@@ -171,10 +171,10 @@ def read_sample(
 
     Parameters
     ----------
-    picture : file, region of a file, or Pillow image.
-    recipe : its `decode` and `resize` are applied.
-    window : crop rule; see `pipeline.images.network.RecipeNetwork`.
-    watch : accumulates the seconds of reading the file, and of the rest.
+    picture : Path, Region or Image. File, region of a file, or Pillow image.
+    recipe : Recipe. Its `decode` and `resize` are applied.
+    window : Crop. Crop rule; see `pipeline.images.network.RecipeNetwork`.
+    watch : Stopwatch or None. Accumulates the seconds of reading the file, and of the rest.
 
     Raises
     ------

@@ -50,8 +50,8 @@ def load_weights(recipe: Recipe, source: str = "imagenet") -> Weights:
 
     Parameters
     ----------
-    recipe : recipe, which names the network and the weights of "imagenet".
-    source : "imagenet", "random:SEED", or the path of a `.pth`, `.pt`, `.safetensors`,
+    recipe : Recipe. Recipe, which names the network and the weights of "imagenet".
+    source : str. "imagenet", "random:SEED", or the path of a `.pth`, `.pt`, `.safetensors`,
         `.caffemodel` or `.tgz` file; for their layouts see
         `pipeline.images.backbones.backbone_weights`.
 
@@ -70,8 +70,8 @@ def load_backbone_weights(backbone: Backbone, name: str, own: str, source: str) 
 
     Parameters
     ----------
-    backbone, name : network, and its name in messages.
-    own : name of the weights of "imagenet".
+    backbone, name : Backbone, str. Network, and its name in messages.
+    own : str. Name of the weights of "imagenet".
     source : see `load_weights`.
 
     Raises
@@ -100,7 +100,7 @@ def load_backbone_weights(backbone: Backbone, name: str, own: str, source: str) 
 
 
 def are_here(recipe: Recipe) -> bool:
-    """Return whether a recipe's own weights are on this machine."""
+    """Return whether a recipe's own weights are available on this machine."""
     backbone = backbone_named(recipe.backbone)
     if backbone.pretrained is not None or backbone.load is not None:
         return backbone.cached(recipe.weights)
@@ -115,7 +115,7 @@ def published_file(recipe: Recipe) -> Path:
 
     Parameters
     ----------
-    recipe : recipe of the catalogue; libraries have caches of their own.
+    recipe : Recipe. Recipe of the catalogue; libraries have caches of their own.
 
     Raises
     ------

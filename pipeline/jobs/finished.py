@@ -158,8 +158,8 @@ def state_of_inputs(call: Any, dataset: Path, files: Iterable[str | Path]) -> An
     Parameters
     ----------
     call : JSON values, everything but the files.
-    dataset : folder of a prepared dataset.
-    files : others that the call reads.
+    dataset : Path. Folder of a prepared dataset.
+    files : iterable of str or Path. Others that the call reads.
 
     Returns
     -------

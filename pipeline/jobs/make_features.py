@@ -1,4 +1,4 @@
-"""Computes a feature set of any family: resumes, computes missing and stale rows, publishes."""
+"""The driver of every feature set: resumes, computes missing and stale rows, publishes."""
 
 import time
 from collections.abc import Iterator, Sequence

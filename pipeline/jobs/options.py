@@ -33,6 +33,16 @@ class Selection:
     split : str or None. Only entries of this split; None: all.
     limit : int or None. Only the first entries, at most this many; None: all.
     leave_out_failed : bool. For embeddings: skip images whose features failed instead of raising.
+
+    Examples
+    --------
+    >>> pipeline.extract(
+    ...     "data/mine",
+    ...     "features/test",
+    ...     recipe="efficientnet-lite0-pool",
+    ...     select=pipeline.Selection(split="test"),
+    ... ).rows
+    4
     """
 
     split: str | None = None
@@ -60,6 +70,16 @@ class Storage:
     retry_failed : bool. Recompute the failed rows of a finished output.
     trust_stamps : bool. Do not reread files whose size and modification time match those of the
         last call with this option.
+
+    Examples
+    --------
+    >>> pipeline.extract(
+    ...     "data/mine",
+    ...     "features/half",
+    ...     recipe="efficientnet-lite0-pool",
+    ...     storage=pipeline.Storage(dtype="float16", compress=True),
+    ... ).header.dtype
+    'float16'
     """
 
     dtype: str = "float32"
@@ -82,7 +102,7 @@ class Compute:
 
     Attributes
     ----------
-    weights : str. "imagenet" for the recipe's own, "random:SEED", or a path.
+    weights : str or Path. "imagenet" for the recipe's own, "random:SEED", or a path.
     trained_on : str or None. Comma-separated training datasets of the weights, recorded in the
         header; changes no feature. None: as the recipe records for its own weights.
     codebook : path or None. Codebook file for bags of audio words: loaded if it exists, else fitted
@@ -95,6 +115,15 @@ class Compute:
     batch_size : int or None. Images, frames or clips per batch; None: by recipe and device.
     threads : int or None. Concurrent batches, images or files; None: one per core.
     readers : int or None. Prefetch threads that read and decode; None: one per core, at most 8.
+
+    Examples
+    --------
+    >>> compute = pipeline.Compute(device="cuda", batch_size=64, readers=8)
+    >>> compute.gpu
+    True
+    >>> pipeline.extract(
+    ...     "data/mine", "features/mine", recipe="resnet152-pool", compute=compute
+    ... )  # doctest: +SKIP
     """
 
     weights: str | Path = "imagenet"
@@ -124,7 +153,7 @@ class Compute:
         return replace(found, device=choose_device(self.device, monitor))
 
     def with_named_precision(self, place: Place, monitor: Monitor) -> "Compute":
-        """Return these options with the precision by name: "auto" is resolved, and logged.
+        """Return a copy with the precision "auto" resolved, and logged.
 
         Raises
         ------
@@ -133,8 +162,8 @@ class Compute:
         """
         if self.precision == AUTO and place.scheduler is not None:
             raise WrongUsage(
-                f"precision {AUTO!r} is that of this machine's device, and the workers of "
-                f"{place.scheduler} compute; name it, such as 'bf16' or 'float32'"
+                f"precision {AUTO!r} depends on this machine's device, but the workers of "
+                f"{place.scheduler} compute the rows; name a precision, such as 'bf16' or 'float32'"
             )
         return replace(self, precision=choose_precision(self.precision, self.device, monitor))
 
@@ -145,7 +174,7 @@ class Compute:
 
     @property
     def named_weights(self) -> str:
-        """The weights with an absolute path, valid in every working directory."""
+        """Weights with an absolute path, valid in every working directory."""
         text = str(self.weights)
         if text == "imagenet" or text.startswith("random:"):
             return text

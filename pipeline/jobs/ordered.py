@@ -14,7 +14,7 @@ Result = TypeVar("Result")
 def started_ahead(
     jobs: Iterable[Job], start: Callable[[Job], Started], most: int
 ) -> Iterator[tuple[Job, Started]]:
-    """Yield each job with the result of starting it, in order, while later ones are started.
+    """Yield each job with the result of `start`, in order; later jobs are started ahead.
 
     Parameters
     ----------
@@ -33,7 +33,7 @@ def started_ahead(
 def in_order(
     jobs: Iterable[Job], submit: Callable[[Job], Future[Result]], most: int
 ) -> Iterator[tuple[Job, Result]]:
-    """Yield each job with its result, in order, while later ones run; see `started_ahead`."""
+    """Yield each job with its result, in order, while later jobs run; see `started_ahead`."""
     for job, future in started_ahead(jobs, submit, most):
         yield job, future.result()
 

@@ -40,7 +40,7 @@ class Origin(Protocol):
     def plural(self) -> str: ...
 
     def digest(self) -> Any:
-        """Return JSON values that change with any source; they identify unfinished work."""
+        """Return a fingerprint of all sources as JSON values; it identifies unfinished work."""
 
     def crc32(self, rows: Rows) -> Crc32:
         """Return the CRC-32 of the current sources of rows (n,), as recorded in shards.
@@ -60,11 +60,13 @@ class Files:
     files : sequence of Path. File of each row.
     plural : str. See `Origin`.
     crc32_of : callable. Returns the CRC-32 of a file's contents, 0 if it is missing.
-    readers : int. Threads that read files.
-    engine : str or None. Engine of the rows, if it affects their last bits; unfinished work of
-        another one is not resumed.
-    parts : JSON values or None. Part of the file that each row is computed from; None: the whole.
-    crc32_of_part : callable. From row and CRC-32 of its file to that of its part.
+    readers : int. Number of threads that read files.
+    engine : str. Engine of the rows, or "" if it does not affect their last bits; unfinished work
+        of another engine is not resumed.
+    parts : JSON values or None. Part of the file that each row is computed from; None: the whole
+        file.
+    crc32_of_part : callable or None. Returns the CRC-32 of a row's part, from the row and the
+        CRC-32 of its file.
     """
 
     files: Sequence[Path]
@@ -152,7 +154,7 @@ def missing_files(files: Sequence[Path]) -> list[int]:
 
 
 def not_seen(file: Path, plural: str) -> FileReadError:
-    """Return the error of a worker that does not see a file which the command sees."""
+    """Return the error for a file that is visible to the command but not to a worker."""
     return FileReadError(
         f"worker {socket.gethostname()} does not see {file}, which the command sees; mount the "
         f"folder of the {plural} on all workers under the same path, then rerun the command to "

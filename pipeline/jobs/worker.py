@@ -1,4 +1,4 @@
-"""Task of every feature set on workers: build the source of a shard's rows, compute them."""
+"""The task of a worker: build the source of a shard's rows and compute them."""
 
 from collections.abc import Iterator, Sequence
 from threading import Lock

@@ -29,10 +29,10 @@ class ScoredCaptions:
 
     Attributes
     ----------
-    file : file of the captions.
-    images : ids of the images with a caption, in the order of the dataset.
-    words : words of each caption.
-    references : words of each image's references.
+    file : Path. File of the captions.
+    images : tuple of str. Ids of the images with a caption, in the order of the dataset.
+    words : tuple of Words. Words of each caption.
+    references : tuple of tuple of Words. Words of each image's references.
     """
 
     file: Path
@@ -98,8 +98,8 @@ def read_scored(file: str | Path, manifest: Manifest) -> ScoredCaptions:
 
     Parameters
     ----------
-    file : file in COCO's format; see `pipeline.language.captioning.captions_file`.
-    manifest : manifest of the dataset with the references.
+    file : str or Path. File in COCO's format; see `pipeline.language.captioning.captions_file`.
+    manifest : Manifest. Manifest of the dataset with the references.
 
     Raises
     ------

@@ -50,7 +50,7 @@ class LanguageInputs:
     corpus: str | Path | None = None
 
     def named(self, experiment: LanguageExperiment) -> dict[str, Path]:
-        """Return the folders that an experiment's model needs, by name.
+        """Return the folders that the model of an experiment needs, by name.
 
         Raises
         ------

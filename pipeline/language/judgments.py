@@ -39,9 +39,9 @@ class Rated:
 
     Attributes
     ----------
-    image : image id.
-    caption : text of the caption.
-    ratings : one or several numbers; higher is better.
+    image : str. Image id.
+    caption : str. Text of the caption.
+    ratings : tuple of float. One or several numbers; higher is better.
     """
 
     image: str
@@ -154,8 +154,8 @@ def caption_scores(
 
     Parameters
     ----------
-    captions : words of each caption.
-    references : words of each caption's references, at least one.
+    captions : sequence of Words. Words of each caption.
+    references : sequence of sequence of Words. Words of each caption's references, at least one.
     """
     by_caption = [
         bleu([words], [others]) for words, others in zip(captions, references, strict=True)

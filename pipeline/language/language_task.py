@@ -44,10 +44,10 @@ class Sizes:
 
     Attributes
     ----------
-    vocab_size : number of token ids.
-    length : number of token ids in a row, before the tags.
-    num_tags : number of tag ids; 0: no tags.
-    condition_dim : dimension of a condition, or of each of its cells.
+    vocab_size : int. Number of token ids.
+    length : int. Number of token ids in a row, before the tags.
+    num_tags : int. Number of tag ids; 0: no tags.
+    condition_dim : int. Dimension of a condition, or of each of its cells.
     """
 
     vocab_size: int
@@ -63,9 +63,9 @@ def build_model(
 
     Parameters
     ----------
-    model : a name in `pipeline.language.model_types.MODELS`.
-    s : settings.
-    sizes : input sizes.
+    model : str. A name in `pipeline.language.model_types.MODELS`.
+    s : LanguageSettings.
+    sizes : Sizes. Input sizes.
 
     Raises
     ------
@@ -173,8 +173,8 @@ def perplexity(model: Any, pairs: Pairs, sizes: Sizes, device: torch.device) -> 
     Parameters
     ----------
     model : model in evaluation mode.
-    pairs : sentences with conditions. An out-of-vocabulary word counts as `UNKNOWN`.
-    sizes, device : sizes and device of the model.
+    pairs : Pairs. Sentences with conditions. An out-of-vocabulary word counts as `UNKNOWN`.
+    sizes, device : Sizes, torch.device. Sizes and device of the model.
 
     Returns
     -------

@@ -40,7 +40,7 @@ def log_likelihoods(
         `SentenceModel.start`.
     sentences : (sentences, length) int64 token ids, `START` first, `PADDING` at the end.
     tags : (sentences, tag length) int64, for models with tags.
-    progress : called with (conditions done, conditions, 0).
+    progress : callable. Called with (conditions done, conditions, 0).
 
     Returns
     -------

@@ -17,8 +17,10 @@ class State:
 
     Attributes
     ----------
-    shared : tensors by name with one row per condition or tag sequence, for all their sentences.
-    own : tensors by name with one row per sentence, including row numbers in `shared`.
+    shared : dict of str to Tensor. Tensors by name with one row per condition or tag sequence, for
+        all their sentences.
+    own : dict of str to Tensor. Tensors by name with one row per sentence, including row numbers in
+        `shared`.
     """
 
     shared: dict[str, Tensor]
@@ -34,9 +36,9 @@ class SentenceModel(Protocol):
 
     Attributes
     ----------
-    vocab_size : number of token ids, including marks.
-    condition_dim : dimension of a condition; 0: unconditional.
-    takes_tags : whether a sentence has a sequence of tags, known before its words.
+    vocab_size : int. Number of token ids, including marks.
+    condition_dim : int. Dimension of a condition; 0: unconditional.
+    takes_tags : bool. Whether a sentence has a sequence of tags, known before its words.
     """
 
     vocab_size: int
@@ -63,14 +65,14 @@ class SentenceModel(Protocol):
 
         Parameters
         ----------
-        state : state from `start` or the previous step.
+        state : State. State from `start` or the previous step.
         words : (sentences,) int64; `START` in the first step.
 
         Returns
         -------
         scores : (sentences, vocab_size) float32, unnormalised log-probabilities; -inf for `PADDING`
             and `START`.
-        state : state after these words.
+        state : State. State after these words.
         """
 
 
@@ -89,7 +91,7 @@ def log_probabilities(
 
     Parameters
     ----------
-    model : any language model.
+    model : SentenceModel. Any language model.
     prefixes : (sentences, words) int64, 1 word or more, `START` first.
     conditions, tags : see `SentenceModel.start`.
 

@@ -32,23 +32,30 @@ MODELS: dict[str, Condition] = {
 class LanguageSettings:
     """Settings; the defaults are those of Kiros et al. 2014 and of the earlier program.
 
-    context : number of previous words.
-    forward : number of tags after a word's own; for sc-nlm.
-    dim : dimension of words (K) and attributes (G); of an LSTM its state and attention keys.
-    factors : number of tensor factors (F); for multiplicative-lbl and sc-nlm.
-    word_dim : dimension of an LSTM's input words.
-    dropout : dropout probability on each position's output vector.
-    content_noise : mean norm of the noise added to a sentence's embedding in training, before it
-        is L2-normalised again; images are not at the same points as their sentences.
-    sampled_words : number of words that a target is compared with in training; 0: all, as
+    Attributes
+    ----------
+    context : int. Number of previous words.
+    forward : int. Number of tags after a word's own; sc-nlm only.
+    dim : int. Dimension of words (K) and attributes (G); for an LSTM, of its state and attention
+        keys.
+    factors : int. Number of tensor factors (F); multiplicative-lbl and sc-nlm only.
+    word_dim : int. Dimension of an LSTM's input words.
+    dropout : float. Dropout probability on each position's output vector.
+    content_noise : float. Mean norm of the noise added to a sentence's embedding in training,
+        before it is L2-normalised again; images are not at the same points as their sentences.
+    sampled_words : int. Number of words that a target is compared with in training; 0: all, as
         tensor-lbl requires.
-    batch_size : sentences per batch.
-    weight_decay : weight decay of the optimiser.
-    lr_decay : factor on the learning rate after an epoch without improvement.
-    attention_penalty : weight of the squared difference between 1 and a cell's attention summed
-        over words, summed over cells; for attention-decoder.
-    clip : maximum norm of all gradients together; 0 turns clipping off.
-    patience : early stopping after more epochs than this without improvement.
+    batch_size : int. Sentences per batch.
+    optimiser : str. "adam" or "sgd".
+    learning_rate : float. Initial learning rate.
+    momentum : float. Momentum of "sgd".
+    weight_decay : float. Weight decay of the optimiser.
+    lr_decay : float. Factor on the learning rate after an epoch without improvement.
+    attention_penalty : float. Weight of the penalty sum over cells of (1 - attention summed over
+        words)^2 (Xu et al. 2015, eq. 14); attention-decoder only.
+    clip : float. Maximum norm of all gradients together; 0 turns clipping off.
+    epochs : int. Maximum number of epochs.
+    patience : int. Training stops after `patience` + 1 epochs without improvement.
     """
 
     context: int = setting(5, at_least=1)
@@ -77,19 +84,19 @@ class LanguageExperiment:
 
     Attributes
     ----------
-    name : name of its folder.
-    model : a name in `MODELS`.
-    settings : non-default settings, as JSON values.
-    space : experiment whose trained head embeds sentences and images and ranks generated captions;
-        "" for unconditional models.
-    sentences : token ids of the captions.
-    tags : their tags, for models with tags.
-    points : embeddings that a model is conditioned on in training: those of the "sentences", for
-        which text is enough, or of their "images".
-    images : recipe of the image features that a model is conditioned on; grids for attention.
-    corpus : whether it is trained on the sentences of a text file in addition to the captions.
-    source : where the values are published.
-    leaves_open : our choices where the source is silent, and our deviations.
+    name : str. Name of its folder.
+    model : str. A name in `MODELS`.
+    settings : mapping. Non-default settings, as JSON values.
+    space : str. Experiment whose trained head embeds sentences and images and ranks generated
+        captions; "" for unconditional models.
+    sentences : CaptionFeatures. Token ids of the captions.
+    tags : CaptionFeatures. Their tags, for models with tags.
+    points : str. Embeddings that a model is conditioned on in training: those of the "sentences",
+        for which text is enough, or of their "images".
+    images : str. Recipe of the image features that a model is conditioned on; grids for attention.
+    corpus : bool. Whether it is trained on the sentences of a text file too.
+    source : str. Where the values are published.
+    leaves_open : str. Our choices where the source is silent, and our deviations.
     """
 
     name: str

@@ -34,11 +34,13 @@ class NGramModel:
 
     Attributes
     ----------
-    vocab_size : number of token ids.
-    keys : ascending n-grams of each order from 2 on; ids are the digits of one number in base
-        vocab_size.
-    log_probabilities : natural logarithms for each order from 1 on; of order 1 by token id.
-    log_backoffs : back-off weights of each order but the last, of the same n-grams as contexts.
+    vocab_size : int. Number of token ids.
+    keys : tuple of Ids. Ascending n-grams of each order from 2 on; ids are the digits of one number
+        in base vocab_size.
+    log_probabilities : tuple of numpy.ndarray. Natural logarithms for each order from 1 on; of
+        order 1 by token id.
+    log_backoffs : tuple of numpy.ndarray. Back-off weights of each order but the last, of the same
+        n-grams as contexts.
     """
 
     vocab_size: int
@@ -76,7 +78,7 @@ class NGramModel:
 
         Parameters
         ----------
-        context : any number of token ids, `START` first.
+        context : sequence of int. Any number of token ids, `START` first.
         """
         seen = [_NONE] * self.order + list(context)
         before = np.array(seen[len(seen) - self.order + 1 :], np.int64)
@@ -141,8 +143,8 @@ def fit_ngrams(sentences: Ids, vocab_size: int, order: int = 3) -> NGramModel:
     Parameters
     ----------
     sentences : (sentences, length) token ids with `END`, without `START`, `PADDING` at the end.
-    vocab_size : number of token ids; all but `PADDING` and `START` have a probability.
-    order : length of the longest n-grams, at least 1.
+    vocab_size : int. Number of token ids; all but `PADDING` and `START` have a probability.
+    order : int. Length of the longest n-grams, at least 1.
 
     Raises
     ------

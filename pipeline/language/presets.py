@@ -21,9 +21,9 @@ class LanguagePreset:
 
     Attributes
     ----------
-    paper : values of the paper.
-    small : changed settings at the sizes "small" and "tiny".
-    small_images : image recipe at these sizes; None: that of the paper.
+    paper : LanguageExperiment. Values of the paper.
+    small : mapping. Changed settings at the sizes "small" and "tiny".
+    small_images : str or None. Image recipe at these sizes; None: that of the paper.
     """
 
     paper: LanguageExperiment
@@ -225,9 +225,9 @@ def resolve_language_experiment(
 
     Parameters
     ----------
-    name : name in `LANGUAGE_PRESETS`.
-    size : size of the preset.
-    settings : overrides of the preset's settings.
+    name : str. Name in `LANGUAGE_PRESETS`.
+    size : Size. Size of the preset.
+    settings : mapping or None. Overrides of the preset's settings.
 
     Raises
     ------

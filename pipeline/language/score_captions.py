@@ -50,12 +50,12 @@ def evaluate_captions(
 
     Parameters
     ----------
-    file : captions in COCO's format; see `pipeline.language.captioning.captions_file`.
-    dataset : folder of the dataset with the images.
-    out : output folder.
-    truth : truth to check captions of the dataset against; None: no check.
-    ranked_by : head that ranks images by each caption; None: no such metrics.
-    monitor : receives a line with counts and seconds.
+    file : str or Path. Captions in COCO's format; see `pipeline.language.captioning.captions_file`.
+    dataset : str or Path. Folder of the dataset with the images.
+    out : str or Path. Output folder.
+    truth : CaptionTruth or None. Truth to check captions of the dataset against; None: no check.
+    ranked_by : RankingHead or None. Head that ranks images by each caption; None: no such metrics.
+    monitor : Monitor. Receives a line with counts and seconds.
 
     Returns
     -------
@@ -122,7 +122,7 @@ class RankingHead:
 
     Attributes
     ----------
-    head : trained head.
+    head : TrainedHead.
     """
 
     def __init__(self, head: TrainedHead, encoder: CaptionEncoder, images: FeatureSet) -> None:
@@ -130,9 +130,9 @@ class RankingHead:
 
         Parameters
         ----------
-        head : trained head.
-        encoder : encoder of the captions that the head was fitted on.
-        images : features of the recipe that the head was fitted on.
+        head : TrainedHead.
+        encoder : CaptionEncoder. Encoder of the captions that the head was fitted on.
+        images : FeatureSet. Features of the recipe that the head was fitted on.
 
         Raises
         ------
@@ -149,8 +149,8 @@ class RankingHead:
 
         Parameters
         ----------
-        captions : one caption by image id.
-        monitor : receives a line on captions without a known word.
+        captions : mapping of str to str. One caption by image id.
+        monitor : Monitor. Receives a line on captions without a known word.
 
         Returns
         -------

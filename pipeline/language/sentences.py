@@ -31,7 +31,7 @@ def positions_of(sentences: Tensor, context: int) -> Positions:
     Parameters
     ----------
     sentences : (sentences, length) int64: `START`, words, `END`, `PADDING`.
-    context : number of words before each position, at least 1.
+    context : int. Number of words before each position, at least 1.
     """
     before = sentences.new_full((len(sentences), context - 1), START)
     windows = torch.cat([before, sentences[:, :-1]], dim=1).unfold(1, context, 1)
@@ -45,7 +45,7 @@ def forward_tags(tags: Tensor, forward: int) -> Tensor:
     Parameters
     ----------
     tags : (sentences, length) int64.
-    forward : number of following tags, padded with `PADDING`.
+    forward : int. Number of following tags, padded with `PADDING`.
 
     Returns
     -------

@@ -59,21 +59,24 @@ class TrainedLanguageModel:
 
     Attributes
     ----------
-    experiment, model : names of the experiment and of the model.
-    settings : non-default settings of `LanguageSettings`.
-    seed : seed of all random numbers.
-    dataset, train_split, validation_split : dataset, and splits for training and model selection.
-    sizes : input sizes.
-    inputs : features of the training: "sentences", and "tags", "captions" or "images".
-    head : experiment and `tensors_sha256` of the head in whose space the conditions are, or None.
-    made_from : SHA-256 of the manifest and of the rows, by name.
-    history : one entry per epoch.
-    created_by : software and versions.
-    vocabulary : vocabulary of the sentences.
+    experiment, model : str. Names of the experiment and of the model.
+    settings : mapping. Non-default settings of `LanguageSettings`.
+    seed : int. Seed of all random numbers.
+    dataset, train_split, validation_split : str. Dataset, and splits for training and model
+        selection.
+    sizes : Sizes. Input sizes.
+    inputs : mapping of str to FeatureSpec. Features of the training: "sentences", and "tags",
+        "captions" or "images".
+    head : mapping or None. Experiment and `tensors_sha256` of the head in whose space the
+        conditions are, or None.
+    made_from : mapping of str to str. SHA-256 of the manifest and of the rows, by name.
+    history : list of dict. One entry per epoch.
+    created_by : str. Software and versions.
+    vocabulary : Vocabulary. Vocabulary of the sentences.
     module : model in evaluation mode.
-    ngrams : n-gram model of the training captions.
-    concepts : data of the training captions.
-    tensors_sha256 : SHA-256 of the model's file; None before saving.
+    ngrams : NGramModel. N-gram model of the training captions.
+    concepts : Concepts. Data of the training captions.
+    tensors_sha256 : str or None. SHA-256 of the model's file; None before saving.
     """
 
     experiment: str
@@ -180,7 +183,7 @@ def load_language_model(folder: str | Path) -> TrainedLanguageModel:
 
     Parameters
     ----------
-    folder : folder of the model.
+    folder : str or Path. Folder of the model.
 
     Returns
     -------

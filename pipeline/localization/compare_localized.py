@@ -32,8 +32,8 @@ class LocalizedPhrases:
 
     Attributes
     ----------
-    file : localization file.
-    asked : what the metrics depend on, by name: photos, phrases, true boxes, proposals.
+    file : Path. Localization file.
+    asked : what the metrics depend on, by name: images, phrases, true boxes, proposals.
     found : metrics of `MEASURES` by name, over the images with phrases.
     """
 
@@ -42,18 +42,18 @@ class LocalizedPhrases:
     found: Mapping[str, Part]
 
     def require_same(self, other: "LocalizedPhrases") -> None:
-        """Check that photos, phrases, true boxes and proposals equal those of another file.
+        """Raise unless images, phrases, true boxes and proposals equal those of another file.
 
         Raises
         ------
         LocalizationError
-            They do not; the first different photo or phrase is named.
+            They differ; the first different image or phrase is named.
         """
         for what, ours in self.asked.items():
             if ours != (theirs := other.asked[what]):
                 raise LocalizationError(
                     f"{self.file} has other {what} than {other.file}, "
-                    f"{_first_apart(ours, theirs)}; a comparison needs the same photos, phrases, "
+                    f"{_first_apart(ours, theirs)}; a comparison needs the same images, phrases, "
                     "true boxes and proposals: localize the same split with the same method"
                 )
 

@@ -24,7 +24,7 @@ class MeanAveragePrecision:
     ----------
     each : (1, photos), summed average precisions of an image's phrases, ranked in this image only;
         only images with phrases.
-    ranking : detections of each phrase.
+    ranking : Ranking. Detections of each phrase.
     truth_photo, truths : (pairs,) image and number of its true boxes, phrase by phrase.
     truth_starts : (phrases,) start of each phrase's pairs.
     """
@@ -90,7 +90,7 @@ class Ranking:
         positive of the group and up to this one.
     photo : (true positives,), group by group, the best first.
     starts, groups : (groups with a true positive,) their starts, and the group's number.
-    number : number of groups.
+    number : int. Number of groups.
     """
 
     seen: csr_array
@@ -113,7 +113,7 @@ class Ranking:
         Parameters
         ----------
         group, photo, score, right : (detections,)
-        shape : number of groups, and of images.
+        shape : tuple of 2 int. Number of groups, and of images.
         """
         order = np.lexsort((-score, group))
         rows = np.flatnonzero(right[order])

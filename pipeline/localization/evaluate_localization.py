@@ -45,13 +45,14 @@ class LocalizationTable:
 
     Attributes
     ----------
-    rows : by system, the head first, then "largest box", "whole image" and "order of the method":
-        `MEASURES` with `_low` and `_high`, and of the head and the largest box
-        `phrase_to_region_map`. `bound` is the share of queries with a correct proposal.
-    types : by phrase type, the head's `MEASURES` and `queries`. A phrase of several types counts in
-        each.
-    counts : numbers of images, queries and distinct phrases, images without proposals and their
-        queries, phrases without a known word, and the maximum number of proposals of an image.
+    rows : mapping of str to Figures. By system, the head first, then "largest box", "whole image"
+        and "order of the method": `MEASURES` with `_low` and `_high`, and of the head and the
+        largest box `phrase_to_region_map`. `bound` is the share of queries with a correct proposal.
+    types : mapping of str to Figures. By phrase type, the head's `MEASURES` and `queries`. A phrase
+        of several types counts in each.
+    counts : mapping of str to int. Numbers of images, queries and distinct phrases, images without
+        proposals and their queries, phrases without a known word, and the maximum number of
+        proposals of an image.
     """
 
     rows: Mapping[str, Figures]
@@ -78,6 +79,12 @@ def evaluate_localized(
         The file is missing or damaged, or has no query.
     OutputError
         The folder is not writable.
+
+    Examples
+    --------
+    >>> table = pipeline.evaluate_localized(
+    ...     "data/localizations/mine/wang2016-region-phrase.h5", "tables"
+    ... )  # doctest: +SKIP
     """
     file, folder = Path(file), Path(out)
     require_folder(folder)
@@ -168,9 +175,9 @@ def figures(
 
     Parameters
     ----------
-    localized, ranked : queries and their ranks.
+    localized, ranked : Localized, Ranked. Queries and their ranks.
     chosen : (queries,) bool mask; None: all.
-    with_intervals : whether to include `_low` and `_high`.
+    with_intervals : bool. Whether to include `_low` and `_high`.
     """
     rows = np.arange(len(localized.query_ids)) if chosen is None else np.flatnonzero(chosen)
     first = ranked.first_hit[rows]
@@ -189,8 +196,9 @@ def markdown(table: LocalizationTable, published: Mapping[str, Mapping[str, str]
 
     Parameters
     ----------
-    table : metrics.
-    published : published metrics by system, appended as rows.
+    table : LocalizationTable. Metrics.
+    published : mapping of str to mapping of str to str. Published metrics by system, appended as
+        rows.
     """
     names = [f"phrase_to_region_r{k}" for k in CUTOFFS]
     columns = [*names, "phrase_to_region_map", "bound", "pointing_game"]

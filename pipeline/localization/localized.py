@@ -1,7 +1,7 @@
 """The localization file: embeddings of a split's proposals and phrases, and the queries.
 
-It contains everything that evaluation, report and search need, so that none of them reads features
-or a head again. docs/regions.md has the layout.
+It contains all data for evaluation, report and search, so that none of them reads features or a
+head. docs/regions.md has the layout.
 """
 
 from dataclasses import dataclass
@@ -37,23 +37,23 @@ class Localized:
 
     Attributes
     ----------
-    image_ids : image ids in the order of the dataset.
+    image_ids : tuple of str. Image ids in the order of the dataset.
     sizes : (images, 2) int64, width and height in pixels.
     first_region : (images + 1,) int64, the first proposal of each image, and the end of the last.
         An image may have none.
     boxes : (regions, 4) float32, x0 y0 x1 y1 in pixels of the image, from 0, right and bottom
         exclusive.
     regions : (regions, dim) float32 embeddings.
-    phrase_texts : the distinct phrases.
+    phrase_texts : tuple of str. The distinct phrases.
     phrases : (phrases, dim) float32 embeddings.
     known : (phrases,) bool, whether the phrase has a word that the encoder knows.
-    query_ids : one id per query.
+    query_ids : tuple of str. One id per query.
     query_image, query_phrase : (queries,) int64 row numbers.
     query_types : (queries,) phrase types, joined by "/"; may be empty.
     first_truth : (queries + 1,) int64, the first true box of each query, and the end of the last.
     truth : (n, 4) float32 true boxes, any of which is correct.
-    similarity : name of the similarity of regions and phrases.
-    provenance : provenance of the rows, as JSON values.
+    similarity : str. Name of the similarity of regions and phrases.
+    provenance : dict. Provenance of the rows, as JSON values.
     """
 
     image_ids: tuple[str, ...]
@@ -93,7 +93,7 @@ class Localized:
 
         Parameters
         ----------
-        image : row of the image.
+        image : int. Row of the image.
         phrases : (p, dim) embeddings.
 
         Returns

@@ -130,9 +130,9 @@ def average_precisions(localized: Localized, scoring: Scoring, threshold: float 
 
     Parameters
     ----------
-    localized : localization with queries.
-    scoring : scoring of the proposals.
-    threshold : threshold of non-maximum suppression.
+    localized : Localized. Localization with queries.
+    scoring : callable. Scoring of the proposals.
+    threshold : float. Threshold of non-maximum suppression.
 
     Returns
     -------
@@ -221,7 +221,7 @@ def average_precision(scores: Scores, right: npt.NDArray[np.bool_], truths: int)
     ----------
     scores : (n,); ties keep their order.
     right : (n,), which of them match a true box.
-    truths : number of true boxes, at least 1.
+    truths : int. Number of true boxes, at least 1.
     """
     found = right[np.argsort(-scores, kind="stable")]
     precision = np.cumsum(found) / np.arange(1, len(found) + 1)

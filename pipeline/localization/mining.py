@@ -36,9 +36,9 @@ class MinedBoxes:
 
     Attributes
     ----------
-    region_ids : the distinct boxes.
-    of_phrase : rows of `region_ids` for each phrase, in the order of the phrases' keys.
-    found : number of mined boxes before sampling, with repetitions.
+    region_ids : tuple of str. The distinct boxes.
+    of_phrase : Lists. Rows of `region_ids` for each phrase, in the order of the phrases' keys.
+    found : int. Number of mined boxes before sampling, with repetitions.
     """
 
     region_ids: tuple[str, ...]
@@ -54,15 +54,15 @@ def mine(
     seed: int,
     progress: Progress = no_progress,
 ) -> MinedBoxes:
-    """Return the hard negatives of each distinct phrase.
+    """Return the hard negatives of each distinct phrase: proposals ranked above its true boxes.
 
     Parameters
     ----------
     head : Head. Trained head.
     phrases : sequence of RegionPhrase. Phrases of the training split.
-    opened : OpenSources. Their data.
+    opened : OpenSources. Regions and phrases with their features.
     seed : int. Seed of the sampling.
-    progress : Progress. Called with images done, images in total, and 0.
+    progress : callable. Called with (images done, total images, 0).
 
     Raises
     ------

@@ -27,10 +27,10 @@ def training_pairs(
 
     Parameters
     ----------
-    phrases : phrases of the training split.
-    truth : features of the true boxes (proposals of the method ground-truth).
-    texts : features of the distinct phrases.
-    seed : seed of the sampling.
+    phrases : sequence of RegionPhrase. Phrases of the training split.
+    truth : FeatureSet. Features of the true boxes (proposals of the method ground-truth).
+    texts : FeatureSet. Features of the distinct phrases.
+    seed : int. Seed of the sampling.
 
     Raises
     ------

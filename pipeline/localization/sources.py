@@ -97,7 +97,7 @@ class OpenSources:
         }
 
     def made_from_with(self, validation_images: int | None) -> dict[str, str]:
-        """Return the data that a head records, without the head that training continues from."""
+        """Return the inputs that a head records, without the head that it continues from."""
         return {**self.made_from, "validation_images": str(validation_images or "all")}
 
     def phrases(self, split: str) -> tuple[RegionPhrase, ...]:

@@ -39,7 +39,7 @@ class Nearest:
     Attributes
     ----------
     rows, partners : (n,) int64. At most `CANDIDATES` partners of each row, nearest first, ties by
-        `rank`. Excludes the pairs added last; see `pairs`.
+        `rank`. Pairs that were added last are included only after `pairs`.
     """
 
     def __init__(self, rank: RowNumbers) -> None:

@@ -57,8 +57,8 @@ class DuplicateGroup:
 
     Attributes
     ----------
-    images : tuple of Duplicate. Two or more, in the order of the sets, then of the ids.
-    score : float. Their highest score.
+    images : tuple of Duplicate. At least two images, in the order of the sets, then of the ids.
+    score : float. Highest score of a pair.
     """
 
     images: tuple[Duplicate, ...]
@@ -159,9 +159,17 @@ def duplicates(
 
     Examples
     --------
-    >>> for group in pipeline.duplicates("features/photos"):
-    ...     print(group.score, [image.id for image in group.images])
-    >>> leaks = pipeline.duplicates("features/mine", dataset="data/mine", between=True)
+    >>> found = pipeline.duplicates("data/features/mine/efficientnet-lite0-pool")
+    >>> found.compared, found.threshold
+    (24, 0.84)
+    >>> for group in found:
+    ...     assert len(group.images) > 1 and group.score >= 0.84
+
+    Only pairs between splits, which are leaks from training to test:
+
+    >>> leaks = pipeline.duplicates(
+    ...     "data/features/mine/efficientnet-lite0-pool", dataset="data/mine", between=True
+    ... )
     """
     names = [splits] if isinstance(splits, str) else list(dict.fromkeys(splits))
     first = FeatureSet(Path(features))

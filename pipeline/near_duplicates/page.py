@@ -41,7 +41,14 @@ class Shown:
 
 @dataclass(frozen=True)
 class ShownGroup:
-    """A group on the page: its first images, and the number of further ones."""
+    """A group on the page.
+
+    Attributes
+    ----------
+    score : float. Highest score of a pair.
+    images : list of Shown. The first images.
+    more : int. Number of further images.
+    """
 
     score: float
     images: list[Shown]

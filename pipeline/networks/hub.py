@@ -12,7 +12,8 @@ _SECONDS = 4.0
 def hub_or_cache() -> Iterator[None]:
     """Make huggingface_hub use only its cache within the block if the hub is not reachable.
 
-    The library requests each file six times, with pauses of 23 s in all, even if it is cached.
+    Otherwise the library requests each file six times, with pauses of 23 s in total, even if the
+    file is cached.
 
     Raises
     ------
@@ -33,7 +34,7 @@ def hub_or_cache() -> Iterator[None]:
 
 
 def _unreachable() -> str | None:
-    """Return why the hub is not reachable, directly or by proxy; None if it is."""
+    """Return why the hub is not reachable, directly or by proxy; None if it is reachable."""
     hub: Any = importlib.import_module("huggingface_hub")
     endpoint = hub.constants.ENDPOINT
     try:

@@ -36,8 +36,8 @@ class ClipModel:
 
     Attributes
     ----------
-    model : name in `open_clip.list_models()`, such as "ViT-B-32".
-    tag : tag of published weights, such as "laion2b_s34b_b79k"; "" without a tag.
+    model : str. Name in `open_clip.list_models()`, such as "ViT-B-32".
+    tag : str. Tag of published weights, such as "laion2b_s34b_b79k"; "" without a tag.
     """
 
     model: str
@@ -50,7 +50,7 @@ class ClipModel:
 
     @property
     def name(self) -> str:
-        """Name with the tag, if any: "open-clip:ViT-B-32.laion2b_s34b_b79k"."""
+        """Name with the tag, if any, such as "open-clip:ViT-B-32.laion2b_s34b_b79k"."""
         return f"{self.architecture}.{self.tag}" if self.tag else self.architecture
 
     @property
@@ -114,7 +114,8 @@ def find_clip_model(name: str) -> ClipModel:
 
     Parameters
     ----------
-    name : "open-clip:<model>" or "open-clip:<model>.<tag>", as in `open_clip.list_pretrained()`.
+    name : str. "open-clip:<model>" or "open-clip:<model>.<tag>", as in
+        `open_clip.list_pretrained()`.
 
     Raises
     ------
@@ -217,7 +218,7 @@ def quiet_logging() -> Iterator[None]:
 
 
 def _require_tag(model: ClipModel) -> None:
-    """Raise for a tag that the model lacks, or that belongs to its sibling with QuickGELU."""
+    """Raise if the model lacks the tag, or if the tag belongs to its variant with QuickGELU."""
     library = open_clip()
     tags = library.list_pretrained_tags_by_model(model.model)
     if model.tag not in tags:

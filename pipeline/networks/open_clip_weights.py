@@ -51,9 +51,9 @@ def load_clip_weights(model: ClipModel, source: str, net: Any) -> Weights:
 
     Parameters
     ----------
-    model : model, whose tag "pretrained" refers to.
-    source : "pretrained", "random:SEED", or the path of a `.pth`, `.pt`, `.bin` or `.safetensors`
-        file from open_clip's training or its hub repositories.
+    model : ClipModel. Model, whose tag "pretrained" refers to.
+    source : str. "pretrained", "random:SEED", or the path of a `.pth`, `.pt`, `.bin` or
+        `.safetensors` file from open_clip's training or its hub repositories.
     net : model from `build_clip`; it is not modified.
 
     Raises

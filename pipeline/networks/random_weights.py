@@ -18,9 +18,9 @@ def seeded_state(net: nn.Module, seed: int, residual_norms: str) -> dict[str, Te
 
     Parameters
     ----------
-    net : a network, on any device; only names, shapes and constant buffers are read.
-    seed : seed of the generator.
-    residual_norms : name suffix of the batch norms that close residual branches, or "".
+    net : nn.Module. A network, on any device; only names, shapes and constant buffers are read.
+    seed : int. Seed of the generator.
+    residual_norms : str. Name suffix of the batch norms that close residual branches, or "".
     """
     rng = np.random.default_rng(seed)
 

@@ -25,11 +25,11 @@ class Weights:
 
     Attributes
     ----------
-    name : name as in the shards, such as "torchvision:VGG19_Weights.IMAGENET1K_V1",
+    name : str. Name as in the shards, such as "torchvision:VGG19_Weights.IMAGENET1K_V1",
         "file:mine.pth" or "random:0".
-    sha256 : SHA-256 of the file; for random weights and those that a library downloads, of their
-        names, shapes and bytes.
-    state : complete float32 state dict.
+    sha256 : str. SHA-256 of the file; for random weights and those that a library downloads, of
+        their names, shapes and bytes.
+    state : dict of str to Tensor. Complete float32 state dict.
     """
 
     name: str
@@ -76,8 +76,9 @@ def require_fit(
 
     Parameters
     ----------
-    state : tensors from `path`.
-    expected : state dict of the network called `name`; only names and shapes are compared.
+    state : mapping of str to Tensor. Tensors from `path`.
+    expected : mapping of str to Tensor. State dict of the network called `name`; only names and
+        shapes are compared.
 
     Raises
     ------

@@ -21,9 +21,10 @@ def write_tensors(
     Parameters
     ----------
     path : path of the file.
-    tensors : arrays of any shape and memory order, with a dtype of safetensors.
-    key : key of the metadata entry. There is only one, since safetensors writes several in random
-        order.
+    tensors : mapping of str to numpy.ndarray. Arrays of any shape and memory order, with a dtype of
+        safetensors.
+    key : str. Key of the metadata entry. There is only one, since safetensors writes several in
+        random order.
     metadata : JSON values of the entry.
     """
     own = {name: np.ascontiguousarray(array) for name, array in tensors.items()}

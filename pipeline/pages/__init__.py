@@ -1,6 +1,5 @@
-"""How pages look and what they may hold: the report's and those of `pipeline serve`.
+"""Shared style and rendering of the HTML pages of `pipeline report` and `pipeline serve`.
 
-`rendering` makes untrusted data fit for display: text is escaped, images lose
-their metadata. `templates/` has the style that all pages share. The content of a page is the
-business of the package that writes it.
+`rendering` makes untrusted data safe to display: text is escaped, and images lose their metadata.
+`templates/` has the style of all pages. The content of a page is in the package that writes it.
 """

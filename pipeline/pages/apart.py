@@ -1,18 +1,18 @@
-"""Labels of a chart without overlaps."""
+"""Placement of chart labels without overlaps."""
 
 from collections.abc import Mapping
 
 Place = tuple[float, float]
-"""Across and down."""
+"""Point (x, y); y grows downwards."""
 
 
 def apart(labels: Mapping[str, Place], letter: float, height: float) -> dict[str, Place]:
-    """Return the places of labels, moved down until none overlap.
+    """Return the points of labels, moved down until none overlap.
 
     Parameters
     ----------
-    labels : text to the centre of its baseline.
-    letter, height : approximate width of a letter and height of a line.
+    labels : mapping of str to Place. Centre of the baseline of each text.
+    letter, height : float. Approximate width of a letter, and height of a line.
     """
     placed: dict[str, Place] = {}
     for word, (x, y) in sorted(labels.items(), key=lambda label: (label[1][1], label[0])):

@@ -1,4 +1,4 @@
-"""Boxes drawn over a photo, as SVG that opens offline."""
+"""Boxes drawn over an image, as self-contained SVG."""
 
 import base64
 from collections.abc import Sequence
@@ -13,14 +13,14 @@ _WIDTH = 0.012  # of a line, as a share of the longer side
 
 @dataclass(frozen=True)
 class Mark:
-    """A box over a photo.
+    """A box over an image.
 
     Attributes
     ----------
-    box : x0 y0 x1 y1 in pixels of the photo.
-    label : a few letters at its corner; any text, it is escaped.
-    kind : "found", a full line, or "true", a dashed one.
-    colour : of CSS; "": that of the kind.
+    box : tuple of 4 float. x0 y0 x1 y1 in pixels of the image.
+    label : str. Short text at a corner; escaped.
+    kind : str. "found", a solid line, or "true", a dashed line.
+    colour : str. CSS colour; "": that of the kind.
     """
 
     box: tuple[float, float, float, float]
@@ -32,14 +32,14 @@ class Mark:
 def marked_photo(
     jpeg: bytes, size: tuple[int, int], marks: Sequence[Mark], description: str
 ) -> str:
-    """Return a photo with boxes as one SVG element, with the image embedded.
+    """Return an image with boxes as one SVG element, with the image embedded.
 
     Parameters
     ----------
-    jpeg : the photo, of any resolution; b"" draws the boxes alone.
-    size : width and height that the boxes are measured in.
-    marks : the last ones on top.
-    description : text alternative.
+    jpeg : bytes. The image as JPEG, of any resolution; b"" draws the boxes alone.
+    size : tuple of 2 int. Width and height of the image in the units of the boxes.
+    marks : sequence of Mark. Boxes; later ones are drawn on top.
+    description : str. Text alternative.
     """
     width, height = size
     photo = ""
@@ -56,13 +56,13 @@ def marked_photo(
 
 
 def boxes_over(size: tuple[int, int], marks: Sequence[Mark]) -> str:
-    """Return the boxes alone, as elements of an SVG whose view box is the photo."""
+    """Return the boxes as elements of an SVG whose view box is the image."""
     line = _WIDTH * max(size)
     return "".join(_drawn(mark, line) for mark in marks)
 
 
 def _drawn(mark: Mark, line: float) -> str:
-    """Return a box with a white edge, so that it is seen on any ground, and its label."""
+    """Return a box with a white edge, visible on any background, and its label."""
     x0, y0, x1, y1 = mark.box
     place = f'x="{x0:g}" y="{y0:g}" width="{x1 - x0:g}" height="{y1 - y0:g}" fill="none"'
     colour = mark.colour or _COLOURS[mark.kind]

@@ -1,4 +1,4 @@
-"""Untrusted data on pages: templates, text and images."""
+"""Rendering of untrusted data on pages: templates, text and images."""
 
 import io
 import re
@@ -15,13 +15,13 @@ _SPELLED_OUT = re.compile(
 
 
 def environment(package: str) -> Environment:
-    """Return the environment of a package's templates.
+    """Return the Jinja environment of a package's templates.
 
-    Every text is escaped and goes through `shown`; a missing name is an error.
+    Every text is escaped and passed through `shown`; an undefined name is an error.
 
     Parameters
     ----------
-    package : with a folder `templates`; those of this package are found, too.
+    package : str. Package with a folder `templates`; templates of this package are available too.
     """
     return Environment(
         loader=ChoiceLoader([PackageLoader(package), PackageLoader("pipeline.pages")]),
@@ -35,12 +35,11 @@ def environment(package: str) -> Environment:
 
 
 def shown(text: str) -> str:
-    r"""Return `text` with control characters and reversals of direction spelled out.
+    r"""Return `text` with control characters and direction overrides as `\x1b` or `\u202e`.
 
-    They become `\x1b` or `\u202e`; all else stays as it is. Escaping for HTML and XML is the
-    templates' and `html.escape`'s; this is for what no escaping can express (most control
-    characters do not exist in HTML or XML) and for what would reverse the order in which a line is
-    read.
+    Everything else is unchanged; templates and `html.escape` escape HTML and XML. Most control
+    characters are invalid in HTML and XML even if escaped, and overrides such as U+202E reverse the
+    displayed order of a line.
     """
     return _SPELLED_OUT.sub(lambda found: _escape(ord(found[0])), text)
 
@@ -50,8 +49,8 @@ def jpeg_of(image: Image.Image, quality: int) -> bytes:
 
     Parameters
     ----------
-    image : mode RGB; stays as it is.
-    quality : of Pillow's JPEG, 1-95.
+    image : Image. Image of mode RGB; not modified.
+    quality : int. JPEG quality of Pillow, 1-95.
     """
     bare = image.copy()
     bare.info = {}  # a comment in the source would be written to the copy
@@ -61,7 +60,7 @@ def jpeg_of(image: Image.Image, quality: int) -> bytes:
 
 
 def _finalized(value: Any) -> Any:
-    """Return the value of an expression of a template, before it is escaped."""
+    """Return the value of a template expression before escaping."""
     markup = hasattr(value, "__html__")  # output of a macro or a block, which is escaped already
     return shown(value) if isinstance(value, str) and not markup else value
 

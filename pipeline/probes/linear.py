@@ -26,11 +26,11 @@ class Probed:
 
     Attributes
     ----------
-    kind, question : str. Such as "presence" and "star".
-    answers : int. Number of distinct answers.
-    train, test : int. Numbers of images with an answer.
-    auc : dict. Number of leading principal components, as text, or "all", to the area under the ROC
-        curve on the test images in per cent, averaged over answers; chance is 50.
+    kind, question : str. Kind and question, such as "presence" and "star".
+    answers : tuple of str. Distinct answers.
+    train, test : int. Number of images with an answer in each split.
+    auc : mapping of str to float. Area under the ROC curve on the test images in per cent, averaged
+        over answers, by the number of leading principal components or "all"; chance is 50.
     """
 
     kind: str

@@ -43,7 +43,7 @@ class Probes:
     Attributes
     ----------
     questions : list of Probed. Linear probes; empty if only one split is embedded.
-    foils : dict of Robustness. By kind.
+    foils : mapping of str to Robustness. Robustness by kind of foil.
     train, test : str. Split for fitting linear probes, and split for all measurements.
     truth : str. "exact", if the dataset knows its images, or "captions".
     provenance : dict. Provenance of the embeddings.

@@ -1,4 +1,4 @@
-"""Image recipes: everything that changes a feature, as named data.
+"""Image recipes: all settings that change a feature, as named data.
 
 Read `schema` for the fields of a recipe and `image_recipes` for the recipes by name. There is no
 torch code here: `pipeline.images` executes recipes, and shards record them as canonical JSON.

@@ -1,4 +1,4 @@
-"""The image recipes by name: everything that changes a feature, on one screen.
+"""Image recipes by name: all settings that change a feature, on one screen.
 
 A recipe is data. `pipeline.images` executes it, shards record it as canonical JSON, and
 `pipeline.hashing.recipe_hash` identifies a feature by its recipe and weights.
@@ -215,7 +215,7 @@ def _resized(base: Recipe, size: int) -> Recipe:
     if base.pool == "none" and base.axes != _GRID:
         raise RecipeError(
             f"{name}: {base.tap} of {base.backbone} is fully connected and has a fixed input size, "
-            f"{own} pixels; only grids and means over cells have others"
+            f"{own} pixels; other sizes apply to grids and means over cells only"
         )
     if size == own:
         raise RecipeError(f"{name}: {size} pixels is the size of {base.name}; use that name")
@@ -249,6 +249,12 @@ def resolve_recipe(name: str, precision: str = "float32", storage: str = "float3
     UnknownRecipe, RecipeError
         Unknown name (the nearest names are listed), precision or storage; an unsupported size; or a
         model of a library that is not installed.
+
+    Examples
+    --------
+    >>> recipe = pipeline.resolve_recipe("resnet152-pool")
+    >>> recipe.shape, recipe.backbone
+    ((2048,), 'resnet152')
     """
     if (provider := provider_of(name)) is not None:
         return replace(PROVIDERS[provider](name), precision=precision, storage=storage)

@@ -17,6 +17,6 @@ PROVIDERS: dict[str, Callable[[str], Recipe]] = {
 
 
 def provider_of(name: str) -> str | None:
-    """Return the prefix of a recipe or backbone name if it is a key of `PROVIDERS`."""
+    """Return the prefix of a recipe or backbone name if it is in `PROVIDERS`, otherwise None."""
     prefix, colon, _ = name.partition(":")
     return prefix if colon and prefix in PROVIDERS else None

@@ -1,4 +1,4 @@
-"""Schema of a recipe: everything that changes a feature, as typed data."""
+"""Schema of a recipe: all settings that change a feature, as typed data."""
 
 import math
 from dataclasses import asdict, dataclass, fields
@@ -39,11 +39,16 @@ def _require_one_of(name: str, value: Any, known: tuple[Any, ...]) -> None:
 class Resize:
     """Resizing of an image of any shape to the 8-bit canvas from which crops are cut.
 
-    rule : "squash" to (size, size): nothing is cut off, the aspect ratio is lost.
-           "shorter-side" to size, the longer by integer floor: the aspect ratio is kept.
-    interpolation : between pixel centres, edges repeated; values are rounded to 8 bits.
-    antialias : the filter widens with the scale when shrinking (Pillow, MATLAB's imresize).
-           Without it, the four nearest pixels are mixed at any scale (skimage before 0.15, Caffe).
+    Attributes
+    ----------
+    rule : str. "squash" resizes to (size, size) and does not keep the aspect ratio; "shorter-side"
+        resizes the shorter side to `size` and keeps the aspect ratio, with the longer side rounded
+        down.
+    size : int. Side in pixels; see `rule`.
+    interpolation : str. "bilinear" or "bicubic", between pixel centres, with repeated edges; values
+        are rounded to 8 bits.
+    antialias : bool. Widen the filter with the scale when shrinking (Pillow, MATLAB's imresize).
+        Otherwise the four nearest pixels are mixed at any scale (skimage before 0.15, Caffe).
     """
 
     rule: Literal["squash", "shorter-side"]
@@ -60,15 +65,17 @@ class Resize:
 
 @dataclass(frozen=True, slots=True)
 class Crop:
-    """Windows of the canvas that the network sees, in this order.
+    """Windows of the canvas, each of which is an input of the network.
 
-    rule : "none" (the whole canvas), "flip" (the canvas, then its mirror image), "centre" (the
-           border is lost), or "ten" (top left, top right, bottom left, bottom right, centre, then
-           the mirror image of each).
-    size : side of the square window in pixels.
-    centre_offset : integer rounding of half the margin of the centre window. "round" is
-           torchvision's (half to even), "floor" Caffe's, "ceil" that of Klein's MATLAB code;
-           they differ on odd margins only.
+    Attributes
+    ----------
+    rule : str. "none", the whole canvas; "flip", the canvas, then its mirror image; "centre", the
+        centre window; or "ten", the windows top left, top right, bottom left, bottom right and
+        centre, then their mirror images in the same order.
+    size : int. Side of the square window in pixels.
+    centre_offset : str. Rounding of half the margin of the centre window: "round", half to even, as
+        in torchvision; "floor", as in Caffe; "ceil", as in Klein's MATLAB code. They differ only
+        for odd margins.
     """
 
     rule: Literal["none", "flip", "centre", "ten"]
@@ -87,9 +94,13 @@ class Crop:
 
 @dataclass(frozen=True, slots=True)
 class Normalise:
-    """(x / scale - mean) / std on 0-255 values, in float32 and in this order of operations.
+    """Normalisation (x / scale - mean) / std of values 0-255, in float32 and in this order.
 
-    channels : channel order of the network's input, of `mean` and of `std`.
+    Attributes
+    ----------
+    scale : float. Divisor of the values.
+    mean, std : tuple of 3 float. Mean and standard deviation of each channel.
+    channels : str. "RGB" or "BGR", channel order of the network's input, `mean` and `std`.
     """
 
     scale: float
@@ -111,7 +122,7 @@ class Recipe:
     name, backbone : str. As on the command line; different names are different recipes.
     weights : str. The weights selected by "imagenet".
     decode : str. Rule from file to 8-bit RGB, a key of `pipeline.images.decoding.decode.RULES`.
-    resize, crop, normalise : from 8-bit RGB to the network's input.
+    resize, crop, normalise : Resize, Crop, Normalise. Steps from 8-bit RGB to the network's input.
     tap : str. Name of the layer in torchvision (or its package), or another output of the network;
         see `pipeline.images.tap`.
     activation : str. Applied to the tap's output, and determines the range of the values. It has no

@@ -26,10 +26,10 @@ def box_geometry_features(dataset: str, storage: str, how: Compute) -> ByPhoto:
 
     Parameters
     ----------
-    dataset : name of the dataset.
-    storage : dtype of the rows.
-    how : options; only the defaults of weights, device and engine are accepted, since there is no
-        network.
+    dataset : str. Name of the dataset.
+    storage : str. Dtype of the rows.
+    how : Compute. Options; only the defaults of weights, device and engine are accepted, since
+        there is no network.
 
     Raises
     ------
@@ -64,7 +64,7 @@ def box_geometry(
     Parameters
     ----------
     boxes : (k, 4) x0 y0 x1 y1 in pixels of the image.
-    width, height : size of the image in pixels.
+    width, height : int. Size of the image in pixels.
     """
     corners = boxes / np.array([width, height, width, height])
     area = (corners[:, 2] - corners[:, 0]) * (corners[:, 3] - corners[:, 1])

@@ -113,7 +113,7 @@ def nms(boxes: npt.ArrayLike, scores: npt.ArrayLike, threshold: float) -> np.nda
     ----------
     boxes : (n, 4).
     scores : (n,), higher is better, not NaN.
-    threshold : intersection over union, 0-1.
+    threshold : float. Intersection over union, 0-1.
 
     Returns
     -------

@@ -20,9 +20,9 @@ class ByPhoto:
 
     Attributes
     ----------
-    header : header of the shards.
-    rule : decoding rule of the images.
-    prepare : returns the function that computes rows; called before the first rows.
+    header : FeatureHeader. Header of the shards.
+    rule : callable. Decoding rule of the images.
+    prepare : callable. Returns the function that computes rows; called before the first rows.
     """
 
     header: FeatureHeader

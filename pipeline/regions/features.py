@@ -29,9 +29,17 @@ class Regions:
 
     Attributes
     ----------
-    folder : folder of proposals of `pipeline propose`.
-    context : margin added on every side before cutting, as a share of a region's width and height,
-        clipped to the image; 0: none.
+    folder : str or Path. Folder of proposals of `pipeline propose`.
+    context : float. Margin added on every side before cutting, as a share of a region's width and
+        height, clipped to the image; 0: none.
+
+    Examples
+    --------
+    >>> regions = pipeline.Regions("data/proposals/mine/grid")
+    >>> pipeline.extract_regions(
+    ...     "data/mine", "data/regions/mine/boxes", recipe="box-geometry", regions=regions
+    ... ).rows
+    1200
     """
 
     folder: str | Path
@@ -85,6 +93,16 @@ def extract_regions(
         The proposals are of another dataset, or there are none.
     PipelineError
         See `pipeline.images.extract.extract`.
+
+    Examples
+    --------
+    >>> pipeline.extract_regions(
+    ...     "data/mine",
+    ...     "data/regions/mine/boxes",
+    ...     recipe="box-geometry",
+    ...     regions=pipeline.Regions("data/proposals/mine/grid"),
+    ... ).header.row_shape
+    (6,)
     """
     select, storage = select or Selection(), storage or Storage()
     compute, place = compute or Compute(), place or Place()

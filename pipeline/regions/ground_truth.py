@@ -12,7 +12,7 @@ def true_boxes(phrases: Iterable[RegionPhrase]) -> dict[str, np.ndarray]:
 
     Parameters
     ----------
-    phrases : phrases of a dataset, in file order.
+    phrases : iterable of RegionPhrase. Phrases of a dataset, in file order.
 
     Returns
     -------
@@ -27,9 +27,9 @@ def true_boxes(phrases: Iterable[RegionPhrase]) -> dict[str, np.ndarray]:
 
 
 def true_regions(phrases: Iterable[RegionPhrase]) -> dict[str, list[int]]:
-    """Return, by phrase id, the indices of a phrase's boxes in `true_boxes` of its image.
+    """Return the indices of each phrase's boxes in `true_boxes` of its image, by phrase id.
 
-    These are the k of the rows `<image id>@<k>` of the method "ground-truth".
+    Index k refers to the row `<image id>@<k>` of the method "ground-truth".
     """
     phrases = list(phrases)
     number = {

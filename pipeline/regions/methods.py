@@ -11,7 +11,7 @@ Found = tuple[np.ndarray, np.ndarray]
 
 
 class Unproposable(Exception):
-    """Reason why a method rejects an image, whose row is then refused."""
+    """Reason why a method rejects an image; its row is then refused."""
 
 
 class Method(Protocol):
@@ -38,13 +38,14 @@ NO_MODEL = "none", "0" * 64
 
 @dataclass(frozen=True)
 class KnownBoxes:
-    """Boxes that are known in advance: true boxes, or those of a file.
+    """Proposals that are known in advance: true boxes, or those of a file.
 
     Attributes
     ----------
-    recipe, model : see `Method`.
-    boxes, scores : by image id, best first; missing images have none.
-    sizes : (width, height) that an image must have, if known.
+    recipe, model, packages : see `Method`.
+    boxes, scores : mapping of str to numpy.ndarray. Boxes and scores by image id, best first;
+        missing images have no boxes.
+    sizes : mapping of str to tuple of 2 int. Required width and height of an image by id, if known.
     """
 
     recipe: dict[str, Any]
@@ -84,10 +85,15 @@ class KnownBoxes:
 
 @dataclass(frozen=True)
 class Grid:
-    """A fixed set of boxes, independent of the image: windows of several shapes, evenly spaced.
+    """Fixed boxes, independent of the image: windows of several shapes on a regular grid.
 
-    The whole image is first, then windows from large to small; neighbours overlap by half. A
-    baseline for all other methods.
+    The whole image is first, followed by windows from large to small; neighbours overlap by half.
+    This is the baseline of all other methods.
+
+    Attributes
+    ----------
+    number : int. Maximum number of boxes per image.
+    packages : see `Method`.
     """
 
     number: int

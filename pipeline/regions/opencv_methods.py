@@ -60,9 +60,9 @@ class EdgeBoxes:
 
     Attributes
     ----------
-    number : maximum number of boxes per image.
-    edge_model : file of structured forests' trained edges; None: edges are the local maxima of the
-        colours' gradient along its direction, which need no model.
+    number : int. Maximum number of boxes per image.
+    edge_model : Path or None. File of structured forests' trained edges; None: edges are the local
+        maxima of the colours' gradient along its direction, which need no model.
     """
 
     number: int
@@ -135,7 +135,7 @@ class Bing:
 
     Attributes
     ----------
-    folder : folder of its trained model, such as OpenCV's `ObjNessB2W8MAXBGR.*.yml.gz`.
+    folder : Path. Folder of its trained model, such as OpenCV's `ObjNessB2W8MAXBGR.*.yml.gz`.
     """
 
     folder: Path
@@ -206,7 +206,7 @@ def _in_photo(
 
 
 def _by_rank(number: int) -> np.ndarray:
-    """Return descending scores from 1 for ranked boxes without scores."""
+    """Return scores that descend from 1, for ranked boxes without scores."""
     return np.linspace(1, 0, number, endpoint=False)
 
 

@@ -38,10 +38,11 @@ class PhotoSource:
 
     Attributes
     ----------
-    ids, regions : id and region of each row; regions of one image are consecutive.
-    recipe : name of the recipe.
-    how : options of the caller.
-    features : definition of the features.
+    ids, regions : sequence of str, sequence of Region. Id and region of each row; regions of one
+        image are consecutive.
+    recipe : str. Name of the recipe.
+    how : Compute. Options of the caller.
+    features : ByPhoto. Definition of the features.
     """
 
     ids: Sequence[str]
@@ -120,10 +121,10 @@ def region_features(recipe: str, dataset: str, storage: str, how: Compute) -> By
 
     Parameters
     ----------
-    recipe : `BOX_GEOMETRY`, or a name that ends in `ROI_ALIGN`.
-    dataset : name of the dataset.
-    storage : dtype of the rows.
-    how : weights, arithmetic and device.
+    recipe : str. `BOX_GEOMETRY`, or a name that ends in `ROI_ALIGN`.
+    dataset : str. Name of the dataset.
+    storage : str. Dtype of the rows.
+    how : Compute. Weights, arithmetic and device.
 
     Raises
     ------

@@ -37,11 +37,18 @@ class Proposer:
 
     Attributes
     ----------
-    method : name in `METHODS`.
-    number : maximum number of boxes per image; "ground-truth" returns all.
-    boxes : file of boxes for the method "boxes", by image id; see
+    method : str. Name in `METHODS`.
+    number : int. Maximum number of boxes per image; "ground-truth" returns all.
+    boxes : str, Path or None. File of boxes for the method "boxes", by image id; see
         `pipeline.shards.convert.importers.boxes.read_boxes`.
-    model : folder of BING's model, or file of an edge model for EdgeBoxes (None: gradients).
+    model : str, Path or None. Folder of BING's model, or file of an edge model for EdgeBoxes (None:
+        gradients).
+
+    Examples
+    --------
+    >>> proposer = pipeline.Proposer("grid", number=50)
+    >>> pipeline.propose("data/mine", "data/proposals/mine/grid", proposer=proposer).rows
+    24
     """
 
     method: str
@@ -60,7 +67,13 @@ class Proposer:
 
 @dataclass(frozen=True)
 class Named:
-    """Arguments from which a worker builds the same method."""
+    """Arguments from which a worker builds the same proposal method.
+
+    Attributes
+    ----------
+    proposer : Proposer. Name and settings of the method.
+    dataset, split : Path, str or None. Dataset and split of the phrases with true boxes.
+    """
 
     proposer: Proposer
     dataset: Path
@@ -74,10 +87,10 @@ class ProposalSource:
     Attributes
     ----------
     header : see `proposals_header`; its row shape has the maximum number of boxes.
-    ids, images : id and file of each row.
-    method : proposal method.
-    named : arguments from which a worker builds the method.
-    threads : images processed at once; None: one per core.
+    ids, images : sequence of str, sequence of Path. Id and file of each row.
+    method : Method. Proposal method.
+    named : Named. Arguments from which a worker builds the method.
+    threads : int or None. Images processed at once; None: one per core.
     """
 
     header: FeatureHeader
@@ -173,8 +186,8 @@ def method_of(proposer: Proposer, dataset: Path, split: str | None) -> Method:
 
     Parameters
     ----------
-    proposer : name and settings of the method.
-    dataset, split : dataset and split of the phrases with true boxes.
+    proposer : Proposer. Name and settings of the method.
+    dataset, split : Path, str or None. Dataset and split of the phrases with true boxes.
 
     Raises
     ------

@@ -45,15 +45,16 @@ def image_of_region(region: str) -> tuple[str, int]:
 
 
 class Proposals:
-    """The proposals of a dataset's images, all in memory (20 bytes each).
+    """Proposals of all images of a dataset, in memory (20 bytes per box).
 
     Attributes
     ----------
-    folder : folder of the shards.
-    header : header of the shards, with recipe, hash and dataset.
-    image_ids : ids of all images, in file order, including those without proposals.
-    status : (images,) uint8; not 0 for unreadable images.
-    source_crc32 : by image id, CRC-32 of the image file that boxes were proposed on; 0: unknown.
+    folder : Path. Folder of the shards.
+    header : FeatureHeader. Header of the shards, with recipe, hash and dataset.
+    image_ids : sequence of str. Ids of all images in file order, including those without proposals.
+    status : (images,) uint8. 0, or the status of an unreadable image.
+    source_crc32 : mapping of str to int. CRC-32 of the image file of the proposals by image id; 0
+        if unknown.
     """
 
     def __init__(self, folder: str | Path) -> None:
@@ -71,8 +72,8 @@ class Proposals:
         self.header: FeatureHeader = features.index.header
         if self.header.recipe.get("kind") != _KIND or self.header.axes != AXES:
             raise ProposalError(
-                f"{folder} has {self.header.recipe.get('name')!r}, which are not proposals; "
-                "run `pipeline propose`"
+                f"{folder} holds rows of the recipe {self.header.recipe.get('name')!r}, not "
+                "proposals; run `pipeline propose`"
             )
         self.image_ids = features.ids
         self.status = features.status
@@ -146,6 +147,12 @@ def read_proposals(path: str | Path) -> Proposals:
     ------
     ProposalError, ShardError
         See `Proposals`.
+
+    Examples
+    --------
+    >>> proposals = pipeline.read_proposals("data/proposals/mine/grid")
+    >>> proposals.boxes("scene-00000").shape, proposals.region_ids("scene-00000")[0]
+    ((50, 4), 'scene-00000@0')
     """
     return Proposals(path)
 
@@ -162,11 +169,11 @@ def proposals_header(
 
     Parameters
     ----------
-    recipe : name and settings of the method, as JSON values.
-    most : maximum number of boxes in a row.
-    dataset : name of the dataset.
-    weights, weights_sha256 : name and SHA-256 of the method's trained model or box file.
-    packages : installed packages of the method, whose versions are recorded.
+    recipe : dict. Name and settings of the method, as JSON values.
+    most : int. Maximum number of boxes in a row.
+    dataset : str. Name of the dataset.
+    weights, weights_sha256 : str. Name and SHA-256 of the method's trained model or box file.
+    packages : sequence of str. Installed packages of the method, whose versions are recorded.
     """
     return FeatureHeader(
         recipe={"kind": _KIND, **recipe, "most": most},

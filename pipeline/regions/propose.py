@@ -60,6 +60,13 @@ def propose(
         The method is not available, or there is no box at all.
     FileReadError, ShardError
         The system failed; finished rows are kept.
+
+    Examples
+    --------
+    >>> pipeline.propose(
+    ...     "data/mine", "data/proposals/mine/grid", proposer=pipeline.Proposer("grid", number=50)
+    ... ).rows
+    24
     """
     select, compute = select or Selection(), compute or Compute()
     manifest = read_manifest(dataset).require("images", "pipeline propose", NO_PICTURES)

@@ -16,27 +16,25 @@ THRESHOLD = 0.5
 def proposal_recall(
     proposals: Proposals, phrases: Iterable[RegionPhrase], numbers: Sequence[int] = NUMBERS
 ) -> dict[str, Any]:
-    """Return the recall of the first N proposals at intersection over union 0.5, in percent.
+    """Return the recall of the first N proposals at intersection over union (IoU) 0.5, in per cent.
 
-    A phrase is covered if a proposal overlaps any of its boxes by 0.5 or more; this is the upper
-    bound of every R@K. Images without proposals cover nothing.
+    A phrase is covered if a proposal has an IoU of at least 0.5 with any of its boxes. The recall
+    is the upper bound of every R@K. Images without proposals do not cover any phrase.
 
     Parameters
     ----------
-    proposals : proposals, best first.
-    phrases : phrases of images with proposals.
-    numbers : values of N; those above the maximum number of boxes are left out, except the first
-        of them.
+    proposals : Proposals. Proposals, best first.
+    phrases : iterable of RegionPhrase. Phrases of images with proposals.
+    numbers : sequence of int. Values of N; those above the maximum number of boxes are skipped,
+        except the smallest of these.
 
-    Returns
-    -------
-    `phrases`, `images`, `images_without_proposals`, `mean_proposals` per image, and
+    Returns ------- `phrases`, `images`, `images_without_proposals`, `mean_proposals` per image, and
     `recall_at_<N>`.
 
     Raises
     ------
     ProposalError
-        There are no proposals for a phrase's image.
+        The image of a phrase has no proposals.
     """
     by_image: dict[str, list[RegionPhrase]] = {}
     for phrase in phrases:
@@ -60,16 +58,17 @@ def proposal_recall(
 
 
 def first_right(boxes: np.ndarray, phrases: Sequence[RegionPhrase]) -> np.ndarray:
-    """Return, for each phrase of an image, the index of the first correct box.
+    """Return the index of the first correct box for each phrase of an image.
 
     Parameters
     ----------
-    boxes : (k, 4), best first.
-    phrases : phrases of the image.
+    boxes : (k, 4). Boxes, best first.
+    phrases : sequence of RegionPhrase. Phrases of the image.
 
     Returns
     -------
-    (phrases,) int64 from 0; beyond any list if no box is correct.
+    (phrases,) int64
+        Index from 0; larger than any index if no box is correct.
     """
     never = np.iinfo(np.int64).max
     result = np.full(len(phrases), never, np.int64)

@@ -32,10 +32,10 @@ def roi_align_features(recipe: str, dataset: str, storage: str, how: Compute) ->
 
     Parameters
     ----------
-    recipe : `<backbone>-roi-align`.
-    dataset : name of the dataset.
-    storage : dtype of the rows.
-    how : weights, arithmetic and device.
+    recipe : str. `<backbone>-roi-align`.
+    dataset : str. Name of the dataset.
+    storage : str. Dtype of the rows.
+    how : Compute. Weights, arithmetic and device.
 
     Raises
     ------
@@ -79,7 +79,7 @@ def aligned_rows(grid: torch.Tensor, boxes: np.ndarray, width: int, height: int)
     ----------
     grid : (cells_y, cells_x, channels) float32, the map of the whole image.
     boxes : (k, 4) in pixels of the image.
-    width, height : size of the image in pixels.
+    width, height : int. Size of the image in pixels.
 
     Returns
     -------

@@ -1,7 +1,7 @@
-"""The report: one table over all experiments, and pages that open in any browser.
+"""Report: one table over all experiments of a dataset, and static HTML pages.
 
-Read `write` for the job, `results` for what is read of an experiment, `sections` and `pages` for
-what is shown. `retrievals`, `head_inspection` and `rankings` analyse the results, `figures`
-and `charts` draw it, `published` has the papers' numbers. Ranks and Recall@K are computed in
-`pipeline.retrieval`, not here.
+Read `write` first, the job of `pipeline report`. `results` reads the outputs of each experiment,
+`retrievals`, `head_inspection` and `rankings` analyse them, `figures` and `charts` draw them, and
+`sections` and `pages` arrange the pages. `published` has the numbers printed in the papers. Ranks
+and Recall@K are computed in `pipeline.retrieval`.
 """

@@ -1,4 +1,4 @@
-"""A page of generated captions: scores of all systems, images with their captions, regularities."""
+"""Page of generated captions: scores of all systems, example images, and regularities."""
 
 from base64 import b64encode
 from collections.abc import Mapping, Sequence
@@ -27,14 +27,21 @@ from pipeline.search.regularities import COLUMNS, Plane, Regularities, read_regu
 from pipeline.wording import counted
 
 SHOWN, SEED = 20, 0
-"""Images with their captions, and the seed that draws them."""
+"""Number of example images, and the seed that selects them."""
 
 _SIDE, _SMALL, _QUALITY = 320, 76, 80
 
 
 @dataclass(frozen=True)
 class Said:
-    """A system's caption of an image, and whether it is right: "true", "wrong colour", ..."""
+    """A system's caption of an image.
+
+    Attributes
+    ----------
+    system : str. Name of the system.
+    text : str. The caption.
+    verdict : str. Correctness, such as "true" or "wrong colour"; "" if unknown.
+    """
 
     system: str
     text: str
@@ -43,7 +50,15 @@ class Said:
 
 @dataclass(frozen=True)
 class Example:
-    """An image with captions of systems and people; `picture` is a JPEG in base64, or ""."""
+    """An image with its generated captions and its references.
+
+    Attributes
+    ----------
+    image : str. Image id.
+    picture : str. Thumbnail as JPEG in base64, or "".
+    said : sequence of `Said`. Captions of the systems.
+    people : sequence of str. Captions of the dataset.
+    """
 
     image: str
     picture: str
@@ -61,34 +76,33 @@ def write_captions_page(
     regularities: Sequence[str | Path] = (),
     monitor: Monitor = QUIET,
 ) -> Path:
-    """Write `captions.html`: one file that opens offline, without scripts.
+    """Write `captions.html`, a self-contained page without scripts.
 
     Deterministic: the same files produce the same bytes.
 
     Parameters
     ----------
-    files : of captions, each a system called as the file is.
-    scores : folder of the scores, a folder a system, as `pipeline score` leaves them.
-    dataset : folder of the dataset whose images they are of.
-    out : folder of the page.
-    truth : what captions of the dataset are checked against; None: they are not checked.
-    regularities : files of `pipeline search --regularities`.
-    monitor : gets a line for each system whose scores are missing or of other captions, and one
-        on the page.
+    files : sequence of str or Path. Caption files, one per system, named like the system.
+    scores : str or Path. Output folder of `pipeline score`, with one subfolder per system.
+    dataset : str or Path. Folder of the captioned dataset.
+    out : str or Path. Folder of the page.
+    truth : CaptionTruth or None. Reference for checking captions; None: no check.
+    regularities : sequence of str or Path. Files of `pipeline search --regularities`.
+    monitor : Monitor. Receives a line for each system without matching scores, and one on the page.
 
     Raises
     ------
     WrongUsage
-        No file of captions, or no image that all describe.
+        There is no caption file, or no image is captioned by all systems.
     LanguageError, SearchError
-        A file is damaged.
+        A file is corrupt.
     FileReadError
-        The system failed to read an existing image.
+        A system error prevented reading an existing image.
     OutputError
-        The folder cannot be written to.
+        The folder is not writable.
     """
     if not files:
-        raise WrongUsage("no file of captions was given; `pipeline caption` makes them")
+        raise WrongUsage("no file of captions was passed; `pipeline caption` writes them")
     folder, manifest = Path(out), read_manifest(dataset)
     require_folder(folder)
     captions = {Path(file).stem: read_captions(file) for file in files}
@@ -126,18 +140,19 @@ def examples_of(
     manifest: Manifest,
     truth: CaptionTruth | None = None,
 ) -> list[Example]:
-    """Return `SHOWN` images that all systems describe, drawn by the seed, in the dataset's order.
+    """Return `SHOWN` random images that all systems have captioned, in dataset order.
 
     Parameters
     ----------
-    captions : by system, the caption of each image, or None where it has none.
-    manifest : the dataset.
-    truth : of its images.
+    captions : mapping of str to mapping of str to str or None. By system, the caption of each
+        image; None if it failed.
+    manifest : Manifest. The dataset.
+    truth : CaptionTruth or None. Reference for checking captions.
 
     Raises
     ------
     WrongUsage
-        There is no image that all describe.
+        No image is captioned by all systems.
     """
     shared = [e for e in manifest.entries if all(e.id in found for found in captions.values())]
     if not shared:
@@ -174,7 +189,7 @@ def _verdict(image: str, text: str | None, truth: CaptionTruth | None) -> str:
 
 
 def _row(file: Path, folder: Path) -> Mapping[str, Any] | None:
-    """Return the scores of a file of captions, None if there are none of these captions."""
+    """Return the scores of a caption file; None if they are missing or of other captions."""
     try:
         made = parse_json((folder / PROVENANCE_FILE).read_text(encoding="utf-8"))
         row: Mapping[str, Any] = parse_json((folder / CAPTIONS_FILE).read_text(encoding="utf-8"))
@@ -186,7 +201,7 @@ def _row(file: Path, folder: Path) -> Mapping[str, Any] | None:
 def _table(
     rows: Mapping[str, Mapping[str, Any]], columns: Mapping[str, str]
 ) -> dict[str, dict[str, str]]:
-    """Return cells by system and heading, of columns that a system has."""
+    """Return cells by system and heading, for the columns that at least one system has."""
     present = [name for name in columns if any(name in row for row in rows.values())]
     return {
         system: {columns[name]: _cell(row.get(name)) for name in present}
@@ -202,7 +217,7 @@ def _cell(value: float | int | None) -> str:
 
 
 def _planes(space: Regularities, manifest: Manifest) -> dict[str, str]:
-    """Return by kind the SVG of its words over thumbnails."""
+    """Return for each kind the SVG of its words over thumbnails."""
     return {kind: _plane(kind, plane, manifest.path_by_id) for kind, plane in space.planes.items()}
 
 

@@ -1,10 +1,10 @@
-"""Charts as SVG text: narrow enough for a phone, light or dark, always the same bytes.
+"""Charts as SVG text: for narrow screens, light and dark colour schemes, deterministic.
 
-Not drawn with a plotting library: the pages need only a few kinds of chart, real text at one size,
-and colours that follow the reader's light or dark scheme; plotting libraries write fixed ones.
+No plotting library is used: the pages need only a few kinds of chart, real text at one size, and
+colours that follow the reader's colour scheme, while plotting libraries write fixed colours.
 
-A system has one number in a report, and with it one colour, marker and dash on all charts. Systems
-from number `COLOURS` on are grey; a line chart writes their number, counted from 1, at the line.
+A system has one number in a report, which selects its colour, marker and dash in all charts.
+Systems from number `COLOURS` on are grey; a line chart labels them with their number, from 1.
 """
 
 from collections.abc import Iterable, Sequence
@@ -16,10 +16,10 @@ from pipeline.pages.apart import apart
 from pipeline.pages.rendering import shown
 
 WIDTH = 380
-"""Width of every chart in CSS pixels at its natural size; text is 12 pixels high."""
+"""Natural width of every chart in CSS pixels; text is 12 pixels high."""
 
 COLOURS = 8
-"""Number of systems with a colour, a marker and a dash of their own."""
+"""Number of systems with their own colour, marker and dash."""
 
 LINE = 18
 """Line height of text in pixels."""
@@ -76,9 +76,14 @@ class Scale:
 
 @dataclass(frozen=True)
 class Bar:
-    """A value with its interval, if it has one: `low <= value <= high`.
+    """A value with an optional interval, `low <= value <= high`.
 
-    `number` is that of the system in the report.
+    Attributes
+    ----------
+    label : str. Name of the row.
+    value : float. The value.
+    low, high : float or None. Bounds of the interval.
+    number : int. Number of the system in the report.
     """
 
     label: str
@@ -90,13 +95,15 @@ class Bar:
 
 @dataclass(frozen=True)
 class Series:
-    """Points (x, y) in the order of x, joined by a line.
+    """A line through points.
 
     Attributes
     ----------
-    marked : x of a point that is emphasised, such as the selected epoch.
-    number : number of the system in the report.
-    unfilled : whether it is dashed with unfilled markers: a second series of the same system.
+    label : str. Name in the legend.
+    points : sequence of (float, float). Points (x, y) in ascending x.
+    marked : float or None. x of an emphasised point, such as the selected epoch.
+    number : int. Number of the system in the report.
+    unfilled : bool. Draw it dashed with unfilled markers, as a second series of the same system.
     """
 
     label: str
@@ -107,21 +114,25 @@ class Series:
 
     @property
     def colour(self) -> str:
-        """Class of its stroke."""
+        """CSS class of the stroke."""
         return f"c{self.number}"
 
     @property
     def dash(self) -> str:
-        """Dash pattern of its line."""
+        """Dash pattern of the line."""
         return _UNFILLED_DASH if self.unfilled else _DASHES[self.number % len(_DASHES)]
 
 
 @dataclass(frozen=True)
 class Spans:
-    """Two spans on one scale, each from its filled end.
+    """Two spans on one scale, each starting at its filled end.
 
-    `before` is the reason in a few words where there is no such span; `number` is that of the
-    system in the report.
+    Attributes
+    ----------
+    label : str. Name of the row.
+    before : (float, float) or str. Grey span, or the reason for its absence.
+    after : (float, float). Coloured span.
+    number : int. Number of the system in the report.
     """
 
     label: str
@@ -131,14 +142,14 @@ class Spans:
 
 
 def dot_chart(bars: Sequence[Bar], axis: str, alt: str, most: float | None = None) -> str:
-    """Draw values as dots on a scale from 0, one row per value, each under its label.
+    """Draw one row per value, as a labelled dot on a scale that starts at 0.
 
     Parameters
     ----------
-    bars : from top to bottom, at least one, no value below 0.
-    axis : name of the scale.
-    alt : text alternative of the chart.
-    most : greatest possible value, where the scale ends at the latest.
+    bars : sequence of Bar. At least one, from top to bottom; no value is below 0.
+    axis : str. Name of the scale.
+    alt : str. Text alternative of the chart.
+    most : float or None. Maximum possible value, which the scale does not exceed.
     """
     greatest = max(bar.value if bar.high is None else bar.high for bar in bars)
     ticks = nice_ticks(0.0, greatest, most=most)
@@ -162,14 +173,15 @@ def dot_chart(bars: Sequence[Bar], axis: str, alt: str, most: float | None = Non
 def span_chart(
     rows: Sequence[Spans], names: tuple[str, str], ends: tuple[str, str], axis: str, alt: str
 ) -> str:
-    """Draw two spans under each label: grey and, below it, coloured; filled and unfilled ends.
+    """Draw two spans under each label, the grey one above the coloured one.
 
     Parameters
     ----------
-    rows : from top to bottom, at least one, no value below 0.
-    names, ends : legend of the grey and the coloured spans, and of their filled and unfilled ends.
-    axis : name of the scale.
-    alt : text alternative of the chart.
+    rows : sequence of Spans. At least one, from top to bottom; no value is below 0.
+    names : tuple of 2 str. Legend of the grey and the coloured spans.
+    ends : tuple of 2 str. Legend of the filled and the unfilled ends.
+    axis : str. Name of the scale.
+    alt : str. Text alternative of the chart.
     """
     spans = [s for row in rows for s in (row.after, row.before) if not isinstance(s, str)]
     ticks = nice_ticks(0.0, max(value for span in spans for value in span))
@@ -197,18 +209,19 @@ def span_chart(
 def line_chart(
     series: Sequence[Series], x_axis: str, y_axis: str, alt: str, most: float | None = None
 ) -> str:
-    """Draw lines over one pair of axes; y starts at 0, or near the least value of several lines.
+    """Draw lines over one pair of axes.
 
-    The latter if that is above half of the greatest value, since from 0 such lines would overlap.
-    The name of the axis states it.
+    The y axis starts at 0. If the minimum of several lines is above half of the maximum, it starts
+    near the minimum, since the lines would overlap otherwise; the name of the axis then states the
+    start.
 
     Parameters
     ----------
-    series : lines; those whose number is `COLOURS` or more are thin and grey behind the others,
-        with their number at the last point and in the legend.
-    x_axis, y_axis : names of the scales.
-    alt : text alternative of the chart.
-    most : greatest possible y, where the scale ends at the latest.
+    series : sequence of Series. Lines. Those with a number from `COLOURS` on are thin and grey,
+        behind the others, labelled with their number at the last point and in the legend.
+    x_axis, y_axis : str. Names of the scales.
+    alt : str. Text alternative of the chart.
+    most : float or None. Maximum possible y, which the scale does not exceed.
     """
     named = [drawn for drawn in series if drawn.number < COLOURS]
     others = [drawn for drawn in series if drawn.number >= COLOURS]
@@ -268,7 +281,7 @@ def line_chart(
 def _row(
     label: str, top: float, bottom: float, gridlines: Sequence[float], note: str = ""
 ) -> list[str]:
-    """Return a row: a label, a note, gridlines that run through no text, and a line below."""
+    """Return a row: a label, a note, gridlines that avoid text, and a line below."""
     free = top + _LABEL + (LINE - 3 if note else 0)
     parts = [line("rule", x, free, x, bottom) for x in gridlines]
     parts += [line("rule", 8, bottom, WIDTH - 8, bottom), text(8, top + 15, label)]
@@ -281,12 +294,12 @@ def _axis_below(bottom: float, axis: str, ticks: Sequence[float], scale: Scale) 
 
 
 def _classes(number: int) -> tuple[str, str]:
-    """Return the classes of the stroke and the fill of a system."""
+    """Return the CSS classes of stroke and fill of a system."""
     return (f"c{number}", f"f{number}") if number < COLOURS else ("ci", "fi")
 
 
 def _span(stroke: str, fill: str, start: float, end: float, y: float) -> list[str]:
-    """Return a line, its filled end and its unfilled one."""
+    """Return a line with a filled and an unfilled end."""
     return [
         line(f"line {stroke}", start, y, end, y),
         f'<circle class="{fill}" cx="{start:.1f}" cy="{y:g}" r="4"/>',
@@ -297,10 +310,10 @@ def _span(stroke: str, fill: str, start: float, end: float, y: float) -> list[st
 def nice_ticks(
     low: float, high: float, whole: bool = False, most: float | None = None
 ) -> list[float]:
-    """Return about five even steps of 1, 2 or 5 times a power of ten that cover low to high.
+    """Return about five evenly spaced ticks that cover low to high.
 
-    `whole` requires steps of at least 1. No tick is above `most`, which is the last one where the
-    steps would pass it. Around a single value there are two ticks.
+    Steps are 1, 2 or 5 times a power of ten, at least 1 with `whole`. No tick exceeds `most`, which
+    becomes the last tick if a step would exceed it. A single value gets two ticks around it.
     """
     if not (isfinite(low) and isfinite(high)) or high < low:
         raise ValueError(f"a scale cannot run from {low} to {high}")
@@ -318,7 +331,7 @@ def nice_ticks(
 
 
 def document(height: float, alt: str, parts: Iterable[str]) -> str:
-    """Return an SVG file of `WIDTH` and a height in pixels, with its text alternative."""
+    """Return an SVG document of width `WIDTH` and a height in pixels, with a text alternative."""
     title = escape(shown(alt))
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{WIDTH}" height="{height:g}" '
@@ -329,7 +342,7 @@ def document(height: float, alt: str, parts: Iterable[str]) -> str:
 
 
 def text(x: float, y: float, label: str, kind: str = "", anchor: str = "start") -> str:
-    """Return text at its baseline, truncated where a chart would be too narrow for it."""
+    """Return text at its baseline, truncated if the chart is too narrow."""
     fitting = shown(label)
     if len(fitting) > _LABEL_LENGTH:
         fitting = fitting[: _LABEL_LENGTH - 1] + "…"
@@ -339,7 +352,7 @@ def text(x: float, y: float, label: str, kind: str = "", anchor: str = "start") 
 
 
 def line(kind: str, x1: float, y1: float, x2: float, y2: float, dash: str = "") -> str:
-    """Return a straight line of a class of the style."""
+    """Return a straight line with a class of the style sheet."""
     dashes = f' stroke-dasharray="{dash}"' if dash else ""
     ends = f'x1="{x1:.1f}" y1="{y1:.1f}" x2="{x2:.1f}" y2="{y2:.1f}"'
     return f'<line class="{kind}" {ends}{dashes}/>'
@@ -348,14 +361,14 @@ def line(kind: str, x1: float, y1: float, x2: float, y2: float, dash: str = "") 
 def path(
     kind: str, points: Iterable[tuple[float, float]], across: Scale, up: Scale, dash: str = ""
 ) -> str:
-    """Return a line through points, which are values of two scales."""
+    """Return a line through points in the units of two scales."""
     dashes = f' stroke-dasharray="{dash}"' if dash else ""
     places = " ".join(f"{across(x):.1f},{up(y):.1f}" for x, y in points)
     return f'<polyline class="{kind}" points="{places}"{dashes}/>'
 
 
 def marker(number: int, x: float, y: float, large: bool = False, unfilled: bool = False) -> str:
-    """Return the marker of a system; large ones have an edge that separates them from lines."""
+    """Return the marker of a system; large markers have an edge that separates them from lines."""
     r = 6 if large else 3.5
     stroke, fill = _classes(number)
     kind = f"{fill} kept" if large else f"unfilled {stroke}" if unfilled else fill

@@ -1,4 +1,4 @@
-"""The figures of a report: for each an SVG chart, its numbers as CSV, and its message in words."""
+"""Figures of a report: each is an SVG chart with its numbers as CSV and its message in words."""
 
 import csv
 import io
@@ -34,10 +34,10 @@ from pipeline.retrieval.geometry import Closeness
 History = Sequence[Mapping[str, Any]]
 
 MOST_RSUM = 600.0
-"""Greatest possible `rsum`."""
+"""Maximum possible `rsum`."""
 
 _LABEL_HEIGHT, _LETTER_WIDTH = 15, 8
-"""Approximate height of a word over an image and width of a letter, in pixels."""
+"""Approximate height of a word and width of a letter in pixels."""
 
 
 @dataclass(frozen=True)
@@ -46,10 +46,10 @@ class Figure:
 
     Attributes
     ----------
-    name : name of its files, without suffix.
-    title, note : heading and caption.
-    alt : text alternative of the chart.
-    svg, csv : contents of its two files.
+    name : str. Base name of its files, without suffix.
+    title, note : str. Heading and caption.
+    alt : str. Text alternative of the chart.
+    svg, csv : str. Contents of the two files.
     """
 
     name: str
@@ -67,7 +67,7 @@ class Figure:
 
 
 def rsum_figure(name: str, bars: Sequence[Bar]) -> Figure:
-    """Return the chart of the experiments' `rsum`, greatest first, with intervals if known."""
+    """Return the chart of `rsum` by experiment, highest first, with intervals if known."""
     ordered = sorted(bars, key=lambda bar: -bar.value)
     best, last = ordered[0], ordered[-1]
     alt = f"rsum of {len(bars)} experiments. {best.label} has {best.value:.1f}"
@@ -87,11 +87,13 @@ def rsum_figure(name: str, bars: Sequence[Bar]) -> Figure:
 def length_figure(
     name: str, lengths: Mapping[str, Sequence[LengthBin]], numbers: Mapping[str, int]
 ) -> Figure:
-    """Return the chart of R@10 of sentences against their number of words.
+    """Return the chart of R@10 of sentences by number of words.
 
     Parameters
     ----------
-    numbers : number of each system in the report.
+    name : str. Base name of the files.
+    lengths : mapping of str to sequence of LengthBin. Bins of each system.
+    numbers : mapping of str to int. Number of each system in the report.
     """
     lines = [
         Series(label, tuple((each.words, each.r10) for each in bins), number=numbers[label])
@@ -120,11 +122,13 @@ def length_figure(
 def curve_of(
     label: str, history: History, column: str, number: int, unfilled: bool = False
 ) -> Series | None:
-    """Return a column by epoch; None if the head has no epochs or its history lacks the column.
+    """Return a column of a history by epoch; None without epochs or without the column.
 
     Parameters
     ----------
-    number, unfilled : see `pipeline.report.charts.Series`.
+    label, number, unfilled : see `pipeline.report.charts.Series`.
+    history : sequence of mapping. History of a head.
+    column : str. Name of the column.
     """
     trained = [epoch for epoch in history if column in epoch and "loss" in epoch]
     if len(trained) < 2:
@@ -135,12 +139,14 @@ def curve_of(
 
 
 def epoch_figure(name: str, measure: str, curves: Sequence[Series], split: str) -> Figure:
-    """Return the chart of a measure on the validation split against the epoch.
+    """Return the chart of a validation metric by epoch.
 
     Parameters
     ----------
-    measure : name of the measure, such as "rsum" or "R@10".
-    split : name of the split, such as "flickr8k/val", or "".
+    name : str. Base name of the files.
+    measure : str. Name of the metric, such as "rsum" or "R@10".
+    curves : sequence of Series. One line per training.
+    split : str. Name of the split, such as "flickr8k/val", or "".
     """
     first = curves[0]
     alt = f"{measure} on {split or 'the validation split'} against the epoch. {first.label} goes "
@@ -171,8 +177,10 @@ def words_figure(
 
     Parameters
     ----------
-    captions : image id to its title.
-    thumbnail : returns the JPEG of an image id, b"" if it cannot be shown.
+    name : str. Base name of the files.
+    plane : WordPlane. Points of words and images.
+    captions : mapping of str to str. Title of each image id.
+    thumbnail : callable. Returns the JPEG of an image id, b"" if it is not available.
     """
     images = [
         (word, image, place) for word, of in plane.images.items() for image, place in of.items()
@@ -205,13 +213,14 @@ def distances_figure(
     rows: Sequence[tuple[str, Closeness | str, Closeness]],
     numbers: Mapping[str, int],
 ) -> Figure:
-    """Return the chart of mean distances of sentences within and between images.
+    """Return the chart of mean distances between sentences of the same and of different images.
 
     Parameters
     ----------
-    rows : experiment, closeness of the features of the head (or why it is not known), and
-        closeness of its embeddings.
-    numbers : number of each system in the report.
+    name : str. Base name of the files.
+    rows : sequence. For each experiment its name, the closeness of the features of the head or the
+        reason why it is unknown, and the closeness of the embeddings.
+    numbers : mapping of str to int. Number of each system in the report.
     """
     apart = [(e, b if isinstance(b, str) else _distances(b), _distances(a)) for e, b, a in rows]
     first = apart[0]
@@ -248,12 +257,13 @@ def places_figure(
     shares: tuple[float, float],
     captions: Mapping[str, str],
 ) -> Figure:
-    """Return the scatter plot of the sentences of some images, one letter per image.
+    """Return the scatter plot of the sentences of some images, with one letter per image.
 
     Parameters
     ----------
+    name : str. Base name of the files.
     places, shares : see `pipeline.report.retrievals.Retrieval`.
-    captions : image id to its sentence in the legend.
+    captions : mapping of str to str. Sentence in the legend by image id.
     """
     alt = f"The sentences of {len(places)} images in the plane of their first two principal "
     alt += "components, one letter per image. The closer equal letters are, the better the space "
@@ -280,9 +290,10 @@ def letter_chart(groups: Mapping[str, Sequence[Place]], x_axis: str, y_axis: str
 
     Parameters
     ----------
-    groups : at most 26; name in the legend to the group's points, centred on (0, 0).
-    x_axis, y_axis : names of the axes.
-    alt : text alternative of the chart.
+    groups : mapping of str to sequence of Place. At most 26 groups: points, centred on (0, 0), by
+        name in the legend.
+    x_axis, y_axis : str. Names of the axes.
+    alt : str. Text alternative of the chart.
     """
     reach = max((max(abs(x), abs(y)) for points in groups.values() for x, y in points), default=0.0)
     top, size = 26, WIDTH - 40
@@ -315,10 +326,11 @@ def thumbnail_chart(
 
     Parameters
     ----------
-    words : word to its point, centred on (0, 0).
-    thumbnails : title, JPEG (b"" if it cannot be shown) and point of each image.
-    x_axis, y_axis : names of the axes.
-    alt : text alternative of the chart.
+    words : mapping of str to Place. Point of each word, centred on (0, 0).
+    thumbnails : sequence of (str, bytes, Place). Title, JPEG (b"" if it is not available) and point
+        of each image.
+    x_axis, y_axis : str. Names of the axes.
+    alt : str. Text alternative of the chart.
     """
     points = [*words.values(), *(point for _, _, point in thumbnails)]
     reach = max((max(abs(x), abs(y)) for x, y in points), default=0.0) or 1.0

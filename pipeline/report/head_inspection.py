@@ -1,4 +1,4 @@
-"""Inputs and outputs of a head: closeness of sentences before it, single words after it."""
+"""Inspection of a head: closeness of sentences in its inputs, and single words in its outputs."""
 
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
@@ -23,13 +23,13 @@ from pipeline.shards.format import ShardError
 from pipeline.shards.index import INDEX_FILE, read_index
 
 WORDS, IMAGES_OF_A_WORD = 8, 3
-"""Words in a plane, and images of each."""
+"""Number of words in a plane, and of images per word."""
 
 WORDS_PER_CENT = 3
-"""Of the images, at least, have a sentence with a word that is shown."""
+"""Minimum percentage of images that have a sentence with a displayed word."""
 
 MEASURED = 1000
-"""Maximum number of images whose sentences' features are read to measure closeness."""
+"""Maximum number of images whose sentence features are read to measure closeness."""
 
 
 @dataclass(frozen=True)
@@ -38,9 +38,10 @@ class WordPlane:
 
     Attributes
     ----------
-    words : word to its place, embedded as a sentence of that one word.
-    images : word to image id to place, of images whose sentences have the word.
-    shares : of the variance in the plane's two directions, 0-1.
+    words : mapping of str to Place. Point of each word, embedded as a sentence of that one word.
+    images : mapping of str to mapping of str to Place. By word, the points of images whose
+        sentences contain it.
+    shares : tuple of 2 float. Explained variance of both components, 0-1.
     """
 
     words: Mapping[str, Place]
@@ -49,13 +50,13 @@ class WordPlane:
 
 
 class HeadInspection:
-    """Asks the heads and features of one experiment after the other; what they share, once.
+    """Reads heads and features of several experiments, and caches what they share.
 
-    What is missing adds a sentence to the `gaps` it is given.
+    Its methods append a sentence to `gaps` for every missing input.
     """
 
     def __init__(self, heads: Path, text: Path) -> None:
-        """Store the folders `<experiment>/` of heads and `<name>/` of caption features."""
+        """Store the parent folders of heads and of caption features."""
         self._heads, self._text = heads, text
         self._folder_with = cache(_folder_with)
         self._closeness = cache(_closeness)
@@ -64,17 +65,19 @@ class HeadInspection:
     def input_closeness(
         self, metadata: Mapping[str, Any], image_of: Mapping[str, str], gaps: list[str]
     ) -> Closeness | str:
-        """Return the closeness of sentences in the features that a head reads.
+        """Return the closeness of sentences in the input features of a head.
 
         Parameters
         ----------
-        metadata : the `provenance.json` of its table.
-        image_of : caption id to image id. Of more than `MEASURED` images that many are drawn.
+        metadata : mapping. The `provenance.json` of the table.
+        image_of : mapping of str to str. Image id by caption id. At most `MEASURED` random images
+            are used.
+        gaps : list of str. Receives a sentence if the features are missing.
 
         Returns
         -------
         Closeness or str
-            Reason in a few words why it is undefined, such as for token ids.
+            The closeness, or a short reason why it is undefined, such as token ids.
         """
         try:
             spec = convert(metadata["provenance"]["inputs"]["captions"], FeatureSpec)
@@ -93,11 +96,12 @@ class HeadInspection:
     def words_to_show(
         self, texts: Mapping[str, str], image_of: Mapping[str, str]
     ) -> dict[str, tuple[str, ...]]:
-        """Return the words to show in planes, each with the ids of images whose sentences have it.
+        """Return the words to display in planes, with the ids of images whose sentences have them.
 
         Parameters
         ----------
-        texts, image_of : of the sentences that were ranked: caption id to sentence and image id.
+        texts, image_of : mapping of str to str. Sentence and image id of each ranked caption, by
+            caption id.
         """
         return self._words_to_show(tuple((image_of[c], text) for c, text in texts.items()))
 
@@ -109,12 +113,14 @@ class HeadInspection:
         images_of_words: Mapping[str, Sequence[str]],
         gaps: list[str],
     ) -> WordPlane | None:
-        """Place words and images in one plane; None for sets of vectors, and without words.
+        """Return words and images in one plane; None for sets of vectors, and without words.
 
         Parameters
         ----------
-        path, embeddings : the experiment's embedding file.
+        experiment : str. Name of the experiment.
+        path, embeddings : Path, Embeddings. Embedding file of the experiment, and its contents.
         images_of_words : see `words_to_show`.
+        gaps : list of str. Receives a sentence if the plane is not available.
         """
         if embeddings.caption_embeddings.ndim != 2 or not images_of_words:
             return None
@@ -148,20 +154,21 @@ class HeadInspection:
 def telling_words(
     captions: Mapping[str, Sequence[str]], least: int, number: int
 ) -> tuple[str, ...]:
-    """Return the words on which the captions of an image agree most, and those of others do not.
+    """Return the words that are shared by the captions of an image, but not by other captions.
 
-    The agreement is Fleiss' kappa of "the caption has the word" (Fleiss 1971, for one
-    category), an image's captions being its raters: (p' - p) / (1 - p),
-    where p is the share of captions that have the word, and p' that of the other captions of an
-    image of which one has it. Nouns such as "dog" are near 1; "a" and "with" are near 0 however
-    frequent. No list of stop words and no tagger is needed. Of words that differ by a final s or
-    es, such as "dog" and "dogs", that of more captions represents both.
+    The criterion is Fleiss' kappa of "the caption has the word" (Fleiss 1971, for one category),
+    with the captions of an image as its raters: (p' - p) / (1 - p), where p is the share of
+    captions with the word, and p' the share of captions with the word among the other captions of
+    an image, given that one of its captions has it. Nouns such as "dog" are near 1; "a" and "with"
+    are near 0, however frequent. Neither stop words nor a tagger are needed. Of words that differ
+    by a final s or es, such as "dog" and "dogs", only the more frequent one is returned.
 
     Parameters
     ----------
-    captions : image id to its captions; images of one caption do not count.
-    least : images, at least, one of whose captions has the word.
-    number : number of words, best first; ties are sorted by word.
+    captions : mapping of str to sequence of str. Captions by image id; images with one caption are
+        ignored.
+    least : int. Minimum number of images with a caption that has the word.
+    number : int. Number of words, best first; ties are sorted by word.
     """
     have: Counter[str] = Counter()
     pairs: Counter[str] = Counter()
@@ -192,9 +199,10 @@ def telling_words(
 def images_of(
     words: Sequence[str], captions: Mapping[str, Sequence[str]], number: int
 ) -> dict[str, tuple[str, ...]]:
-    """Return for each word the images most of whose captions have it, an image for one word only.
+    """Return for each word the images with the largest share of captions that have it.
 
-    Equal shares are sorted by id; no image is without the word, so that there may be fewer.
+    An image represents one word only. Ties are sorted by id; images without the word are not
+    returned, so that there may be fewer than `number`.
     """
     taken: set[str] = set()
     found: dict[str, tuple[str, ...]] = {}
@@ -211,13 +219,13 @@ def images_of(
 
 
 def _folder_with(folder: Path, content_sha256: str) -> Path:
-    """Return the folder of the caption features with these rows."""
+    """Return the folder of the caption features with this content hash."""
     for index in sorted(folder.glob(f"*/{INDEX_FILE}")):
         if read_index(index.parent).content_sha256 == content_sha256:
             return index.parent
     raise ShardError(
         f"no folder of {folder} holds the caption features that the embeddings were made from "
-        f"(SHA-256 of their rows {content_sha256[:16] or 'unknown'}…); make them again with "
+        f"(SHA-256 of their rows {content_sha256[:16] or 'unknown'}…); recompute them with "
         "`pipeline text`"
     )
 
@@ -243,12 +251,14 @@ def _word_plane(
     images_of_words: Mapping[str, Sequence[str]],
     word_rows: npt.NDArray[np.float32],
 ) -> WordPlane:
-    """Place words and images as figure 5 of Kiros et al. 2014 does, each kind around its mean.
+    """Return words and images as in figure 5 of Kiros et al. 2014, each kind centred on its mean.
 
     Parameters
     ----------
-    images_of_words : the words, in the order of `word_rows`.
-    word_rows : (words, dim), their embeddings.
+    embeddings : Embeddings. The embedding file.
+    images_of_words : mapping of str to sequence of str. Image ids by word, in the order of
+        `word_rows`.
+    word_rows : (words, dim). Embeddings of the words.
     """
     row_of = {image: row for row, image in enumerate(embeddings.image_ids)}
     pairs = [(word, image) for word, images in images_of_words.items() for image in images]

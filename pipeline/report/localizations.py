@@ -1,4 +1,4 @@
-"""A page of phrase localization: the table, and photos with boxes, right, wrong and worst."""
+"""Page of phrase localization: the table, and images with correct, wrong and worst boxes."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -27,10 +27,10 @@ from pipeline.report.published import localized_rows
 from pipeline.wording import counted
 
 SHOWN, TOP, SEED = 8, 3, 0
-"""Queries of each kind, boxes drawn of each, and the seed that draws the queries."""
+"""Number of queries per kind, number of boxes per query, and the seed that selects the queries."""
 
 PHRASE_COLOURS = ("#e8590c", "#1c7ed6", "#2f9e44", "#ae3ec9", "#c2255c", "#0b7285")
-"""Of the phrases of a sentence; further ones are left out."""
+"""Colours of the phrases of a sentence; further phrases are not shown."""
 
 _SIDE, _QUALITY = 320, 80
 _COLUMNS = {
@@ -43,7 +43,15 @@ _COLUMNS = {
 
 @dataclass(frozen=True)
 class Example:
-    """A query with its photo as SVG, and what became of it in a few words."""
+    """A query with its result.
+
+    Attributes
+    ----------
+    phrase : str. The phrase.
+    image : str. Image id.
+    became : str. Result in a few words.
+    svg : str. Image with boxes.
+    """
 
     phrase: str
     image: str
@@ -53,13 +61,14 @@ class Example:
 
 @dataclass(frozen=True)
 class Sentence:
-    """A sentence about a photo, whose phrases several systems have found.
+    """A sentence of an image, with the boxes of its phrases by system.
 
     Attributes
     ----------
-    text : the sentence.
-    phrases : each with its colour.
-    photos : by system, the photo as SVG with the first box of each phrase in its colour.
+    text : str. The sentence.
+    phrases : tuple of tuple of 2 str. Phrases with their colours.
+    photos : mapping of str to str. By system, SVG of the image with the first box of each phrase in
+        its colour.
     """
 
     text: str
@@ -75,31 +84,31 @@ def write_localization_page(
     nms: float = NMS,
     monitor: Monitor = QUIET,
 ) -> Path:
-    """Write `localization.html`: one file that opens offline, without scripts.
+    """Write `localization.html`, a self-contained page without scripts.
 
     Deterministic: the same files produce the same bytes.
 
     Parameters
     ----------
-    files : localization files, each a row and its photos.
-    dataset : folder of the dataset that was localized.
-    out : folder of the page.
-    nms : threshold of the suppression before average precision.
-    monitor : gets a line for each file, and one on the page.
+    files : sequence of str or Path. Localization files, one row of the table each.
+    dataset : str or Path. Folder of the localized dataset.
+    out : str or Path. Folder of the page.
+    nms : float. Threshold of non-maximum suppression before average precision.
+    monitor : Monitor. Receives a line for each file, and one on the page.
 
     Raises
     ------
     LocalizationError
-        A file is missing or damaged.
+        A file is missing or corrupt.
     WrongUsage
-        No file, or a file of another dataset.
+        There is no file, or one is of another dataset.
     FileReadError
-        The system failed to read an existing image.
+        A system error prevented reading an existing image.
     OutputError
-        The folder cannot be written to.
+        The folder is not writable.
     """
     if not files:
-        raise WrongUsage("no localization file was given; `pipeline localize` makes them")
+        raise WrongUsage("no localization file was passed; `pipeline localize` writes them")
     folder, manifest = Path(out), read_manifest(dataset)
     require_folder(folder)
     tables: dict[str, LocalizationTable] = {}
@@ -140,10 +149,10 @@ def write_localization_page(
 def sentences_of(
     systems: Mapping[str, Localized], manifest: Manifest, phrases: Sequence[RegionPhrase]
 ) -> list[Sentence]:
-    """Return sentences with what each system finds first of all their phrases.
+    """Return sentences with the first box of each of their phrases, for every system.
 
-    Sentences of two phrases or more are drawn from the seed, each image once; with one
-    system nothing is returned. Figure 3 of Wang et al. 2016 is of this kind.
+    Sentences with at least two phrases are selected by the seed, one per image; with a single
+    system the list is empty. As figure 3 of Wang et al. 2016.
     """
     if len(systems) < 2:
         return []
@@ -171,7 +180,7 @@ def sentences_of(
 def _all_phrases(
     found: Localized, image: str, said: Mapping[str, RegionPhrase], photo: bytes
 ) -> str:
-    """Return a photo with the first box of each phrase in its colour."""
+    """Return an image with the first box of each phrase in its colour."""
     row = found.image_ids.index(image)
     queries = np.array([found.query_ids.index(phrase.id) for phrase in said.values()])
     scores, boxes = by_head(found)(row, queries), found.boxes[found.regions_of(row)]
@@ -185,10 +194,10 @@ def _all_phrases(
 
 
 def examples_of(found: Localized, manifest: Manifest) -> dict[str, list[Example]]:
-    """Return queries by kind, with the first boxes drawn over their photos.
+    """Return queries by kind, with the first boxes drawn over their images.
 
-    "Right at once" and "Wrong at first" are drawn from the seed, each image once; "Worst failures"
-    are those whose right box comes last, of equal ranks the first in the file.
+    "Right at once" and "Wrong at first" are selected by the seed, one per image; "Worst failures"
+    have the highest rank of the first correct box, ties in file order.
     """
     ranked = rank(found, by_head(found))
     first = ranked.first_hit
@@ -211,7 +220,7 @@ def _drawn(found: Localized, queries: RowNumbers, rng: np.random.Generator) -> R
 
 
 def _once_an_image(found: Localized, queries: RowNumbers) -> RowNumbers:
-    """Return the first queries, one of each image."""
+    """Return the first query of each image."""
     _, places = np.unique(found.query_image[queries], return_index=True)
     return queries[np.sort(places)][:SHOWN]
 
@@ -246,7 +255,7 @@ def _jpeg(file: Path | None) -> bytes:
 
 
 def _rows(tables: Mapping[str, LocalizationTable]) -> dict[str, dict[str, float]]:
-    """Return the heads' rows, then those of the simple rules, which all tables share."""
+    """Return the rows of the heads, then those of the baselines, which are the same for all."""
     rows = {name: dict(table.rows[name]) for name, table in tables.items()}
     for table in tables.values():
         for name, row in table.rows.items():

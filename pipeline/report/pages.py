@@ -1,7 +1,7 @@
-"""The pages of a report: a folder of static HTML with queries, results and thumbnails.
+"""Pages of a report: a folder of static HTML with queries, results and thumbnails.
 
-Pages need no script and send no requests: styles are inline, images are files next to them.
-The templates escape every text from data.
+Pages need no script and send no requests: styles are inline, and images are files in the folder.
+Templates escape all text from data.
 """
 
 import hashlib
@@ -40,12 +40,12 @@ from pipeline.report.verdict import Verdict
 from pipeline.retrieval.tables import HEADINGS, SEEN_LEGEND
 
 FILES_FILE = "report.json"
-"""List of the report's files, by which a later report removes those that it replaces."""
+"""List of the report's files, from which a later report removes the outdated ones."""
 
 WORDS_SHOWN = 12
 
 FEW = 3
-"""Longest list that is shown unfolded."""
+"""Maximum length of a list that is displayed unfolded."""
 
 
 def write_pages(
@@ -55,16 +55,17 @@ def write_pages(
     projection: Projection = "pca",
     monitor: Monitor = QUIET,
 ) -> tuple[str, ...]:
-    """Write the pages of some experiments into a folder; `index.html` is the first.
+    """Write the pages of some experiments into a folder, starting at `index.html`.
 
-    Deterministic: the same files produce the same bytes. Files of an earlier report in the folder
-    that this one lacks are removed; others are kept.
+    Deterministic: the same files produce the same bytes. Outdated files of an earlier report in the
+    folder are removed; other files are kept.
 
     Parameters
     ----------
-    folder : created if missing.
-    names : the experiments, folders of `folders.evaluations`.
-    projection : projection of the maps.
+    folder : Path. Output folder, created if missing.
+    names : sequence of str. Experiments, subfolders of `folders.evaluations`.
+    folders : Folders. Inputs of the report.
+    projection : str. Projection of the maps, "pca" or "tsne".
 
     Returns
     -------
@@ -151,9 +152,9 @@ def _map_page(result: Result, thumbnails: Thumbnails, templates: Environment) ->
 
 
 def examples_of(verdict: Verdict, thumbnails: Thumbnails) -> dict[str, dict[str, Any]]:
-    """Return the winner's `found` and `missed` sentence for the front page.
+    """Return the `found` and `missed` example sentences of the best experiment, for the front page.
 
-    Each is like the queries of `galleries_of`; {} without sentences and images.
+    Their form is that of queries in `galleries_of`; {} without sentences and images.
     """
     dataset = verdict.winner.dataset
     examples = {"found": verdict.found, "missed": verdict.missed}
@@ -165,14 +166,14 @@ def examples_of(verdict: Verdict, thumbnails: Thumbnails) -> dict[str, dict[str,
 
 
 def galleries_of(result: Result, thumbnails: Thumbnails) -> list[dict[str, Any]]:
-    """Return queries and their results; [] without texts and images.
+    """Return queries with their results; [] without texts and images.
 
     Returns
     -------
     list of dict
-        `kind` "sentences" or "images", whether they are `failures`, and `queries`: for each the
-        `query` and the items `found`. An item has `image` (None for a sentence), `text`,
-        `correct`, `rank` and `missed`: the best correct item if it is not among the first.
+        `kind`, "sentences" or "images"; `failures`, whether these are failures; and `queries`: for
+        each the `query` and the items `found`. An item has `image` (None for a sentence), `text`,
+        `correct`, `rank` and `missed`, the best correct item if it is not among the first.
     """
     retrieval, dataset = result.retrieval, result.dataset
     if retrieval is None or dataset is None:
@@ -215,7 +216,7 @@ def _templates() -> Environment:
 
 
 def _lineages(results: Sequence[Result]) -> dict[str, Any]:
-    """Return the lineage that all experiments have in `common`, and the rest of each (`own`)."""
+    """Return the lineage that is `common` to all experiments, and the rest of each (`own`)."""
     first = results[0].lineage
     common = {
         name: text
@@ -231,7 +232,7 @@ def _tiny(result: Result, thumbnails: Thumbnails, image_id: str) -> bytes:
 
 
 def _remove_others(folder: Path, files: set[str]) -> None:
-    """Remove the files of an earlier report that this one lacks, and list those of this one."""
+    """Remove outdated files of an earlier report, and write the list of current files."""
     listed = folder / FILES_FILE
     try:
         earlier = parse_json(listed.read_text(encoding="utf-8"))["files"]

@@ -1,4 +1,4 @@
-"""The papers' own retrieval numbers, as printed, row by row of their tables."""
+"""Retrieval numbers printed in the papers, row by row of their tables."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -13,10 +13,10 @@ from pipeline.files import parse_json
 from pipeline.retrieval.recall import CUTOFFS
 
 PUBLISHED_FILE = "published.json"
-"""The data file, next to this module; docs/published.md explains how to read and extend it."""
+"""Data file next to this module; docs/published.md explains how to read and extend it."""
 
 DIRECTIONS = ("image_to_text", "text_to_image", "video_to_text", "phrase_to_region")
-"""The query comes first."""
+"""Directions of retrieval, query first."""
 
 # Smallest and largest possible value of each metric; a mean inverted rank is not a percentage.
 _LIMITS: dict[str, tuple[float, float]] = {
@@ -31,32 +31,32 @@ _COLUMN_LIMITS = {f"{d}_{m}": limits for d in DIRECTIONS for m, limits in _LIMIT
     "rsum": (0, 600)
 }
 COLUMNS = tuple(_COLUMN_LIMITS)
-"""`<direction>_<metric>` and `rsum`: the names of a recall table, and a few more."""
+"""Columns of a row: `<direction>_<metric>` and `rsum`, mostly the names of a recall table."""
 
 _NUMBER = re.compile(r"[0-9]+(\.[0-9]+)?")
 
 
 class PublishedError(PipelineError):
-    """The file of published numbers is damaged, or was extended wrongly."""
+    """The file of published numbers is corrupt or inconsistent."""
 
 
 @dataclass(frozen=True)
 class PublishedRow:
-    """One system on one dataset, as printed in a paper's table; "" where the paper has nothing.
+    """Numbers of one system on one dataset, as printed in a table; "" for what is not stated.
 
     Attributes
     ----------
-    paper : such as "wang-2016".
-    table : the table's number as printed, or the section of numbers in the text.
-    dataset : such as "flickr30k"; the names of this project where it has the dataset.
-    protocol : the gallery and what counts as a query.
-    system : the row's name as printed, without citation marks.
-    quoted_from : the work that the row is cited from, "" for what the paper measured itself.
-    image_feature, text_feature : what the system is fed with.
-    experiment : this project's experiment with that method, over whatever features, or "".
-    remark : what a reader of the numbers should know.
-    values : column of `COLUMNS` to the printed number, as text, so that 66.70 stays 66.70; in
-        the printed order. Percentages are 0-100, ranks count from 1.
+    paper : str. Short name of the paper, such as "wang-2016".
+    table : str. Table number as printed, or the section of numbers in the text.
+    dataset : str. Name of the dataset in this project if it has one, such as "flickr30k".
+    protocol : str. Gallery and queries.
+    system : str. Name of the row as printed, without citation marks.
+    quoted_from : str. Source that the paper cites for the row; "" for its own measurements.
+    image_feature, text_feature : str. Input features of the system.
+    experiment : str. Experiment of this project with the same method, with any features, or "".
+    remark : str. Remark for readers.
+    values : mapping of str to str. Printed number by column of `COLUMNS`, as text, so that 66.70
+        stays 66.70, in printed order. Percentages are 0-100; ranks count from 1.
     """
 
     paper: str
@@ -79,7 +79,7 @@ _KEY = (*_REQUIRED, "quoted_from", "image_feature", "text_feature")
 
 @cache
 def published_rows() -> tuple[PublishedRow, ...]:
-    """Return all rows in the file's order, within a table in the printed order.
+    """Return all rows in file order; rows of a table are in printed order.
 
     Raises
     ------
@@ -97,10 +97,10 @@ def published_rows() -> tuple[PublishedRow, ...]:
 
 
 def published_for(experiment: str, dataset: str) -> tuple[PublishedRow, ...]:
-    """Return the rows that an experiment on a dataset is to be held against, often none.
+    """Return the published rows to compare an experiment on a dataset with; often none.
 
-    There is one row for each pair of features that the paper tried with the method: use the
-    one whose features are yours, or show its features with it.
+    There is one row for each pair of features in the paper: use the row with your features, or
+    state its features next to its numbers.
     """
     return tuple(
         row
@@ -119,14 +119,15 @@ def localized_rows() -> dict[str, dict[str, str]]:
 
 
 def beside_published(dataset: str, tables: Mapping[str, Mapping[str, float | int]]) -> str:
-    """Return Markdown of recall tables of clips above the printed rows of their dataset.
+    """Return Markdown of recall tables of clips, followed by the printed rows of their dataset.
 
-    It is "" for a dataset without any.
+    Without printed rows, "".
 
     Parameters
     ----------
-    dataset : whose rows have the direction `video_to_text`.
-    tables : name to a table, whose `image_to_text` is that direction.
+    dataset : str. Dataset, whose printed rows have the direction `video_to_text`.
+    tables : mapping of str to mapping of str to float or int. Recall table by experiment, whose
+        `image_to_text` is that direction.
     """
     rows = [row for row in published_rows() if row.dataset == dataset]
     columns = list(dict.fromkeys(column for row in rows for column in row.values))
@@ -145,19 +146,18 @@ def beside_published(dataset: str, tables: Mapping[str, Mapping[str, float | int
 
 
 def parse_published(text: str, where: str) -> tuple[PublishedRow, ...]:
-    """Read and check a file of published numbers.
+    """Parse and validate a file of published numbers.
 
     Parameters
     ----------
-    text : JSON with a list `tables`; see docs/published.md.
-    where : the file's name, for messages.
+    text : str. JSON with a list `tables`; see docs/published.md.
+    where : str. Name of the file, for messages.
 
     Raises
     ------
     PublishedError
-        The text is not such JSON; a field or column is unknown or missing; a number is not as
-        printed numbers are, is out of its range, or falls from R@1 to R@10; or two rows are
-        about the same.
+        The text has another format; a field or column is unknown or missing; a number is not in
+        printed form, is out of range, or decreases from R@1 to R@10; or two rows have the same key.
     """
     try:
         tables = parse_json(text)["tables"]
@@ -179,7 +179,7 @@ def parse_published(text: str, where: str) -> tuple[PublishedRow, ...]:
 
 
 def _rows_of(table: Mapping[str, Any], where: str) -> Iterator[PublishedRow]:
-    """Yield the rows of a table; its own texts hold for every row that does not replace them."""
+    """Yield the rows of a table; texts of the table are the defaults of its rows."""
     shared = {name: value for name, value in table.items() if name not in ("columns", "rows")}
     columns = table["columns"]
     for entry in table["rows"]:

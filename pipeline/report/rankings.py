@@ -1,4 +1,4 @@
-"""Our figures and the papers': published rows of a system, and rankings of a paper's systems."""
+"""Comparison with the papers: published rows of a system, and rankings of a paper's systems."""
 
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -12,23 +12,23 @@ COLUMNS = (
     *(f"{d}_{m}" for d in DIRECTIONS for m in ("r1", "r5", "r10", "median_rank")),
     "rsum",
 )
-"""Figures that both our tables and the papers' may have."""
+"""Figures that both our tables and the papers may have."""
 
 CONDITIONS = ("image features", "image weights", "text features", "split and gallery", "remark")
-"""Conditions of a system's figures, in a paper's own words."""
+"""Conditions of a system's figures, in the words of the paper."""
 
 _RECALLS = tuple(f"{d}_r{k}" for d in DIRECTIONS for k in CUTOFFS)
 
 
 @dataclass(frozen=True)
 class System:
-    """One system's figures, ours or a paper's.
+    """Figures of one system, ours or a paper's.
 
     Attributes
     ----------
-    heading : source of the figures.
-    conditions : a text for each of `CONDITIONS`, "" where it is unknown.
-    values : a text for each of `COLUMNS`, a paper's as printed, "" where there is none.
+    heading : str. Source of the figures.
+    conditions : tuple of str. Value of each of `CONDITIONS`; "" if unknown.
+    values : tuple of str. Value of each of `COLUMNS`, as printed for a paper; "" if missing.
     """
 
     heading: str
@@ -38,13 +38,13 @@ class System:
 
 @dataclass(frozen=True)
 class Comparison:
-    """An experiment and what the papers have of its system.
+    """An experiment with the published figures of its system.
 
     Attributes
     ----------
-    systems : ours, then each published row on the same dataset, in the printed order; () if
-        there is none.
-    elsewhere : the datasets that the papers have it on, if they have it on others alone.
+    systems : tuple of System. Ours, then each published row on the same dataset in printed order;
+        () without published rows.
+    elsewhere : tuple of str. Datasets with published figures, if there are none on this dataset.
     """
 
     systems: tuple[System, ...]
@@ -52,7 +52,7 @@ class Comparison:
 
     @property
     def rows(self) -> list[tuple[str, list[str]]]:
-        """Conditions, then figures: a name, and a text for each system; not where all are empty."""
+        """Rows of conditions and figures: a name, and a value per system; none is empty."""
         conditions = zip(*(system.conditions for system in self.systems), strict=True)
         values = zip(*(system.values for system in self.systems), strict=True)
         named = [*zip(CONDITIONS, conditions, strict=False), *zip(COLUMNS, values, strict=False)]
@@ -61,14 +61,14 @@ class Comparison:
 
 @dataclass(frozen=True)
 class PublishedRanking:
-    """What a paper prints of some systems on one dataset, over one kind of image features.
+    """Published figures of some systems on one dataset, with one kind of image features.
 
     Attributes
     ----------
-    heading : dataset, table and image features.
-    figures : experiment to the measure of `Ranking`.
-    pairs : number of pairs of systems with different figures.
-    agreeing : how many of these are in our order, too.
+    heading : str. Dataset, table and image features.
+    figures : mapping of str to float. Value of the measure of `Ranking` by experiment.
+    pairs : int. Number of pairs of systems with different figures.
+    agreeing : int. Number of these pairs with the same order as ours.
     """
 
     heading: str
@@ -78,7 +78,7 @@ class PublishedRanking:
 
     @property
     def places(self) -> dict[str, int]:
-        """Experiment to its place, from 1; equal figures share one."""
+        """Rank of each experiment, from 1; equal figures share a rank."""
         return _places(self.figures)
 
 
@@ -88,9 +88,10 @@ class Ranking:
 
     Attributes
     ----------
-    measure : what they are ordered by: the sum of those R@K that the paper prints of all of them.
-    figures : of each experiment, in our order.
-    published : at least one.
+    paper : str. The paper.
+    measure : str. Measure of the order: the sum of the R@K that the paper prints for all of them.
+    figures : mapping of str to float. Value by experiment, in our order.
+    published : tuple of PublishedRanking. At least one published ranking.
     """
 
     paper: str
@@ -100,7 +101,7 @@ class Ranking:
 
     @property
     def places(self) -> dict[str, int]:
-        """Experiment to its place, from 1; equal figures share one."""
+        """Rank of each experiment, from 1; equal figures share a rank."""
         return _places(self.figures)
 
 
@@ -111,9 +112,9 @@ def compare(
 
     Parameters
     ----------
-    experiment, dataset : by their names in this project.
-    recall : its table.
-    columns : of `pipeline.report.results.columns_of`.
+    experiment, dataset : str. Names in this project.
+    recall : mapping of str to float or int. Recall table of the experiment.
+    columns : mapping of str to str. See `pipeline.report.results.columns_of`.
     """
     here = published_for(experiment, dataset)
     if not here:
@@ -138,16 +139,17 @@ def compare(
 
 
 def rankings(recalls: Mapping[str, Mapping[str, float | int]], dataset: str) -> tuple[Ranking, ...]:
-    """Rank the systems of each paper that has two of ours or more in one table.
+    """Rank the systems of each paper with at least two of our experiments in one table.
 
-    Of several rows of a system over the same image features, as over other text features, the
-    first printed one counts. Rankings on the dataset itself are given, or else on all others:
-    figures of two datasets do not compare, but rankings may.
+    Of several rows of a system with the same image features, such as other text features, the first
+    printed one counts. Published rankings are those on the dataset, or if there are none, those on
+    other datasets: figures of different datasets are not comparable, but rankings may be.
 
     Parameters
     ----------
-    recalls : experiment to its table, all of one protocol.
-    dataset : that they are on.
+    recalls : mapping of str to mapping of str to float or int. Recall table by experiment, all of
+        one protocol.
+    dataset : str. Dataset of the tables.
     """
     known = [row for row in published_rows() if row.experiment in recalls]
     found = (_ranking(rows, recalls, dataset) for rows in _parted(known, lambda row: row.paper))

@@ -1,4 +1,4 @@
-"""What is on the disk about each experiment, and a sentence about every piece that is not."""
+"""Outputs of each experiment on disk, with a sentence for every missing one."""
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -27,21 +27,21 @@ from pipeline.retrieval.tables import (
 )
 
 Metadata = Mapping[str, Any]
-"""The JSON object of a `provenance.json` as `pipeline evaluate` writes it."""
+"""JSON object of a `provenance.json` of `pipeline evaluate`."""
 
 
 @dataclass(frozen=True)
 class Folders:
-    """Where a report is read from.
+    """Input folders of a report.
 
     Attributes
     ----------
-    evaluations : `<experiment>/recall.json` and `provenance.json`.
-    embeddings : folders of embedding files, which are found by their SHA-256, whatever they are
-        called.
-    heads : `<experiment>/`, a trained head with its history.
-    dataset : the prepared dataset that the experiments are on.
-    text : `<name>/` of its caption features, each with its encoder.
+    evaluations : Path. Parent of `<experiment>/recall.json` and `provenance.json`.
+    embeddings : tuple of Path. Folders of embedding files, which are identified by SHA-256, not by
+        name.
+    heads : Path. Parent of `<experiment>/`, the trained heads with their histories.
+    dataset : Path. Prepared dataset of the experiments.
+    text : Path. Parent of `<name>/`, the caption features with their encoders.
     """
 
     evaluations: Path
@@ -53,13 +53,14 @@ class Folders:
 
 @dataclass(frozen=True)
 class Dataset:
-    """A prepared dataset by ids.
+    """Texts and files of a prepared dataset by id.
 
     Attributes
     ----------
-    texts : caption id to its sentence.
-    files : image id to its path.
-    manifest_sha256 : of its manifest's file.
+    manifest : Manifest. The dataset.
+    texts : TextMapping. Sentence by caption id.
+    files : TextMapping. Path by image id.
+    manifest_sha256 : str. SHA-256 of the manifest file.
     """
 
     manifest: Manifest
@@ -74,21 +75,24 @@ class Dataset:
 
 @dataclass(frozen=True)
 class Result:
-    """An experiment with all that was found of it.
+    """An experiment with all outputs that were found.
 
     Attributes
     ----------
-    recall : its table.
-    metadata : its `provenance.json`.
-    history : the entries of the history of the head that made its embeddings, () if there is none.
-    retrieval : None without its embedding file.
-    input_closeness : of the sentences in the features that the head was fed with, or a few words
-        why there is none: those are token ids, several kinds side by side with them, or not
-        there.
-    word_plane : None for an ensemble, for sets of vectors, and without the head or its encoder.
-    map : of its images; None without its embedding file or its dataset.
-    dataset : None where it is another or lacks an image or a caption that was ranked.
-    gaps : what is left out, and why.
+    name : str. Name of the experiment.
+    recall : mapping of str to float or int. Recall table.
+    metadata : mapping. Contents of `provenance.json`.
+    history : tuple of mapping. History of the head that computed the embeddings; () if it is
+        missing.
+    retrieval : Retrieval or None. Analysis of the embedding file; None if it is missing.
+    input_closeness : Closeness or str. Closeness of sentences in the input features of the head, or
+        a short reason why it is not available: token ids, concatenations with token ids, or missing
+        features.
+    word_plane : WordPlane or None. None for an ensemble, for sets of vectors, and without the head
+        or its encoder.
+    map : EmbeddingMap or None. Map of the images; None without the embedding file or the dataset.
+    dataset : Dataset or None. None if it is another dataset, or lacks a ranked image or caption.
+    gaps : tuple of str. Omitted parts, with reasons.
     """
 
     name: str
@@ -109,7 +113,7 @@ class Result:
 
     @property
     def seen(self) -> str:
-        """Part of the dataset that its encoders have seen; "" for none."""
+        """Part of the dataset that the encoders were trained on; "" for none."""
         return self.columns.get(SEEN, "")
 
     @property
@@ -119,7 +123,7 @@ class Result:
 
     @property
     def rsum_interval(self) -> tuple[float, float] | None:
-        """The table's own bootstrap interval, or that of the embeddings, or None."""
+        """Bootstrap interval of the table, or else of the embeddings; None if unknown."""
         if "rsum_low" in self.recall:
             return float(self.recall["rsum_low"]), float(self.recall["rsum_high"])
         return self.retrieval.rsum_interval if self.retrieval else None
@@ -131,18 +135,19 @@ def collect_results(
     on_read: Callable[[int], None],
     projection: Projection = "pca",
 ) -> tuple[Result, ...]:
-    """Read everything about some experiments; embedding files one after the other.
+    """Read all outputs of some experiments, one embedding file at a time.
 
     Parameters
     ----------
-    names : folders of `folders.evaluations`.
-    on_read : called with the number of experiments that have been read.
-    projection : of the maps of their images.
+    names : sequence of str. Experiments, subfolders of `folders.evaluations`.
+    folders : Folders. Input folders.
+    on_read : callable. Called with the number of experiments read so far.
+    projection : str. Projection of the maps, "pca" or "tsne".
 
     Raises
     ------
     TableError
-        A recall table or a provenance is damaged.
+        A recall table or a provenance is corrupt.
     EmbeddingsError, ProtocolError
         An embedding file contradicts its table.
     """
@@ -183,7 +188,7 @@ def collect_results(
 
 
 def members_of(metadata: Metadata) -> list[dict[str, Any]]:
-    """Return the provenances of an ensemble's members, or the one of a single system."""
+    """Return the provenances of an ensemble's members, or the single one of another system."""
     own = metadata["provenance"]
     members = own.get("ensemble")
     if isinstance(members, list) and all(isinstance(member, dict) for member in members):
@@ -192,10 +197,10 @@ def members_of(metadata: Metadata) -> list[dict[str, Any]]:
 
 
 def columns_of(metadata: Metadata) -> dict[str, str]:
-    """Return the columns of text that a joint table has before its numbers.
+    """Return the text columns of a joint table, before its numbers.
 
-    An ensemble has the different values of its members. Values that the provenance lacks, as
-    somebody else's need not, has no column.
+    An ensemble has the distinct values of its members. A value that the provenance lacks, as in
+    external embedding files, has no column.
     """
     members = members_of(metadata)
     columns = {
@@ -211,10 +216,7 @@ def columns_of(metadata: Metadata) -> dict[str, str]:
 
 
 def lineage_of(metadata: Metadata) -> dict[str, str]:
-    """Return what made the numbers, in short: features, hashes of inputs, seed, software.
-
-    "" where it is unknown.
-    """
+    """Return the lineage of the figures: features, input hashes, seed, software; "" if unknown."""
     members = members_of(metadata)
     columns = columns_of(metadata)
     return {
@@ -234,13 +236,13 @@ def lineage_of(metadata: Metadata) -> dict[str, str]:
 
 
 def dataset_of(metadata: Metadata) -> str:
-    """Return the dataset's name, or "" where it is unknown or members differ."""
+    """Return the name of the dataset; "" if unknown or different between members."""
     names = {_text(member, "dataset") for member in members_of(metadata)}
     return names.pop() if len(names) == 1 else ""
 
 
 def flattened(value: Any, name: str = "") -> Iterator[tuple[str, str]]:
-    """Yield every value of nested JSON as a dotted name and its text."""
+    """Yield every value of nested JSON, as a dotted name and its text."""
     if isinstance(value, Mapping) and value:
         for key in sorted(value):
             yield from flattened(value[key], f"{name}.{key}" if name else str(key))
@@ -258,7 +260,7 @@ def _plain(value: Any) -> str:
 
 
 def _split(metadata: Metadata) -> str | None:
-    """Return the split that a table is of; of an ensemble that of its members."""
+    """Return the split of a table; for an ensemble, that of its members."""
     return _text(metadata["provenance"], "split") or None
 
 
@@ -269,7 +271,7 @@ def _split_of(member: Mapping[str, Any]) -> str:
 
 
 def _protocol_name(metadata: Metadata) -> str:
-    """Return the protocol's name and, unless they are 5, the captions that count; or ""."""
+    """Return the name of the protocol, and the number of captions unless it is 5; or ""."""
     protocol = metadata.get("protocol")
     named = protocol if isinstance(protocol, dict) else {}
     number = {**metadata, **named}.get("captions_per_image", 5)
@@ -278,7 +280,7 @@ def _protocol_name(metadata: Metadata) -> str:
 
 
 def _sides(members: Iterable[Mapping[str, Any]], key: str) -> str:
-    """Return names of datasets by the side whose encoder knows them: `captions: NAME, NAME; ...`.
+    """Return the training datasets of the encoders by side: `captions: NAME, NAME; ...`.
 
     See `pipeline.heads.embed.pretraining_of` for the keys.
     """
@@ -291,13 +293,13 @@ def _sides(members: Iterable[Mapping[str, Any]], key: str) -> str:
 
 
 def _learnt(members: Iterable[Mapping[str, Any]]) -> str:
-    """Return `head: <dataset>/<split>` of heads trained on the images that are ranked, or ""."""
+    """Return `head: <dataset>/<split>` for heads trained on the ranked images, or ""."""
     found = [_text(member, "trained_on") for member in members if _ranks_its_own(member)]
     return f"head: {_joined(found, ', ')}" if found else ""
 
 
 def _ranks_its_own(member: Mapping[str, Any]) -> bool:
-    """Return whether a table is of the split that a head was trained on, or has it among others."""
+    """Return whether the splits of a table include the training split of the head."""
     stored = member.get("splits")
     names = [str(part[0]) for part in stored if part] if isinstance(stored, list) else []
     ranked = [*names, _text(member, "split")]
@@ -305,12 +307,12 @@ def _ranks_its_own(member: Mapping[str, Any]) -> bool:
 
 
 def _said(members: Iterable[Mapping[str, Any]], *keys: str) -> str:
-    """Return the different texts that members have at nested keys, joined."""
+    """Return the distinct texts of the members at nested keys, joined."""
     return _joined(_text(member, *keys) for member in members)
 
 
 def _text(value: Any, *keys: str) -> str:
-    """Return the text or number at nested keys; "" where there is none."""
+    """Return the text or number at nested keys; "" if it is missing."""
     for key in keys:
         value = value.get(key) if isinstance(value, Mapping) else None
     return str(value) if isinstance(value, str | int | float) else ""
@@ -323,7 +325,7 @@ def _joined(texts: Iterable[str], between: str = " + ") -> str:
 def _embeddings_file(
     metadata: Metadata, file_of: Mapping[str, Path], folders: Sequence[Path], gaps: list[str]
 ) -> Path | None:
-    """Return the embedding file of a table, found by its SHA-256, or add a gap."""
+    """Return the embedding file of a table, found by its SHA-256; otherwise append a gap."""
     digest = str(metadata.get("embeddings_sha256", ""))
     if digest not in file_of:
         gaps.append(
@@ -335,7 +337,7 @@ def _embeddings_file(
 
 
 def _read_dataset(folder: Path) -> Dataset | str:
-    """Read a dataset, or return the reason why it cannot be read."""
+    """Read a dataset, or return the reason why it is unreadable."""
     try:
         manifest = read_manifest(folder)
     except DatasetError as error:
@@ -356,7 +358,7 @@ def _fitting(
     folder: Path,
     gaps: list[str],
 ) -> Dataset | None:
-    """Return the dataset if it has all that was ranked; add a gap if not, or if it changed."""
+    """Return the dataset if it has all ranked items; append a gap if not, or if it changed."""
     name = dataset_of(metadata)
     if not name:
         gaps.append("Its dataset is not recorded: no breakdown, no queries.")
@@ -395,7 +397,7 @@ def _fitting(
 
 
 def _history(folder: Path, metadata: Metadata, gaps: list[str]) -> tuple[Mapping[str, Any], ...]:
-    """Read the history of the head that made the embeddings; without it return () and add a gap."""
+    """Return the history of the head of the embeddings; () and a gap if it is missing."""
     # Here, since heads import torch, which the joint tables do not need.
     from pipeline.heads import HeadError
     from pipeline.heads.trained_head import read_history

@@ -1,4 +1,4 @@
-"""Retrieval by an embedding file: ranks, results of some queries, recall by length and word."""
+"""Analysis of an embedding file: ranks, example queries, recall by length and by word."""
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -24,29 +24,29 @@ from pipeline.retrieval.tables import TableError
 from pipeline.schema import SchemaError, convert
 
 SHOWN, FAILURES, TOP = 6, 6, 5
-"""Numbers of queries and of failures shown in each direction, and of results of each."""
+"""Number of example queries and of failures per direction, and number of results per query."""
 
 MAPPED = 8
 """Number of images whose sentences are drawn as points."""
 
 SEED = 0
-"""Seed that selects the queries that are shown."""
+"""Seed that selects the example queries."""
 
 Place = tuple[float, float]
-"""A point of a plane."""
+"""Point (x, y) of a plane."""
 
 
 @dataclass(frozen=True)
 class QueryResult:
-    """A query and its results.
+    """A query with its results.
 
     Attributes
     ----------
-    query : id of the query.
-    rank : rank of its best correct item, from 1.
-    found : ids of the first `TOP` items, best first.
-    correct : ids of all correct items.
-    best_correct : id of the correct item of that rank.
+    query : str. Id of the query.
+    rank : int. Rank of its best correct item, from 1.
+    found : tuple of str. Ids of the first `TOP` items, best first.
+    correct : set of str. Ids of all correct items.
+    best_correct : str. Id of the correct item at `rank`.
     """
 
     query: str
@@ -58,25 +58,26 @@ class QueryResult:
 
 @dataclass(frozen=True)
 class Retrieval:
-    """Contents of an embedding file that are kept once it is closed.
+    """Results that are kept after an embedding file is closed.
 
     Attributes
     ----------
-    image_ids : ids of the images that were queries.
-    galleries : ranks of each gallery, for intervals.
-    first_gallery : caption id to image id, of the first gallery.
-    caption_ids, caption_ranks : one per caption that counted as a query; ranks from 0.
-    rsum_interval : 95 % bootstrap interval of `rsum`.
-    closeness : closeness of the first gallery's sentences; None for sets of vectors, or if no image
-        has two sentences.
-    places : image id to the points of its sentences in the principal plane of the sentences of
-        `MAPPED` chosen images; {} for sets of vectors.
-    shares : shares of the variance in the plane's two directions, 0-1.
-    sentences, images : results of the chosen queries of each direction.
-    found_first : result of a sentence, drawn by the seed, whose image ranks first; None if no image
-        does.
-    sentence_failures, image_failures : results of the queries with the greatest ranks above 1, at
-        most one caption of each image.
+    image_ids : tuple of str. Ids of the image queries.
+    galleries : tuple of RankedGallery. Ranks of each gallery, for intervals.
+    first_gallery : mapping of str to str. Image id by caption id of the first gallery.
+    caption_ids, caption_ranks : tuple of str, tuple of int. Id and rank, from 0, of each caption
+        query.
+    rsum_interval : tuple of 2 float. 95 % bootstrap interval of `rsum`.
+    closeness : Closeness or None. Closeness of the sentences of the first gallery; None for sets of
+        vectors, or if no image has two sentences.
+    places : mapping of str to tuple of Place. Points of the sentences of `MAPPED` images by image
+        id, in their principal plane; {} for sets of vectors.
+    shares : tuple of 2 float. Explained variance of both axes of the plane, 0-1.
+    sentences, images : tuple of QueryResult. Results of the example queries of each direction.
+    found_first : QueryResult or None. Result of a random sentence whose image ranks first; None if
+        there is none.
+    sentence_failures, image_failures : tuple of QueryResult. Results of the queries with the
+        highest ranks above 1, at most one caption per image.
     """
 
     image_ids: tuple[str, ...]
@@ -97,14 +98,15 @@ class Retrieval:
 
 @dataclass(frozen=True)
 class LengthBin:
-    """The queries whose number of words is `first` to `last`.
+    """The queries with a number of words from `first` to `last`.
 
     Attributes
     ----------
-    words : mean number of words.
-    queries : number of queries.
-    r10 : R@10 in per cent.
-    median_rank : floor of the median rank, from 1.
+    first, last : int. Range of the number of words.
+    words : float. Mean number of words.
+    queries : int. Number of queries.
+    r10 : float. R@10 in per cent.
+    median_rank : float. Floor of the median rank, from 1.
     """
 
     first: int
@@ -116,13 +118,21 @@ class LengthBin:
 
     @property
     def label(self) -> str:
-        """Name of the bin, such as "7" or "12–15"."""
+        """Label of the bin, such as "7" or "12–15"."""
         return str(self.first) if self.first == self.last else f"{self.first}–{self.last}"
 
 
 @dataclass(frozen=True)
 class WordRow:
-    """The queries that contain a word: their number, R@10 (per cent) and median rank."""
+    """The queries that contain a word.
+
+    Attributes
+    ----------
+    word : str. The word.
+    queries : int. Number of queries.
+    r10 : float. R@10 in per cent.
+    median_rank : float. Median rank, from 1.
+    """
 
     word: str
     queries: int
@@ -135,13 +145,14 @@ def protocol_of(metadata: Mapping[str, Any], recall: Mapping[str, float | int]) 
 
     Parameters
     ----------
-    metadata : the table's `provenance.json`; without a protocol, one gallery of all items.
-    recall : the table, with the number of captions per image.
+    metadata : mapping. The `provenance.json` of the table; without a protocol, all items are one
+        gallery.
+    recall : mapping of str to float or int. The table, with the number of captions per image.
 
     Raises
     ------
     TableError
-        The protocol of the provenance has wrong fields.
+        The protocol in the provenance has invalid fields.
     """
     protocol = metadata.get("protocol")
     if isinstance(protocol, dict):
@@ -156,7 +167,7 @@ def protocol_of(metadata: Mapping[str, Any], recall: Mapping[str, float | int]) 
 
 
 def retrieve(embeddings: Embeddings, protocol: Protocol) -> Retrieval:
-    """Rank all queries of a protocol's galleries, and search with some of them.
+    """Rank all queries in the galleries of a protocol, and collect example results.
 
     Raises
     ------
@@ -192,15 +203,15 @@ def retrieve(embeddings: Embeddings, protocol: Protocol) -> Retrieval:
 
 
 def by_length(texts: Sequence[str], ranks: Sequence[int], least: int) -> tuple[LengthBin, ...]:
-    """Group the queries by their number of words.
+    """Group queries by their number of words.
 
-    Adjacent lengths are joined until a bin has `least` queries; the remainder at the end joins the
-    last bin.
+    Adjacent lengths are merged until a bin has `least` queries; the remainder is added to the last
+    bin.
 
     Parameters
     ----------
-    texts, ranks : one per query; ranks from 0.
-    least : smallest number of queries of a bin, at least 1.
+    texts, ranks : sequence of str, sequence of int. Text and rank, from 0, of each query.
+    least : int. Minimum number of queries per bin, at least 1.
     """
     of_length: dict[int, list[int]] = defaultdict(list)
     for text, rank in zip(texts, ranks, strict=True):
@@ -218,10 +229,10 @@ def by_length(texts: Sequence[str], ranks: Sequence[int], least: int) -> tuple[L
 
 
 def by_word(texts: Sequence[str], ranks: Sequence[int], least: int) -> tuple[WordRow, ...]:
-    """Return a row for each word that occurs in `least` queries or more, best R@10 first.
+    """Return a row for each word in at least `least` queries, highest R@10 first.
 
-    A word counts once per query. Equal recalls are sorted by median rank, then by the number of
-    queries, most first, then by word.
+    A word counts once per query. Ties are sorted by median rank, then by descending number of
+    queries, then by word.
     """
     of_word: dict[str, list[int]] = defaultdict(list)
     for text, rank in zip(texts, ranks, strict=True):
@@ -238,15 +249,17 @@ def by_word(texts: Sequence[str], ranks: Sequence[int], least: int) -> tuple[Wor
 def worst(
     ids: Sequence[str], ranks: Sequence[int], groups: Sequence[str], number: int
 ) -> list[str]:
-    """Return the ids of greatest rank that fail, at most one of each group; equal ranks by id.
+    """Return the ids of the failed queries with the highest ranks, at most one per group.
+
+    Ties are sorted by id.
 
     A query fails if its rank is above the first.
 
     Parameters
     ----------
-    ids, ranks : one per query; ranks from 0.
-    groups : group of each query, such as its image.
-    number : greatest number of ids.
+    ids, ranks : sequence of str, sequence of int. Id and rank, from 0, of each query.
+    groups : sequence of str. Group of each query, such as its image.
+    number : int. Maximum number of ids.
     """
     queries = sorted(zip(ids, ranks, groups, strict=True), key=lambda q: (-int(q[1]), q[0]))
     first: dict[str, str] = {}
@@ -259,7 +272,7 @@ def worst(
 def sentence_plane(
     embeddings: Embeddings, images: Sequence[str]
 ) -> tuple[dict[str, tuple[Place, ...]], tuple[float, float]]:
-    """Return the points of some images' sentences in their principal plane, and its shares."""
+    """Return the sentences of some images as points of their principal plane, and its shares."""
     of_image = [
         [row for row, image in enumerate(embeddings.caption_image_ids) if image == chosen_image]
         for chosen_image in images
@@ -275,7 +288,7 @@ def sentence_plane(
 
 
 def as_compared(rows: npt.NDArray[np.float32], similarity: str) -> npt.NDArray[np.floating]:
-    """Return rows as their similarity compares them: unit rows for the cosine."""
+    """Return rows as the similarity compares them: L2-normalised for cosine."""
     return unit_rows(rows) if similarity == "cosine" else rows
 
 
@@ -298,7 +311,7 @@ class _Ranked:
     captions: Ranks
 
     def ranks(self, asking: SideName) -> dict[str, int]:
-        """Return the rank of each query of a side, from 0, by its id."""
+        """Return the rank, from 0, of each query of a side by its id."""
         ids, ranks = (
             (self.gallery.caption_ids, self.captions)
             if asking == "captions"
@@ -359,6 +372,6 @@ def _bin(lengths: Sequence[int], of_length: dict[int, list[int]]) -> LengthBin:
 
 
 def _measured(ranks: Sequence[int]) -> tuple[float, float]:
-    """Return R@10 and the median rank of ranks from 0."""
+    """Return R@10 and the median rank for ranks counted from 0."""
     values = measures(np.array(ranks, np.int64))
     return values["r10"], values["median_rank"]

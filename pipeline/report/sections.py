@@ -1,4 +1,4 @@
-"""Contents of a report's pages: comparable experiments side by side, and each on its own."""
+"""Contents of a report's pages: sections of comparable experiments, and single experiments."""
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -35,8 +35,10 @@ class Breakdown:
 
     Attributes
     ----------
-    words : of words that occur in `least` sentences or more, best R@10 first.
-    r10 : R@10 of all sentences, per cent.
+    lengths : tuple of LengthBin. Recall by number of words.
+    words : tuple of WordRow. Recall of words in at least `least` sentences, highest R@10 first.
+    least : int. Minimum number of sentences of a word.
+    r10 : float. R@10 of all sentences in per cent.
     """
 
     lengths: tuple[LengthBin, ...]
@@ -57,7 +59,12 @@ class Breakdown:
 
 @dataclass(frozen=True)
 class Spread:
-    """Mean and sample standard deviation of a figure over several runs."""
+    """Spread of a figure over several runs.
+
+    Attributes
+    ----------
+    mean, deviation : float. Mean and sample standard deviation.
+    """
 
     mean: float
     deviation: float
@@ -65,14 +72,23 @@ class Spread:
 
 @dataclass(frozen=True)
 class Section:
-    """Experiments with comparable figures: the same split, protocol and gallery.
+    """Experiments with comparable figures: same split, protocol and gallery.
 
     Attributes
     ----------
-    runs : the experiments of tables and figures, greatest `rsum` first, each with its runs from all
-        seeds.
-    spreads : spread over the seeds of experiments with several runs.
-    numbers : number of each system in the report, which selects colour and marker.
+    title, protocol : str. Heading, and name of the protocol.
+    results : tuple of Result. All runs of the experiments.
+    runs : mapping of str to tuple of Result. Runs of each experiment over all seeds, highest `rsum`
+        first; tables and figures show the first run.
+    spreads : mapping of str to mapping of str to Spread. Spread over seeds, for experiments with
+        several runs.
+    numbers : mapping of str to int. Number of each system in the report, which selects colour and
+        marker.
+    figures : tuple of Figure. Charts of the section.
+    comparisons : mapping of str to Comparison. Published rows by experiment.
+    rankings : tuple of Ranking. Our order of a paper's systems next to the published one.
+    best : mapping of str to float. Best value of each column.
+    verdict : Verdict. The best experiment and its margin.
     """
 
     title: str
@@ -88,18 +104,18 @@ class Section:
     verdict: Verdict
 
     def sign_of(self, name: str) -> str:
-        """Return the sign after an experiment's name if its encoders have seen the data, or ""."""
+        """Return the mark of an experiment whose encoders have seen the data, or ""."""
         (signed,) = (_signed(result) for result in self.results if result.name == name)
         return signed.removeprefix(name)
 
     @property
     def seen(self) -> dict[str, str]:
-        """Experiment to the part of the dataset that its encoders have seen."""
+        """Part of the dataset that the encoders were trained on, by experiment."""
         return {result.name: result.seen for result in self.shown if result.seen}
 
     @property
     def warning(self) -> str:
-        """Warning about a small number of images; "" for many."""
+        """Warning about a small number of images; "" for large galleries."""
         return warning_of([result.recall for result in self.results])
 
     @property
@@ -122,7 +138,7 @@ def comparable(results: Sequence[Result]) -> list[tuple[Result, ...]]:
 
 
 def numbered(parts: Sequence[Sequence[Result]]) -> dict[str, int]:
-    """Return a number for each system of a report: by `rsum`, one part after the other."""
+    """Return the number of each system of a report: by `rsum`, one section after the other."""
     names = [system_of(result.name) for part in parts for result in _by_rsum(part)]
     return {name: number for number, name in enumerate(dict.fromkeys(names))}
 
@@ -152,7 +168,9 @@ def section_of(
 
     Parameters
     ----------
-    number : of the section, part of the names of its figures.
+    number : int. Number of the section, part of the names of its figures.
+    results : sequence of Result. The experiments.
+    breakdowns : mapping of str to Breakdown. See `breakdown_of`.
     numbers : see `numbered`.
     """
     named = {result.name: result for result in _by_rsum(results)}
@@ -193,12 +211,14 @@ def own_figures(
     number: int,
     thumbnail: Callable[[str], bytes],
 ) -> Iterator[Figure]:
-    """Yield the figures of one experiment.
+    """Yield the figures of a single experiment.
 
     Parameters
     ----------
+    result : Result. The experiment.
+    breakdown : Breakdown or None. See `breakdown_of`.
     number : see `numbered`.
-    thumbnail : returns the small JPEG of an image id, b"" if it cannot be shown.
+    thumbnail : callable. Returns the small JPEG of an image id, b"" if it is not available.
     """
     if breakdown is not None and len(breakdown.lengths) > 1:
         lengths = {result.name: breakdown.lengths}
@@ -238,15 +258,15 @@ def _first_captions(dataset: Dataset, images: Iterable[str]) -> dict[str, str]:
 
 
 def system_of(name: str) -> str:
-    """Return the experiment of a run from another seed, or the name itself."""
+    """Return the name of an experiment without the suffix of a further seed."""
     run = _RUN.fullmatch(name)
     return run[1] if run else name
 
 
 def folded(names: Iterable[str]) -> dict[str, list[str]]:
-    """Return the runs of each experiment, itself first.
+    """Return the runs of each experiment, the first seed first.
 
-    A run without its experiment is an experiment of its own.
+    A run whose first seed is missing is an experiment of its own.
     """
     all_names = list(names)
     runs: dict[str, list[str]] = {}
@@ -261,7 +281,7 @@ def folded(names: Iterable[str]) -> dict[str, list[str]]:
 def spreads(
     recalls: Sequence[Mapping[str, float | int]], columns: Iterable[str]
 ) -> dict[str, Spread]:
-    """Return mean and deviation of each column over two runs or more."""
+    """Return mean and standard deviation of each column over at least two runs."""
     values = {column: [float(recall[column]) for recall in recalls] for column in columns}
     return {column: Spread(fmean(of), stdev(of)) for column, of in values.items()}
 
@@ -300,7 +320,7 @@ def _signed(result: Result) -> str:
 
 
 def _r_k(result: Result) -> str:
-    """Return "r10", or "r1" if the history of the head is of a version without it."""
+    """Return "r10", or "r1" if the history is of a version without "r10"."""
     return "r10" if any(f"{DIRECTIONS[0]}_r10" in entry for entry in result.history) else "r1"
 
 

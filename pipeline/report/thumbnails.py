@@ -18,20 +18,27 @@ from pipeline.report.waveform import waveform
 from pipeline.sound.read_sound import read_sound
 
 SIDE = 224
-"""Side of the square that a thumbnail fits into, in pixels."""
+"""Maximum width and height of a thumbnail in pixels."""
 
 TINY = 76
-"""Side of a square in a figure, in pixels: twice its CSS size, for dense screens."""
+"""Side of a square thumbnail in a figure in pixels: twice its CSS size, for dense screens."""
 
 _QUALITY = 80
 _UNREADABLE = (128, 128, 128)
 _RATE = 8000
-"""Sampling rate of a sound that is drawn, in Hz."""
+"""Sampling rate of a waveform in Hz."""
 
 
 @dataclass(frozen=True)
 class Thumbnail:
-    """File name of a thumbnail, or "" and the reason; and the waveform of a clip's sound."""
+    """A thumbnail.
+
+    Attributes
+    ----------
+    name : str. File name, or "".
+    reason : str. Why there is no file, or "".
+    sound : str. SVG of the waveform of a clip's sound, or "".
+    """
 
     name: str
     reason: str = ""
@@ -39,9 +46,9 @@ class Thumbnail:
 
 
 class Thumbnails:
-    """The folder of the thumbnails; that of an image is computed on first use.
+    """Folder of thumbnails, each computed on first use.
 
-    A clip's is a contact sheet of its frames.
+    The thumbnail of a clip is a contact sheet of its frames.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -53,7 +60,7 @@ class Thumbnails:
     def of(self, dataset: Dataset, image_id: str) -> Thumbnail:
         """Return the thumbnail of an image.
 
-        Its name is a hash, since an id may be any text. It has no metadata of the image's file.
+        Its name is a hash, since an id may be any text. It has no metadata of the image file.
 
         Raises
         ------
@@ -94,12 +101,12 @@ class Thumbnails:
         return self._tiny[key]
 
     def sheet(self, dataset: Dataset, image_ids: Sequence[str]) -> str:
-        """Return the name of the sprite sheet with the squares of `tiny`, row by row.
+        """Return the name of a sprite sheet with the squares of `tiny`, row by row.
 
         Parameters
         ----------
-        dataset : of the images.
-        image_ids : one or more.
+        dataset : Dataset. Dataset of the images.
+        image_ids : sequence of str. At least one image id.
 
         Raises
         ------
@@ -121,12 +128,12 @@ class Thumbnails:
 
     @property
     def names(self) -> list[str]:
-        """The files made, sorted."""
+        """Sorted names of the written files."""
         return sorted([*self._sheets, *(made.name for made in self._made.values() if made.name)])
 
     @property
     def reasons(self) -> list[str]:
-        """A sentence about each image without a thumbnail."""
+        """One sentence for each image without a thumbnail."""
         return sorted(
             f"{image_id} of {dataset} cannot be shown: {copy.reason}."
             for (dataset, image_id), copy in self._made.items()
@@ -135,6 +142,6 @@ class Thumbnails:
 
 
 def grid(number: int) -> tuple[int, int]:
-    """Return columns and rows of a sprite sheet of one or more images."""
+    """Return the numbers of columns and rows of a sprite sheet of at least one image."""
     columns = ceil(number**0.5)
     return columns, ceil(number / columns)

@@ -1,4 +1,4 @@
-"""The best experiment of a table, its margin, and examples of what it finds and misses."""
+"""The best experiment of a table, its margin, and examples of its successes and failures."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,21 +13,21 @@ from pipeline.retrieval.significance.small_galleries import FEWEST_IMAGES
 
 @dataclass(frozen=True)
 class Verdict:
-    """The front of a table: its first and second row by `rsum`.
+    """First and second row of a table by `rsum`.
 
-    Rows whose encoders have seen the dataset do not compete with others; where there are no
-    others, they compete among themselves.
+    Rows whose encoders have seen the dataset do not compete with the others; if all have seen it,
+    they compete among themselves.
 
     Attributes
     ----------
-    winner : the row with the greatest `rsum`; of equal ones the first of the table.
-    second : the next; None if only one row competes.
-    margin : `rsum` of the winner minus that of the second; 0 without a second.
-    interval : 95 % interval of the margin, by a paired bootstrap over the test images; None where
-        the two do not have the same images in the same order, or an embedding file is missing.
-    one_image : loss of `rsum` when one image and all of its sentences are no longer found.
-    competing : number of rows that compete.
-    set_apart : the rows that do not compete, by `rsum`.
+    winner : Result. The row with the highest `rsum`; ties in table order.
+    second : Result or None. The next row; None if only one row competes.
+    margin : float. Difference of their `rsum`; 0 without a second row.
+    interval : tuple of 2 float or None. 95 % interval of the margin, by a paired bootstrap over the
+        test images; None if their images differ, or an embedding file is missing.
+    one_image : float. Decrease of `rsum` if one image and all of its sentences are no longer found.
+    competing : int. Number of competing rows.
+    set_apart : tuple of Result. Rows that do not compete, by `rsum`.
     """
 
     winner: Result
@@ -45,9 +45,9 @@ class Verdict:
 
     @property
     def decided(self) -> bool:
-        """Whether the winner is better: no second, or an interval that is above 0 or unknown.
+        """Whether the winner is better: no second row, or an interval that is above 0 or unknown.
 
-        Undecided where there are too few images.
+        False with too few images.
         """
         if self.second is None:
             return True
@@ -55,18 +55,18 @@ class Verdict:
 
     @property
     def found(self) -> QueryResult | None:
-        """A sentence whose image the winner ranks first; None if no image is."""
+        """A sentence whose image the winner ranks first; None if there is none."""
         return self.winner.retrieval.found_first if self.winner.retrieval else None
 
     @property
     def missed(self) -> QueryResult | None:
-        """The sentence whose image the winner ranks last; None if it ranks every image first."""
+        """The sentence with the highest rank of its image by the winner; None if all rank first."""
         failures = self.winner.retrieval.sentence_failures if self.winner.retrieval else ()
         return failures[0] if failures else None
 
 
 def verdict_of(results: Sequence[Result]) -> Verdict:
-    """Compare the two best of at least one experiment with comparable figures."""
+    """Compare the two best of at least one comparable experiments."""
     by_rsum = sorted(results, key=lambda result: -float(result.recall["rsum"]))
     fair = [result for result in by_rsum if not result.seen]
     set_apart = tuple(result for result in by_rsum if result.seen) if fair else ()

@@ -1,22 +1,22 @@
-"""The line of a sound: how loud it is from beginning to end, as a small SVG."""
+"""Waveform of a sound as a small SVG."""
 
 import numpy as np
 import numpy.typing as npt
 from markupsafe import Markup
 
 WIDTH, HEIGHT = 224, 24
-"""In the units of the drawing; as wide as the thumbnails above it."""
+"""Size in units of the drawing; as wide as the thumbnails above it."""
 
 
 def waveform(samples: npt.NDArray[np.float32], rate: int) -> Markup:
-    """Return the SVG of a sound: for each of `WIDTH` columns its smallest and its largest sample.
+    """Return the SVG of a sound, with its minimum and maximum in each of `WIDTH` columns.
 
     The loudest sample fills the height; silence is a line. A file without sound has no line.
 
     Parameters
     ----------
-    samples : (samples,) mono.
-    rate : sampling rate in Hz, for the label.
+    samples : (samples,) float32. Mono samples.
+    rate : int. Sampling rate in Hz, for the label.
     """
     if not len(samples):
         return Markup()

@@ -1,4 +1,4 @@
-"""The job of `pipeline report`: tables over all experiments, and pages of them."""
+"""The job of `pipeline report`: joint tables of all experiments, and optional HTML pages."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -23,12 +23,12 @@ from pipeline.wording import counted
 
 @dataclass(frozen=True)
 class Report:
-    """What was written.
+    """Result of a report.
 
     Attributes
     ----------
-    rows : experiment to its row of the joint tables, in their order.
-    gaps : what the pages had to leave out, one sentence each; () without pages.
+    rows : mapping of str to Row. Row of the joint tables by experiment, in order.
+    gaps : tuple of str. Omitted parts of the pages, one sentence each; () without pages.
     """
 
     rows: Mapping[str, Row]
@@ -44,30 +44,31 @@ def write_report(
     projection: Projection = "pca",
     monitor: Monitor = QUIET,
 ) -> Report:
-    """Join the recall tables of all experiments, and make pages of them if asked.
+    """Join the recall tables of all experiments, and optionally write HTML pages.
 
-    Tables of localized phrases, which have other columns, are left out, and logged.
+    Tables of localized phrases have other columns; they are skipped with a log line.
 
     Parameters
     ----------
-    folders : where everything is read from; the tables alone need `evaluations` only.
-    out : folder of `recall.json`, `recall.csv` and `recall.md`.
-    html : folder of the pages; `index.html` is the first. None: no pages.
-    first : names of experiments that come first, in this order; others follow by name. Names
-        without a table are passed over.
-    projection : how the maps of the pages place images, "pca" or "tsne", which takes longer.
-    monitor : logs the files written and parts omitted; receives progress in experiments.
+    folders : Folders. Input folders; the tables need only `evaluations`.
+    out : str or Path. Folder of `recall.json`, `recall.csv` and `recall.md`.
+    html : str, Path or None. Folder of the pages, starting at `index.html`; None: no pages.
+    first : sequence of str. Experiments listed first, in this order; others follow by name. Names
+        without a table are ignored.
+    projection : str. Projection of the maps: "pca", or the slower "tsne".
+    monitor : Monitor. Receives log lines on written files and omitted parts, and progress in
+        experiments.
 
     Raises
     ------
     TableError
-        There is no table, or a table or a provenance is damaged.
+        There is no table, or a table or a provenance is corrupt.
     EmbeddingsError, ProtocolError
         An embedding file contradicts its table.
     FileReadError
-        The system failed to read an existing image.
+        A system error prevented reading an existing image.
     OutputError
-        A folder cannot be written to.
+        A folder is not writable.
     """
     evaluations, tables = folders.evaluations, Path(out)
     for folder in (tables, *([Path(html)] if html is not None else [])):

@@ -43,10 +43,14 @@ _ID_BYTES = 64
 
 @dataclass(frozen=True, eq=False)
 class EmbeddingsHeader:
-    """Metadata of an embedding file; see `Embeddings`.
+    """Metadata of an embedding file.
 
-    `quantiser` describes the storage of the rows; None: float32. `features_crc32` has the CRC-32,
-    uint32, of the features of each row by side, if known.
+    Attributes
+    ----------
+    image_ids, caption_ids, caption_image_ids, similarity, provenance : see `Embeddings`.
+    quantiser : Quantiser or None. Quantisation of the rows; None: float32.
+    features_crc32 : mapping of str to numpy.ndarray. By side, the CRC-32 of the input features of
+        each row, (rows,) uint32; {} if unknown.
     """
 
     image_ids: Sequence[str]
@@ -81,6 +85,16 @@ def write_embeddings(
         The similarity does not support the storage.
     ShardError
         The file cannot be written, for example on a full disk.
+
+    Examples
+    --------
+    >>> rows = np.eye(2, dtype=np.float32)
+    >>> space = pipeline.Embeddings(
+    ...     ["a.jpg", "b.jpg"], rows, ["a.jpg#0", "b.jpg#0"], ["a.jpg", "b.jpg"], rows, "cosine", {}
+    ... )
+    >>> pipeline.write_embeddings("space.h5", space, store="int8")
+    >>> pipeline.read_embeddings("space.h5").image_embeddings.shape
+    (2, 2)
     """
     e, trained = embeddings, calibrate_on or embeddings
     quantiser = quantiser_for(
@@ -252,6 +266,12 @@ def read_embeddings(path: str | Path, *, codes: bool = False) -> Embeddings:
     EmbeddingsError
         The file is missing, is not HDF5, lacks a part, or its contents are rejected by
         `Embeddings`.
+
+    Examples
+    --------
+    >>> space = pipeline.read_embeddings("data/embeddings/mine/qian2018-baseline.h5")
+    >>> space.similarity, space.image_ids[0], space.image_embeddings.shape
+    ('euclidean', 'scene-00002', (4, 1280))
     """
     path = Path(path)
     if not path.is_file():

@@ -46,6 +46,15 @@ class Embeddings:
     ------
     EmbeddingsError
         A condition above is violated. The first few ids are named.
+
+    Examples
+    --------
+    >>> space = pipeline.Embeddings(
+    ...     ["a.jpg", "b.jpg"], np.eye(2, dtype=np.float32), ["a.jpg#0"], ["a.jpg"],
+    ...     np.array([[1, 0]], np.float32), similarity="cosine", provenance={},
+    ... )
+    >>> space.query_ids[:], space.image_of_caption
+    (['a.jpg'], array([0]))
     """
 
     image_ids: Sequence[str]

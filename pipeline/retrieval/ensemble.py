@@ -78,6 +78,17 @@ def ensemble(
     ------
     EmbeddingsError
         A file is missing or corrupt, a member has no weight, or `average` rejects the members.
+
+    Examples
+    --------
+    >>> rows = np.eye(2, dtype=np.float32)
+    >>> space = pipeline.Embeddings(
+    ...     ["a.jpg", "b.jpg"], rows, ["a.jpg#0", "b.jpg#0"], ["a.jpg", "b.jpg"], rows, "cosine", {}
+    ... )
+    >>> pipeline.write_embeddings("member.h5", space)
+    >>> members = {"first": "member.h5", "second": "member.h5"}
+    >>> pipeline.ensemble(members, "both.h5", weights={"first": 2, "second": 1}).similarity
+    'dot'
     """
     out = Path(out)
     if weights is not None and weights.keys() != members.keys():

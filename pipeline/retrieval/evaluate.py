@@ -130,6 +130,12 @@ def evaluate(
         See `pipeline.retrieval.ranking.on_device.rank_on`.
     OutputError
         The folder is not writable.
+
+    Examples
+    --------
+    >>> result = pipeline.evaluate("data/embeddings/mine/qian2018-baseline.h5", "tables")
+    >>> result.table["num_images"], 0 <= result.table["rsum"] <= 600
+    (4, True)
     """
     file, folder = Path(embeddings), Path(out)
     asked = None if protocol is None else resolve_protocol(protocol, captions_per_image)

@@ -1,4 +1,4 @@
-"""Geometry of rows: how close an image's sentences are, and projection to a plane."""
+"""Geometry of embeddings: cosines within and between images, and projection to a plane."""
 
 from dataclasses import dataclass
 
@@ -10,7 +10,13 @@ from pipeline.retrieval.similarity import Matrix, unit_rows
 
 @dataclass(frozen=True)
 class Closeness:
-    """Mean cosine of two sentences of the same image (`within`) and of two images (`between`)."""
+    """Mean cosines of pairs of sentences.
+
+    Attributes
+    ----------
+    within : float. Mean over two sentences of the same image.
+    between : float. Mean over two sentences of different images.
+    """
 
     within: float
     between: float

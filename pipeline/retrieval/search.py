@@ -176,7 +176,13 @@ def require_comparable(gallery: Gallery, queries: Vectors, asking: SideName) -> 
 def scores_of(
     similarity: Similarity, side: SideName, gallery: Rows, queries: Rows
 ) -> npt.NDArray[np.float32]:
-    """Return the similarities (queries, rows) float32 of prepared rows; `side` is the gallery's.
+    """Return the similarities (queries, rows) float32 of prepared rows.
+
+    Parameters
+    ----------
+    similarity : Similarity. The similarity.
+    side : str. Side of the gallery, "images" or "captions".
+    gallery, queries : prepared rows of both; see `Similarity.prepare`.
 
     Raises
     ------

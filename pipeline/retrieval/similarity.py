@@ -186,7 +186,7 @@ def _attended(context: Matrix, cosines: Matrix, m: int, attention: CrossAttentio
     ----------
     context : (a, d).
     cosines : (a, m * b), inner products of the context's parts with those of the queries.
-    m : number of queries.
+    m : int. Number of queries.
     attention : CrossAttention.
     """
     a, b = len(context), cosines.shape[1] // m

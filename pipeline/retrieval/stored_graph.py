@@ -38,8 +38,8 @@ class StoredGraph:
         navigation.
     points : (nodes, dim) float32.
     levels : (nodes,) int32. Number of levels of each node, at least 1.
-    neighbors : int32. For each node 2 * `links` node numbers, then `links` for each further level;
-        padded with -1.
+    neighbors : numpy.ndarray. Int32. For each node 2 * `links` node numbers, then `links` for each
+        further level; padded with -1.
     entry : int. Start node of a search.
     """
 

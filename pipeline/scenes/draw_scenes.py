@@ -53,6 +53,13 @@ def draw_scenes(
     ------
     DatasetError
         A number is out of its range.
+
+    Examples
+    --------
+    >>> scenes = pipeline.draw_scenes("data/drawn", 6, seed=1)
+    >>> scenes.write("data/drawn")
+    >>> len(scenes), len(scenes[0].captions)
+    (6, 5)
     """
     if not _FEWEST <= num_images <= _MOST:
         raise DatasetError(

@@ -30,7 +30,13 @@ CAPTIONS = 5
 
 
 class Caption(NamedTuple):
-    """A caption, and its noun phrases in order with the groups that they name."""
+    """A caption with its noun phrases.
+
+    Attributes
+    ----------
+    text : str. The caption.
+    phrases : tuple of (str, Group). Noun phrases in order, each with the group that it names.
+    """
 
     text: str
     phrases: tuple[tuple[str, Group], ...]

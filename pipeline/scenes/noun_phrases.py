@@ -20,7 +20,13 @@ T = TypeVar("T")
 
 
 class Phrase(NamedTuple):
-    """A noun phrase and its number, for verb agreement."""
+    """A noun phrase with its grammatical number.
+
+    Attributes
+    ----------
+    text : str. The words.
+    plural : bool. Whether verbs agree in the plural.
+    """
 
     text: str
     plural: bool

@@ -65,10 +65,12 @@ class Relation:
 
 @dataclass(frozen=True)
 class Parsed:
-    """A parsed caption: groups in the order of their naming, and their relations.
+    """A parsed caption.
 
     Attributes
     ----------
+    named : tuple of Named. Groups in the order of their naming.
+    relations : tuple of Relation. Relations between them.
     setting : str. The background, or "".
     """
 

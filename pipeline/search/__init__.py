@@ -1,6 +1,6 @@
-"""Search of a trained experiment: sentences and images in, their nearest images or sentences out.
+"""Search with a trained experiment: find the images or sentences nearest to a query.
 
-Read `searcher` for the whole, `embedded_dataset` for what is searched and `query_models` for what
-embeds a query and what it refuses; `serve/` shows it on a page. Similarities, exact and
-approximate search are in `pipeline.retrieval`; nothing here trains or writes features.
+Read `searcher` first, the public entry point. `embedded_dataset` is the searched gallery,
+`query_models` embeds queries, and `serve` is the web page. Similarities and the exact and
+approximate search are in `pipeline.retrieval`. Nothing here trains or writes features.
 """

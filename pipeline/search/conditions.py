@@ -1,7 +1,7 @@
-"""Conditions on the images that a search may find: their split, id, file and metadata.
+"""Conditions that restrict a search by split, id, file and metadata of the images.
 
-Regular expressions are those of RE2, by pyarrow: their time is linear in the text, so that no
-pattern makes a server hang. What RE2 compiles to many states is bounded by `SECONDS`.
+Regular expressions are evaluated by RE2 (pyarrow) in linear time, so that no pattern makes a server
+hang. Patterns that compile to many states are limited by `SECONDS`.
 """
 
 import re
@@ -23,13 +23,13 @@ from pipeline.datasets.manifest import Metadata
 from pipeline.retrieval.search import SearchError
 
 MAX_CHARACTERS = 1000
-"""Of a condition."""
+"""Maximum length of a condition."""
 
 SECONDS = 5.0
-"""Limit of the time for all regular expressions of a query."""
+"""Time limit for all regular expressions of a query, in seconds."""
 
 MAX_CHOICES = 20
-"""Distinct values of a column that are offered for choice."""
+"""Maximum number of distinct values of a field that are offered as a list."""
 
 _OPERATORS = {*"!<>=~"}
 _OWN = ("id", "file", "split")
@@ -51,9 +51,10 @@ class Condition:
 
     Attributes
     ----------
-    field : "id", "file", "split" or a column of the metadata.
-    operator : "=", "!=", "~" (a regular expression matches anywhere), "<", "<=", ">" or ">=".
-    value : what the field is compared with.
+    field : str. "id", "file", "split" or a column of the metadata.
+    operator : str. "=", "!=", "<", "<=", ">", ">=", or "~", a regular expression that matches
+        anywhere in the text.
+    value : str. The number, text or pattern to compare with.
     """
 
     field: str
@@ -62,7 +63,7 @@ class Condition:
 
     @classmethod
     def of(cls, text: str) -> "Condition":
-        """Return the condition that a text states; blanks around field and value are cut.
+        """Parse a condition; blanks around field and value are removed.
 
         Raises
         ------
@@ -84,7 +85,7 @@ class Condition:
 
 @dataclass(frozen=True, eq=False)
 class _Column:
-    """Values of a field: each with the number of its entry, which may have several or none."""
+    """Values of a field, each with its entry number; an entry may have several values or none."""
 
     texts: pa.Array
     entry: npt.NDArray[np.int64]
@@ -100,28 +101,28 @@ class _Column:
 
 
 class Fields:
-    """The fields of a dataset's entries, of which conditions select some.
+    """Searchable fields of a dataset's entries.
 
     Attributes
     ----------
-    names : of all fields.
+    names : tuple of str. Names of all fields: "id", "file", "split" and the metadata columns.
     """
 
     def __init__(self, entries: PackedEntries, metadata: Mapping[str, Metadata]) -> None:
-        """Join entries and metadata by id; a column with the name of a field is ignored."""
+        """Join entries and metadata by id; a column named like another field is ignored."""
         self._entries, self._metadata = entries, metadata
         columns = sorted({name for own in metadata.values() for name in own} - {*_OWN})
         self.names = (*_OWN, *columns)
         self._columns: dict[str, _Column] = {}
 
     def matching(self, conditions: Iterable[Condition]) -> Mask:
-        """Return which entries fulfil all conditions, (entries,) bool.
+        """Return the mask of the entries that fulfil all conditions, (entries,) bool.
 
         Raises
         ------
         SearchError
-            There is no such field (similar names are suggested), a regular expression does not
-            compile or exceeds the time limit, or a number is compared with something else.
+            A field is unknown (similar names are suggested), a regular expression does not compile
+            or exceeds the time limit, or a numeric comparison applies to texts.
         """
         mask, begun = np.ones(len(self._entries), bool), time.monotonic()
         for condition in conditions:
@@ -129,11 +130,11 @@ class Fields:
         return mask
 
     def choices(self, entries: npt.NDArray[np.int64]) -> dict[str, tuple[str, ...]]:
-        """Return the sorted values of each field with 2 to `MAX_CHOICES` of them.
+        """Return the sorted values of each field with 2 to `MAX_CHOICES` distinct values.
 
         Parameters
         ----------
-        entries : (n,) int64, numbers of the entries whose values count.
+        entries : (n,) int64. Numbers of the entries to include.
         """
         found = {}
         for name in self.names[2:]:
@@ -189,7 +190,7 @@ class Fields:
 
 
 def _texts(value: Any) -> Sequence[str]:
-    """Return a value of metadata as texts: numbers in their shortest form, of a list each item."""
+    """Return a metadata value as texts: numbers in their shortest form, each item of a list."""
     if isinstance(value, list):
         return value
     if isinstance(value, bool):
@@ -200,7 +201,7 @@ def _texts(value: Any) -> Sequence[str]:
 
 
 def _as_numbers(column: _Column, condition: Condition) -> tuple[npt.NDArray[np.float64], float]:
-    """Return the values of a column and the one that they are compared with, as numbers."""
+    """Return the values of a column and the value of the condition as numbers."""
     if column.numbers is None:
         shown = Counter(column.texts.slice(0, 3).to_pylist())
         raise SearchError(
@@ -217,7 +218,7 @@ def _as_numbers(column: _Column, condition: Condition) -> tuple[npt.NDArray[np.f
 
 
 def _matches(texts: pa.Array, condition: Condition, begun: float) -> Mask:
-    """Return which texts a regular expression matches, (texts,) bool, `SECONDS` after `begun`."""
+    """Return the mask of matching texts, (texts,) bool; raise `SECONDS` after `begun`."""
     found, start, size = [np.zeros(0, bool)], 0, _FIRST_BATCH
     while start < len(texts) or not start:
         batch, since = texts.slice(start, size), time.monotonic()

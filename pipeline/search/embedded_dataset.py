@@ -1,4 +1,4 @@
-"""An embedding file with the dataset that it was made from: what is searched, and the hits."""
+"""The searched gallery: an embedding file together with its dataset, and the hits."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -35,13 +35,13 @@ class Hit:
 
     Attributes
     ----------
-    rank : rank from 1.
-    score : similarity to the query; higher is nearer.
-    id : id of the image or the caption.
-    image : id of the image, or of the caption's image.
-    file : file of that image.
-    caption : the sentence; of an image its first caption, or "".
-    split : split of that image.
+    rank : int. Rank from 1.
+    score : float. Similarity to the query; higher is nearer.
+    id : str. Id of the image or the caption.
+    image : str. Id of the image, or of the caption's image.
+    file : Path. File of that image.
+    caption : str. The sentence; for an image its first caption, or "".
+    split : str. Split of that image.
     """
 
     rank: int
@@ -54,7 +54,7 @@ class Hit:
 
 
 class NothingFulfils(SearchError):
-    """No searched image, or no sentence of one, fulfils the conditions of a query."""
+    """No searched image or sentence fulfils the conditions of a query."""
 
 
 class EmbeddedDataset:
@@ -62,21 +62,23 @@ class EmbeddedDataset:
 
     Attributes
     ----------
-    file, folder : the embedding file, and the dataset's folder.
-    space : the embeddings; those of a quantised file are searched in two stages, see
+    file, folder : Path. Embedding file, and folder of the dataset.
+    space : Embeddings. Contents of the file; quantised rows are searched in two stages, see
         `pipeline.retrieval.quantised.two_stage`.
-    split : the splits that are searched, as text; None: all that are in the file.
+    split : str or None. Searched splits, comma-separated; None: all splits in the file.
     """
 
     def __init__(
         self, file: Path, folder: Path, log: Callable[[str], None], split: str | None = None
     ) -> None:
-        """Read the embedding file; the dataset is read when it is first needed.
+        """Read the embedding file; the dataset is read on first use.
 
         Parameters
         ----------
-        split : see above; as `pipeline.datasets.splits.splits_of` accepts it.
-        log : logs if the dataset has changed, and the state of an approximate index.
+        file, folder : Path. Embedding file, and folder of the dataset.
+        log : callable. Receives a line if the dataset has changed, and lines on the approximate
+            index.
+        split : str or None. See the class and `pipeline.datasets.splits.splits_of`.
 
         Raises
         ------
@@ -94,7 +96,7 @@ class EmbeddedDataset:
 
     @cached_property
     def manifest(self) -> Manifest:
-        """The dataset; a change since it was embedded is logged.
+        """The dataset; logs a line if it has changed since it was embedded.
 
         Raises
         ------
@@ -110,13 +112,13 @@ class EmbeddedDataset:
 
     @property
     def of_splits(self) -> str:
-        """The splits that are searched, for messages, such as " of split test"; "" if unknown."""
+        """Searched splits for messages, such as " of split test"; "" if unknown."""
         split = self.split or self.space.provenance.get("split")
         return "" if not split else " of all splits" if split == ALL else f" of split {split}"
 
     @cached_property
     def fields(self) -> Fields:
-        """The fields of the dataset's images that conditions are about.
+        """Fields of the dataset's images that conditions may name.
 
         Raises
         ------
@@ -146,18 +148,19 @@ class EmbeddedDataset:
         return self._galleries[side]
 
     def rows(self, side: SideName, where: Sequence[str] = ()) -> RowNumbers | None:
-        """Return the rows of one side that are searched, (n,) int64; None: all.
+        """Return the row numbers of one side that are searched, (n,) int64; None: all.
 
         Parameters
         ----------
-        where : conditions that the images must fulfil; see `pipeline.search.conditions`.
+        where : sequence of str. Conditions that the images must fulfil; see
+            `pipeline.search.conditions`.
 
         Raises
         ------
         DatasetError
             The dataset has no such split.
         SearchError
-            A condition is not understood.
+            A condition is invalid.
         """
         gallery, key = self.gallery(side), (side, tuple(where))
         if self.split is None and not where:
@@ -181,11 +184,11 @@ class EmbeddedDataset:
         return PackedTexts(gallery.ids[row] for row in rows.tolist())
 
     def choices(self) -> dict[str, tuple[str, ...]]:
-        """Return the fields with few values, and these, of the images that are searched."""
+        """Return the values of each field with few distinct values, over the searched images."""
         return self.fields.choices(self._known("images").images_of(self.ids("images")))
 
     def stored(self, image_id: str) -> Vectors:
-        """Return the embedding of an image of the file, as one query.
+        """Return the stored embedding of an image as a query.
 
         Returns
         -------
@@ -216,17 +219,20 @@ class EmbeddedDataset:
         approximate: bool = False,
         where: Sequence[str] = (),
     ) -> list[list[Hit]]:
-        """Return the nearest of each query, best first; ties are sorted by id.
+        """Return the nearest items of each query, best first; ties are sorted by id.
 
         Parameters
         ----------
-        queries : (queries, dim) or (queries, parts, dim) float32, of the side `asking`.
-        of : the side that is searched.
-        top : number of hits, at least 1.
-        leave_out : id that is skipped, such as the query's own.
-        around_mean : re-sort this many by `pipeline.retrieval.composition.around_the_mean` first.
-        approximate : search the file's index, which is built if missing.
-        where : conditions that images, or those of sentences, must fulfil; see `rows`.
+        queries : (queries, dim) or (queries, parts, dim) float32. Embeddings of the side `asking`.
+        asking : str. Side of the queries, "images" or "captions".
+        of : str. Searched side, "images" or "captions".
+        top : int. Number of hits, at least 1.
+        leave_out : str or None. Id to exclude, such as the query's own.
+        around_mean : int or None. Number of hits to re-sort by
+            `pipeline.retrieval.composition.around_the_mean` before the best are returned.
+        approximate : bool. Search the approximate index of the file, which is built if missing.
+        where : sequence of str. Conditions on the images, or on the images of the sentences; see
+            `rows`.
 
         Raises
         ------
@@ -265,7 +271,7 @@ class EmbeddedDataset:
         ]
 
     def _known(self, side: SideName) -> "_Known":
-        """Return the images or captions of the dataset by their ids."""
+        """Return the index of the dataset's images or captions by id."""
         if side not in self._of_dataset:
             self._of_dataset[side] = _Known(self.manifest, side)
         return self._of_dataset[side]
@@ -291,16 +297,16 @@ class _Known:
         self._index = TextIndex(ids)
 
     def without(self, ids: Sequence[str]) -> list[str]:
-        """Return the ids that the dataset does not have."""
+        """Return the ids that are not in the dataset."""
         rows = self._index.rows_of(ids, len(ids))
         return [ids[at] for at in np.flatnonzero(rows < 0).tolist()]
 
     def images_of(self, ids: Sequence[str]) -> RowNumbers:
-        """Return the number of the image of each id that the dataset has, (ids,) int64."""
+        """Return the entry number of the image of each known id, (ids,) int64."""
         return self._image_of_row[self._index.rows_of(ids, len(ids))]
 
     def about(self, row_id: str) -> tuple[str, Path, str, str]:
-        """Return image id, file, text and split of an id that the dataset has."""
+        """Return image id, file, text and split of a known id."""
         row = int(self._index.rows_of([row_id], 1)[0])
         entry = self._entries[int(self._image_of_row[row])]
         text = entry.first_caption if self._texts is None else self._texts[row]

@@ -1,4 +1,4 @@
-"""The models that embed queries for an ensemble: those of all members, their vectors joined."""
+"""Embedding of queries for an ensemble, by the models of all members."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -22,10 +22,7 @@ class _Member:
 
 
 class EnsembleModels:
-    """Embeds queries as `pipeline.retrieval.ensemble.average` embeds a dataset.
-
-    Not for several threads at once.
-    """
+    """Embeds queries in the space of `pipeline.retrieval.ensemble.average`; not thread-safe."""
 
     def __init__(
         self,
@@ -34,18 +31,19 @@ class EnsembleModels:
         folders: Sequence[tuple[Path, Path]],
         weights: str | None = None,
     ) -> None:
-        """Open nothing yet; models are loaded when they are first needed.
+        """Store the locations; models are loaded on first use.
 
         Parameters
         ----------
-        embeddings, file : of the ensemble, and where they are stored.
-        folders : head and fitted sentence encoder of each member, in the order of the file.
-        weights : of the image networks; see `QueryModels`.
+        embeddings, file : Embeddings, Path. Embeddings of the ensemble, and their file.
+        folders : sequence of tuple of 2 Path. Folders of head and fitted sentence encoder of each
+            member, in the order of the file.
+        weights : str or None. Weights of the image networks; see `QueryModels`.
 
         Raises
         ------
         SearchError
-            The file does not have as many members.
+            The file has another number of members.
         """
         provenance = embeddings.provenance
         members = provenance.get("ensemble")
@@ -71,11 +69,11 @@ class EnsembleModels:
             member.keep_encoder(likely)
 
     def embed_sentences(self, texts: Sequence[str], log: Callable[[str], None]) -> Vectors:
-        """See `QueryModels.embed_sentences`; every member has to know a word of each text."""
+        """See `QueryModels.embed_sentences`; each text needs a word known to every member."""
         return self._joined([member.embed_sentences(texts, log) for member in self._members])
 
     def without_known_word(self, texts: Sequence[str]) -> set[int]:
-        """Return the positions of the texts of which some member knows no word."""
+        """Return the positions of the texts without a word known to every member."""
         return {at for member in self._members for at in member.without_known_word(texts)}
 
     def embed_picture(self, picture: Path | Image.Image) -> Vectors:

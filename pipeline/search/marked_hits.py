@@ -1,4 +1,4 @@
-"""Image results, with the box of the phrase drawn over each."""
+"""SVG files of image hits, with the box of the phrase drawn over each image."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -17,14 +17,20 @@ _SIDE, _QUALITY = 480, 82
 def write_marked(folder: str | Path, phrase: str, hits: Sequence[RegionHit]) -> list[Path]:
     """Write an SVG for each hit, `01.svg` the first, and return the files.
 
-    An undecodable image is left white under its box.
+    An image that cannot be decoded is blank.
+
+    Parameters
+    ----------
+    folder : str or Path. Output folder.
+    phrase : str. Label of the boxes.
+    hits : sequence of RegionHit. Images with their boxes.
 
     Raises
     ------
     FileReadError
-        The system failed to read an existing image.
+        A system error prevented reading an existing image.
     OutputError
-        The folder cannot be written to.
+        The folder is not writable.
     """
     folder = Path(folder)
     require_folder(folder)

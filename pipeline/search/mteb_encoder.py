@@ -1,4 +1,4 @@
-"""A trained head with its encoders as a model of MTEB's image-text retrieval (mteb 2 or newer)."""
+"""Adapter of a trained head to MTEB's image-text retrieval tasks (mteb 2 or newer)."""
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -18,14 +18,14 @@ from pipeline.search.query_models import open_encoder, open_network
 
 
 class MtebEncoder:
-    """What `mteb.evaluate` accepts as a model: embeds batches of images or of texts.
+    """Model for `mteb.evaluate`: embeds batches of images or texts with a trained head.
 
-    The image network is loaded when images are first embedded. A text without a word that the
-    encoder knows has the same embedding as in the output of `pipeline embed`.
+    The image network is loaded on first use. A text without a known word is embedded as by
+    `pipeline embed`.
 
     Attributes
     ----------
-    trained : the head.
+    trained : TrainedHead.
 
     Examples
     --------
@@ -42,13 +42,13 @@ class MtebEncoder:
         ----------
         head, encoder : str or Path. Folders of the head and of the fitted sentence encoder that it
             was fitted on.
-        weights : str or None. Of the image network; None: as the head records.
+        weights : str or None. Weights of the image network; None: as recorded in the head.
 
         Raises
         ------
         SearchError
-            The encoder is another one, or the head's similarity is not symmetric: MTEB compares
-            queries with documents and does not state which of them are images.
+            The head was fitted on another encoder, or its similarity is not symmetric: MTEB
+            compares queries with documents and does not state which of them are images.
         HeadError, EncoderError
             A folder is missing or damaged.
         """
@@ -56,8 +56,8 @@ class MtebEncoder:
         self.trained = load_head(folder)
         if (name := self.trained.head.similarity) not in SYMMETRIC:
             raise SearchError(
-                f"the head of {self.trained.experiment!r} compares by {name}, which depends on the "
-                f"side that is the image; MTEB needs one of {', '.join(SYMMETRIC)}"
+                f"the head of {self.trained.experiment!r} has the similarity {name}, which is not "
+                f"symmetric in image and text; MTEB needs one of {', '.join(SYMMETRIC)}"
             )
         self._encoder = open_encoder(self.trained, Path(encoder), None)
         if weights is None and self.trained.finetuning is not None:
@@ -72,7 +72,7 @@ class MtebEncoder:
         ----------
         inputs : iterable of mapping. Batches with `image`, a list of Pillow images, or `text`, a
             list of str.
-        context : what MTEB states about the task; not used.
+        context : object. MTEB's description of the task; ignored.
 
         Raises
         ------

@@ -1,4 +1,4 @@
-"""Captions of images outside any dataset, such as a user's own files or an upload."""
+"""Captions of images outside a dataset: files or uploads."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -22,15 +22,15 @@ def describe_picture(
     count: int = 5,
     seed: int = 0,
 ) -> tuple[Caption, ...]:
-    """Return captions of one image, a file or decoded, best first.
+    """Return captions of one image, given as a path or decoded, best first.
 
     Parameters
     ----------
-    captioner : trained language model.
-    network : network of the captioner's recipe.
-    image : image to describe.
-    count : maximum number of captions.
-    seed : seed of all random draws.
+    captioner : Captioner. Trained language model.
+    network : PictureFeatures. Network of the captioner's recipe.
+    image : Path or Image. Image to describe.
+    count : int. Maximum number of captions.
+    seed : int. Seed of all random draws.
 
     Raises
     ------
@@ -50,13 +50,13 @@ def describe_pictures(
     seed: int = 0,
     monitor: Monitor = QUIET,
 ) -> list[Described]:
-    """Describe images; one that cannot be read has its error, and the others captions.
+    """Caption several images; an unreadable one has an error instead of captions.
 
     Parameters
     ----------
     captioner, network, count, seed : see `describe_picture`.
-    images : see `pipeline.images.given_pictures.picture_of`. An image that is not
-        a path is called "image N", N from 0.
+    images : iterable of images. As for `pipeline.images.given_pictures.picture_of`. An image
+        without a path is named "image N", N from 0.
     monitor : Monitor. Receives progress in images.
     """
     described = []

@@ -1,4 +1,4 @@
-"""Features of a user's images, by the network of a recipe, or by several, concatenated."""
+"""Features of single images by the network of a recipe, or concatenated by several networks."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -30,17 +30,19 @@ class PictureFeatures:
 
         Parameters
         ----------
-        networks : of one recipe, or of several side by side in the order of their columns.
-        scaling : of each network's row, a key of `pipeline.shards.side_by_side.SCALINGS`.
+        networks : sequence of RecipeNetwork. Network of one recipe, or those of several
+            concatenated recipes in column order.
+        scaling : str. Scaling of each network's row, a key of
+            `pipeline.shards.side_by_side.SCALINGS`.
         """
         self._networks, self._scaling = tuple(networks), scaling
 
     def of(self, picture: Path | Image.Image) -> Features:
-        """Return the features of an image, a file or decoded.
+        """Return the features of an image, given as a path or decoded.
 
         Returns
         -------
-        (1, *row_shape) float32, rounded as shards hold them.
+        (1, *row_shape) float32, rounded to the dtype of the shards.
 
         Raises
         ------
@@ -59,21 +61,21 @@ class PictureFeatures:
 
 
 def open_features(side: FeatureSpec, made: str, weights: str | None = None) -> PictureFeatures:
-    """Load the network that made some image features, or the networks, with their weights.
+    """Load the networks that computed some image features, with the same weights.
 
     Parameters
     ----------
-    side : the features.
-    made : what uses them, for messages, such as "the head of 'vsepp'".
-    weights : weights of one network, as in `load_weights`. None: those recorded in the features,
-        unless they are of a file.
+    side : FeatureSpec. The features.
+    made : str. User of the features, for messages, such as "the head of 'vsepp'".
+    weights : str or None. Weights of a single network, as for `load_weights`; None: those recorded
+        in the features, unless they are from a file.
 
     Raises
     ------
     SearchError
-        No recipe here made them, or the weights are others or not known.
+        The features are not of a recipe of this project, or have other or unknown weights.
     RecipeError, WeightsError
-        The recipe needs a package that is not installed, or its weights cannot be had.
+        The recipe needs a package that is not installed, or its weights are not available.
     """
     if "parts" not in side.recipe:
         network, header = _network(side, made, weights)
@@ -87,8 +89,8 @@ def open_features(side: FeatureSpec, made: str, weights: str | None = None) -> P
         return PictureFeatures([network])
     if weights is not None:
         raise SearchError(
-            f"{made} uses several recipes side by side, {side.name!r}, whose weights "
-            "cannot be given as one; leave them out"
+            f"{made} concatenates several recipes, {side.name!r}, and one weights file cannot "
+            "replace the weights of all; omit it"
         )
     each = [
         _network(replace(side, recipe=recipe, weights=name), made, None)
@@ -99,7 +101,7 @@ def open_features(side: FeatureSpec, made: str, weights: str | None = None) -> P
     if recipe_hash({**side.recipe, "parts": parts}, digest) != side.recipe_hash:
         raise SearchError(
             f"the recipes {side.name!r} with their weights are not those that {made} uses; "
-            "ask with the id of an image that is embedded already"
+            "search with the id of an image that is embedded already"
         )
     (scaling,) = (key for key, text in SCALINGS.items() if text == side.recipe["scaling"])
     return PictureFeatures([network for network, _ in each], scaling)

@@ -1,4 +1,4 @@
-"""Queries as vectors: sentences and images, by the features that a head was fitted on."""
+"""Embedding of query sentences and images with a trained head."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -20,15 +20,17 @@ def embed_sentences(
     texts: Sequence[str],
     log: Callable[[str], None],
 ) -> Features:
-    """Embed sentences, or words, as captions of the features that a head was fitted on.
+    """Embed sentences or words as captions, with a head and its sentence encoder.
 
     Parameters
     ----------
-    trained : the head.
-    encoder : the one that made those features; see `pipeline.search.query_models.open_encoder`.
-    texts : at least one, each a line of text with a word in it, embedded on its own.
-    log : logs each block of the encoder that does not know some words, and each
-        text whose last words are cut off.
+    trained : TrainedHead.
+    encoder : CaptionEncoder. Encoder that the head was fitted on; see
+        `pipeline.search.query_models.open_encoder`.
+    texts : sequence of str. At least one text, each one line with at least one word. The result for
+        a text does not depend on the others.
+    log : callable. Receives a line per block of the encoder with unknown words, and one per
+        truncated text.
 
     Returns
     -------
@@ -46,13 +48,15 @@ def embed_sentences(
 def embed_pictures(
     trained: TrainedHead, network: PictureFeatures, images: Sequence[Path | Image.Image]
 ) -> Features:
-    """Embed images by the image recipe that a head was fitted on.
+    """Embed images with a head and the network of its image features.
 
     Parameters
     ----------
-    trained : the head.
-    network : of that recipe; see `pipeline.search.query_models.open_network`.
-    images : at least one, a file or decoded; each goes through the network on its own.
+    trained : TrainedHead.
+    network : PictureFeatures. Network of the recipe that the head was fitted on; see
+        `pipeline.search.query_models.open_network`.
+    images : sequence of Path or Image. At least one path or decoded image; the network runs on one
+        image at a time.
 
     Returns
     -------
@@ -73,7 +77,7 @@ def embed_pictures(
 def _log_unknown_words(
     fitted: CaptionEncoder, texts: Sequence[str], log: Callable[[str], None]
 ) -> None:
-    """Log the words that the encoder does not know; refuse a text of which it knows none."""
+    """Log unknown words; raise for a text without a known word."""
     reports = fitted.reports(texts)
     # A block that knows a word is enough: the row is not that of an unknown sentence.
     if unknown := unknown_to_all(reports.values()):

@@ -1,4 +1,4 @@
-"""The models that embed queries for an embedding file: those that made it, and no others."""
+"""Models that embed queries for an embedding file; others than those of the file are rejected."""
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
@@ -21,17 +21,17 @@ from pipeline.text.fitted import load_encoder
 
 
 class WithProvenance(Protocol):
-    """What a head has made, such as embeddings or a localization."""
+    """Output of a head, such as embeddings or a localization."""
 
     @property
     def provenance(self) -> Mapping[str, Any]:
-        """What made it, as JSON values."""
+        """Provenance of the output, as JSON values."""
 
 
 class QueryModels:
-    """Head, sentence encoder and image network of one embedding file, each loaded once.
+    """Head, sentence encoder and image network of one embedding file.
 
-    Each is loaded when it is first needed. Not for several threads at once.
+    Each is loaded once, on first use. Not thread-safe.
     """
 
     def __init__(
@@ -47,10 +47,10 @@ class QueryModels:
 
         Parameters
         ----------
-        embeddings, file : what the file holds, and where it is.
-        head, encoder : folders of the head that made it and of the fitted sentence encoder; None:
-            queries that need it are refused.
-        weights : of the image network; see `open_network`.
+        embeddings, file : WithProvenance, Path. Contents and path of the embedding file.
+        head, encoder : Path or None. Folders of the head that computed the file and of the fitted
+            sentence encoder; None: queries that need it raise.
+        weights : str or None. Weights of the image network; see `open_network`.
         """
         self._embeddings, self._file = embeddings, file
         self._head, self._encoder, self._weights = head, encoder, weights
@@ -59,7 +59,7 @@ class QueryModels:
 
     @cached_property
     def head(self) -> TrainedHead:
-        """The head that made the file; see `head_of`."""
+        """The head that computed the file; see `head_of`."""
         return head_of(self._embeddings, self._file, self._head)
 
     @cached_property
@@ -75,8 +75,8 @@ class QueryModels:
 
         Parameters
         ----------
-        likely : texts with the words that queries will have. A query with words whose vectors
-            have not been read is answered as well, after its own reading of them.
+        likely : sequence of str. Texts with the words of likely queries, whose vectors are loaded.
+            A query with other words is slower, since it loads their vectors.
 
         Raises
         ------
@@ -86,11 +86,12 @@ class QueryModels:
         self._kept = self._open_encoder(likely)
 
     def embed_sentences(self, texts: Sequence[str], log: Callable[[str], None]) -> Vectors:
-        """Embed sentences, or words.
+        """Embed sentences or words.
 
         Parameters
         ----------
-        log : logs words that the encoder does not know.
+        texts : sequence of str. Each one line with at least one word.
+        log : callable. Receives a line on unknown words.
 
         Returns
         -------
@@ -106,7 +107,7 @@ class QueryModels:
         return self._shortened(embed_sentences(self.head, self._encoder_for(texts), texts, log))
 
     def without_known_word(self, texts: Sequence[str]) -> set[int]:
-        """Return the positions of the texts of which the encoder knows no word.
+        """Return the positions of the texts without a known word.
 
         Raises
         ------
@@ -116,7 +117,7 @@ class QueryModels:
         return unknown_to_all(self._encoder_for(texts).reports(texts).values())
 
     def embed_picture(self, picture: Path | Image.Image) -> Vectors:
-        """Embed an image, a file or decoded, as one query.
+        """Embed an image, given as a path or decoded, as one query.
 
         Returns
         -------
@@ -130,7 +131,7 @@ class QueryModels:
         return self._shortened(embed_pictures(self.head, self.network, [picture]))
 
     def _shortened(self, rows: Vectors) -> Vectors:
-        """Return queries with as many dimensions as the file has kept of the head's."""
+        """Return queries shortened to the number of dimensions in the file."""
         dim = self._embeddings.provenance.get("dim")
         return rows if dim is None else shortened(rows, dim, self.head.head.similarity)
 
@@ -144,7 +145,7 @@ class QueryModels:
         return open_encoder(head, self._encoder, texts)
 
     def _encoder_for(self, texts: Sequence[str]) -> CaptionEncoder:
-        """Return the kept encoder if it has read the vectors of all words that have one."""
+        """Return the cached encoder if it covers all words that have a vector."""
         kept = self._kept
         if kept is not None and _missing(kept, texts) <= self._unknown:
             return kept
@@ -154,26 +155,26 @@ class QueryModels:
 
 
 def head_of(embeddings: WithProvenance, path: Path, folder: Path | None) -> TrainedHead:
-    """Load the head that made an embedding file, and no other.
+    """Load the head of an embedding file; raise unless this head computed the file.
 
     Parameters
     ----------
-    embeddings, path : the file's contents, and the file.
-    folder : of the head; None refuses.
+    embeddings, path : WithProvenance, Path. Contents and path of the embedding file.
+    folder : Path or None. Folder of the head; None raises.
 
     Raises
     ------
     SearchError
-        The file is an ensemble's, does not name its head, or was made by another head (the same
-        one trained again is another); what differs is named.
+        The file is of an ensemble, does not record its head, or was computed by another head, such
+        as another training of the same experiment; the first differences are named.
     HeadError
-        The folder holds no head.
+        The folder has no head.
     """
     in_file = embeddings.provenance
     if "ensemble" in in_file:
         raise SearchError(
-            f"{path} is an ensemble, for which no single head can embed a query; ask with the id "
-            "of one of its images, or search the embedding file of one of its members"
+            f"{path} is an ensemble, for which no single head can embed a query; search with the "
+            "id of one of its images, or search the embedding file of one of its members"
         )
     if folder is None:
         raise SearchError(
@@ -182,8 +183,8 @@ def head_of(embeddings: WithProvenance, path: Path, folder: Path | None) -> Trai
         )
     trained = load_head(folder)
     again = (
-        f"make it again with `pipeline embed --experiment {trained.experiment}`, or pass a head "
-        "and an embedding file that belong together"
+        f"recompute it with `pipeline embed --experiment {trained.experiment}`, or pass the head "
+        "that computed the embedding file"
     )
     in_head = trained.provenance
     if not in_file.keys() & in_head.keys():
@@ -205,18 +206,19 @@ def head_of(embeddings: WithProvenance, path: Path, folder: Path | None) -> Trai
 
 
 def open_encoder(trained: TrainedHead, folder: Path, texts: Sequence[str] | None) -> CaptionEncoder:
-    """Load the sentence encoder that a head was fitted on, and no other.
+    """Load the sentence encoder of a head; raise unless the head was fitted on its features.
 
     Parameters
     ----------
-    trained : the head.
-    folder : of the fitted encoder.
-    texts : word vectors are read for their words only; None: for whatever words come.
+    trained : TrainedHead.
+    folder : Path. Folder of the fitted encoder.
+    texts : sequence of str or None. Texts whose word vectors are loaded; None: load vectors on
+        demand.
 
     Raises
     ------
     SearchError
-        It is not the one that the head was fitted on.
+        The head was fitted on another encoder.
     EncoderError, VocabularyError, CodebookError, VectorsError, PcaError, LemmatizerError
         The folder is missing or damaged.
     """
@@ -233,12 +235,12 @@ def open_encoder(trained: TrainedHead, folder: Path, texts: Sequence[str] | None
 
 
 def open_network(trained: TrainedHead, weights: str | None = None) -> PictureFeatures:
-    """Load what made a head's image features; see `pipeline.search.picture_features`."""
+    """Load the networks of a head's image features; see `pipeline.search.picture_features`."""
     return open_features(trained.inputs.images, f"the head of {trained.experiment!r}", weights)
 
 
 def _difference(name: str, in_file: Any, in_head: Any) -> str:
-    """Return the name of an entry that differs, with both values unless they are long."""
+    """Return the name of a differing entry, with both values unless they are long."""
     if isinstance(in_file, dict) or isinstance(in_head, dict):
         return name
     values = ["nothing" if value is None else str(value)[:40] for value in (in_file, in_head)]
@@ -246,6 +248,6 @@ def _difference(name: str, in_file: Any, in_head: Any) -> str:
 
 
 def _missing(encoder: CaptionEncoder, texts: Sequence[str]) -> set[tuple[str, str]]:
-    """Return the words that an encoder does not know, each after the name of its block."""
+    """Return the words unknown to an encoder, each with the name of its block."""
     reports = encoder.reports(texts).items()
     return {(block, word) for block, report in reports for word, _ in report.oov_words}

@@ -1,4 +1,4 @@
-"""Sentences to search with: read from a file, and checked."""
+"""Query sentences: reading from a file, and validation."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -8,12 +8,12 @@ from pipeline.retrieval.search import SearchError
 
 
 def read_sentences(path: str | Path) -> list[str]:
-    """Read the sentences of a file of UTF-8 text, one a line.
+    """Read query sentences from a UTF-8 text file, one per line.
 
     Raises
     ------
     SearchError
-        It is not UTF-8, or a line is refused by `require_lines`.
+        The file is not UTF-8, or `require_lines` rejects a line.
     """
     path = Path(path)
     try:
@@ -25,11 +25,12 @@ def read_sentences(path: str | Path) -> list[str]:
 
 
 def require_lines(texts: Sequence[str], what: str = "sentence or word") -> None:
-    """Check that each text is one line with a word in it.
+    """Raise unless each text is a single line with at least one word.
 
     Parameters
     ----------
-    what : what an error calls a text, before its number.
+    texts : sequence of str. The texts.
+    what : str. Noun for a text in the message, before its number.
 
     Raises
     ------
@@ -38,6 +39,6 @@ def require_lines(texts: Sequence[str], what: str = "sentence or word") -> None:
     for number, text in enumerate(texts, 1):
         if fault := check_caption(text):
             raise SearchError(
-                f"{what} {number} of {len(texts)}, {text!r}, {fault}; each is asked as one line of "
-                "text with a word in it"
+                f"{what} {number} of {len(texts)}, {text!r}, {fault}; expected one line of text "
+                "with at least one word"
             )

@@ -1,4 +1,4 @@
-"""Phrases in, boxes out: a localization file searched for what a phrase names."""
+"""Search for boxes by phrase in a localization file."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -21,17 +21,17 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class RegionHit:
-    """An image, and the box in it that is nearest to a phrase.
+    """An image with its box that is nearest to a phrase.
 
     Attributes
     ----------
-    rank : from 1.
-    score : similarity of box and phrase; greater is nearer.
-    id : of the image.
-    file : of the image.
-    box : x0 y0 x1 y1 in pixels of the image, from 0, right and bottom exclusive.
-    size : width and height of the image in pixels.
-    caption : the image's first one, or "".
+    rank : int. Rank from 1.
+    score : float. Similarity of box and phrase; higher is nearer.
+    id : str. Image id.
+    file : Path. Image file.
+    box : tuple of 4 float. x0 y0 x1 y1 in pixels of the image, from 0, right and bottom exclusive.
+    size : tuple of 2 int. Width and height of the image in pixels.
+    caption : str. First caption of the image, or "".
     """
 
     rank: int
@@ -44,12 +44,20 @@ class RegionHit:
 
 
 class RegionSearcher:
-    """Finds the images that have a box near to a phrase, and marks the box.
+    """Finds the images with the box that is nearest to a phrase.
 
     Attributes
     ----------
-    found : the localization file's content.
-    file, folder : the file, and the dataset's folder.
+    found : Localized. Contents of the localization file.
+    file, folder : Path. Localization file, and folder of the dataset.
+
+    Examples
+    --------
+    >>> searcher = pipeline.RegionSearcher(
+    ...     "data/localizations/mine/phrases.h5", dataset="data/mine",
+    ...     head="data/heads/mine/phrases", encoder="data/text/mine/phrases.encoder",
+    ... )  # doctest: +SKIP
+    >>> [(hit.id, hit.box) for hit in searcher.by_phrases("a red ball")]  # doctest: +SKIP
     """
 
     def __init__(
@@ -65,10 +73,11 @@ class RegionSearcher:
 
         Parameters
         ----------
-        file : what `pipeline localize` wrote.
-        dataset : folder of its dataset.
-        head, encoder : folders of the head that made the file, and of the phrases' encoder.
-        monitor : logs messages for the user.
+        file : str or Path. Localization file of `pipeline localize`.
+        dataset : str or Path. Folder of the dataset.
+        head, encoder : str, Path or None. Folders of the head that computed the file, and of the
+            encoder of the phrases.
+        monitor : Monitor. Receives log lines.
 
         Raises
         ------
@@ -89,7 +98,7 @@ class RegionSearcher:
         Raises
         ------
         SearchError
-            It has not all the images of the file.
+            The dataset lacks images of the file.
         """
         manifest = read_manifest(self.folder)
         if missing := manifest.by_id.lacking(self.found.image_ids):
@@ -101,7 +110,7 @@ class RegionSearcher:
 
     @cached_property
     def models(self) -> "QueryModels":
-        """The models that embed phrases."""
+        """Models that embed phrases."""
         # Here, since they import torch, which takes seconds.
         from pipeline.search.query_models import QueryModels
 
@@ -124,21 +133,22 @@ class RegionSearcher:
         top: int = 5,
         log: Callable[[str], None] | None = None,
     ) -> list[RegionHit] | list[list[RegionHit]]:
-        """Find the images whose best box is nearest to a phrase, or to each of several.
+        """Return the images whose best box is nearest to a phrase, or to each of several phrases.
 
         Parameters
         ----------
-        phrases : str or iterable of str. Each one line with a word in it.
-        top : number of images, at least 1.
-        log : logs words that the encoder does not know; None: the monitor.
+        phrases : str or iterable of str. One phrase or several, each one line with at least one
+            word.
+        top : int. Number of images, at least 1.
+        log : callable or None. Receives a line on unknown words; None: the monitor.
 
         Returns
         -------
         list of RegionHit
-            Of a single phrase, best first; ties are in the order of the images, and within an
-            image the proposal that the method returned first is used.
+            For a single phrase, best first; ties are in image order, and within an image in the
+            order of the proposals.
         list of list of RegionHit
-            Of several phrases.
+            For several phrases.
 
         Raises
         ------
@@ -148,7 +158,7 @@ class RegionSearcher:
             A phrase cannot be embedded, or the models are not those of the file.
         """
         if top < 1:
-            raise WrongUsage(f"`top={top}` is below 1; take more")
+            raise WrongUsage(f"`top={top}` is below 1; pass a positive number")
         texts, alone = texts_of(phrases, "phrase")
         if not texts:
             return []

@@ -1,7 +1,8 @@
-"""Regularities of a space (Kiros et al. 2014, 3.2): an image - "blue" + "red" finds red things.
+"""Linear regularities of an embedding space: an image - "blue" + "red" is near red things.
 
-The paper shows queries as images. Here every image that has one word of a kind, such as a colour,
-is asked for with each other word of that kind in its place, and what is found is counted.
+Kiros et al. 2014, section 3.2, show examples. Here the effect is measured: for every image with a
+word of a kind, such as a colour, the query replaces that word by each other word of the kind, and
+the hits with the new word are counted.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
@@ -25,14 +26,14 @@ from pipeline.search.searcher import Searcher
 from pipeline.text.tokenizers.tokenizer import TOKENIZERS
 
 TOP = 5
-"""Images of a query that are looked at."""
+"""Number of hits per query that are counted."""
 
 AGREEING = 2
-"""Captions of an image, at least, that have a word for the image to have it."""
+"""Minimum number of captions with a word for the image to count as having it."""
 
 PLANES = ("colours", "places", "weather")
 SHOWN = 3
-"""Images of each word in a plane, at most."""
+"""Maximum number of images per word in a plane."""
 
 _Flags = npt.NDArray[np.bool_]
 
@@ -69,9 +70,11 @@ class Plane:
 
     Attributes
     ----------
-    words : word to its point; each side is centred on its own mean.
-    images : by word, images that have it and no other of the kind, to their places.
-    shares : of the variance, 0-1.
+    words : mapping of str to tuple of 2 float. Point of each word; words and images are each
+        centred on their own mean.
+    images : mapping of str to mapping of str to tuple of 2 float. By word, the points of images
+        with this word and no other word of the kind.
+    shares : tuple of 2 float. Explained variance of both components, 0-1.
     """
 
     words: Mapping[str, tuple[float, float]]
@@ -81,17 +84,19 @@ class Plane:
 
 @dataclass(frozen=True)
 class Regularities:
-    """What queries by an image less one word plus another find, in per cent.
+    """Results of queries by an image minus one word plus another, in per cent.
 
     Attributes
     ----------
-    kinds : by kind: `analogies` (pairs of words) and `queries`, then for the query ("composed")
-        and two baselines, the "image" alone and the new "word" alone: of the first `TOP` hits
-        `<rule>_has` the new word, `<rule>_keeps` a word of the kind that is to stay, and `_both`;
-        `chance` of an image to have the new word.
-    pairs : by kind and "old - new": `queries` and the query's `has`, `keeps` and `both`.
-    planes : by kind, of `PLANES`.
-    provenance : what made the embeddings.
+    kinds : mapping of str to mapping of str to int or float. By kind of word: the numbers of
+        `analogies` (pairs of words) and `queries`; for the query ("composed") and two baselines,
+        the "image" alone and the new "word" alone, the share of the first `TOP` hits with the new
+        word (`<rule>_has`), with a word of the kind that should stay (`<rule>_keeps`) and with both
+        (`<rule>_both`); and `chance`, the share of images with the new word.
+    pairs : mapping of str to mapping of str to mapping of str to int or float. By kind and "old -
+        new": `queries`, and `has`, `keeps` and `both` of the composed query.
+    planes : mapping of str to Plane. Planes of the kinds in `PLANES`.
+    provenance : mapping. Provenance of the embeddings.
     """
 
     kinds: Mapping[str, Mapping[str, int | float]]
@@ -103,18 +108,19 @@ class Regularities:
 def regularities(
     searcher: Searcher, log: Callable[[str], None], image_words: ImageWords | None = None
 ) -> Regularities:
-    """Ask every analogy of the dataset's kinds of words among the embedded images.
+    """Evaluate all analogies of the dataset's kinds of words on the embedded images.
 
     Parameters
     ----------
-    searcher : of an embedding file with its head and its encoder.
-    log : logs words that the encoder does not know, which are skipped.
-    image_words : which words the dataset's images have; None: their captions decide.
+    searcher : Searcher. Embedding file with its head and encoder.
+    log : callable. Receives a line on unknown words, which are skipped.
+    image_words : ImageWords or None. Words of the dataset's images; None: derived from their
+        captions.
 
     Raises
     ------
     SearchError
-        The similarity is not cosine, or no analogy can be asked.
+        The similarity is not cosine, or no analogy applies.
     """
     require_composable(searcher.similarity)
     space, manifest = searcher.embedded.space, searcher.embedded.manifest
@@ -159,9 +165,10 @@ def words_of_images(
     kinds: Sequence[WordKind],
     image_words: ImageWords | None = None,
 ) -> dict[str, dict[str, _Flags]]:
-    """Return by kind and word which images have it, (images,) bool each.
+    """Return by kind and word the mask of the images with the word, (images,) bool.
 
-    If nothing is known of them, `AGREEING` captions do, or all if there are fewer.
+    Without `image_words`, an image has a word that occurs in `AGREEING` of its captions, or in all
+    if there are fewer.
     """
     found: dict[str, list[list[Set[str]]]]
     if image_words is None:
@@ -185,14 +192,14 @@ def words_of_images(
 
 
 def _agreed(forms: frozenset[str], sets: Sequence[Set[str]]) -> bool:
-    """Return whether enough of the sets of words of an image have a form of a word."""
+    """Return whether enough captions of an image, as sets of words, contain a form of a word."""
     return sum(bool(forms & words) for words in sets) >= min(AGREEING, len(sets) or 1)
 
 
 def _vectors(
     searcher: Searcher, kinds: Sequence[WordKind], log: Callable[[str], None]
 ) -> dict[str, npt.NDArray[np.float32]]:
-    """Return the embedding of each word that the encoder knows, (dim,) of length 1."""
+    """Return the embedding (dim,) of each known word, of length 1."""
     found, unknown = {}, []
     for word in dict.fromkeys(word for kind in kinds for word in kind.words):
         try:
@@ -209,10 +216,10 @@ def _vectors(
 
 @dataclass(frozen=True)
 class _Analogy:
-    """One word in another's place, of some images.
+    """Queries that replace one word by another.
 
-    `figures` has (queries,) of each rule, and `chance` (queries,); NaN where there is nothing to
-    keep.
+    `figures` has values (queries,) for each rule, and `chance` is (queries,); NaN where there is
+    nothing to keep.
     """
 
     old: str
@@ -260,7 +267,7 @@ def _ask(
 
 
 def _mean(values: Sequence[npt.NDArray[np.float64]]) -> float:
-    """Return the mean over all queries, in per cent, 0 without any."""
+    """Return the mean over all queries in per cent; 0 without queries."""
     known = np.concatenate(values)
     known = known[~np.isnan(known)]
     return 100 * float(known.mean()) if known.size else 0.0
@@ -290,12 +297,12 @@ def _plane(
 
 
 def write_regularities(file: str | Path, found: Regularities) -> None:
-    """Write everything that was found as JSON."""
+    """Write the results as JSON."""
     write_json(Path(file), asdict(found))
 
 
 def read_regularities(file: str | Path) -> Regularities:
-    """Read what `write_regularities` wrote.
+    """Read a file of `write_regularities`.
 
     Raises
     ------
@@ -324,7 +331,7 @@ COLUMNS = {
 
 
 def markdown(found: Regularities) -> str:
-    """Return the kinds as a Markdown table."""
+    """Return the results by kind as a Markdown table."""
     lines = [
         "| kind | " + " | ".join(COLUMNS.values()) + " |",
         "|---|" + "---:|" * len(COLUMNS),

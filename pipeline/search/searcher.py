@@ -1,4 +1,4 @@
-"""Sentences and images in, hits out: an embedding file, its dataset and its models together."""
+"""Search in an embedding file, with its dataset and the models that embed queries."""
 
 from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
@@ -24,21 +24,25 @@ Log = Callable[[str], None]
 class Searcher:
     """Finds the images or sentences of an embedding file that are nearest to a query.
 
-    What a query needs is loaded when it is first needed, and kept: the stored embedding of an
-    image needs neither head nor encoder. Not for several threads at once.
+    Models are loaded on first use and cached. A query by the id of an embedded image needs neither
+    head nor encoder. Not thread-safe.
 
     Attributes
     ----------
-    embedded : the embedding file and its dataset.
+    embedded : EmbeddedDataset. Embedding file and dataset.
 
     Examples
     --------
-    >>> searcher = Searcher(
-    ...     "data/embeddings/mine/vsepp.h5", dataset="data/mine",
-    ...     head="data/heads/mine/vsepp", encoder="data/text/mine/mean.encoder",
+    >>> searcher = pipeline.Searcher(
+    ...     "data/embeddings/mine/qian2018-baseline.h5",
+    ...     dataset="data/mine",
+    ...     head="data/heads/mine/qian2018-baseline",
+    ...     encoder="data/text/mine/mean-glove-6b-50d.encoder",
     ... )
-    >>> for hit in searcher.by_image("photo.jpg", minus=["black"], plus=["red"]):
-    ...     print(hit.rank, hit.score, hit.file, hit.caption)
+    >>> for hit in searcher.by_sentences("a red ball", top=2):
+    ...     print(hit.rank, hit.id)
+    1 scene-...
+    2 scene-...
     """
 
     def __init__(
@@ -57,16 +61,17 @@ class Searcher:
 
         Parameters
         ----------
-        embeddings : the file.
-        dataset : folder of the dataset that was embedded.
-        head, encoder : folders of the head that made the file, and of the fitted sentence encoder
-            that the head was fitted on. Without the head queries are ids only,
-            without the encoder no sentences or words.
-        members : of an ensemble's file, head and encoder of each member, in its order.
-        weights : weights of the image network, as in `pipeline extract`; None: those of the
-            head's record.
-        split : search this split of the file alone, or several with commas between; None: all.
-        monitor : logs messages for the user.
+        embeddings : str or Path. The file.
+        dataset : str or Path. Folder of the dataset that was embedded.
+        head, encoder : str, Path or None. Folders of the head that computed the file, and of the
+            fitted sentence encoder that the head was fitted on. Without a head, queries are image
+            ids only; without an encoder, they have no sentences or words.
+        members : sequence of tuple of 2 str or Path. For an ensemble: folders of head and encoder
+            of each member, in the order of the file.
+        weights : str or None. Weights of the image network, as for `pipeline extract`; None: as
+            recorded in the head.
+        split : str or None. Searched splits of the file, comma-separated; None: all.
+        monitor : Monitor. Receives log lines.
 
         Raises
         ------
@@ -79,20 +84,20 @@ class Searcher:
 
     @property
     def similarity(self) -> str:
-        """The name of the similarity that scores are measured in."""
+        """Name of the similarity of the scores."""
         return self.embedded.space.similarity
 
     def ids(self, of: str, where: str | Iterable[str] = ()) -> Sequence[str]:
-        """Return the ids of the "images" or "sentences" that are searched."""
+        """Return the ids of the searched "images" or "sentences"."""
         return self.embedded.ids(SIDES[of], conditions_of(where))
 
     def default_of(self, image: bool, words: bool) -> str:
-        """Return what is found by default; see `default_side`."""
+        """Return the default kind of result; see `default_side`."""
         return default_side(image, words) if len(self.embedded.space.caption_ids) else "images"
 
     @cached_property
     def models(self) -> "QueryModels | EnsembleModels":
-        """The models that embed queries."""
+        """Models that embed queries."""
         # Here, since they import torch, which takes seconds.
         from pipeline.search.ensemble_models import EnsembleModels
         from pipeline.search.query_models import QueryModels
@@ -144,33 +149,35 @@ class Searcher:
         where: str | Iterable[str] = (),
         log: Log | None = None,
     ) -> list[Hit] | list[list[Hit]]:
-        """Find the nearest items of a sentence, or of each of several.
+        """Return the items nearest to a sentence, or to each of several sentences.
 
         Parameters
         ----------
-        sentences : str or iterable of str. Each one line with a word in it.
-        of : what to find, "images" or "sentences".
-        top : number of hits, at least 1.
-        around_mean : re-sort this many by their distance to their mean before the first are taken
-            (`pipeline.retrieval.composition.around_the_mean`).
-        approximate : compare only with what an index points to, for millions of rows.
-        where : str or iterable of str. Conditions that images, or those of sentences, must all
-            fulfil, such as "split=test"; see `pipeline.search.conditions.Condition`.
-        log : logs words that the encoder does not know; None: the monitor.
+        sentences : str or iterable of str. One sentence or several, each one line with at least one
+            word.
+        of : str. Kind of result, "images" or "sentences".
+        top : int. Number of hits, at least 1.
+        around_mean : int or None. Number of hits to re-sort by their distance to their mean before
+            the best are returned; see `pipeline.retrieval.composition.around_the_mean`.
+        approximate : bool. Search an approximate index, for millions of rows; it is built if
+            missing.
+        where : str or iterable of str. Conditions on the images, or on the images of the sentences,
+            such as "split=test"; see `pipeline.search.conditions.Condition`.
+        log : callable or None. Receives a line on unknown words; None: the monitor.
 
         Returns
         -------
         list of Hit
-            Of a single sentence, best first; ties are sorted by id.
+            For a single sentence, best first; ties are sorted by id.
         list of list of Hit
-            Of several sentences.
+            For several sentences.
 
         Raises
         ------
         WrongUsage
             `top` is below 1, or `around_mean` below `top`.
         SearchError, PipelineError
-            The sentences cannot be embedded or compared; the models are not those of the file.
+            A sentence cannot be embedded or compared, or the models did not compute the file.
         """
         self._check(top, around_mean)
         conditions = conditions_of(where)
@@ -197,22 +204,23 @@ class Searcher:
         where: str | Iterable[str] = (),
         log: Log | None = None,
     ) -> list[Hit]:
-        """Find the nearest of an image, minus some words and plus others.
+        """Return the items nearest to an image, optionally minus some words and plus others.
 
         Parameters
         ----------
-        image : an id of the embedding file, whose embedding is taken from there and which is left
-            out of its own hits; else an image: a path, bytes of a file, a Pillow image, an array or
-            a tensor, as `pipeline.FeatureExtractor` accepts them.
-        minus, plus : str or iterable of str. Words; the similarity must be cosine.
-        of : "images" or "sentences"; None: sentences for an image alone, else
-            images; images where nothing has a caption.
-        top, around_mean, approximate, where, log : as in `by_sentences`.
+        image : str or image. Id of an embedded image, which is excluded from its own hits; or an
+            image as for `pipeline.FeatureExtractor`: a path, the bytes of a file, a Pillow image,
+            an array or a tensor.
+        minus, plus : str or iterable of str. Words to subtract and to add; the similarity must be
+            cosine.
+        of : str or None. Kind of result, "images" or "sentences"; None: sentences for an image
+            without words, otherwise images; images if the file has no captions.
+        top, around_mean, approximate, where, log : see `by_sentences`.
 
         Returns
         -------
         list of Hit
-            Best first; ties are sorted by id.
+            Hits, best first; ties are sorted by id.
 
         Raises
         ------
@@ -258,11 +266,12 @@ class Searcher:
 
     def _check(self, top: int, around_mean: int | None) -> None:
         if top < 1:
-            raise WrongUsage(f"`top={top}` is below 1; take more")
+            raise WrongUsage(f"`top={top}` is below 1; pass a positive number")
         if around_mean is not None:
             if around_mean < top:
                 raise WrongUsage(
-                    f"`around_mean={around_mean}` is fewer than `top={top}`; take more"
+                    f"`around_mean={around_mean}` is fewer than `top={top}`; raise "
+                    "`around_mean=...` or lower `top=...`"
                 )
             require_composable(self.similarity)
 

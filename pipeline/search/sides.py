@@ -1,17 +1,17 @@
-"""The two sides of an embedding file by the names that users know, and which one is searched."""
+"""User-facing names of the two sides of an embedding file, and the default side of a query."""
 
 from typing import Literal
 
 SIDES: dict[str, Literal["images", "captions"]] = {"images": "images", "sentences": "captions"}
-"""What can be looked for, and the side of the file that holds it."""
+"""Kind of result to the side of the embedding file with its rows."""
 
 
 def default_side(image: bool, words: bool) -> str:
-    """Return the name in `SIDES` of the default results of a query: sentences for an image alone.
+    """Return the default kind of result, a name in `SIDES`: sentences for an image without words.
 
     Parameters
     ----------
-    image : whether the query is an image, not a sentence.
-    words : whether words are subtracted or added.
+    image : bool. Whether the query is an image, not a sentence.
+    words : bool. Whether words are subtracted or added.
     """
     return "sentences" if image and not words else "images"

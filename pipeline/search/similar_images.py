@@ -1,4 +1,4 @@
-"""The images of a feature set that are nearest to one of them, or to a file: without any head."""
+"""Search by image in a feature set, by the cosine of features, without a head."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -26,7 +26,14 @@ _BLOCK_BYTES = 64 << 20
 
 @dataclass(frozen=True)
 class Similar:
-    """One row that was found: its rank from 1, its cosine to the query, and its id."""
+    """One hit.
+
+    Attributes
+    ----------
+    rank : int. Rank from 1.
+    score : float. Cosine to the query.
+    id : str. Row id.
+    """
 
     rank: int
     score: float
@@ -34,21 +41,24 @@ class Similar:
 
 
 class FeatureSearcher:
-    """Compares an image with all rows of a feature set, by the cosine of their features.
+    """Finds the rows of a feature set that are nearest to an image, by the cosine of features.
 
-    Of grids and other rows of several vectors the mean vector is compared. Rows that failed are
-    left out. Neither a dataset nor a head is needed; an image file goes through the network of the
-    features' recipe. Not for several threads at once.
+    Rows of several vectors, such as grids, are compared by their mean vector; failed rows are
+    skipped. Neither a dataset nor a head is needed: an image file is passed through the network of
+    the features' recipe. Not thread-safe.
 
     Attributes
     ----------
-    features : FeatureSet. What is searched.
-    searched : array (rows,) int64. The rows with features.
+    features : FeatureSet. Searched feature set.
+    searched : (rows,) int64. Numbers of the rows with features.
 
     Examples
     --------
-    >>> for hit in FeatureSearcher("features/photos").by_image("photo.jpg"):
-    ...     print(hit.rank, hit.score, hit.id)
+    >>> searcher = FeatureSearcher("data/features/mine/efficientnet-lite0-pool")
+    >>> for hit in searcher.by_image("scene-00000", top=2):
+    ...     print(hit.rank, hit.id)
+    1 scene-...
+    2 scene-...
     """
 
     def __init__(self, features: str | Path, *, weights: str | None = None) -> None:
@@ -57,8 +67,8 @@ class FeatureSearcher:
         Parameters
         ----------
         features : str or Path. Folder of the shards, of any recipe.
-        weights : str or None. Of the image network, as `pipeline extract` accepts them; None: as
-            the features record.
+        weights : str or None. Weights of the image network, as for `pipeline extract`; None: as
+            recorded in the features.
 
         Raises
         ------
@@ -87,12 +97,12 @@ class FeatureSearcher:
         )
 
     def by_image(self, image: "str | Path | Image.Image", *, top: int = 5) -> list[Similar]:
-        """Return the nearest rows, best first; equal scores in the order of the ids.
+        """Return the nearest rows, best first; ties are sorted by id.
 
         Parameters
         ----------
-        image : str, Path or Image. An id of the set, which is left out of its own hits; otherwise
-            an image, a file or decoded.
+        image : str, Path or Image. A row id, which is excluded from its own hits; otherwise the
+            path of an image file, or a decoded image.
         top : int. Number of hits, at least 1.
 
         Raises
@@ -103,7 +113,7 @@ class FeatureSearcher:
             The image has no features, or its network is not available.
         """
         if top < 1:
-            raise WrongUsage(f"`top={top}` is below 1; take more")
+            raise WrongUsage(f"`top={top}` is below 1; pass a positive number")
         own = image if isinstance(image, str) and image in self.features.ids else None
         query = row_vectors(self._row_of(image, own))
         found = [
@@ -117,7 +127,7 @@ class FeatureSearcher:
         return [Similar(rank, -score, row_id) for rank, (score, row_id) in enumerate(best, 1)]
 
     def _row_of(self, image: "str | Path | Image.Image", own: str | None) -> npt.NDArray:
-        """Return the features of the query, (1, *row_shape)."""
+        """Return the features of a query, (1, *row_shape)."""
         if own is not None:
             return self.features.read([own])
         if isinstance(image, str):
@@ -130,7 +140,7 @@ class FeatureSearcher:
         return self.network.of(image)
 
     def _galleries(self) -> Iterator[Gallery]:
-        """Yield all rows with features, as many at a time as memory is to hold."""
+        """Yield all rows with features, in blocks of bounded size."""
         step = max(1, _BLOCK_BYTES // self.features.index.header.row_bytes)
         for start in range(0, len(self.searched), step):
             rows = self.searched[start : start + step]

@@ -46,6 +46,14 @@ def describe(path: str | Path) -> list[str]:
     Raises
     ------
     ShardError
+
+    Examples
+    --------
+    >>> for line in pipeline.describe("features/mine")[:3]:
+    ...     print(line)
+    features/mine: 3 rows in 1 shard, ...
+    dataset
+    features     (3, 3) float32, axes: row, channel
     """
     path = Path(path)
     contents = _contents_of(path)
@@ -66,7 +74,7 @@ def describe(path: str | Path) -> list[str]:
         f"{path}: {rows} rows in {what}, {on_disk / 1e6:.1f} MB on disk",
         f"dataset      {about['dataset']}",
         f"features     {(rows, *contents.row_shape)} {contents.dtype}, axes: {about['axes']}",
-        f"bytes        {row_bytes} a row, {rows * row_bytes} in all",
+        f"bytes        {row_bytes} per row, {rows * row_bytes} in total",
         f"sources      CRC-32 known of {known} of {rows} rows",
         f"failed rows  {len(contents.failures)}",
         *_failure_lines(contents),
@@ -85,7 +93,7 @@ def describe(path: str | Path) -> list[str]:
 
 
 def summary_of(path: str | Path) -> dict[str, Any]:
-    """Return the same summary as JSON values, without the code that reads the files.
+    """Return the summary of `describe` as JSON values, without the lines of Python.
 
     Raises
     ------

@@ -8,7 +8,15 @@ from pipeline.wording import counted
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """A difference from what was written, with its location."""
+    """A defect of stored features, with its location.
+
+    Attributes
+    ----------
+    file : str. Name of the file.
+    text : str. Description.
+    row : int or None. Row number in the file, if the defect is of one row.
+    id : str or None. Id of that row.
+    """
 
     file: str
     text: str

@@ -42,7 +42,7 @@ class FeatureHeader:
 
     Attributes
     ----------
-    recipe : dict. JSON values: everything that changes a feature.
+    recipe : dict. All settings that change a feature, as JSON values.
     weights, weights_sha256 : str. Name and SHA-256 of the network weights or word vectors.
     axes : str. Names of the axes of `features`, such as "row, cell_y, cell_x, channel".
     dataset : str. Name of the dataset of the rows.
@@ -183,7 +183,17 @@ class StoredBlock(RowBlock):
 
 @dataclass(frozen=True, slots=True)
 class ShardEntry:
-    """A shard's entry in `index.json`; `created_by` only if it differs from the set's."""
+    """Entry of a shard in `index.json`.
+
+    Attributes
+    ----------
+    file : str. File name.
+    first_row, rows, failed_rows : int. First row in the set, and numbers of rows and of failed
+        rows.
+    sha256 : str. SHA-256 of the file.
+    content_sha256 : str. SHA-256 of ids and values, independent of compression.
+    created_by : str or None. Software and versions, if they differ from those of the set.
+    """
 
     file: Annotated[str, Meta(pattern=r"\Ashard-[0-9]+-of-[0-9]+\.h5\Z")]
     first_row: Natural

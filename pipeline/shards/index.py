@@ -262,6 +262,11 @@ def rebuild_index(
         A shard is corrupt.
     ShardError
         No shards, missing shards, or an id with two rows.
+
+    Examples
+    --------
+    >>> pipeline.rebuild_index("features/mine").rows
+    3
     """
     folder = Path(folder)
     paths = sorted(folder.glob("shard-*.h5"))

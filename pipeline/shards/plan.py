@@ -20,7 +20,12 @@ class PlanError(PipelineError):
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """Rows `start` to `stop` - 1 of a feature set."""
+    """Rows `start` to `stop` - 1 of a feature set.
+
+    Attributes
+    ----------
+    start, stop : int. First row, and the row after the last one.
+    """
 
     start: int
     stop: int
@@ -36,10 +41,14 @@ class Span:
 
 @dataclass(frozen=True, slots=True)
 class ShardPlan:
-    """`rows` rows in shards of `rows_per_shard`; the last one may be shorter.
+    """Division of rows into shards of equal size; the last one may be shorter.
 
-    An extended set keeps its `older` shards unchanged; shards of `rows_per_shard` with the rest of
-    the rows follow.
+    Attributes
+    ----------
+    rows : int. Total number of rows.
+    rows_per_shard : int. Rows per shard.
+    older : ShardPlan or None. Plan of the existing shards of an extended set, which stay unchanged;
+        the other rows follow in shards of `rows_per_shard`.
     """
 
     rows: int

@@ -8,7 +8,7 @@ _OF_IMAGE = re.compile(r"(.+)([#@])([0-9]+)", re.DOTALL)
 
 
 def images_of_rows(ids: Sequence[str], images: Container[str]) -> Iterator[tuple[str, str, int]]:
-    """Yield the image id of each row, the kind of row, and its number within the image.
+    """Parse row ids: yield the image id, the kind and the number within the image of each row.
 
     Parameters
     ----------
@@ -18,8 +18,9 @@ def images_of_rows(ids: Sequence[str], images: Container[str]) -> Iterator[tuple
     Yields
     ------
     tuple of str, str, int
-        Image id; "" for an image, "#" for a caption, "@" for a region; number of the caption or
-        region. For a row without an image in the dataset, the image id is not in `images`.
+        Image id, which is not in `images` if the dataset lacks the image; kind, "" for an image,
+        "#" for a caption or "@" for a region; number of the caption or region from 0, and 0 for an
+        image.
     """
     # In a set of captions, `a#1` is a caption of `a` even if an image has that id.
     all_images = all(row_id in images for row_id in ids)

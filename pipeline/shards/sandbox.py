@@ -1,8 +1,8 @@
-"""Isolation of untrusted shards: a file that may hang or crash HDF5 is first opened in a child.
+"""Isolation of untrusted shards: files that may hang or crash HDF5 are first opened in a child.
 
 A shard of a finished set is trusted unless it was modified after `index.json` was written, since
 writing an index reads every byte of its shards. Copies with new modification times, corrupt files
-and shards without an index are checked first.
+and shards without an index are first opened in a child process.
 """
 
 from collections.abc import Sequence

@@ -36,7 +36,7 @@ SCALINGS = {
 
 
 class Part(Protocol):
-    """Interface of a feature set in a view; `FeatureSet` implements it."""
+    """Protocol of a feature set in a view; see `FeatureSet`, which implements it."""
 
     folder: Path
     index: FeatureIndex
@@ -59,7 +59,7 @@ class View:
     folder : Path. Folder of the view.
     parts : tuple of Path. Folders of the parts, in column order.
     scaling : str. A name in `SCALINGS`.
-    index : FeatureIndex. Index of the view as one shard, the JSON file itself.
+    index : FeatureIndex. Index of the view, with one shard entry, which is the JSON file.
     """
 
     folder: Path
@@ -184,8 +184,9 @@ class SideBySideRows:
     Attributes
     ----------
     rows : int. Number of rows.
-    ids : sequence of str. In the order of the first set.
-    status, errors : those of the first set in which the row failed.
+    ids : sequence of str. Row ids in the order of the first set.
+    status, errors : numpy.ndarray, sequence of str. Status and failure reason of each row, from the
+        first set in which it failed.
     crc32 : numpy.ndarray. (rows,) uint32, CRC-32 of the parts' CRC-32 values.
     source_crc32 : numpy.ndarray. (rows,) uint32 of the source image; 0 if unknown in all sets.
     """
@@ -254,7 +255,7 @@ def _says(path: Path, values: dict[str, Any]) -> bool:
 
 
 def scaled(rows: np.ndarray, scaling: str) -> np.ndarray:
-    """Return rows (n, dim) of a part as float32, scaled by a name in `SCALINGS`."""
+    """Return the rows (n, dim) of a part as float32, scaled as a name in `SCALINGS` states."""
     if scaling == "none":
         return rows.astype(np.float32)
     whole = rows.astype(np.float64)

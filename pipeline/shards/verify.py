@@ -54,6 +54,12 @@ def verify(
     ------
     ShardError
         `path` does not exist, or the operating system refuses a read.
+
+    Examples
+    --------
+    >>> found = pipeline.verify("features/mine")
+    >>> found.rows, found.faults
+    (3, [])
     """
     path = Path(path)
     source_crc = _source_crc_of(read_manifest(Path(images_of))) if images_of else None

@@ -65,7 +65,7 @@ def stored_rows(header: FeatureHeader, block: RowBlock, ids: Sequence[str]) -> n
 
 
 def stored_block(header: FeatureHeader, block: RowBlock, ids: Sequence[str]) -> StoredBlock:
-    """Return a block as it is stored; one that is already comes back as it is.
+    """Convert a block to its stored form; a `StoredBlock` is returned unchanged.
 
     Raises
     ------

@@ -25,7 +25,7 @@ _AHEAD = 8
 
 
 def codebook_beside(out: Path, recipe: BagRecipe) -> Path:
-    """Return the path of the codebook of feature sets in the folder of `out`."""
+    """Return the default path of the codebook of a feature set in the folder `out`."""
     return out.with_name(f"mfcc-{recipe.words}.codebook.safetensors")
 
 
@@ -40,22 +40,23 @@ def codebook_for(
     monitor: Monitor,
     update: bool = False,
 ) -> Path:
-    """Return the file of a codebook, fitted on the clips of a split if it does not exist.
+    """Return the path of a codebook; fit it on the clips of a split if it does not exist.
 
     Parameters
     ----------
-    manifest, out, recipe : dataset, folder and recipe of the feature set.
-    given : file of the codebook; None: `codebook_beside`, which must match this split's clips.
-    split, seed : split and seed of a fit.
-    threads : files decoded at once.
-    monitor : receives log lines and progress.
-    update : bool. Whether a codebook of other clips is fitted again, which supersedes the rows in
-        `out`.
+    manifest, out, recipe : Manifest, Path, BagRecipe. Dataset, folder and recipe of the feature
+        set.
+    given : Path or None. Codebook file; None: `codebook_beside`, which must match the clips of the
+        split.
+    split, seed : str, int. Split and seed of the fit.
+    threads : int. Files decoded concurrently.
+    monitor : Monitor. Receives log lines and progress.
+    update : bool. Refit a codebook of other clips, which supersedes the rows in `out`.
 
     Raises
     ------
     SoundWordsError
-        It has other words, is of other clips or is damaged, or there is too little sound.
+        The codebook has other words, is of other clips or is corrupt, or there is too little sound.
     """
     file = given or codebook_beside(out, recipe)
     if file.exists():
@@ -103,7 +104,7 @@ def codebook_for(
 def sounds_of(
     rows: Iterable[int], paths: Sequence[Path], rate: int, threads: int
 ) -> Iterator[tuple[int, Sound]]:
-    """Yield the sounds of some rows in order, with prefetch on threads."""
+    """Yield the decoded sounds of rows in order, prefetched on threads."""
     with (
         ThreadPoolExecutor(threads, thread_name_prefix="sound") as pool,
         ending_at_once(pool),

@@ -42,10 +42,10 @@ def extract_sound(
 
     Parameters
     ----------
-    dataset : folder of a prepared dataset.
-    out : output folder; rows are float32.
-    recipe : recipe name such as `mfcc-bow-1024` or `birdnet`; see `pipeline.sound.recipes`.
-    compute : only `codebook` and `threads`, files decoded at once, are used.
+    dataset : str or Path. Folder of a prepared dataset.
+    out : str or Path. Output folder; rows are float32.
+    recipe : str. Recipe name such as `mfcc-bow-1024` or `birdnet`; see `pipeline.sound.recipes`.
+    compute : Compute or None. Only `codebook` and `threads`, files decoded at once, are used.
     select, storage, place, monitor : see `pipeline.images.extract.extract`.
 
     Returns

@@ -18,13 +18,13 @@ class Mfcc:
 
     Attributes
     ----------
-    rate : sampling rate in Hz.
-    window, hop : window length and hop in samples; windows do not extend beyond the sound. The
+    rate : int. Sampling rate in Hz.
+    window, hop : int. Window length and hop in samples; windows do not extend beyond the sound. The
         defaults are 32 ms every 10 ms.
-    bands : number of triangular filters of equal width in mel from 0 to half the rate, with peak 1.
-        Mel is 2595 log10(1 + Hz / 700).
-    coefficients : number of coefficients of the orthonormal DCT-II of the bands' decibels.
-    reach : number of windows on either side for the regression of slopes.
+    bands : int. Number of triangular filters of equal width in mel from 0 to half the rate, with
+        peak 1. Mel is 2595 log10(1 + Hz / 700).
+    coefficients : int. Number of coefficients of the orthonormal DCT-II of the bands' decibels.
+    reach : int. Number of windows on either side for the regression of slopes.
     """
 
     rate: int = 16_000

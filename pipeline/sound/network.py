@@ -27,13 +27,13 @@ class NoSoundNetwork(PipelineError):
 
 @dataclass(frozen=True)
 class SoundNetwork:
-    """The network, ready to run on one thread.
+    """A loaded audio network, which runs on one thread.
 
     Attributes
     ----------
-    recipe : recipe of its features.
-    weights, weights_sha256 : name and SHA-256 of its file.
-    forward : function from a window (samples,) float32 to (dim,) float32.
+    recipe : SoundNetworkRecipe. Recipe of its features.
+    weights, weights_sha256 : str. Name and SHA-256 of the model file.
+    forward : callable. Function from a window (samples,) float32 to (dim,) float32.
     """
 
     recipe: SoundNetworkRecipe
@@ -47,7 +47,7 @@ class SoundNetwork:
         return self.recipe.rate
 
     def recipe_json(self) -> dict[str, Any]:
-        """Return the recipe as recorded in the shards."""
+        """Return the recipe as it is recorded in shards."""
         return self.recipe.to_json()
 
     def row(self, sound: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:

@@ -54,7 +54,7 @@ class Sound:
     ----------
     samples : (samples,) float32, mono, full scale 1; empty if the file has no sound, None if
         `status` is not 0.
-    seconds : length of the video; None without video or without a stated length.
+    seconds : float or None. Length of the video; None without video or without a stated length.
     source_crc32, status, reason : see `pipeline.images.decoding.decode.Decoded`.
     """
 
@@ -74,7 +74,7 @@ def read_sound(path: Path, rate: int) -> Sound:
     Parameters
     ----------
     path : path of a clip, or of a sound file such as WAV, MP3 or OGG.
-    rate : sampling rate in Hz.
+    rate : int. Sampling rate in Hz.
 
     Raises
     ------

@@ -24,15 +24,15 @@ class BagRecipe:
 
     Attributes
     ----------
-    name : `mfcc-bow-<words>[-soft][-halves][-<norm>]`.
-    words : number of words in the codebook.
-    soft : whether a window counts for its four nearest words, each with half the weight of the
-        previous one, instead of only for the nearest.
-    halves : whether the first and the second half of the windows have separate, concatenated bags,
-        which preserve the temporal order.
-    norm : normalisation of each bag: "l1" (sum 1), "l2" (norm 1), "root" (square root of "l1") or
-        "counts" (none). An empty bag stays zero.
-    mfcc : parameters of the windows.
+    name : str. `mfcc-bow-<words>[-soft][-halves][-<norm>]`.
+    words : int. Number of words in the codebook.
+    soft : bool. Whether a window counts for its four nearest words, each with half the weight of
+        the previous one, instead of only for the nearest.
+    halves : bool. Whether the first and the second half of the windows have separate, concatenated
+        bags, which preserve the temporal order.
+    norm : str. Normalisation of each bag: "l1" (sum 1), "l2" (norm 1), "root" (square root of "l1")
+        or "counts" (none). An empty bag stays zero.
+    mfcc : Mfcc. Parameters of the windows.
     """
 
     name: str
@@ -68,13 +68,13 @@ class SoundNetworkRecipe:
 
     Attributes
     ----------
-    name : name of the recipe.
-    rate : sampling rate in Hz.
-    window : window length in samples. Windows do not overlap, except for the last one, which ends
-        with the sound; a shorter sound is zero-padded.
-    tap : layer that is read, the mean over the last map; a row is its mean over windows. A file
-        without sound has a row of zeros.
-    shape : shape of a row, float32.
+    name : str. Name of the recipe.
+    rate : int. Sampling rate in Hz.
+    window : int. Window length in samples. Windows do not overlap, except for the last one, which
+        ends with the sound; a shorter sound is zero-padded.
+    tap : str. Layer that is read, the mean over the last map; a row is its mean over windows. A
+        file without sound has a row of zeros.
+    shape : tuple of int. Shape of a row, float32.
     """
 
     name: str = BIRDNET

@@ -33,9 +33,9 @@ class RowMaker(Protocol):
 
     Attributes
     ----------
-    recipe : recipe of the rows.
-    rate : sampling rate in Hz.
-    weights, weights_sha256 : name and SHA-256 of codebook or network.
+    recipe : AnySoundRecipe. Recipe of the rows.
+    rate : int. Sampling rate in Hz.
+    weights, weights_sha256 : str. Name and SHA-256 of codebook or network.
     """
 
     @property
@@ -56,12 +56,14 @@ class SoundSource:
 
     Attributes
     ----------
-    header : header with recipe and codebook or network.
-    ids, files : id and file of each row.
-    maker : computes a row.
-    codebook : file of the maker's codebook, from which workers load it; None for a network.
-    how : options of the caller.
-    lengths : receives the seconds of sound and of video, by id, if they differ.
+    header : FeatureHeader. Header with recipe and codebook or network.
+    ids, files : sequence of str, sequence of Path. Id and file of each row.
+    maker : RowMaker. Computes a row.
+    codebook : Path or None. File of the maker's codebook, from which workers load it; None for a
+        network.
+    how : Compute. Options of the caller.
+    lengths : dict of str to tuple of 2 float. Receives the seconds of sound and of video, by id, if
+        they differ.
     """
 
     header: FeatureHeader
@@ -131,8 +133,8 @@ def row_maker(recipe: AnySoundRecipe, codebook: Path | None) -> RowMaker:
 
     Parameters
     ----------
-    recipe : recipe of bags of sound words, or of a network.
-    codebook : file of the words; None for a network.
+    recipe : AnySoundRecipe. Recipe of bags of sound words, or of a network.
+    codebook : Path or None. File of the words; None for a network.
 
     Raises
     ------

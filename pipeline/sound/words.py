@@ -39,15 +39,16 @@ class SoundWordsMetadata:
 
     Attributes
     ----------
-    dataset, split : dataset and split of the clips.
-    clips, windows : number of clips with sound, and of windows in the sample.
-    clips_sha256 : SHA-256 of ids and sizes in bytes of all clips of the split.
-    seed : seed of the sample and of k-means.
-    mfcc : parameters of the windows.
-    inertia : mean squared distance of a window to its word, in standard deviations.
-    iterations : number of k-means iterations; at most `_ITERATIONS`.
-    created_by : software and versions.
-    requested : requested number of words, if there were fewer distinct windows; otherwise None.
+    dataset, split : str. Dataset and split of the clips.
+    clips, windows : int. Number of clips with sound, and of windows in the sample.
+    clips_sha256 : str. SHA-256 of ids and sizes in bytes of all clips of the split.
+    seed : int. Seed of the sample and of k-means.
+    mfcc : dict of str to int. Parameters of the windows.
+    inertia : float. Mean squared distance of a window to its word, in standard deviations.
+    iterations : int. Number of k-means iterations; at most `_ITERATIONS`.
+    created_by : str. Software and versions.
+    requested : int or None. Requested number of words, if there were fewer distinct windows;
+        otherwise None.
     """
 
     dataset: str
@@ -76,7 +77,7 @@ class SoundWords:
 
     Attributes
     ----------
-    metadata : data and outcome of the fit.
+    metadata : SoundWordsMetadata. Data and outcome of the fit.
     mean, scale : (dim,) float32, for standardising windows.
     words : (words, dim) float32 centroids of standardised windows.
     """
@@ -122,7 +123,8 @@ class SoundWords:
         Parameters
         ----------
         windows : (windows, dim) float32, in order.
-        recipe : recipe with the requested number of words; words that were not fitted count 0.
+        recipe : BagRecipe. Recipe with the requested number of words; words that were not fitted
+            count 0.
         """
         middle = (len(windows) + 1) // 2
         parts = [windows[:middle], windows[middle:]] if recipe.halves else [windows]
@@ -166,8 +168,8 @@ class Bags:
 
     Attributes
     ----------
-    recipe : recipe of the bags.
-    words : codebook.
+    recipe : BagRecipe. Recipe of the bags.
+    words : SoundWords. Codebook.
     """
 
     recipe: BagRecipe
@@ -189,7 +191,7 @@ class Bags:
         return self.words.sha256
 
     def recipe_json(self) -> dict[str, Any]:
-        """Return the recipe as recorded in the shards, with the codebook's clips."""
+        """Return the recipe as it is recorded in shards, with the clips of the codebook."""
         fitted = self.words.metadata
         whose = {"dataset": fitted.dataset, "split": fitted.split}
         return {**self.recipe.to_json(), "codebook": whose}
@@ -228,14 +230,14 @@ def load_sound_words(path: Path) -> SoundWords:
 def sample_of(
     windows: npt.NDArray[np.float32], clip: int, clips: int, seed: int, sample: int
 ) -> npt.NDArray[np.float32]:
-    """Return a random sample of one clip's windows, its share of the total sample.
+    """Return a random sample of the windows of one clip, of its share of the total sample size.
 
     Parameters
     ----------
-    windows : (windows, dim) of the clip.
-    clip, clips : index of the clip, and number of clips.
-    seed : seed of the sample.
-    sample : total number of windows; a clip's share is this divided by `clips`, rounded up.
+    windows : (windows, dim). Windows of the clip.
+    clip, clips : int. Index of the clip, and number of clips.
+    seed : int. Seed of the sample.
+    sample : int. Total sample size; the share of a clip is this divided by `clips`, rounded up.
     """
     share = -(-sample // clips)
     if len(windows) <= share:
@@ -262,12 +264,14 @@ def fit_sound_words(
 
     Parameters
     ----------
-    parts : windows of each clip, (windows, dim) float32, from `sample_of`.
-    mfcc : parameters of the windows.
-    number : number of words, at most the number of distinct windows; the metadata then record the
-        requested number.
-    seed, dataset, split, clips_sha256 : metadata; the seed is also that of k-means.
-    log : receives a line.
+    parts : iterable of numpy.ndarray. Windows of each clip, (windows, dim) float32, from
+        `sample_of`.
+    mfcc : Mfcc. Parameters of the windows.
+    number : int. Number of words, at most the number of distinct windows; the metadata then record
+        the requested number.
+    seed, dataset, split, clips_sha256 : int, str, str, str. Metadata; the seed is also that of
+        k-means.
+    log : callable. Receives a line.
 
     Raises
     ------

@@ -32,9 +32,9 @@ class CaptionSource:
     Attributes
     ----------
     header : see `caption_header`.
-    ids, texts : id and text of each row.
-    encoder : fitted encoder.
-    fitted : folder of its fitted files, from which workers load it.
+    ids, texts : sequence of str. Id and text of each row.
+    encoder : CaptionEncoder. Fitted encoder.
+    fitted : Path. Folder of its fitted files, from which workers load it.
     """
 
     header: FeatureHeader
@@ -92,9 +92,10 @@ def caption_header(
 
     Parameters
     ----------
-    encoder : its recipe and the identity of its weights are recorded.
-    dataset : name of the dataset.
-    trained_on : training datasets of its weights, comma-separated; None: as the encoder records.
+    encoder : CaptionEncoder. Its recipe and the identity of its weights are recorded.
+    dataset : str. Name of the dataset.
+    trained_on : str or None. Training datasets of its weights, comma-separated; None: as the
+        encoder records.
     """
     weights, weights_sha256 = encoder.weights
     return FeatureHeader(

@@ -31,15 +31,22 @@ class Captions:
 
     Attributes
     ----------
-    split : split whose captions are encoded; None: all.
-    phrases : whether the distinct phrases of regions are used instead of captions.
-    fit_split : split on which vocabularies, codebooks and components are fitted.
-    fitted : folder of the fitted files; None: `encoder_folder(out)`.
-    codebooks : folder of shared codebooks: loaded from it, or fitted and saved to it.
-    device : device for principal components: a torch device, or "auto" for the best of this
+    split : str or None. Split whose captions are encoded; None: all.
+    phrases : bool. Whether the distinct phrases of regions are used instead of captions.
+    fit_split : str. Split on which vocabularies, codebooks and components are fitted.
+    fitted : str, Path or None. Folder of the fitted files; None: `encoder_folder(out)`.
+    codebooks : str, Path or None. Folder of shared codebooks: loaded from it, or fitted and saved
+        to it.
+    device : str. Device for principal components: a torch device, or "auto" for the best of this
         machine.
-    trained_on : training datasets of a model or of word vectors, comma-separated, for the header;
-        None: as stated by the model's card or tag. Features do not depend on it.
+    trained_on : str or None. Training datasets of a model or of word vectors, comma-separated, for
+        the header; None: as stated by the model's card or tag. Features do not depend on it.
+
+    Examples
+    --------
+    >>> captions = pipeline.Captions(split="train")
+    >>> pipeline.encode("data/mine", "data/text/mine/bow", encoder="bow", captions=captions).rows
+    80
     """
 
     split: str | None = None
@@ -94,7 +101,10 @@ def encode(
 
     Examples
     --------
-    >>> encode("data/mine", "data/text/mine/bow", encoder="bow", vocabulary="min-3")
+    >>> pipeline.encode(
+    ...     "data/mine", "data/text/mine/min-3", encoder="bow", vocabulary="min-3"
+    ... ).header.recipe["encoder"]
+    'bow'
     """
     out, how = Path(out), captions or Captions()
     folder = encoder_folder(out) if how.fitted is None else Path(how.fitted)

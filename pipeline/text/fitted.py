@@ -50,6 +50,12 @@ def load_encoder(folder: str | Path, texts: Sequence[str] | None = None) -> "Loa
         The folder has no encoder of this format version.
     VocabularyError, CodebookError, VectorsError, PcaError, LemmatizerError
         A file is missing or damaged.
+
+    Examples
+    --------
+    >>> encoder = pipeline.load_encoder("data/text/mine/mean-glove-6b-50d.encoder")
+    >>> encoder.encode("a dog runs").shape, encoder.encode(["a dog runs", "a cat"]).shape
+    ((50,), (2, 50))
     """
     folder = Path(folder)
     plan = load_plan(folder)
@@ -118,7 +124,7 @@ class FittedFolder:
 
     Attributes
     ----------
-    lexicon : tokenizers and word vectors of the plan.
+    lexicon : Lexicon. Tokenizers and word vectors of the plan.
     """
 
     def __init__(self, folder: Path, plan: EncoderPlan, lexicon: Lexicon) -> None:
@@ -197,13 +203,6 @@ class LoadedEncoder:
     All vectors of a source may not fit into memory, and a fastText model has vectors for any word.
     So if the captions are not known in advance, the vectors of the words so far are cached, and
     loaded again when there are new words.
-    Examples
-    --------
-    >>> encoder = load_encoder("text/mine.encoder")  # doctest: +SKIP
-    >>> encoder.encode("a dog runs").shape  # doctest: +SKIP
-    (50,)
-    >>> encoder.encode(["a dog runs", "a cat"]).shape  # doctest: +SKIP
-    (2, 50)
     """
 
     def __init__(self, fitted: FittedFolder, texts: Sequence[str] | None) -> None:

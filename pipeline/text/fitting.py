@@ -69,11 +69,13 @@ class Fitting:
 
     Attributes
     ----------
-    training : captions of the training split.
-    dataset, split : names of dataset and split, for the record.
-    codebooks : folder of shared codebooks to load from and save to; None: the encoder's own.
-    device : device for principal components: "cpu", or a torch device.
-    monitor : receives a line before each long step, and the progress of principal components.
+    training : sequence of str. Captions of the training split.
+    dataset, split : str. Names of dataset and split, for the record.
+    codebooks : Path or None. Folder of shared codebooks to load from and save to; None: the
+        encoder's own.
+    device : str. Device for principal components: "cpu", or a torch device.
+    monitor : Monitor. Receives a line before each long step, and the progress of principal
+        components.
     """
 
     training: Sequence[str]
@@ -91,11 +93,11 @@ def fit_encoder(
 
     Parameters
     ----------
-    plan : plan of the encoder.
-    folder : folder of the fitted files, created if missing. A work folder next to it keeps the
-        unfinished sums of principal components.
-    fitting : data and options of the fit.
-    texts : captions to encode: word vectors are loaded for their words.
+    plan : EncoderPlan. Plan of the encoder.
+    folder : Path. Folder of the fitted files, created if missing. A work folder next to it keeps
+        the unfinished sums of principal components.
+    fitting : Fitting. Data and options of the fit.
+    texts : sequence of str. Captions to encode: word vectors are loaded for their words.
 
     Returns
     -------

@@ -15,7 +15,7 @@ def import_alone(name: str) -> ModuleType:
 
     Parameters
     ----------
-    name : name of the module, such as "nltk.tokenize.destructive".
+    name : str. Name of the module, such as "nltk.tokenize.destructive".
 
     Raises
     ------

@@ -20,7 +20,7 @@ class Lexicon:
 
     Attributes
     ----------
-    plan : plan of the encoders.
+    plan : EncoderPlan. Plan of the encoders.
     """
 
     plan: EncoderPlan
@@ -39,14 +39,18 @@ class Lexicon:
         return TOKENIZERS[spec.tokenizer]
 
     def words_of(self, texts: Iterable[str]) -> set[str]:
-        """Return the words of captions that may need a vector."""
+        """Return the words of captions that encoders with word vectors look up."""
         tokenizers = [self.tokenizer_of(spec) for spec in self.plan.specs if spec.takes_vectors]
         return {
             word for text in texts for tokenizer in tokenizers for word in tokenizer.tokenize(text)
         }
 
     def vectors_of(self, words: Collection[str] | None) -> WordVectors:
-        """Load the plan's word vectors of some words; None loads all of the source.
+        """Load the plan's word vectors.
+
+        Parameters
+        ----------
+        words : collection of str or None. Words to load; None: every word of the source.
 
         Raises
         ------

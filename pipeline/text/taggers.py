@@ -77,9 +77,9 @@ class Tagger:
 
     Attributes
     ----------
-    name : name with the version of its package, or of its file.
-    sha256 : SHA-256 of its file, or of its name if a package has the weights.
-    tag : function from the words of a sentence to one Penn tag each.
+    name : str. Name with the version of its package, or of its file.
+    sha256 : str. SHA-256 of its file, or of its name if a package has the weights.
+    tag : callable. Function from the words of a sentence to one Penn tag each.
     """
 
     name: str
@@ -92,7 +92,7 @@ def tagger_called(name: str) -> Tagger:
 
     Parameters
     ----------
-    name : "textblob", with the rules and lexicon of its package, or "perceptron:FILE", NLTK's
+    name : str. "textblob", with the rules and lexicon of its package, or "perceptron:FILE", NLTK's
         averaged perceptron (Collins 2002) with weights in a JSON file, optionally `.gz`, with the
         keys `weights`, `tagdict` and `classes`.
 

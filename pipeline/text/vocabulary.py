@@ -27,9 +27,9 @@ class VocabularyRule:
 
     Attributes
     ----------
-    name : name of the rule.
-    minimum_count : minimum number of occurrences of a word, at least 1.
-    most_frequent : maximum number of words, by descending frequency; None: all.
+    name : str. Name of the rule.
+    minimum_count : int. Minimum number of occurrences of a word, at least 1.
+    most_frequent : int or None. Maximum number of words, by descending frequency; None: all.
     """
 
     name: str
@@ -77,13 +77,13 @@ class Vocabulary:
 
     Attributes
     ----------
-    words : distinct words.
-    counts : number of occurrences of each word in the captions.
-    caption_counts : number of captions with each word.
-    captions : number of captions.
-    rule : rule that selected the words, with its effective minimum count, which is 1 if no word
-        reaches the requested one.
-    tokenizer : `Tokenizer.to_json()` of the tokenizer.
+    words : tuple of str. Distinct words.
+    counts : tuple of int. Number of occurrences of each word in the captions.
+    caption_counts : tuple of int. Number of captions with each word.
+    captions : int. Number of captions.
+    rule : VocabularyRule. Rule that selected the words, with its effective minimum count, which is
+        1 if no word reaches the requested one.
+    tokenizer : dict. `Tokenizer.to_json()` of the tokenizer.
     """
 
     words: tuple[str, ...]
@@ -151,10 +151,11 @@ def build_vocabulary(
 
     Parameters
     ----------
-    texts : captions of the training split only.
-    tokenizer : tokenizer of the captions.
-    rule : selection rule.
-    known : words that may be selected, such as those with a vector; None: all.
+    texts : sequence of str. Captions of the training split only.
+    tokenizer : Tokenizer. Tokenizer of the captions.
+    rule : VocabularyRule. Selection rule.
+    known : container of str or None. Words that may be selected, such as those with a vector; None:
+        all.
 
     Raises
     ------

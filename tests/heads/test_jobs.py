@@ -155,7 +155,7 @@ def test_a_small_file_is_calibrated_on_the_training_split(data: None) -> None:
     assert read_embeddings("small.h5").provenance["dim"] == 3
     embedded("again.h5", stored=Stored("binary", dim=3))
     assert Path("again.h5").read_bytes() == Path("small.h5").read_bytes()
-    with pytest.raises(StoreError, match="the vectors have 4 dimensions"):
+    with pytest.raises(StoreError, match="expected 1 to 4, the vectors' dimensions"):
         embedded("small.h5", stored=Stored(dim=5))
 
 

@@ -128,4 +128,4 @@ def test_evaluate_counts_ranked_images_with_near_duplicates() -> None:
     result = CliRunner().invoke(cli, ["evaluate", "test.h5", "--out", "out", *options])
     assert "(cosine 0.5 or more, pixels aligned), first c.jpg" in result.stderr
     result = CliRunner().invoke(cli, ["evaluate", "test.h5", "--out", "out", *options[2:]])
-    assert "--leaks-images goes with --leaks" in str(result.exception)
+    assert "--leaks-images needs --leaks" in str(result.exception)

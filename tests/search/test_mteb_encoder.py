@@ -46,7 +46,7 @@ def test_a_similarity_that_depends_on_the_side_is_refused(
 ) -> None:
     shutil.copytree(made / "head", tmp_path / "head")
     monkeypatch.setattr("pipeline.search.mteb_encoder.SYMMETRIC", ("dot",))
-    with pytest.raises(SearchError, match="compares by euclidean"):
+    with pytest.raises(SearchError, match="has the similarity euclidean"):
         MtebEncoder(tmp_path / "head", made / "encoder")
 
 

@@ -40,5 +40,5 @@ def test_a_picture_has_the_row_of_its_shards(made: Path, beside: FeatureSet) -> 
 
 
 def test_other_weights_are_refused(beside: FeatureSet) -> None:
-    with pytest.raises(SearchError, match="cannot be given as one"):
+    with pytest.raises(SearchError, match="cannot replace the weights of all"):
         open_features(FeatureSpec.of(beside), "this", "random:1")

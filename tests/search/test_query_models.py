@@ -101,7 +101,7 @@ def test_embeddings_know_the_head_that_made_them(made: Path, tmp_path: Path) -> 
     ("changes", "message"),
     [
         ({"tensors_sha256": None}, r"in tensors_sha256 \(nothing in the file, \w+ in the head\)"),
-        ({"seed": 5, "inputs": {}}, r"seed \(5 in the file, 0 in the head\), inputs; make it"),
+        ({"seed": 5, "inputs": {}}, r"seed \(5 in the file, 0 in the head\), inputs; recompute it"),
         ({"ensemble": [{}, {}]}, "is an ensemble"),
     ],
 )

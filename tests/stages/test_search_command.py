@@ -276,7 +276,7 @@ def test_mistakes_end_in_one_paragraph(
     [
         ((), "pass one of SENTENCE"),
         ((SENTENCE, "--image", "x"), "pass one of SENTENCE"),
-        ((SENTENCE, "--plus", "red"), "go with --image"),
+        ((SENTENCE, "--plus", "red"), "need --image"),
         ((SENTENCE, "--around-mean", 2), "fewer than --top 5"),
         ((SENTENCE, "--top", 0), "--top"),
     ],
@@ -312,7 +312,7 @@ def test_what_does_not_belong_together_is_refused_or_said(
     assert pipeline("train", "--experiment", NAME).status == 0
     refused = pipeline(*command).stderr
     assert "differs in settings, tensors_sha256 (" in refused
-    assert f"make it again with `pipeline embed --experiment {NAME}`" in refused
+    assert f"recompute it with `pipeline embed --experiment {NAME}`" in refused
     assert pipeline("embed", "--experiment", NAME).status == 0
     assert pipeline(*command).status == 0
     # The stored embedding of an id needs neither head nor encoder.
@@ -398,7 +398,7 @@ def test_features_are_searched_without_dataset_and_experiment(
     ):
         refused = pipeline(*wrong)
         assert refused.status == 2
-        assert "--features goes with --image, --top, --weights and --json" in refused.stderr
+        assert "--features accepts only --image, --top, --weights and --json" in refused.stderr
     assert "pass --experiment NAME, or --image with --features" in pipeline("search", "a").stderr
 
 

@@ -1,7 +1,7 @@
-"""Seeded damage to files, with respect to their format: what a checksum or a parser lets through.
+"""Seeded, format-aware damage to files, which checksums or parsers may not detect.
 
-Read `formats` first: its `damage` chooses. `raw` has damage to bytes and lines of any file
-(`tests.images.fuzz` has more for images), the others damage to what files contain: `json_values`,
-`markup` (XML and YAML), `arrays` (NumPy, safetensors, archives) and `hdf5`. A seed produces the
-same damage, so that no draw of a random number may be moved.
+Read `formats` first, which selects the damage. `raw` modifies bytes and lines of any file
+(`tests.images.fuzz` has more for images); the other modules modify contents: `json_values`,
+`markup` (XML and YAML), `arrays` (NumPy, safetensors, archives) and `hdf5`. A seed always produces
+the same damage, so the order of random draws must not change.
 """

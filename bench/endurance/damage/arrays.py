@@ -11,7 +11,7 @@ from bench.endurance.damage.raw import Random, any_bytes, empty, noise
 
 
 def safetensors(rng: Random, data: bytes, other: bytes) -> bytes:
-    """Change the header, and its stated length, usually consistently."""
+    """Change the header, and usually its stated length consistently."""
     (size,) = struct.unpack_from("<Q", data)
     header = json.loads(data[8 : 8 + size])
     metadata = header.get("__metadata__", {})
@@ -26,7 +26,7 @@ def safetensors(rng: Random, data: bytes, other: bytes) -> bytes:
 
 
 def npy(rng: Random, data: bytes, other: bytes) -> bytes:
-    """Change the header of an array of numpy, with its length put right."""
+    """Change the header of a NumPy array, with a consistent length."""
     (size,) = struct.unpack_from("<H", data, 8)
     header = data[10 : 10 + size].decode("latin1")
     dtypes = (
@@ -59,7 +59,7 @@ def npy(rng: Random, data: bytes, other: bytes) -> bytes:
 
 
 def zip_member(rng: Random, data: bytes, other: bytes) -> bytes:
-    """Change a member of an archive, whose checksum is then right."""
+    """Change a member of an archive, with a correct checksum."""
     source = zipfile.ZipFile(io.BytesIO(data))
     members = {name: source.read(name) for name in source.namelist()}
     name = rng.choice([*members])

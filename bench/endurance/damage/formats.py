@@ -1,4 +1,4 @@
-"""Which damage a file gets: by its format, and from a seed."""
+"""Selection of the damage to a file, by its format and a seed."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -11,11 +11,13 @@ from bench.endurance.damage.raw import Random, any_bytes, empty, field, lines, n
 
 
 def damage(rng: Random, path: Path, other: bytes) -> str:
-    """Damage a file in its place; return how.
+    """Damage a file in place; return a description.
 
     Parameters
     ----------
-    other : bytes of another file, to splice in.
+    rng : random generator.
+    path : the file.
+    other : bytes of another file, for splicing.
     """
     special = [by for suffixes, by in _SPECIAL if path.suffix.lower() in suffixes]
     for _ in range(1 if rng.random() < 0.7 else 2):

@@ -1,4 +1,4 @@
-"""Damage to HDF5 by HDF5 itself: the file is sound, its contents are not."""
+"""Damage to HDF5 by HDF5 itself: the file is valid, its contents are not."""
 
 import io
 import json
@@ -12,7 +12,7 @@ from bench.endurance.damage.raw import Random
 
 
 def hdf5(rng: Random, data: bytes, other: bytes) -> bytes:
-    """Change a dataset or an attribute by HDF5 itself: the file is sound, its contents are not."""
+    """Change a dataset or an attribute with HDF5 itself: the file is valid, its contents not."""
     memory = io.BytesIO(data)
     with h5py.File(memory, "r+") as file:
         names: list[str] = []

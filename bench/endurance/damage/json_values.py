@@ -1,4 +1,4 @@
-"""Damage to JSON: a value of another kind, left out, repeated, renamed or nested too deep."""
+"""Damage to JSON: values of another type, or removed, repeated, renamed or deeply nested ones."""
 
 import json
 import re
@@ -15,7 +15,7 @@ HOSTILE_VALUES: tuple[Any, ...] = (
 
 
 def nested(rng: Random, data: bytes, other: bytes) -> bytes:
-    """Put a value in the place of another that is nested deeper than any stack."""
+    """Replace a value by one that is nested deeper than any stack."""
     depth = rng.choice((500, 3000, 200_000))
     begin, end = rng.choice((("[", "]"), ('{"a":', "}")))
     bomb = (begin * depth + "1" + end * depth).encode()
@@ -25,7 +25,7 @@ def nested(rng: Random, data: bytes, other: bytes) -> bytes:
 
 
 def hostile_json(rng: Random, value: Any) -> Any:
-    """Return a JSON value of which one node is replaced, left out, repeated or renamed."""
+    """Return a JSON value with one node replaced, removed, repeated or renamed."""
     nodes: list[tuple[Any, Any]] = []
 
     def walk(node: Any) -> None:

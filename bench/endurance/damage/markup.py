@@ -1,4 +1,4 @@
-"""Damage to XML and YAML: entities and aliases that explode, tags and values of other kinds."""
+"""Damage to XML and YAML: exploding entities and aliases, tags and values of other types."""
 
 import re
 

@@ -36,7 +36,7 @@ def other_kind(rng: Random, data: bytes, other: bytes) -> bytes:
 
 
 def field(rng: Random, data: bytes, other: bytes) -> bytes:
-    """Put something hostile in the place of a word or number, or next to it."""
+    """Insert hostile text in place of a word or number, or next to it."""
     places = list(re.finditer(rb"[^\s,;:<>\"'{}\[\]]+", data))
     place = rng.choice(places)
     field = rng.choice(HOSTILE_FIELDS)

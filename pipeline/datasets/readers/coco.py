@@ -44,6 +44,12 @@ def read_coco(
         value of the wrong type; ids repeat; an annotation's image is unknown; an image has no
         caption or no file; a box leaves its image; a split has another number of images. Entries
         are named by index, `images[12]`.
+
+    Examples
+    --------
+    >>> pipeline.read_coco(
+    ...     "coco", [("val", "annotations/captions_val2017.json")], {"val": "val2017"}
+    ... )  # doctest: +SKIP
     """
     root = Path(root)
     files = [(split, Path(file)) for split, file in captions]

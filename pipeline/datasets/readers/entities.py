@@ -62,6 +62,10 @@ def read_entities(
         A file is missing or malformed; a mark is not closed; a chain is not in the XML; a box has
         no area or leaves the image; an image is missing, has two files or another size; a split has
         another number of images. File and line are named.
+
+    Examples
+    --------
+    >>> pipeline.read_entities("flickr30k_entities", "flickr30k-images")  # doctest: +SKIP
     """
     root, images = Path(root), Path(images)
     source = read_files(root)

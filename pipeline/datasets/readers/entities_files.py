@@ -20,7 +20,14 @@ _MARKED = re.compile(r"\[/EN#([0-9]+)((?:/[^\s/\[\]]+)+) ([^\[\]]+)\]")
 
 @dataclass(slots=True)
 class Annotation:
-    """One XML file: the image size, the boxes of each chain, and the chains without boxes."""
+    """Contents of one XML file.
+
+    Attributes
+    ----------
+    size : tuple of 2 int. Width and height of the image in pixels.
+    boxes : dict of str to list of Box. Boxes by chain.
+    boxless : set of str. Chains without boxes.
+    """
 
     size: tuple[int, int]
     boxes: dict[str, list[Box]]
@@ -29,7 +36,13 @@ class Annotation:
 
 @dataclass(slots=True)
 class Sentence:
-    """One caption, with chain, types and words of its phrases."""
+    """One caption with its phrases.
+
+    Attributes
+    ----------
+    text : str. The caption without marks.
+    phrases : list of (str, tuple of str, str). Chain, types and words of each phrase.
+    """
 
     text: str
     phrases: list[tuple[str, tuple[str, ...], str]]
@@ -37,7 +50,14 @@ class Sentence:
 
 @dataclass
 class Source:
-    """Contents of all files, by image."""
+    """Contents of all files.
+
+    Attributes
+    ----------
+    annotations : dict of str to Annotation. Boxes by image number.
+    sentences : dict of str to list of Sentence. Captions by image number.
+    lists : dict of str to list of str. Lines of the split lists by name.
+    """
 
     annotations: dict[str, Annotation] = field(default_factory=dict)
     sentences: dict[str, list[Sentence]] = field(default_factory=dict)

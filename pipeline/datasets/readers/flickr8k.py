@@ -47,6 +47,10 @@ def read_flickr8k(
     DatasetError
         A file is missing; a line is malformed; a caption is missing, repeated or misnumbered; an
         image is listed twice, has no captions or no file; a split has another number of images.
+
+    Examples
+    --------
+    >>> pipeline.read_flickr8k("flickr8k").write("data/flickr8k")  # doctest: +SKIP
     """
     root = Path(root)
     images = Path(images or root / "images")

@@ -50,11 +50,12 @@ def read_folder(
         braces for several files, or a folder with metadata or tar files; None: the metadata of the
         root, or else all image files below it, without captions.
     name : str. The dataset's name.
-    expect : mapping of str to int. Required number of images by split.
+    expect : mapping of str to int, or None. Required number of images by split.
     media : str. Media type of the paths: images, or clips with or without sound. No file is opened.
-    options : TableOptions. Names of columns, encoding, splits by folder.
-    faults : Faults. Collects invalid rows, and states whether they are skipped.
-    unpack_to : Path. Folder for images that are stored in the caption files.
+    options : TableOptions or None. Names of columns, encoding, splits by folder; None: defaults.
+    faults : Faults or None. Collects invalid rows, and states whether they are skipped; None: any
+        invalid row is an error.
+    unpack_to : Path or None. Folder for images that are stored in the caption files.
 
     Raises
     ------
@@ -63,6 +64,11 @@ def read_folder(
         invalid: malformed, without caption or image file, or with a split or id that contradicts an
         earlier row. All such rows are counted and the first 20 named. Or a split has another number
         of images.
+
+    Examples
+    --------
+    >>> pipeline.read_folder("data/mine/images", name="scenes")
+    <Manifest scenes: 24 images (...), 0 captions, root data/mine/images>
     """
     options, faults = options or TableOptions(), faults or Faults()
     where = captions if captions is not None else root

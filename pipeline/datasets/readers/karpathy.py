@@ -54,6 +54,10 @@ def read_karpathy(
         The file is missing or not JSON (line and column are named); an entry lacks a key or has a
         value of the wrong type; an id repeats; an image has no sentence or no file; a split has
         another number of images. Entries are named by index, `images[12]`.
+
+    Examples
+    --------
+    >>> pipeline.read_karpathy("flickr30k-images", "dataset_flickr30k.json")  # doctest: +SKIP
     """
     root, captions = Path(root), Path(captions)
     document = read_json(captions, _Document)

@@ -44,6 +44,12 @@ def read_msrvtt(
         A file is missing or not JSON; an entry lacks a key or has a value of the wrong type; a clip
         occurs twice, has no sentence or no file; a sentence's clip is unknown; a split has another
         number of clips. Entries are named by index, `videos[12]`.
+
+    Examples
+    --------
+    >>> pipeline.read_msrvtt(
+    ...     "msrvtt/clips", ["train_val_videodatainfo.json", "test_videodatainfo.json"]
+    ... )  # doctest: +SKIP
     """
     root, files = Path(root), [Path(path) for path in captions]
     clips = ClipFiles(root, subset)

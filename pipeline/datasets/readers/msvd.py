@@ -60,6 +60,12 @@ def read_msvd(
     DatasetError
         A file is missing, a line is malformed or contradicts another, a clip is missing, or a
         split has another number of clips. The line is named.
+
+    Examples
+    --------
+    >>> pipeline.read_msvd(
+    ...     "msvd/clips", "AllVideoDescriptions.txt", mapping="youtube_mapping.txt"
+    ... )  # doctest: +SKIP
     """
     root, captions = Path(root), Path(captions)
     clips = ClipFiles(root, subset)
@@ -76,7 +82,7 @@ def read_msvd(
         if first.setdefault(line.number, line).clip != line.clip:
             raise DatasetError(
                 f"{line.where}: vid{line.number} is {line.clip!r} here and "
-                f"{first[line.number].clip!r} in {first[line.number].where}; a number is one clip"
+                f"{first[line.number].clip!r} in {first[line.number].where}; a number has one clip"
             )
         caption = caption_line(line.caption, line.where)
         mended += caption != line.caption

@@ -44,6 +44,10 @@ def read_trecvid_vtt(
     DatasetError
         A file is missing, a line is malformed or repeats a number, a clip or a sentence is
         missing, or there is another number of clips. The line is named.
+
+    Examples
+    --------
+    >>> pipeline.read_trecvid_vtt("trecvid/clips", "trecvid/captions")  # doctest: +SKIP
     """
     root, folder = Path(root), Path(captions)
     clips = ClipFiles(root, subset)

@@ -1,8 +1,8 @@
-"""The steps from a dataset to recall tables: output, inputs, and whether each must run.
+"""Steps from a dataset to recall tables: inputs, output, and whether each step must run.
 
 Files record their inputs: shards their recipe and ids, a head its settings and the SHA-256 of its
-dataset and features, embeddings that of their head, a table that of its embeddings. Stale outputs
-are therefore detected from the files, whichever command or DVC stage wrote them.
+dataset and features, embeddings that of their head, a table that of its embeddings. A stale output
+is therefore detected from the files, whichever command or DVC stage wrote it.
 """
 
 from collections.abc import Callable, Mapping
@@ -156,9 +156,9 @@ class Plan:
         return bool(reason) or step.read(step.out) != before
 
     def announce(self, monitor: Monitor) -> tuple[str, ...]:
-        """Log what each step would do, and return the steps that would run.
+        """Log the effect of each step, and return the steps that would run.
 
-        Steps that depend on one that would run would run too.
+        A step also runs if a step that it depends on would run.
         """
         undone: set[Path] = set()
         made = []

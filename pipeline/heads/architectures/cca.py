@@ -54,16 +54,18 @@ _CPU = torch.device("cpu")
 class CcaSettings:
     """Settings after Klein et al. 2015.
 
-    dim : maximum number of coordinates, by descending correlation; 0 keeps all.
-    regularisation : term added to the diagonal of a covariance: "relative", the ridge times its
-        largest eigenvalue plus 1e-8 (Klein et al.), or "absolute", the ridge (Gong et al.).
-    image_ridge, caption_ridge : ridges; 0 selects one by validation rsum, first among `CANDIDATES`
-        and then near the best (33 solutions if both are 0).
-    scaling : base of the coordinate weights: "correlation", rho, or "eigenvalue", 1 + rho of the
-        generalised eigenproblem (Gong et al.).
-    power : exponent of the coordinate weights; 0 turns scaling off.
-    image_scaling : "given", the features unchanged; "unit", L2-normalised, which an absolute ridge
-        requires; or "rooted", signed square roots, L2-normalised (not in a CCA paper), see
+    Attributes
+    ----------
+    dim : int. Maximum number of coordinates, by descending correlation; 0 keeps all.
+    regularisation : str. Term added to the diagonal of a covariance: "relative", the ridge times
+        its largest eigenvalue plus 1e-8 (Klein et al.), or "absolute", the ridge (Gong et al.).
+    image_ridge, caption_ridge : float. Ridges; 0 selects one by validation rsum, first among
+        `CANDIDATES` and then near the best (33 solutions if both are 0).
+    scaling : str. Base of the coordinate weights: "correlation", rho, or "eigenvalue", 1 + rho of
+        the generalised eigenproblem (Gong et al.).
+    power : float. Exponent of the coordinate weights; 0 turns scaling off.
+    image_scaling : str. "given", the features unchanged; "unit", L2-normalised, which an absolute
+        ridge requires; or "rooted", signed square roots, L2-normalised (not in a CCA paper), see
         `pipeline.heads.layers.scaling.signed_roots`.
     """
 
@@ -77,7 +79,7 @@ class CcaSettings:
 
 
 class Projection(nn.Module):
-    """Affine projection of one side: (x - mean) weight, L2-normalised."""
+    """Affine projection of one side, followed by L2 normalisation: (x - mean) weight."""
 
     mean: Tensor
     weight: Tensor

@@ -34,24 +34,27 @@ _POOLING_WEIGHT, _CROSS_ATTENTION_WEIGHT = 0.8, 0.15  # node losses, section 3.4
 class RelationalSettings:
     """Settings of section 3.4; the paper does not state `attention_heads`, `dropout` and `pools`.
 
-    loss : "basic", on embeddings only; "pooling", also on pooled nodes (section 2.5.1); or
+    Attributes
+    ----------
+    loss : str. "basic", on embeddings only; "pooling", also on pooled nodes (section 2.5.1); or
         "cross-attention", also on nodes (section 2.5.2).
-    pooling : pooling of a side's nodes to one vector.
-    positions : whether nodes have learnt positions; otherwise captions are bags of words.
-    layer : "transformer", or for comparison "graph-attention" or "relation" in place of its
+    pooling : str. Pooling of a side's nodes to one vector.
+    positions : bool. Whether nodes have learnt positions; otherwise captions are bags of words.
+    layer : str. "transformer", or for comparison "graph-attention" or "relation" in place of its
         self-attention, or a "gru" over the same cells and words.
-    dim, attention_heads : node dimension after a layer, and number of attention heads.
-    image_layers, caption_layers : number of layers of each side.
-    word_dim : dimension of the word vectors.
-    dropout : dropout probability, after each sublayer and on word vectors.
-    pools : P, number of pooled nodes per side in the pooling loss.
-    margin, node_margin : margins of the embedding loss and of the node loss.
-    mean_hinge_epochs : number of initial epochs with the mean hinge over all negatives in place of
-        the loss; 0 in the paper. See `pipeline.heads.losses.ranking.mean_of_hinges`.
-    epochs, batch_size : number of passes over all pairs, and pairs per batch.
-    learning_rate : learning rate of Adam.
-    lr_milestones : epochs, from 1, at which the learning rate drops to a half and to a tenth.
-    selection : epoch whose weights are kept; see `pipeline.heads.base.epoch_selection`.
+    dim, attention_heads : int. Node dimension after a layer, and number of attention heads.
+    image_layers, caption_layers : int. Number of layers of each side.
+    word_dim : int. Dimension of the word vectors.
+    dropout : float. Dropout probability, after each sublayer and on word vectors.
+    pools : int. P, number of pooled nodes per side in the pooling loss.
+    margin, node_margin : float. Margins of the embedding loss and of the node loss.
+    mean_hinge_epochs : int. Number of initial epochs with the mean hinge over all negatives in
+        place of the loss; 0 in the paper. See `pipeline.heads.losses.ranking.mean_of_hinges`.
+    epochs, batch_size : int. Number of passes over all pairs, and pairs per batch.
+    learning_rate : float. Learning rate of Adam.
+    lr_milestones : tuple of int. Epochs, from 1, at which the learning rate drops to a half and to
+        a tenth.
+    selection : str. Epoch whose weights are kept; see `pipeline.heads.base.epoch_selection`.
     """
 
     loss: str = choice("basic", "pooling", "cross-attention")

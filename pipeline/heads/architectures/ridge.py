@@ -30,8 +30,10 @@ _CHUNK = 4096
 class RidgeSettings:
     """Settings.
 
-    ridge : weight of |W|^2, relative to the mean variance of the caption features.
-    image_scaling : "given", the features unchanged, as in the paper; "unit", L2-normalised; or
+    Attributes
+    ----------
+    ridge : float. Weight of |W|^2, relative to the mean variance of the caption features.
+    image_scaling : str. "given", the features unchanged, as in the paper; "unit", L2-normalised; or
         "centred", minus the mean of the training images, then L2-normalised.
     """
 
@@ -40,7 +42,11 @@ class RidgeSettings:
 
 
 class RidgeHead:
-    """Linear regression from caption features (captions, d) to image features (images, e)."""
+    """Linear regression from caption features (captions, d) to image features (images, e).
+
+    Equivalent to scikit-learn's `Ridge` with an intercept, but its `alpha` is the setting `ridge`
+    times the mean squared norm of the centred columns of the caption features.
+    """
 
     similarity = "euclidean"
 

@@ -31,16 +31,19 @@ from pipeline.text.encoders.token_ids import PADDING
 class ScanSettings:
     """Settings; the defaults are those of the published program for Flickr30K.
 
-    similarity : cross attention; in "t2i" words attend to cells, in "i2t" cells to words; see
+    Attributes
+    ----------
+    similarity : str. Cross attention; in "t2i" words attend to cells, in "i2t" cells to words; see
         `pipeline.retrieval.similarity.CROSS_ATTENTIONS`.
-    dim, word_dim : dimensions of the embedding space and of the word vectors.
-    margin : margin of the hinge loss.
-    mean_hinge_epochs : number of initial epochs with the mean hinge over all negatives; 0 as
+    dim, word_dim : int. Dimensions of the embedding space and of the word vectors.
+    margin : float. Margin of the hinge loss.
+    mean_hinge_epochs : int. Number of initial epochs with the mean hinge over all negatives; 0 as
         published. See `pipeline.heads.losses.ranking.mean_of_hinges`.
-    epochs, batch_size : number of passes over all pairs, and pairs per batch.
-    learning_rate : learning rate of Adam, divided by 10 every `lr_decay_every` epochs.
-    clip : maximum norm of all gradients together; 0 turns clipping off.
-    selection : epoch whose weights are kept; see `pipeline.heads.base.epoch_selection`.
+    epochs, batch_size : int. Number of passes over all pairs, and pairs per batch.
+    learning_rate : float. Initial learning rate of Adam.
+    lr_decay_every : int. Number of epochs after which the learning rate is divided by 10.
+    clip : float. Maximum norm of all gradients together; 0 turns clipping off.
+    selection : str. Epoch whose weights are kept; see `pipeline.heads.base.epoch_selection`.
     """
 
     similarity: str = choice("scan-t2i-avg", "scan-t2i-lse", "scan-i2t-avg", "scan-i2t-lse")

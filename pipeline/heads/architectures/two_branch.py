@@ -35,20 +35,25 @@ from pipeline.heads.training.trainer import network_kind
 class TwoBranchSettings:
     """Settings of section 3.1, including the terms of eq. (5), and of section 3.3.
 
-    branches : "nonlinear", or "linear" for one linear layer per branch without batch norm.
-    hidden, dim : output dimensions of the two linear layers; a linear branch has no hidden layer.
-    dropout : dropout probability, after the ReLU.
-    epochs, batch_size : number of passes over all pairs, and pairs per batch before siblings.
-    learning_rate, momentum, weight_decay : parameters of SGD.
-    lr_decay, lr_decay_every : factor on the learning rate, applied every `lr_decay_every` epochs.
-    margin, top_k : m, and K, the number of violations counted per positive pair.
-    text_to_image_weight, structure_weight : lambda_1 (0: one-directional ranking) and lambda_3.
-    image_structure_weight : lambda_2, for regions, of which several may match one phrase.
+    Attributes
+    ----------
+    branches : str. "nonlinear", or "linear" for one linear layer per branch without batch norm.
+    hidden, dim : int. Output dimensions of the two linear layers; a linear branch has no hidden
+        layer.
+    dropout : float. Dropout probability, after the ReLU.
+    epochs, batch_size : int. Number of passes over all pairs, and pairs per batch before siblings.
+    learning_rate, momentum, weight_decay : float. Parameters of SGD.
+    lr_decay, lr_decay_every : float, int. Factor on the learning rate, applied every
+        `lr_decay_every` epochs.
+    margin, top_k : float, int. m, and K, the number of violations counted per positive pair.
+    text_to_image_weight, structure_weight : float. lambda_1 (0: one-directional ranking) and
+        lambda_3.
+    image_structure_weight : float. lambda_2, for regions, of which several may match one phrase.
     matryoshka, matryoshka_weights : see `pipeline.heads.losses.ranking.over_prefixes`.
-    siblings : whether a batch includes a second sentence of each image, which the structure term
-        needs; the paper's models without structure do not.
-    mined_each : mined boxes per phrase of a batch, sampled anew in each epoch; for regions.
-    selection : epoch whose weights are kept; see `pipeline.heads.base.epoch_selection`.
+    siblings : bool. Whether a batch includes a second sentence of each image, which the structure
+        term needs; the paper's models without structure do not.
+    mined_each : int. Mined boxes per phrase of a batch, sampled anew in each epoch; for regions.
+    selection : str. Epoch whose weights are kept; see `pipeline.heads.base.epoch_selection`.
     """
 
     branches: str = choice("nonlinear", "linear")

@@ -53,40 +53,52 @@ from pipeline.retrieval.torch_scores import SCORES
 class VseSettings:
     """Settings; the defaults are those of Qian & Lamberti 2018.
 
-    cell : recurrent cell; "peephole_lstm" is that of Kiros et al. 2014 with diagonal peepholes,
-        "whole_peephole_lstm" with full matrices, as printed. "none" sums the word vectors, or maps
-        captions that are vectors, such as word counts, linearly, and ignores `layers` and
-        `bidirectional`.
-    layers, bidirectional : number of layers; whether there are two directions of `dim` / 2 units.
-    pooling : pooling of the states: the "last" one, as in the papers, their "mean" or "max".
-    word_dim : dimension of the word vectors. train_words : whether word vectors are trained.
-    dim : dimension of the embedding space.
-    image_scaling : "given", the features unchanged; "unit", L2-normalised; or "standardised" by
-        the mean vector and one scale of the training images.
-    l2_normalise : embeddings that are L2-normalised: "neither", "both", or "captions"; with
+    Attributes
+    ----------
+    cell : str. Recurrent cell; "peephole_lstm" is that of Kiros et al. 2014 with diagonal
+        peepholes, "whole_peephole_lstm" with full matrices, as printed. "none" sums the word
+        vectors, or maps captions that are vectors, such as word counts, linearly, and ignores
+        `layers` and `bidirectional`.
+    layers : int. Number of stacked recurrent layers.
+    bidirectional : bool. Whether there are two directions of `dim` / 2 units each.
+    pooling : str. Pooling of the recurrent states: the "last" one, as in the papers, or their
+        "mean" or "max".
+    word_dim : int. Dimension of the word vectors.
+    train_words : bool. Whether word vectors are trained.
+    dim : int. Dimension of the embedding space.
+    image_scaling : str. "given", the features unchanged; "unit", L2-normalised; or "standardised"
+        by the mean vector and one scale of the training images.
+    l2_normalise : str. Embeddings that are L2-normalised: "neither", "both", or "captions"; with
         "captions" and cosine similarity, training uses the inner product.
-    absolute : whether both sides end with an element-wise absolute value.
-    similarity : similarity in training and retrieval. A Euclidean distance depends on the norm of
-        the image features, see `image_scaling`.
-    loss : loss of `pipeline.heads.losses.ranking`: "sum_of_hinges" over all negatives in the
-        batch, "max_of_hinges" over the hardest, "sampled_contrast" over `negatives` random ones
-        per side, "training_contrast" over as many from the whole training set, or "info_nce" of
-        the scores divided by `temperature`.
-    margin : margin of the hinge losses.
-    mean_hinge_epochs : number of initial epochs with the mean hinge over all negatives instead of
-        the hardest; 0 as published. See `pipeline.heads.losses.ranking.mean_of_hinges`.
-    matryoshka : prefix lengths, such as 32 and 128, that are trained by the same loss to be
-        embeddings of their own; requires cosine. matryoshka_weights : their loss weights, relative
-        to 1 for the whole vectors; empty: 1 each. See
-        `pipeline.heads.losses.ranking.over_prefixes`.
-    epoch : one pass over all "captions", or over all "images" with a random caption each;
+    absolute : bool. Whether both sides end with an element-wise absolute value.
+    similarity : str. Similarity in training and retrieval. A Euclidean distance depends on the norm
+        of the image features, see `image_scaling`.
+    loss : str. Loss of `pipeline.heads.losses.ranking`: "sum_of_hinges" over all negatives in the
+        batch, "max_of_hinges" over the hardest, "sampled_contrast" over `negatives` random ones per
+        side, "training_contrast" over as many from the whole training set, or "info_nce" of the
+        scores divided by `temperature`.
+    negatives : int. Number of negatives per side in the two contrast losses.
+    margin : float. Margin of the hinge losses.
+    temperature : float. Softmax temperature of "info_nce".
+    mean_hinge_epochs : int. Number of initial epochs with the mean hinge over all negatives instead
+        of the hardest; 0 as published. See `pipeline.heads.losses.ranking.mean_of_hinges`.
+    matryoshka : tuple of int. Prefix lengths, such as 32 and 128, that are trained by the same loss
+        to be embeddings of their own; requires cosine.
+    matryoshka_weights : tuple of float. Loss weights of the prefixes, relative to 1 for the whole
+        vectors; empty: 1 each. See `pipeline.heads.losses.ranking.over_prefixes`.
+    epoch : str. One pass over all "captions", or over all "images" with a random caption each;
         "training_contrast" requires captions.
-    optimiser : "adam", or "sgd" without momentum.
-    lr_decay, lr_decay_every : factor on the learning rate, applied every `lr_decay_every` epochs.
-    clip : maximum gradient norm, of all weights together or per tensor (`clip_each`); 0 turns
-        clipping off.
-    patience : training stops after `patience` + 1 epochs without improvement.
-    selection : epoch whose weights are kept; see `pipeline.heads.base.epoch_selection`.
+    batch_size : int. Number of captions, or of images with one caption each, per batch.
+    optimiser : str. "adam", or "sgd" without momentum.
+    learning_rate : float. Initial learning rate.
+    lr_decay, lr_decay_every : float, int. Factor on the learning rate, applied every
+        `lr_decay_every` epochs.
+    clip : float. Maximum gradient norm; 0 turns clipping off.
+    clip_each : bool. Whether `clip` limits the norm of each tensor instead of that of all gradients
+        together.
+    epochs : int. Maximum number of epochs.
+    patience : int. Training stops after `patience` + 1 epochs without improvement.
+    selection : str. Epoch whose weights are kept; see `pipeline.heads.base.epoch_selection`.
     """
 
     cell: str = choice("gru", "lstm", "peephole_lstm", "whole_peephole_lstm", "none")

@@ -47,23 +47,26 @@ _RANDOM_WORD = 1.0  # words without a vector start uniform in (-1, 1)
 class Word2VisualVecSettings:
     """Settings of section III, or of the program where the paper is silent.
 
-    layers : number of layers of the perceptron including its input: 500-2048-2048 has three.
-    hidden : dimension of the hidden layers; the last layer has that of the visual feature.
-    word_dim, hidden_size : dimension of the GRU's word vectors, and number of its units.
-    dropout : dropout probability, on the GRU's words and after each hidden layer.
-    epochs, batch_size : maximum number of epochs, and images per batch; an epoch is
+    Attributes
+    ----------
+    layers : int. Number of layers of the perceptron including its input: 500-2048-2048 has three.
+    hidden : int. Dimension of the hidden layers; the last layer has that of the visual feature.
+    word_dim, hidden_size : int. Dimension of the GRU's word vectors, and number of its units.
+    dropout : float. Dropout probability, on the GRU's words and after each hidden layer.
+    epochs, batch_size : int. Maximum number of epochs, and images per batch; an epoch is
         ceil(captions / batch_size) batches of distinct images with one random caption each.
-    learning_rate, rmsprop_alpha, epsilon : parameters of RMSprop; `rmsprop_alpha` smooths the mean
-        square.
-    clip : maximum norm of each gradient tensor; 0 turns clipping off.
-    weight_decay : weight of the squared weights in the loss.
-    loss : "squared_error" of eq. (8), or "sum_of_hinges" with `margin`, the marginal ranking loss
-        that section III-B reports as worse.
-    similarity : similarity in retrieval and in the ranking loss: "cosine", or those that section
-        III-C reports as worse, "dot" product and "euclidean" distance.
-    halve_after : epochs at one learning rate before an epoch without improvement halves it.
-    patience : early stopping after more epochs than this without improvement.
-    selection : epoch whose weights are kept; see `pipeline.heads.base.epoch_selection`.
+    learning_rate, rmsprop_alpha, epsilon : float. Parameters of RMSprop; `rmsprop_alpha` smooths
+        the mean square.
+    clip : float. Maximum norm of each gradient tensor; 0 turns clipping off.
+    weight_decay : float. Weight of the squared weights in the loss.
+    loss : str. "squared_error" of eq. (8), or "sum_of_hinges", the marginal ranking loss that
+        section III-B reports as worse.
+    margin : float. Margin of "sum_of_hinges".
+    similarity : str. Similarity in retrieval and in the ranking loss: "cosine", or those that
+        section III-C reports as worse, "dot" product and "euclidean" distance.
+    halve_after : int. Epochs at one learning rate before an epoch without improvement halves it.
+    patience : int. Training stops after `patience` + 1 epochs without improvement.
+    selection : str. Epoch whose weights are kept; see `pipeline.heads.base.epoch_selection`.
     """
 
     layers: int = setting(3, at_least=2, below=5)
@@ -194,7 +197,11 @@ def task(settings: Word2VisualVecSettings, inputs: HeadInputs) -> TrainingTask:
 def squared_error(
     net: nn.ModuleDict, batch: Batch, epoch: int, generator: torch.Generator
 ) -> Tensor:
-    """Return the mean squared error of eq. (8), over dimensions and captions."""
+    """Return the mean squared error of eq. (8), over dimensions and captions.
+
+    A regression loss: in contrast to the losses of `pipeline.heads.losses.ranking`, it compares a
+    caption with its own image only and needs no negatives.
+    """
     return F.mse_loss(net["caption"](batch.captions), batch.images[batch.image_of_caption])
 
 

@@ -23,7 +23,10 @@ class ZeroShotSettings:
 
 
 class ZeroShotHead:
-    """Identity on the features of both towers of one model."""
+    """Identity on the features of both towers of one model.
+
+    Equivalent to a linear head, such as `cca` or `ridge`, whose maps are the identity.
+    """
 
     similarity = "cosine"
 

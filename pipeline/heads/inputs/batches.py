@@ -111,8 +111,8 @@ def one_more_of_each(
     ----------
     members : (n,), sorted by group.
     group : (n,) ascending, the group of each member.
-    groups : number of groups.
-    rng : random generator.
+    groups : int. Number of groups.
+    rng : numpy.random.Generator.
     """
     number = np.bincount(group, minlength=groups)
     first = np.cumsum(number) - number
@@ -255,10 +255,10 @@ class BatchLoader:
 
         Parameters
         ----------
-        dataset : map from a key to a batch, or to a user's error.
-        epoch : function that draws the keys of an epoch.
-        workers : number of prefetch processes; 0 loads batches in this one.
-        device : device of the batches.
+        dataset : Dataset. Map from a key to a batch, or to a user's error.
+        epoch : callable. Function that draws the keys of an epoch.
+        workers : int. Number of prefetch processes; 0 loads batches in this one.
+        device : torch.device. Device of the batches.
         """
         self._device = device
         self._loader = DataLoader(

@@ -23,7 +23,7 @@ class Rows(Protocol):
 
     Attributes
     ----------
-    row_shape : shape of one row.
+    row_shape : tuple of int. Shape of one row.
     """
 
     row_shape: tuple[int, ...]
@@ -139,8 +139,8 @@ def in_blocks(rows: Rows, most: int | None = None) -> Iterator[Features]:
 
     Parameters
     ----------
-    rows : rows to read.
-    most : maximum number of rows per block; None: no limit.
+    rows : Rows. Rows to read.
+    most : int or None. Maximum number of rows per block; None: no limit.
     """
     step = rows_of_block(rows, most)
     for start in range(0, len(rows), step):

@@ -16,11 +16,11 @@ class FeatureSpec:
 
     Attributes
     ----------
-    shape : shape of one row.
-    recipe : recipe of the features, as in their shards.
-    recipe_hash : hash of recipe and weights.
-    weights : name of the network's weights, word vectors or vocabulary.
-    weights_sha256 : their SHA-256; empty in older head files.
+    shape : tuple of int. Shape of one row.
+    recipe : mapping. Recipe of the features, as in their shards.
+    recipe_hash : str. Hash of recipe and weights.
+    weights : str. Name of the network's weights, word vectors or vocabulary.
+    weights_sha256 : str. Their SHA-256; empty in older head files.
     """
 
     shape: tuple[int, ...]
@@ -70,7 +70,12 @@ class FeatureSpec:
 
 @dataclass(frozen=True)
 class HeadInputs:
-    """Feature specs of both sides."""
+    """Feature specs of both sides.
+
+    Attributes
+    ----------
+    images, captions : FeatureSpec. Specs of image and caption features.
+    """
 
     images: FeatureSpec
     captions: FeatureSpec
@@ -87,10 +92,10 @@ class CaptionBlock:
 
     Attributes
     ----------
-    kind : the recipe's "encoder": "mean", "bow", "tfidf", "fisher vector", "principal
+    kind : str. The recipe's "encoder": "mean", "bow", "tfidf", "fisher vector", "principal
         components" or "sequence"; empty if the recipe has none.
-    columns : columns of the block in a row.
-    recipe : recipe of the block.
+    columns : slice. Columns of the block in a row.
+    recipe : mapping. Recipe of the block.
     """
 
     kind: str

@@ -21,10 +21,10 @@ from pipeline.heads.inputs.pairs import Links, Lists, Pairs
 
 
 class RepeatedRows:
-    """Rows with repetitions."""
+    """Rows with repetitions, as a view of other rows."""
 
     def __init__(self, rows: Rows, places: RowNumbers) -> None:
-        """Store the row number in `rows` of each place, (n,)."""
+        """Store the row number in `rows` of each position, (n,)."""
         self._rows, self._places = rows, places
         self.row_shape: tuple[int, ...] = rows.row_shape
 
@@ -32,11 +32,11 @@ class RepeatedRows:
         return len(self._places)
 
     def take(self, rows: RowNumbers) -> Features:
-        """Return (n, *row_shape) float32 of places (n,); see `Rows.take`."""
+        """Return (n, *row_shape) float32 of positions (n,); see `Rows.take`."""
         return self._rows.take(self._places[rows])
 
     def digest(self) -> str:
-        """Return a digest of the rows and places."""
+        """Return a digest of the rows and their positions."""
         return hashlib.sha256(self._rows.digest().encode() + self._places.tobytes()).hexdigest()
 
 
@@ -46,8 +46,8 @@ class LinkedRows:
 
     Attributes
     ----------
-    images, phrases, mined : rows of `Pairs.images`, `Links.phrases` and `Links.mined`, ascending
-        and distinct.
+    images, phrases, mined : numpy.ndarray. Rows of `Pairs.images`, `Links.phrases` and
+        `Links.mined`, ascending and distinct.
     """
 
     images: RowNumbers
@@ -64,8 +64,9 @@ class LinkedBatch:
     images : (n, *row_shape) float32; mined boxes are last.
     captions : (m, *row_shape) float32.
     matches : (n, m) bool; all False for a mined box.
-    negatives : (n, m) bool, which images and phrases do not match. For a mined box only the phrases
-        that it was mined for, since it may show what other phrases name.
+    negatives : (n, m) bool. Pairs of an image and a phrase that count as negatives: all that do not
+        match, and for a mined box only the phrases that it was mined for, since it may show what
+        other phrases name.
     """
 
     images: Tensor
@@ -97,10 +98,10 @@ def linked_batches(
 
     Parameters
     ----------
-    pairs : pairs with `links`.
-    batch_size : number of pairs before extension.
-    mined_each : number of mined boxes per phrase.
-    rng : random generator.
+    pairs : Pairs. Pairs with `links`.
+    batch_size : int. Number of pairs before extension.
+    mined_each : int. Number of mined boxes per phrase.
+    rng : numpy.random.Generator.
     """
     links = links_of(pairs)
     image_of, phrase_of = pairs.image_of_caption, links.phrase_of_caption

@@ -71,13 +71,13 @@ class Links:
 
     Attributes
     ----------
-    phrases : features of the distinct phrases.
+    phrases : Rows. Features of the distinct phrases.
     phrase_of_caption : (captions,) int64 rows of `phrases`.
-    phrases_of_image : all phrases that describe an image, including unpaired ones.
-    images_of_phrase : the inverse relation.
-    mined : features of mined boxes: unlabelled boxes that were closer to a phrase than its true
-        boxes; None if there are none.
-    mined_of_phrase : rows of `mined` by phrase; None if there are none.
+    phrases_of_image : Lists. All phrases that describe an image, including unpaired ones.
+    images_of_phrase : Lists. The inverse relation.
+    mined : Rows or None. Features of mined boxes: unlabelled boxes that were closer to a phrase
+        than its true boxes; None if there are none.
+    mined_of_phrase : Lists or None. Rows of `mined` by phrase; None if there are none.
     """
 
     phrases: Rows
@@ -102,11 +102,11 @@ class Pairs:
 
     Attributes
     ----------
-    image_ids, caption_ids : ids in row order.
+    image_ids, caption_ids : sequence of str. Ids in row order.
     image_of_caption : (captions,) int64, ascending image rows; every image has a caption.
-    images, captions : features of both sides.
-    links : the relation of phrases and regions, if captions describe several images; see
-        `pipeline.heads.inputs.links`.
+    images, captions : Rows. Features of both sides.
+    links : Links or None. The relation of phrases and regions, if captions describe several images;
+        see `pipeline.heads.inputs.links`.
     """
 
     image_ids: Sequence[str]
@@ -168,7 +168,7 @@ class HeldOut(Protocol):
     def figures(
         self, images: Features, captions: Features, similarity: str, with_map: bool = False
     ) -> dict[str, float]:
-        """Return metrics of the rows' embeddings, all finite, with `rsum`.
+        """Return metrics of embedded rows, all finite, with `rsum`.
 
         With `with_map`, also `map`, the mean average precision of image queries in percent.
         """
@@ -177,12 +177,12 @@ class HeldOut(Protocol):
 def made_from(
     dataset: str | Path, images: FeatureIndex, captions: FeatureIndex | None
 ) -> dict[str, str]:
-    """Return the hashes of the input rows of a head or of embeddings, by name.
+    """Return the hashes of the inputs of a head or of embeddings, by name.
 
     Parameters
     ----------
-    dataset : folder of the dataset.
-    images, captions : indexes of the features; None: no captions.
+    dataset : str or Path. Folder of the dataset.
+    images, captions : FeatureIndex or None. Indexes of the features; None: no captions.
     """
     hashes = {
         "manifest_sha256": sha256_of_file(Path(dataset) / MANIFEST_FILE),
@@ -235,9 +235,9 @@ def join_pairs(
 
     Parameters
     ----------
-    entries : the images, in the order of the result.
-    images, captions : features of both sides.
-    in_memory : a side smaller than this, in float32 bytes, is loaded into memory.
+    entries : sequence of ImageEntry. The images, in the order of the result.
+    images, captions : FeatureSet. Features of both sides.
+    in_memory : int. A side smaller than this, in float32 bytes, is loaded into memory.
 
     Raises
     ------
@@ -264,7 +264,7 @@ def join_pairs(
 
 
 def require_same_texts(said: Captions, captions: FeatureSet) -> None:
-    """Check the CRC-32 of each caption against that of its features, where it is recorded.
+    """Raise if the recorded CRC-32 of the text of a feature row differs from that of its caption.
 
     Raises
     ------

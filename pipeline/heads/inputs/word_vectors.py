@@ -22,8 +22,8 @@ class KnownWords:
     Attributes
     ----------
     rows : (vocab_size, d) float32, NaN for marks and for words without a vector.
-    origin : name, SHA-256 and, if known, training data of the vectors.
-    missing : words of the vocabulary without a vector, in its order.
+    origin : mapping. Name, SHA-256 and, if known, training data of the vectors.
+    missing : tuple of str. Words of the vocabulary without a vector, in its order.
     """
 
     rows: Features
@@ -36,9 +36,9 @@ def known_words(captions: FeatureSpec, encoder: Path, source: str) -> KnownWords
 
     Parameters
     ----------
-    captions : spec of the caption features.
-    encoder : folder of their fitted encoder, which has the vocabulary.
-    source : word vectors, in any form that `pipeline.text.vectors.load_vectors` accepts.
+    captions : FeatureSpec. Spec of the caption features.
+    encoder : Path. Folder of their fitted encoder, which has the vocabulary.
+    source : str. Word vectors, in any form that `pipeline.text.vectors.load_vectors` accepts.
 
     Raises
     ------

@@ -1,8 +1,9 @@
-"""Matrix products of a network's layers in bfloat16 while it trains; all else stays in float32.
+"""Matrix products of a network's layers in bfloat16 during training; all else stays in float32.
 
 Weights, biases, activations, normalisations, embeddings, scores and losses are float32. The factors
-of a linear map or of a recurrent network are rounded to bfloat16, 8 bits of the mantissa, summed in
-float32, and the product is rounded once; the products of the gradient are computed alike.
+of a linear map or of a recurrent network are rounded to bfloat16 (8 bits of the mantissa), their
+products are summed in float32, and the result is rounded once; gradients are computed in the same
+way.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -22,13 +23,13 @@ _LAYERS = (F.linear, torch.gru, torch.lstm)
 
 
 def as_factor(weight: Tensor) -> Tensor:
-    """Return a weight as a layer with products of its own multiplies it: itself, or in bfloat16."""
+    """Return a weight as the factor of a product: unchanged, or rounded to bfloat16."""
     return weight.bfloat16() if _in_bf16.get() else weight
 
 
 @contextmanager
 def products_in(precision: str) -> Iterator[None]:
-    """Compute the products of layers that run within in "float32" or "bf16"."""
+    """Return a context in which the products of layers are computed in "float32" or "bf16"."""
     if precision == "float32":
         yield
         return

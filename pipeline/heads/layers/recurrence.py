@@ -1,10 +1,10 @@
 """GRU and LSTM over packed captions, on a CPU with fewer and larger products than torch's own.
 
-A step multiplies only the state. The words of all steps go through one product before the first
-step, and the gradients of the weights and of the words through one product each after the last,
-where torch sums one product per step. On a GPU, torch's own networks run.
+A time step multiplies only the state. The words of all steps are multiplied in one product before
+the first step; the gradients of the weights and of the words are each one product after the last
+step, where torch sums one product per step. On a GPU, torch's own networks run.
 
-Weights in bfloat16, see `layers.products`, are multiplied with factors rounded to bfloat16.
+With products in bfloat16 (see `layers.products`), weights and factors are rounded to bfloat16.
 """
 
 from collections.abc import Sequence
@@ -26,8 +26,8 @@ def run_recurrent(rnn: nn.GRU | nn.LSTM, sequence: PackedSequence) -> tuple[Pack
 
     Parameters
     ----------
-    rnn : any number of layers, one or two directions, no dropout, no projection.
-    sequence : packed float32 words.
+    rnn : nn.GRU or nn.LSTM. Any number of layers, one or two directions, no dropout, no projection.
+    sequence : PackedSequence. Packed float32 words.
 
     Returns
     -------
@@ -78,8 +78,8 @@ def gru_states(
     Parameters
     ----------
     words : (rows, inputs) float32, the captions of step 0, then those of step 1, and so on.
-    sizes : number of captions per step; they sum to the row count.
-    w_ih, w_hh, b_ih, b_hh : weights and biases as in `torch.nn.GRU`.
+    sizes : sequence of int. Number of captions per step; they sum to the row count.
+    w_ih, w_hh, b_ih, b_hh : Tensor. Weights and biases as in `torch.nn.GRU`.
 
     Returns
     -------

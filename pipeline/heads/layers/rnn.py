@@ -33,9 +33,9 @@ def word_table(vocab_size: int, dim: int, words: Features | None, trained: bool)
 
     Parameters
     ----------
-    vocab_size, dim : shape of the table.
+    vocab_size, dim : int. Shape of the table.
     words : (vocab_size, dim) float32, NaN rows for words without a vector; None: all are random.
-    trained : whether all rows are trainable; otherwise all are frozen, including random ones.
+    trained : bool. Whether all rows are trainable; otherwise all are frozen, including random ones.
 
     Raises
     ------
@@ -90,9 +90,10 @@ def packed(ids: Tensor) -> tuple[PackedSequence, Tensor]:
 class PeepholeLSTM(nn.Module):
     """The LSTM of Kiros et al. 2014 with peephole connections: one layer, one direction.
 
-    Eq. (1) to (5): the input and forget gates see the cell before the step, the output gate the
-    cell after it. Weights and biases start uniform in (-0.08, 0.08). The paper prints full peephole
-    matrices (`whole`); the default is diagonal, as in Graves 2013, whose equations they are.
+    Equivalent to `nn.LSTM`, but the gates also depend on the cell, eq. (1) to (5): the input and
+    forget gates on the cell before the step, the output gate on the cell after it. Weights and
+    biases start uniform in (-0.08, 0.08). The paper prints full peephole matrices (`whole`); the
+    default is diagonal, as in Graves 2013, whose equations they are.
     """
 
     bidirectional = False
@@ -144,12 +145,12 @@ class SentenceTower(nn.Module):
         Parameters
         ----------
         words : see `word_table`.
-        dim : dimension of the result; even if bidirectional, half per direction.
-        cell : "gru", "lstm", or "peephole_lstm" and "whole_peephole_lstm", which have one layer
-            and one direction.
-        layers : number of stacked layers, at least 1.
-        bidirectional : whether a second network reads backwards. Results are concatenated.
-        pooling : pooling of the top layer's states: "last", "mean" or "max". The last state of
+        dim : int. Dimension of the result; even if bidirectional, half per direction.
+        cell : str. "gru", "lstm", or "peephole_lstm" and "whole_peephole_lstm", which have one
+            layer and one direction.
+        layers : int. Number of stacked layers, at least 1.
+        bidirectional : bool. Whether a second network reads backwards. Results are concatenated.
+        pooling : str. Pooling of the top layer's states: "last", "mean" or "max". The last state of
             the backward network is the one after the first word.
         """
         super().__init__()
@@ -185,7 +186,10 @@ class SentenceTower(nn.Module):
 
 
 class WordSum(nn.Module):
-    """Sum of word vectors over token ids, independent of word order."""
+    """Sum of word vectors over token ids, independent of word order.
+
+    Equivalent to `nn.EmbeddingBag` in the mode "sum", but on a shared word table.
+    """
 
     def __init__(self, words: nn.Embedding) -> None:
         """Store the word table; see `word_table`."""

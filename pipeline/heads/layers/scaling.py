@@ -16,7 +16,7 @@ from pipeline.heads.inputs.feature_rows import Doubles, Features, RowNumbers, Ro
 
 
 def mean_and_scale(rows: Rows) -> tuple[Doubles, float]:
-    """Return the mean row, and the root mean square of the deviations from it over all numbers.
+    """Return the mean row and the root mean square deviation from it, over all numbers.
 
     One pass over blocks in float64, merged by the formula of Chan, Golub & LeVeque 1979.
 
@@ -42,7 +42,13 @@ class UnitRows:
     def __init__(
         self, rows: Rows, change: Callable[[Features], Features | Doubles] | None = None
     ) -> None:
-        """Wrap vectors; `change` transforms (n, d) float32 of them row by row."""
+        """Wrap rows of vectors.
+
+        Parameters
+        ----------
+        rows : Rows. Vectors (d,).
+        change : callable or None. Row-wise transform of (n, d) float32 before normalisation.
+        """
         self._rows, self._change = rows, change
         self.row_shape: tuple[int, ...] = rows.row_shape
 
@@ -65,10 +71,10 @@ class UnitRows:
 
 
 def signed_roots(features: Features) -> Features:
-    """Return the signed square root of each number.
+    """Return the element-wise signed square root, sign(x) sqrt(|x|).
 
-    With L2 normalisation it evens out the weights of single channels (Perronnin et al. 2010,
-    section 3.1).
+    Followed by L2 normalisation, it reduces the weight of a few large channels (Perronnin et al.
+    2010, section 3.1).
     """
     roots: Features = np.copysign(np.sqrt(np.abs(features)), features)
     return roots
@@ -83,9 +89,11 @@ class UnitLength(nn.Module):
 
 
 class Standardised(nn.Module):
-    """Layers behind a standardisation: minus the training split's mean vector, over one scale.
+    """Standardisation by the statistics of the training split, followed by other layers.
 
-    A grid counts as one vector per cell, and the mean is over all cells.
+    Subtracts the mean vector and divides by one scalar, the root mean square deviation. Equivalent
+    to `BatchNorm1d` with fixed statistics, but with one scale for all dimensions and without affine
+    parameters. A grid counts as one vector per cell.
     """
 
     mean: Tensor

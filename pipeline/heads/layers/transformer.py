@@ -29,12 +29,12 @@ class Stack:
 
     Attributes
     ----------
-    dim, heads, layers : output dimension, number of attention heads, number of layers.
-    dropout : dropout probability, after each sublayer and on word vectors.
-    pooling : "mean" or "max", pooling of the last layer's nodes.
-    positions : whether nodes have learnt positions; otherwise they are a set.
-    layer : "transformer"; "graph-attention" or "relation", which replace its self-attention; or
-        "gru".
+    dim, heads, layers : int. Output dimension, number of attention heads, number of layers.
+    dropout : float. Dropout probability, after each sublayer and on word vectors.
+    pooling : str. "mean" or "max", pooling of the last layer's nodes.
+    positions : bool. Whether nodes have learnt positions; otherwise they are a set.
+    layer : str. "transformer"; "graph-attention" or "relation", which replace its self-attention;
+        or "gru".
     """
 
     dim: int
@@ -63,7 +63,11 @@ class Stack:
 
 
 class SelfAttention(nn.Module):
-    """Multi-head self-attention without biases: softmax(Q K' / sqrt(d)) V, then W^O."""
+    """Multi-head self-attention without biases: softmax(Q K' / sqrt(d)) V, then W^O.
+
+    Equivalent to `nn.MultiheadAttention` with `bias=False`, but the input may have another
+    dimension than the output.
+    """
 
     def __init__(self, inputs: int, dim: int, heads: int) -> None:
         """Build the projections; `heads` divides `dim`."""
@@ -88,7 +92,8 @@ class TransformerLayer(nn.Module):
     """One pre-norm layer: self-attention, then feedforward, each after a layer norm.
 
     Dropout follows each sublayer. The attention sublayer has a residual unless it changes the
-    dimension.
+    dimension. Equivalent to `nn.TransformerEncoderLayer` with `norm_first=True`, but with any
+    attention and without dropout within the sublayers.
     """
 
     def __init__(self, inputs: int, dim: int, attention: nn.Module, dropout: float) -> None:

@@ -23,15 +23,15 @@ def pooling_loss(
     L_global is `max_of_hinges`. L_pool sums the hinges of corresponding pools over pools and pairs,
     with the hardest negatives of the global scores. The paper uses weight 0.8 and both margins
     0.2. Our reading of the printed formula: its s(v_vi, p_ui+) is s(p_vi, p_ui+), and its second
-    sum also runs over pools, with the same margin.
+    sum also runs over pools, with the same margin. With weight 0, equivalent to `max_of_hinges`.
 
     Parameters
     ----------
     scores : (images, captions) global scores.
     pool_scores : (pools, images, captions) scores between pool p of an image and of a caption.
     image_of_caption : (captions,) int64.
-    margin, pool_margin : margins of both terms, at least 0.
-    weight : weight of L_pool, from 0 to 1.
+    margin, pool_margin : float. Margins of both terms, at least 0.
+    weight : float. Weight of L_pool, from 0 to 1.
 
     Returns
     -------
@@ -59,7 +59,8 @@ def cross_attention_loss(
     L_global is `max_of_hinges`. L_ca sums hinges over pairs and nodes: each image node is compared
     with its attended words in the own caption and in the hardest negative caption of the global
     scores, and each word likewise with cells. The paper uses weight 0.15 and both margins 0.2. Our
-    reading: the formula prints the same term twice; by the text, the first is the negative's.
+    reading: the formula prints the same term twice; by the text, the first is the negative's. With
+    weight 0, equivalent to `max_of_hinges`.
 
     Parameters
     ----------
@@ -67,8 +68,8 @@ def cross_attention_loss(
     images, captions : (images, regions, d) and (captions, words, d) nodes; absent nodes are zero
         vectors and are masked.
     image_of_caption : (captions,) int64.
-    margin, node_margin : margins of both terms, at least 0.
-    weight : weight of L_ca, at least 0.
+    margin, node_margin : float. Margins of both terms, at least 0.
+    weight : float. Weight of L_ca, at least 0.
 
     Returns
     -------

@@ -139,6 +139,8 @@ def contrast_with_drawn(scores: Tensor, image_of_caption: Tensor, margin: float,
 class Negatives(NamedTuple):
     """One negative of each kind for every pair; the pair's own rows if it has no negative.
 
+    Attributes
+    ----------
     captions : (captions,) int64, row of a caption of another image.
     images : (captions,) int64, row of another image.
     """

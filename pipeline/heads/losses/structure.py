@@ -24,7 +24,9 @@ def top_violations(
     Wang et al. 2016, eq. (5) with the sampling of section 2.2: for every positive pair the K
     largest max(0, margin + d(anchor, positive) - d(anchor, negative)). Equivalent to the paper's
     sum, but divided by pairs times K (zeros and absent negatives count), so that the learning rate
-    does not depend on the batch size; the authors' own programs do the same.
+    does not depend on the batch size; the authors' own programs do the same. With `k` 1, it is one
+    direction of `pipeline.heads.losses.ranking.max_of_hinges`, with distances in place of scores,
+    divided by the number of pairs.
 
     Parameters
     ----------
@@ -84,10 +86,10 @@ def structure_preserving_loss(
     sentences : (m, d) unit vectors of distinct sentences.
     matches : (n, m) bool, which sentences describe which image.
     margin, k : see `top_violations`.
-    text_to_image : lambda_1, weight of the constraints with a sentence as anchor (eq. 2).
-    image_structure : lambda_2, weight of the constraints among images (eq. 3); the term is zero
-        if each sentence describes one image.
-    sentence_structure : lambda_3, weight of the constraints among sentences (eq. 4).
+    text_to_image : float. lambda_1, weight of the constraints with a sentence as anchor (eq. 2).
+    image_structure : float. lambda_2, weight of the constraints among images (eq. 3); the term is
+        zero if each sentence describes one image.
+    sentence_structure : float. lambda_3, weight of the constraints among sentences (eq. 4).
     negatives : (n, m) bool, the negatives of eq. 1 and 2; None: all that do not match.
 
     Returns

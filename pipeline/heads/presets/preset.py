@@ -22,11 +22,11 @@ class Changes:
 
     Attributes
     ----------
-    settings : changed settings of the head.
-    captions : caption features; None: unchanged.
-    word_vectors : name of the word vectors; None: random initialisation.
-    finetuning : changed fine-tuning options.
-    images : recipe of the image features.
+    settings : mapping. Changed settings of the head.
+    captions : CaptionFeatures or None. Caption features; None: unchanged.
+    word_vectors : str or None. Name of the word vectors; None: random initialisation.
+    finetuning : mapping. Changed fine-tuning options.
+    images : str. Recipe of the image features.
     """
 
     settings: Mapping[str, Any] = field(default_factory=dict)
@@ -42,21 +42,24 @@ class Preset:
 
     Attributes
     ----------
-    head : a name in `pipeline.heads.head_types.HEADS`.
+    head : str. A name in `pipeline.heads.head_types.HEADS`.
     settings : settings of the head.
-    images : recipe of the image features.
-    captions : caption features.
-    source : where the values are published.
-    leaves_open : our choices where the source is silent, and our deviations.
-    word_vectors : name of the initial word vectors; None: random initialisation.
-    average_captions : whether the captions of an image are averaged to one.
-    finetuning : options for training head and image network together; None: the head alone.
-    of_phrases : whether it is fitted on regions and phrases instead of images and captions.
-    of_clips : whether `images` is a recipe for clips.
-    slow : whether training needs most of an hour without a GPU; `pipeline run all` then skips it.
-    goes_on_from : preset whose trained head continues training, with boxes mined by that head.
-    small : changes for two cores and a few thousand images.
-    tiny : further changes of the head's settings for a few hundred images.
+    images : str. Recipe of the image features.
+    captions : CaptionFeatures.
+    source : str. Where the values are published.
+    leaves_open : str. Our choices where the source is silent, and our deviations.
+    word_vectors : str or None. Name of the initial word vectors; None: random initialisation.
+    average_captions : bool. Whether the captions of an image are averaged to one.
+    finetuning : Finetuning or None. Options for training head and image network together; None: the
+        head alone.
+    of_phrases : bool. Whether it is fitted on regions and phrases instead of images and captions.
+    of_clips : bool. Whether `images` is a recipe for clips.
+    slow : bool. Whether training needs most of an hour without a GPU; `pipeline run all` then skips
+        it.
+    goes_on_from : str or None. Preset whose trained head continues training, with boxes mined by
+        that head.
+    small : Changes. Changes for two cores and a few thousand images.
+    tiny : mapping. Further changes of the head's settings for a few hundred images.
     """
 
     head: str

@@ -29,11 +29,12 @@ class TrainingState:
 
     Attributes
     ----------
-    net, optimiser : network in training, and its optimiser.
-    rng : random generator of the batches.
-    negatives : random generator of the loss.
-    history : one entry per finished epoch.
-    best : state dictionary of the network after the best epoch; empty before the first.
+    net, optimiser : nn.ModuleDict, torch.optim.Optimizer. Network in training, and its optimiser.
+    rng : numpy.random.Generator. Random generator of the batches.
+    negatives : torch.Generator. Random generator of the loss.
+    history : list of dict. One entry per finished epoch.
+    best : dict of str to Tensor. State dictionary of the network after the best epoch; empty before
+        the first.
     """
 
     net: nn.ModuleDict
@@ -50,9 +51,9 @@ class Checkpoints:
 
     Attributes
     ----------
-    folder : folder of the file.
-    fingerprint : hash of the work; a checkpoint with another fingerprint is ignored.
-    device : device of the network.
+    folder : Path. Folder of the file.
+    fingerprint : str. Hash of the work; a checkpoint with another fingerprint is ignored.
+    device : torch.device. Device of the network.
     """
 
     folder: Path

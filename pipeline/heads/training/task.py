@@ -32,29 +32,31 @@ class TrainingTask:
 
     Attributes
     ----------
-    similarity : name of the similarity to compare its embeddings with.
-    build : builds the modules "image" and "caption", each from float32 rows to embeddings in
-        evaluation mode, and any others, from word vectors (vocab_size, d) float32 with NaN rows,
+    similarity : str. Name of the similarity to compare its embeddings with.
+    build : callable. Builds the modules "image" and "caption", each from float32 rows to embeddings
+        in evaluation mode, and any others, from word vectors (vocab_size, d) float32 with NaN rows,
         or None. Called under a seeded torch generator; parameter shapes do not depend on the word
         vectors. The state dictionary has everything learnt or prepared.
-    loss : computes the scalar loss from the modules in training mode, a batch on their device, the
-        epoch (from 0), and a CPU generator for sampled negatives.
-    batches : batches of an epoch; the loss gets a `Batch` for each.
-    figures : computes validation metrics from the modules in evaluation mode, the validation split
-        and the device; None: retrieval metrics.
-    score : name of the metric to maximise; "map" is computed for it alone.
-    last_epoch : whether the weights of the last epoch are kept, without early stopping; `score`
-        is then for `rate` alone.
-    linked_batches : batches of an epoch of pairs with links; the loss then gets a `LinkedBatch`.
-        None: links are ignored.
-    optimiser : builds the optimiser of the modules' parameters.
-    rate : factor on the learning rate of each parameter group, from the epoch (from 0) and the
-        validation scores of earlier epochs; see `steps`, `milestones` and `plateau`.
-    epochs : maximum number of epochs.
-    clip : clips gradients before each step; see `per_tensor` and `overall`.
-    patience : early stopping after more consecutive epochs than this without improvement.
-    require : raises HeadError for unsuitable training data before anything is built.
-    prepare : sets buffers from the training data before the first epoch.
+    loss : callable. Computes the scalar loss from the modules in training mode, a batch on their
+        device, the epoch (from 0), and a CPU generator for sampled negatives.
+    batches : callable. Batches of an epoch; the loss gets a `Batch` for each.
+    figures : callable or None. Computes validation metrics from the modules in evaluation mode, the
+        validation split and the device; None: retrieval metrics.
+    score : str. Name of the metric to maximise; "map" is computed for it alone.
+    last_epoch : bool. Whether the weights of the last epoch are kept, without early stopping;
+        `score` is then for `rate` alone.
+    linked_batches : callable or None. Batches of an epoch of pairs with links; the loss then gets a
+        `LinkedBatch`. None: links are ignored.
+    optimiser : callable. Builds the optimiser of the modules' parameters.
+    rate : callable. Factor on the learning rate of each parameter group, from the epoch (from 0)
+        and the validation scores of earlier epochs; see `steps`, `milestones` and `plateau`.
+    epochs : int. Maximum number of epochs.
+    clip : callable or None. Clips gradients before each step; see `per_tensor` and `overall`.
+    patience : int or None. Training stops after `patience` + 1 consecutive epochs without
+        improvement; None: no early stopping.
+    require : callable or None. Raises HeadError for unsuitable training data before anything is
+        built.
+    prepare : callable or None. Sets buffers from the training data before the first epoch.
     """
 
     similarity: str
@@ -109,7 +111,8 @@ def milestones(factors: Mapping[int, float]) -> Rate:
 
     Parameters
     ----------
-    factors : epoch, from 0 -> factor on the initial learning rate from then on.
+    factors : mapping of int to float. Epoch, from 0 -> factor on the initial learning rate from
+        then on.
     """
 
     def rate(epoch: int, scores: Sequence[float]) -> float:

@@ -41,12 +41,12 @@ _WEIGHTS_A_THREAD = 3_000_000
 
 
 class NetworkHead:
-    """A head with a trained network. The embedding of a row is independent of earlier calls.
+    """A head with a trained network; the embedding of a row does not depend on earlier calls.
 
     Attributes
     ----------
-    task : definition of the head.
-    similarity : similarity of the task.
+    task : TrainingTask. Definition of the head.
+    similarity : str. Similarity of the task.
     """
 
     def __init__(self, task: TrainingTask, identity: object = None) -> None:
@@ -94,8 +94,9 @@ def network_kind(settings: type[Any], task: Callable[[Any, HeadInputs], Training
 
     Parameters
     ----------
-    settings : settings dataclass of the head, with the fields `epochs` and `selection`.
-    task : function from settings and the features of both sides to the training task.
+    settings : type. Settings dataclass of the head, with the fields `epochs` and
+        `selection`.
+    task : callable. Function from settings and the features of both sides to the training task.
     """
 
     def make(values: Any, inputs: HeadInputs) -> Head:
@@ -126,12 +127,12 @@ def train_network(
 
     Parameters
     ----------
-    task : definition of the training.
-    pairs : training split.
-    validation : validation set, whose score selects the epoch: the first of equal ones or, with
-        fewer than 10 images, the last, since ties are then so common that an almost untrained
+    task : TrainingTask. Definition of the training.
+    pairs : Pairs. Training split.
+    validation : HeldOut. Validation set, whose score selects the epoch: the first of equal ones or,
+        with fewer than 10 images, the last, since ties are then so common that an almost untrained
         epoch would be selected. With `task.last_epoch` it is for the history alone.
-    options : seed, device, precision, workers and checkpoint folder.
+    options : FitOptions. Seed, device, precision, workers and checkpoint folder.
     identity : JSON values that identify the task. With both splits, word vectors, start, device,
         precision and seed they form the fingerprint of the checkpoints. The number of epochs should
         not be included: it may be raised before a training resumes.

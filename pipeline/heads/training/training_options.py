@@ -23,6 +23,11 @@ class TrainingOptions:
         `pipeline.heads.layers.products`.
     leave_out_failed : bool. Whether images with failed features are left out; otherwise an error.
     monitor : Monitor. Receives log lines, and progress by epoch.
+
+    Examples
+    --------
+    >>> pipeline.TrainingOptions(seed=1, max_epochs=10, device="cuda", precision="bf16").max_epochs
+    10
     """
 
     train_split: str | None = None

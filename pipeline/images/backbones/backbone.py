@@ -1,4 +1,4 @@
-"""The definition of a backbone: construction, and names of its weights in other formats."""
+"""Definition of a backbone: its construction, and its weight names in other formats."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -17,22 +17,24 @@ class Backbone:
 
     Attributes
     ----------
-    build : builds the whole network of torchvision or the package, with its classifier, from
-        (n, 3, size, size) normalised crops to class scores.
-    methods : taps that are not layers, mapped to the method of the network that computes them.
-    residual_norms : name suffix of the last batch norm of each residual branch.
-    layer_names : layer names in other files, mapped to those of the network.
-    heads : name prefixes of layers that are not built; files may have them in any shape, or not.
-    merge : merges tensors of a file that are one in the network, by the network's names.
-    layout : layout of one image's output of a given shape. Raises `RecipeError`.
-    tracing : options for tracing the network in the fast engine.
-    tested : whether a test in this project compares the fast engine's network with this one.
+    build : callable. Builds the whole network of torchvision or the package, with its classifier,
+        from (n, 3, size, size) normalised crops to class scores.
+    methods : mapping of str to str. Taps that are not layers, mapped to the method of the network
+        that computes them.
+    residual_norms : str. Name suffix of the last batch norm of each residual branch.
+    layer_names : mapping of str to str. Layer names in other files, mapped to those of the network.
+    heads : tuple of str. Name prefixes of layers that are not built; files may have them in any
+        shape, or not.
+    merge : callable. Merges tensors of a file that are one in the network, by the network's names.
+    layout : callable. Layout of one image's output of a given shape. Raises `RecipeError`.
+    tracing : Tracing. Options for tracing the network in the fast engine.
+    tested : bool. Whether a test in this project compares the fast engine's network with this one.
         Otherwise they are compared when the weights are loaded.
-    pretrained : returns the recipe's own weights, a complete float32 state dict, from a library or
-        a formula. Raises `WeightsError` if they are not available.
-    load : for libraries that read their weights themselves: returns the weights for the name of the
-        recipe's own and a source, as `load_weights` accepts it.
-    cached : whether a recipe's own weights, by name, need no download.
+    pretrained : callable or None. Returns the recipe's own weights, a complete float32 state dict,
+        from a library or a formula. Raises `WeightsError` if they are not available.
+    load : callable or None. For libraries that read their weights themselves: returns the weights
+        for the name of the recipe's own and a source, as `load_weights` accepts it.
+    cached : callable. Whether a recipe's own weights, by name, need no download.
     """
 
     build: Callable[[], nn.Module]
@@ -49,7 +51,7 @@ class Backbone:
     cached: Callable[[str], bool] = lambda weights: False
 
     def outline(self) -> nn.Module:
-        """Return the network on the meta device, without memory for its weights."""
+        """Return the network on the meta device, without allocated weights."""
         with torch.device("meta"):
             return self.build()
 

@@ -39,8 +39,8 @@ def read_state_dict(path: Path, backbone: Backbone, name: str) -> dict[str, Tens
     Parameters
     ----------
     path : path of the file.
-    backbone : network that the weights must fit.
-    name : name of the backbone, for messages.
+    backbone : Backbone. Network that the weights must fit.
+    name : str. Name of the backbone, for messages.
 
     Returns
     -------

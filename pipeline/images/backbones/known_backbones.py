@@ -61,7 +61,7 @@ def _googlenet() -> nn.Module:
 def _vgg_layer_names(convolutions: tuple[int, ...]) -> dict[str, str]:
     """Return Caffe's names of VGG layers, and torchvision's before 2017, mapped to today's.
 
-    convolutions : number of convolutions in each of the five blocks.
+    convolutions : tuple of int. Number of convolutions in each of the five blocks.
     """
     names, index = {}, 0
     for block, count in enumerate(convolutions, 1):

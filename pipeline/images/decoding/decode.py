@@ -67,7 +67,12 @@ Rule = Callable[[Image.Image], Image.Image]
 
 
 class UnusableImage(Exception):
-    """Why a file yields no image, without its path; `status` is that of the row."""
+    """Reason why a file yields no image, without its path.
+
+    Attributes
+    ----------
+    status : int. Status code of the row.
+    """
 
     status: int
 
@@ -94,10 +99,12 @@ class RefusedImage(UnusableImage):
 class Decoded:
     """The pixels of an image file, or the reason for their absence.
 
-    image : mode RGB, at least 1 x 1, or None if `status` is not 0.
-    source_crc32 : CRC-32 of the file's bytes; 0 if none were read.
-    status : status code of `pipeline.shards.format`.
-    reason : one line without the path; "" for status 0.
+    Attributes
+    ----------
+    image : Image or None. Mode RGB, at least 1 x 1, or None if `status` is not 0.
+    source_crc32 : int. CRC-32 of the file's bytes; 0 if none were read.
+    status : int. Status code of `pipeline.shards.format`.
+    reason : str. One line without the path; "" for status 0.
     """
 
     image: Image.Image | None
@@ -173,8 +180,8 @@ def read_image(path: Path, rule: Rule = to_rgb, watch: Stopwatch | None = None) 
     Parameters
     ----------
     path : path of the file.
-    rule : function from a Pillow image to 8-bit RGB.
-    watch : accumulates the seconds of reading and of decoding.
+    rule : callable. Function from a Pillow image to 8-bit RGB.
+    watch : Stopwatch or None. Accumulates the seconds of reading and of decoding.
 
     Raises
     ------
@@ -263,9 +270,9 @@ def decode(data: bytes, max_pixels: int = MAX_PIXELS, rule: Rule = to_rgb) -> Im
 
     Parameters
     ----------
-    data : bytes of the whole file.
-    max_pixels : limit on the pixels stated in the file's header.
-    rule : function from a Pillow image to 8-bit RGB.
+    data : bytes. Contents of the file.
+    max_pixels : int. Limit on the pixels stated in the file's header.
+    rule : callable. Function from a Pillow image to 8-bit RGB.
 
     Raises
     ------

@@ -15,7 +15,7 @@ def pixels_are_damaged(data: bytes) -> bool:
 
     Parameters
     ----------
-    data : bytes of a whole file that Pillow has decoded. Other formats have no such chunk.
+    data : bytes. Contents of a file that Pillow has decoded; other formats have no such chunk.
     """
     view, place = memoryview(data), len(_SIGNATURE)
     while data.startswith(_SIGNATURE) and place + 12 <= len(data):

@@ -27,7 +27,15 @@ LinearActivation = Literal["none", "relu", "gelu", "gelu tanh"]
 
 @dataclass
 class Convolution:
-    """Weights (float64) and geometry of a 2-D convolution: [rows, columns] each, zero padding."""
+    """Weights and geometry of a 2-D convolution with zero padding.
+
+    Attributes
+    ----------
+    weight : Tensor. (out, in / groups, rows, columns) float64.
+    bias : Tensor or None. (out,) float64.
+    padding, stride, dilation : list of int. [rows, columns] each.
+    groups : int. Number of groups.
+    """
 
     weight: Tensor
     bias: Tensor | None
@@ -69,7 +77,7 @@ class Layers(Protocol):
     """Factory of the layers that replace convolutions and fully connected layers."""
 
     def convolution(self, convolution: Convolution, activation: Activation) -> nn.Module:
-        """Return a module of (x, optional addend, which may be overwritten, optional padding)."""
+        """Return a module of (x, addend, padding), both optional; it may overwrite the addend."""
         ...
 
     def whole_map_cost(self, convolution: Convolution) -> float:
@@ -77,7 +85,7 @@ class Layers(Protocol):
         ...
 
     def linear(self, linear: nn.Linear, activation: LinearActivation) -> nn.Module:
-        """Return a module of rows."""
+        """Return a module that applies a fully connected layer and its activation."""
         ...
 
 
@@ -110,6 +118,7 @@ class PlainConvolution(nn.Module):
             self.groups,
         )
         if other is not None:
+            # With broadcasting, the sum may be larger than y.
             y = y + other if y.shape != other.shape else y.add_(other)
         if self.activation == "relu":
             return y.relu_()
@@ -117,14 +126,14 @@ class PlainConvolution(nn.Module):
 
 
 class PlainLayers:
-    """Folding only: for GPUs, and for processors and dtypes without oneDNN kernels."""
+    """Layers in torch's own operations, for GPUs and where oneDNN has no kernels."""
 
     def convolution(self, convolution: Convolution, activation: Activation) -> nn.Module:
         """Return a `PlainConvolution`."""
         return PlainConvolution(convolution, activation)
 
     def whole_map_cost(self, convolution: Convolution) -> float:
-        """Return 1: the arithmetic is the same everywhere."""
+        """Return 1: a multiplication costs the same on a map and on a strip."""
         return 1.0
 
     def linear(self, linear: nn.Linear, activation: LinearActivation) -> nn.Module:
@@ -138,13 +147,13 @@ class PlainLayers:
 
 @dataclass(frozen=True)
 class Tracing:
-    """Options for tracing a network with modules of other libraries.
+    """Options for tracing networks with modules of other libraries.
 
     Attributes
     ----------
-    leaves : modules that are not traced into.
-    functions : functions that are called, not traced into.
-    parts : splits a leaf into its consecutive modules; empty for a leaf that is not split.
+    leaves : tuple of type. Module types that are not traced into.
+    functions : tuple of callable. Functions that are not traced into.
+    parts : callable. Splits a leaf into consecutive modules; empty: the leaf is not split.
     """
 
     leaves: tuple[type[nn.Module], ...] = ()
@@ -161,9 +170,9 @@ def rewrite(network: nn.Module, layers: Layers, tracing: Tracing = Tracing()) ->
 
     Parameters
     ----------
-    network : network in evaluation mode with float32 weights; it is not modified.
-    layers : factory of the replacement layers.
-    tracing : tracing options.
+    network : nn.Module. Network in evaluation mode with float32 weights; it is not modified.
+    layers : Layers. Factory of the replacement layers.
+    tracing : Tracing. Tracing options.
 
     Returns
     -------
@@ -233,6 +242,8 @@ class _Rewriting:
         self._replaced: set[fx.Node] = set()
 
     def run(self) -> None:
+        # The list still has the nodes that a fusion erases: they start no chain, as they are norms,
+        # additions and activations.
         for number, node in enumerate(list(self._graph.nodes)):
             convolution = self._convolution(node)
             if convolution is not None:
@@ -284,6 +295,7 @@ class _Rewriting:
         return self._modules.get(str(node.target))
 
     def _only_user(self, node: fx.Node) -> fx.Node | None:
+        # With a second user, the value before the next operation is needed too.
         return next(iter(node.users)) if len(node.users) == 1 else None
 
     def _convolution(self, node: fx.Node) -> Convolution | None:
@@ -293,6 +305,7 @@ class _Rewriting:
             return Convolution.of(module) if len(node.args) == 1 else None
         if node.op != "call_function" or node.target is not F.conv2d:
             return None
+        # As subclasses of nn.Conv2d call it: (x, weight, bias, stride, padding, dilation, groups).
         if node.kwargs or len(node.args) != 7:
             return None
         weight, bias = self._constant(node.args[1]), self._constant(node.args[2])
@@ -311,6 +324,7 @@ class _Rewriting:
         zeros = self._called(x) if isinstance(x, fx.Node) else None
         if type(zeros) is nn.ZeroPad2d and isinstance(x, fx.Node) and len(x.users) == 1:
             left, right, top, bottom = zeros.padding
+            # A convolution has one padding for both sides.
             if left == right and top == bottom:
                 rows, columns = convolution.padding
                 convolution.padding = [rows + top, columns + left]
@@ -340,6 +354,8 @@ class _Rewriting:
         other = addition.args[1] if addition.args[0] is branch else addition.args[0]
         if not isinstance(other, fx.Node) or other is branch:
             return None
+        # These layers allocate their result; a function or method may return a view of other
+        # memory.
         own = other in self._replaced or isinstance(
             self._called(other), nn.MaxPool2d | nn.BatchNorm2d | nn.Conv2d
         )
@@ -371,6 +387,7 @@ class _Rewriting:
 
     def _overwrites(self, node: fx.Node) -> bool:
         if node in self._replaced:
+            # A new layer writes only into its addend, its second argument.
             return len(node.args) > 1
         module = self._called(node)
         if module is not None:
@@ -379,8 +396,10 @@ class _Rewriting:
             return True
         name = node.target if isinstance(node.target, str) else getattr(node.target, "__name__", "")
         if node.op == "call_function" and getattr(operator, name, None) is node.target:
+            # iadd, imul and the like write in place; the four others only begin with "i".
             return name.startswith("i") and name not in ("index", "indexOf", "inv", "invert")
         return node.op in ("call_function", "call_method") and (
+            # torch's in-place names, such as add_, but not __add__.
             name.endswith("_") and not name.endswith("__")
         )
 

@@ -1,8 +1,8 @@
-"""The fast layers for CPUs: oneDNN's fused convolutions, and Winograd's where faster.
+"""Fast CPU layers: oneDNN's fused convolutions, and Winograd's algorithm where it is faster.
 
-Activations are channels-last, weights in oneDNN's own layout, and the operations after a
-convolution run while its results are in registers. This nearly saturates the processor's arithmetic
-units (`python -m bench.engine` prints GFLOP/s), so that only fewer multiplications are faster.
+Activations are channels-last, weights are in oneDNN's own layout, and the operations after a
+convolution run while its results are in registers. This nearly saturates the arithmetic units
+(`python -m bench.engine` prints GFLOP/s), so that a further speedup needs fewer multiplications.
 """
 
 import torch
@@ -45,7 +45,7 @@ class OneDnnConvolution(nn.Module):
         Parameters
         ----------
         x, other : (n, c, h, w), channels-last.
-        padding : [rows, columns] of zeros, in place of the convolution's own.
+        padding : list of int or None. [rows, columns] of zeros, in place of the convolution's own.
         """
         geometry = (padding or self.padding, *self.rest)
         key = (*x.shape, *geometry[0])
@@ -65,6 +65,7 @@ class OneDnnConvolution(nn.Module):
                 x, weight, self.bias, *geometry, "none", [], ""
             )
             return F.relu(y + other) if self.activation == "relu" else y + other
+        # This operator wants None where the one above wants "none".
         activation = None if self.activation == "none" else self.activation
         return torch.ops.mkldnn._convolution_pointwise_.binary(
             other, x, weight, self.bias, *geometry, "add", 1.0, activation, self.scalars, ""
@@ -82,7 +83,7 @@ class OneDnnConvolution(nn.Module):
 
 
 class WholeOrPart(nn.Module):
-    """A convolution: Winograd's algorithm on whole maps, direct with other padding."""
+    """A convolution by Winograd's algorithm for whole maps, and direct for other paddings."""
 
     def __init__(self, convolution: Convolution, activation: Activation) -> None:
         super().__init__()
@@ -93,6 +94,7 @@ class WholeOrPart(nn.Module):
         self, x: Tensor, other: Tensor | None = None, padding: list[int] | None = None
     ) -> Tensor:
         """Return activation(convolution(x) [+ other]); see `OneDnnConvolution`."""
+        # `WinogradConvolution` pads every side with one zero and cannot add.
         if other is None and padding is None:
             found: Tensor = self.whole(x)
             return found

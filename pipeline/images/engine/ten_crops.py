@@ -25,15 +25,17 @@ _SIDES = ("top", "bottom", "left", "right")
 class Step:
     """One step of a plain stack.
 
-    convolution : a 3 x 3 convolution that keeps the size, followed by a ReLU; None: a 2 x 2
-        max-pooling.
+    Attributes
+    ----------
+    convolution : nn.Conv2d or None. a 3 x 3 convolution that keeps the size, followed by a ReLU;
+        None: a 2 x 2 max-pooling.
     """
 
     convolution: nn.Conv2d | None
 
     @property
     def layers(self) -> int:
-        """Number of layers of the stack in this step."""
+        """Number of layers of the stack that this step replaces."""
         return 1 if self.convolution is None else 2
 
 
@@ -44,11 +46,11 @@ def share_ten_crops(
 
     Parameters
     ----------
-    stack : layers from (n, 3, size, size) crops to maps, in evaluation mode.
+    stack : nn.Module. Layers from (n, 3, size, size) crops to maps, in evaluation mode.
     offsets : (top, left) of the five windows of the square canvas, symmetric about its vertical
         axis.
-    canvas, size : sides of canvas and windows in pixels.
-    layers : factory of the convolutions.
+    canvas, size : int. Sides of canvas and windows in pixels.
+    layers : Layers. Factory of the convolutions.
 
     Returns
     -------
@@ -97,8 +99,10 @@ def shared_steps(
     best, saved = 0, 0.0
     for number, step in enumerate(steps, start=1):
         if step.convolution is None:
+            # A pooling cell that is partly in the ring differs.
             ring = -(-ring // 2)
             grid *= 2
+            # Off the grid, the pooling cells of a crop are not those of the canvas.
             if any(place % grid for place in (canvas, size, *sum(offsets, ()))):
                 break
             if plain - shared > saved:
@@ -106,8 +110,11 @@ def shared_steps(
             continue
         ring += 1
         side = size // grid
+        # The rings of opposite sides overlap: no part of the map is shared.
         if 2 * ring > side:
             break
+        # Multiplications, up to the factor 9 of the kernel, which all terms have. Whole maps: once
+        # per canvas in place of once per window; mirror images double both.
         cost = step.convolution.in_channels * step.convolution.out_channels
         whole = cost * layers.whole_map_cost(_convolution(step.convolution))
         strips = sum(sum(_inner_sides(top, left, canvas, size)) for top, left in offsets)
@@ -172,6 +179,7 @@ class _Window:
 
     def pool(self, canvas: Tensor, depth: int) -> None:
         """Halve the window and its strips; `depth` (even) is the number of cells a strip needs."""
+        # All bands first: each is cut with the previous strips of the other sides.
         bands = {side: self.band(canvas, side, depth) for side in self.sides}
         self.strips = {side: F.max_pool2d(band, 2) for side, band in bands.items()}
         self.top, self.left, self.size = self.top // 2, self.left // 2, self.size // 2
@@ -180,6 +188,8 @@ class _Window:
         found = canvas[
             :, :, self.top + top : self.top + bottom, self.left + left : self.left + right
         ].clone(memory_format=torch.channels_last)
+        # Strips overlap in the corners, where either is right: each has its crop's zeros at its
+        # ends.
         for side, strip in self.strips.items():
             wide = strip.shape[2 if side in ("top", "bottom") else 3]
             if side == "top" and top < wide:
@@ -204,7 +214,7 @@ class SharedTenCrops(nn.Module):
     ----------
     shared : layers before the crops are assembled: `nn.MaxPool2d`, or modules of
         `Layers.convolution` for 3 x 3 convolutions.
-    rest : layers after the crops are assembled.
+    rest : nn.Module. Layers after the crops are assembled.
     offsets, canvas, size : see `share_ten_crops`.
     """
 
@@ -246,6 +256,7 @@ class SharedTenCrops(nn.Module):
                 ring += 1
                 _convolve(windows, full, ring, layer)
             full = layer(full)
+        # (windows, canvases and then their mirror images, channels, rows, columns).
         maps = torch.stack([window.map(full) for window in windows])
         whole, mirrored = maps[:, :count], maps[self._mirrored, count:]
         crops = torch.cat([whole, mirrored]).transpose(0, 1).flatten(0, 1)
@@ -260,6 +271,7 @@ def _convolve(windows: list[_Window], full: Tensor, ring: int, layer: nn.Module)
         places = [(window, side) for window in windows for side in window.sides if side in way]
         if not places:
             continue
+        # `ring` outputs read one row or column more on the inner side, and zeros on the outer one.
         bands = [_with_zeros(window.band(full, side, ring + 1), side) for window, side in places]
         strips = layer(torch.cat(bands), padding=padding).chunk(len(places))
         found += [(w, side, strip) for (w, side), strip in zip(places, strips, strict=True)]

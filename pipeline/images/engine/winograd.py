@@ -58,6 +58,7 @@ class WinogradConvolution(nn.Module):
     def __init__(self, convolution: Convolution, activation: Activation) -> None:
         super().__init__()
         output, kernel, tile = (torch.from_numpy(matrix) for matrix in toom_cook())
+        # Transformed in float64, so that the weights are rounded once.
         weight = torch.einsum("ia,kcab,jb->ijck", kernel, convolution.weight.double(), kernel)
         self.weight = nn.Buffer(weight.flatten(0, 1).float().contiguous())
         bias = convolution.bias
@@ -71,12 +72,15 @@ class WinogradConvolution(nn.Module):
         down, across = -(-height // _OUT), -(-width // _OUT)
         count, filters = images * down * across, self.weight.shape[2]
         padded = _SCRATCH.take("padded", images, _OUT * down + 2, _OUT * across + 2, channels)
+        # The buffer has the values of an earlier call.
         padded.zero_()
         padded[:, 1 : height + 1, 1 : width + 1] = x.permute(0, 2, 3, 1)
         line = padded.shape[2] * channels
         # Buffers: "one" has the tiles, then the products; "two" the half-done transforms;
         # "three" their results.
         tiles = _SCRATCH.take("one", _TILE, _TILE, images, down, across, channels)
+        # Overlapping tiles as a view, ordered by the place in the tile: the transforms then are a
+        # few large matrix products in place of a small one per tile.
         strides = (line, channels, padded.shape[1] * line, _OUT * line, _OUT * channels, 1)
         tiles.copy_(padded.as_strided(tiles.shape, strides))
         spectrum = _both_ways(self.tile, tiles, count * channels)
@@ -84,6 +88,7 @@ class WinogradConvolution(nn.Module):
         torch.bmm(spectrum.view(_TILE**2, count, channels), self.weight, out=products)
         y = _both_ways(self.output, products, count * filters)
         y = y.view(_OUT, _OUT, images, down, across, filters).permute(2, 3, 0, 4, 1, 5)
+        # Not in scratch memory, which the next layer overwrites.
         result = torch.empty(y.shape)
         torch.add(y, self.bias, out=result)
         if self.activation == "relu":

@@ -18,20 +18,22 @@ _WORD_RANGE = 0.1
 
 
 class AttentionDecoder(nn.Module):
-    """See `pipeline.language.model.SentenceModel`; conditions are grids, tags are not supported.
+    """LSTM decoder with attention to grid cells; see `pipeline.language.model.SentenceModel`.
+
+    Conditions are grids; tags are not supported.
 
     Attributes
     ----------
-    scaled : standardisation of cells, fitted on the training split.
-    first_state, first_cell : (hidden, condition_dim), from the mean cell to the LSTM's start.
-    inputs : (vocab_size, word_dim), E, input word vectors.
-    of_word, of_state, of_context : (4 hidden, ...), the LSTM's gates i, f, g, o of eq. (1).
-    cell_keys, state_keys : (hidden, ...), first layer of f_att, eq. (4), followed by tanh.
-    fit : (hidden,), second layer of f_att.
-    gate : (1, hidden), gate beta of the context, section 4.2.1.
-    out_state, out_context : (word_dim, ...), L_h and L_z of eq. (7).
-    words : (vocab_size, word_dim), L_o, output word vectors.
-    output : output layer.
+    scaled : nn.Module. Standardisation of cells, fitted on the training split.
+    first_state, first_cell : (hidden, condition_dim). Maps from the mean cell to the initial state.
+    inputs : (vocab_size, word_dim). E, input word vectors.
+    of_word, of_state, of_context : (4 hidden, ...). Gates i, f, g, o of the LSTM, eq. (1).
+    cell_keys, state_keys : (hidden, ...). First layer of f_att, eq. (4), followed by tanh.
+    fit : (hidden,). Second layer of f_att.
+    gate : (1, hidden). Gate beta of the context, section 4.2.1.
+    out_state, out_context : (word_dim, ...). L_h and L_z of eq. (7).
+    words : (vocab_size, word_dim). L_o, output word vectors.
+    output : Output. Output layer.
     """
 
     takes_tags = False

@@ -29,8 +29,9 @@ class ContextModel(nn.Module):
 
     Attributes
     ----------
-    context : context of previous words.
-    gate : gate by condition and tags; None: the model uses neither.
+    context : LogBilinear or Factored. Context of previous words.
+    gate : ContentShift, ContentGate, StructureGate or None. Gate by condition and tags; None: the
+        model uses neither.
     output : output layer.
     """
 

@@ -16,16 +16,18 @@ _WORD_RANGE = 0.1
 
 
 class LstmDecoder(nn.Module):
-    """See `pipeline.language.model.SentenceModel`; tags are not supported.
+    """LSTM decoder that reads the image first; see `pipeline.language.model.SentenceModel`.
+
+    Tags are not supported.
 
     Attributes
     ----------
-    scaled : standardisation of conditions, fitted on the training split.
-    first : (word_dim, condition_dim), projection of a condition to the first input.
-    inputs : (vocab_size, word_dim), input word vectors.
-    lstm : LSTM over the inputs.
-    words : (vocab_size, hidden), output word vectors.
-    output : output layer.
+    scaled : nn.Module. Standardisation of conditions, fitted on the training split.
+    first : (word_dim, condition_dim). Projection of a condition to the first input.
+    inputs : (vocab_size, word_dim). Input word vectors.
+    lstm : PeepholeLSTM. LSTM over the inputs.
+    words : (vocab_size, hidden). Output word vectors.
+    output : Output. Output layer.
     """
 
     takes_tags = False

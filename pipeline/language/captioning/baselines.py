@@ -24,7 +24,7 @@ class NearestCaption:
 
     Attributes
     ----------
-    head : trained head, with any similarity.
+    head : TrainedHead. Trained head, with any similarity.
     """
 
     def __init__(
@@ -34,8 +34,9 @@ class NearestCaption:
 
         Parameters
         ----------
-        entries : images with the candidate captions.
-        captions : features of these captions, from the encoder that the head was fitted on.
+        entries : sequence of ImageEntry. Images with the candidate captions.
+        captions : FeatureSet. Features of these captions, from the encoder that the head was fitted
+            on.
 
         Raises
         ------
@@ -74,8 +75,8 @@ class NearestCaption:
         Parameters
         ----------
         images : (images, *row_shape) float32 features of the head's recipe.
-        count : maximum number of captions per image.
-        seed : unused, nothing is random.
+        count : int. Maximum number of captions per image.
+        seed : int. Unused, nothing is random.
         """
         embedded = self.head.head.embed_images(ArrayRows(images))
         hits = nearest(

@@ -46,24 +46,33 @@ class Writing:
 
     Attributes
     ----------
-    sequences : number of tag sequences per condition, for models with tags.
-    shortest, longest : minimum and maximum number of words of a sampled tag sequence.
-    templates : tag sequences instead of sampled ones, tags separated by spaces.
-    concepts : number of nearest words and sentences whose mean is a second condition; 0: only the
-        image's embedding.
-    width : beam width; 0 samples `samples` sentences per condition instead. None: 1 with tags,
-        whose sequences provide enough candidates, 5 without.
-    samples : number of samples, see `width`.
-    temperature : softmax temperature of sampling.
-    trigram_weight : weight of the mean log-probability of a candidate's words in the trigram model.
-    repeat_penalty : factor on the cosine per repetition of a content word.
-    length_power : without a head, log-probabilities are divided by this power of the number of
-        words, including the end mark.
+    sequences : int. Number of tag sequences per condition, for models with tags.
+    shortest, longest : int. Minimum and maximum number of words of a sampled tag sequence.
+    templates : tuple of str. Tag sequences instead of sampled ones, tags separated by spaces.
+    concepts : int. Number of nearest words and sentences whose mean is a second condition; 0: only
+        the image's embedding.
+    width : int or None. Beam width; 0 samples `samples` sentences per condition instead. None: 1
+        with tags, whose sequences provide enough candidates, 5 without.
+    samples : int. Number of samples, see `width`.
+    temperature : float. Softmax temperature of sampling.
+    trigram_weight : float. Weight of the mean log-probability of a candidate's words in the trigram
+        model.
+    repeat_penalty : float. Factor on the cosine per repetition of a content word.
+    length_power : float. Without a head, log-probabilities are divided by this power of the number
+        of words, including the end mark.
 
     Raises
     ------
     LanguageError
         A number is out of range, or a template has no tag.
+
+    Examples
+    --------
+    >>> writing = pipeline.Writing(width=10, trigram_weight=0.5)
+    >>> pipeline.caption(
+    ...     "photo.jpg", "data/mine", experiment="kiros2014-sc-nlm", writing=writing
+    ... ).text  # doctest: +SKIP
+    'a dog runs on the grass'
     """
 
     sequences: int = 50
@@ -104,10 +113,10 @@ class LanguageCaptioner:
 
         Parameters
         ----------
-        trained : the language model.
-        head : the head that it was trained with.
-        encoder : encoder of the captions that the head embeds.
-        writing : generation options; None: defaults.
+        trained : TrainedLanguageModel.
+        head : TrainedHead or None. The head that it was trained with.
+        encoder : CaptionEncoder or None. Encoder of the captions that the head embeds.
+        writing : Writing or None. Generation options; None: defaults.
 
         Raises
         ------
@@ -364,10 +373,10 @@ def load_captioner(
 
     Parameters
     ----------
-    folder : folder of the model.
-    head : folder of the head that it was trained with, if any.
-    encoder : folder of the fitted encoder of the captions that the head embeds.
-    writing : generation options; None: defaults.
+    folder : str or Path. Folder of the model.
+    head : str, Path or None. Folder of the head that it was trained with, if any.
+    encoder : str, Path or None. Folder of the fitted encoder of the captions that the head embeds.
+    writing : Writing or None. Generation options; None: defaults.
 
     Raises
     ------

@@ -13,9 +13,9 @@ class Caption:
 
     Attributes
     ----------
-    text : words separated by spaces, as tokenized for the vocabulary.
-    score : score for ranking the captions of one image; higher is better.
-    parts : terms of the score by name, such as "cosine" and "trigram".
+    text : str. Words separated by spaces, as tokenized for the vocabulary.
+    score : float. Score for ranking the captions of one image; higher is better.
+    parts : mapping of str to float. Terms of the score by name, such as "cosine" and "trigram".
     """
 
     text: str
@@ -41,7 +41,7 @@ class Captioner(Protocol):
         Parameters
         ----------
         images : (images, *row_shape) float32 features of the captioner's recipe.
-        count : maximum number of captions per image, at least 1; an image has none if the model
-            generates no sentence with a word.
-        seed : seed of all random numbers.
+        count : int. Maximum number of captions per image, at least 1; an image has none if the
+            model generates no sentence with a word.
+        seed : int. Seed of all random numbers.
         """

@@ -25,9 +25,9 @@ class Described:
 
     Attributes
     ----------
-    image : image id, or file as it was passed.
-    captions : captions, the best first; () on failure.
-    error : reason for a missing caption, or "".
+    image : str. Image id, or file as it was passed.
+    captions : tuple of Caption. Captions, the best first; () on failure.
+    error : str. Reason for a missing caption, or "".
     """
 
     image: str
@@ -50,9 +50,9 @@ def write_captions(
 
     Parameters
     ----------
-    file : NAME.jsonl or NAME.json.
-    described : every image once, in order.
-    provenance : provenance of the captions, as JSON values.
+    file : str or Path. NAME.jsonl or NAME.json.
+    described : sequence of Described. Every image once, in order.
+    provenance : mapping. Provenance of the captions, as JSON values.
 
     Raises
     ------

@@ -48,16 +48,16 @@ def describe_split(
 
     Parameters
     ----------
-    captioner : captioner.
-    dataset : folder of a prepared dataset.
-    out : NAME.jsonl or NAME.json; see `pipeline.language.captioning.captions_file`.
-    images : folder of image features of the captioner's recipe.
-    inputs : that recipe; None: the captioner does not use features.
-    split : name of the split; None: "test" or an alias.
-    limit : maximum number of images, the first ones of the split.
-    count : maximum number of captions per image.
-    seed : seed of all random numbers.
-    monitor : receives progress in images, and a line on images without a caption.
+    captioner : Captioner.
+    dataset : str or Path. Folder of a prepared dataset.
+    out : str or Path. NAME.jsonl or NAME.json; see `pipeline.language.captioning.captions_file`.
+    images : str or Path. Folder of image features of the captioner's recipe.
+    inputs : FeatureSpec or None. That recipe; None: the captioner does not use features.
+    split : str or None. Name of the split; None: "test" or an alias.
+    limit : int or None. Maximum number of images, the first ones of the split.
+    count : int. Maximum number of captions per image.
+    seed : int. Seed of all random numbers.
+    monitor : Monitor. Receives progress in images, and a line on images without a caption.
 
     Returns
     -------
@@ -153,7 +153,7 @@ class _WorkFile:
             self._path.write_text(f"{self._head}\n", encoding="utf-8")
 
     def keep(self, described: Sequence[Described]) -> list[Described]:
-        """Append some images, and return them as they would be read again."""
+        """Append the captions of some images; return them as read back from the file."""
         lines = [canonical_json(as_json(d)) for d in described]
         with self._path.open("a", encoding="utf-8") as stream:
             stream.write("".join(f"{line}\n" for line in lines))

@@ -84,13 +84,13 @@ def beam_search(
 
     Parameters
     ----------
-    model : model in evaluation mode.
+    model : SentenceModel. Model in evaluation mode.
     conditions : (conditions, condition_dim) float32, or with cells; see `SentenceModel.start`.
     tags : (sequences, length) int64, followed by `END` and `PADDING`; for models with tags.
     pairs : (n, 2) int64, the rows of `conditions` and `tags` of each sentence; None: sentence k
         has the rows k.
-    width : beam width, at least 1; 1 is greedy.
-    longest : maximum number of words of a sentence, without tags.
+    width : int. Beam width, at least 1; 1 is greedy.
+    longest : int. Maximum number of words of a sentence, without tags.
     """
     number, device = len(conditions if pairs is None else pairs), conditions.device
     ends = _ends(tags, longest).to(device)
@@ -150,7 +150,7 @@ def sample(
     model, conditions, tags, pairs : see `beam_search`.
     draws : (n, longest + 1) float64 in [0, 1): the word at a position is the first, by token id,
         whose cumulative probability exceeds the draw of this position.
-    temperature : softmax temperature, above 0.
+    temperature : float. Softmax temperature, above 0.
     """
     number, device = len(draws), conditions.device
     ends = _ends(tags, draws.shape[1] - 1).to(device)

@@ -138,9 +138,9 @@ class StructureGate(nn.Module):
 
         Parameters
         ----------
-        shared : result of `begin`.
-        own : "condition", "tags" and "place", (sentences,) int64: the rows in `shared` and the
-            place, limited to that of the last tag.
+        shared : dict of str to Tensor. Result of `begin`.
+        own : dict of str to Tensor. "condition", "tags" and "place", (sentences,) int64: the rows
+            in `shared` and the place, limited to that of the last tag.
 
         Returns
         -------

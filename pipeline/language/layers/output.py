@@ -64,8 +64,8 @@ class Output(nn.Module):
         ----------
         vectors, words : see `log_probabilities`.
         targets : (n,) int64.
-        number : sample size.
-        generator : generator on the CPU.
+        number : int. Sample size.
+        generator : torch.Generator. Generator on the CPU.
         """
         size = len(words)
         uniform = torch.rand(number, generator=generator, dtype=torch.float64)

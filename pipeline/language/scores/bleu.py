@@ -28,8 +28,8 @@ def bleu(captions: Sequence[Words], references: Sequence[Sequence[Words]]) -> li
 
     Parameters
     ----------
-    captions : words of each caption, possibly none.
-    references : words of each caption's references, at least one.
+    captions : sequence of Words. Words of each caption, possibly none.
+    references : sequence of sequence of Words. Words of each caption's references, at least one.
 
     Returns
     -------

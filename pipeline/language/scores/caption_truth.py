@@ -23,8 +23,8 @@ def score_truth(captions: Mapping[str, str], truth: CaptionTruth) -> dict[str, f
 
     Parameters
     ----------
-    captions : caption by image id, at least one.
-    truth : truth of the dataset.
+    captions : mapping of str to str. Caption by image id, at least one.
+    truth : CaptionTruth. Truth of the dataset.
 
     Returns
     -------

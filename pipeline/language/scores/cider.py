@@ -21,8 +21,8 @@ def cider_d(captions: Sequence[Words], references: Sequence[Sequence[Words]]) ->
 
     Parameters
     ----------
-    captions : words of each caption, one per image, possibly none.
-    references : words of each caption's references, at least one.
+    captions : sequence of Words. Words of each caption, one per image, possibly none.
+    references : sequence of sequence of Words. Words of each caption's references, at least one.
 
     Returns
     -------

@@ -15,8 +15,8 @@ def rouge_l(captions: Sequence[Words], references: Sequence[Sequence[Words]]) ->
 
     Parameters
     ----------
-    captions : words of each caption; without words the score is 0.
-    references : words of each caption's references, at least one.
+    captions : sequence of Words. Words of each caption; without words the score is 0.
+    references : sequence of sequence of Words. Words of each caption's references, at least one.
 
     Returns
     -------

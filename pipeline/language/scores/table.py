@@ -39,10 +39,10 @@ def score(
 
     Parameters
     ----------
-    captions : caption by image id.
-    references : references by image id, at least one with a word; others are ignored. Images
-        without a caption count only in `num_without_caption`.
-    training : training captions.
+    captions : mapping of str to str. Caption by image id.
+    references : mapping of str to sequence of str. References by image id, at least one with a
+        word; others are ignored. Images without a caption count only in `num_without_caption`.
+    training : iterable of str. Training captions.
 
     Returns
     -------

@@ -222,7 +222,7 @@ def shortened(rows: npt.NDArray[np.float32], dim: int, similarity: str) -> Vecto
             f"vectors compared by {similarity} cannot be shortened, only those compared by cosine"
         )
     if not 1 <= dim <= rows.shape[-1]:
-        raise StoreError(f"`dim={dim}` found; the vectors have {rows.shape[-1]} dimensions")
+        raise StoreError(f"`dim={dim}`: expected 1 to {rows.shape[-1]}, the vectors' dimensions")
     return unit_rows(rows[:, :dim]).astype(np.float32)
 
 

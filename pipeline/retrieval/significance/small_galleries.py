@@ -97,7 +97,7 @@ def chance_rows(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, float | int
 
     Parameters
     ----------
-    rows : recall tables with the column "experiment".
+    rows : sequence of mapping. Recall tables with the column "experiment".
 
     Returns
     -------

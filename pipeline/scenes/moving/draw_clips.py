@@ -54,6 +54,13 @@ def draw_moving_scenes(
     ------
     DatasetError
         A number is out of its range, or there is no encoder.
+
+    Examples
+    --------
+    >>> clips = pipeline.draw_moving_scenes("data/moving", 6, seed=0, form="gif")
+    >>> clips.write("data/moving")
+    >>> len(clips), len(clips[0].captions)
+    (6, 5)
     """
     if not _FEWEST <= num_clips <= _MOST or num_clips % 2:
         raise DatasetError(

@@ -59,7 +59,13 @@ class Event:
 
 @dataclass(frozen=True)
 class MovingScene:
-    """Two events of different kinds by different actors on a plain background."""
+    """A scene of two events of different kinds by different actors on a plain background.
+
+    Attributes
+    ----------
+    background : str. Name of the background colour.
+    events : tuple of 2 Event. The events in order.
+    """
 
     background: str
     events: tuple[Event, Event]

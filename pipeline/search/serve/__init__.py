@@ -1,6 +1,6 @@
-"""A web page for searching with an experiment: sentences and images in, their nearest out.
+"""Web page that searches with an experiment.
 
-Read `app` for which requests are answered or refused, `service` for queries and answers as data,
-`server` for the port. `result_pages` renders the templates, `served_images` shows the images.
-How a query is embedded and searched is in `pipeline.search`, not here.
+`app` handles requests, `service` has queries and answers as data, `server` listens on a port,
+`result_pages` renders the templates, and `served_images` has the thumbnails. Queries are embedded
+and searched by `pipeline.search`.
 """

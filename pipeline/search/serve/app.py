@@ -1,8 +1,8 @@
-"""The page as an ASGI application: what is answered, and what is refused with which status.
+"""ASGI application of the search page, with the checks of requests.
 
-A request is refused unless its Host is this server's own (otherwise another site could make its
-name resolve to this machine) and, if it has one, its Origin too. An upload states its length, which
-is limited before the body is read.
+The headers Host and, if present, Origin must name this server; otherwise another site could make
+its name resolve to this machine (DNS rebinding). An upload must state its length, which is limited
+before the body is read.
 """
 
 import asyncio
@@ -41,10 +41,10 @@ HEADERS = {
     "Referrer-Policy": "same-origin",
     "Cache-Control": "no-store",
 }
-"""Of every response."""
+"""Headers of every response."""
 
 SECONDS_OF_SILENCE = 20.0
-"""Timeout of an upload that sends nothing."""
+"""Timeout of an upload that sends no data, in seconds."""
 
 _MAX_FIELDS = 7 + MOST_LISTS
 _STATUS_OF = {
@@ -61,9 +61,9 @@ def make_app(
 
     Parameters
     ----------
-    service : answers the queries; used in threads.
-    hosts : hosts that are answered.
-    log : called with one line per refused request.
+    service : SearchService or RegionService. Answers the queries; called from several threads.
+    hosts : Hosts. Accepted values of the header Host.
+    log : callable. Receives one line per rejected request.
     """
     site = _Site(service, log)
     app = Starlette(
@@ -92,7 +92,7 @@ def make_app(
 
 
 class _Site:
-    """Endpoints and refusals; all but uploads are called in threads."""
+    """Endpoints and error responses; all endpoints except uploads run in threads."""
 
     def __init__(self, service: SearchService | RegionService, log: Callable[[str], None]) -> None:
         self._service, self._log = service, log
@@ -167,7 +167,7 @@ class _Site:
 
 
 class _OwnPagesOnly:
-    """Refuses requests to other host names, and those from pages of other sites."""
+    """Rejects requests to other host names and requests from pages of other sites."""
 
     def __init__(
         self,
@@ -215,7 +215,7 @@ def _reason(request: Request, error: Exception) -> tuple[int, str]:
 
 
 def _query_fields(request: Request) -> dict[str, str]:
-    """Return the fields of an address, each of which must be unique."""
+    """Return the query fields of a URL; raise if one is repeated."""
     query = request.scope["query_string"].decode("latin-1")
     try:
         pairs = parse_qsl(
@@ -227,7 +227,7 @@ def _query_fields(request: Request) -> dict[str, str]:
 
 
 async def _form(request: Request) -> tuple[dict[str, str], bytes]:
-    """Return the text fields of an upload and the bytes of its file, which is kept in memory."""
+    """Return the text fields of an upload and the bytes of its file, in memory."""
     _require_length(request.headers)
     if not request.headers.get("content-type", "").startswith("multipart/form-data"):
         raise HTTPException(
@@ -253,7 +253,7 @@ async def _form(request: Request) -> tuple[dict[str, str], bytes]:
 
 
 def _require_length(headers: Headers) -> None:
-    """Check the stated length of a body."""
+    """Raise unless the stated length of a body is within the limit."""
     stated = headers.get("content-length")
     if stated is None or "transfer-encoding" in headers:
         raise HTTPException(
@@ -267,7 +267,7 @@ def _require_length(headers: Headers) -> None:
 
 
 async def _chunks(request: Request) -> AsyncGenerator[bytes, None]:
-    """Yield the body of a request, which must not stall."""
+    """Yield the body of a request; raise if it stalls."""
     stream = request.stream()
     try:
         while True:

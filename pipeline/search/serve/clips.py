@@ -1,4 +1,4 @@
-"""The dataset's clips by id, for a browser to play."""
+"""Clips of the dataset by id, in formats that browsers play."""
 
 import hashlib
 import shutil
@@ -20,14 +20,15 @@ _KEPT = 32
 
 
 class Clips:
-    """Files of a dataset of clips by id: as they are, or put into an MP4 in a temporary folder."""
+    """Clip files by id, unchanged or remuxed to MP4 in a temporary folder."""
 
     def __init__(self, manifest: Manifest, ids: Sequence[str]) -> None:
-        """Allow some clips of a dataset, and no other file; none of a dataset of images.
+        """Allow access to some clips of a dataset, and to no other file.
 
         Parameters
         ----------
-        ids : of the manifest.
+        manifest : Manifest. The dataset; a dataset of images has no clips.
+        ids : sequence of str. Ids of the accessible clips.
         """
         shown = ids if manifest.media == "clips" else ()
         self._root, self._paths = manifest.image_root, manifest.path_by_id
@@ -40,7 +41,7 @@ class Clips:
         self._made: dict[str, Path] = {}
 
     def kind(self, clip_id: str) -> str:
-        """Return how a page shows a clip: "video", "image" (GIF), or "" if it cannot."""
+        """Return how to show a clip: as "video", as "image" (GIF), or "" if it is not playable."""
         try:
             found, _ = self._kind(clip_id)
         except (MissingImage, UnreadableImage, NoPyAv):
@@ -48,14 +49,14 @@ class Clips:
         return {"": "", "image/gif": "image"}.get(found, "video")
 
     def file(self, clip_id: str) -> tuple[Path, str]:
-        """Return a file to send and its media type.
+        """Return the file of a clip to send, and its media type.
 
         Raises
         ------
         MissingImage
-            No clip that is shown has this id, or its file is missing.
+            No accessible clip has this id, or its file is missing.
         UnreadableImage
-            The file leads out of the image root, or browsers do not play it.
+            The file is outside the image root, or browsers do not play it.
         """
         found, other_container = self._kind(clip_id)
         if not found:

@@ -1,4 +1,4 @@
-"""Host names that requests may be addressed to; protects the page from DNS rebinding."""
+"""Accepted host names of requests, a protection against DNS rebinding."""
 
 import socket
 from collections.abc import Collection
@@ -9,13 +9,13 @@ from urllib.parse import urlsplit
 
 @dataclass(frozen=True)
 class Hosts:
-    """Values of the header Host that are answered.
+    """Accepted values of the header Host.
 
     Attributes
     ----------
-    names : host names or addresses, each with its port.
-    any_address_at : port at which every IP address is answered too; None: only `names`. Another
-        site can make a name resolve to this server, but not an address.
+    names : collection of str. Host names or addresses, each with its port.
+    any_address_at : int or None. Port for which every IP address is accepted too; None: only
+        `names`. Another site can make a name resolve to this server, but not an address.
     """
 
     names: Collection[str]
@@ -23,12 +23,13 @@ class Hosts:
 
     @classmethod
     def of(cls, bound: IPv4Address | IPv6Address, host: str, port: int) -> "Hosts":
-        """Return the hosts of a server.
+        """Return the accepted hosts of a server.
 
         Parameters
         ----------
-        bound : address of its socket.
-        host : name or address that was asked for.
+        bound : IPv4Address or IPv6Address. Address of the socket.
+        host : str. Requested name or address.
+        port : int. Port of the socket.
         """
         names = {"127.0.0.1", "localhost"} if bound.is_loopback or bound.is_unspecified else set()
         names |= {f"[{host}]" if ":" in host else host}
@@ -42,7 +43,7 @@ class Hosts:
         )
 
     def __contains__(self, host: str) -> bool:
-        """Return whether a value of the header is answered."""
+        """Return whether a value of the header is accepted."""
         if host.lower() in self.names:
             return True
         if self.any_address_at is None or "@" in host:

@@ -1,4 +1,4 @@
-"""Service of `pipeline serve --localize`: phrases, answered with boxes in images."""
+"""Service of `pipeline serve --localize`: finds boxes in images by phrase."""
 
 import threading
 
@@ -10,13 +10,13 @@ from pipeline.search.serve.service import Answer, Query, page_of
 
 
 class RegionService:
-    """A thread-safe searcher of regions, with the values that the page shows.
+    """Thread-safe region searcher, with the values for the page.
 
     Attributes
     ----------
     experiment, similarity, manifest, image_ids, split, searched, composable, filterable, sides,
-        no_uploads : as of `pipeline.search.serve.service.SearchService`; queries are phrases.
-    phrases : localized phrases.
+        no_uploads : see `pipeline.search.serve.service.SearchService`; queries are phrases.
+    phrases : tuple of str. Localized phrases.
     """
 
     composable = filterable = False
@@ -24,12 +24,12 @@ class RegionService:
     no_uploads = "Boxes are found by phrases only"
 
     def __init__(self, searcher: RegionSearcher, *, top: int = 12) -> None:
-        """Load the models, so that no query waits for them.
+        """Load all models before the first query.
 
         Parameters
         ----------
-        searcher : used by this service alone.
-        top : number of images per page, at least 1.
+        searcher : RegionSearcher. Searcher that is not used elsewhere.
+        top : int. Number of images per page, at least 1.
 
         Raises
         ------

@@ -1,4 +1,4 @@
-"""The page and its results as HTML; the templates escape every text that comes from data."""
+"""The search page and its results as HTML; templates escape all text from data."""
 
 from importlib.metadata import version
 from typing import Any
@@ -19,7 +19,7 @@ from pipeline.search.serve.service import (
 )
 
 MAX_BODY = 20 * 2**20
-"""Limit of an upload, the whole form, in bytes."""
+"""Size limit of an upload, the whole form, in bytes."""
 
 _IMAGES, _SENTENCES = 12, 3  # examples of the first page
 
@@ -29,8 +29,8 @@ class Pages:
 
     Attributes
     ----------
-    style, script, map_script : CSS and JavaScript of the pages.
-    clips : clips that the page plays, of a dataset of clips.
+    style, script, map_script : str. CSS and JavaScript of the pages.
+    clips : Clips. Playable clips; none for a dataset of images.
     """
 
     def __init__(self, service: SearchService | RegionService) -> None:
@@ -68,20 +68,20 @@ class Pages:
 
         Parameters
         ----------
-        query : contents of the forms.
-        answer : results of the query, or None.
-        reason : error message in their place.
+        query : Query or None. Contents of the forms.
+        answer : Answer or None. Results of the query.
+        reason : str. Error message in place of results.
         """
         return self._render(
             "page.html", site=self._service, query=query or Query(), answer=answer, reason=reason
         )
 
     def results(self, answer: Answer | None, reason: str = "") -> str:
-        """Return the HTML below the forms, for the page's script to put there."""
+        """Return the HTML below the forms, which the script inserts into the page."""
         return self._render("results.html", site=self._service, answer=answer, reason=reason)
 
     def map(self) -> str:
-        """Return the page of the map, which is computed at the first call.
+        """Return the page of the map, which is computed on the first call.
 
         Raises
         ------

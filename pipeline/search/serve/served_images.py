@@ -1,4 +1,4 @@
-"""Images in and out: uploads decoded under limits, thumbnails of the dataset's images by id.
+"""Thumbnails of the dataset's images by id, and limits for uploaded images.
 
 The thumbnail of a clip is a contact sheet of its frames.
 """
@@ -18,23 +18,24 @@ from pipeline.packed import TextIndex
 from pipeline.pages.rendering import jpeg_of
 
 MAX_PIXELS = 40_000_000
-"""Limit of an uploaded image: 120 MB at 8 bits, one image at a time."""
+"""Maximum number of pixels of an uploaded image: 120 MB decoded, one image at a time."""
 
 SIDE = 320
-"""Side of the square that a thumbnail fits into, in pixels."""
+"""Maximum width and height of a thumbnail in pixels."""
 
 _QUALITY, _KEPT = 82, 1024
 
 
 class Pictures:
-    """Thumbnails of a dataset's images by id, encoded from their pixels."""
+    """Thumbnails of a dataset's images by id, re-encoded from pixels without metadata."""
 
     def __init__(self, manifest: Manifest, ids: Sequence[str]) -> None:
-        """Allow some images of a dataset, and no other file.
+        """Allow access to some images of a dataset, and to no other file.
 
         Parameters
         ----------
-        ids : of the manifest.
+        manifest : Manifest. The dataset.
+        ids : sequence of str. Ids of the accessible images.
         """
         self._root, self._media = manifest.image_root, manifest.media
         self._shown, self._paths = TextIndex(ids), manifest.path_by_id
@@ -47,9 +48,9 @@ class Pictures:
         Raises
         ------
         MissingImage
-            No image that is shown has this id, or its file is missing.
+            No accessible image has this id, or its file is missing.
         UnusableImage
-            The file leads out of the image root, or cannot be shown.
+            The file is outside the image root, or cannot be decoded.
         """
         if self._shown.row_of(image_id) < 0:
             raise MissingImage("there is no image with this id")
@@ -71,12 +72,12 @@ class Pictures:
 
 
 def below(root: Path, file: Path) -> Path:
-    """Return the path of a file without links, if it is below the root without them.
+    """Return the resolved path of a file; raise unless it is below the resolved root.
 
     Raises
     ------
     MissingImage, UnreadableImage
-        There is no such file, or it leads elsewhere.
+        The file does not exist, or is a link to another folder.
     """
     try:
         path = Path(os.path.realpath(file, strict=True))

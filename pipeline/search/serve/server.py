@@ -1,4 +1,4 @@
-"""The application on a port of this machine, by uvicorn: on 127.0.0.1 unless asked otherwise."""
+"""HTTP server of the search page (uvicorn), by default on 127.0.0.1."""
 
 import asyncio
 import logging
@@ -23,7 +23,7 @@ LOCAL = "127.0.0.1"
 
 _BACKLOG = 64
 _SECONDS_TO_END = 2
-"""Time for pending answers when the server stops."""
+"""Seconds for pending responses when the server stops."""
 
 
 class ServeError(PipelineError):
@@ -31,12 +31,12 @@ class ServeError(PipelineError):
 
 
 class Server:
-    """Serves one experiment.
+    """Server of one experiment.
 
     Attributes
     ----------
-    service : answers the queries.
-    url : address of the page.
+    service : SearchService or RegionService. Answers the queries.
+    url : str. Address of the page.
     """
 
     def __init__(
@@ -50,18 +50,19 @@ class Server:
         projection: Projection = "pca",
         monitor: Monitor = QUIET,
     ) -> None:
-        """Listen on a port and load the models; connections wait until `run` answers them.
+        """Listen on a port and load the models; connections wait until `run` is called.
 
         Parameters
         ----------
-        searcher : used by this server alone.
-        host : address or name to listen at. Others than those of this machine alone are logged
-            with a warning: anyone who reaches them can search, see the images and upload.
-        port : 0 for any free port.
-        top : number of hits per page, at least 1.
-        describe : returns captions of uploads, with a `Searcher`; None: no captions.
-        projection : projection of the map of a `Searcher`.
-        monitor : logs each refused request, and tracebacks of bugs of this program.
+        searcher : Searcher or RegionSearcher. Searcher that is not used elsewhere.
+        host : str. Address or name to listen on. An address that other machines can reach logs a
+            warning: any client can search, see the images and upload files.
+        port : int. Port; 0 for any free port.
+        top : int. Number of hits per page, at least 1.
+        describe : Describe or None. Returns captions of uploads, with a `Searcher`; None: no
+            captions.
+        projection : str. Projection of the map, with a `Searcher`.
+        monitor : Monitor. Receives rejected requests, and tracebacks of internal errors.
 
         Raises
         ------
@@ -110,12 +111,12 @@ class Server:
         self._socket.close()
 
     def run(self) -> None:
-        """Answer until `stop` is called, from another thread, or the process is interrupted.
+        """Serve until `stop` is called from another thread, or the process is interrupted.
 
         Raises
         ------
         KeyboardInterrupt
-            After pending requests have been answered.
+            Raised after pending requests are answered.
         """
         logger, handler = logging.getLogger("uvicorn.error"), _Lines(self._monitor.log)
         logger.addHandler(handler)

@@ -1,4 +1,4 @@
-"""Queries and answers of the page, as data; one query at a time uses the models."""
+"""Queries and answers of the search page as data; one query at a time uses the models."""
 
 import re
 import threading
@@ -23,19 +23,19 @@ from pipeline.search.serve.served_images import MAX_PIXELS
 from pipeline.search.sides import SIDES
 
 Describe = Callable[[Image.Image], Sequence[Caption]]
-"""Returns captions of a decoded image; see `pipeline.search.picture_captions`."""
+"""Function from a decoded image to its captions; see `pipeline.search.picture_captions`."""
 
 MAX_CHARACTERS, MAX_WORDS = 1000, 10
-"""Limits of a sentence, and of the number of words subtracted or added."""
+"""Maximum length of a sentence, and maximum number of words subtracted or added."""
 
 CHOSEN = "is."
 """Prefix of the names of fields whose value is selected from a list."""
 
 MOST_LISTS = 6
-"""Greatest number of fields with such a list."""
+"""Maximum number of fields with such a list."""
 
 MOST_PAGES = 100
-"""Greatest number of pages of results."""
+"""Maximum number of pages of results."""
 
 
 @dataclass(frozen=True)
@@ -44,14 +44,14 @@ class Query:
 
     Attributes
     ----------
-    sentence : "" for a query by image.
-    image : id of an embedded image, or "".
-    upload : bytes of an image file, or b"".
-    minus, plus : words subtracted from and added to the image.
-    of : one of `SIDES`, or "" for the default, `pipeline.search.sides.default_side`.
-    where : conditions as text; see `pipeline.search.conditions.Condition`.
-    chosen : field to the value selected from its list.
-    page : page of the results, from 1.
+    sentence : str. Sentence; "" for a query by image.
+    image : str. Id of an embedded image, or "".
+    upload : bytes. Contents of an image file, or b"".
+    minus, plus : tuple of str. Words subtracted from and added to the image.
+    of : str. Kind of result, a name in `SIDES`; "" for `pipeline.search.sides.default_side`.
+    where : str. Conditions as text; see `pipeline.search.conditions.Condition`.
+    chosen : mapping of str to str. Field to the value selected from its list.
+    page : int. Page of the results, from 1.
     """
 
     sentence: str = ""
@@ -72,7 +72,7 @@ class Query:
 
     @property
     def kept(self) -> dict[str, str]:
-        """The fields of the conditions, for links to further queries."""
+        """Form fields of the conditions, for links to further queries."""
         own = {f"{CHOSEN}{name}": value for name, value in self.chosen.items()}
         return {**({"where": self.where} if self.where else {}), **own}
 
@@ -85,7 +85,7 @@ class Query:
 
     @classmethod
     def of_fields(cls, fields: Mapping[str, str], upload: bytes = b"") -> "Query":
-        """Return the query of a form's fields: q, image, minus, plus, of, where, page, is.NAME.
+        """Parse a query from form fields: q, image, minus, plus, of, where, page, is.NAME.
 
         Raises
         ------
@@ -96,7 +96,7 @@ class Query:
         own = {name: text for name, text in fields.items() if name.startswith(CHOSEN)}
         if unknown := sorted(fields.keys() - names - own.keys()):
             raise SearchError(
-                f"there is no field {unknown[0]!r}; there are {', '.join(sorted(names))}"
+                f"there is no field {unknown[0]!r}; the fields are {', '.join(sorted(names))}"
             )
         if long := [name for name, text in fields.items() if len(text) > MAX_CHARACTERS]:
             raise SearchError(
@@ -126,12 +126,14 @@ class Answer:
 
     Attributes
     ----------
-    of : "images" or "sentences".
-    hits : images or sentences.
-    notes : lines about unknown words of the query, and about missing results.
-    captions : captions of an upload without words by a language model, best first.
-    boxes : image id to width and height, and the SVG elements drawn over the image.
-    more : whether there is a further page.
+    query : Query. The query.
+    of : str. Kind of the hits, "images" or "sentences".
+    hits : tuple of Hit. Images or sentences.
+    notes : tuple of str. Notes on unknown words of the query and on missing results.
+    captions : tuple of Caption. Captions of an upload without words by a language model, best
+        first.
+    boxes : mapping. Image id to width and height, and the SVG elements drawn over the image.
+    more : bool. Whether another page follows.
     """
 
     query: Query
@@ -148,17 +150,17 @@ class SearchService:
 
     Attributes
     ----------
-    experiment, similarity : of the embeddings.
-    manifest : manifest of the dataset.
-    image_ids : ids of the embedded images.
-    split : searched part of the dataset, such as " of split test"; "" if unknown.
-    searched : numbers of embedded images and sentences, in words.
-    composable : whether words can be subtracted from an image and added to it.
-    sides : what can be found by an image, of `SIDES`.
-    no_uploads : reason why uploads cannot be embedded; "" if they can.
-    filterable : whether results can be restricted.
-    choices : fields with few values, and these values.
-    fields : names of all fields of conditions.
+    experiment, similarity : str. Name of the experiment, and similarity of the embeddings.
+    manifest : Manifest. The dataset.
+    image_ids : sequence of str. Ids of the embedded images.
+    split : str. Searched part of the dataset, such as " of split test"; "" if unknown.
+    searched : str. Numbers of embedded images and sentences, in words.
+    composable : bool. Whether words can be subtracted from an image and added to it.
+    sides : sequence of str. Kinds of result of a query by image, names in `SIDES`.
+    no_uploads : str. Reason why uploads cannot be embedded; "" if they can.
+    filterable : bool. Whether results can be restricted by conditions.
+    choices : mapping of str to sequence of str. Values of each field with few distinct values.
+    fields : sequence of str. Names of all fields of conditions.
     """
 
     filterable = True
@@ -172,15 +174,15 @@ class SearchService:
         projection: Projection = "pca",
         monitor: Monitor = QUIET,
     ) -> None:
-        """Load the models, so that no query waits for them.
+        """Load all models before the first query.
 
         Parameters
         ----------
-        searcher : used by this service alone.
-        top : number of hits per page, at least 1.
-        describe : returns captions of uploads; None: no captions.
-        projection : projection of the map.
-        monitor : logs the reason if there are no uploads.
+        searcher : Searcher. Searcher that is not used elsewhere.
+        top : int. Number of hits per page, at least 1.
+        describe : Describe or None. Returns captions of uploads; None: no captions.
+        projection : str. Projection of the map.
+        monitor : Monitor. Receives the reason if uploads are not supported.
 
         Raises
         ------
@@ -258,7 +260,7 @@ class SearchService:
     def _hits(
         self, query: Query, image: str | Image.Image | None, of: str, log: Callable[[str], None]
     ) -> list[Hit]:
-        """Return the hits up to the page of the query and one more."""
+        """Return the hits of all pages up to the requested one, and one more."""
         top = query.page * self._top + 1
         if image is None:
             return self._searcher.by_sentences(
@@ -270,7 +272,7 @@ class SearchService:
         )  # fmt: skip
 
     def _image(self, query: Query) -> str | Image.Image:
-        """Return the id of an embedded image, never the path of a file, or the decoded upload."""
+        """Return the id of an embedded image, or the decoded upload; never a path."""
         if query.image:
             if query.image not in self.image_ids:
                 raise MissingImage(f"there is no image {query.image!r}")
@@ -281,7 +283,7 @@ class SearchService:
 
 
 def page_of(hits: Sequence[Hit], page: int, top: int) -> tuple[tuple[Hit, ...], bool]:
-    """Return the hits of a page, from 1, of `top` each, and whether there are further ones."""
+    """Return the hits of a page, from 1, of `top` each, and whether more follow."""
     return tuple(hits[(page - 1) * top : page * top]), page < MOST_PAGES and len(hits) > page * top
 
 

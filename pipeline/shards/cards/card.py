@@ -54,6 +54,11 @@ def write_card(
     Raises
     ------
     ShardError, DatasetError
+
+    Examples
+    --------
+    >>> pipeline.write_card("features/mine", licence="CC0-1.0").name
+    'SHARDS.md'
     """
     manifest = read_manifest(Path(dataset)) if dataset else None
     if manifest:

@@ -80,6 +80,13 @@ def export(
     ShardError, OutputError
         See the function of each layout.
     MissingRows, FailedRows, DamagedShard
+
+    Examples
+    --------
+    >>> pipeline.export("data/features/mine/efficientnet-lite0-pool", "scenes.npy")
+    24
+    >>> np.load("scenes.npy").shape
+    (24, 1280)
     """
     out = Path(out)
     to = to or layout_of(out)

@@ -48,6 +48,14 @@ def merge(
         A set differs from the first; the field is named.
     RepeatedRows
         Sets have different rows of the same id.
+
+    Examples
+    --------
+    >>> row, recipe = np.ones((1, 3), np.float32), {"name": "mine"}
+    >>> for name in ("one", "two"):
+    ...     index = pipeline.write_features(f"features/{name}", [f"{name}.jpg"], row, recipe=recipe)
+    >>> pipeline.merge(["features/one", "features/two"], "features/both").rows
+    2
     """
     sets = values_of(sets, (str, Path), "a feature set or its folder")
     opened = [given if isinstance(given, FeatureSet) else FeatureSet(given) for given in sets]

@@ -38,7 +38,14 @@ class OtherSet(ExchangeError):
 
 @dataclass(frozen=True, slots=True)
 class SharedFile:
-    """Name, size in bytes and SHA-256 of a file."""
+    """A file of a shared set.
+
+    Attributes
+    ----------
+    file : str. Name.
+    size : int. Size in bytes.
+    sha256 : str. SHA-256 of its bytes.
+    """
 
     file: str
     size: int

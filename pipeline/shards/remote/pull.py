@@ -92,6 +92,13 @@ def pull(
         The dataset or its split does not exist.
     WrongUsage
         A split without dataset, or together with ids.
+
+    Examples
+    --------
+    >>> pipeline.push("features/mine", "shared/mine").index.rows
+    3
+    >>> pipeline.pull("shared/mine", "features/pulled", ids=["b.jpg"]).index.rows
+    1
     """
     if (dataset is None) != (split is None) or (split is not None and ids is not None):
         raise WrongUsage(

@@ -64,6 +64,11 @@ def push(folder: str | Path, url: str | Path, *, monitor: Monitor = QUIET) -> Tr
         The description exceeds the size limit of a pull, or the set changed during the push.
     ShardError
         The folder is not a finished feature folder.
+
+    Examples
+    --------
+    >>> pipeline.push("features/mine", "shared/mine").index.rows
+    3
     """
     folder, meter = Path(folder), Meter(monitor)
     require_own_rows(folder)

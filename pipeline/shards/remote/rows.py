@@ -84,7 +84,6 @@ def require_places(remote: Remote, paths: Sequence[Path]) -> None:
         raise ExchangeError(
             f"{remote.shown}/{path.name}: HDF5 {reason} while it located the rows of the shard; "
             "notify the publisher"
-            "tell the publisher"
         )
 
 

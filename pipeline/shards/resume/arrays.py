@@ -74,10 +74,11 @@ def write_features(
     weights, weights_sha256 : str. Name and SHA-256 (64 hex digits) of the network weights.
     trained_on : sequence of str. Names of the training datasets of the weights.
     dataset : str. Name of the dataset of the ids.
-    axes : str or None. Comma-separated names of the axes. None: default by their number.
-    rows_per_shard : int or None. None: as many as fit into 1 GiB, at most 65,536.
-    compress : bool. Small gzip chunks: smaller, slower random access.
-    progress : callable. Called with the rows done, the total, and 0.
+    axes : str or None. Comma-separated names of the axes; None: the default for their number.
+    rows_per_shard : int or None. Rows per shard; None: as many as fit into 1 GiB, at most 65,536.
+    compress : bool. Store features in small gzip chunks: smaller files, slower random access.
+    progress : callable. Called with (rows done, total rows, 0).
+
     Returns
     -------
     FeatureIndex

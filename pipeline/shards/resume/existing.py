@@ -64,7 +64,7 @@ def fit_to_existing(
     Parameters
     ----------
     fresh : ShardPlan. Plan for an empty output.
-    others : see `ShardBuild`.
+    out, header, ids, rows_per_shard, compress, add, update : see `ShardBuild`.
 
     Raises
     ------
@@ -78,6 +78,8 @@ def fit_to_existing(
     index, damaged = _index(out)
     paths = sorted(out.glob("shard-*.h5"))
     vouched = [path for path in paths if _vouched(path, index)]
+    # A corrupt file can crash HDF5 and with it this process, so it is first opened in another one.
+    # A file with the SHA-256 of the index is the one that was written.
     broken = find_crashing_files([path for path in paths if path not in vouched], features=True)
     shards = {path.name: None if path in broken else _ids_of(path) for path in paths}
     layouts = [found[1] for found in shards.values() if found]

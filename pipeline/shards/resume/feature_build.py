@@ -141,6 +141,7 @@ class ShardBuild:
         with ExitStack() as undo:
             self._parent.mkdir(parents=True, exist_ok=True)
             undo.enter_context(only_writer(self._parent / f"{self._out.name}.lock", self._out))
+            # First: after a swap that was killed halfway, the old set is in the work folder.
             finish_swap(self._out, _is_of_set)
             if self._update:
                 self.moved = make_way(self._out, self.header)
@@ -149,9 +150,13 @@ class ShardBuild:
             self._published, self.damaged = layout.index, layout.damaged
             self._broken, self._replaces = layout.broken, layout.replaces
             fingerprint = layout.fingerprint(self.header, self._inputs)
+            # Other rows, inputs or layouts get another work folder: their pieces are never mixed
+            # with these.
             self.work = self._parent / f"{self._out.name}-{fingerprint}"
             self.work.mkdir(exist_ok=True)
             undo.callback(remove_if_empty, self.work)
+            # Half-written files of a killed run, and its job files: its workers stop once these are
+            # gone.
             remove_leftovers(self.work, "*.part", "*/*.part", JOB_FILES)
             remove_leftovers(self._out, f"{INDEX_FILE}.*.part")
             self._find_older(layout.vouched)
@@ -211,6 +216,7 @@ class ShardBuild:
         for span, status, source_crc32 in self.finished():
             yield np.arange(span.start, span.stop), status, source_crc32
         for older in self._older:
+            # -1 reads the last entry of `_held`, which the first condition masks.
             copied = np.flatnonzero((older.rows >= 0) & self._held[older.rows])
             yield older.rows[copied], older.status[copied], older.source_crc32[copied]
 
@@ -228,7 +234,7 @@ class ShardBuild:
 
         Parameters
         ----------
-        rows : row numbers, in any order.
+        rows : iterable of int. Row numbers, in any order.
 
         Raises
         ------
@@ -241,10 +247,12 @@ class ShardBuild:
                 f"rows {asked[0]} to {asked[-1]} were requested again; {self._out} has rows 0 to "
                 f"{self.plan.rows - 1}"
             )
+        # Rows count as finished only once they are in a piece: see `PartialShard.mark_missing`.
         self._flush()
         for shard in sorted({self.plan.shard_of(int(row)) for row in asked}):
             span = self.plan.span(shard)
             self._mark_missing(shard, asked[(asked >= span.start) & (asked < span.stop)])
+        # `append` expects the rows of the first pending shard.
         self._partial = dict(sorted(self._partial.items()))
         self._require_space()
 
@@ -336,6 +344,8 @@ class ShardBuild:
         ShardError
             Rows are still pending.
         """
+        # Shards without pending rows, which `append` has not finished: all their rows are copied or
+        # in pieces.
         for shard in [*self._partial]:
             self._finish_if_complete(shard)
         if self._partial:

@@ -219,6 +219,8 @@ def read_job(ref: JobRef, shard: int) -> ShardJob:
     RunEnded
         The job has been cancelled.
     """
+    # Without the task's own line, the key is the same for all tasks: a process parses the common
+    # line once.
     common, own = _common(replace(ref, own=None)), ref.read_own()
     header = common["header"]
     return ShardJob(
@@ -270,6 +272,7 @@ def make_shard(
     partial = PartialShard(job.work, job.header, job.plan, shard, job.ids, job.older)
     if found := _finished_before(partial, job.header, job.replaced_sha256):
         return ShardResult(shard, found, 0, {}, host)
+    # Corrupt pieces are ignored, not deleted: only the holder of the output's lock deletes files.
     partial.find_pieces()
     for span in job.needed:
         partial.mark_missing(np.arange(span.start, span.stop))
@@ -372,6 +375,7 @@ def _finished_before(
 ) -> FinishedShard | None:
     """Return a shard that a lost worker had finished but not reported."""
     try:
+        # With that SHA-256 it is the older version, of which some rows are recomputed.
         if not partial.path.is_file() or sha256_of_file(partial.path) == replaced_sha256:
             return None
         return finished_shard(partial.path, header, partial.ids, partial.span.start)

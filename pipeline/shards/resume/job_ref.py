@@ -36,7 +36,13 @@ class RunEnded(ShardError):
 
 @dataclass(frozen=True)
 class Line:
-    """A line of a job file: byte offset, length in bytes, SHA-256."""
+    """Location of a line in a job file.
+
+    Attributes
+    ----------
+    start, length : int. Byte offset, and length in bytes.
+    sha256 : str. SHA-256 of the line.
+    """
 
     start: int
     length: int

@@ -114,6 +114,7 @@ class PartialShard:
                 continue
             try:
                 piece = ShardFile(path)
+                # Raises unless all rows of the piece are rows of this shard.
                 piece.require(self.header, [row_id for row_id in piece.ids if row_id in row])
                 piece.inspect(0)
                 self._pieces[path] = np.array([row[row_id] for row_id in piece.ids])
@@ -132,6 +133,7 @@ class PartialShard:
             The rows are not the next ones or cannot be stored, or the disk is full.
         """
         stop = first_row + len(block)
+        # Without missing rows: an empty span, which rejects every row.
         span, *others = self.missing or (Span(self.span.stop, self.span.stop),)
         if first_row != span.start or not first_row < stop <= span.stop:
             raise ShardError(
@@ -147,6 +149,7 @@ class PartialShard:
         self.missing = (left, *others) if len(left) else tuple(others)
         held = sum(len(block) for _, block in self._buffer) * self.header.row_bytes
         waited = time.monotonic() - self._buffered_since
+        # After its last missing row, the shard itself is written next: no piece is needed.
         if self.missing and (held >= PIECE_BYTES or waited >= PIECE_SECONDS):
             self.flush()
 
@@ -179,6 +182,9 @@ class PartialShard:
         """Yield the shard's rows in order from where each is stored, a few MiB at a time."""
         # A shard can have hundreds of pieces, each with an open file descriptor.
         opened = lru_cache(maxsize=_OPEN_FILES)(ShardFile)
+        # Holders of rows, each with the positions of its rows in the shard (-1: not in it) and the
+        # positions that it may provide; the first holder of a row provides it. Older shards provide
+        # no recomputed row.
         stored: list[tuple[Path | StoredBlock, np.ndarray, np.ndarray]] = []
         row = {row_id: number for number, row_id in enumerate(self.ids)}
         for path in self.older:
@@ -189,9 +195,11 @@ class PartialShard:
             stored.append((block, self._positions([(first, block)]), self._needed))
         origin, place = np.full(len(self.span), -1), np.zeros(len(self.span), np.int64)
         for number, (_, rows, usable) in enumerate(stored):
+            # -1 reads the last entry, which the first condition masks.
             chosen = np.flatnonzero((rows >= 0) & usable[rows] & (origin[rows] < 0))
             origin[rows[chosen]], place[rows[chosen]] = number, chosen
         step = max(1, _COPY_BYTES // max(1, self.header.row_bytes))
+        # Successive rows of one holder are read together.
         cuts = [0, *(np.flatnonzero(np.diff(origin)) + 1), len(origin)]
         for start, stop in pairwise(cuts):
             source = stored[origin[start]][0]

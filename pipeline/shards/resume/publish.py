@@ -11,7 +11,14 @@ from pipeline.shards.reader import ShardFile
 
 @dataclass(frozen=True)
 class FinishedShard:
-    """A valid shard: path, index entry and the software that wrote it."""
+    """A verified shard.
+
+    Attributes
+    ----------
+    path : Path. The file.
+    entry : ShardEntry. Its index entry.
+    created_by : str. Software and versions that wrote it.
+    """
 
     path: Path
     entry: ShardEntry

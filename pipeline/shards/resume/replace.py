@@ -118,4 +118,5 @@ def _remove(old: Path, out: Path, replaced: Callable[[Path], bool]) -> None:
     for path in old.iterdir():
         if not replaced(path) and not (out / path.name).exists():
             path.rename(out / path.name)
+    # Last: if the run is killed earlier, `finish_swap` repeats these lines.
     shutil.rmtree(old)

@@ -65,6 +65,7 @@ def older_rows(
             shard = ShardFile(path)
             if header.difference(shard.metadata()) is not None:
                 continue
+            # Only the file's SHA-256 or this check of its rows proves that it is intact.
             if path not in known:
                 shard.inspect(0)
         except DamagedShard as error:
@@ -85,7 +86,9 @@ def unfinished_shards(out: Path, work: Path) -> Iterator[Path]:
 
 
 def make_way(out: Path, header: FeatureHeader) -> list[str]:
-    """Move a set of other features aside, restore one of these features; return notes.
+    """Move other features in `out` aside, and restore these if they were moved aside earlier.
+
+    Returns log lines.
 
     Superseded features stay until their successor is finished; see `mark_superseded`.
 

@@ -61,9 +61,9 @@ class BagOfWords:
 
     Attributes
     ----------
-    vocabulary : the words, one dimension each, with their caption counts.
-    tokenizer : tokenizer that the vocabulary was built with.
-    weighting : "counts" or "tfidf".
+    vocabulary : Vocabulary. The words, one dimension each, with their caption counts.
+    tokenizer : Tokenizer. Tokenizer that the vocabulary was built with.
+    weighting : str. "counts" or "tfidf".
 
     Raises
     ------

@@ -82,12 +82,13 @@ class VocabularyReport:
 
     Attributes
     ----------
-    captions, tokens, words : number of captions, of tokens and of distinct words.
-    oov_tokens : number of out-of-vocabulary tokens.
-    oov_words : out-of-vocabulary words with counts, most frequent first, then alphabetically.
-    unknown_captions : positions of the captions without a known word.
-    unknown_row : row of such a caption, in words, such as "a zero vector".
-    cut : positions of the truncated captions.
+    captions, tokens, words : int. Number of captions, of tokens and of distinct words.
+    oov_tokens : int. Number of out-of-vocabulary tokens.
+    oov_words : tuple of (str, int). Out-of-vocabulary words with counts, most frequent first, then
+        alphabetically.
+    unknown_captions : tuple of int. Positions of the captions without a known word.
+    unknown_row : str. Row of such a caption, in words, such as "a zero vector".
+    cut : tuple of int. Positions of the truncated captions.
     """
 
     captions: int
@@ -132,8 +133,8 @@ def report_on(
 
     Parameters
     ----------
-    captions : tokens of each caption after truncation; iterated once.
-    known : words of the vocabulary.
+    captions : iterable of sequence of str. Tokens of each caption after truncation; iterated once.
+    known : container of str. Words of the vocabulary.
     unknown_row, cut : see `VocabularyReport`; `cut` is read after the iteration.
     """
     counts: Counter[str] = Counter()
@@ -161,7 +162,8 @@ def unknown_to_all(reports: Iterable[VocabularyReport]) -> set[int]:
 
     Parameters
     ----------
-    reports : reports of the parts, at least one, on the same captions.
+    reports : iterable of VocabularyReport. Reports of the parts, at least one, on the same
+        captions.
     """
     return set.intersection(*(set(report.unknown_captions) for report in reports))
 
@@ -178,10 +180,10 @@ def report_on_texts(
 
     Parameters
     ----------
-    texts : the captions.
-    tokenizer : tokenizer, which may truncate.
+    texts : iterable of str. The captions.
+    tokenizer : Tokenizer. Tokenizer, which may truncate.
     known, unknown_row : see `report_on`.
-    held : function from a caption's tokens to those that fit into a row.
+    held : callable. Function from a caption's tokens to those that fit into a row.
     """
     whole, most = replace(tokenizer, max_length=None), tokenizer.max_length
     cut: list[int] = []

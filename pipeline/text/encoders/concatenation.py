@@ -25,7 +25,7 @@ class Concatenation:
 
     Attributes
     ----------
-    encoders : two or more, in column order; repetitions are allowed.
+    encoders : tuple of CaptionEncoder. Two or more, in column order; repetitions are allowed.
 
     Raises
     ------

@@ -38,9 +38,10 @@ class FisherVector:
 
     Attributes
     ----------
-    codebooks : codebooks fitted on these word vectors, or on others of the same source.
-    vectors : word vectors.
-    tokenizer : tokenizer of the captions.
+    codebooks : tuple of Codebook. Codebooks fitted on these word vectors, or on others of the same
+        source.
+    vectors : WordVectors.
+    tokenizer : Tokenizer. Tokenizer of the captions.
 
     Raises
     ------

@@ -32,9 +32,9 @@ class Averaging:
 
     Attributes
     ----------
-    rule : the computation in words, for recipes; change both together.
-    unit : whether word vectors are L2-normalised first; zero vectors then count as unknown.
-    all_tokens : whether the denominator counts all tokens of the caption, or the known ones.
+    rule : str. The computation in words, for recipes; change both together.
+    unit : bool. Whether word vectors are L2-normalised first; zero vectors then count as unknown.
+    all_tokens : bool. Whether the denominator counts all tokens of the caption, or the known ones.
     """
 
     rule: str
@@ -68,9 +68,9 @@ class Mean:
 
     Attributes
     ----------
-    vectors : word vectors.
-    tokenizer : tokenizer of the captions.
-    averaging : name in `AVERAGINGS`.
+    vectors : WordVectors.
+    tokenizer : Tokenizer. Tokenizer of the captions.
+    averaging : str. Name in `AVERAGINGS`.
 
     Raises
     ------

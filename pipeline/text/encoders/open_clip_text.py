@@ -42,9 +42,9 @@ class OpenClip:
 
     Attributes
     ----------
-    model : open_clip model.
-    context_length : maximum number of tokens per caption, including marks.
-    dim : length of each row, equal to that of the model's image rows.
+    model : ClipModel. open_clip model.
+    context_length : int. Maximum number of tokens per caption, including marks.
+    dim : int. Length of each row, equal to that of the model's image rows.
     weights : name and SHA-256 of the weights of both towers.
     trained_on : training datasets named in the tag of published weights.
     """
@@ -54,8 +54,8 @@ class OpenClip:
 
         Parameters
         ----------
-        model : open_clip model.
-        source : source of the weights; see `load_clip_weights`.
+        model : ClipModel. open_clip model.
+        source : str. Source of the weights; see `load_clip_weights`.
 
         Raises
         ------

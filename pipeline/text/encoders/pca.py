@@ -20,8 +20,8 @@ class Pca:
 
     Attributes
     ----------
-    encoder : encoder that the components were fitted on.
-    basis : the components.
+    encoder : CaptionEncoder. Encoder that the components were fitted on.
+    basis : PrincipalComponents.
 
     Raises
     ------

@@ -19,7 +19,7 @@ class SentenceTransformer:
 
     Attributes
     ----------
-    model : loaded model.
+    model : SentenceModel. Loaded model.
     """
 
     model: SentenceModel

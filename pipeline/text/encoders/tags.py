@@ -36,11 +36,11 @@ class TagIds:
 
     Attributes
     ----------
-    tokenizer : tokenizer of the captions.
-    tagger : tagger with Penn tags.
-    tag_set : name of the rows' tag set in `TAG_SETS`.
-    max_length : length of each row, including the end mark.
-    layout : marks and padding; without a start mark.
+    tokenizer : Tokenizer. Tokenizer of the captions.
+    tagger : Tagger. Tagger with Penn tags.
+    tag_set : str. Name of the rows' tag set in `TAG_SETS`.
+    max_length : int. Length of each row, including the end mark.
+    layout : TokenLayout. Marks and padding; without a start mark.
     """
 
     tokenizer: Tokenizer

@@ -34,10 +34,10 @@ class TokenLayout:
 
     Attributes
     ----------
-    name : name of the layout.
-    start, end : whether `START` precedes the words and `END` follows them.
-    padding : whether `PADDING` is at the "front" or the "back" of a row.
-    unknown : whether an out-of-vocabulary word is an id ("number": `UNKNOWN`) or is "dropped".
+    name : str. Name of the layout.
+    start, end : bool. Whether `START` precedes the words and `END` follows them.
+    padding : str. Whether `PADDING` is at the "front" or the "back" of a row.
+    unknown : str. Whether an out-of-vocabulary word is an id ("number": `UNKNOWN`) or is "dropped".
     """
 
     name: str
@@ -96,10 +96,10 @@ class TokenIds:
 
     Attributes
     ----------
-    vocabulary : words with an id of their own.
-    tokenizer : tokenizer that the vocabulary was built with.
-    max_length : length of each row, including marks.
-    layout : marks and padding.
+    vocabulary : Vocabulary. Words with an id of their own.
+    tokenizer : Tokenizer. Tokenizer that the vocabulary was built with.
+    max_length : int. Length of each row, including marks.
+    layout : TokenLayout. Marks and padding.
 
     Raises
     ------

@@ -36,16 +36,18 @@ class CodebookMetadata:
 
     Attributes
     ----------
-    kind : "gmm", "hglmm" or "lmm".
-    vectors : name of the word vectors.
-    source_sha256 : SHA-256 of their source; the codebook fits all vectors of that source.
-    sample : number of words in the sample.
-    seed : seed of the sample, ICA and EM.
-    ica_iterations : maximum number of iterations over the components; None without ICA.
-    ica_converged : whether all components converged; None without ICA.
-    em_converged : whether EM converged; None for a fixed number of iterations.
-    created_by : software and versions.
-    requested : requested number of components, if there were fewer words; otherwise None.
+    kind : str. "gmm", "hglmm" or "lmm".
+    vectors : str. Name of the word vectors.
+    source_sha256 : str. SHA-256 of their source; the codebook fits all vectors of that source.
+    sample : int. Number of words in the sample.
+    seed : int. Seed of the sample, ICA and EM.
+    ica_iterations : int or None. Maximum number of iterations over the components; None without
+        ICA.
+    ica_converged : bool or None. Whether all components converged; None without ICA.
+    em_converged : bool or None. Whether EM converged; None for a fixed number of iterations.
+    created_by : str. Software and versions.
+    requested : int or None. Requested number of components, if there were fewer words; otherwise
+        None.
     """
 
     kind: str
@@ -73,9 +75,9 @@ class Codebook:
 
     Attributes
     ----------
-    metadata : data and outcome of the fit.
+    metadata : CodebookMetadata. Data and outcome of the fit.
     whitening : (D, D) float32, applied as `vector @ whitening.T`; the identity without ICA.
-    mixture : mixture over D dimensions.
+    mixture : Mixture. Mixture over D dimensions.
     """
 
     metadata: CodebookMetadata
@@ -122,8 +124,8 @@ class Codebook:
 
         Parameters
         ----------
-        vectors : word vectors.
-        what : name of this codebook, for messages.
+        vectors : WordVectors.
+        what : str. Name of this codebook, for messages.
 
         Raises
         ------
@@ -165,13 +167,13 @@ def fit_codebook(
 
     Parameters
     ----------
-    vectors : word vectors with at least 2 non-zero rows.
-    kind : "gmm" (scikit-learn's EM), "hglmm" or "lmm" (10 iterations of `fit_hybrid`).
-    components : K, at most the number of words; the metadata then record the requested number.
-    seed : seed of all random numbers.
-    ica : whether to whiten by ICA; it is also skipped for D words or fewer.
-    sample : number of non-zero words to fit on, sampled at random; all if there are fewer.
-    progress : called with one line before each step.
+    vectors : WordVectors. Word vectors with at least 2 non-zero rows.
+    kind : str. "gmm" (scikit-learn's EM), "hglmm" or "lmm" (10 iterations of `fit_hybrid`).
+    components : int. K, at most the number of words; the metadata then record the requested number.
+    seed : int. Seed of all random numbers.
+    ica : bool. Whether to whiten by ICA; it is also skipped for D words or fewer.
+    sample : int. Number of non-zero words to fit on, sampled at random; all if there are fewer.
+    progress : callable. Called with one line before each step.
 
     Returns
     -------
@@ -239,7 +241,7 @@ def load_codebook(path: Path, vectors: WordVectors) -> Codebook:
     Parameters
     ----------
     path : path of the `.safetensors` file.
-    vectors : word vectors to use it with: any selection of words of the same source.
+    vectors : WordVectors. Word vectors to use it with: any selection of words of the same source.
 
     Raises
     ------

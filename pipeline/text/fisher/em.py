@@ -53,12 +53,12 @@ def fit_hybrid(
     Parameters
     ----------
     x : (n, D) float32 or float64, finite. Sums are in float64.
-    components : K, at most n.
-    iterations : number of E and M steps.
-    seed : seed of the initial samples and switches.
-    kind : "hybrid", or "laplacian", where every dimension stays Laplacian.
-    progress : called with the iterations done, their total, and the mean log-likelihood of a sample
-        before the last one.
+    components : int. K, at most n.
+    iterations : int. Number of E and M steps.
+    seed : int. Seed of the initial samples and switches.
+    kind : str. "hybrid", or "laplacian", where every dimension stays Laplacian.
+    progress : callable. Called with the iterations done, their total, and the mean log-likelihood
+        of a sample before the last one.
 
     Returns
     -------

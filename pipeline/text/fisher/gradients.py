@@ -29,7 +29,7 @@ class WordGradients:
 
     Attributes
     ----------
-    components, dim : K and D of the mixture.
+    components, dim : int. K and D of the mixture.
     starts : (words + 1,) int64: rows starts[w] to starts[w + 1] of the arrays below are word w's.
     component : (rows,) int64, the component of each row.
     gradients : (rows, 2 D) float32: gradient of location, then of scale, without 1 / sqrt(T).
@@ -121,7 +121,7 @@ def word_gradients(mixture: Mixture, vectors: npt.NDArray[np.float32]) -> WordGr
 
     Parameters
     ----------
-    mixture : mixture over D dimensions.
+    mixture : Mixture. Mixture over D dimensions.
     vectors : (words, D) float32, finite, whitened and scaled as the mixture's samples.
 
     Returns

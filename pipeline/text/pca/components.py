@@ -39,14 +39,14 @@ class PcaMetadata:
 
     Attributes
     ----------
-    encoder, encoder_hash : name and recipe hash of the encoder.
-    captions, captions_sha256 : number of captions, and the SHA-256 of the canonical JSON of their
-        list.
-    device : device of the products.
-    total_variance : sum of all eigenvalues of the covariance.
-    created_by : software and versions.
-    requested : requested number of components, if captions or row length allowed fewer; otherwise
-        None.
+    encoder, encoder_hash : str. Name and recipe hash of the encoder.
+    captions, captions_sha256 : int, str. Number of captions, and the SHA-256 of the canonical JSON
+        of their list.
+    device : str. Device of the products.
+    total_variance : float. Sum of all eigenvalues of the covariance.
+    created_by : str. Software and versions.
+    requested : int or None. Requested number of components, if captions or row length allowed
+        fewer; otherwise None.
     """
 
     encoder: str
@@ -72,7 +72,7 @@ class PrincipalComponents:
 
     Attributes
     ----------
-    metadata : data of the fit.
+    metadata : PcaMetadata. Data of the fit.
     mean : (D,) float32, subtracted from a row first.
     components : (D, dim) float32, unit columns by descending eigenvalue. Signs are fixed so that
         the largest absolute number of a column is positive.
@@ -133,7 +133,7 @@ def load_pca(path: Path, encoder: CaptionEncoder) -> PrincipalComponents:
     Parameters
     ----------
     path : path of the `.safetensors` file.
-    encoder : encoder to use them with.
+    encoder : CaptionEncoder. Encoder to use them with.
 
     Raises
     ------
@@ -214,15 +214,15 @@ def fit_pca(
 
     Parameters
     ----------
-    encoder : encoder of rows of D numbers.
-    texts : training captions, at least 2.
-    dim : number of components, at least 1; see `components_of` for the maximum. The metadata record
-        the requested number if fewer are fitted.
-    work : work folder, created if missing. An empty lock file stays in it.
-    device : device of the products: "cpu", or a torch device such as "cuda". The last bits differ
-        between devices.
-    checkpoint_seconds : interval between checkpoints; there is also one after the pass.
-    progress : called with the captions done, their total, and 0.
+    encoder : CaptionEncoder. Encoder of rows of D numbers.
+    texts : sequence of str. Training captions, at least 2.
+    dim : int. Number of components, at least 1; see `components_of` for the maximum. The metadata
+        record the requested number if fewer are fitted.
+    work : Path. Work folder, created if missing. An empty lock file stays in it.
+    device : str. Device of the products: "cpu", or a torch device such as "cuda". The last bits
+        differ between devices.
+    checkpoint_seconds : float. Interval between checkpoints; there is also one after the pass.
+    progress : callable. Called with the captions done, their total, and 0.
 
     Returns
     -------

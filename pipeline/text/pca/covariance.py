@@ -37,8 +37,8 @@ class Covariance:
 
         Parameters
         ----------
-        width : length of a row, D.
-        device : device of the products: "cpu" (numpy), or a torch device such as "cuda".
+        width : int. Length of a row, D.
+        device : str. Device of the products: "cpu" (numpy), or a torch device such as "cuda".
         """
         self.rows = 0
         self._width, self._device = width, device
@@ -105,7 +105,7 @@ class Covariance:
         Parameters
         ----------
         path : path of the file.
-        fingerprint : hash of everything that determines the rows and chunks.
+        fingerprint : str. Hash of everything that determines the rows and chunks.
         """
         checksum = 0
         with appearing_whole(path) as part, part.open("wb") as stream:

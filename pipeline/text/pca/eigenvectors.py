@@ -19,7 +19,7 @@ def largest_eigenvectors(
     Parameters
     ----------
     matrix : (n, n) float64 in Fortran order, finite; only its lower triangle is read. Overwritten.
-    number : number of eigenvalues, 1 to n.
+    number : int. Number of eigenvalues, 1 to n.
 
     Returns
     -------

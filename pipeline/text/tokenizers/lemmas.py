@@ -68,9 +68,9 @@ class RuleLemmatizer:
 
     Attributes
     ----------
-    dictionary : name of the word list.
-    words : known lower-case words, most frequent first. About 50,000 work well: much longer lists
-        contain misspellings and names ("gras", "morn") that pass for lemmas.
+    dictionary : str. Name of the word list.
+    words : sequence of str. Known lower-case words, most frequent first. About 50,000 work well:
+        much longer lists contain misspellings and names ("gras", "morn") that pass for lemmas.
     """
 
     dictionary: str
@@ -116,9 +116,9 @@ class WordNetLemmatizer:
 
     Attributes
     ----------
-    nouns : all nouns of WordNet.
-    exceptions : lemmas of irregular nouns.
-    sha256 : SHA-256 of the canonical JSON `{file name: SHA-256}` of the two files.
+    nouns : set of str. All nouns of WordNet.
+    exceptions : dict of str to tuple of str. Lemmas of irregular nouns.
+    sha256 : str. SHA-256 of the canonical JSON `{file name: SHA-256}` of the two files.
     """
 
     nouns: frozenset[str] = field(repr=False)
@@ -151,7 +151,8 @@ def load_wordnet(folder: Path) -> WordNetLemmatizer:
 
     Parameters
     ----------
-    folder : folder with `index.noun` and `noun.exc`, such as `corpora/wordnet` of nltk's data.
+    folder : Path. Folder with `index.noun` and `noun.exc`, such as `corpora/wordnet` of nltk's
+        data.
 
     Raises
     ------

@@ -25,8 +25,8 @@ class Splitter:
 
     Attributes
     ----------
-    rule : the computation in words, for recipes; change both together.
-    split : function from text to words.
+    rule : str. The computation in words, for recipes; change both together.
+    split : callable. Function from text to words.
     """
 
     rule: str
@@ -59,13 +59,14 @@ class Tokenizer:
 
     Attributes
     ----------
-    name : name of the tokenizer, for names of encoders and messages.
-    lower_case : whether text is lower-cased.
-    splitter : name in `SPLITTERS`.
-    punctuation : whether tokens without a letter or digit are "dropped" or "kept".
-    stop_words : name in `STOP_WORDS`, for words to remove; None: none.
-    lemmatizer : maps words to dictionary forms, after stop word removal; None: no lemmatization.
-    max_length : maximum number of words, truncating longer captions; None: no limit.
+    name : str. Name of the tokenizer, for names of encoders and messages.
+    lower_case : bool. Whether text is lower-cased.
+    splitter : str. Name in `SPLITTERS`.
+    punctuation : str. Whether tokens without a letter or digit are "dropped" or "kept".
+    stop_words : str or None. Name in `STOP_WORDS`, for words to remove; None: none.
+    lemmatizer : Lemmatizer or None. Maps words to dictionary forms, after stop word removal; None:
+        no lemmatization.
+    max_length : int or None. Maximum number of words, truncating longer captions; None: no limit.
 
     Raises
     ------

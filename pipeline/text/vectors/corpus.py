@@ -21,7 +21,8 @@ class Corpus:
 
     Attributes
     ----------
-    sentences : tokens of each sentence, in training order; some may be empty.
+    sentences : sequence of sequence of str. Tokens of each sentence, in training order; some may be
+        empty.
     """
 
     sentences: Sequence[Sequence[str]]
@@ -77,8 +78,8 @@ def leaks(
 
     Parameters
     ----------
-    corpus_sentences : sentences, raw or as tokens joined by spaces.
-    held_out_captions : text by caption id.
+    corpus_sentences : iterable of str. Sentences, raw or as tokens joined by spaces.
+    held_out_captions : mapping of str to str. Text by caption id.
 
     Returns
     -------

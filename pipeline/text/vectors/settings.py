@@ -23,10 +23,23 @@ class TrainingError(VectorsError):
 class Training:
     """Settings of word vector training.
 
-    Dong et al. 2018 (Word2VisualVec), III-A, state skip-gram and 500 dimensions, for word2vec on
-    the tags of 30 million Flickr images; the other defaults are those of both programs (window,
-    minimum count, epochs, negative samples). `buckets` is fastText's number of n-gram vectors: its
-    default of 2,000,000 would need 4 GB at 500 dimensions. Its subsampling is word2vec's, 1e-3.
+    Skip-gram and 500 dimensions are those of Dong et al. 2018 (Word2VisualVec), III-A, who train
+    word2vec on the tags of 30 million Flickr images. Other defaults are those of the programs
+    word2vec and fastText, except for `buckets`. fastText subsamples with word2vec's threshold,
+    1e-3.
+
+    Attributes
+    ----------
+    trainer : str. "word2vec" or "fasttext".
+    algorithm : str. "skip-gram" or "cbow".
+    dim : int. Dimension of the vectors.
+    window : int. Maximum distance of context words.
+    min_count : int. Minimum number of occurrences of a word.
+    epochs : int. Passes over the corpus.
+    negative : int. Number of negative samples per word.
+    seed : int. Seed of all random numbers.
+    buckets : int. Number of n-gram vectors of fastText, whose default of 2,000,000 would need 4 GB
+        at 500 dimensions.
     """
 
     trainer: Literal["word2vec", "fasttext"]

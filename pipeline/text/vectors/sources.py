@@ -42,7 +42,7 @@ def load_vectors(source: str, wanted: Collection[str] | None = None) -> WordVect
         - a path ending in .safetensors, which `save_vectors` wrote;
         - "sentence-transformer:" and a folder or a package, see `sentence_model`: each word is
           encoded as a sentence of its own.
-    wanted : words to load; None: all.
+    wanted : collection of str or None. Words to load; None: all.
 
     Returns
     -------

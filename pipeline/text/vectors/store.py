@@ -27,8 +27,8 @@ class StoredVectors:
 
     Attributes
     ----------
-    vectors : words and vectors, memory-mapped.
-    report : coverage of the dataset's captions.
+    vectors : WordVectors. Words and vectors, memory-mapped.
+    report : VocabularyReport. Coverage of the dataset's captions.
     """
 
     vectors: WordVectors
@@ -83,6 +83,12 @@ def store_vectors(
         Vectors or corpus cannot be read, vectors cannot be trained, or no word is left to store.
     LeakError
         The corpus contains captions of other splits.
+
+    Examples
+    --------
+    >>> stored = pipeline.store_vectors("data/mine", "words.safetensors", source="glove-6b-50d")
+    >>> stored.vectors.dim, stored.coverage > 0.9
+    (50, True)
     """
     out = Path(out)
     if (source is None) == (training is None):

@@ -35,8 +35,8 @@ def save_vectors(
     Parameters
     ----------
     path : path ending in `.safetensors`.
-    vectors : at least one word.
-    metadata : further JSON values: the tokenizer, the settings of a training, ...
+    vectors : WordVectors. At least one word.
+    metadata : mapping or None. Further JSON values: the tokenizer, the settings of a training, ...
 
     Raises
     ------

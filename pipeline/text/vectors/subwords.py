@@ -30,9 +30,9 @@ def read_subwords(
 
     Parameters
     ----------
-    path : unquantised fastText model, version 11 or 12.
-    keep : words to load; those outside the dictionary get the mean of their n-grams' vectors, as
-        in fastText's own `get_word_vector`. None loads the dictionary.
+    path : Path. Unquantised fastText model, version 11 or 12.
+    keep : set of str or None. Words to load; those outside the dictionary get the mean of their
+        n-grams' vectors, as in fastText's own `get_word_vector`. None loads the dictionary.
 
     Raises
     ------
@@ -62,8 +62,8 @@ def vectors_of(
     Parameters
     ----------
     model : a `fasttext_pybind.fasttext`.
-    words : words of its dictionary.
-    keep : requested words; None: `words`.
+    words : sequence of str. Words of its dictionary.
+    keep : set of str or None. Requested words; None: `words`.
 
     Returns
     -------

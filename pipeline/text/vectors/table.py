@@ -31,14 +31,14 @@ class WordVectors:
 
     Attributes
     ----------
-    name : "glove-6b-50d", or the file name without its suffix.
-    words : distinct words.
+    name : str. "glove-6b-50d", or the file name without its suffix.
+    words : tuple of str. Distinct words.
     matrix : (words, dim) float32, finite; memory-mapped for a stored file.
-    sha256 : SHA-256 of the whole source file, whichever words are loaded; of the canonical JSON
-        `{file name: SHA-256}` for several files; of the canonical JSON of settings and corpus
+    sha256 : str. SHA-256 of the whole source file, whichever words are loaded; of the canonical
+        JSON `{file name: SHA-256}` for several files; of the canonical JSON of settings and corpus
         SHA-256 for vectors that were just trained.
-    stored_from : `source_sha256` of a stored file; None for other sources.
-    trained_on : names of the training datasets, if known.
+    stored_from : str or None. `source_sha256` of a stored file; None for other sources.
+    trained_on : tuple of str. Names of the training datasets, if known.
     """
 
     name: str

@@ -33,12 +33,12 @@ def train_vectors(
 
     Parameters
     ----------
-    corpus : sentences of the training split, or others without held-out captions (`leaks`).
+    corpus : Corpus. Sentences of the training split, or others without held-out captions (`leaks`).
     settings : see `Training`.
-    wanted : words to return; None: all trained ones. fastText also has vectors for words that it
-        was not trained on, from their n-grams.
-    progress : called after each epoch with the epochs done, their total, and 0; for fastText only
-        at its end.
+    wanted : collection of str or None. Words to return; None: all trained ones. fastText also has
+        vectors for words that it was not trained on, from their n-grams.
+    progress : callable. Called after each epoch with the epochs done, their total, and 0; for
+        fastText only at its end.
 
     Returns
     -------

@@ -30,7 +30,13 @@ _NUMBERED = re.compile(
 
 @dataclass(frozen=True)
 class ColumnNames:
-    """Column names specified by the user; None or empty ones are detected with `KNOWN`."""
+    """Column names specified by the user; missing ones are detected by `KNOWN`.
+
+    Attributes
+    ----------
+    path, split, id : str or None. Columns of the image path, the split and the id.
+    captions : tuple of str. Caption columns.
+    """
 
     path: str | None = None
     captions: tuple[str, ...] = ()
@@ -40,7 +46,15 @@ class ColumnNames:
 
 @dataclass(frozen=True)
 class Columns:
-    """The columns of paths, captions, splits and ids; `others` are metadata."""
+    """Meaning of the columns of a table.
+
+    Attributes
+    ----------
+    path : str. Column of the image path.
+    captions : tuple of str. Caption columns.
+    split, id : str or None. Columns of split and id; None: the table has none.
+    others : set of str. Metadata columns.
+    """
 
     path: str
     captions: tuple[str, ...]

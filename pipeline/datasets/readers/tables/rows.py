@@ -17,7 +17,16 @@ _PLURALS = ("captions", "texts", "sentences", "descriptions")
 
 
 class Row(NamedTuple):
-    """One record; `split` and `id` may be None, `metadata` are other columns."""
+    """One valid record of a table.
+
+    Attributes
+    ----------
+    table, number : Table, int. The table, and the number of the record from 1.
+    path : str. Path of the image as in the table.
+    captions : list of str. Captions, possibly none.
+    split, id : str or None. Split and id, if the table has them.
+    metadata : dict. Values of the metadata columns.
+    """
 
     table: Table
     number: int

@@ -64,6 +64,18 @@ def import_features(
         The source does not match its layout, or holds infinities or NaN.
     ShardError
         Ids repeat or are invalid, or `axes` has the wrong number of names.
+
+    Examples
+    --------
+    >>> np.save("theirs_ims.npy", np.eye(2, dtype=np.float32))
+    >>> pipeline.import_features(
+    ...     "theirs_ims.npy",
+    ...     "features/theirs",
+    ...     layout="npy",
+    ...     dataset="mine",
+    ...     ids=["a.jpg", "b.jpg"],
+    ... ).rows
+    2
     """
     if layout not in IMPORTS:
         raise WrongUsage(f"unknown layout {layout!r}; known: {', '.join(IMPORTS)}")

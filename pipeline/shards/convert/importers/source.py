@@ -28,8 +28,8 @@ def named_fault(what: str, remedy: str) -> Iterator[None]:
 
     Parameters
     ----------
-    what : str. Beginning of the message, such as "x.npy is not a readable .npy file".
-    remedy : str. What to do or know.
+    what : str. Start of the message, such as "x.npy is not a readable .npy file".
+    remedy : str. End of the message: the remedy, or an explanation.
     """
     try:
         yield
@@ -47,7 +47,7 @@ class ImportSource(Protocol):
     layout, file : str. Name of the layout, and of the file or folder.
     sha256 : str. SHA-256 of the file, or of the canonical JSON of {name: SHA-256} of a folder.
     ids : sequence of str. All row ids, in order.
-    row_shape, dtype : shape and dtype of a row in the source.
+    row_shape, dtype : tuple of int, dtype. Shape and dtype of a row in the source.
     """
 
     layout: str
