@@ -79,6 +79,7 @@ class Hazards(nn.Module):
         self.kind = kind
         self.a, self.b = nn.Conv2d(8, 8, 3, padding=1), nn.Conv2d(8, 8, 3, padding=1)
         self.inplace, self.relu6 = nn.ReLU(inplace=True), nn.ReLU6()
+        self.norm, self.dense, self.gelu = nn.BatchNorm2d(8), nn.Linear(6, 6), nn.GELU()
 
     def forward(self, x: Tensor) -> Tensor:
         """Return maps."""
@@ -91,6 +92,14 @@ class Hazards(nn.Module):
             y = self.a(x)
             x.mul_(2)
             return y + self.b(x)
+        if self.kind == "overwritten before the norm":
+            y = self.a(x)
+            x = self.inplace(x)
+            return self.norm(y) + self.b(x)
+        if self.kind == "overwritten before the GELU":
+            y = self.dense(x)
+            x = self.inplace(x)
+            return self.gelu(y) + self.b(x)
         if self.kind == "view of the addend":
             y = self.a(x)
             v = y.flatten(2)
@@ -115,7 +124,8 @@ class Hazards(nn.Module):
 
 
 HAZARDS = (
-    "overwritten input", "overwritten by a function", "view of the addend", "alias of the addend",
+    "overwritten input", "overwritten by a function", "overwritten before the norm",
+    "overwritten before the GELU", "view of the addend", "alias of the addend",
     "broadcast branch", "broadcast addend", "ReLU6 of a sum", "keyword", "addend read later",
 )  # fmt: skip
 

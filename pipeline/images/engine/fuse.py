@@ -256,7 +256,8 @@ class _Rewriting:
     def _replace_convolution(self, node: fx.Node, convolution: Convolution, name: str) -> None:
         chain = [node]
         x = self._without_padding(node, convolution)
-        norm = self._called(self._only_user(node))
+        following = self._only_user(node)
+        norm = self._called(following) if self._may_move(chain, following) else None
         if type(norm) is nn.BatchNorm2d and norm.running_mean is not None:
             convolution.fold(norm)
             chain += node.users
@@ -276,7 +277,9 @@ class _Rewriting:
         self._put(name, layer, arguments, chain)
 
     def _replace_linear(self, node: fx.Node, linear: nn.Linear, name: str) -> None:
-        activation = self._linear_activation(self._only_user(node))
+        following = self._only_user(node)
+        movable = self._may_move([node], following)
+        activation = self._linear_activation(following) if movable else "none"
         chain = [node] if activation == "none" else [node, *node.users]
         self._put(name, self._layers.linear(linear, activation), [node.args[0]], chain)
 
