@@ -48,7 +48,7 @@ def test_the_page_has_the_pictures_and_escapes_texts(photos: Path, tmp_path: Pat
     for words in ("2 groups", "4 of 10 images", "2 images without features", "98.0 %",
                   "not in a specified dataset", "0.9500", "default-src 'none'"):  # fmt: skip
         assert words in text
-    assert text.count("no picture:") == 2
+    assert text.count("no image:") == 2
 
 
 def test_large_results_are_shortened_and_the_rest_is_counted(
