@@ -1,6 +1,7 @@
 """For the whole suite: the real data, a warm guard process, little memory, rules of skips."""
 
 import gc
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -52,3 +53,11 @@ def _little_memory() -> Iterator[None]:
     """Return memory to the system after each test that has left much more than there was."""
     yield
     return_memory()
+
+
+@pytest.fixture(autouse=True)
+def _own_handlers() -> Iterator[None]:
+    """Fail a test that leaves a handler of SIGINT, which later tests send their own process."""
+    yield
+    left = signal.signal(signal.SIGINT, signal.default_int_handler)
+    assert left is signal.default_int_handler
