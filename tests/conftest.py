@@ -34,6 +34,8 @@ def warm_guard() -> Iterator[None]:
     """Have untrusted files tried by forks of one process, not by fresh interpreters."""
     import torch
 
+    # A shell starts its background jobs with SIGINT ignored.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     # Two test processes on two cores would otherwise fight over threads.
     torch.set_num_threads(1)
     warm = WarmGuard()
