@@ -187,4 +187,5 @@ EXPLAINED: tuple[Explained, ...] = (
         "reports have one colour per system, scales that end where values can, sorted tables, one "
         "chart of epochs for all systems, and other words",
     ),
+    Explained("stdout/shards/16.txt", "line *", "`shards info` prints bytes per row, and in total"),
 )
