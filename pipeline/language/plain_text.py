@@ -1,7 +1,7 @@
 """Sentences of a text file as further training data of a language model.
 
-Kiros, Salakhutdinov & Zemel 2014, section 2.5: a model that is conditioned on the sentence's own
-embedding "can be trained purely on text alone", such as sentences that describe no image.
+A model that is conditioned on the sentence's own embedding needs no images for training (Kiros,
+Salakhutdinov & Zemel 2014, section 2.5).
 """
 
 from pathlib import Path
@@ -33,10 +33,11 @@ def with_plain_text(
 
     Parameters
     ----------
-    pairs : pairs of the training captions.
-    corpus : UTF-8 file with one sentence per line.
-    inputs, opened : folders of features next to their fitted encoders, and the opened features.
-    job : the training; its monitor receives the number of sentences and of unknown words.
+    pairs : Pairs. Training captions with their conditions, (n, d) float32.
+    corpus : Path. UTF-8 file with one sentence per line.
+    inputs, opened : LanguageInputs, OpenLanguageInputs. Folders of features next to their fitted
+        encoders, and the opened features.
+    job : TrainingJob. Its monitor receives the number of sentences and of unknown words.
 
     Raises
     ------
@@ -44,7 +45,7 @@ def with_plain_text(
         The model is conditioned on images, or no sentence is left.
     VectorsError
         The file is missing or not UTF-8.
-    EncoderError, VocabularyError, VectorsError
+    EncoderError, VocabularyError
         A fitted encoder is missing or damaged.
     """
     if "images" in opened.features:
