@@ -18,7 +18,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
-from importlib.metadata import requires
+from importlib.metadata import distributions
 from pathlib import Path
 from threading import Thread
 
@@ -153,7 +153,8 @@ def main() -> None:
         (wheel,) = work.glob("*.whl")
         requirements = work / "requirements.txt"  # deptry does not read setup.cfg
         extras_of_developers = re.compile(r'extra == "(dev|docs)"')
-        needs = requires("caption-feature-pipeline") or ()
+        (built,) = distributions(path=[str(wheel)])
+        needs = built.requires or ()
         lines = [need.split(";")[0] for need in needs if not extras_of_developers.search(need)]
         requirements.write_text("\n".join(lines), encoding="utf-8")
         for name, command, score in PACKAGE:
@@ -213,7 +214,9 @@ def _ended(
 def _judge_page(url: str) -> None:
     """Run the judges of a page opened in chromium."""
     for name, command, score in PAGES:
-        _judge(f"{name} {url}", (NODE / ".bin" / command[0], *command[1:], url), score)
+        # The URL is first: lighthouse would read it as one more of its categories.
+        program = NODE / ".bin" / command[0]
+        _judge(f"{name} {url}", (program, url, *command[1:]), score)
 
 
 def _read_a_shard(work: Path) -> None:

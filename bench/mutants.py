@@ -37,11 +37,11 @@ TARGETS: Mapping[str, Sequence[str]] = {
         "retrieval/ranking/test_protocols.py",
     ),
     "retrieval/recall_of_arrays.py": ("retrieval/test_recall_of_arrays.py",),
-    "shards/plan.py": ("shards/resume", "shards/test_feature_set.py"),
-    "shards/resume/existing.py": ("shards/resume",),
+    "shards/plan.py": ("shards/resume/test_existing.py", "shards/test_feature_set.py"),
+    "shards/resume/existing.py": ("shards/resume/test_existing.py", "shards/resume/test_update.py"),
     "text/encoders/fisher_vector.py": ("text/encoders/test_fisher_vector.py",),
-    "text/fisher/codebook.py": ("text/fisher",),
-    "text/fisher/gradients.py": ("text/fisher",),
+    "text/fisher/codebook.py": ("text/fisher/test_codebook.py",),
+    "text/fisher/gradients.py": ("text/fisher/test_gradients.py",),
 }
 _COPIED = ("bench", "docs", "dvc.yaml", "params.yaml", "stages")  # that tests read
 KILLED = ("killed", "timeout")
@@ -54,6 +54,7 @@ def main() -> None:
     parser.add_argument("modules", nargs="*", metavar="MODULE", help="[default: all of TARGETS]")
     parser.add_argument("--sample", type=int, default=sys.maxsize, help="mutants of a module")
     parser.add_argument("--seed", type=int, default=0, help="of the sample")
+    parser.add_argument("--only", nargs="+", metavar="NAME", help="only these mutants")
     given = parser.parse_args()
     modules = given.modules or list(TARGETS)
     if unknown := {*modules} - {*TARGETS}:
@@ -67,7 +68,8 @@ def main() -> None:
             meta = json.loads((copy / "mutants/pipeline" / f"{module}.meta").read_text("utf-8"))
             names = sorted(meta["exit_code_by_key"])
             totals[module] = len(names)
-            chosen += rng.sample(names, min(given.sample, len(names)))
+            named = [name for name in names if name in (given.only or names)]
+            chosen += rng.sample(named, min(given.sample, len(named)))
         mutmut(copy, "run", "--max-children", "1", *chosen)
         ended = endings(mutmut(copy, "results", "--all", "true"), chosen)
         print(table(modules, totals, ended))

@@ -76,7 +76,8 @@ class VolumeNetwork:
         """
         if recipe.precision not in _DTYPES:
             raise RecipeError(f"{recipe.name} has no precision {recipe.precision!r}; use float32")
-        self.recipe, self._device = recipe, usable_device(device)
+        self.recipe: VolumeRecipe = recipe
+        self._device = usable_device(device)
         self._dtype = _DTYPES[recipe.precision]
         backbone = VOLUME_BACKBONES[recipe.backbone]
         net = backbone.filled(state).eval().requires_grad_(False)

@@ -20,7 +20,8 @@ class PictureTower(nn.Module):
     def __init__(self, network: LearningNetwork, head: nn.Module) -> None:
         """Compose a network and a head's image side."""
         super().__init__()
-        self.network, self.head = network, head
+        self.network: LearningNetwork = network
+        self.head: nn.Module = head
 
     def forward(self, windows: Tensor) -> Tensor:
         """Return the head's embeddings of (n, h, w, 3) float32 windows."""

@@ -16,7 +16,7 @@ from pipeline.images.given_pictures import GivenPicture, picture_of, pictures_of
 from pipeline.images.network import RecipeNetwork
 from pipeline.images.weights import load_weights
 from pipeline.progress import QUIET, Stopwatch
-from pipeline.recipes import resolve_recipe
+from pipeline.recipes import Recipe, resolve_recipe
 from pipeline.shards.format import OK, STATUS_NAMES
 from pipeline.shards.plan import Span
 
@@ -73,7 +73,7 @@ class FeatureExtractor:
         RecipeError, WeightsError, DeviceError
             The recipe, its weights or the device are not available.
         """
-        self.recipe = resolve_recipe(recipe, choose_precision(precision, device, QUIET))
+        self.recipe: Recipe = resolve_recipe(recipe, choose_precision(precision, device, QUIET))
         usual = default_parallelism(self.recipe, device)
         self._parallelism = Parallelism(
             batch_size or usual.batch_size, usual.threads, usual.readers

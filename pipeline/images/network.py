@@ -71,8 +71,8 @@ class RecipeNetwork:
         """
         if engine not in ENGINES:
             raise RecipeError(f"no engine is called {engine!r}; known are {', '.join(ENGINES)}")
-        self.recipe = recipe
-        self.device = device_for(device, recipe)
+        self.recipe: Recipe = recipe
+        self.device: torch.device = device_for(device, recipe)
         self.window = recipe.crop
         self._dtype = _DTYPES[recipe.precision]
         self._backbone = backbone = backbone_named(recipe.backbone)

@@ -98,7 +98,9 @@ class OpenLanguageInputs:
         """
         folders = inputs.named(experiment)
         head = folders.pop("head", None)
-        self.features = {name: FeatureSet(folder) for name, folder in folders.items()}
+        self.features: dict[str, FeatureSet] = {
+            name: FeatureSet(folder) for name, folder in folders.items()
+        }
         sentences, tags = _require_token_ids(self.features["sentences"]), self.features.get("tags")
         if tags is not None:
             _require_tags_of(tags, sentences, self.features["sentences"].folder)

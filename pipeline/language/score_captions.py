@@ -140,7 +140,8 @@ class RankingHead:
             The features have another recipe.
         """
         head.inputs.images.require(images, "image")
-        self.head, self._encoder, self._images = head, encoder, images
+        self.head: TrainedHead = head
+        self._encoder, self._images = encoder, images
 
     def figures(self, captions: Mapping[str, str], monitor: Monitor = QUIET) -> Row:
         """Return how well each caption retrieves its own image among all described ones.

@@ -73,11 +73,13 @@ class OpenSources:
         LocalizationError
             Features are of another dataset.
         """
-        self.most, self._dataset = sources.most, sources.dataset
+        self.most: int = sources.most
+        self._dataset = sources.dataset
         self.manifest: Manifest = read_manifest(sources.dataset).require(
             "images", "pipeline localize", NO_PICTURES
         )
-        self.texts, self.truth = FeatureSet(sources.phrases), FeatureSet(sources.truth)
+        self.texts: FeatureSet = FeatureSet(sources.phrases)
+        self.truth: FeatureSet = FeatureSet(sources.truth)
         self.regions: FeatureSet = FeatureSet(sources.regions)
         self.proposals: Proposals = read_proposals(sources.proposals)
         FeatureSpec.of(self.truth).require(self.regions, "region")

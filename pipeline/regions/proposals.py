@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from pipeline.datasets.manifest import Manifest
 from pipeline.errors import PipelineError
@@ -75,9 +76,10 @@ class Proposals:
                 f"{folder} holds rows of the recipe {self.header.recipe.get('name')!r}, not "
                 "proposals; run `pipeline propose`"
             )
-        self.image_ids = features.ids
-        self.status = features.status
-        self.source_crc32 = dict(zip(self.image_ids, features.source_crc32.tolist(), strict=True))
+        self.image_ids: Sequence[str] = features.ids
+        self.status: npt.NDArray[np.uint8] = features.status
+        crc32 = features.source_crc32.tolist()
+        self.source_crc32: dict[str, int] = dict(zip(self.image_ids, crc32, strict=True))
         self._rows = np.nan_to_num(features.read(features.ids, allow_failed=True))
         sizes = self._rows[..., 2:4] - self._rows[..., :2]
         self._counts: np.ndarray = (sizes > 0).all(-1).sum(1)

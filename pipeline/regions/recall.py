@@ -28,8 +28,11 @@ def proposal_recall(
     numbers : sequence of int. Values of N; those above the maximum number of boxes are skipped,
         except the smallest of these.
 
-    Returns ------- `phrases`, `images`, `images_without_proposals`, `mean_proposals` per image, and
-    `recall_at_<N>`.
+    Returns
+    -------
+    dict
+        `phrases`, `images`, `images_without_proposals`, `mean_proposals` per image, and
+        `recall_at_<N>`.
 
     Raises
     ------

@@ -112,7 +112,7 @@ class Fields:
         """Join entries and metadata by id; a column named like another field is ignored."""
         self._entries, self._metadata = entries, metadata
         columns = sorted({name for own in metadata.values() for name in own} - {*_OWN})
-        self.names = (*_OWN, *columns)
+        self.names: tuple[str, ...] = (*_OWN, *columns)
         self._columns: dict[str, _Column] = {}
 
     def matching(self, conditions: Iterable[Condition]) -> Mask:

@@ -15,6 +15,7 @@ from pipeline.packed import PackedTexts, TextIndex
 from pipeline.retrieval.approximate import ApproximateIndex, open_index
 from pipeline.retrieval.composition import ids_and_scores, require_composable
 from pipeline.retrieval.embedding_file import read_embeddings
+from pipeline.retrieval.embeddings import Embeddings
 from pipeline.retrieval.quantised.two_stage import nearest_stored
 from pipeline.retrieval.search import (
     Gallery,
@@ -88,7 +89,7 @@ class EmbeddedDataset:
         self.folder: Path = folder
         self.split: str | None = split
         self._log = log
-        self.space = read_embeddings(file, codes=True)
+        self.space: Embeddings = read_embeddings(file, codes=True)
         self._galleries: dict[SideName, Gallery] = {}
         self._chosen: dict[tuple[SideName, tuple[str, ...]], RowNumbers] = {}
         self._of_dataset: dict[SideName, _Known] = {}

@@ -10,7 +10,7 @@ import numpy as np
 
 from pipeline.datasets.manifest import Manifest, read_manifest
 from pipeline.errors import WrongUsage
-from pipeline.localization.localized import read_localized
+from pipeline.localization.localized import Localized, read_localized
 from pipeline.one_or_many import texts_of
 from pipeline.progress import QUIET, Monitor
 from pipeline.retrieval.search import SearchError
@@ -86,7 +86,7 @@ class RegionSearcher:
         """
         self.file: Path = Path(file)
         self.folder: Path = Path(dataset)
-        self.found = read_localized(file)
+        self.found: Localized = read_localized(file)
         self._head = None if head is None else Path(head)
         self._encoder = None if encoder is None else Path(encoder)
         self._monitor = monitor

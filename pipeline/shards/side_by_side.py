@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Annotated, Any, Protocol
 
 import numpy as np
+import numpy.typing as npt
 from msgspec import Meta
 
 from pipeline.files import parse_json, write_json
@@ -201,21 +202,23 @@ class SideBySideRows:
         """
         self._parts, self._scaling = tuple(parts), scaling
         first = self._parts[0]
-        self.ids, self.rows = first.ids, len(first.ids)
+        self.ids: Sequence[str] = first.ids
+        self.rows: int = len(first.ids)
         for part in self._parts[1:]:
             _require_same_ids(first, part)
         self._order = [part.rows_of(self.ids) for part in self._parts]
         pairs = list(zip(self._parts, self._order, strict=True))
-        self.status = np.full(self.rows, OK, np.uint8)
-        self.errors = [""] * self.rows
+        self.status: npt.NDArray[np.uint8] = np.full(self.rows, OK, np.uint8)
+        self.errors: list[str] = [""] * self.rows
         for part, rows in reversed(pairs):
             status = part.status[rows]
             for row in np.flatnonzero(status != OK):
                 self.errors[row] = f"{part.folder.name}: {part.error(int(rows[row]))}"
             self.status = np.where(status != OK, status, self.status)
         known = np.stack([part.crc32[rows] for part, rows in pairs], axis=1)
-        self.crc32 = np.array([zlib.crc32(row.tobytes()) for row in known], np.uint32)
-        self.source_crc32 = self._sources(pairs)
+        crc32 = [zlib.crc32(row.tobytes()) for row in known]
+        self.crc32: npt.NDArray[np.uint32] = np.array(crc32, np.uint32)
+        self.source_crc32: npt.NDArray[np.uint32] = self._sources(pairs)
 
     def read_rows(self, rows: np.ndarray) -> np.ndarray:
         """Return rows (len(rows), sum of dims) float32, NaN where one failed in any set.

@@ -63,7 +63,8 @@ class SentenceModel:
             The library is not installed, the folder has no sentence transformer, or its weights
             do not match its network.
         """
-        self.name, self.folder = name, folder
+        self.name: str = name
+        self.folder: Path = folder
         self._model = _load(folder)
         self.max_length: int | None = self._model.get_max_seq_length()
         self.dim: int = int(self._model.get_embedding_dimension())

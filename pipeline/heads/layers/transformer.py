@@ -180,8 +180,8 @@ class GridEncoder(nn.Module):
         super().__init__()
         self.pooling: str = stack.pooling
         self.project = nn.Linear(channels, stack.dim)
-        self.positions = _positions(cells, stack.dim, stack)
-        self.layers = stack.build(stack.dim)
+        self.positions: nn.Parameter = _positions(cells, stack.dim, stack)
+        self.layers: nn.ModuleList = stack.build(stack.dim)
 
     def nodes(self, grids: Tensor) -> tuple[Tensor, Tensor]:
         """Return the nodes (n, cells, dim) of grids (n, ..., channels), and an all-true mask."""
@@ -209,9 +209,9 @@ class WordEncoder(nn.Module):
         super().__init__()
         self.pooling: str = stack.pooling
         self.words = words
-        self.positions = _positions(length, words.embedding_dim, stack)
+        self.positions: nn.Parameter = _positions(length, words.embedding_dim, stack)
         self.dropout = nn.Dropout(stack.dropout)
-        self.layers = stack.build(words.embedding_dim)
+        self.layers: nn.ModuleList = stack.build(words.embedding_dim)
 
     def nodes(self, rows: Tensor) -> tuple[Tensor, Tensor]:
         """Return the nodes (n, l, dim) of token ids (n, length) float32, and the word mask.

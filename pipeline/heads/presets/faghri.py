@@ -1,12 +1,13 @@
 """Faghri et al. 2018: VSE++, with a frozen and with a fine-tuned image network, and VSE0."""
 
 from dataclasses import replace
+from typing import Any
 
 from pipeline.heads.architectures.vse import VseSettings
 from pipeline.heads.head_types import Finetuning
 from pipeline.heads.presets.preset import SMALL_GRU, TOKEN_IDS, Changes, Preset, with_settings
 
-SMALL = {**SMALL_GRU, "epochs": 8, "lr_decay": 0.2, "lr_decay_every": 5}
+SMALL: dict[str, Any] = {**SMALL_GRU, "epochs": 8, "lr_decay": 0.2, "lr_decay_every": 5}
 _TINY = {"dim": 128, "word_dim": 50}
 _VSEPP = Preset(
     "vse",

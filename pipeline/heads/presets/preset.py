@@ -111,4 +111,4 @@ MEAN_GLOVE_50 = features("mean-glove-6b-50d", "mean")
 FISHER_1000 = features("fv-hglmm-pca1000", "fv-hglmm", sample=20_000, pca=1000)
 
 # Few images mean few updates, which need a higher learning rate; tuned on Flickr8k's dev images.
-SMALL_GRU = {"dim": 256, "image_scaling": "unit", "learning_rate": 0.004}
+SMALL_GRU: dict[str, Any] = {"dim": 256, "image_scaling": "unit", "learning_rate": 0.004}

@@ -123,12 +123,14 @@ class LanguageCaptioner:
         LanguageError
             The model is unconditional, or was trained with another head.
         """
-        self.trained, self.head, self._encoder = trained, head, encoder
+        self.trained: TrainedLanguageModel = trained
+        self.head: TrainedHead | None = head
+        self._encoder = encoder
         self._tags: dict[int, npt.NDArray[np.int64] | None] = {}  # for the last seed
         writing = writing or Writing()
         if writing.width is None:
             writing = replace(writing, width=1 if trained.module.takes_tags else 5)
-        self.writing = writing
+        self.writing: Writing = writing
         if not trained.module.condition_dim:
             raise LanguageError(
                 f"the language model {trained.model!r} of {trained.experiment!r} is unconditional, "

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -100,7 +100,7 @@ class QuantisedRows:
     quantiser: Quantiser
     bits: npt.NDArray[np.uint8] | None = None
 
-    dtype = np.dtype(np.float32)
+    dtype: ClassVar[np.dtype] = np.dtype(np.float32)
 
     @property
     def shape(self) -> tuple[int, ...]:

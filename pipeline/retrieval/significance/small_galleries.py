@@ -43,7 +43,7 @@ SMALL_COLUMNS = (
 )
 """Additional columns of the table of a small gallery, all or none."""
 
-INTERVALS = {
+INTERVALS: dict[str, str | int | float] = {
     "method": "percentile bootstrap over images with their captions",
     "resamples": bootstrap.RESAMPLES,
     "seed": bootstrap.SEED,

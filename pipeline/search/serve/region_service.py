@@ -1,7 +1,9 @@
 """Service of `pipeline serve --localize`: finds boxes in images by phrase."""
 
 import threading
+from collections.abc import Sequence
 
+from pipeline.datasets.manifest import Manifest
 from pipeline.pages.marked import Mark, boxes_over
 from pipeline.retrieval.search import SearchError
 from pipeline.search.embedded_dataset import Hit
@@ -38,8 +40,10 @@ class RegionService:
         """
         self._searcher, self._top, self._busy = searcher, top, threading.Lock()
         models, found = searcher.models, searcher.found
-        self.experiment, self.similarity = models.head.experiment, found.similarity
-        self.manifest, self.image_ids = searcher.manifest, found.image_ids
+        self.experiment: str = models.head.experiment
+        self.similarity: str = found.similarity
+        self.manifest: Manifest = searcher.manifest
+        self.image_ids: Sequence[str] = found.image_ids
         self.searched: str = f"{len(found.image_ids)} images and {len(found.boxes)} boxes in them"
         split = found.provenance.get("split")
         self.split: str = f" of split {split}" if split else ""

@@ -9,6 +9,7 @@ from itertools import islice
 
 from PIL import Image
 
+from pipeline.datasets.manifest import Manifest
 from pipeline.embedding_map.make_map import EmbeddingMap, make_map
 from pipeline.embedding_map.plane import Projection
 from pipeline.errors import PipelineError
@@ -193,20 +194,24 @@ class SearchService:
         self._describe, self._projection = describe, projection
         self._mapping = threading.Lock()
         models = searcher.models
-        self.experiment = str(searcher.embedded.space.provenance.get("experiment", ""))
-        self.similarity = searcher.similarity
-        self.manifest, self.image_ids = searcher.embedded.manifest, searcher.ids("images")
+        self.experiment: str = str(searcher.embedded.space.provenance.get("experiment", ""))
+        self.similarity: str = searcher.similarity
+        self.manifest: Manifest = searcher.embedded.manifest
+        self.image_ids: Sequence[str] = searcher.ids("images")
         self.split: str = searcher.embedded.of_splits
         sentences = len(searcher.ids("sentences"))
-        self.searched = f"{len(self.image_ids)} {self.manifest.media} and {sentences} sentences"
+        self.searched: str = (
+            f"{len(self.image_ids)} {self.manifest.media} and {sentences} sentences"
+        )
         self.composable: bool = is_composable(self.similarity)
-        self.sides = tuple(SIDES)[0 if self.similarity in SYMMETRIC else 1 :]
+        self.sides: tuple[str, ...] = tuple(SIDES)[0 if self.similarity in SYMMETRIC else 1 :]
         if not sentences:
             self.sides = ("images",)
-        self.choices = dict(islice(searcher.embedded.choices().items(), MOST_LISTS))
-        self.fields = searcher.embedded.fields.names
+        choices = islice(searcher.embedded.choices().items(), MOST_LISTS)
+        self.choices: dict[str, tuple[str, ...]] = dict(choices)
+        self.fields: Sequence[str] = searcher.embedded.fields.names
         models.keep_encoder([text for entry in self.manifest.entries for text in entry.captions])
-        self.no_uploads = ""
+        self.no_uploads: str = ""
         try:
             _ = models.network
         except PipelineError as error:

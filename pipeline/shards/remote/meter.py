@@ -1,6 +1,6 @@
 """Progress of a transfer in bytes."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -34,7 +34,9 @@ class Meter:
 
     def __init__(self, monitor: Monitor) -> None:
         """Start at 0."""
-        self._monitor, self.log, self.moved = monitor, monitor.log, 0
+        self._monitor = monitor
+        self.log: Callable[[str], None] = monitor.log
+        self.moved: int = 0
         self._progress: Progress = no_progress
         self._done = self._total = 0
 

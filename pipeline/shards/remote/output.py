@@ -46,7 +46,8 @@ class PullOutput:
         OtherShard
             It holds other features.
         """
-        self.out, self._offer = out.resolve(), offer
+        self.out: Path = out.resolve()
+        self._offer = offer
         self._parent = self.out.parent / WORK_FOLDER
         require_output_folder(self.out, self._parent)
         self.encoder: Path = encoder_of(self.out)

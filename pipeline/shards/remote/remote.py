@@ -48,7 +48,8 @@ class Remote:
         query : str or None. For HTTP(S): "" or "?" and the query appended to each URL.
         open_stream : callable or None. Opens a path at a byte offset; None: the file system's own.
         """
-        self._files, self._root, self.shown, self._query = files, root, shown, query
+        self._files, self._root, self._query = files, root, query
+        self.shown: str = shown
         self._open_stream = open_stream
         self.is_web: bool = query is not None
 

@@ -104,14 +104,15 @@ class ShardBuild:
         size = (
             default_rows_per_shard(header.row_bytes) if rows_per_shard is None else rows_per_shard
         )
-        self.plan = ShardPlan(len(ids), size)
+        self.plan: ShardPlan = ShardPlan(len(ids), size)
         self.ids: Sequence[str] = ids if isinstance(ids, PackedTexts) else PackedTexts(ids)
         self._asked = self.ids
         require_unique_ids(self.ids, str(out))
         # Resolve once: `..`, `.` and links would change the location of the work folder later.
         self._out = out.resolve()
         self._parent = self._out.parent / WORK_FOLDER
-        self.header, self._inputs = header, inputs
+        self.header: FeatureHeader = header
+        self._inputs = inputs
         self._wanted = (rows_per_shard, compress, add, update)
         self._update = update
         self.damaged: list[str] = []

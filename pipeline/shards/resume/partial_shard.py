@@ -74,12 +74,13 @@ class PartialShard:
         ids : sequence of str. Row ids of the shard.
         older : sequence of Path. See the class.
         """
-        self.work, self.header = work, header
+        self.work: Path = work
+        self.header: FeatureHeader = header
         self.path: Path = shard_folder(work, shard) / plan.file_name(shard)
         self.span: Span = plan.span(shard)
         self.missing: tuple[Span, ...] = ()
-        self.older = tuple(older)
-        self.ids = list(ids)
+        self.older: tuple[Path, ...] = tuple(older)
+        self.ids: list[str] = list(ids)
         self._shard, self._shards = shard, plan.shards_then(shard)
         self._pieces: dict[Path, np.ndarray] = {}
         self._needed = np.zeros(len(self.span), bool)

@@ -73,7 +73,7 @@ class OpenClip:
             if hasattr(net, other):
                 delattr(net, other)
         self._net = net
-        self.weights = loaded.name, loaded.sha256
+        self.weights: tuple[str, str] = loaded.name, loaded.sha256
         self.trained_on = datasets_in_tag(model.tag) if loaded.name == model.name else ()
         self.context_length: int = int(self._tokenizer.context_length)
         self.dim: int = int(model.config["embed_dim"])

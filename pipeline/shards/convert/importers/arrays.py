@@ -43,9 +43,11 @@ class NpyFeatures:
             array = np.lib.format.open_memmap(path, mode="r")
         if array.ndim < 2:
             raise LayoutError(f"{path}: found {array.ndim} axes, expected (rows, dim) or more")
-        self.file, self._path, self._every = path.name, path, every
+        self.file: str = path.name
+        self._path, self._every = path, every
         self._array = array
-        self.row_shape, self.dtype = array.shape[1:], require_floats(array.dtype, str(path))
+        self.row_shape: tuple[int, ...] = array.shape[1:]
+        self.dtype: np.dtype = require_floats(array.dtype, str(path))
         if len(array) % every:
             raise LayoutError(
                 f"{path} has {len(array)} rows, which is not a multiple of {every}; check the "
@@ -114,15 +116,16 @@ class MatFeatures:
             raise LayoutError(
                 f"{path} has no variable {variable!r} of shape (dim, images); name another one"
             )
-        self.file, self._path = path.name, path
-        self.dtype = require_floats(array.dtype, str(path))
+        self.file: str = path.name
+        self._path = path
+        self.dtype: np.dtype = require_floats(array.dtype, str(path))
         if array.shape[1] != len(ids):
             raise LayoutError(
                 f"{path}: {variable!r} is {array.shape}, so {array.shape[1]} images, but there are "
                 f"{len(ids)} ids"
             )
         self._rows = array.T
-        self.row_shape = self._rows.shape[1:]
+        self.row_shape: tuple[int, ...] = self._rows.shape[1:]
         self.ids = ids
         self.sha256: str = sha256_of_file(path)
 

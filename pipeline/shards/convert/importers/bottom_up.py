@@ -30,7 +30,7 @@ class TsvFeatures:
     """
 
     layout = "bottom-up-tsv"
-    dtype = np.dtype("<f4")
+    dtype: np.dtype = np.dtype("<f4")
 
     def __init__(self, path: Path, column: str = "features") -> None:
         """Scan all lines once: ids, offsets, number of boxes, SHA-256.
@@ -42,7 +42,8 @@ class TsvFeatures:
         """
         if column not in _COLUMN:
             raise LayoutError(f"{path}: unknown column {column!r}; known: {sorted(_COLUMN)}")
-        self.file, self._path, self._column = path.name, path, _COLUMN[column]
+        self.file: str = path.name
+        self._path, self._column = path, _COLUMN[column]
         ids: list[str] = []
         self._offsets: list[int] = []
         digest, offset, first = hashlib.sha256(), 0, (0, 0)
@@ -134,11 +135,12 @@ class NpzFolderFeatures:
         self._files = sorted(folder.glob("*.npz"), key=lambda path: path.name)
         if not self._files:
             raise LayoutError(f"{folder} has no .npz file")
-        self.file, self._array = folder.absolute().name, array
+        self.file: str = folder.absolute().name
+        self._array = array
         self.ids: Sequence[str] = [path.stem for path in self._files]
         first = self._load(0)
         self.row_shape: tuple[int, ...] = first.shape
-        self.dtype = require_floats(first.dtype, self.where(0))
+        self.dtype: np.dtype = require_floats(first.dtype, self.where(0))
         self.sha256: str = sha256_of_files(self._files)
 
     def read(self, start: int, stop: int) -> np.ndarray:

@@ -32,7 +32,8 @@ class GroupFeatures:
         ------
         LayoutError
         """
-        self.file, self._path, self._dataset = path.name, path, dataset
+        self.file: str = path.name
+        self._path, self._dataset = path, dataset
         found: dict[str, tuple[tuple[int, ...], np.dtype]] = {}
 
         def visit(name: str, item: h5py.HLObject) -> None:
