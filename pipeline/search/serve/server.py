@@ -22,6 +22,7 @@ from pipeline.search.serve.service import Describe, SearchService
 LOCAL = "127.0.0.1"
 
 _BACKLOG = 64
+_SECONDS_KEPT = 75  # idle connections; clients drop theirs after a few, on a busy machine later
 _SECONDS_TO_END = 2
 """Seconds for pending responses when the server stops."""
 
@@ -98,7 +99,7 @@ class Server:
             uvicorn.Config(
                 app, loop="asyncio", http="h11", ws="none", lifespan="off", log_config=None,
                 access_log=False, server_header=False, proxy_headers=False, backlog=_BACKLOG,
-                timeout_graceful_shutdown=_SECONDS_TO_END,
+                timeout_graceful_shutdown=_SECONDS_TO_END, timeout_keep_alive=_SECONDS_KEPT,
             )
         )  # fmt: skip
 

@@ -50,6 +50,8 @@ def test_the_losses_of_prefixes_are_added_with_their_weights() -> None:
     ):
         found = over_prefixes(loss, *sides, prefixes, weights)
         assert float(found) == pytest.approx(expected)
+    with pytest.raises(ValueError, match="shorter"):  # else a prefix would be left out silently
+        over_prefixes(loss, *sides, (2, 3), (1.0,))
 
 
 @pytest.mark.parametrize(("kind", "settings"), [("vse", VSE), ("two-branch", TWO_BRANCH)])
@@ -82,10 +84,13 @@ def test_a_head_trains_its_prefixes_where_it_is_told_to(
 @pytest.mark.parametrize(
     ("settings", "said"),
     [
-        ({"matryoshka": [4, 8]}, "prefix of 8 dimensions, but the embedding space has 8"),
+        ({"matryoshka": [2, 4, 8]}, "prefix of 8 dimensions, but the embedding space has 8"),
         ({"matryoshka": [4, 2]}, "ascending"),
         ({"matryoshka": [0]}, ">= 1"),
-        ({"matryoshka": [2], "matryoshka_weights": [1.0, 2.0]}, "2 matryoshka_weights .* for 1"),
+        (
+            {"matryoshka": [2], "matryoshka_weights": [1.0, 2.0]},
+            "2 matryoshka_weights .* for 1 prefixes; set",
+        ),
         ({"matryoshka": [2], "matryoshka_weights": [float("inf")]}, "finite"),
         ({"matryoshka": [2], "similarity": "euclidean"}, "similarity is euclidean"),
     ],
