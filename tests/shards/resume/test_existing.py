@@ -212,3 +212,20 @@ def test_an_altered_index_cannot_plan_without_end() -> None:
     for shards in ([("shard-00000-of-00001.h5", 10**12)], [("shard-00000-of-00002.h5", 1)] * 2):
         with pytest.raises(PlanError):
             plan_of(shards, 1)
+
+
+def test_what_is_not_a_plan_is_refused_by_its_numbers() -> None:
+    empty = (
+        r"^cannot plan {} rows in shards of {}: .*; is the dataset, its split or the limit empty\?$"
+    )
+    for rows, size, older in ((0, 5, None), (5, 0, None), (3, 5, ShardPlan(3, 5))):
+        with pytest.raises(PlanError, match=empty.format(0 if older else rows, size)):
+            ShardPlan(rows, size, older)
+    one = "shard-00000-of-00001.h5"
+    for shards, found in (
+        ([], "^found no shards; a"),
+        ([("x.h5", 1)], f"^found x.h5 with 1 rows, expected {one} with 1 rows"),
+        ([(one, 1), ("shard-00001-of-00001.h5", 0)], "^found 2 shards, expected 1"),
+    ):
+        with pytest.raises(PlanError, match=found):
+            plan_of(shards, 1)
