@@ -34,7 +34,7 @@ running jumping standing sitting walking playing holding wearing looking riding 
 boat horse bird shirt hat dress jacket rock tree house bench table chair over"""
 WORDS = _WORDS.split()
 RECIPE, STORAGE, DIM = "efficientnet-lite0-pool", "float16", 1280
-IMAGES, TEXT = Path("features/dataset", RECIPE), Path("text/dataset")
+IMAGES, TEXT = Path("data/features/dataset", RECIPE), Path("data/text/dataset")
 EXPERIMENT = f"""dataset: scale
 extract: {{storage: {STORAGE}}}
 caption_features: {{mean: {{encoder: mean}}}}
