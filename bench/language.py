@@ -27,9 +27,10 @@ import numpy as np
 import torch
 
 from pipeline.datasets.manifest import read_manifest
-from pipeline.experiments.captioners import experiment_finder, open_language_model
+from pipeline.experiments.captioners import open_language_model
 from pipeline.experiments.layout import Layout
 from pipeline.heads.base import settings_from
+from pipeline.heads.experiments import experiment_finder
 from pipeline.heads.inputs.batches import Batch
 from pipeline.language.captioning import captioner as captioner_module
 from pipeline.language.captioning.captioner import LanguageCaptioner

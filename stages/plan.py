@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
-from pipeline.heads.experiments import TRAINED_VECTORS, Size, resolve_experiment
+from pipeline.heads.experiments import TRAINED_VECTORS, Size, on_images, resolve_experiment
 from pipeline.heads.head_types import CaptionFeatures, Experiment
 from pipeline.heads.presets import PRESETS
 from pipeline.retrieval.ensemble import ENSEMBLES
@@ -20,7 +20,8 @@ def experiment_of(params: Params, name: str, size: Size | None = None) -> Experi
     Parameters
     ----------
     params : Params. Contents of params.yaml.
-    name : str. Experiment of the file, or a published system.
+    name : str. Experiment of the file, or a published system; NAME@RECIPE is either on other image
+        features.
     size : str or None. Size of the preset; None: as in the file.
 
     Raises
@@ -31,6 +32,9 @@ def experiment_of(params: Params, name: str, size: Size | None = None) -> Experi
         The preset, the head or a setting is unknown, or a setting is out of range.
     """
     size = size or params.size
+    base, at, images = name.partition("@")
+    if at and name not in params.experiments:
+        return on_images(experiment_of(params, base, size), images)
     if name not in params.experiments and name in PRESETS:
         preset = resolve_experiment(name, size=size)
         return replace(
@@ -64,7 +68,7 @@ def require_experiments(params: Params, names: Iterable[str], others: Iterable[s
     """
     known = [*params.experiments, *PRESETS, *others]
     for name in names:
-        if name not in known:
+        if not {name, name.partition("@")[0]} & {*known}:
             where = f"{PARAMS_FILE} has no" if params.experiments else "there is no"
             raise UnknownExperiment(
                 f"{where} experiment {name!r}, and no published system is called so; "

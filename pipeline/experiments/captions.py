@@ -8,12 +8,12 @@ from pipeline.datasets.manifest import read_manifest
 from pipeline.errors import WrongUsage
 from pipeline.experiments.captioners import (
     Baseline,
-    experiment_finder,
     open_captioner,
     open_ranking_head,
 )
 from pipeline.experiments.known_truth import caption_truth_of
 from pipeline.experiments.layout import DATA, Layout
+from pipeline.heads.experiments import experiment_finder
 from pipeline.heads.head_types import Experiment
 from pipeline.images.given_pictures import GivenPicture, pictures_of
 from pipeline.language.captioning.captioner import Writing

@@ -215,6 +215,11 @@ LANGUAGE_PRESETS: dict[str, LanguagePreset] = {
 """Language models by name: every published one, and ours."""
 
 
+def is_published(name: str) -> bool:
+    """Return whether a name is a published language model, possibly as NAME@RECIPE."""
+    return name.partition("@")[0] in LANGUAGE_PRESETS
+
+
 def resolve_language_experiment(
     name: str,
     *,
@@ -225,21 +230,28 @@ def resolve_language_experiment(
 
     Parameters
     ----------
-    name : str. Name in `LANGUAGE_PRESETS`.
+    name : str. Name in `LANGUAGE_PRESETS`, or NAME@RECIPE for the model on other image features:
+        its own, or those of its space.
     size : Size. Size of the preset.
     settings : mapping or None. Overrides of the preset's settings.
 
     Raises
     ------
     LanguageError
-        The preset is unknown; the nearest names are listed.
+        The preset is unknown, and the nearest names are listed; or it needs no image features.
     HeadError
         A setting is unknown or out of range.
     """
-    if name not in LANGUAGE_PRESETS:
+    base, _, images = name.partition("@")
+    if base not in LANGUAGE_PRESETS:
         hint = did_you_mean(name, LANGUAGE_PRESETS)
         raise LanguageError(f"no language model is published as {name!r}; {hint}")
-    found = LANGUAGE_PRESETS[name].at(size)
+    found = LANGUAGE_PRESETS[base].at(size)
+    if images:
+        if not (found.space or found.images):
+            raise LanguageError(f"{name!r}: {base} is conditioned on no image; use that name")
+        space = found.space and f"{found.space}@{images}"
+        found = replace(found, name=name, space=space, images=found.images and images)
     values = {**found.settings, **(settings or {})}
     checked = settings_from(LanguageSettings, values, found.model)
     differing = {

@@ -7,9 +7,10 @@ from typing import get_args
 
 import pytest
 
-from pipeline.heads.experiments import Size
+from pipeline.heads import HeadError
+from pipeline.heads.experiments import Size, experiment_finder
 from pipeline.heads.presets import PRESETS
-from stages.params import ParamsError, load_params
+from stages.params import ParamsError, UnknownExperiment, load_params
 from stages.plan import every_name, experiment_of, run_options
 from tests.project import PROJECT
 
@@ -49,3 +50,25 @@ def test_an_experiment_of_the_file_names_its_precision(
             load_params()
     else:
         assert experiment_of(load_params(), "vsepp").precision == ("bf16" if entry else "float32")
+
+
+def test_an_experiment_is_found_on_other_image_features(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    text = "experiments:\n  mine: {images: a, captions: b, preset: vsepp, settings: {dim: 8}}\n"
+    Path("params.yaml").write_text(text)
+    params, recipe = load_params(), "timm:resnet50@layer3"
+    for name, dim in (("mine", 8), ("vsepp", 256)):
+        found = experiment_of(params, f"{name}@{recipe}")
+        plain = experiment_of(params, name)
+        assert (found.name, found.images) == (f"{name}@{recipe}", recipe)
+        assert found.settings == plain.settings
+        assert found.settings["dim"] == dim
+        assert found == experiment_finder({"mine": experiment_of(params, "mine")})(found.name)
+    with pytest.raises(HeadError, match="fine-tunes the network of efficientnet-lite0-pool"):
+        experiment_of(params, "vsepp-finetuned@resnet50-caffe-pool")
+    with pytest.raises(HeadError, match="names no image features"):
+        experiment_of(params, "vsepp@")
+    with pytest.raises(UnknownExperiment, match=r"'vsep'.*did you mean vsepp"):
+        experiment_of(params, "vsep@resnet50-caffe-pool")
