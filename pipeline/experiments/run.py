@@ -27,7 +27,7 @@ from pipeline.language.trained_model import load_language_model
 from pipeline.one_or_many import texts_of
 from pipeline.progress import QUIET, Monitor
 from pipeline.report.results import columns_of
-from pipeline.retrieval.ensemble import ENSEMBLES
+from pipeline.retrieval.ensemble import ENSEMBLES, members_in
 from pipeline.retrieval.tables import (
     PROVENANCE_FILE,
     RECALL_FILE,
@@ -123,8 +123,8 @@ def run(
 
     Parameters
     ----------
-    names : str or iterable of str. Experiments, ensembles and language models; NAME@RECIPE is an
-        experiment or language model on other image features.
+    names : str or iterable of str. Experiments, ensembles and language models; NAME@RECIPE is one
+        of them on other image features.
     dataset : str or Path. Folder of a prepared dataset.
     experiments : mapping of str to Experiment, or None. Experiments by name; take precedence over
         `PRESETS`.
@@ -199,7 +199,7 @@ def run(
             f"no effect; run {' or '.join(of_text)}"
         )
     for name in names:
-        members = {} if name in own else ensembles.get(name, {})
+        members = {} if name in own else members_in(ensembles, name)
         for each in every_seed:
             if name not in own and is_published(name):
                 add_language_model(plan, resolve_language_experiment(name, size=size), each)

@@ -152,7 +152,8 @@ def find_sources(
         It is on regions and phrases.
     """
     joined = layout.ensemble(experiment)
-    of_ensemble = joined.is_file() or unseeded(experiment) in ensembles
+    base = unseeded(experiment).partition("@")[0]
+    of_ensemble = joined.is_file() or base in ensembles
 
     def named(name: str) -> Experiment:
         found = experiment_named(name)

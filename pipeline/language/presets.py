@@ -178,23 +178,11 @@ _OURS_SC_NLM = replace(
     paper=replace(
         _SC_NLM.paper,
         name="ours-sc-nlm",
-        space="ours-lites-linear",
+        space="ours-linear",
         source=_OURS_SOURCE,
         leaves_open=_OURS_OPEN,
     ),
 )
-_OURS_LSTM = replace(
-    _LSTM,
-    paper=replace(
-        _LSTM.paper,
-        name="ours-lstm-decoder",
-        images="efficientnet-lite0-pool+efficientnet-lite1-pool+efficientnet-lite2-pool",
-        source=_OURS_SOURCE,
-        leaves_open=_OURS_OPEN,
-    ),
-    small_images=None,
-)
-
 LANGUAGE_PRESETS: dict[str, LanguagePreset] = {
     preset.paper.name: preset
     for preset in (
@@ -209,7 +197,6 @@ LANGUAGE_PRESETS: dict[str, LanguagePreset] = {
         _LSTM,
         _ATTENTION,
         _OURS_SC_NLM,
-        _OURS_LSTM,
     )
 }
 """Language models by name: every published one, and ours."""
