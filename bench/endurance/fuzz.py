@@ -16,6 +16,7 @@ import shutil
 import signal
 import sys
 import time
+import traceback
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
@@ -96,6 +97,8 @@ def fuzz_reader(
                 os.close(results)
                 os.setsid()
                 target.run(write, count - evidence.tried[reader.name], seed)
+            except Exception:  # in this campaign, not in the reader
+                traceback.print_exc()
             finally:
                 os._exit(70)
         os.close(write)
@@ -156,7 +159,7 @@ class _Target:
             if (
                 type(item) is FunctionType
                 and item.__module__ in used
-                and item.__module__.startswith(_MEASURED)
+                and str(item.__module__).startswith(_MEASURED)
             ):
                 atheris.instrument_func(item)
         longest = max(4 * max(map(len, self._contents)), 1 << 14)
