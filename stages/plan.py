@@ -9,13 +9,14 @@ from pipeline.heads.head_types import CaptionFeatures, Experiment
 from pipeline.heads.presets import PRESETS
 from pipeline.retrieval.ensemble import ENSEMBLES
 from pipeline.wording import did_you_mean
-from stages.params import PARAMS_FILE, Params, UnknownExperiment
+from stages.params import PARAMS_FILE, ExperimentEntry, Params, UnknownExperiment
 
 
 def experiment_of(params: Params, name: str, size: Size | None = None) -> Experiment:
     """Return an experiment: its preset at a size, with the overrides of the file.
 
-    Caption features defined in the file are shared by all experiments that name their folder.
+    Caption features defined in the file are shared by all experiments that name their folder. An
+    experiment without `images` or `captions` uses those of its preset at the size.
 
     Parameters
     ----------
@@ -31,31 +32,25 @@ def experiment_of(params: Params, name: str, size: Size | None = None) -> Experi
     HeadError
         The preset, the head or a setting is unknown, or a setting is out of range.
     """
-    size = size or params.size
     base, at, images = name.partition("@")
     if at and name not in params.experiments:
         return on_images(experiment_of(params, base, size), images)
-    if name not in params.experiments and name in PRESETS:
-        preset = resolve_experiment(name, size=size)
-        return replace(
-            preset, captions=_captions_of(params, preset.captions.name) or preset.captions
-        )
     require_experiments(params, [name])
-    entry = params.experiments[name]
-    return resolve_experiment(
+    entry = params.experiments.get(name, ExperimentEntry())
+    made = resolve_experiment(
         name,
         preset=entry.preset,
         head=entry.head,
-        size=size,
+        size=size or params.size,
         images=entry.images,
-        captions=_captions_of(params, entry.captions)
-        or CaptionFeatures(entry.captions, entry.captions),
+        captions=CaptionFeatures(entry.captions, entry.captions) if entry.captions else None,
         settings=entry.settings,
         word_vectors=entry.word_vectors,
         average_captions=entry.average_captions,
         finetuning=entry.finetuning,
         precision=entry.precision,
     )
+    return replace(made, captions=_captions_of(params, made.captions.name) or made.captions)
 
 
 def require_experiments(params: Params, names: Iterable[str], others: Iterable[str] = ()) -> None:

@@ -11,7 +11,12 @@ from typing import Any
 from pipeline.heads.base import settings_from
 from pipeline.heads.presets.preset import POOLED_IMAGES, Size
 from pipeline.language import LanguageError
-from pipeline.language.model_types import UNIVERSAL_TAGS, LanguageExperiment, LanguageSettings
+from pipeline.language.model_types import (
+    SPACY_TAGS,
+    UNIVERSAL_TAGS,
+    LanguageExperiment,
+    LanguageSettings,
+)
 from pipeline.wording import did_you_mean
 
 
@@ -117,6 +122,15 @@ _UNIVERSAL = replace(
         leaves_open="as kiros2014-sc-nlm, with the 12 universal tags of Petrov et al. 2012",
     ),
 )
+_SPACY = replace(
+    _SC_NLM,
+    paper=replace(
+        _SC_NLM.paper,
+        name="kiros2014-sc-nlm-spacy",
+        tags=SPACY_TAGS,
+        leaves_open="as kiros2014-sc-nlm, with tags from spaCy's tagger",
+    ),
+)
 _CORPUS = replace(
     _SC_NLM,
     paper=replace(
@@ -192,6 +206,7 @@ LANGUAGE_PRESETS: dict[str, LanguagePreset] = {
         _TENSOR,
         _SC_NLM,
         _UNIVERSAL,
+        _SPACY,
         _CORPUS,
         _OF_IMAGES,
         _LSTM,

@@ -124,7 +124,7 @@ def _captions(found: Sequence[str], stated: Sequence[str]) -> tuple[str, ...]:
     if {"caption", "captions"} <= set(found):
         raise RowFault(
             "columns",
-            "one of 'caption' and 'captions', a list of one text or more, was expected, not both; "
+            "found 'caption' and 'captions'; expected only one, with a text or a list of texts; "
             "state which with `caption_columns=...`",
         )
     numbered: dict[str, list[tuple[int, str]]] = {}

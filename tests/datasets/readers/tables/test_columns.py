@@ -46,7 +46,7 @@ def test_several_columns_of_captions(names: str, captions: list[str]) -> None:
     [
         ("image,file_name,text", {}, "'image', 'file_name' may all be the path.*`path_column=...`"),
         ("path,text,title", {}, "'text', 'title' may all be the caption.*`caption_columns=...`"),
-        ("path,caption,captions", {}, "one of 'caption' and 'captions'"),
+        ("path,caption,captions", {}, "found 'caption' and 'captions'; expected only one"),
         ("path,text1,caption1", {}, "'text1', 'caption1' may all be captions"),
         ("path,caption1,text", {}, "'text', 'caption1' may all be captions"),
         (
