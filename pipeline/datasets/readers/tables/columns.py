@@ -24,7 +24,7 @@ KNOWN: dict[str, tuple[str, ...]] = {
 _PLAIN = {"path", "caption", "captions", "split", "id"}
 _ADDRESSES = ("url", "image_url", "img_url", "coco_url", "flickr_url")
 _NUMBERED = re.compile(
-    r"(captions?|texts?|sentences?|descriptions?|titles?|comments?)[ _-]?(\d+)", re.IGNORECASE
+    r"(captions?|texts?|sentences?|descriptions?|titles?|comments?)[ _-]?(\d{1,9})", re.IGNORECASE
 )
 
 

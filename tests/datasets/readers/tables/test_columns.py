@@ -54,6 +54,7 @@ def test_several_columns_of_captions(names: str, captions: list[str]) -> None:
             {},
             "no column of paths among .*; did you mean `path_column=pth`",
         ),
+        ("path,caption" + "9" * 5000, {}, "no column of captions"),
         ("path,Captoin", {}, "did you mean `caption_columns=Captoin`"),
         ("a,b", {}, "no column of paths among 'a', 'b'; one of path, image,"),
         ("url,caption", {}, "'url' has addresses, and nothing is downloaded.*img2dataset"),
