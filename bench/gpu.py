@@ -4,15 +4,17 @@
     python -m bench.gpu extract --recipes resnet152-grid --images FOLDER
 
 extract : images per second in float32, TF32, bf16 and fp16 on one card. `bare` is only the network,
-    on windows in GPU memory; `ours` is the extraction loop from files in the page cache to
+    on windows in GPU memory; `copied` is the same with copies of windows to the card and of rows
+    back, one batch after another; `ours` is the extraction loop from files in the page cache to
     published shards, from the first finished batch on; `read` is only reading, decoding and
     resizing, an upper bound. `difference` is the largest difference of a feature from float32,
     relative to the largest float32 feature. Weights are seeded unless specified.
-train   : captions per second of a two-branch head, and images per second of fine-tuning.
+train   : captions per second of a two-branch head, and images per second of fine-tuning, both in
+    float32 and bf16.
 workers : the same extraction in one process and on two workers of the card; the content must be
     equal.
-tests   : the tests that need a card.
-all     : all four.
+tests   : the tests that need a card; `make test` there includes them.
+all     : all four. An error ends one row or part, is printed, and sets the exit status.
 """
 
 import argparse
@@ -22,11 +24,15 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+import traceback
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from itertools import chain, repeat
 from pathlib import Path
+from unittest.mock import patch
 
 import numpy as np
 import torch
@@ -39,9 +45,11 @@ from pipeline.cluster.place import Place
 from pipeline.datasets.entries import ImageEntry
 from pipeline.finetuning.network import LearningNetwork
 from pipeline.heads.architectures import two_branch
+from pipeline.heads.head_types import PRECISIONS as HEAD_PRECISIONS
 from pipeline.heads.inputs.batches import BatchLoader, PairDataset
 from pipeline.heads.inputs.feature_spec import HeadInputs
 from pipeline.heads.inputs.pairs import join_pairs
+from pipeline.heads.layers.products import products_in
 from pipeline.images.backbones.known_backbones import backbone_named
 from pipeline.images.batches import default_parallelism, feature_header
 from pipeline.images.extract import extract
@@ -62,31 +70,38 @@ TESTS = ("tests/test_gpu.py", "tests/test_devices.py")
 
 def extraction(options: argparse.Namespace) -> None:
     """Print images per second of every recipe and precision."""
-    print(f"\n{'recipe':26} precision   read/s   bare/s   ours/s  ours/bare  difference")
+    print(f"\n{'recipe':26} precision   read/s   bare/s copied/s   ours/s  ours/bare  difference")
     for name in options.recipes:
-        weights = load_weights(resolve_recipe(name), options.weights)
-        windows = resolve_recipe(name).crop.windows
-        paths = options.paths[: max(2, len(options.paths) // windows)]
-        first: np.ndarray | None = None
-        for precision in options.precisions:
-            if precision == "tf32" and not options.on_gpu:
-                print(f"{name:26} {precision:9}  needs a CUDA device")
-                continue
+        with reported(options, name):
+            one_recipe(name, options)
+
+
+def one_recipe(name: str, options: argparse.Namespace) -> None:
+    """Print images per second of a recipe in every precision."""
+    weights = load_weights(resolve_recipe(name), options.weights)
+    windows = resolve_recipe(name).crop.windows
+    paths = options.paths[: max(2, len(options.paths) // windows)]
+    first: np.ndarray | None = None
+    for precision in options.precisions:
+        if precision == "tf32" and not options.on_gpu:
+            print(f"{name:26} {precision:9}  needs a CUDA device")
+            continue
+        with reported(options, f"{name} {precision}"):
             recipe = resolve_recipe(name, precision)
-            read, bare, ours, features = measured(recipe, weights, paths, options)
+            (read, bare, copied, ours), features = measured(recipe, weights, paths, options)
             first = features if first is None else first
             difference = np.abs(features - first).max() / np.abs(first).max()
             print(
-                f"{name:26} {precision:9} {read:8.1f} {bare:8.1f} {ours:8.1f}  {ours / bare:9.2f}  "
-                f"{difference:.1e}",
+                f"{name:26} {precision:9} {read:8.1f} {bare:8.1f} {copied:8.1f} {ours:8.1f}  "
+                f"{ours / bare:9.2f}  {difference:.1e}",
                 flush=True,
             )
 
 
 def measured(
     recipe: Recipe, weights: Weights, paths: list[Path], options: argparse.Namespace
-) -> tuple[float, float, float, np.ndarray]:
-    """Return images per second, read, bare and ours, and the features of the first images."""
+) -> tuple[tuple[float, float, float, float], np.ndarray]:
+    """Return images per second, read, bare, copied and ours, and features of the first images."""
     parallelism = default_parallelism(recipe, options.device)
     cores = len(os.sched_getaffinity(0))
     parallelism = replace(
@@ -95,7 +110,7 @@ def measured(
         readers=options.readers or min(16, cores),
     )
     network = RecipeNetwork(recipe, weights.state, options.device)
-    bare = bare_rate(network, paths, parallelism.batch_size)
+    bare, copied = bare_rates(network, paths, parallelism.batch_size)
     read = reading_rate(network, paths, parallelism.readers)
     marks: list[tuple[float, int]] = []
 
@@ -110,7 +125,7 @@ def measured(
             publish_images(build, paths, network, parallelism, mark)
         marks.append((time.perf_counter(), len(paths)))
         features = FeatureSet(out).read(ids[:64])
-    return read, bare, rate(marks), features.astype(np.float32)
+    return (read, bare, copied, rate(marks)), features.astype(np.float32)
 
 
 def reading_rate(network: RecipeNetwork, paths: list[Path], readers: int) -> float:
@@ -122,13 +137,15 @@ def reading_rate(network: RecipeNetwork, paths: list[Path], readers: int) -> flo
 
 
 @torch.inference_mode()
-def bare_rate(network: RecipeNetwork, paths: list[Path], batch_size: int) -> float:
-    """Return images per second of the network on windows that are on its device."""
+def bare_rates(network: RecipeNetwork, paths: list[Path], batch_size: int) -> tuple[float, float]:
+    """Return images per second of the network, without and with copies to and from its device."""
     samples = [read_sample(path, network.recipe, network.window).windows for path in paths[:16]]
     sound = np.stack([windows for windows in samples if windows is not None])
-    batch = torch.from_numpy(np.resize(sound, (batch_size, *sound.shape[1:]))).to(network.device)
+    batch = torch.from_numpy(np.resize(sound, (batch_size, *sound.shape[1:])))
+    sent, device = batch.to(network.device), network.device
     steps = max(2, min(50, len(paths) // batch_size))
-    return batch_size / seconds_of(lambda: network._rows(batch), network.device, steps)
+    bare = seconds_of(lambda: network._rows(sent), device, steps)
+    return batch_size / bare, batch_size / seconds_of(lambda: network(batch), device, steps)
 
 
 def seconds_of(step: Callable[[], object], device: torch.device, times: int) -> float:
@@ -169,23 +186,28 @@ def training(options: argparse.Namespace) -> None:
         )
         batches, size = chain.from_iterable(repeat(loader)), 0
 
-        def step() -> None:
+        def step(precision: str) -> None:
             nonlocal size
             batch = next(batches)
             size = len(batch.captions)
             optimiser.zero_grad()
-            task.loss(net, batch, 0, generator).backward()
+            with products_in(precision):
+                loss = task.loss(net, batch, 0, generator)
+            loss.backward()
             optimiser.step()
 
-        seconds = seconds_of(step, device, options.steps)
-    print(f"\ntwo-branch head, {4096} and {300} numbers: {size / seconds:.0f} captions/s")
+        print()
+        for precision in HEAD_PRECISIONS:
+            seconds = seconds_of(partial(step, precision), device, options.steps)
+            rate_of_head = f"{size / seconds:.0f} captions/s"
+            print(f"two-branch head, 4096 and 300 numbers, {precision}: {rate_of_head}")
     name = options.finetune
     recipe = resolve_recipe(name)
     backbone = backbone_named(recipe.backbone)
     state = load_weights(recipe, "random:0").state
     size = options.batch_size or 128
     windows = torch.rand(size, recipe.crop.size, recipe.crop.size, 3).to(device) * 255
-    for precision in ("float32", "bf16"):
+    for precision in HEAD_PRECISIONS:
         network = LearningNetwork(recipe, backbone, state, "", precision).to(device).train()
         seconds = seconds_of(step_of(network, windows), device, options.steps)
         print(f"fine-tuning {name}, all layers, {precision}: {size / seconds:.1f} images/s")
@@ -203,10 +225,11 @@ def two_workers(options: argparse.Namespace) -> None:
         storage = Storage(rows_per_shard=max(1, len(options.paths) // 4))
         for workers in (None, 2):
             started = time.perf_counter()
-            index = extract(
-                folder, Path(scratch, f"out-{workers}"), recipe=name, compute=compute,
-                storage=storage, place=Place(workers),
-            )  # fmt: skip
+            with patch.dict(os.environ, shared_card(workers or 1)):
+                index = extract(
+                    folder, Path(scratch, f"out-{workers}"), recipe=name, compute=compute,
+                    storage=storage, place=Place(workers),
+                )  # fmt: skip
             seconds = time.perf_counter() - started
             contents[workers] = index.content_sha256
             where = f"{workers} workers" if workers else "one process"
@@ -214,12 +237,30 @@ def two_workers(options: argparse.Namespace) -> None:
     print(f"content {'the same' if contents[None] == contents[2] else 'DIFFERS'}")
 
 
+def shared_card(workers: int) -> dict[str, str]:
+    """Return the environment in which local workers share the first visible card.
+
+    Each worker requires a card of its own, so the card is named once per worker.
+    """
+    first = os.environ.get("CUDA_VISIBLE_DEVICES", "").partition(",")[0] or "0"
+    return {"CUDA_VISIBLE_DEVICES": ",".join([first] * workers)}
+
+
 def tests(options: argparse.Namespace) -> None:
-    """Run the tests that need a card; exit with their status if they fail."""
+    """Run the tests that need a card."""
     command = [sys.executable, "-m", "pytest", "-rs", *TESTS]
     environment = {**os.environ, "GPU_TESTS_DEVICE": options.device}
-    if status := subprocess.run(command, env=environment).returncode:
-        sys.exit(status)
+    subprocess.run(command, env=environment, check=True)
+
+
+@contextmanager
+def reported(options: argparse.Namespace, what: str) -> Iterator[None]:
+    """Print an error and its traceback instead of raising it, and record what failed."""
+    try:
+        yield
+    except Exception:
+        traceback.print_exc(file=sys.stdout)
+        options.failed.append(what)
 
 
 PARTS: dict[str, Callable[[argparse.Namespace], None]] = {
@@ -260,10 +301,14 @@ def main() -> None:
     card = torch.cuda.get_device_name() if options.on_gpu else "CPU"
     cores, started = len(os.sched_getaffinity(0)), time.perf_counter()
     print(f"{card}, torch {torch.__version__}, {cores} cores, {options.count} images")
+    options.failed = []
     for name, part in PARTS.items():
         if options.part in ("all", name):
-            part(options)
+            with reported(options, name):
+                part(options)
     print(f"{time.perf_counter() - started:.0f} s in all")
+    if options.failed:
+        sys.exit(f"failed: {', '.join(options.failed)}")
 
 
 if __name__ == "__main__":

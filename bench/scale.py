@@ -34,13 +34,17 @@ running jumping standing sitting walking playing holding wearing looking riding 
 boat horse bird shirt hat dress jacket rock tree house bench table chair over"""
 WORDS = _WORDS.split()
 RECIPE, STORAGE, DIM = "efficientnet-lite0-pool", "float16", 1280
-EXPERIMENT = """dataset: scale
+IMAGES, TEXT = Path("data/features/dataset", RECIPE), Path("data/text/dataset")
+EXPERIMENT = f"""dataset: scale
+extract: {{storage: {STORAGE}}}
+caption_features: {{mean: {{encoder: mean}}}}
 experiments:
   scale:
-    images: images
+    images: {RECIPE}
     captions: mean
     preset: ours-linear
-    settings: {dim: 32, epochs: 1, batch_size: 500}
+    settings: {{dim: 32, epochs: 1, batch_size: 500}}
+  cca: {{images: {RECIPE}, captions: mean, preset: ours-cca, settings: {{dim: 32}}}}
 """
 MAIN = "from stages.cli import main; main()"
 LIMIT_GB, _LOOK_SECONDS = 2.0, 0.1
@@ -92,7 +96,7 @@ def command(*arguments: object) -> Callable[[int], list[str]]:
 
 def text(encoder: str, *options: object) -> Step:
     """Return the step of an encoder."""
-    out = f"text/{encoder}"
+    out = f"{TEXT}/{encoder}"
     return Step(
         f"text {encoder}",
         command("text", "--encoder", encoder, "--dataset", "dataset", "--out", out, *options),
@@ -100,12 +104,12 @@ def text(encoder: str, *options: object) -> Step:
     )
 
 
-EXTRACT = ("--recipe", RECIPE, "--storage", STORAGE, "--dataset", "dataset", "--out", "images")
-TRAINED = ("--experiment", "scale", "--dataset", "dataset", "--images", "images")
-SPACE = ("--caption-features", "text/mean", "--head", "head")
+EXTRACT = ("--recipe", RECIPE, "--storage", STORAGE, "--dataset", "dataset", "--out", IMAGES)
+TRAINED = ("--experiment", "scale", "--dataset", "dataset", "--image-features", IMAGES)
+SPACE = ("--caption-features", TEXT / "mean", "--head", "head")
 SEARCH = (
     "two dogs on the grass", *TRAINED[:4], "--head", "head",
-    "--embeddings", "space.h5", "--encoder", "text/mean.encoder",
+    "--embeddings", "space.h5", "--encoder", TEXT / "mean.encoder",
 )  # fmt: skip
 STEPS = (
     Step(
@@ -117,7 +121,7 @@ STEPS = (
         "dataset",
     ),
     Step("read the manifest", own("read")),
-    Step("extract, stub network", own("stub"), "images"),
+    Step("extract, stub network", own("stub"), str(IMAGES)),
     Step("extract again, images read", command("extract", *EXTRACT, "--trust-stamps")),
     Step("extract again, stamps trusted", command("extract", *EXTRACT, "--trust-stamps")),
     text("mean"),
@@ -125,12 +129,12 @@ STEPS = (
     text("token-ids"),
     text("fv-gmm", "--components", 1, "--sample", 5000),
     Step("text mean again, finished", text("mean").command),
-    Step("shards verify --quick", command("shards", "verify", "--quick", "images")),
-    Step("shards index", command("shards", "index", "text/mean")),
+    Step("shards verify --quick", command("shards", "verify", "--quick", IMAGES)),
+    Step("shards index", command("shards", "index", TEXT / "mean")),
     Step("merge halves", own("merge"), "merged"),
     Step(
         "train, an epoch",
-        command("train", *TRAINED, "--caption-features", "text/mean", "--out", "head"),
+        command("train", *TRAINED, *SPACE[:2], "--out", "head"),
         "head",
     ),
     Step(
@@ -143,6 +147,8 @@ STEPS = (
         command("evaluate", "space.h5", "--out", "first", "--protocol", "first-1000"),
     ),
     Step("evaluate, all", command("evaluate", "space.h5", "--out", "all"), status=1),
+    Step("run", command("run", "cca", "--dataset", "dataset")),
+    Step("run again, finished", command("run", "cca", "--dataset", "dataset")),
     Step("search", command("search", *SEARCH)),
     Step("search, index made", command("search", *SEARCH, "--approximate")),
     Step("search, index there", command("search", *SEARCH, "--approximate")),
@@ -208,7 +214,7 @@ def stub(count: int) -> None:
         return RowBlock(table[which] + noise, status, ("",) * len(which), crc32[which])
 
     ids = [entry.id for entry in read_manifest(Path("dataset")).entries]
-    build_from_rows(Path("images"), header, ids, rows)
+    build_from_rows(IMAGES, header, ids, rows)
 
 
 def merge(count: int) -> None:
@@ -226,7 +232,7 @@ def halve(count: int) -> None:
     from pipeline.shards.format import RowBlock
     from pipeline.shards.resume.arrays import build_from_rows
 
-    features = FeatureSet("text/mean")
+    features = FeatureSet(TEXT / "mean")
     ids, middle = features.ids, len(features) // 2
     for number, part in enumerate((ids[:middle], ids[middle:])):
 

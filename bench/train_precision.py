@@ -1,11 +1,13 @@
 """Training in float32 and in bf16: CPU seconds per epoch, and rsum over seeds.
 
     python -m bench.train_precision EXPERIMENT... --dataset data/flickr8k [--epochs 2] [--seeds 1]
+    PYTHONPATH=CHECKOUT python bench/train_precision.py EXPERIMENT... --precisions float32
 
 Trains each experiment at the small size on features and captions of `pipeline run`, alternately in
 both precisions, for a limited number of epochs. Prints one row per precision: seconds per epoch
 (median over epochs and seeds), the part in validation, which is float32 in both, and the validation
-rsum of the selected epochs (mean, minimum and maximum over seeds).
+rsum of the selected epochs (mean, minimum and maximum over seeds). The second form measures the
+library of another checkout, such as an earlier commit without bf16.
 """
 
 import argparse
@@ -19,7 +21,6 @@ from typing import Any
 from pipeline.experiments.layout import Layout
 from pipeline.heads.experiments import resolve_experiment
 from pipeline.heads.fit import fit
-from pipeline.heads.head_types import PRECISIONS
 from pipeline.heads.training import trainer
 from pipeline.heads.training.training_options import TrainingOptions
 
@@ -71,6 +72,7 @@ def main() -> None:
     parser.add_argument("--dataset", type=Path, default=Path("data/flickr8k"))
     parser.add_argument("--epochs", type=int)
     parser.add_argument("--seeds", type=int, default=1)
+    parser.add_argument("--precisions", nargs="+", default=["float32", "bf16"])
     options = parser.parse_args()
     layout = Layout(options.dataset, options.dataset.parent)
     clock = Clock()
@@ -81,11 +83,13 @@ def main() -> None:
         vectors = layout.named_vectors(experiment.word_vectors)
         experiment = replace(experiment, word_vectors=vectors)
         seconds: dict[str, float] = {}
-        for precision in PRECISIONS:
+        for precision in options.precisions:
+            # Commits before bf16 have no such option.
+            chosen: dict[str, Any] = {} if precision == "float32" else {"precision": precision}
             clock.epochs, clock.validations, found = [], [], []
             for seed in range(options.seeds):
                 training = TrainingOptions(
-                    seed=seed, max_epochs=options.epochs, precision=precision, monitor=clock
+                    seed=seed, max_epochs=options.epochs, monitor=clock, **chosen
                 )
                 with tempfile.TemporaryDirectory() as out:
                     trained = fit(
@@ -98,9 +102,10 @@ def main() -> None:
                     )
                 found.append(trained.chosen["rsum"])
             seconds[precision] = median(clock.epochs)
+            ratio = seconds[options.precisions[0]] / seconds[precision]
             print(
                 f"| `{name}` | {precision} | {seconds[precision]:.2f} | "
-                f"{median(clock.validations):.2f} | {seconds['float32'] / seconds[precision]:.2f} "
+                f"{median(clock.validations):.2f} | {ratio:.2f} "
                 f"| {mean(found):.1f} ({min(found):.1f} to {max(found):.1f}) |",
                 flush=True,
             )

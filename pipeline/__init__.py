@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from pipeline.errors import PipelineError as PipelineError
     from pipeline.experiments.captions import caption as caption
     from pipeline.experiments.captions import caption_split as caption_split
+    from pipeline.experiments.captions import rerank as rerank
     from pipeline.experiments.captions import score as score
     from pipeline.experiments.layout import Layout as Layout
     from pipeline.experiments.localize import localize as localize
@@ -124,6 +125,7 @@ _HOMES = {
     "Writing": "pipeline.language.captioning.captioner",
     "caption": "pipeline.experiments.captions",
     "caption_split": "pipeline.experiments.captions",
+    "rerank": "pipeline.experiments.captions",
     "compare": "pipeline.claims.compare",
     "describe": "pipeline.shards.describe",
     "draw_moving_scenes": "pipeline.scenes.moving.draw_clips",

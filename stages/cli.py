@@ -18,6 +18,7 @@ COMMANDS = {
     "embed": "Embed a split with a trained head.",
     "localize": "Train heads on regions and phrases, and localize phrases.",
     "caption": "Generate captions of images.",
+    "rerank": "Rerank generated captions with a retrieval experiment.",
     "ensemble": "Average the similarities of several experiments.",
     "run": "Compute whatever is missing, from a dataset to recall tables.",
     "repro": "Run dvc.yaml's stages, with a line for each.",

@@ -7,7 +7,6 @@ import click
 
 from pipeline.cluster.place import Place
 from pipeline.errors import WrongUsage
-from pipeline.experiments.layout import of_splits
 from pipeline.jobs.options import Selection
 from pipeline.wording import counted
 from stages.command import Command
@@ -37,8 +36,9 @@ if TYPE_CHECKING:
 @click.option(
     "--out",
     type=OUTPUT,
-    help="Embedding file.  [default: data/embeddings/DATASET/EXPERIMENT.h5; for several splits "
-    "EXPERIMENT.all.h5, EXPERIMENT.train+val.h5 and so on]",
+    help="Embedding file.  [default: data/embeddings/DATASET/EXPERIMENT.h5; for all splits "
+    "data/search/DATASET/EXPERIMENT.h5, which `pipeline search` reads, and EXPERIMENT.train+val.h5 "
+    "for several]",
 )
 @click.option(
     "--store",
@@ -109,7 +109,7 @@ def embed(
         from_head = head or layout.head(plan.name)
         to_file = layout.embeddings(plan.name)
         if split is not None and (split == ALL or "," in split):
-            to_file = of_splits(to_file, split)
+            to_file = layout.searched(plan.name, split)
         to_file = out or to_file
         if head is None:
             require_made(from_head, plan.name, layout)

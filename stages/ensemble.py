@@ -41,7 +41,7 @@ def ensemble(
     """
     # Here, as the job below: what they import takes longer than --help should.
     from pipeline.retrieval.ensemble import ensemble as average
-    from pipeline.retrieval.ensemble import members_of
+    from pipeline.retrieval.ensemble import members_in, members_of
     from stages.params import load_params
 
     params = load_params()
@@ -49,7 +49,8 @@ def ensemble(
     if name is None and out is not None:
         raise WrongUsage("--out belongs to one ensemble, and none is named; pass --name NAME")
     for each in [name] if name else params.ensembles:
-        weights = members_of(each, params.ensemble(each))
+        base = each.partition("@")[0]
+        weights = members_in({base: members_of(base, params.ensemble(base))}, each)
         files = {member: layout.embeddings(member) for member in weights}
         if embeddings is not None:
             files = {member: embeddings / file.name for member, file in files.items()}

@@ -29,9 +29,12 @@ def experiments() -> list[Row]:
 
     rows = []
     for name, entry in params.experiments.items():
-        preset = PRESETS.get(entry.preset or name)
-        what = preset.source if preset else f"head {entry.head}"
-        rows.append(row(name, "experiment", entry.images, entry.captions, what))
+        what, images, captions = f"head {entry.head}", entry.images or "", entry.captions or ""
+        if preset := PRESETS.get(entry.preset or name):
+            made = preset.at(params.size)
+            images, captions = images or made.images, captions or made.captions.name
+            what = preset.source
+        rows.append(row(name, "experiment", images, captions, what))
     for name, found in PRESETS.items():
         kind = "phrases" if found.of_phrases else "clips" if found.of_clips else "experiment"
         rows.append(row(name, kind, found.images, found.captions.name, found.source))

@@ -113,11 +113,12 @@ class ExperimentEntry:
     """Entry of an experiment: features of both sides, a preset, and overrides.
 
     Without `preset`, the preset has the name of the experiment; `head` selects a head with its own
-    defaults instead of a preset. Other fields are those of `resolve_experiment`.
+    defaults instead of a preset. Without `images` or `captions`, the preset's features are used.
+    Other fields are those of `resolve_experiment`.
     """
 
-    images: str
-    captions: str
+    images: str | None = None
+    captions: str | None = None
     preset: str | None = None
     head: str | None = None
     settings: dict[str, Any] = field(default_factory=dict)

@@ -4,23 +4,25 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
-from pipeline.heads.experiments import TRAINED_VECTORS, Size, resolve_experiment
+from pipeline.heads.experiments import TRAINED_VECTORS, Size, on_images, resolve_experiment
 from pipeline.heads.head_types import CaptionFeatures, Experiment
 from pipeline.heads.presets import PRESETS
 from pipeline.retrieval.ensemble import ENSEMBLES
 from pipeline.wording import did_you_mean
-from stages.params import PARAMS_FILE, Params, UnknownExperiment
+from stages.params import PARAMS_FILE, ExperimentEntry, Params, UnknownExperiment
 
 
 def experiment_of(params: Params, name: str, size: Size | None = None) -> Experiment:
     """Return an experiment: its preset at a size, with the overrides of the file.
 
-    Caption features defined in the file are shared by all experiments that name their folder.
+    Caption features defined in the file are shared by all experiments that name their folder. An
+    experiment without `images` or `captions` uses those of its preset at the size.
 
     Parameters
     ----------
     params : Params. Contents of params.yaml.
-    name : str. Experiment of the file, or a published system.
+    name : str. Experiment of the file, or a published system; NAME@RECIPE is either on other image
+        features.
     size : str or None. Size of the preset; None: as in the file.
 
     Raises
@@ -30,28 +32,25 @@ def experiment_of(params: Params, name: str, size: Size | None = None) -> Experi
     HeadError
         The preset, the head or a setting is unknown, or a setting is out of range.
     """
-    size = size or params.size
-    if name not in params.experiments and name in PRESETS:
-        preset = resolve_experiment(name, size=size)
-        return replace(
-            preset, captions=_captions_of(params, preset.captions.name) or preset.captions
-        )
+    base, at, images = name.partition("@")
+    if at and name not in params.experiments:
+        return on_images(experiment_of(params, base, size), images)
     require_experiments(params, [name])
-    entry = params.experiments[name]
-    return resolve_experiment(
+    entry = params.experiments.get(name, ExperimentEntry())
+    made = resolve_experiment(
         name,
         preset=entry.preset,
         head=entry.head,
-        size=size,
+        size=size or params.size,
         images=entry.images,
-        captions=_captions_of(params, entry.captions)
-        or CaptionFeatures(entry.captions, entry.captions),
+        captions=CaptionFeatures(entry.captions, entry.captions) if entry.captions else None,
         settings=entry.settings,
         word_vectors=entry.word_vectors,
         average_captions=entry.average_captions,
         finetuning=entry.finetuning,
         precision=entry.precision,
     )
+    return replace(made, captions=_captions_of(params, made.captions.name) or made.captions)
 
 
 def require_experiments(params: Params, names: Iterable[str], others: Iterable[str] = ()) -> None:
@@ -64,7 +63,7 @@ def require_experiments(params: Params, names: Iterable[str], others: Iterable[s
     """
     known = [*params.experiments, *PRESETS, *others]
     for name in names:
-        if name not in known:
+        if not {name, name.partition("@")[0]} & {*known}:
             where = f"{PARAMS_FILE} has no" if params.experiments else "there is no"
             raise UnknownExperiment(
                 f"{where} experiment {name!r}, and no published system is called so; "

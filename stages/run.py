@@ -84,7 +84,8 @@ def run(
     """Compute what is missing or outdated for some experiments, from features to recall tables.
 
     Names are experiments and ensembles of params.yaml, or published systems (docs/heads.md lists
-    them), which need no params.yaml. `all` omits systems that need clips, a download, hours or
+    them), which need no params.yaml. NAME@RECIPE is an experiment on other image features, such as
+    vsepp@resnet50-caffe-pool. `all` omits systems that need clips, a download, hours or
     several networks. One process computes the files and bytes of the single commands. The same
     command again resumes where it stopped.
 

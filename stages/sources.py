@@ -45,8 +45,8 @@ def source_options(command: Command) -> Command:
         click.option(
             "--embeddings",
             type=_PATH,
-            help="Embedding file.  [default: data/embeddings/DATASET/EXPERIMENT.all.h5, or "
-            "data/ensembles/DATASET/EXPERIMENT.all.h5 for an ensemble; computed if missing]",
+            help="Embedding file.  [default: data/search/DATASET/EXPERIMENT.h5; computed if "
+            "missing]",
         ),
         click.option(
             "--experiment",

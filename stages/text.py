@@ -120,7 +120,7 @@ _plan_options: Callable[[Any], Any] = section(
     click.option("--pca", type=click.IntRange(1), help="Project rows on N principal components."),
     click.option(
         "--tagger",
-        help="Tags: textblob, or perceptron:FILE, NLTK's averaged perceptron as JSON.  "
+        help="Tags: textblob, spacy, or perceptron:FILE, NLTK's averaged perceptron as JSON.  "
         "[default: textblob]",
     ),
     click.option(

@@ -128,6 +128,18 @@ def test_everything_that_is_made_lies_under_the_dataset() -> None:
         assert all(any(m == e or e in m.parents for m in made) for e in expected), stage
 
 
+def test_a_search_writes_no_output_or_dependency_of_a_stage() -> None:
+    """A changed one would rerun stages with the next `dvc repro`."""
+    written = Layout.of("${dataset}").searched("any")
+    tracked = {
+        Path(path if isinstance(path, str) else next(iter(path)))
+        for stage in DVC["stages"].values()
+        for kind in ("deps", "outs", "metrics", "plots")
+        for path in stage.get("do", stage).get(kind, [])
+    }
+    assert not tracked & {written, *written.parents}
+
+
 def test_the_report_writes_where_it_does_not_look() -> None:
     report = DVC["stages"]["report"]
     outs = [out if isinstance(out, str) else next(iter(out)) for out in report["outs"]]

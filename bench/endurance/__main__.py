@@ -1,5 +1,6 @@
 """Run a campaign: `python -m bench.endurance kills|faults|files|all [--seed N] [--count N] ...`,
-or `corpora FOLDER...`, which reads all files of these folders.
+`corpora FOLDER...`, which reads all files of these folders, or `fuzz READER...`, which mutates the
+inputs of these readers (names as in the tables of `files`) guided by the code that they reach.
 
 Ends with status 1 if anything broke. Each failure is logged with the path of its evidence.
 """
@@ -14,6 +15,7 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
 
 from bench.endurance.commands import make_project
@@ -21,7 +23,9 @@ from bench.endurance.corpora import corpora
 from bench.endurance.evidence import Evidence
 from bench.endurance.faults import faults
 from bench.endurance.files import files
+from bench.endurance.fuzz import fuzz
 from bench.endurance.kills import kills
+from bench.endurance.readers import READERS
 from bench.endurance.running import preload
 
 _Campaign = Callable[[Evidence, Path, Path, int, int, float], None]
@@ -36,10 +40,12 @@ _CAMPAIGNS: dict[str, tuple[_Campaign, int]] = {
 def main() -> None:
     """Run the campaigns that are asked for, and print their table."""
     parser = argparse.ArgumentParser(prog="bench.endurance", description=__doc__)
-    parser.add_argument("campaigns", nargs="+", metavar="kills|faults|files|all|corpora FOLDER")
+    parser.add_argument(
+        "campaigns", nargs="+", metavar="kills|faults|files|all|corpora FOLDER|fuzz READER"
+    )
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--minutes", type=float, default=math.inf, help="of all campaigns together")
-    parser.add_argument("--count", type=int, help="of a campaign: signals, faults or files")
+    parser.add_argument("--count", type=int, help="of a campaign: signals, faults, files or inputs")
     parser.add_argument("--work", type=Path, help="folder, kept [default: a temporary one]")
     given = parser.parse_args()
     campaigns = dict(_CAMPAIGNS)
@@ -49,6 +55,15 @@ def main() -> None:
         names, campaigns = names[:1], {"corpora": (partial(corpora, folders), sys.maxsize)}
         if not folders or not all(folder.is_dir() for folder in folders):
             parser.error("corpora needs folders that exist")
+    elif names[0] == "fuzz":
+        readers = [reader for reader in READERS if reader.name in names[1:]]
+        if len(readers) < len(names[1:]) or not readers:
+            parser.error(f"fuzz needs names of readers: {'; '.join(r.name for r in READERS)}")
+        if find_spec("atheris") is None:
+            parser.error("fuzz needs the package atheris: pip install 'atheris>=3.0'")
+        if given.count is None and math.isinf(given.minutes):
+            parser.error("fuzz needs --minutes or --count, the number of inputs of each reader")
+        names, campaigns = names[:1], {"fuzz": (partial(fuzz, readers), sys.maxsize)}
     elif unknown := {*names} - {*campaigns}:
         parser.error(f"no campaigns: {', '.join(sorted(unknown))}")
     work = given.work or Path(tempfile.mkdtemp(prefix="endurance-"))

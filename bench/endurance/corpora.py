@@ -133,7 +133,7 @@ def _read_apart(readings: Sequence[_Reading], work: Path) -> Iterator[tuple[_Rea
                 os._exit(0)
         os.close(write)
         before = done
-        for ending, text in _results(results, pid):
+        for ending, text in endings(results, pid, SECONDS):
             yield readings[done], ending, text
             done += 1
         os.close(results)
@@ -142,8 +142,14 @@ def _read_apart(readings: Sequence[_Reading], work: Path) -> Iterator[tuple[_Rea
             done += 1
 
 
-def _results(pipe: int, pid: int) -> Iterator[tuple[str, str]]:
-    """Yield what a process writes, then how it ended if that was before its time."""
+def endings(pipe: int, pid: int, seconds: float) -> Iterator[tuple[str, str]]:
+    """Yield the outcomes that a process writes, then its own unless its status is 0.
+
+    Parameters
+    ----------
+    pipe, pid : the process writes JSON lines of an outcome and its text to the pipe.
+    seconds : its CPU time limit for each (ITIMER_PROF), for the text.
+    """
     pending = b""
     while select.select([pipe], [], [], CLOCK_SECONDS)[0]:
         if not (block := os.read(pipe, 1 << 16)):
@@ -156,8 +162,8 @@ def _results(pipe: int, pid: int) -> Iterator[tuple[str, str]]:
         os.killpg(pid, signal.SIGKILL)
     code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
     if code == -signal.SIGPROF:
-        yield "hang", f"more than {SECONDS} s of the processor"
+        yield "hang", f"more than {seconds:g} s of the processor"
     elif code == -signal.SIGKILL:
         yield "hang", f"no end within {CLOCK_SECONDS:.0f} s"
     elif code:
-        yield "crash", f"signal {-code}"
+        yield "crash", f"signal {-code}" if code < 0 else f"status {code}"

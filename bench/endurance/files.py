@@ -13,6 +13,7 @@ import shutil
 import signal
 import time
 from collections import Counter
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -60,32 +61,30 @@ def files(
     print(f"{number} files")
 
 
-def inputs_of_readers(project: Path, work: Path) -> Path:
+def inputs_of_readers(project: Path, work: Path, readers: Sequence[Reader] = READERS) -> Path:
     """Create a folder of valid files for each reader, which must read them; return the parent."""
     inputs = work / "inputs"
     shutil.copytree(project, work / "project")
     make_more(work / "project")
     make_inputs(inputs, work / "project")
-    for reader in READERS:
+    for reader in readers:
         ending, text = _read_apart(reader, inputs / reader.name, work)
         if ending != "read":
             raise RuntimeError(f"{reader.name} does not read what is sound: {ending}, {text}")
     return inputs
 
 
+def files_of(reader: Reader, folder: Path) -> list[Path]:
+    """Return the files of a reader that are damaged, relative to its folder."""
+    found = (path for pattern in reader.files for path in folder.glob(pattern))
+    return sorted({path.relative_to(folder) for path in found if path.is_file()})
+
+
 def _damaged(
     reader: Reader, sound: Path, folder: Path, rng: random.Random, other: bytes
 ) -> tuple[Path, str]:
     """Copy the inputs of a reader and damage one file; return it with a description."""
-    names = sorted(
-        {
-            path.relative_to(sound)
-            for pattern in reader.files
-            for path in sound.glob(pattern)
-            if path.is_file()
-        }
-    )
-    name = rng.choice(names)
+    name = rng.choice(files_of(reader, sound))
     if reader.name == "pictures":  # one of them, as each is read alone
         folder.mkdir()
         shutil.copy(sound / name, folder / name)

@@ -123,9 +123,15 @@ EXPLAINED: tuple[Explained, ...] = (
         "stdout/unusable-images/14.txt", "line *", "the reason of an unreadable image lists AVIF"
     ),
     *(
-        Explained(path, place, "search and serve embed the whole dataset and find all its images")
+        Explained(
+            path,
+            place,
+            "search and serve embed the whole dataset, in a folder of their own, and find all its "
+            "images",
+        )
         for path, place in (
-            ("data/embeddings/scenes/*.all.h5", "only in tree"),
+            ("data/embeddings/scenes/*.all.h5", "only in base"),
+            ("data/search/scenes/*", "only in tree"),
             ("stdout/heads/*", "line *"),
             ("stdout/zero-shot/*", "line *"),
         )

@@ -7,6 +7,7 @@ these ids. `regions.jsonl` stores phrases with boxes, read by `pipeline.datasets
 """
 
 import os
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -426,7 +427,8 @@ def _check_phrases(
         seen[phrase.image] += 1
         if phrase.caption is not None:
             image, _, number = phrase.caption.rpartition("#")
-            if image != phrase.image or not number.isdigit() or int(number) >= captions[image]:
+            known = re.fullmatch("[0-9]{1,9}", number) and int(number) < captions[phrase.image]
+            if image != phrase.image or not known:
                 raise DatasetError(f"{where}: its image has no caption {phrase.caption!r}")
         if fault := check_caption(phrase.phrase):
             raise DatasetError(f"{where}: the phrase {fault}")

@@ -1,6 +1,6 @@
 """Captioners by experiment name, opened from the files of the experiment."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
@@ -10,14 +10,13 @@ from pipeline.datasets.splits import split_for
 from pipeline.errors import WrongUsage
 from pipeline.experiments.layout import Layout, unseeded
 from pipeline.finetuning import WEIGHTS_FILE
-from pipeline.heads.experiments import Size, resolve_experiment
 from pipeline.heads.head_types import Experiment
 from pipeline.heads.inputs.feature_spec import FeatureSpec
 from pipeline.heads.trained_head import TrainedHead, load_head
 from pipeline.language.captioning.baselines import MostFrequentCaption, NearestCaption
 from pipeline.language.captioning.captioner import LanguageCaptioner, Writing
 from pipeline.language.captioning.captions import Captioner
-from pipeline.language.presets import LANGUAGE_PRESETS
+from pipeline.language.presets import is_published
 from pipeline.language.score_captions import RankingHead
 from pipeline.language.trained_model import LANGUAGE_FILE, load_language_model
 from pipeline.search.picture_features import PictureFeatures, open_features
@@ -82,23 +81,6 @@ def open_baseline(
     return _in_space_of(head, experiment, layout, f"{experiment.name}-{kind}", captioner)
 
 
-def experiment_finder(
-    own: Mapping[str, Experiment] | None = None, size: Size = "small"
-) -> Callable[[str], Experiment]:
-    """Return a function that finds an experiment by name: in `own`, then among the presets.
-
-    Parameters
-    ----------
-    own : mapping of str to Experiment, or None. Experiments by name.
-    size : str. Size of the presets.
-    """
-
-    def find(name: str) -> Experiment:
-        return (own or {}).get(name) or resolve_experiment(name, size=size)
-
-    return find
-
-
 def open_captioner(
     name: str,
     layout: Layout,
@@ -141,7 +123,7 @@ def open_captioner(
 
 def is_language_model(name: str, layout: Layout) -> bool:
     """Return whether a language model of this name is published or trained."""
-    return name in LANGUAGE_PRESETS or (layout.language(name) / LANGUAGE_FILE).is_file()
+    return is_published(name) or (layout.language(name) / LANGUAGE_FILE).is_file()
 
 
 def open_language_model(

@@ -8,17 +8,18 @@ from pipeline.datasets.manifest import read_manifest
 from pipeline.errors import WrongUsage
 from pipeline.experiments.captioners import (
     Baseline,
-    experiment_finder,
     open_captioner,
     open_ranking_head,
 )
 from pipeline.experiments.known_truth import caption_truth_of
 from pipeline.experiments.layout import DATA, Layout
+from pipeline.heads.experiments import experiment_finder
 from pipeline.heads.head_types import Experiment
 from pipeline.images.given_pictures import GivenPicture, pictures_of
 from pipeline.language.captioning.captioner import Writing
 from pipeline.language.captioning.captions_file import Described
 from pipeline.language.captioning.describe_split import describe_split
+from pipeline.language.captioning.rerank import WEIGHT, rerank_captions
 from pipeline.language.score_captions import Row, evaluate_captions
 from pipeline.one_or_many import values_of
 from pipeline.progress import QUIET, Monitor
@@ -181,6 +182,56 @@ def caption_split(
         seed=seed,
         monitor=monitor,
     )
+
+
+def rerank(
+    file: str | Path,
+    dataset: str | Path,
+    out: str | Path | None = None,
+    *,
+    experiment: str,
+    weight: float = WEIGHT,
+    experiments: Mapping[str, Experiment] | None = None,
+    root: str | Path = DATA,
+    monitor: Monitor = QUIET,
+) -> list[Described]:
+    """Rerank generated captions by their similarity to the image in an experiment's space.
+
+    Parameters
+    ----------
+    file : str or Path. NAME.jsonl of `caption_split`, with several candidates per image.
+    dataset : str or Path. Folder of the captioned dataset.
+    out : str, Path or None. NAME.jsonl, or NAME.json for COCO's result format; None:
+        captions/DATASET/NAME-by-EXPERIMENT.jsonl below `root`.
+    experiment : str. A trained retrieval experiment with cosine similarity.
+    weight : float. Weight of the cosine; the rest of the score is that of the file.
+    experiments : mapping of str to Experiment, or None. As passed to `pipeline.run`.
+    root : str or Path. Output folder of `pipeline.run`.
+    monitor : Monitor. Receives a log line.
+
+    Returns
+    -------
+    list of Described
+        Every image in the order of the file.
+
+    Raises
+    ------
+    LanguageError, HeadError, EncoderError, ShardError
+        The file is damaged or has no candidates, or the experiment's files are missing.
+
+    Examples
+    --------
+    >>> reranked = pipeline.rerank(
+    ...     "data/captions/mine/xu2015-soft-attention.jsonl", "data/mine", experiment="ours-linear"
+    ... )  # doctest: +SKIP
+    >>> reranked[0].text  # doctest: +SKIP
+    'a dog runs on the grass'
+    """
+    layout = Layout(Path(dataset), Path(root))
+    head = open_ranking_head(experiment_finder(experiments)(experiment), layout)
+    if out is None:
+        out = layout.captions(f"{Path(file).stem}-by-{experiment}")
+    return rerank_captions(file, out, head=head, weight=weight, monitor=monitor)
 
 
 def score(

@@ -26,17 +26,6 @@ def unseeded(name: str) -> str:
     return _SEED.sub("", name)
 
 
-def of_splits(file: Path, splits: str) -> Path:
-    """Return the embedding file of several splits, next to that of the test split.
-
-    Parameters
-    ----------
-    file : Path. The file of the test split.
-    splits : str. "all", or comma-separated names.
-    """
-    return file.with_name(f"{file.stem}.{splits.replace(',', '+')}{file.suffix}")
-
-
 def seeds_of(file: Path) -> list[Path]:
     """Return a file of an experiment, existing or not, and those of its further seeds."""
     others = file.parent.glob(f"{glob.escape(file.stem)}-seed*{file.suffix}")
@@ -139,6 +128,19 @@ class Layout:
     def ensemble(self, name: str) -> Path:
         """Return an ensemble's embedding file, separate from those that it depends on."""
         return self._of("ensembles") / f"{name}.h5"
+
+    def searched(self, name: str, splits: str = "all") -> Path:
+        """Return the embedding file of several splits of an experiment or ensemble.
+
+        Searches write it, so it is outside the folders that DVC tracks.
+
+        Parameters
+        ----------
+        name : str. Name of the experiment or ensemble.
+        splits : str. "all", or comma-separated names.
+        """
+        part = "" if splits == "all" else f".{splits.replace(',', '+')}"
+        return self._of("search") / f"{name}{part}.h5"
 
     def evaluation(self, experiment: str) -> Path:
         """Return the folder of an experiment's recall table."""

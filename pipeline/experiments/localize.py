@@ -4,11 +4,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from pipeline.experiments.captioners import experiment_finder
 from pipeline.experiments.layout import DATA, Layout
 from pipeline.experiments.steps.phrase_steps import localize_experiments
 from pipeline.experiments.steps.step import Plan
-from pipeline.heads.experiments import Size
+from pipeline.heads.experiments import Size, experiment_finder
 from pipeline.heads.head_types import Experiment
 from pipeline.heads.training.training_options import DEFAULT_TRAINING, TrainingOptions
 from pipeline.localization.sources import Sources

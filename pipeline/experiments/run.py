@@ -14,16 +14,20 @@ from pipeline.experiments.steps.experiment_steps import add_experiment
 from pipeline.experiments.steps.language_steps import add_language_model
 from pipeline.experiments.steps.result_steps import add_ensemble
 from pipeline.experiments.steps.step import Plan
-from pipeline.heads.experiments import TRAINED_VECTORS, Size, resolve_experiment
+from pipeline.heads.experiments import TRAINED_VECTORS, Size, experiment_finder
 from pipeline.heads.head_types import Experiment
 from pipeline.heads.training.training_options import DEFAULT_TRAINING, TrainingOptions
 from pipeline.language import LanguageError
-from pipeline.language.presets import LANGUAGE_PRESETS, resolve_language_experiment
+from pipeline.language.presets import (
+    LANGUAGE_PRESETS,
+    is_published,
+    resolve_language_experiment,
+)
 from pipeline.language.trained_model import load_language_model
 from pipeline.one_or_many import texts_of
 from pipeline.progress import QUIET, Monitor
 from pipeline.report.results import columns_of
-from pipeline.retrieval.ensemble import ENSEMBLES
+from pipeline.retrieval.ensemble import ENSEMBLES, members_in
 from pipeline.retrieval.tables import (
     PROVENANCE_FILE,
     RECALL_FILE,
@@ -119,7 +123,8 @@ def run(
 
     Parameters
     ----------
-    names : str or iterable of str. Experiments, ensembles and language models.
+    names : str or iterable of str. Experiments, ensembles and language models; NAME@RECIPE is one
+        of them on other image features.
     dataset : str or Path. Folder of a prepared dataset.
     experiments : mapping of str to Experiment, or None. Experiments by name; take precedence over
         `PRESETS`.
@@ -174,9 +179,7 @@ def run(
     # Ranking needs float64, which "mps" lacks.
     evaluate.setdefault("device", "cpu" if training.device == "mps" else training.device)
 
-    def experiment_named(name: str) -> Experiment:
-        return own.get(name) or resolve_experiment(name, size=size)
-
+    experiment_named = experiment_finder(own, size)
     plan = Plan(
         Layout(Path(dataset), Path(root)),
         training=training,
@@ -196,9 +199,9 @@ def run(
             f"no effect; run {' or '.join(of_text)}"
         )
     for name in names:
-        members = {} if name in own else ensembles.get(name, {})
+        members = {} if name in own else members_in(ensembles, name)
         for each in every_seed:
-            if name not in own and name in LANGUAGE_PRESETS:
+            if name not in own and is_published(name):
                 add_language_model(plan, resolve_language_experiment(name, size=size), each)
                 continue
             for member in members or (name,):

@@ -7,9 +7,10 @@ from typing import Any
 
 from pipeline.embedding_map.plane import Projection
 from pipeline.errors import WrongUsage
-from pipeline.experiments.captioners import experiment_finder, open_captioner
+from pipeline.experiments.captioners import open_captioner
 from pipeline.experiments.layout import DATA, Layout, NotMade, unseeded
 from pipeline.experiments.whole_dataset import searched_embeddings
+from pipeline.heads.experiments import experiment_finder
 from pipeline.heads.head_types import Experiment
 from pipeline.progress import QUIET, Monitor
 from pipeline.retrieval.embedding_file import read_provenance
@@ -151,7 +152,8 @@ def find_sources(
         It is on regions and phrases.
     """
     joined = layout.ensemble(experiment)
-    of_ensemble = joined.is_file() or unseeded(experiment) in ensembles
+    base = unseeded(experiment).partition("@")[0]
+    of_ensemble = joined.is_file() or base in ensembles
 
     def named(name: str) -> Experiment:
         found = experiment_named(name)

@@ -1,7 +1,7 @@
 """The embedding file of all splits, for search, computed when it is first needed.
 
-It is stored next to the file of the test split, on which the tables are based, and recomputed if
-its head, the dataset or the features have changed.
+It is not the file of the test split, on which the tables are based, and is recomputed if its head,
+the dataset or the features have changed.
 """
 
 import time
@@ -12,7 +12,7 @@ from pathlib import Path
 from pipeline.datasets.manifest import read_description
 from pipeline.datasets.splits import ALL
 from pipeline.errors import PipelineError
-from pipeline.experiments.layout import Layout, NotMade, of_splits, unseeded
+from pipeline.experiments.layout import Layout, NotMade, unseeded
 from pipeline.experiments.records import Record, why_stale
 from pipeline.experiments.steps.result_steps import embeddings_record
 from pipeline.hashing import sha256_of_file
@@ -102,7 +102,7 @@ class _Whole:
     def experiment(self, name: str, given: Path | None = None) -> Path:
         """Return the file of an experiment; `given` overrides the folder of its head."""
         layout, experiment = self._layout, self._named(unseeded(name))
-        head, out = given or layout.head(name), of_splits(layout.embeddings(name), ALL)
+        head, out = given or layout.head(name), layout.searched(name)
         images = layout.features(experiment.embedded_images)
         captions = layout.text(experiment.captions.name)
         described = read_description(layout.dataset)
@@ -153,7 +153,7 @@ class _Whole:
         members = [str(member["experiment"]) for member in stored["ensemble"]]
         weights: Mapping[str, float] = dict(zip(members, stored["weights"], strict=True))
         files = {member: self.experiment(member) for member in members}
-        out = of_splits(own, ALL)
+        out = self._layout.searched(name)
 
         def expected() -> Record:
             found = {m: {"embeddings_sha256": sha256_of_file(f)} for m, f in files.items()}

@@ -122,7 +122,9 @@ def finetune(
     backbone = backbone_named(recipe.backbone)
 
     def network() -> LearningNetwork:
-        return LearningNetwork(recipe, backbone, loaded.state, how.first_layer, how.precision)
+        built = LearningNetwork(recipe, backbone, loaded.state, how.first_layer, how.precision)
+        # Without gradients, the control costs a third of a training.
+        return built if how.learning_rate else built.requires_grad_(False)
 
     own_names = network().own_names
     origin = {

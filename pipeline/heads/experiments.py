@@ -1,7 +1,7 @@
-"""Experiments: a preset at a size, with overrides."""
+"""Experiments: a preset at a size, with overrides, or on other image features."""
 
-from collections.abc import Mapping
-from dataclasses import fields
+from collections.abc import Callable, Mapping
+from dataclasses import fields, replace
 from typing import Any
 
 from pipeline.heads import HeadError
@@ -95,6 +95,60 @@ def resolve_experiment(
         goes_on_from=None if found is None else found.goes_on_from,
         precision=precision,
     )
+
+
+def on_images(experiment: Experiment, recipe: str) -> Experiment:
+    """Return an experiment on the image features of another recipe, called `NAME@RECIPE`.
+
+    Parameters
+    ----------
+    experiment : Experiment. An experiment whose image network is frozen.
+    recipe : str. Recipe of the image features, or several joined by "+".
+
+    Raises
+    ------
+    HeadError
+        `recipe` is empty, or the experiment is fine-tuned.
+
+    Examples
+    --------
+    >>> from pipeline.heads.experiments import on_images
+    >>> vsepp = on_images(pipeline.resolve_experiment("vsepp"), "resnet50-caffe-pool")
+    >>> vsepp.name, vsepp.images
+    ('vsepp@resnet50-caffe-pool', 'resnet50-caffe-pool')
+    """
+    name = f"{experiment.name}@{recipe}"
+    if not recipe:
+        raise HeadError(f"{name!r} names no image features; expected EXPERIMENT@RECIPE")
+    if experiment.finetuning is not None:
+        raise HeadError(
+            f"{name!r}: {experiment.name} fine-tunes the network of {experiment.images}, layer by "
+            "layer; for another network add an experiment with `images` and `finetuning` to "
+            "params.yaml"
+        )
+    return replace(experiment, name=name, images=recipe)
+
+
+def experiment_finder(
+    own: Mapping[str, Experiment] | None = None, size: Size = "small"
+) -> Callable[[str], Experiment]:
+    """Return a function that finds an experiment by name: in `own`, then among the presets.
+
+    `NAME@RECIPE` is the experiment NAME on other image features; see `on_images`.
+
+    Parameters
+    ----------
+    own : mapping of str to Experiment, or None. Experiments by name.
+    size : str. Size of the presets.
+    """
+
+    def find(name: str) -> Experiment:
+        if (found := (own or {}).get(name)) is not None:
+            return found
+        base, at, recipe = name.partition("@")
+        return on_images(find(base), recipe) if at else resolve_experiment(name, size=size)
+
+    return find
 
 
 def _differences(settings: Any) -> dict[str, Any]:

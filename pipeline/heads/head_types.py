@@ -44,7 +44,7 @@ class Finetuning:
     start : str. Experiment whose trained head training starts from, fitted on stored features of
         the same recipe and captions.
     learning_rate : float. Learning rate of the network; the head's is in its settings, and the
-        schedule applies to both.
+        schedule applies to both. 0 trains the head alone, on the same crops: the control.
     first_layer : str. Name of the first trainable layer; earlier ones are frozen. Empty: all train.
     smallest_crop : float. Minimum share of the area of a random crop; images are also mirrored at
         random; see `pipeline.finetuning.augmentation`.

@@ -13,6 +13,7 @@ Condition = Literal["nothing", "sentence", "image"]
 
 SENTENCES = CaptionFeatures("token-ids", "token-ids")
 TAGS = CaptionFeatures("tags", "tags")
+SPACY_TAGS = CaptionFeatures("tags-spacy", "tags-spacy")
 UNIVERSAL_TAGS = CaptionFeatures("tags-universal", "tags-universal")
 
 MODELS: dict[str, Condition] = {

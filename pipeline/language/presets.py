@@ -11,7 +11,12 @@ from typing import Any
 from pipeline.heads.base import settings_from
 from pipeline.heads.presets.preset import POOLED_IMAGES, Size
 from pipeline.language import LanguageError
-from pipeline.language.model_types import UNIVERSAL_TAGS, LanguageExperiment, LanguageSettings
+from pipeline.language.model_types import (
+    SPACY_TAGS,
+    UNIVERSAL_TAGS,
+    LanguageExperiment,
+    LanguageSettings,
+)
 from pipeline.wording import did_you_mean
 
 
@@ -117,6 +122,15 @@ _UNIVERSAL = replace(
         leaves_open="as kiros2014-sc-nlm, with the 12 universal tags of Petrov et al. 2012",
     ),
 )
+_SPACY = replace(
+    _SC_NLM,
+    paper=replace(
+        _SC_NLM.paper,
+        name="kiros2014-sc-nlm-spacy",
+        tags=SPACY_TAGS,
+        leaves_open="as kiros2014-sc-nlm, with tags from spaCy's tagger",
+    ),
+)
 _CORPUS = replace(
     _SC_NLM,
     paper=replace(
@@ -178,23 +192,11 @@ _OURS_SC_NLM = replace(
     paper=replace(
         _SC_NLM.paper,
         name="ours-sc-nlm",
-        space="ours-lites-linear",
+        space="ours-linear",
         source=_OURS_SOURCE,
         leaves_open=_OURS_OPEN,
     ),
 )
-_OURS_LSTM = replace(
-    _LSTM,
-    paper=replace(
-        _LSTM.paper,
-        name="ours-lstm-decoder",
-        images="efficientnet-lite0-pool+efficientnet-lite1-pool+efficientnet-lite2-pool",
-        source=_OURS_SOURCE,
-        leaves_open=_OURS_OPEN,
-    ),
-    small_images=None,
-)
-
 LANGUAGE_PRESETS: dict[str, LanguagePreset] = {
     preset.paper.name: preset
     for preset in (
@@ -204,15 +206,20 @@ LANGUAGE_PRESETS: dict[str, LanguagePreset] = {
         _TENSOR,
         _SC_NLM,
         _UNIVERSAL,
+        _SPACY,
         _CORPUS,
         _OF_IMAGES,
         _LSTM,
         _ATTENTION,
         _OURS_SC_NLM,
-        _OURS_LSTM,
     )
 }
 """Language models by name: every published one, and ours."""
+
+
+def is_published(name: str) -> bool:
+    """Return whether a name is a published language model, possibly as NAME@RECIPE."""
+    return name.partition("@")[0] in LANGUAGE_PRESETS
 
 
 def resolve_language_experiment(
@@ -225,21 +232,28 @@ def resolve_language_experiment(
 
     Parameters
     ----------
-    name : str. Name in `LANGUAGE_PRESETS`.
+    name : str. Name in `LANGUAGE_PRESETS`, or NAME@RECIPE for the model on other image features:
+        its own, or those of its space.
     size : Size. Size of the preset.
     settings : mapping or None. Overrides of the preset's settings.
 
     Raises
     ------
     LanguageError
-        The preset is unknown; the nearest names are listed.
+        The preset is unknown, and the nearest names are listed; or it needs no image features.
     HeadError
         A setting is unknown or out of range.
     """
-    if name not in LANGUAGE_PRESETS:
+    base, _, images = name.partition("@")
+    if base not in LANGUAGE_PRESETS:
         hint = did_you_mean(name, LANGUAGE_PRESETS)
         raise LanguageError(f"no language model is published as {name!r}; {hint}")
-    found = LANGUAGE_PRESETS[name].at(size)
+    found = LANGUAGE_PRESETS[base].at(size)
+    if images:
+        if not (found.space or found.images):
+            raise LanguageError(f"{name!r}: {base} is conditioned on no image; use that name")
+        space = found.space and f"{found.space}@{images}"
+        found = replace(found, name=name, space=space, images=found.images and images)
     values = {**found.settings, **(settings or {})}
     checked = settings_from(LanguageSettings, values, found.model)
     differing = {

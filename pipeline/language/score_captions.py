@@ -3,7 +3,7 @@
 import csv
 import io
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,7 @@ from pipeline.datasets.manifest import Manifest, read_manifest
 from pipeline.datasets.splits import USUAL_NAMES
 from pipeline.files import require_folder, write_json, write_text
 from pipeline.hashing import sha256_of_file
-from pipeline.heads.inputs.feature_rows import ArrayRows, FeatureRows
+from pipeline.heads.inputs.feature_rows import ArrayRows, FeatureRows, Features
 from pipeline.heads.trained_head import TrainedHead
 from pipeline.language import LanguageError
 from pipeline.language.captioning.captions_file import read_captions, read_provenance
@@ -25,6 +25,7 @@ from pipeline.progress import QUIET, Monitor
 from pipeline.retrieval.embeddings import Embeddings
 from pipeline.retrieval.ranking.ranks import rank_both_ways
 from pipeline.retrieval.recall import measures
+from pipeline.retrieval.similarity import unit_rows
 from pipeline.shards.feature_set import FeatureSet
 from pipeline.text.encoders.base import CaptionEncoder, unknown_to_all
 from pipeline.wording import counted
@@ -35,6 +36,8 @@ RANKING_COLUMNS = {
     "finds_image_median_rank": "medr",
 }
 Row = dict[str, float | int]
+
+_TEXTS = 512  # per embedding call
 
 
 def evaluate_captions(
@@ -142,6 +145,46 @@ class RankingHead:
         head.inputs.images.require(images, "image")
         self.head: TrainedHead = head
         self._encoder, self._images = encoder, images
+
+    def cosines(self, images: Sequence[str], texts: Sequence[Sequence[str]]) -> list[list[float]]:
+        """Return the cosine of each image with each of its texts.
+
+        A text without a known word has cosine 0.
+
+        Parameters
+        ----------
+        images : sequence of str. Image ids.
+        texts : sequence of sequences of str. Texts of each image.
+
+        Raises
+        ------
+        LanguageError
+            The head's similarity is not the cosine.
+        MissingRows
+            An image has no features.
+        """
+        if self.head.head.similarity != "cosine":
+            raise LanguageError(
+                f"{self.head.experiment} compares by {self.head.head.similarity}; use an "
+                "experiment with cosine similarity"
+            )
+        every = sorted({text for own in texts for text in own})
+        at = {text: row for row, text in enumerate(every)}
+        embedded = np.concatenate(
+            [self._embedded(every[i : i + _TEXTS]) for i in range(0, len(every), _TEXTS)]
+        )
+        points = unit_rows(self.head.head.embed_images(FeatureRows(self._images, list(images))))
+        return [
+            (embedded[[at[text] for text in own]] @ point).tolist()
+            for point, own in zip(points, texts, strict=True)
+        ]
+
+    def _embedded(self, texts: Sequence[str]) -> Features:
+        """Return the unit vectors of texts; a text without a known word is zero."""
+        rows = np.asarray(self._encoder.encode(texts), np.float32)
+        found = unit_rows(self.head.head.embed_captions(ArrayRows(rows)))
+        found[[*unknown_to_all(self._encoder.reports(texts).values())]] = 0
+        return found
 
     def figures(self, captions: Mapping[str, str], monitor: Monitor = QUIET) -> Row:
         """Return how well each caption retrieves its own image among all described ones.

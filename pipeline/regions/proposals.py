@@ -5,6 +5,7 @@ padded with zeros. Ids, failed rows, recipe, hashes, writing and resumption are 
 (docs/format.md).
 """
 
+import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -40,7 +41,7 @@ def image_of_region(region: str) -> tuple[str, int]:
         It is not the id of a region.
     """
     image_id, at, number = region.rpartition("@")
-    if not (at and image_id and number.isascii() and number.isdigit()):
+    if not (at and image_id and re.fullmatch("[0-9]{1,18}", number)):
         raise ProposalError(f"{region!r} is not the id of a region; expected <image id>@<number>")
     return image_id, int(number)
 

@@ -21,13 +21,20 @@ from pipeline.retrieval.similarity import unit_rows
 _ROWS = 4096
 
 ENSEMBLES: dict[str, Mapping[str, float]] = {
-    "ours": {"ours-cca": 2.0, "ours-gru": 1.0, "dong2018-w2vv-multiscale": 1.0},
-    **{
-        name: {f"{name}-cca": 1.0, f"{name}-linear": 2.0, "dong2018-w2vv-multiscale": 1.0}
-        for name in ("ours-lites", "ours-lites-10crop")
-    },
+    "ours": {"ours-cca": 1.0, "ours-linear": 2.0, "ours-gru": 1.0},
 }
 """Ensembles by name: presets of `pipeline.heads.presets` with weights; not from a paper."""
+
+
+def members_in(ensembles: Mapping[str, Mapping[str, float]], name: str) -> Mapping[str, float]:
+    """Return the members of an ensemble with their weights; {} if there is none of this name.
+
+    `NAME@RECIPE` is the ensemble of NAME's members on the image features of a recipe.
+    """
+    base, at, recipe = name.partition("@")
+    if name in ensembles or not at:
+        return ensembles.get(name, {})
+    return {f"{member}@{recipe}": weight for member, weight in ensembles.get(base, {}).items()}
 
 
 def members_of(name: str, members: Mapping[str, float] | None = None) -> Mapping[str, float]:
@@ -43,12 +50,13 @@ def members_of(name: str, members: Mapping[str, float] | None = None) -> Mapping
     EmbeddingsError
         No members, and the name is not in `ENSEMBLES`.
     """
-    if not members and name not in ENSEMBLES:
+    found = members or members_in(ENSEMBLES, name)
+    if not found:
         raise EmbeddingsError(
             f"ensemble {name!r} has no members; name experiments with their weights, or use the "
             f"ensemble {' or '.join(ENSEMBLES)}"
         )
-    return members or ENSEMBLES[name]
+    return found
 
 
 def ensemble(

@@ -4,7 +4,7 @@ import re
 from collections.abc import Container, Iterator, Sequence
 
 # Captions are `<image id>#<k>`, regions `<image id>@<k>`.
-_OF_IMAGE = re.compile(r"(.+)([#@])([0-9]+)", re.DOTALL)
+_OF_IMAGE = re.compile(r"(.+)([#@])([0-9]{1,18})", re.DOTALL)
 
 
 def images_of_rows(ids: Sequence[str], images: Container[str]) -> Iterator[tuple[str, str, int]]:

@@ -15,7 +15,7 @@ from pipeline.schema import convert, convert_fields
 from pipeline.text.encoders.mean import AVERAGINGS
 from pipeline.text.encoders.token_ids import TOKEN_LAYOUTS
 from pipeline.text.fisher.mixture import MixtureKind
-from pipeline.text.taggers import DEFAULT_TAGGER, TAG_SETS
+from pipeline.text.taggers import DEFAULT_TAGGER, SPACY_TAGGER, TAG_SETS
 from pipeline.text.tokenizers.tokenizer import TOKENIZERS
 from pipeline.text.vectors import GLOVE_PACKAGE, lists_general_words
 from pipeline.text.vocabulary import VOCABULARY_RULES, VocabularyRule
@@ -210,10 +210,12 @@ ENCODERS: dict[str, EncoderSpec] = {
         EncoderSpec("token-ids-w2vv", "token-ids", "w2vv", "w2vv", layout="w2vv", max_length=32),
         EncoderSpec("token-ids-yan", "token-ids", vocabulary="all", layout="yan", max_length=48),
         *(
-            EncoderSpec(
-                name, "tags", "vsepp", layout="kiros", tagger=DEFAULT_TAGGER, tag_set=tag_set
+            EncoderSpec(name, "tags", "vsepp", layout="kiros", tagger=tagger, tag_set=tag_set)
+            for name, tagger, tag_set in (
+                ("tags", DEFAULT_TAGGER, "penn"),
+                ("tags-spacy", SPACY_TAGGER, "penn"),
+                ("tags-universal", DEFAULT_TAGGER, "universal"),
             )
-            for name, tag_set in (("tags", "penn"), ("tags-universal", "universal"))
         ),
     )
 }
@@ -234,9 +236,9 @@ token-ids, token-ids-kiros, token-ids-qian, token-ids-w2vv, token-ids-yan
     Word2VisualVec, and Yan 2019.
 token-ids-words
     Token ids of only the words with a vector, for sums of word vectors (Kiros et al. 2014).
-tags, tags-universal
+tags, tags-spacy, tags-universal
     The part of speech of each word of `token-ids`, from 45 or 12 tags, for language models
-    (Kiros et al. 2014).
+    (Kiros et al. 2014); `tags-spacy` by spaCy's tagger, the others by TextBlob's.
 """
 
 

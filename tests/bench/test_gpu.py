@@ -4,12 +4,23 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from unittest.mock import patch
 
 import numpy as np
 import pytest
 from PIL import Image
 
+from bench.gpu import shared_card
+from pipeline.cluster.place import _gpus
 from tests.project import PROJECT
+
+
+def test_workers_share_the_first_visible_card(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "3,5")
+    with patch.dict(os.environ, shared_card(2)):
+        assert _gpus() == ["3", "3"]
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES")
+    assert shared_card(1) == {"CUDA_VISIBLE_DEVICES": "0"}
 
 
 @pytest.mark.slow
@@ -29,6 +40,6 @@ def test_all_parts_run_on_a_processor(tmp_path: Path) -> None:
         precisions = [line.split()[1] for line in lines if line.startswith(f"{recipe} ")]
         assert precisions == ["float32", "tf32", "bf16", "fp16"]
     assert "content the same" in lines
-    assert any(line.startswith("two-branch head") for line in lines)
+    assert sum(line.startswith("two-branch head") for line in lines) == 2
     assert sum(line.startswith("fine-tuning") for line in lines) == 2
     assert any(" passed" in line for line in lines)

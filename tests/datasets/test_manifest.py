@@ -1,6 +1,7 @@
 """The manifest: written and read alike, and anything changed or unsafe refused."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ import pytest
 from pipeline.datasets.checks import DatasetError, check_counts, check_relative
 from pipeline.datasets.entries import ImageEntry
 from pipeline.datasets.manifest import DATASET_FILE, MANIFEST_FILE, Manifest, read_manifest
+from pipeline.datasets.phrases import RegionPhrase
 from pipeline.datasets.splits import split_by_hash
 
 
@@ -119,6 +121,16 @@ def test_ids_splits_and_emptiness(tmp_path: Path) -> None:
         manifest(tmp_path, entries=(ImageEntry("a", "a", "../x", ("x",)),))
     with pytest.raises(DatasetError, match=r"no split 'test'.*train \(2 images\)"):
         manifest(tmp_path).select("test")
+
+
+@pytest.mark.parametrize("number", ["2", "-1", "\u00b2", "9" * 5000])
+def test_the_caption_of_a_phrase_exists(tmp_path: Path, number: str) -> None:
+    entry = manifest(tmp_path).entries[0]
+    box = (0.0, 0.0, 1.0, 1.0)
+    phrase = RegionPhrase(f"{entry.id}#p0", entry.id, "x", (), None, f"{entry.id}#0", (box,))
+    assert manifest(tmp_path, phrases=(phrase,)).phrases == (phrase,)
+    with pytest.raises(DatasetError, match="its image has no caption"):
+        manifest(tmp_path, phrases=(replace(phrase, caption=f"{entry.id}#{number}"),))
 
 
 def test_counts_are_asserted() -> None:

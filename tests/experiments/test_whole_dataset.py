@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import pipeline
-from pipeline.experiments.layout import Layout, NotMade, of_splits
+from pipeline.experiments.layout import Layout, NotMade
 from pipeline.experiments.whole_dataset import searched_embeddings
 from pipeline.heads.embed import Stored
 from pipeline.heads.experiments import resolve_experiment
@@ -48,7 +48,7 @@ def found(layout: Layout, name: str = NAME, **options: Any) -> tuple[Path, list[
 def test_it_is_made_once_and_again_where_the_dataset_changed(layout: Layout) -> None:
     own = layout.embeddings(NAME).read_bytes()
     file, lines = found(layout)
-    assert file == of_splits(layout.embeddings(NAME), "all")
+    assert file == layout.searched(NAME)
     assert lines[0].startswith(f"{file}: missing; the whole dataset is embedded once (20 images")
     assert lines[-1].startswith(f"{file}: 0.")
     assert len(read_embeddings(file).image_ids) == 20
@@ -96,7 +96,7 @@ def test_shortened_files_are_not_an_experiment_s_own(
 
 
 def test_a_file_that_is_recomputed_keeps_its_store(layout: Layout) -> None:
-    file, experiment = of_splits(layout.embeddings(NAME), "all"), resolve_experiment(NAME)
+    file, experiment = layout.searched(NAME), resolve_experiment(NAME)
     pipeline.embed(
         layout.dataset, file, head=layout.head(NAME), images=layout.features(experiment.images),
         captions=layout.text(experiment.captions.name), select=Selection("all"),
@@ -113,7 +113,7 @@ def test_a_file_that_is_recomputed_keeps_its_store(layout: Layout) -> None:
 
 def test_a_named_split_is_that_of_its_own_file(layout: Layout) -> None:
     assert found(layout, split="test") == (layout.embeddings(NAME), [])
-    assert found(layout, split="train")[0] == of_splits(layout.embeddings(NAME), "all")
+    assert found(layout, split="train")[0] == layout.searched(NAME)
 
 
 def test_what_is_missing_names_its_remedy(layout: Layout) -> None:
@@ -139,7 +139,7 @@ def test_an_ensemble_is_made_of_its_members(layout: Layout) -> None:
     pipeline.ensemble(members, layout.ensemble("both"), weights=weights)
     file, _ = found(layout, "both")
     whole = read_embeddings(file)
-    assert file == of_splits(layout.ensemble("both"), "all")
+    assert file == layout.searched("both")
     assert len(whole.image_ids) == 20
     assert found(layout, "both") == (file, [])
     table = pipeline.evaluate(file, layout.root / "part", split="test").table

@@ -81,13 +81,14 @@ def tuned(
     monitor: Monitor = QUIET,
     workers: int = 0,
     precision: str | None = None,
+    experiment: Experiment = TUNED,
 ) -> TrainedHead:
     """Fine-tune the head `start` of the project in a folder."""
     layout = Layout.of("scenes", folder / "data")
     return finetune(
         layout.dataset,
         folder / out,
-        experiment=TUNED,
+        experiment=experiment,
         start=layout.head("start"),
         images=layout.features(RECIPE),
         captions=layout.text("token-ids"),

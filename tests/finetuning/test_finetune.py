@@ -108,6 +108,18 @@ def test_what_learns_and_what_does_not(project: Path) -> None:
         assert torch.equal(before[name], after[name]) != learns, name
 
 
+def test_at_a_learning_rate_of_0_the_head_learns_alone(project: Path) -> None:
+    frozen = replace(TUNED.finetuning, learning_rate=0.0)
+    tuned(project, "frozen", experiment=replace(TUNED, name="frozen", finetuning=frozen))
+    before = load_weights(resolve_recipe(RECIPE), "random:0").state
+    after = load_file(project / "frozen" / WEIGHTS_FILE)
+    assert before.keys() == after.keys()
+    assert all(torch.equal(before[name], after[name]) for name in before)
+    start = load_head(Layout.of("scenes", project / "data").head("start")).head.tensors()
+    learnt = load_head(project / "frozen").head.tensors()
+    assert not all(torch.equal(start[name], learnt[name]) for name in start)
+
+
 def test_the_tuned_weights_give_the_features_that_the_head_was_fitted_on(project: Path) -> None:
     """Validation in training is what extraction, embedding and evaluation find."""
     layout = Layout.of("scenes", project / "data")

@@ -24,7 +24,7 @@ from pipeline.heads.training.trainer import NetworkHead
 from pipeline.jobs.side_by_side import SideBySide, split_name
 from pipeline.recipes.image_recipes import resolve_recipe
 from pipeline.retrieval.embeddings import EmbeddingsError
-from pipeline.retrieval.ensemble import ENSEMBLES, members_of
+from pipeline.retrieval.ensemble import ENSEMBLES, members_in, members_of
 from pipeline.text.encoder_plans import plan_encoder
 from tests.forks import exit_of
 from tests.project import PROJECT
@@ -264,18 +264,17 @@ def test_unknown_names_are_refused_with_the_nearest() -> None:
         members_of("our")
 
 
-def test_networks_side_by_side_stay_at_every_size() -> None:
-    named = "efficientnet-lite0-pool+efficientnet-lite1-pool+efficientnet-lite2-pool"
-    for size in ("paper", "small", "tiny"):
-        assert resolve_experiment("ours-lites-cca", size=size).images == named
-    assert resolve_experiment("ours-cca").images == "efficientnet-lite0-pool"
-
-
 def test_ensembles_are_of_presets() -> None:
     for name, members in ENSEMBLES.items():
         assert members.keys() <= PRESETS.keys()
         assert members_of(name) == members
     assert members_of("ours", {"vsepp": 1.0}) == {"vsepp": 1.0}
+    two = "efficientnet-lite0-pool+resnet50-caffe-pool"
+    assert members_of(f"ours@{two}") == {f"{m}@{two}": w for m, w in ENSEMBLES["ours"].items()}
+    own = {"mine": {"vsepp": 2.0}, "mine@b": {"vse0": 1.0}}
+    assert members_in(own, "mine@a") == {"vsepp@a": 2.0}
+    assert members_in(own, "mine@b") == {"vse0": 1.0}
+    assert members_in(own, "vsepp@a") == {}
 
 
 def test_fitting_one_head_needs_no_module_of_another() -> None:

@@ -28,6 +28,16 @@ def test_presets_have_both_sizes_and_a_space_that_is_there() -> None:
     assert small.at_most(None) is small.at_most(5) is small
 
 
+def test_a_model_on_other_image_features() -> None:
+    soft = resolve_language_experiment("xu2015-soft-attention@resnet50-caffe-grid")
+    assert (soft.images, soft.space) == ("resnet50-caffe-grid", "")
+    written = resolve_language_experiment("kiros2014-mlbl@resnet50-caffe-pool")
+    assert (written.images, written.space) == ("", "kiros2014-lstm@resnet50-caffe-pool")
+    assert written.settings == resolve_language_experiment("kiros2014-mlbl").settings
+    with pytest.raises(LanguageError, match="kiros2014-lbl is conditioned on no image"):
+        resolve_language_experiment("kiros2014-lbl@resnet50-caffe-pool")
+
+
 def test_wrong_names() -> None:
     with pytest.raises(LanguageError, match="did you mean kiros2014-sc-nlm"):
         resolve_language_experiment("kiros2014-sc-nml")

@@ -52,6 +52,8 @@ def test_true_boxes_are_proposals(scenes: Path, tmp_path: Path) -> None:
     image = phrases[0].image
     assert found.region_ids(image) == [f"{image}@{k}" for k in range(len(boxes[image]))]
     assert image_of_region(f"{image}@1") == (image, 1)
+    with pytest.raises(ProposalError, match="is not the id of a region"):
+        image_of_region(f"{image}@{'9' * 5000}")
     found.require_images(read_manifest(scenes), [image])
     with pytest.raises(ProposalError, match="lacks 1 of the images, first"):
         found.require_images(read_manifest(scenes), [image, "scene-99999"])

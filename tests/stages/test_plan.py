@@ -7,9 +7,11 @@ from typing import get_args
 
 import pytest
 
-from pipeline.heads.experiments import Size
+from pipeline.heads import HeadError
+from pipeline.heads.experiments import Size, experiment_finder, resolve_experiment
 from pipeline.heads.presets import PRESETS
-from stages.params import ParamsError, load_params
+from stages.listing import experiments
+from stages.params import ParamsError, UnknownExperiment, load_params
 from stages.plan import every_name, experiment_of, run_options
 from tests.project import PROJECT
 
@@ -37,6 +39,31 @@ def test_a_folder_without_the_file_has_the_presets(
     assert experiment_of(load_params(), "wang2016-cca").captions.options["sample"] == 20_000
 
 
+def test_features_that_an_experiment_omits_are_its_preset_s_at_the_size(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("params.yaml").write_text(
+        "experiments: {wide: {preset: vsepp, settings: {dim: 512}}, vsepp: {}, "
+        "own: {preset: vsepp, images: a}, cca: {preset: wang2016-cca}, "
+        "ridge: {head: ridge, images: a}}\n"
+        "caption_features: {fv-hglmm-pca1000: {encoder: fv-hglmm, sample: 7}}\n"
+    )
+    params = load_params()
+    for size in get_args(Size):
+        plain = resolve_experiment("vsepp", size=size)
+        for name, images in (("wide", plain.images), ("own", "a"), ("vsepp", plain.images)):
+            made = experiment_of(params, name, size)
+            assert (made.images, made.captions) == (images, plain.captions)
+    # Features of that name in the file replace them.
+    assert experiment_of(params, "cca", "small").captions.options == {"sample": 7}
+    with pytest.raises(HeadError, match=r"'ridge' .* needs `images` and `captions`"):
+        experiment_of(params, "ridge")
+    listed = {row["name"]: row for row in experiments()}
+    assert (listed["own"]["images"], listed["own"]["captions"]) == ("a", "token-ids")
+    assert (listed["ridge"]["images"], listed["ridge"]["captions"]) == ("a", "")
+
+
 @pytest.mark.parametrize("entry", ["", ", precision: bf16", ", precision: fp16"])
 def test_an_experiment_of_the_file_names_its_precision(
     entry: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -49,3 +76,25 @@ def test_an_experiment_of_the_file_names_its_precision(
             load_params()
     else:
         assert experiment_of(load_params(), "vsepp").precision == ("bf16" if entry else "float32")
+
+
+def test_an_experiment_is_found_on_other_image_features(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    text = "experiments:\n  mine: {images: a, captions: b, preset: vsepp, settings: {dim: 8}}\n"
+    Path("params.yaml").write_text(text)
+    params, recipe = load_params(), "timm:resnet50@layer3"
+    for name, dim in (("mine", 8), ("vsepp", 256)):
+        found = experiment_of(params, f"{name}@{recipe}")
+        plain = experiment_of(params, name)
+        assert (found.name, found.images) == (f"{name}@{recipe}", recipe)
+        assert found.settings == plain.settings
+        assert found.settings["dim"] == dim
+        assert found == experiment_finder({"mine": experiment_of(params, "mine")})(found.name)
+    with pytest.raises(HeadError, match="fine-tunes the network of efficientnet-lite0-pool"):
+        experiment_of(params, "vsepp-finetuned@resnet50-caffe-pool")
+    with pytest.raises(HeadError, match="names no image features"):
+        experiment_of(params, "vsepp@")
+    with pytest.raises(UnknownExperiment, match=r"'vsep'.*did you mean vsepp"):
+        experiment_of(params, "vsep@resnet50-caffe-pool")

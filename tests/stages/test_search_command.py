@@ -99,6 +99,16 @@ def test_a_sentence_finds_images(within: Path, pipeline: Call) -> None:
     assert (refused.status, "no split 'dev'" in refused.stderr) == (1, True)
 
 
+def test_embed_writes_all_splits_where_a_search_reads_them(within: Path, pipeline: Call) -> None:
+    found(pipeline("search", SENTENCE, "--experiment", NAME))
+    file = Path(f"data/search/scenes/{NAME}.h5")
+    written = file.read_bytes()
+    assert pipeline("embed", "--experiment", NAME, "--split", "all").status == 0
+    assert file.read_bytes() == written
+    names = {path.stem for path in Path("data/embeddings/scenes").glob("*.h5")}
+    assert names == {NAME, RIDGE, "other"}
+
+
 @pytest.mark.parametrize("name", [NAME, RIDGE])
 def test_a_caption_of_the_file_is_embedded_as_it_was(
     name: str, within: Path, pipeline: Call, tmp_path: Path

@@ -30,6 +30,7 @@ PLACES = ("the green grass.", "a wooden bench", "the ocean", "snow!", "a dirt ro
 CAPTIONS = [f"{s} {a} {p}" for s in SUBJECTS for a in ACTIONS for p in PLACES]
 OTHERS = ["a zebra dances on the moon", "", "xqzzy", "the the the man's dog-like wolf"]
 SMALL = {"sample": 400, "components": 3}
+NAMES = [name for name in ENCODERS if name != "tags-spacy"]  # it differs from tags in its tagger
 
 
 def plan_of(name: str, **options: Any) -> EncoderPlan:
@@ -51,7 +52,7 @@ def files(folder: Path) -> dict[str, bytes]:
 @pytest.mark.parametrize(
     ("name", "options"),
     [
-        *((name, {}) for name in ENCODERS if name not in ("fv-lmm", "fv-gmm", "fv-hglmm")),
+        *((name, {}) for name in NAMES if name not in ("fv-lmm", "fv-gmm", "fv-hglmm")),
         ("bow+mean+token-ids", {"vocabulary": "min-2"}),
         ("fv-hglmm", {"pca": 5, "codebook_words": "source", "seed": 3}),
     ],
@@ -220,7 +221,7 @@ def test_a_plan_without_what_its_encoder_is_made_from_is_refused(field: str) -> 
 @pytest.mark.parametrize(
     ("name", "options"),
     [
-        *((name, {}) for name in ENCODERS if "fv-" not in name),
+        *((name, {}) for name in NAMES if "fv-" not in name),
         ("fv-gmm-hglmm", {"codebook_words": "training", "components": 30}),
         ("fv-lmm", {"codebook_words": "training", "components": 30, "pca": 1000}),
         *((name, {"pca": 1000}) for name in ("bow", "mean", "tfidf+mean")),

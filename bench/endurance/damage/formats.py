@@ -11,24 +11,30 @@ from bench.endurance.damage.raw import Random, any_bytes, empty, field, lines, n
 
 
 def damage(rng: Random, path: Path, other: bytes) -> str:
-    """Damage a file in place; return a description.
+    """Damage a file in place; return a description (see `damaged_bytes`)."""
+    changed, how = damaged_bytes(rng, path.suffix, path.read_bytes(), other)
+    path.write_bytes(changed)
+    return how
+
+
+def damaged_bytes(rng: Random, suffix: str, data: bytes, other: bytes) -> tuple[bytes, str]:
+    """Return the damaged content of a file, and a description.
 
     Parameters
     ----------
     rng : random generator.
-    path : the file.
+    suffix : of the file; selects the damage that fits its format.
+    data : content of the file.
     other : bytes of another file, for splicing.
     """
-    special = [by for suffixes, by in _SPECIAL if path.suffix.lower() in suffixes]
+    special = [by for suffixes, by in _SPECIAL if suffix.lower() in suffixes]
     for _ in range(1 if rng.random() < 0.7 else 2):
         how = rng.choice(special) if special and rng.random() < 0.6 else rng.choice(_ANY)
-        data = path.read_bytes()
         try:
-            changed = how(rng, data, other)
+            data = how(rng, data, other)
         except Exception:  # already too damaged for this kind of damage
-            how, changed = any_bytes, any_bytes(rng, data or b"x", other)
-        path.write_bytes(changed)
-    return how.__name__
+            how, data = any_bytes, any_bytes(rng, data or b"x", other)
+    return data, how.__name__
 
 
 Damage = Callable[[Random, bytes, bytes], bytes]

@@ -162,8 +162,8 @@ def _image(
     if len(names) != 1:
         raise DatasetError(
             f"{where}: {len(names)} photos have a name that begins with {number} "
-            f"({', '.join(names)}); one was expected: check the folder, or list the existing "
-            "images with `splits=...`"
+            f"({', '.join(names)}); expected one: check the folder, or list the existing images "
+            "with `splits=...`"
         )
     captions = tuple(sentence.text for sentence in source.sentences[number])
     return ImageEntry(names[0], names[0], split, captions), source.annotations[number]

@@ -106,8 +106,8 @@ def _members(root: Path) -> Iterator[tuple[str, bytes]]:
     ) as error:  # fmt: skip
         fault = " ".join(str(error).split())
         raise DatasetError(
-            f"{root} cannot be read ({fault}); a folder, .tar.gz or .zip with Annotations/ and "
-            "Sentences/ was expected"
+            f"{root} cannot be read ({fault}); expected a folder, .tar.gz or .zip with "
+            "Annotations/ and Sentences/"
         ) from error
 
 
@@ -163,7 +163,7 @@ def _annotation(text: str, where: str) -> Annotation:
         here = f"{where}: object {number}"
         chains = [name.text or "" for name in thing.iterfind("name")]
         if not chains:
-            raise DatasetError(f"{here} has no <name>; the number of its chain was expected")
+            raise DatasetError(f"{here} has no <name>; expected the number of its chain")
         corners = thing.find("bndbox")
         if corners is None:
             found.boxless.update(chains)
@@ -201,6 +201,6 @@ def _sentence(line: str, where: str) -> Sentence:
     if "[/EN" in text:
         raise DatasetError(
             f"{where}: the mark at {text[text.index('[/EN') :][:40]!r} is not closed or malformed; "
-            "[/EN#chain/type words] was expected"
+            "expected [/EN#chain/type words]"
         )
     return Sentence(caption_line(text, where), phrases)

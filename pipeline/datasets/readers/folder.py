@@ -87,8 +87,8 @@ def read_folder(
         return manifest_of_files(folder, found.files, described, split_of, faults)
     if not files:
         raise DatasetError(
-            f"{source} has no table of captions: metadata.csv, metadata.jsonl, metadata.parquet or "
-            "tar files were expected, or the name of a file"
+            f"{source} has no table of captions; expected metadata.csv, metadata.jsonl, "
+            "metadata.parquet or tar files, or the name of a file"
         )
     images = UnpackedImages(unpack_to) if unpack_to and media == "images" else None
     tables = [open_table(file, options, images) for file in files]

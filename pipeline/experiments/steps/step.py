@@ -17,7 +17,7 @@ from pipeline.errors import PipelineError
 from pipeline.experiments.failures import Failure, StepsFailed, stops_all
 from pipeline.experiments.layout import Layout
 from pipeline.experiments.records import Reader, Record, file_record, why_stale
-from pipeline.heads.experiments import resolve_experiment
+from pipeline.heads.experiments import experiment_finder
 from pipeline.heads.head_types import Experiment
 from pipeline.heads.training.training_options import DEFAULT_TRAINING, TrainingOptions
 from pipeline.progress import Monitor
@@ -84,7 +84,7 @@ class Plan:
     word_vectors: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     evaluate: Mapping[str, Any] = field(default_factory=dict)
     corpus: Path | None = None
-    experiment_named: Callable[[str], Experiment] = resolve_experiment
+    experiment_named: Callable[[str], Experiment] = field(default_factory=experiment_finder)
     steps: dict[Path, Step] = field(default_factory=dict)
 
     @cached_property

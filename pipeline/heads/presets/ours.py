@@ -1,4 +1,4 @@
-"""Our own systems, tuned on Flickr8K, on the features of one network or of three."""
+"""Our own systems, tuned on Flickr8K; `NAME@RECIPE` trains one on other image features."""
 
 from dataclasses import replace
 
@@ -65,24 +65,9 @@ _FINETUNED = replace(
     finetuning=Finetuning(start="ours-linear", learning_rate=0.0002, smallest_crop=0.5),
     small=replace(_SMALL, finetuning={"first_layer": "_blocks.5"}),
 )  # fmt: skip
-_LITES = "efficientnet-lite0-pool+efficientnet-lite1-pool+efficientnet-lite2-pool"
-_LITES_10CROP = _LITES.replace("-pool", "-pool-10crop")
-
-
-def _side_by_side(preset: Preset, images: str) -> Preset:
-    """Return a preset on the concatenated features of several networks, at every size."""
-    return replace(preset, images=images, small=replace(preset.small, images=images))
-
-
-_LITES_CCA = with_settings(_CCA, image_ridge=0.01)
-
 PRESETS = {
     "ours-cca": _CCA,
     "ours-gru": _GRU,
     "ours-linear": _LINEAR,
-    "ours-lites-cca": _side_by_side(_LITES_CCA, _LITES),
-    "ours-lites-linear": _side_by_side(_LINEAR, _LITES),
-    "ours-lites-10crop-cca": _side_by_side(_LITES_CCA, _LITES_10CROP),
-    "ours-lites-10crop-linear": _side_by_side(_LINEAR, _LITES_10CROP),
     "ours-finetuned": _FINETUNED,
 }

@@ -164,6 +164,28 @@ def read_captions(file: str | Path) -> dict[str, str | None]:
     return found
 
 
+def read_described(file: str | Path) -> list[Described]:
+    """Load the captions of NAME.jsonl with all candidates, as `write_captions` wrote them.
+
+    Raises
+    ------
+    LanguageError
+        The file is missing or damaged, or names an image twice.
+    """
+    file = Path(file)
+    read_captions(file)  # one caption or error per image
+    found: list[Described] = []
+    for number, line in enumerate(file.read_bytes().splitlines(), 1):
+        try:
+            found.append(from_json(decode(line, dict[str, Any])))
+        except (SchemaError, KeyError, TypeError, AttributeError):
+            raise LanguageError(
+                f"{file}: line {number} is not one of `pipeline caption`; expected image_id, "
+                "caption, score and others"
+            ) from None
+    return found
+
+
 class _Entry(msgspec.Struct):
     image_id: int | str
     caption: str | None = None

@@ -391,7 +391,7 @@ def _require_output(features: FeatureSet, out: Path) -> None:
 
 
 def _number(row_id: str) -> int:
-    found = re.search(r"(\d+)(\.\w+)?$", row_id)
+    found = re.search(r"(?<!\d)(\d{1,100})(\.\w+)?$", row_id)
     if found is None or int(found[1]) >= 1 << 31:
         raise ShardError(
             f"id {row_id!r} does not end in a 32-bit number, which this layout requires"

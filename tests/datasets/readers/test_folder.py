@@ -113,7 +113,10 @@ def test_faults_of_csv(root: Path, text: str, message: str) -> None:
         ('{"path": "a.jpg", "caption": "x"', r"captions.jsonl, line 2: JSON is malformed"),
         ("[]", r"line 2: Expected `object`, got `array`"),
         ('{"path": "a.jpg"}', r"line 2: no column of captions among 'path'"),
-        ('{"path": "a.jpg", "caption": "x", "captions": []}', r"line 2: one of"),
+        (
+            '{"path": "a.jpg", "caption": "x", "captions": []}',
+            r"line 2: found 'caption' and 'captions'",
+        ),
         ('{"path": "a.jpg", "captions": [], "split": "val"}', r"line 2: the caption is empty"),
         ('{"path": "a.jpg", "captions": [1]}', r"line 2: captions\[0\]: Expected `str`"),
         ('{"path": "a.jpg", "caption": null}', r"line 2: no column of captions"),

@@ -189,6 +189,7 @@ def test_vqa_has_channels_first_and_whole_numbers(tmp_path: Path) -> None:
     ("names", "scale", "text"),
     [
         (["a.jpg"], 1, "end in a 32-bit number"),
+        (["9" * 5000], 1, "end in a 32-bit number"),
         (["a1", "b1"], 1, "same number"),
         (["1"], 1e6, "float16"),
     ],

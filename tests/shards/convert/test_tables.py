@@ -18,6 +18,7 @@ from pipeline.shards.convert.export import export
 from pipeline.shards.feature_set import FailedRows, FeatureSet, MissingRows
 from pipeline.shards.format import ShardError
 from pipeline.shards.resume.arrays import write_features
+from pipeline.shards.row_images import images_of_rows
 from tests.shards.factories import build, ids
 
 ROWS = 23
@@ -152,3 +153,8 @@ def test_places_that_cannot_be_written_are_refused(features: FeatureSet, tmp_pat
         export(features, tmp_path / "dir.parquet")
     with pytest.raises(ShardError, match="is a file of"):
         export(features, tmp_path / "out" / "index.json", to="parquet")
+
+
+def test_a_number_beyond_64_bits_is_not_that_of_a_caption() -> None:
+    ids = ["a#1", "a@2", f"a#{'9' * 5000}"]
+    assert list(images_of_rows(ids, {"a"})) == [("a", "#", 1), ("a", "@", 2), (ids[2], "", 0)]

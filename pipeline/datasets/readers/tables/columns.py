@@ -24,7 +24,7 @@ KNOWN: dict[str, tuple[str, ...]] = {
 _PLAIN = {"path", "caption", "captions", "split", "id"}
 _ADDRESSES = ("url", "image_url", "img_url", "coco_url", "flickr_url")
 _NUMBERED = re.compile(
-    r"(captions?|texts?|sentences?|descriptions?|titles?|comments?)[ _-]?(\d+)", re.IGNORECASE
+    r"(captions?|texts?|sentences?|descriptions?|titles?|comments?)[ _-]?(\d{1,9})", re.IGNORECASE
 )
 
 
@@ -124,7 +124,7 @@ def _captions(found: Sequence[str], stated: Sequence[str]) -> tuple[str, ...]:
     if {"caption", "captions"} <= set(found):
         raise RowFault(
             "columns",
-            "one of 'caption' and 'captions', a list of one text or more, was expected, not both; "
+            "found 'caption' and 'captions'; expected only one, with a text or a list of texts; "
             "state which with `caption_columns=...`",
         )
     numbered: dict[str, list[tuple[int, str]]] = {}

@@ -35,7 +35,7 @@ def read_delimited(
     lines = text_lines(path, encoding)
     first = next(((number, line) for number, line in lines if line), None)
     if first is None:
-        raise DatasetError(f"{path} is empty; a header and lines, or records, were expected")
+        raise DatasetError(f"{path} is empty; expected a header and lines, or records")
     number, line = first
     separator, header = _header(line, f"{path}, line {number}", check_columns, path.suffix.lower())
     notes = {} if separator == "," else {"separator": _SEPARATORS[separator]}
@@ -65,7 +65,7 @@ def _header(
         if repeated := sorted({c for c in columns if columns.count(c) > 1}):
             raise DatasetError(
                 f"{where}: the header has {', '.join(map(repr, repeated))} more than once; "
-                "different columns were expected"
+                "expected different columns"
             )
         return separator, columns
     raise DatasetError(

@@ -39,8 +39,8 @@ def tables_in_memory(source: Any, columns: ColumnNames) -> list[Table]:
     if isinstance(source, Iterable) and not isinstance(source, str | bytes | Mapping):
         return [Table("the records", "record", _of_mappings(source))]
     raise DatasetError(
-        f"a path, a pandas DataFrame, a datasets.Dataset or an iterable of mappings was expected, "
-        f"found {type(source).__name__}"
+        f"found {type(source).__name__}; expected a path, a pandas DataFrame, a datasets.Dataset "
+        "or an iterable of mappings"
     )
 
 

@@ -40,7 +40,7 @@ def read_json_table(path: Path, encoding: str | None = None) -> Table:
     if isinstance(value, dict):
         value = _transposed(path, value)
     if not isinstance(value, list):
-        raise DatasetError(f"{path}: a list of objects was expected, found {type(value).__name__}")
+        raise DatasetError(f"{path}: found {type(value).__name__}; expected a list of objects")
     records = ((n, _object(entry)) for n, entry in enumerate(value, start=1))
     return Table(str(path), "entry", records, notes=notes)
 
@@ -76,7 +76,7 @@ def _transposed(path: Path, value: dict[str, Any]) -> list[dict[str, Any]]:
     if len(set(lengths.values())) != 1 or -1 in lengths.values():
         found = ", ".join(f"{key!r}" for key in list(value)[:10])
         raise DatasetError(
-            f"{path}: a list of objects, or an object of lists of the same length, was expected; "
-            f"found an object with {found}"
+            f"{path}: found an object with {found}; expected a list of objects, or an object of "
+            "lists of the same length"
         )
     return [dict(zip(value, row, strict=True)) for row in zip(*value.values(), strict=True)]

@@ -57,8 +57,8 @@ def expand_braces(pattern: Path) -> list[Path]:
     low, high = int(match[1]), int(match[2])
     if not 0 <= high - low < _MOST_FILES:
         raise DatasetError(
-            f"{pattern}: the range {match[0]} has {max(high - low + 1, 0)} numbers; from 1 to "
-            f"{_MOST_FILES} were expected"
+            f"{pattern}: the range {match[0]} has {max(high - low + 1, 0)} numbers; "
+            f"expected 1 to {_MOST_FILES}"
         )
     numbers = (str(n).zfill(len(match[1])) for n in range(low, high + 1))
     return [

@@ -46,7 +46,7 @@ def test_several_columns_of_captions(names: str, captions: list[str]) -> None:
     [
         ("image,file_name,text", {}, "'image', 'file_name' may all be the path.*`path_column=...`"),
         ("path,text,title", {}, "'text', 'title' may all be the caption.*`caption_columns=...`"),
-        ("path,caption,captions", {}, "one of 'caption' and 'captions'"),
+        ("path,caption,captions", {}, "found 'caption' and 'captions'; expected only one"),
         ("path,text1,caption1", {}, "'text1', 'caption1' may all be captions"),
         ("path,caption1,text", {}, "'text', 'caption1' may all be captions"),
         (
@@ -54,6 +54,7 @@ def test_several_columns_of_captions(names: str, captions: list[str]) -> None:
             {},
             "no column of paths among .*; did you mean `path_column=pth`",
         ),
+        ("path,caption" + "9" * 5000, {}, "no column of captions"),
         ("path,Captoin", {}, "did you mean `caption_columns=Captoin`"),
         ("a,b", {}, "no column of paths among 'a', 'b'; one of path, image,"),
         ("url,caption", {}, "'url' has addresses, and nothing is downloaded.*img2dataset"),

@@ -98,7 +98,7 @@ def test_json_by_columns(read: Read) -> None:
         ({"images": [], "dataset": "x"}, "`pipeline prepare karpathy`"),
         ({"path": ["a.jpg"], "caption": ["x", "y"]}, "same length"),
         ({"path": "a.jpg"}, "found an object with 'path'"),
-        (3, "a list of objects was expected, found int"),
+        (3, "found int; expected a list of objects"),
         ([3], "entry 1: an object was expected, found 3"),
         ([{"path": "a.jpg", "caption": "x"}, {"path": "a.jpg"}], "entry 2: no column of captions"),
     ],

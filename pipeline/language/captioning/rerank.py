@@ -1,0 +1,108 @@
+"""Rerank generated captions by their similarity to the image in the space of a retrieval head.
+
+Beam search keeps probable captions, which suit many images. Fang et al. 2015 (CVPR), section 5,
+rerank candidates with a similarity of image and caption, among other features. Here the score is
+that of the language model plus a weighted cosine; the weight is not fitted.
+"""
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from pipeline.hashing import sha256_of_file
+from pipeline.language import LanguageError
+from pipeline.language.captioning.captions import Caption
+from pipeline.language.captioning.captions_file import (
+    Described,
+    read_described,
+    read_provenance,
+    require_captions_file,
+    write_captions,
+)
+from pipeline.language.score_captions import RankingHead
+from pipeline.progress import QUIET, Monitor
+
+WEIGHT = 4.0
+"""Default weight of the cosine, tuned on Flickr8k's dev images with `xu2015-soft-attention`."""
+
+
+def rerank_captions(
+    file: str | Path,
+    out: str | Path,
+    *,
+    head: RankingHead,
+    weight: float = WEIGHT,
+    monitor: Monitor = QUIET,
+) -> list[Described]:
+    """Rerank the captions of a file, and write them to another one.
+
+    Parameters
+    ----------
+    file : str or Path. NAME.jsonl of `pipeline caption`; its candidates are the captions and their
+        `others`.
+    out : str or Path. NAME.jsonl or NAME.json; see `pipeline.language.captioning.captions_file`.
+    head : RankingHead. Head that embeds the images and the candidates.
+    weight : float. Weight of the cosine, at least 0, relative to the scores of the file.
+    monitor : Monitor. Receives a line with counts and seconds.
+
+    Returns
+    -------
+    list of Described
+        Every image in the order of the file, its candidates by the new score; `parts` also has
+        `cosine` and the old score as `generated`. The first candidate wins ties. Images without a
+        caption keep their error.
+
+    Raises
+    ------
+    LanguageError
+        The file is missing or damaged, has no candidates, or `weight` is negative.
+    MissingRows
+        An image has no features.
+    """
+    file, out, started = Path(file), Path(out), time.monotonic()
+    if not weight >= 0:
+        raise LanguageError(f"the weight of the cosine is {weight}; set a number of at least 0")
+    require_captions_file(out)
+    found = read_described(file)
+    several = [d for d in found if len(d.captions) > 1]
+    if not several:
+        raise LanguageError(
+            f"{file} has one caption per image, so there is nothing to rerank; write candidates "
+            "with `pipeline caption --top 20 --beam 20`"
+        )
+    cosines = head.cosines([d.image for d in several], [_texts(d) for d in several])
+    new = {d.image: _by_score(d, c, weight) for d, c in zip(several, cosines, strict=True)}
+    made = [new.get(d.image, d) for d in found]
+    changed = sum(a.text != b.text for a, b in zip(made, found, strict=True))
+    provenance: Mapping[str, Any] = {
+        **read_provenance(file),
+        "reranked": {
+            "captions_sha256": sha256_of_file(file),
+            "tensors_sha256": head.head.tensors_sha256,
+            "weight": weight,
+        },
+    }
+    write_captions(out, made, provenance)
+    seconds = time.monotonic() - started
+    monitor.log(f"{out}: {len(made)} images, {changed} with another caption, in {seconds:.1f} s")
+    return made
+
+
+def _texts(described: Described) -> list[str]:
+    return [caption.text for caption in described.captions]
+
+
+def _by_score(described: Described, cosines: Sequence[float], weight: float) -> Described:
+    """Return the candidates of an image in the order of their new scores."""
+    captions = [
+        Caption(
+            c.text, c.score + weight * cosine, {**c.parts, "cosine": cosine, "generated": c.score}
+        )
+        for c, cosine in zip(described.captions, cosines, strict=True)
+    ]
+    order = np.argsort([-caption.score for caption in captions], kind="stable")
+    return replace(described, captions=tuple(captions[at] for at in order))
