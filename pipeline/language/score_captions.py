@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from pipeline.datasets.entries import ImageEntry
 from pipeline.datasets.image_truth import CaptionTruth
@@ -15,7 +16,7 @@ from pipeline.datasets.manifest import Manifest, read_manifest
 from pipeline.datasets.splits import USUAL_NAMES
 from pipeline.files import require_folder, write_json, write_text
 from pipeline.hashing import sha256_of_file
-from pipeline.heads.inputs.feature_rows import ArrayRows, FeatureRows, Features
+from pipeline.heads.inputs.feature_rows import ArrayRows, FeatureRows
 from pipeline.heads.trained_head import TrainedHead
 from pipeline.language import LanguageError
 from pipeline.language.captioning.captions_file import read_captions, read_provenance
@@ -179,7 +180,7 @@ class RankingHead:
             for point, own in zip(points, texts, strict=True)
         ]
 
-    def _embedded(self, texts: Sequence[str]) -> Features:
+    def _embedded(self, texts: Sequence[str]) -> npt.NDArray[np.float64]:
         """Return the unit vectors of texts; a text without a known word is zero."""
         rows = np.asarray(self._encoder.encode(texts), np.float32)
         found = unit_rows(self.head.head.embed_captions(ArrayRows(rows)))

@@ -109,6 +109,7 @@ def test_what_learns_and_what_does_not(project: Path) -> None:
 
 
 def test_at_a_learning_rate_of_0_the_head_learns_alone(project: Path) -> None:
+    assert TUNED.finetuning is not None
     frozen = replace(TUNED.finetuning, learning_rate=0.0)
     tuned(project, "frozen", experiment=replace(TUNED, name="frozen", finetuning=frozen))
     before = load_weights(resolve_recipe(RECIPE), "random:0").state

@@ -42,6 +42,7 @@ _LINEAR = Preset(
     source=_SOURCE,
     leaves_open=_OPEN,
     small=_SMALL,
+    tiny={"dim": 512, "batch_size": 100, "learning_rate": 0.001, "epochs": 10},
 )  # fmt: skip
 _GRU = Preset(
     "vse",
@@ -64,6 +65,7 @@ _FINETUNED = replace(
     ),
     finetuning=Finetuning(start="ours-linear", learning_rate=0.0002, smallest_crop=0.5),
     small=replace(_SMALL, finetuning={"first_layer": "_blocks.5"}),
+    tiny={"dim": 512},
 )  # fmt: skip
 PRESETS = {
     "ours-cca": _CCA,
