@@ -194,4 +194,16 @@ EXPLAINED: tuple[Explained, ...] = (
         "chart of epochs for all systems, and other words",
     ),
     Explained("stdout/shards/16.txt", "line *", "`shards info` prints bytes per row, and in total"),
+    *(
+        Explained(path, place, "the ensemble `ours` is of ours-cca, ours-linear and ours-gru")
+        for path, place in (
+            ("data/*/scenes/ours-linear*", "only in tree"),
+            ("data/ensembles/scenes/ours.h5", "*"),
+            ("data/evaluations/scenes/ours/*", "*"),
+            ("data/report/scenes/recall.*", "*"),
+            ("made/ensemble.h5", "*"),
+            ("made/first-images/*", "*"),
+            ("made/tables/recall.*", "*"),
+        )
+    ),
 )
