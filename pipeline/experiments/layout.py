@@ -132,7 +132,7 @@ class Layout:
     def searched(self, name: str, splits: str = "all") -> Path:
         """Return the embedding file of several splits of an experiment or ensemble.
 
-        Searches write it, so it is outside the folders that DVC tracks.
+        It is not in the folder of the test split's file, since searches write it too.
 
         Parameters
         ----------

@@ -123,7 +123,7 @@ def finetune(
 
     def network() -> LearningNetwork:
         built = LearningNetwork(recipe, backbone, loaded.state, how.first_layer, how.precision)
-        # Without gradients, the control costs a third of a training.
+        # At a rate of 0 no gradient is needed.
         return built if how.learning_rate else built.requires_grad_(False)
 
     own_names = network().own_names

@@ -157,6 +157,11 @@ class RankingHead:
         images : sequence of str. Image ids.
         texts : sequence of sequences of str. Texts of each image.
 
+        Returns
+        -------
+        list of lists of float
+            Cosines from -1 to 1, in the order of `texts`.
+
         Raises
         ------
         LanguageError
