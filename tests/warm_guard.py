@@ -19,6 +19,7 @@ from typing import Any
 from pipeline import guard
 
 _LONGEST_MESSAGE = 1 << 16
+_SECONDS_TO_END = 10
 _PROGRAM = "import sys; sys.path.append({root!r}); import tests.warm_guard as w; w.serve({fd})"
 
 
@@ -58,10 +59,18 @@ class WarmGuard:
 
     def stop(self) -> None:
         """End the process."""
-        if self._server is not None:
-            self._server[0].close()
-            self._server[1].wait()
-            self._server = None
+        if self._server is None:
+            return
+        (connection, process), self._server = self._server, None
+        # Not `close`: forks of this process, such as workers of a loader that is not yet collected,
+        # have the connection too, and would leave it open.
+        connection.shutdown(socket.SHUT_RDWR)
+        connection.close()
+        try:
+            process.wait(_SECONDS_TO_END)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
 
 
 def _started() -> tuple[socket.socket, subprocess.Popen[bytes]]:
