@@ -119,6 +119,21 @@ def test_name_and_recipe_tell_encoders_apart(
     assert both.name == "fv-gmm-hglmm-toy"
     assert both.weights[0] == "toy, gmm+hglmm"
     assert canonical_json(both.recipe())
+    fitted = {"vectors": "toy", "source_sha256": "ab" * 32, "sample": 200, "seed": 0}
+    ica = {"ica_converged": True, "ica_iterations": both.codebooks[0].metadata.ica_iterations}
+    assert both.recipe() == {
+        "name": both.name,
+        "encoder": "fisher vector",
+        "tokens": TOKENIZER.to_json(),
+        "vectors": "toy",
+        "codebooks": [
+            fitted | ica | {"kind": "gmm", "em_converged": True, "components": 3},
+            fitted | ica | {"kind": "hglmm", "em_converged": None, "components": 3},
+        ],
+        "normalisation": "signed square root, then norm 1, for each codebook",
+        "oov": "ignored, also in the number of words; zero vector if no token is known",
+        "dim": 60,
+    }
     few = replace(vectors, words=NAMES[:7], matrix=vectors.matrix[:7])
     restricted = FisherVector((gmm, hglmm), few, TOKENIZER)
     assert (restricted.recipe(), restricted.weights) == (both.recipe(), both.weights)
