@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from pathlib import Path
+from unittest.mock import Mock
 
 import numpy as np
 import numpy.typing as npt
@@ -151,7 +152,9 @@ def test_other_vectors_and_no_codebook_are_refused(
     other = replace(vectors, name="other", sha256="cd" * 32)
     with pytest.raises(CodebookError, match=f"gmm .*'toy' .*{'ab' * 32}.*'other' .*{'cd' * 32}"):
         FisherVector(both.codebooks, other, TOKENIZER)
-    with pytest.raises(CodebookError, match="found none"):
+    with pytest.raises(
+        CodebookError, match=r"^a Fisher vector needs a codebook, found none; fit one$"
+    ):
         FisherVector((), vectors, TOKENIZER)
 
 
@@ -177,6 +180,14 @@ def test_a_codebook_of_the_full_source_goes_with_a_stored_subset(tmp_path: Path)
     other = replace(some, name="other", sha256="cd" * 32)
     with pytest.raises(CodebookError, match=r"'glove-6b-50d' .* not on 'o' "):
         load_codebook(tmp_path / "c.safetensors", save_vectors(tmp_path / "o.safetensors", other))
+
+
+def test_is_built_from_its_parts(both: FisherVector) -> None:
+    parts = Mock(vectors=both.vectors, tokenizer=TOKENIZER)
+    parts.codebooks.return_value = both.codebooks
+    built = fisher_encoder.assemble(parts)
+    assert isinstance(built, FisherVector)
+    assert vars(built) == vars(FisherVector(both.codebooks, both.vectors, TOKENIZER))
 
 
 def test_no_known_word_at_all(both: FisherVector, vectors: WordVectors) -> None:
