@@ -10,7 +10,7 @@ from pipeline.shards.feature_set import FeatureSet
 from pipeline.shards.format import OtherShard, ShardError
 from pipeline.shards.index import INDEX_FILE, read_index
 from pipeline.shards.plan import PlanError, ShardPlan, Span, plan_of, runs
-from pipeline.shards.resume import partial_shard
+from pipeline.shards.resume import existing, partial_shard
 from pipeline.shards.resume.feature_build import ShardBuild
 from tests.shards.factories import ROWS_PER_SHARD, block, build, contents, feature, header, ids
 
@@ -267,3 +267,26 @@ def test_a_single_compressed_shard_stays_compressed(tmp_path: Path) -> None:
     build(tmp_path / "b" / "out", 5, failed=(2,), compress=True)
     build(tmp_path / "b" / "out", 5, failed=(), redo=True)
     assert contents(tmp_path / "a") == contents(tmp_path / "b")
+
+
+def test_only_shards_unlike_the_index_are_tried_in_another_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tried: list[list[str]] = []
+
+    def none_crash(paths: list[Path], features: bool) -> dict[Path, str]:
+        assert features
+        tried.append([path.name for path in paths])
+        return {}
+
+    monkeypatch.setattr(existing, "find_crashing_files", none_crash)
+    out = tmp_path / "out"
+    build(out, ROWS)
+    build(out, ROWS)
+    names = sorted(inodes(out))
+    data = (out / names[1]).read_bytes()
+    (out / names[1]).write_bytes(data + b"x")
+    build(out, ROWS)
+    (out / INDEX_FILE).unlink()
+    build(out, ROWS)
+    assert tried == [[], [], names[1:2], names]
