@@ -231,7 +231,9 @@ def test_what_is_not_a_plan_is_refused_by_its_numbers() -> None:
             plan_of(shards, 1)
 
 
-def test_each_refusal_has_what_was_found_and_its_remedy(tmp_path: Path) -> None:
+def test_each_refusal_has_what_was_found_and_its_remedy(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     out, held, all_ids = tmp_path / "out", ids(ROWS)[:13], ids(ROWS)
     build(out, held)
     holds, elsewhere = (
@@ -259,6 +261,9 @@ def test_each_refusal_has_what_was_found_and_its_remedy(tmp_path: Path) -> None:
     with pytest.raises(
         OtherShard, match=f"^{out} {stray} not .* {INDEX_FILE}. It {lost} run, rebuild"
     ):
+        build(out, held)
+    monkeypatch.setattr(existing, "is_view", lambda path: True)
+    with pytest.raises(OtherShard, match=f"^{out} is a view of other feature sets{elsewhere}"):
         build(out, held)
 
 
