@@ -91,7 +91,6 @@ def serve(descriptor: int) -> None:
     """Fork a guard process for each message until the other end is closed."""
     import pipeline.localization.localized
     import pipeline.retrieval.embedding_file
-    import pipeline.shards.convert.importers.arrays
     import pipeline.shards.remote.rows
     import pipeline.shards.sandbox  # noqa: F401
 

@@ -8,9 +8,9 @@ import pytest
 
 from pipeline.shards.feature_set import FeatureSet
 from pipeline.shards.format import OtherShard, ShardError
-from pipeline.shards.index import read_index
+from pipeline.shards.index import INDEX_FILE, read_index
 from pipeline.shards.plan import PlanError, ShardPlan, Span, plan_of, runs
-from pipeline.shards.resume import partial_shard
+from pipeline.shards.resume import existing, partial_shard
 from pipeline.shards.resume.feature_build import ShardBuild
 from tests.shards.factories import ROWS_PER_SHARD, block, build, contents, feature, header, ids
 
@@ -229,3 +229,69 @@ def test_what_is_not_a_plan_is_refused_by_its_numbers() -> None:
     ):
         with pytest.raises(PlanError, match=found):
             plan_of(shards, 1)
+
+
+def test_each_refusal_has_what_was_found_and_its_remedy(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out, held, all_ids = tmp_path / "out", ids(ROWS)[:13], ids(ROWS)
+    build(out, held)
+    holds, elsewhere = (
+        f"^{out} holds 13 rows",
+        f"; choose another output folder, or delete {out} if",
+    )
+    update = "; `update=True` keeps the rows .*, or choose another output folder$"
+    added = "add them .`add=True`., or update the set .`update=True`., or choose another"
+    for asked, size, add, found in (
+        (all_ids, 10, None, r"; 10 of the 23 .* first \['.*'\]; choose another output folder$"),
+        (all_ids, 10, False, f"{holds}; 10 of the 23 requested rows are not .*; {added} output"),
+        (held[1:], 10, None, f"{holds}; 1 of them are .* the 12 .*{elsewhere}"),
+        (held[1:], 10, False, f"{holds}; 1 of them are not among the 12 requested, .*{update}"),
+        (held[::-1], 10, False, f"{holds} in another order than requested{update}"),
+        (held, 4, False, f"{holds} in shards of 10, not 4{update}"),
+    ):
+        work = ShardBuild(out, header(), asked, size, False, None, add)
+        with pytest.raises(OtherShard, match=found), work:
+            pass
+    (out / "shard-00001-of-00002.h5").rename(out / "shard-00002-of-00003.h5")
+    stray = (
+        "holds shard-00002-of-00003.h5, which is not one of the 2 requested shards of 10 rows and"
+    )
+    lost = "is left over from an unfinished run with other rows, or the index was lost: finish that"
+    with pytest.raises(
+        OtherShard, match=f"^{out} {stray} not .* {INDEX_FILE}. It {lost} run, rebuild"
+    ):
+        build(out, held)
+    monkeypatch.setattr(existing, "is_view", lambda path: True)
+    with pytest.raises(OtherShard, match=f"^{out} is a view of other feature sets{elsewhere}"):
+        build(out, held)
+
+
+def test_a_single_compressed_shard_stays_compressed(tmp_path: Path) -> None:
+    build(tmp_path / "a" / "out", 5, failed=(), compress=True)
+    build(tmp_path / "b" / "out", 5, failed=(2,), compress=True)
+    build(tmp_path / "b" / "out", 5, failed=(), redo=True)
+    assert contents(tmp_path / "a") == contents(tmp_path / "b")
+
+
+def test_only_shards_unlike_the_index_are_tried_in_another_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tried: list[list[str]] = []
+
+    def none_crash(paths: list[Path], features: bool) -> dict[Path, str]:
+        assert features
+        tried.append([path.name for path in paths])
+        return {}
+
+    monkeypatch.setattr(existing, "find_crashing_files", none_crash)
+    out = tmp_path / "out"
+    build(out, ROWS)
+    build(out, ROWS)
+    names = sorted(inodes(out))
+    data = (out / names[1]).read_bytes()
+    (out / names[1]).write_bytes(data + b"x")
+    build(out, ROWS)
+    (out / INDEX_FILE).unlink()
+    build(out, ROWS)
+    assert tried == [[], [], names[1:2], names]

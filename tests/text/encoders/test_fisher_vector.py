@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from pathlib import Path
+from unittest.mock import Mock
 
 import numpy as np
 import numpy.typing as npt
@@ -119,6 +120,21 @@ def test_name_and_recipe_tell_encoders_apart(
     assert both.name == "fv-gmm-hglmm-toy"
     assert both.weights[0] == "toy, gmm+hglmm"
     assert canonical_json(both.recipe())
+    fitted = {"vectors": "toy", "source_sha256": "ab" * 32, "sample": 200, "seed": 0}
+    ica = {"ica_converged": True, "ica_iterations": both.codebooks[0].metadata.ica_iterations}
+    assert both.recipe() == {
+        "name": both.name,
+        "encoder": "fisher vector",
+        "tokens": TOKENIZER.to_json(),
+        "vectors": "toy",
+        "codebooks": [
+            fitted | ica | {"kind": "gmm", "em_converged": True, "components": 3},
+            fitted | ica | {"kind": "hglmm", "em_converged": None, "components": 3},
+        ],
+        "normalisation": "signed square root, then norm 1, for each codebook",
+        "oov": "ignored, also in the number of words; zero vector if no token is known",
+        "dim": 60,
+    }
     few = replace(vectors, words=NAMES[:7], matrix=vectors.matrix[:7])
     restricted = FisherVector((gmm, hglmm), few, TOKENIZER)
     assert (restricted.recipe(), restricted.weights) == (both.recipe(), both.weights)
@@ -136,7 +152,9 @@ def test_other_vectors_and_no_codebook_are_refused(
     other = replace(vectors, name="other", sha256="cd" * 32)
     with pytest.raises(CodebookError, match=f"gmm .*'toy' .*{'ab' * 32}.*'other' .*{'cd' * 32}"):
         FisherVector(both.codebooks, other, TOKENIZER)
-    with pytest.raises(CodebookError, match="found none"):
+    with pytest.raises(
+        CodebookError, match=r"^a Fisher vector needs a codebook, found none; fit one$"
+    ):
         FisherVector((), vectors, TOKENIZER)
 
 
@@ -162,6 +180,14 @@ def test_a_codebook_of_the_full_source_goes_with_a_stored_subset(tmp_path: Path)
     other = replace(some, name="other", sha256="cd" * 32)
     with pytest.raises(CodebookError, match=r"'glove-6b-50d' .* not on 'o' "):
         load_codebook(tmp_path / "c.safetensors", save_vectors(tmp_path / "o.safetensors", other))
+
+
+def test_is_built_from_its_parts(both: FisherVector) -> None:
+    parts = Mock(vectors=both.vectors, tokenizer=TOKENIZER)
+    parts.codebooks.return_value = both.codebooks
+    built = fisher_encoder.assemble(parts)
+    assert isinstance(built, FisherVector)
+    assert vars(built) == vars(FisherVector(both.codebooks, both.vectors, TOKENIZER))
 
 
 def test_no_known_word_at_all(both: FisherVector, vectors: WordVectors) -> None:

@@ -103,6 +103,8 @@ def test_same_seed_same_bytes_and_the_file_gives_all_back(
     assert loaded.metadata == first.metadata
     assert loaded.metadata.sample == 300
     assert loaded.metadata.source_sha256 == vectors.source_sha256
+    for package in ("numpy ", "scipy ", "scikit-learn ", "safetensors "):
+        assert package in loaded.metadata.created_by
     assert np.array_equal(loaded.transform(vectors.matrix), first.transform(vectors.matrix))
     other = fit_codebook(vectors, "hglmm", 3, seed=5, sample=300)
     assert not np.array_equal(other.mixture.means, first.mixture.means)
@@ -117,7 +119,9 @@ def saved(vectors: WordVectors, tmp_path: Path) -> Path:
 
 def test_other_vectors_are_refused_by_their_hash(saved: Path, vectors: WordVectors) -> None:
     other = replace(vectors, name="other", sha256="cd" * 32)
-    with pytest.raises(CodebookError, match=f"'tiny' .*{'ab' * 32}.*'other' .*{'cd' * 32}"):
+    with pytest.raises(
+        CodebookError, match=f"^{saved} .*'tiny' .*{'ab' * 32}.*'other' .*{'cd' * 32}"
+    ):
         load_codebook(saved, other)
     stored = replace(vectors, sha256="cd" * 32, stored_from=vectors.sha256)
     assert load_codebook(saved, stored).metadata.vectors == "tiny"
@@ -143,10 +147,19 @@ def test_damaged_and_foreign_files_are_refused(saved: Path, vectors: WordVectors
 def test_wrong_requests_are_refused(vectors: WordVectors) -> None:
     with pytest.raises(CodebookError, match="'vlad', expected one of"):
         fit_codebook(vectors, "vlad", seed=0)  # type: ignore[arg-type]
-    with pytest.raises(CodebookError, match=r"sample of 5 words .* need at least 6"):
+    larger = "request a larger sample or fewer components$"
+    with pytest.raises(
+        CodebookError,
+        match=f"^a sample of 5 words was requested, but 2 components and an ICA of 5 dimensions "
+        f"need at least 6: {larger}",
+    ):
         fit_codebook(vectors, "lmm", 2, seed=0, sample=5)
+    with pytest.raises(CodebookError, match=f"but 3 components need at least 3: {larger}"):
+        fit_codebook(vectors, "lmm", 3, seed=0, sample=2, ica=False)
     one = replace(vectors, words=vectors.words[2:4], matrix=vectors.matrix[2:4])
-    with pytest.raises(CodebookError, match=r"1 of the 2 words of 'tiny' are not zero.*at least 2"):
+    with pytest.raises(
+        CodebookError, match=r"^1 of the 2 words of 'tiny' .* at least 2; .*the source$"
+    ):
         fit_codebook(one, "lmm", 5, seed=0)
     fitted: Codebook = fit_codebook(vectors, "lmm", 2, seed=0, ica=False)
     with pytest.raises(CodebookError, match=r"shape \(1, 4\), expected \(words, 5\)"):
@@ -166,6 +179,8 @@ def test_components_shrink_to_the_words(
     assert found.metadata.requested == 30
     assert steps[0] == f"codebook ({kind}): {components} components, not 30, from as many words"
     # No ICA of 5 dimensions from 5 words or fewer.
+    without = f"codebook ({kind}): no ICA of 5 dimensions, from {components} words"
+    assert (without in steps) == (components <= DIM)
     assert (found.metadata.ica_converged is None) == (components <= DIM)
     found.save(tmp_path / "few.safetensors")
     assert load_codebook(tmp_path / "few.safetensors", few).metadata == found.metadata

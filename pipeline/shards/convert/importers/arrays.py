@@ -4,13 +4,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
-from scipy.io import loadmat
 
-from pipeline.guard import crash_of
 from pipeline.hashing import sha256_of_file
+from pipeline.shards.convert.importers.matlab import read_matrix
 from pipeline.shards.convert.importers.source import LayoutError, named_fault, require_floats
-
-_DOWNLOAD = "check that the download is complete"
 
 
 class NpyFeatures:
@@ -111,14 +108,21 @@ class MatFeatures:
         LayoutError
             The file has another format, or another number of columns.
         """
-        array = _read_apart_first(path, variable)
-        if not isinstance(array, np.ndarray) or array.ndim != 2:
+        if not path.is_file():
+            raise LayoutError(f"{path} not found; name a MATLAB file")
+        with named_fault(
+            f"{path} cannot be read as a MATLAB file of version 4 to 7.2",
+            "check that the download is complete",
+        ):
+            array = read_matrix(path, variable)
+        if array is None or array.ndim != 2:
             raise LayoutError(
-                f"{path} has no variable {variable!r} of shape (dim, images); name another one"
+                f"{path} has no variable {variable!r} of real floating point numbers, "
+                "(dim, images); name another one"
             )
         self.file: str = path.name
         self._path = path
-        self.dtype: np.dtype = require_floats(array.dtype, str(path))
+        self.dtype: np.dtype = array.dtype
         if array.shape[1] != len(ids):
             raise LayoutError(
                 f"{path}: {variable!r} is {array.shape}, so {array.shape[1]} images, but there are "
@@ -146,20 +150,6 @@ def _require_header(path: Path) -> None:
         shape, _, dtype = (read if major == 1 else np.lib.format.read_array_header_2_0)(file)
     if dtype.itemsize == 0 or min(shape, default=0) < 0:
         raise ValueError(f"shape {shape} of {dtype.str} items")
-
-
-def _read_apart_first(path: Path, variable: str) -> object:
-    """Read a MATLAB file, first in a child process, which scipy's C code may crash."""
-    if not path.is_file():
-        raise LayoutError(f"{path} not found; name a MATLAB file")
-    if reason := crash_of(_read, path, variable):
-        raise LayoutError(f"{path} is corrupt: scipy {reason}; {_DOWNLOAD}")
-    return _read(path, variable)
-
-
-def _read(path: Path, variable: str) -> object:
-    with named_fault(f"{path} cannot be read as a MATLAB file of version 4 to 7.2", _DOWNLOAD):
-        return loadmat(path, variable_names=[variable]).get(variable)
 
 
 def _without_repeats(ids: Sequence[str], every: int, where: str) -> list[str]:
