@@ -24,6 +24,9 @@ pipeline compare --claims papers --dataset data/flickr8k --out data/claims/flick
 python docs/tools/claims.py data/claims/flickr8k
 ```
 
+- Yan's two claims on VSE++ are tested on ResNet-50's features, the paper's family: in a copy of the
+  list (`pipeline/claims/published.json`) their sides are `NAME@resnet50-caffe-grid` and
+  `vsepp@resnet50-caffe-pool`, and `--claims` is the copy.
 - **Tuned on dev**: these images also chose each system's epoch and settings.
 - i→t is image to text, t→i text to image ([figures](evaluation.md#the-numbers)).
 - The papers' figures are of other features, larger networks and mostly more images.
