@@ -31,7 +31,7 @@ _LSTM = Preset(
     word_vectors=GOOGLENEWS,
     small=Changes(
         # Without clipping, one seed in three stays at chance level.
-        {"word_dim": 100, "image_scaling": "standardised", "clip": 20.0, "epochs": 14},
+        {"word_dim": 100, "image_scaling": "standardised", "clip": 2.0, "epochs": 14},
         word_vectors=OWN_VECTORS,
     ),
 )  # fmt: skip
@@ -71,8 +71,6 @@ PRESETS = {
         with_settings(_LSTM, cell="whole_peephole_lstm"),
         source="Kiros, Salakhutdinov & Zemel 2014, eq. (1) to (5) as printed",
         leaves_open="as kiros2014-lstm, apart from peepholes",
-        # Clipped at 20, the loss hardly falls: rsum 19 after three epochs; at 2 it is 192.
-        small=replace(_LSTM.small, settings={**_LSTM.small.settings, "clip": 2.0}),
     ),
     "kiros2014-lstm-training-contrast": replace(
         with_settings(_LSTM, loss="training_contrast"),
@@ -113,6 +111,8 @@ PRESETS = {
         source="Kiros, Salakhutdinov & Zemel 2014, section 3.2: linear sentence encoder",
         leaves_open="the sum of word vectors, initialised as in kiros2014-devise and trained; "
         "vocabulary, learning rate, contrastive terms and epochs as in kiros2014-lstm",
+        # At 2, which raises the LSTM from 196.1 of rsum to 217.5, it has 225.6 instead of 234.4.
+        small=replace(_DEVISE.small, settings={**_DEVISE.small.settings, "clip": 20.0}),
     ),
     "kiros2014-gru": replace(
         _LSTM,
