@@ -449,7 +449,8 @@ def test_labels_of_real_photos_are_right(labelled: tuple[Tensor, list[set[int]]]
             if re.fullmatch(r"res[345]a_branch2[ab]", name):
                 module.stride = (2, 2) if name.endswith(strided) else (1, 1)
         # Four photos at a time, and no fused copy of the weights: each would be half a GB.
-        first = torch.cat([net(batch) for batch in x.split(4)]).argmax(1).tolist()
+        batches = (part.contiguous(memory_format=torch.channels_last) for part in x.split(4))
+        first = torch.cat([net(batch) for batch in batches]).argmax(1).tolist()
         return sum(label in known for label, known in zip(first, classes, strict=True)) / len(x)
 
     ours = right(photos)
