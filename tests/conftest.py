@@ -1,7 +1,9 @@
 """For the whole suite: the real data, a warm guard process, little memory, rules of skips."""
 
+import faulthandler
 import gc
 import signal
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,11 +15,23 @@ from tests.skips import pytest_configure as pytest_configure
 from tests.warm_guard import WarmGuard
 
 _DATA = SHARED / "data"
+_SECONDS_TO_EXIT = 60
 
 # Without torch: the main process of pytest-xdist loads this file before it starts any worker.
 keep_pages()
+# torch's optimizers import it for `torch.compile`, which nothing calls: 70 MB.
+sys.modules["triton"] = None  # type: ignore[assignment]
 # Collections while the tests are imported find nothing to free.
 gc.disable()
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    """End a process that does not exit after its tests, and print the stacks of its threads.
+
+    Python waits for threads and child processes without a limit. pytest-xdist ends its workers.
+    """
+    if not hasattr(config, "workerinput"):
+        faulthandler.dump_traceback_later(_SECONDS_TO_EXIT, exit=True)
 
 
 @pytest.fixture(scope="session")
@@ -44,6 +58,8 @@ def warm_guard() -> Iterator[None]:
     gc.enable()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("pipeline.guard._try", warm.attempt)
+        # Datasets of tests have about ten images; batches of eight would be mostly padding.
+        patch.setattr("pipeline.images.batches.CROPS_PER_BATCH", 2)
         yield
     warm.stop()
     # Libraries that count at the exit what is left would count it all.

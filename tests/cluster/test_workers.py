@@ -222,7 +222,7 @@ def cluster(folder: Path, *options: str) -> Iterator[tuple[str, subprocess.Popen
         for process in running:
             process.kill()
         for process in running:
-            process.wait()
+            process.wait(timeout=30)
 
 
 def test_a_scheduler_with_workers_until_it_is_killed(

@@ -4,7 +4,6 @@ from pathlib import Path
 
 import huggingface_hub
 import numpy as np
-import open_clip
 import pytest
 import torch
 from PIL import Image
@@ -12,7 +11,7 @@ from PIL import Image
 from pipeline.images.network import RecipeNetwork
 from pipeline.images.transforms import cut_crops, resize_image
 from pipeline.images.weights import are_here, load_weights
-from pipeline.networks.open_clip_models import find_clip_model
+from pipeline.networks.open_clip_models import find_clip_model, open_clip
 from pipeline.networks.open_clip_weights import load_clip_weights
 from pipeline.recipes import Recipe, RecipeError, resolve_recipe
 from tests.images.odd_files import photo
@@ -34,7 +33,7 @@ def ours(recipe: Recipe, image: Image.Image) -> torch.Tensor:
 @pytest.mark.parametrize("name", TINY)
 def test_rows_are_the_librarys(name: str) -> None:
     model = find_clip_model(f"open-clip:{name}")
-    net, _, prepare = open_clip.create_model_and_transforms(name)
+    net, _, prepare = open_clip().create_model_and_transforms(name)
     weights = load_clip_weights(model, "random:0", net)
     net.load_state_dict(weights.state, strict=False)
     recipe = resolve_recipe(model.name)
@@ -60,9 +59,9 @@ def test_pictures_are_the_librarys(name: str) -> None:
     """What goes into the network, without building it."""
     recipe = resolve_recipe(f"open-clip:{name}")
     model, _, tag = name.partition(".")
-    published = open_clip.get_pretrained_cfg(model, tag)
-    size = open_clip.get_model_config(model)["vision_cfg"]["image_size"]
-    transform = open_clip.image_transform(
+    published = open_clip().get_pretrained_cfg(model, tag)
+    size = open_clip().get_model_config(model)["vision_cfg"]["image_size"]
+    transform = open_clip().image_transform(
         size,
         is_train=False,
         **{key: published[key] for key in ("mean", "std", "interpolation", "resize_mode")},
@@ -78,7 +77,7 @@ def test_pictures_are_the_librarys(name: str) -> None:
 
 def test_a_picture_that_no_recipe_can_say_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     config = {"embed_dim": 4, "vision_cfg": {"image_size": [224, 448]}, "text_cfg": {}}
-    monkeypatch.setattr(open_clip, "get_model_config", lambda name: config)
+    monkeypatch.setattr(open_clip(), "get_model_config", lambda name: config)
     with pytest.raises(RecipeError, match=r"\[224, 448\].*square input"):
         resolve_recipe("open-clip:tiny-vit")
 

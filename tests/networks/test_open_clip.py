@@ -4,7 +4,6 @@ from pathlib import Path
 from typing import Any
 
 import huggingface_hub
-import open_clip
 import pytest
 import torch
 from safetensors.torch import save_file
@@ -15,6 +14,7 @@ from pipeline.networks.open_clip_models import (
     ModelError,
     cached_weights,
     find_clip_model,
+    open_clip,
 )
 from pipeline.networks.open_clip_weights import build_clip, load_clip_weights
 from pipeline.networks.state_dicts import WeightsError, state_sha256
@@ -59,7 +59,7 @@ def test_unknown_names_are_refused_with_the_nearest(name: str, message: str) -> 
 
 def test_every_published_tag_can_be_named() -> None:
     """But for weights of QuickGELU under a model without it, whose sibling has them."""
-    for model, tag in open_clip.list_pretrained():
+    for model, tag in open_clip().list_pretrained():
         try:
             found = find_clip_model(f"open-clip:{model}.{tag}")
         except ModelError:
@@ -73,7 +73,10 @@ def test_pictures_are_prepared_as_the_weights_want_them() -> None:
     assert siglip == find_clip_model("open-clip:ViT-B-16-SigLIP.webli").preprocessing()
     assert (siglip["mean"], siglip["resize_mode"]) == ((0.5, 0.5, 0.5), "squash")
     default = find_clip_model("open-clip:coca_base").preprocessing()
-    assert (default["mean"], default["resize_mode"]) == (open_clip.OPENAI_DATASET_MEAN, "shortest")
+    assert (default["mean"], default["resize_mode"]) == (
+        open_clip().OPENAI_DATASET_MEAN,
+        "shortest",
+    )
     with pytest.raises(ModelError, match=r"name a tag, as in .*ViT-L-14\.openai"):
         find_clip_model("open-clip:ViT-L-14").preprocessing()
 

@@ -27,7 +27,7 @@ def beside(made: Path) -> FeatureSet:
     header = feature_header(recipe, weights, "made")
     with ShardBuild(made / "crops", header, [e.id for e in ENTRIES]) as build:
         network = RecipeNetwork(recipe, weights.state)
-        publish_images(build, [made / file for file in FILES], network, Parallelism(2, 1, 1))
+        publish_images(build, [made / file for file in FILES], network, Parallelism(1, 1, 1))
     write_view(made / "view", [FeatureSet(made / name) for name in ("crops", "images")], "unit")
     return FeatureSet(made / "view")
 

@@ -203,14 +203,17 @@ def test_an_open_set_is_read_by_workers(tmp_path: Path, compress: bool, start: s
     context = cast(DefaultContext, multiprocessing.get_context(start))
     answers = context.Queue()
     workers = [
-        context.Process(target=_read_here, args=(features, asked, answers)) for _ in range(2)
+        # Daemons: one that does not end would keep this process from its own end.
+        context.Process(target=_read_here, args=(features, asked, answers), daemon=True)
+        for _ in range(2)
     ]
     for worker in workers:
         worker.start()
     for _ in workers:
         np.testing.assert_array_equal(answers.get(timeout=60), expected)
     for worker in workers:
-        worker.join()
+        worker.join(timeout=60)
+        assert worker.exitcode == 0, "a worker that has answered does not end"
     np.testing.assert_array_equal(features.read(asked), expected)
 
 

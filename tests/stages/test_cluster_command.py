@@ -36,8 +36,12 @@ def one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Place, "executor", executor)
 
 
-def test_images_by_local_workers(project: Path, pipeline: Call) -> None:
+def test_images_by_local_workers(
+    project: Path, pipeline: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """One damaged picture; a real worker, which has all cores to itself."""
+    # The default of the worker, whose process the suite's smaller one does not reach.
+    monkeypatch.setattr("pipeline.images.batches.CROPS_PER_BATCH", 8)
     Path("data/scenes/images/scene-00030.png").write_bytes(b"damaged")
     assert pipeline(*EXTRACT, "--out", "one", "--summary", "one.json").status == 3
     ended = pipeline(*EXTRACT, "--out", "two", "--workers", 1, "--summary", "two.json")

@@ -81,7 +81,7 @@ def read_tensorflowjs_package(path: Path) -> dict[str, Tensor]:
     tensors: dict[str, Tensor] = {}
     try:
         for group in json.loads(contents[models[0]])["weightsManifest"]:
-            block = b"".join(contents[folder + part] for part in group["paths"])
+            block = b"".join([contents.pop(folder + part) for part in group["paths"]])
             tensors |= _tensors(group["weights"], block)
     except (KeyError, TypeError, ValueError) as error:
         raise KerasModelError(

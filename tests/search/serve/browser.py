@@ -194,6 +194,9 @@ def open_tab(browser: str, profile: Path) -> Iterator[Tab]:
         yield Tab(ours_in, ours_out)
     finally:
         process.terminate()
-        process.wait(_SECONDS)
+        try:
+            process.wait(_SECONDS)
+        finally:
+            process.kill()
         os.close(ours_in)
         os.close(ours_out)

@@ -35,6 +35,7 @@ COLOURS = {
     "red": (220, 30, 30), "green": (30, 200, 40), "blue": (20, 40, 220), "grey": (128, 128, 128),
     "yellow": (240, 220, 20), "white": (250, 250, 250), "black": (5, 5, 5),
 }  # fmt: skip
+_SECONDS_TO_STOP = 30
 SETTINGS = {
     "cell": "none", "dim": 16, "similarity": "cosine", "l2_normalise": "both", "epochs": 2,
     "batch_size": 5,
@@ -109,10 +110,11 @@ def site(sources: Sources) -> Iterator[Site]:
     monitor = Recorder()
     with Server(sources.searcher(monitor=monitor), port=0, top=TOP, monitor=monitor) as server:
         assert monitor.lines == []
-        thread = threading.Thread(target=server.run)
+        thread = threading.Thread(target=server.run, daemon=True)
         thread.start()
         assert isinstance(server.service, SearchService)
         yield Site(server.url, sources, server.service, monitor.lines)
         server.stop()
-        thread.join()
+        thread.join(_SECONDS_TO_STOP)
+        assert not thread.is_alive(), f"the server still runs {_SECONDS_TO_STOP} s after `stop`"
     assert not [line for line in monitor.lines if "Traceback" in line]

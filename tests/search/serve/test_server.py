@@ -38,6 +38,7 @@ from tests.search.serve.factories import (
     Site,
     form,
     png,
+    with_size,
 )
 
 # Starlette leaves the unfinished file of a form without its end to the garbage collector.
@@ -338,7 +339,7 @@ def test_fifty_megapixels_are_refused_without_decoding(
     def load(image: ImageFile.ImageFile) -> None:
         raise AssertionError("decoded")
 
-    data, larger = png(8000, 6250, "L"), png(30000, 30000, "1")
+    data, larger = png(8000, 6250, "L"), with_size(png(1, 1), 30000, 30000)
     monkeypatch.setattr(ImageFile.ImageFile, "load", load)
     started = time.monotonic()
     got = site.upload(data)

@@ -4,13 +4,12 @@ import json
 from pathlib import Path
 
 import numpy as np
-import open_clip
 import pytest
 import torch
 
 from pipeline.datasets.entries import ImageEntry
 from pipeline.datasets.manifest import Manifest
-from pipeline.networks.open_clip_models import ModelError, find_clip_model
+from pipeline.networks.open_clip_models import ModelError, find_clip_model, open_clip
 from pipeline.networks.open_clip_weights import build_clip, load_clip_weights
 from pipeline.networks.state_dicts import WeightsError
 from pipeline.shards.feature_set import FeatureSet
@@ -43,7 +42,7 @@ def test_rows_are_the_librarys(name: str) -> None:
     weights = load_clip_weights(model, "random:0", net)
     net.load_state_dict(weights.state, strict=False)
     with torch.inference_mode():
-        tokens = open_clip.get_tokenizer(name)(CAPTIONS)
+        tokens = open_clip().get_tokenizer(name)(CAPTIONS)
         expected = net.encode_text(tokens, normalize=True).numpy()
     encoder = OpenClip(model, "random:0")
     rows = encoder.encode(CAPTIONS)
@@ -122,14 +121,14 @@ def test_tokenizers_of_the_hub_are_the_librarys(tmp_path: Path) -> None:
     }  # fmt: skip
     config = {**TINY["tiny-sigmoid"], "text_cfg": text}
     (tmp_path / "tiny-hub.json").write_text(json.dumps(config))
-    open_clip.add_model_config(tmp_path / "tiny-hub.json")
+    open_clip().add_model_config(tmp_path / "tiny-hub.json")
     model = find_clip_model("open-clip:tiny-hub")
     encoder = OpenClip(model, "random:0")
     net = build_clip(model)
     net.load_state_dict(load_clip_weights(model, "random:0", net).state, strict=False)
     captions = ["A dog runs.", "a dog runs in the", "a dog runs in the park", ""]
     with torch.inference_mode():
-        tokens = open_clip.get_tokenizer("tiny-hub")(captions)
+        tokens = open_clip().get_tokenizer("tiny-hub")(captions)
         expected = net.encode_text(tokens, normalize=True).numpy()
     np.testing.assert_allclose(encoder.encode(captions), expected, atol=2e-6)
     report = encoder.reports(captions)[encoder.name]

@@ -43,6 +43,14 @@ def damaged(model: tuple[Path, Any], tmp_path: Path) -> Callable[[bytes], str]:
     return write
 
 
+# The first test, before the fixture `model`: each model of fasttext is 0.1 GB.
+def test_a_word_without_an_ngram_is_not_found(tmp_path: Path) -> None:
+    path = trained(tmp_path, minn=5, maxn=6)[0]
+    assert load_vectors(str(path), {"x", "dog", "dogged"}).words == ("dog", "dogged")
+    path = trained(tmp_path, maxn=0)[0]  # words alone
+    assert load_vectors(str(path), {"dog", "dogged"}).words == ("dog",)
+
+
 def test_dictionary_and_subwords_agree_with_fasttext_and_gensim(model: tuple[Path, Any]) -> None:
     path, oracle = model
     ours = load_vectors(str(path))
@@ -56,13 +64,6 @@ def test_dictionary_and_subwords_agree_with_fasttext_and_gensim(model: tuple[Pat
     assert some.matrix.any(axis=1).all()
     peer = load_facebook_vectors(str(path))
     assert np.abs(some.matrix - [peer[w] for w in some.words]).max() < 1e-6
-
-
-def test_a_word_without_an_ngram_is_not_found(tmp_path: Path) -> None:
-    path, _ = trained(tmp_path, minn=5, maxn=6)
-    assert load_vectors(str(path), {"x", "dog", "dogged"}).words == ("dog", "dogged")
-    path, _ = trained(tmp_path, maxn=0)  # words alone
-    assert load_vectors(str(path), {"dog", "dogged"}).words == ("dog",)
 
 
 def test_truncated_models_are_refused(
