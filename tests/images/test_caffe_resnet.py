@@ -448,13 +448,17 @@ def test_labels_of_real_photos_are_right(labelled: tuple[Tensor, list[set[int]]]
         for name, module in net.named_modules():
             if re.fullmatch(r"res[345]a_branch2[ab]", name):
                 module.stride = (2, 2) if name.endswith(strided) else (1, 1)
-        # Four photos at a time, and no fused copy of the weights: each would be half a GB.
+        # Four photos at a time, and no fused copies of the weights: they would be half a GB.
         batches = (part.contiguous(memory_format=torch.channels_last) for part in x.split(4))
         first = torch.cat([net(batch) for batch in batches]).argmax(1).tolist()
         return sum(label in known for label, known in zip(first, classes, strict=True)) / len(x)
 
     ours = right(photos)
     assert len(photos) == 40
+    net = BACKBONES["resnet50-caffe"].filled(state).eval()
+    some = photos[:4].contiguous(memory_format=torch.channels_last)
+    fused = rewrite(net, OneDnnLayers(torch.float32))(some)
+    torch.testing.assert_close(fused, net(some), rtol=1e-4, atol=1e-4)
     assert ours > 0.5
     assert right(photos.flip(1)) < ours - 0.05, "RGB"
     assert right(photos, "2b") < ours - 0.1, "torchvision's strides"
