@@ -36,9 +36,9 @@ if TYPE_CHECKING:
 @click.option(
     "--out",
     type=OUTPUT,
-    help="Embedding file.  [default: data/embeddings/DATASET/EXPERIMENT.h5; for all splits "
-    "data/search/DATASET/EXPERIMENT.h5, which `pipeline search` reads, and EXPERIMENT.train+val.h5 "
-    "for several]",
+    help="Embedding file.  [default: data/embeddings/DATASET/EXPERIMENT.h5 for the split of the "
+    "tables; for all splits data/search/DATASET/EXPERIMENT.h5, which `pipeline search` reads, and "
+    "for others EXPERIMENT.train.h5 or EXPERIMENT.train+val.h5 there]",
 )
 @click.option(
     "--store",
@@ -100,17 +100,16 @@ def embed(
     plans = [
         experiment_of(params, name) for name in ([experiment] if experiment else params.experiments)
     ]
-    split = split or params.splits.test
-    from pipeline.datasets.splits import ALL
     from pipeline.heads.embed import Stored, require_head_of
     from pipeline.heads.embed import embed as run
 
+    tested = params.splits.test
+    other = None if split is None or _is_tested(split, layout.dataset, tested) else split
     for plan in plans:
         from_head = head or layout.head(plan.name)
-        to_file = layout.embeddings(plan.name)
-        if split is not None and (split == ALL or "," in split):
-            to_file = layout.searched(plan.name, split)
-        to_file = out or to_file
+        to_file = out or (
+            layout.searched(plan.name, other) if other else layout.embeddings(plan.name)
+        )
         if head is None:
             require_made(from_head, plan.name, layout)
         require_head_of(from_head, plan.name)
@@ -120,7 +119,7 @@ def embed(
             head=from_head,
             images=images or layout.features(plan.embedded_images),
             captions=captions or layout.text(plan.captions.name),
-            select=Selection(split, leave_out_failed=leave_out_failed),
+            select=Selection(split or tested, leave_out_failed=leave_out_failed),
             stored=Stored(store, dim),
             place=place,
             monitor=CONSOLE,
@@ -131,3 +130,13 @@ def embed(
             f"{counted(embeddings.image_embeddings.shape[-1], 'dimension')}, similarity "
             f"{embeddings.similarity}" + ("" if store == "float32" else f", stored as {store}")
         )
+
+
+def _is_tested(split: str, dataset: Path, named: str | None) -> bool:
+    """Return whether the tables are of this split, or the dataset has no split for them."""
+    from pipeline.datasets.manifest import read_manifest
+    from pipeline.datasets.splits import USUAL_NAMES
+
+    there = read_manifest(dataset).counts
+    usual = (named,) if named else USUAL_NAMES["test"]
+    return split == next((name for name in usual if name in there), split)

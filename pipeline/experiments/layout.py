@@ -130,7 +130,7 @@ class Layout:
         return self._of("ensembles") / f"{name}.h5"
 
     def searched(self, name: str, splits: str = "all") -> Path:
-        """Return the embedding file of several splits of an experiment or ensemble.
+        """Return the embedding file of some splits of an experiment or ensemble.
 
         It is not in the folder of the test split's file, since searches write it too.
 

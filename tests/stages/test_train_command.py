@@ -243,6 +243,11 @@ def test_an_ensemble_of_two_experiments(experiment: Path, pipeline: Call) -> Non
     one = Path(f"data/embeddings/scenes/{NAME}.h5").read_bytes()
     assert pipeline("embed", "--experiment", NAME).status == 0
     assert Path(f"data/embeddings/scenes/{NAME}.h5").read_bytes() == one
+    # Another split has another file; that of the tables may be named.
+    for split, file in (("train", f"search/scenes/{NAME}.train.h5"), ("test", "")):
+        assert pipeline("embed", "--experiment", NAME, "--split", split).status == 0
+        assert not file or Path("data", file).is_file()
+        assert Path(f"data/embeddings/scenes/{NAME}.h5").read_bytes() == one
     ended = pipeline("ensemble")
     assert (ended.status, "the mean of 2 cosines" in ended.stderr) == (0, True), ended.stderr
     ended = pipeline("evaluate")
