@@ -96,9 +96,11 @@ def ways_of_asking(
     """Return the query (dim,) of each method, its side, and how many hits are re-sorted."""
     minus, plus = vectors[change.minus][None], vectors[change.plus][None]
     composed = compose(picture, minus, plus)
+    unscaled = compose(picture, minus, plus, unit=False)
     return {
         "image - word + word": (composed, "images", None),
         f"the same, {AROUND} around their mean": (composed, "images", AROUND),
+        "the same, without unit length": (unscaled, "images", None),
         "image + word": (compose(picture, minus[:0], plus), "images", None),
         "picture": (picture, "images", None),
         "word": (plus[0], "captions", None),

@@ -50,7 +50,8 @@ if TYPE_CHECKING:
     "--around-mean",
     type=click.IntRange(1),
     metavar="N",
-    help="Sort the N nearest by their distance to their mean, and show the first of these.",
+    help="Sort the N nearest by their distance to their mean, and show the first of these; with "
+    "--regularities, also count these.",
 )
 @click.option(
     "--where",
@@ -128,11 +129,9 @@ def search(
     if experiment is None:
         raise click.UsageError("pass --experiment NAME, or --image with --features DIR")
     if regularities:
-        if any(
-            (sentence, queries, image, minus, plus, of, around_mean, approximate, localize, where)
-        ):
-            raise click.UsageError("--regularities accepts only --json")
-        _ask_analogies(as_json, experiment, files)
+        if any((sentence, queries, image, minus, plus, of, approximate, localize, where)):
+            raise click.UsageError("--regularities accepts only --around-mean and --json")
+        _ask_analogies(around_mean, as_json, experiment, files)
         return
     if localize:
         if sentence is None or any(
@@ -202,7 +201,9 @@ def _search_features(
     log_done(f"among {searched} rows by cosine{left_out}: {seconds:.2f} s")
 
 
-def _ask_analogies(as_json: bool, experiment: str, files: dict[str, Any]) -> None:
+def _ask_analogies(
+    around_mean: int | None, as_json: bool, experiment: str, files: dict[str, Any]
+) -> None:
     """Print a table of the regularities of a space, and write them below data/regularities."""
     from pipeline.experiments.known_truth import image_words_of
     from pipeline.search.regularities import markdown, regularities, write_regularities
@@ -213,7 +214,8 @@ def _ask_analogies(as_json: bool, experiment: str, files: dict[str, Any]) -> Non
     sources = sources_of(experiment, **{**files, "embeddings": own})
     out = layout_of(sources["dataset"], "").regularities(experiment)
     searcher = Searcher(**sources, monitor=CONSOLE)
-    found = regularities(searcher, CONSOLE.log, image_words_of(searcher.embedded.manifest))
+    words = image_words_of(searcher.embedded.manifest)
+    found = regularities(searcher, CONSOLE.log, words, around_mean=around_mean)
     write_regularities(out, found)
     click.echo(json.dumps(found.kinds, indent=2) if as_json else markdown(found), nl=as_json)
 

@@ -17,14 +17,15 @@ from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
+from bench.endurance.blocked import EVERY, BlockedTime
 from bench.endurance.evidence import Evidence
 from bench.endurance.files import ending_of, inputs_of_readers, limit_memory
 from bench.endurance.readers import READERS, Reader
 from pipeline import guard
 from tests.warm_guard import WarmGuard
 
-SECONDS, CLOCK_SECONDS = 60, 600.0
-"""Time of the processor, and of the clock, that reading a file takes at most."""
+SECONDS, BLOCKED_SECONDS = 60, 600.0
+"""CPU time of reading a file, and the time without any that it may be blocked, at most."""
 
 _ANY_FILE = ("pictures", "clips", "sounds")
 _SUFFIXES = {".hdf5": ".h5", ".hdf": ".h5", ".ndjson": ".jsonl", ".yml": ".yaml", ".pt": ".pth"}
@@ -150,20 +151,23 @@ def endings(pipe: int, pid: int, seconds: float) -> Iterator[tuple[str, str]]:
     pipe, pid : the process writes JSON lines of an outcome and its text to the pipe.
     seconds : its CPU time limit for each (ITIMER_PROF), for the text.
     """
-    pending = b""
-    while select.select([pipe], [], [], CLOCK_SECONDS)[0]:
+    pending, blocked = b"", BlockedTime(pid)
+    while blocked.seconds() < BLOCKED_SECONDS:
+        if not select.select([pipe], [], [], EVERY)[0]:
+            continue
         if not (block := os.read(pipe, 1 << 16)):
             break
         *lines, pending = (pending + block).split(b"\n")
         for line in lines:
             ending, text = json.loads(line)
             yield ending, text
+        blocked = BlockedTime(pid)
     else:
         os.killpg(pid, signal.SIGKILL)
     code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
     if code == -signal.SIGPROF:
         yield "hang", f"more than {seconds:g} s of the processor"
     elif code == -signal.SIGKILL:
-        yield "hang", f"no end within {CLOCK_SECONDS:.0f} s"
+        yield "hang", f"blocked for {BLOCKED_SECONDS:.0f} s"
     elif code:
         yield "crash", f"signal {-code}" if code < 0 else f"status {code}"

@@ -23,7 +23,7 @@ from pipeline.language.scores.caption_truth import truth_columns
 from pipeline.pages.rendering import environment, jpeg_of
 from pipeline.progress import QUIET, Monitor
 from pipeline.report.figures import thumbnail_chart
-from pipeline.search.regularities import COLUMNS, Plane, Regularities, read_regularities
+from pipeline.search.regularities import Plane, Regularities, columns_of, read_regularities
 from pipeline.wording import counted
 
 SHOWN, SEED = 20, 0
@@ -125,7 +125,7 @@ def write_captions_page(
         examples=examples_of(captions, manifest, truth),
         seed=SEED,
         regularities=spaces,
-        regularity_columns=COLUMNS,
+        regularity_columns={name: columns_of(space) for name, space in spaces.items()},
         planes={name: _planes(space, manifest) for name, space in spaces.items()},
         made_by=f"caption-feature-pipeline {__version__}, Jinja {version('jinja2')}",
         licence=manifest.licence,

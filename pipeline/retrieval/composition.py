@@ -33,41 +33,46 @@ def require_composable(similarity: str) -> None:
         )
 
 
-def compose(image: Vectors, minus: Vectors, plus: Vectors) -> Vectors:
+def compose(image: Vectors, minus: Vectors, plus: Vectors, *, unit: bool = True) -> Vectors:
     """Return the query of Kiros et al. 2014, eq. (14), right-hand side.
 
-    All vectors are first scaled to length 1, as in the paper. There, one word is replaced by
-    another; here, several words have equal weights.
+    There, one word is replaced by another; here, several words have equal weights.
 
     Parameters
     ----------
-    image : (dim,) float32.
+    image : (dim,) or (images, dim) float32. With several, each is a query with the same words.
     minus, plus : (words, dim) float32. Embeddings of the words; may be empty.
+    unit : bool. Whether all vectors are first scaled to length 1, as Kiros et al. do. False: they
+        are added as they are, like the image features and the features predicted from words of
+        Dong et al. 2018, section IV-C.
 
     Returns
     -------
-    (dim,) float32, not of length 1.
+    Shape of `image`, float32, not of length 1.
 
     Raises
     ------
     SearchError
         A vector is zero, or they cancel, so that the direction is undefined.
     """
-    vectors = np.concatenate((image[None], minus, plus))
+    images = np.atleast_2d(image)
+    vectors = np.concatenate((images, minus, plus))
     if not vectors.any(axis=1).all():
-        names = ["the image"]
+        names = ["the image"] * len(images)
         names += [f"word {k} of those subtracted" for k in range(1, len(minus) + 1)]
         names += [f"word {k} of those added" for k in range(1, len(plus) + 1)]
         zero = [name for name, row in zip(names, vectors, strict=True) if not row.any()]
         raise SearchError(
-            f"the embedding of {' and of '.join(zero)} is the zero vector, which has no direction; "
-            "omit it"
+            f"the embedding of {' and of '.join(dict.fromkeys(zero))} is the zero vector, which "
+            "has no direction; omit it"
         )
-    signs = np.repeat((1.0, -1.0, 1.0), (1, len(minus), len(plus)))
-    query = signs @ unit_rows(vectors)
-    if np.linalg.norm(query) < _CANCELLED:
+    scaled = unit_rows(vectors) if unit else vectors.astype(np.float64)
+    signs = np.repeat((-1.0, 1.0), (len(minus), len(plus)))
+    queries = scaled[: len(images)] + signs @ scaled[len(images) :]
+    longest = np.linalg.norm(scaled, axis=1).max()
+    if (np.linalg.norm(queries, axis=1) < _CANCELLED * longest).any():
         raise SearchError("image and words cancel to the zero vector; use other words")
-    return np.asarray(query, np.float32)
+    return np.asarray(queries, np.float32).reshape(image.shape)
 
 
 def around_the_mean(rows: Vectors) -> npt.NDArray[np.int64]:

@@ -2,7 +2,8 @@
 
 Kiros et al. 2014, section 3.2, show examples. Here the effect is measured: for every image with a
 word of a kind, such as a colour, the query replaces that word by each other word of the kind, and
-the hits with the new word are counted.
+the hits with the new word are counted. Dong et al. 2018, section IV-C, add vectors of any length;
+where a space has such vectors, both ways are measured.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
@@ -16,10 +17,11 @@ import numpy.typing as npt
 
 from pipeline.datasets.image_truth import ImageWords, WordKind
 from pipeline.datasets.manifest import Manifest
+from pipeline.errors import WrongUsage
 from pipeline.files import write_json
-from pipeline.retrieval.composition import require_composable
+from pipeline.retrieval.composition import around_the_mean, compose, require_composable
 from pipeline.retrieval.geometry import common_plane
-from pipeline.retrieval.search import SearchError
+from pipeline.retrieval.search import SearchError, Vectors
 from pipeline.retrieval.similarity import unit_rows
 from pipeline.schema import decode
 from pipeline.search.searcher import Searcher
@@ -35,8 +37,11 @@ PLANES = ("colours", "places", "weather")
 SHOWN = 3
 """Maximum number of images per word in a plane."""
 
-_Flags = npt.NDArray[np.bool_]
+_UNIT = 0.01
+"""Embeddings whose lengths differ less from 1 are of length 1, such as those stored as float16."""
 
+_Flags = npt.NDArray[np.bool_]
+_Hits = npt.NDArray[np.int64]
 
 PHOTOS = (
     WordKind.of(
@@ -89,10 +94,12 @@ class Regularities:
     Attributes
     ----------
     kinds : mapping of str to mapping of str to int or float. By kind of word: the numbers of
-        `analogies` (pairs of words) and `queries`; for the query ("composed") and two baselines,
-        the "image" alone and the new "word" alone, the share of the first `TOP` hits with the new
-        word (`<rule>_has`), with a word of the kind that should stay (`<rule>_keeps`) and with both
-        (`<rule>_both`); and `chance`, the share of images with the new word.
+        `analogies` (pairs of words) and `queries`; for each rule, the share of the first `TOP` hits
+        with the new word (`<rule>_has`), with a word of the kind that should stay (`<rule>_keeps`)
+        and with both (`<rule>_both`); and `chance`, the share of images with the new word. Rules
+        are the query ("composed") and two baselines, the "image" alone and the new "word" alone. If
+        requested, "resorted" re-sorts the nearest images of the query; if embeddings have other
+        lengths than 1, "unscaled" is the query from vectors of these lengths.
     pairs : mapping of str to mapping of str to mapping of str to int or float. By kind and "old -
         new": `queries`, and `has`, `keeps` and `both` of the composed query.
     planes : mapping of str to Plane. Planes of the kinds in `PLANES`.
@@ -106,7 +113,11 @@ class Regularities:
 
 
 def regularities(
-    searcher: Searcher, log: Callable[[str], None], image_words: ImageWords | None = None
+    searcher: Searcher,
+    log: Callable[[str], None],
+    image_words: ImageWords | None = None,
+    *,
+    around_mean: int | None = None,
 ) -> Regularities:
     """Evaluate all analogies of the dataset's kinds of words on the embedded images.
 
@@ -116,23 +127,30 @@ def regularities(
     log : callable. Receives a line on unknown words, which are skipped.
     image_words : ImageWords or None. Words of the dataset's images; None: derived from their
         captions.
+    around_mean : int or None. Number of nearest images to re-sort by
+        `pipeline.retrieval.composition.around_the_mean` in a further rule; None: no such rule.
 
     Raises
     ------
+    WrongUsage
+        `around_mean` is below `TOP`.
     SearchError
         The similarity is not cosine, or no analogy applies.
     """
+    if around_mean is not None and around_mean < TOP:
+        raise WrongUsage(
+            f"`around_mean={around_mean}` is fewer than the {TOP} hits that are counted; raise "
+            "`around_mean=...`"
+        )
     require_composable(searcher.similarity)
-    space, manifest = searcher.embedded.space, searcher.embedded.manifest
-    images = unit_rows(space.image_embeddings[:]).astype(np.float32)
+    embedded, manifest = searcher.embedded.space, searcher.embedded.manifest
     kinds = PHOTOS if image_words is None else image_words.kinds
-    has = words_of_images(manifest, space.image_ids, kinds, image_words)
-    vectors = _vectors(searcher, kinds, log)
+    has = words_of_images(manifest, embedded.image_ids, kinds, image_words)
+    space = _Space(embedded.image_embeddings[:], _vectors(searcher, kinds, log))
     tables: dict[str, dict[str, float]] = {}
     pairs: dict[str, dict[str, dict[str, float]]] = {}
     for kind in kinds:
-        known = [word for word in kind.words if word in vectors]
-        asked = list(_ask(images, vectors, has[kind.name], has[kind.keeps], known))
+        asked = list(_ask(space, has[kind.name], has[kind.keeps], around_mean))
         if not asked:
             continue
         pairs[kind.name] = {
@@ -143,7 +161,7 @@ def regularities(
             "queries": sum(len(a.chance) for a in asked),
             **{
                 f"{rule}_{name}": _mean([a.figures[rule][name] for a in asked])
-                for rule in ("composed", "image", "word")
+                for rule in asked[0].figures
                 for name in ("has", "keeps", "both")
             },
             "chance": _mean([a.chance for a in asked]),
@@ -154,9 +172,9 @@ def regularities(
         kind.name: plane
         for kind in kinds
         if kind.name in PLANES
-        and (plane := _plane(images, space.image_ids, vectors, has[kind.name])) is not None
+        and (plane := _plane(space, embedded.image_ids, has[kind.name])) is not None
     }
-    return Regularities(tables, pairs, planes, dict(space.provenance))
+    return Regularities(tables, pairs, planes, dict(embedded.provenance))
 
 
 def words_of_images(
@@ -199,7 +217,7 @@ def _agreed(forms: frozenset[str], sets: Sequence[Set[str]]) -> bool:
 def _vectors(
     searcher: Searcher, kinds: Sequence[WordKind], log: Callable[[str], None]
 ) -> dict[str, npt.NDArray[np.float32]]:
-    """Return the embedding (dim,) of each known word, of length 1."""
+    """Return the embedding (dim,) of each known word."""
     found, unknown = {}, []
     for word in dict.fromkeys(word for kind in kinds for word in kind.words):
         try:
@@ -208,10 +226,49 @@ def _vectors(
             unknown.append(word)
             continue
         if row.any():
-            found[word] = unit_rows(row[None])[0].astype(np.float32)
+            found[word] = row
     if unknown:
         log(f"the encoder does not know {', '.join(unknown)}")
     return found
+
+
+class _Space:
+    """The embeddings of images and words, and the nearest images of queries made of them."""
+
+    def __init__(self, images: Vectors, words: Mapping[str, Vectors]) -> None:
+        """Keep (images, dim) float32 and the (dim,) float32 of each word, of any length."""
+        self.images, self.words = images, words
+        self.units = unit_rows(images).astype(np.float32)
+        lengths = np.linalg.norm(np.vstack((images, *words.values())), axis=1)
+        self._scaled = bool((np.abs(lengths - 1) > _UNIT).any())
+
+    def hits(
+        self, rows: npt.NDArray[np.int64], old: str, new: str, around: int | None
+    ) -> dict[str, _Hits]:
+        """Return by rule the (queries, `TOP`) nearest other images of some images, best first."""
+        images, minus, plus = self.images[rows], self.words[old][None], self.words[new][None]
+        queries = {
+            "composed": compose(images, minus, plus),
+            "image": self.units[rows],
+            "word": np.repeat(plus, len(rows), axis=0),
+        }
+        if self._scaled:
+            queries["unscaled"] = compose(images, minus, plus, unit=False)
+        hits = {rule: self._nearest(of, rows, TOP) for rule, of in queries.items()}
+        if around is not None:
+            hits["resorted"] = np.stack(
+                [
+                    nearest[around_the_mean(self.units[nearest])[:TOP]]
+                    for nearest in self._nearest(queries["composed"], rows, around)
+                ]
+            )
+        return hits
+
+    def _nearest(self, queries: Vectors, rows: npt.NDArray[np.int64], number: int) -> _Hits:
+        scores = queries @ self.units.T
+        scores[np.arange(len(rows)), rows] = -np.inf
+        number = min(number, len(self.units) - 1)
+        return np.argsort(-scores, axis=1, kind="stable")[:, :number]
 
 
 @dataclass(frozen=True)
@@ -232,37 +289,25 @@ class _Analogy:
 
 
 def _ask(
-    images: npt.NDArray[np.float32],
-    vectors: Mapping[str, npt.NDArray[np.float32]],
-    has: Mapping[str, _Flags],
-    keeping: Mapping[str, _Flags],
-    words: Sequence[str],
+    space: _Space, has: Mapping[str, _Flags], keeping: Mapping[str, _Flags], around: int | None
 ) -> Iterator[_Analogy]:
     kept = np.stack([*keeping.values()], axis=1)
-    for old, new in permutations(words, 2):
-        rows = np.flatnonzero(has[old] & ~has[new])
+    queried = space.images.any(axis=1)
+    for old, new in permutations([word for word in has if word in space.words], 2):
+        rows = np.flatnonzero(has[old] & ~has[new] & queried)
         if not rows.size or not has[new].any():
             continue
-        change = vectors[new] - vectors[old]
-        rules = {
-            "composed": images[rows] + change,
-            "image": images[rows],
-            "word": np.broadcast_to(vectors[new], (len(rows), images.shape[1])),
-        }
+        nothing = ~kept[rows].any(axis=1)
         figures = {}
-        for rule, queries in rules.items():
-            scores = queries @ images.T
-            scores[np.arange(len(rows)), rows] = -np.inf
-            hits = np.argsort(-scores, axis=1, kind="stable")[:, :TOP]
+        for rule, hits in space.hits(rows, old, new, around).items():
             gained = has[new][hits]
             shared = (kept[hits] & kept[rows][:, None]).any(axis=2)
-            nothing = ~kept[rows].any(axis=1)
             figures[rule] = {
                 "has": gained.mean(axis=1),
                 "keeps": np.where(nothing, np.nan, shared.mean(axis=1)),
                 "both": np.where(nothing, np.nan, (gained & shared).mean(axis=1)),
             }
-        chance = np.full(len(rows), has[new].sum() / (len(images) - 1))
+        chance = np.full(len(rows), has[new].sum() / (len(space.images) - 1))
         yield _Analogy(old, new, figures, chance)
 
 
@@ -273,20 +318,16 @@ def _mean(values: Sequence[npt.NDArray[np.float64]]) -> float:
     return 100 * float(known.mean()) if known.size else 0.0
 
 
-def _plane(
-    images: npt.NDArray[np.float32],
-    ids: Sequence[str],
-    vectors: Mapping[str, npt.NDArray[np.float32]],
-    has: Mapping[str, _Flags],
-) -> Plane | None:
-    words = [word for word in has if word in vectors]
+def _plane(space: _Space, ids: Sequence[str], has: Mapping[str, _Flags]) -> Plane | None:
+    words = [word for word in has if word in space.words]
     alone = np.stack([*has.values()], axis=1).sum(axis=1) == 1
     chosen = {word: np.flatnonzero(has[word] & alone)[:SHOWN].tolist() for word in words}
     rows = [row for of_word in chosen.values() for row in of_word]
     if len(words) < 2 or not rows:
         return None
     word_places, image_places, shares = common_plane(
-        np.stack([vectors[word] for word in words]), images[rows]
+        unit_rows(np.stack([space.words[word] for word in words])).astype(np.float32),
+        space.units[rows],
     )
     at = {row: (float(x), float(y)) for row, (x, y) in zip(rows, image_places, strict=True)}
     return Plane(
@@ -323,23 +364,36 @@ COLUMNS = {
     "composed_has": "has new",
     "composed_keeps": "keeps",
     "composed_both": "both",
+    "resorted_both": "both: re-sorted",
+    "unscaled_both": "both: without unit length",
     "image_both": "both: image alone",
     "word_both": "both: word alone",
     "word_has": "has new: word alone",
     "chance": "has new: chance",
 }
+"""Headings of the figures of a kind; not every space has all of them."""
+
+
+def columns_of(found: Regularities) -> dict[str, str]:
+    """Return the `COLUMNS` that a space has."""
+    return {
+        name: heading
+        for name, heading in COLUMNS.items()
+        if any(name in row for row in found.kinds.values())
+    }
 
 
 def markdown(found: Regularities) -> str:
     """Return the results by kind as a Markdown table."""
+    columns = columns_of(found)
     lines = [
-        "| kind | " + " | ".join(COLUMNS.values()) + " |",
-        "|---|" + "---:|" * len(COLUMNS),
+        "| kind | " + " | ".join(columns.values()) + " |",
+        "|---|" + "---:|" * len(columns),
     ]
     for kind, row in found.kinds.items():
         cells = (
             f"{row[name]:.0f}" if name in ("analogies", "queries") else f"{row[name]:.1f}"
-            for name in COLUMNS
+            for name in columns
         )
         lines.append(f"| {kind} | " + " | ".join(cells) + " |")
     return "\n".join(lines) + "\n"

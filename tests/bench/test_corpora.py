@@ -3,11 +3,15 @@
 import faulthandler
 import os
 import signal
+import threading
+import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from bench.endurance import corpora
+from bench.endurance import blocked, corpora
+from bench.endurance.blocked import BlockedTime
 from bench.endurance.corpora import _claims, _files, _read_apart, _Reading
 from bench.endurance.readers import READERS, Reader
 from pipeline.errors import PipelineError
@@ -29,6 +33,12 @@ def _read(folder: Path) -> object:
         case "hang":
             while True:
                 pass
+        case "blocked":
+            signal.pause()
+        case "slow":
+            until = time.process_time() + 0.5
+            while time.process_time() < until:
+                pass
     return None
 
 
@@ -44,6 +54,56 @@ def test_each_reading_ends_as_it_ends(tmp_path: Path, monkeypatch: pytest.Monkey
     endings = ["read", "crash", "ValueError", "refused", "hang", "read"]
     assert [how for _, how, _ in found] == endings
     assert found[1][2] == "signal 11"
+
+
+def test_a_blocked_reading_is_a_hang_and_a_slow_one_is_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A reading that waits for a CPU is as slow as one that uses it, for a limit of wall time."""
+    for module in (blocked, corpora):
+        monkeypatch.setattr(module, "EVERY", 0.02)
+    monkeypatch.setattr(corpora, "BLOCKED_SECONDS", 0.2)
+    names = ["slow", "blocked", "read"]
+    for name in names:
+        (tmp_path / name).touch()
+    reader = Reader("any", ("*",), _read)
+    readings = [_Reading(tmp_path / name, reader, Path(name), None) for name in names]
+    found = [(how, text) for _, how, text in _read_apart(readings, tmp_path)]
+    assert [how for how, _ in found] == ["read", "hang", "read"]
+    assert found[1][1] == "blocked for 0 s"
+
+
+def _in_a_thread() -> None:
+    threading.Thread(target=_busy, daemon=True).start()
+    signal.pause()
+
+
+def _busy() -> None:
+    while True:
+        pass
+
+
+@pytest.mark.parametrize(
+    ("run", "is_blocked"), [(signal.pause, True), (_busy, False), (_in_a_thread, False)]
+)
+def test_a_process_that_could_run_is_not_blocked(
+    run: Callable[[], None], is_blocked: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(blocked, "EVERY", 0.01)
+    pid = os.fork()
+    if not pid:
+        try:
+            os.setsid()
+            run()
+        finally:
+            os._exit(1)
+    time_blocked = BlockedTime(pid)
+    for _ in range(15):
+        time.sleep(0.02)
+        seconds = time_blocked.seconds()
+    os.kill(pid, signal.SIGKILL)
+    os.waitpid(pid, 0)
+    assert (seconds > 0.05) == is_blocked
 
 
 def test_a_file_is_for_all_readers_that_may_meet_it(tmp_path: Path) -> None:

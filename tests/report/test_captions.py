@@ -64,6 +64,8 @@ def test_the_page_has_scores_verdicts_and_pictures(made: tuple[Path, Manifest]) 
     assert manifest.entries[0].captions[1] in page
     assert "100.00" in page
     assert "12.2" in page
+    assert "both: word alone" in page
+    assert "re-sorted" not in page
     assert "component 1, 75 % of the variance" in page
     assert monitor.lines[0].startswith(f"{folder / 'odd.jsonl'} has no scores yet")
 

@@ -134,6 +134,12 @@ def test_a_word_is_taken_away_and_another_put_in_its_place() -> None:
     assert gallery.ids[nearest(gallery, both[None], "images", 1).rows[0, 0]] == "red dog"
     none = np.empty((0, 4), np.float32)
     np.testing.assert_allclose(compose(images[0], none, none), unit(1, 0, 1, 0), rtol=1e-6)
+    # Several images with the same words, and vectors of their own lengths.
+    several = compose(images[:3] * 7, blue[None], red[None])
+    for row, image in zip(several, images, strict=False):
+        np.testing.assert_array_equal(row, compose(image, blue[None], red[None]))
+    raw = compose(images[0] * 7, blue[None] * 3, red[None] * 2, unit=False)
+    np.testing.assert_array_equal(raw, [4, 2, 7, 0])
 
 
 def test_compositions_without_a_direction_are_refused() -> None:
@@ -143,6 +149,10 @@ def test_compositions_without_a_direction_are_refused() -> None:
         compose(blue[0], zero, none)
     with pytest.raises(SearchError, match="cancel"):
         compose(blue[0], blue * 2, none)
+    with pytest.raises(SearchError, match="cancel"):
+        compose(blue[0] * 2e-9, blue * np.float32(2e-9), none, unit=False)
+    with pytest.raises(SearchError, match="of the image and of word 1 of those subtracted is the"):
+        compose(np.zeros((2, 4), np.float32), zero, none)
     for similarity in SIMILARITIES:
         if similarity != "cosine":
             with pytest.raises(SearchError, match=similarity):

@@ -10,6 +10,7 @@ import pytest
 from pipeline.datasets.entries import ImageEntry
 from pipeline.datasets.image_truth import WordKind
 from pipeline.datasets.manifest import Manifest
+from pipeline.errors import WrongUsage
 from pipeline.retrieval.embeddings import Embeddings
 from pipeline.retrieval.search import SearchError
 from pipeline.search.regularities import (
@@ -79,6 +80,54 @@ def test_where_words_add_up_the_new_word_is_found_and_the_rest_kept(tmp_path: Pa
 def test_where_they_do_not_it_is_chance() -> None:
     colours = regularities(searcher(np.random.default_rng(0)), print).kinds["colours"]
     assert colours["composed_both"] < 30
+
+
+@pytest.mark.parametrize("lengths", [False, True])
+def test_rules_of_a_direct_formula(lengths: bool) -> None:
+    """Re-sorted around the mean of 10, and from vectors as they are where lengths differ from 1."""
+    rng = np.random.default_rng(0)
+    asked = searcher(rng)
+    rows = asked.embedded.space.image_embeddings
+    rows /= np.linalg.norm(rows, axis=1, keepdims=True)
+    if lengths:
+        rows *= 1 + rng.random((len(rows), 1), np.float32)
+    found = regularities(asked, print, around_mean=10)
+    units = rows / np.linalg.norm(rows, axis=1, keepdims=True)
+
+    def nearest(query: np.ndarray, own: int) -> list[int]:
+        scores = {k: float(query @ row) for k, row in enumerate(units) if k != own}
+        return sorted(scores, key=lambda k: -scores[k])
+
+    both: dict[str, list[float]] = {"composed": [], "resorted": [], "unscaled": []}
+    for old in COLOURS:
+        for new in {*COLOURS} - {old}:
+            for own, (noun, colour, _) in enumerate(NAMES):
+                if colour != old:
+                    continue
+                change = AXES[new] - AXES[old]
+                best = nearest(units[own] + change, own)
+                mean = units[best[:10]].mean(axis=0)
+                again = sorted(best[:10], key=lambda k: float(np.linalg.norm(units[k] - mean)))
+                hits = {"composed": best, "resorted": again}
+                hits["unscaled"] = nearest(rows[own] + change, own)
+                for rule, order in hits.items():
+                    right = [NAMES[k][:2] == (noun, new) for k in order[:TOP]]
+                    both[rule].append(100 * sum(right) / TOP)
+    if not lengths:
+        del both["unscaled"]
+    kind = found.kinds["colours"]
+    assert {rule: kind[f"{rule}_both"] for rule in both} == {
+        rule: pytest.approx(sum(values) / len(values)) for rule, values in both.items()
+    }
+    heading = markdown(found).splitlines()[0]
+    assert ("both: re-sorted" in heading, "without unit length" in heading) == (True, lengths)
+    assert ("unscaled_both" in kind) == lengths
+    assert "re-sorted" not in markdown(regularities(asked, print))
+
+
+def test_fewer_images_than_hits_cannot_be_re_sorted() -> None:
+    with pytest.raises(WrongUsage, match="fewer than the 5 hits"):
+        regularities(searcher(), print, around_mean=4)
 
 
 def test_an_image_has_a_word_that_two_captions_have() -> None:

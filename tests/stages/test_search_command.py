@@ -225,6 +225,21 @@ def test_composition_is_that_of_the_paper(within: Path, pipeline: Call, tmp_path
     ]
 
 
+def test_regularities_count_re_sorted_images_too(
+    made: Path, pipeline: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shutil.copytree(made, tmp_path / "copy")
+    monkeypatch.chdir(tmp_path / "copy")
+    command = ("search", "--regularities", "--around-mean", 9, "--experiment", NAME)
+    ended = pipeline(*command)
+    assert ended.status == 0, ended.stderr
+    assert "| both | both: re-sorted | both: image alone |" in ended.stdout
+    kinds = json.loads(pipeline(*command, "--json").stdout)
+    stored = json.loads(Path(f"data/regularities/scenes/{NAME}.json").read_text())
+    assert kinds == stored["kinds"]
+    assert all("resorted_both" in row for row in kinds.values())
+
+
 def test_control_characters_of_data_are_escaped(
     within: Path, pipeline: Call, tmp_path: Path
 ) -> None:
@@ -289,6 +304,8 @@ def test_mistakes_end_in_one_paragraph(
         ((SENTENCE, "--plus", "red"), "need --image"),
         ((SENTENCE, "--around-mean", 2), "fewer than --top 5"),
         ((SENTENCE, "--top", 0), "--top"),
+        (("--regularities", SENTENCE), "accepts only --around-mean and --json"),
+        (("--regularities", "--around-mean", 4), "`--around-mean 4` is fewer than the 5 hits"),
     ],
 )
 def test_wrong_usage(

@@ -45,7 +45,7 @@ _MULTISCALE = replace(
     small=Changes(_SMALL_GRU, features("w2vv-multiscale", _ALL, vectors=OWN_VECTORS), GLOVE_50),
     tiny={"hidden": 256, "hidden_size": 64, "learning_rate": 0.002, "epochs": 18},
 )
-_DEPTH = replace(_WORD2VEC, source='Dong, Li & Snoek 2018, section IV-B, "How deep?"')
+_DEPTH = replace(_WORD2VEC, source='Dong, Li & Snoek 2018, section IV-A, "How deep?"')
 
 _OTHER_SIMILARITIES = "Dong, Li & Snoek 2018, section III-C: alternative similarities"
 
