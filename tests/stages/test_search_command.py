@@ -305,7 +305,7 @@ def test_mistakes_end_in_one_paragraph(
         ((SENTENCE, "--around-mean", 2), "fewer than --top 5"),
         ((SENTENCE, "--top", 0), "--top"),
         (("--regularities", SENTENCE), "accepts only --around-mean and --json"),
-        (("--regularities", "--around-mean", 4), "`--around-mean 4` is fewer than the 5 hits"),
+        (("--regularities", "--around-mean", 4), "--around-mean 4 is fewer than the 5 hits"),
     ],
 )
 def test_wrong_usage(
