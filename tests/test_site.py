@@ -53,6 +53,15 @@ def test_relative_links_hold(page: Path) -> None:
             assert anchor in anchors(target), f"{page.name}: {link}"
 
 
+@pytest.mark.parametrize("page", [PROJECT / "README.md", *PAGES], ids=lambda page: page.stem)
+def test_code_blocks_are_between_blank_lines(page: Path) -> None:
+    """Otherwise the site joins a list after the block into a paragraph."""
+    lines = ["", *page.read_text(encoding="utf-8").splitlines(), ""]
+    fences = [at for at, line in enumerate(lines) if line.lstrip().startswith("```")]
+    assert not [lines[at - 1] for at in fences[::2] if lines[at - 1].strip()]
+    assert not [lines[at + 1] for at in fences[1::2] if lines[at + 1].strip()]
+
+
 def test_code_names_pages_that_exist() -> None:
     """Wherever code, a message or a page speaks of docs/<page>.md, that page exists."""
     for folder in ("docs", "pipeline", "stages"):
@@ -175,6 +184,7 @@ def test_the_site_asks_nobody_for_anything(site: Path) -> None:
     assert (site / "search/search_index.js").stat().st_size > 100_000
     commands = (site / "commands.html").read_text(encoding="utf-8")
     assert 'id="pipeline-shards-verify"' in commands
+    assert 'role="dialog" aria-label="Search"' in commands
 
 
 class _Quiet(SimpleHTTPRequestHandler):

@@ -13,6 +13,7 @@ from mkdocs.structure.files import File, Files
 NOTEBOOK = "quickstart.ipynb"
 _CODE = re.compile(r"\[([^\]]+)\]\(\.\./[^)]+\)")
 """A link out of docs/."""
+_SEARCH = '<div class="md-search" data-md-component="search" role="dialog"'
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
@@ -37,6 +38,11 @@ def on_page_markdown(markdown: str, page: Any, **kwargs: Any) -> str:
     if not page.file.src_uri.startswith("api/"):
         markdown = _CODE.sub(r"\1", markdown)
     return markdown.replace(f"]({NOTEBOOK})", "](quickstart.md)")
+
+
+def on_post_page(output: str, **kwargs: Any) -> str:
+    """Name the search dialog for screen readers; the theme leaves it without a name."""
+    return output.replace(_SEARCH, f'{_SEARCH} aria-label="Search"')
 
 
 def notebook_page(notebook: dict[str, Any]) -> str:
