@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.allocator import keep_pages, return_memory
+from tests.allocator import keep_pages, return_files, return_memory
 from tests.project import SHARED
 from tests.skips import pytest_configure as pytest_configure
 from tests.warm_guard import WarmGuard
@@ -56,6 +56,7 @@ def warm_guard() -> Iterator[None]:
     # What the imports have left is not looked through again at each collection.
     gc.freeze()
     gc.enable()
+    return_files()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("pipeline.guard._try", warm.attempt)
         # Datasets of tests have about ten images; batches of eight would be mostly padding.

