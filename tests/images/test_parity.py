@@ -372,7 +372,7 @@ def test_caffenet_layer_by_layer(photos: list[Image.Image]) -> None:
     x = x.unfold(2, 3, 2).unfold(3, 3, 2).amax(dim=(4, 5)).flatten(1)
     for name in ("fc6", "fc7"):
         x = (x @ state[f"{name}.weight"].T + state[f"{name}.bias"]).clamp(min=0)
-    assert relative(both(recipe, state, photos), x) < 1e-6
+    assert relative(both(recipe, state, photos), x) < 2e-6  # 1.1e-6 on a processor with AVX2 alone
 
 
 @torch.inference_mode()
