@@ -8,10 +8,10 @@ import os
 import re
 import signal
 import sys
-import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
+from time import monotonic
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
@@ -133,14 +133,14 @@ def progress_of(what: str, unit: str) -> Iterator[Callable[[int, int, int], None
                     bar.close()
         return
 
-    started = last = time.monotonic()
+    started = last = monotonic()
     first: int | None = None
 
     def line(done: int, total: int, failed: int) -> None:
         nonlocal last, first
         _stop_if_interrupted()
         first = done if first is None else first
-        now = time.monotonic()
+        now = monotonic()
         if now - last >= _SECONDS_BETWEEN_LINES and done > first:
             last = now
             rate = (done - first) / (now - started)

@@ -6,13 +6,13 @@ import shlex
 import shutil
 import subprocess
 import sys
-import time
 from collections import defaultdict, deque
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from textwrap import shorten
+from time import monotonic
 from typing import IO, TYPE_CHECKING
 
 import click
@@ -121,7 +121,7 @@ class Watch:
     counts: Mapping[str, int]
     failed: str = ""
     last_lines: deque[str] = field(default_factory=lambda: deque(maxlen=12))
-    _started: float = field(default_factory=time.monotonic)
+    _started: float = field(default_factory=monotonic)
     _shown: float = 0.0
     _stage: str = ""
     _since: float = 0.0
@@ -132,7 +132,7 @@ class Watch:
 
     def see(self, line: str) -> None:
         """Process a line of DVC or of a stage."""
-        now = time.monotonic()
+        now = monotonic()
         if found := _STAGE.match(line):
             self._end_stage(now)
             self._seen += 1
@@ -155,12 +155,12 @@ class Watch:
 
     def summary(self) -> str:
         """Return the numbers of stages, and the time by kind of stage."""
-        self._end_stage(time.monotonic())
+        self._end_stage(monotonic())
         seconds = {kind: sum(all_of) for kind, all_of in self._seconds.items()}
         parts = ", ".join(f"{kind} {s:.0f} s" for kind, s in seconds.items())
         return (
             f"{self._made} of {self._seen} stages made, {self._seen - self._made} were up to date, "
-            f"{_clock(time.monotonic() - self._started)}{f' ({parts})' if parts else ''}"
+            f"{_clock(monotonic() - self._started)}{f' ({parts})' if parts else ''}"
         )
 
     def _end_stage(self, now: float) -> None:

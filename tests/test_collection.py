@@ -1,5 +1,9 @@
-"""Every test file is collected: pytest skips folders named like build products without a word."""
+"""Every test file is collected, and no test stops the clock of the other threads.
 
+pytest skips folders named like build products without a word.
+"""
+
+import ast
 from fnmatch import fnmatch
 from pathlib import Path
 
@@ -36,3 +40,38 @@ def test_a_folder_that_pytest_skips_is_found(
     file.parent.mkdir()
     file.touch()
     assert _ignored(file, tmp_path / folder, pytestconfig) == ignored
+
+
+def _replaced_clocks(source: str) -> list[str]:
+    """Return the calls of `setattr` that replace an attribute of the module `time`."""
+    calls = [node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Call)]
+    called = [call for call in calls if ast.unparse(call.func).endswith("setattr") and call.args]
+    names = {ast.unparse(call): ast.unparse(call.args[0]).strip("'") for call in called}
+    return [
+        call
+        for call, name in names.items()
+        if name.split(".")[-1] == "time" or ".time." in f".{name}"
+    ]
+
+
+def test_no_test_replaces_the_clock_of_all_threads() -> None:
+    """An event loop that reads a replaced clock sleeps for as long as the machine runs."""
+    replaced = {
+        str(p.relative_to(TESTS)): _replaced_clocks(p.read_text()) for p in TESTS.rglob("*.py")
+    }
+    assert {path: calls for path, calls in replaced.items() if calls} == {}
+
+
+@pytest.mark.parametrize(
+    ("call", "clocks"),
+    [
+        ("monkeypatch.setattr(time, 'sleep', waits.append)", 1),
+        ("monkeypatch.setattr(repro.time, 'monotonic', clock)", 1),
+        ("monkeypatch.setattr('stages.console.time.monotonic', clock)", 1),
+        ("monkeypatch.setattr('time.sleep', waits.append)", 1),
+        ("monkeypatch.setattr('stages.console.monotonic', clock)", 0),
+        ("monkeypatch.setattr(repro, 'monotonic', clock)", 0),
+    ],
+)
+def test_a_replaced_clock_is_found(call: str, clocks: int) -> None:
+    assert len(_replaced_clocks(call)) == clocks

@@ -5,12 +5,12 @@ hang. Patterns that compile to many states are limited by `SECONDS`.
 """
 
 import re
-import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import cached_property
+from time import monotonic
 from typing import Any
 
 import numpy as np
@@ -124,7 +124,7 @@ class Fields:
             A field is unknown (similar names are suggested), a regular expression does not compile
             or exceeds the time limit, or a numeric comparison applies to texts.
         """
-        mask, begun = np.ones(len(self._entries), bool), time.monotonic()
+        mask, begun = np.ones(len(self._entries), bool), monotonic()
         for condition in conditions:
             mask &= self._matching(condition, begun)
         return mask
@@ -221,7 +221,7 @@ def _matches(texts: pa.Array, condition: Condition, begun: float) -> Mask:
     """Return the mask of matching texts, (texts,) bool; raise `SECONDS` after `begun`."""
     found, start, size = [np.zeros(0, bool)], 0, _FIRST_BATCH
     while start < len(texts) or not start:
-        batch, since = texts.slice(start, size), time.monotonic()
+        batch, since = texts.slice(start, size), monotonic()
         if since - begun > SECONDS:
             raise SearchError(
                 f"regular expressions, the last one {condition.value!r} of {condition.field!r}, "
@@ -237,6 +237,6 @@ def _matches(texts: pa.Array, condition: Condition, begun: float) -> Mask:
             ) from error
         found.append(matched.to_numpy(zero_copy_only=False).astype(bool))
         start += size
-        if time.monotonic() - since < 0.1:
+        if monotonic() - since < 0.1:
             size *= 4
     return np.concatenate(found)

@@ -74,7 +74,7 @@ def test_bytes_are_shown_as_megabytes(
 ) -> None:
     """Also where a transfer goes on with what was there before."""
     clock = iter([0.0, 1.0, 40.0])
-    monkeypatch.setattr("stages.console.time.monotonic", lambda: next(clock))
+    monkeypatch.setattr("stages.console.monotonic", lambda: next(clock))
     with progress_of("pull", "byte") as progress:
         progress(8_000_000, 50_000_000, 0)
         progress(28_000_000, 50_000_000, 0)

@@ -102,7 +102,7 @@ def test_the_time_left_follows_from_stages_of_the_same_kind(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     now = [0.0]
-    monkeypatch.setattr(repro.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(repro, "monotonic", lambda: now[0])
     watch = repro.Watch({"text": 3, "train": 2, "report": 1})
     for name, seconds in (("text@a", 1), ("text@b", 3), ("text@c", 2), ("train@a", 10)):
         watch.see(f"Running stage '{name}':")

@@ -1,7 +1,7 @@
 """Errors of remote files, and retries with exponential backoff."""
 
-import time
 from collections.abc import Callable
+from time import sleep
 from typing import TypeVar
 
 from pipeline.shards.format import ShardError
@@ -69,7 +69,7 @@ class Backoff:
         pause = PAUSE_SECONDS * 2 ** (self._failures - 1) if error.pause is None else error.pause
         pause = min(pause, MAX_PAUSE_SECONDS)
         self._log(f"{error}; attempt {self._failures + 1} of {ATTEMPTS} in {pause:.0f} s")
-        time.sleep(pause)
+        sleep(pause)
 
 
 def retry(request: Callable[[], T], log: Callable[[str], None]) -> T:

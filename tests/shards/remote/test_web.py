@@ -136,7 +136,7 @@ def test_what_the_server_asks_for_is_waited(
 ) -> None:
     """Within bounds."""
     waits: list[float] = []
-    monkeypatch.setattr(time, "sleep", waits.append)
+    monkeypatch.setattr("pipeline.shards.remote.retry.sleep", waits.append)
     server.faults = [
         once(lambda r: r.file == SHARDS[0] and r.plain(503, b"", Retry_After="7")),
         once(lambda r: r.file == SHARDS[0] and r.plain(429, b"", Retry_After="86400")),
