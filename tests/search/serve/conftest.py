@@ -1,7 +1,6 @@
 """Ten pictures with awkward names and captions, a tiny head, and a server of them in a thread."""
 
 import faulthandler
-import sys
 import threading
 from collections.abc import Iterator
 
@@ -119,6 +118,6 @@ def site(sources: Sources) -> Iterator[Site]:
         server.stop()
         thread.join(_SECONDS_TO_STOP)
         if thread.is_alive():
-            faulthandler.dump_traceback(sys.__stderr__)
+            faulthandler.dump_traceback()
         assert not thread.is_alive(), f"the server still runs {_SECONDS_TO_STOP} s after `stop`"
     assert not [line for line in monitor.lines if "Traceback" in line]
