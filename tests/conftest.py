@@ -28,10 +28,12 @@ gc.disable()
 def pytest_unconfigure(config: pytest.Config) -> None:
     """End a process that does not exit after its tests, and print the stacks of its threads.
 
-    Python waits for threads and child processes without a limit. pytest-xdist ends its workers.
+    Python waits for threads and child processes without a limit. pytest-xdist ends its workers, and
+    a program that calls pytest, such as mutmut, goes on.
     """
-    if not hasattr(config, "workerinput"):
-        faulthandler.dump_traceback_later(_SECONDS_TO_EXIT, exit=True)
+    is_pytest = "pytest" in Path(sys.argv[0]).parts[-2:]
+    if is_pytest and not hasattr(config, "workerinput"):
+        faulthandler.dump_traceback_later(_SECONDS_TO_EXIT, exit=True, file=2)
 
 
 @pytest.fixture(scope="session")

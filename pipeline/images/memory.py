@@ -6,10 +6,8 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-from pipeline.images.backbones.known_backbones import backbone_named
 from pipeline.images.batches import BATCHES_AHEAD, Parallelism
 from pipeline.images.network import RecipeNetwork
-from pipeline.images.tap import TappedNetwork
 from pipeline.shards.resume.partial_shard import PIECE_BYTES
 
 # Tensors of the size of the largest activation that are alive at once: a layer's input, its
@@ -27,13 +25,13 @@ def expected_memory(network: RecipeNetwork, parallelism: Parallelism) -> int:
     pixels need more.
     """
     recipe = network.recipe
-    crops = parallelism.batch_size * recipe.crop.windows
-    windows = crops * 3 * recipe.crop.size**2
+    count = parallelism.batch_size * network.window.windows
+    windows = count * 3 * network.window.size**2
     waiting = (parallelism.threads + BATCHES_AHEAD) * (
         windows + parallelism.batch_size * recipe.row_bytes
     )
     width = 2 if recipe.precision in ("bf16", "fp16") else 4
-    activations = _ALIVE * crops * _largest_activation(network) * width
+    activations = _ALIVE * count * _largest_activation(network) * width
     weights = sum(tensor.numel() for tensor in network.tensors()) * width
     reading = parallelism.readers * _PHOTO * _BYTES_A_PIXEL
     return weights + parallelism.threads * activations + waiting + 2 * PIECE_BYTES + reading
@@ -49,8 +47,11 @@ def resident_memory() -> int:
 
 
 def _largest_activation(network: RecipeNetwork) -> int:
-    """Return the element count of one crop's largest activation, without computing it."""
-    recipe = network.recipe
+    """Return the element count of the largest activation of a window, from a run on a blank one.
+
+    On torch's meta device nothing would be computed, but the first run imports torch's compiler,
+    which takes seconds.
+    """
     largest = 0
 
     def note(module: nn.Module, inputs: object, output: object) -> None:
@@ -58,11 +59,9 @@ def _largest_activation(network: RecipeNetwork) -> int:
         if isinstance(output, Tensor):
             largest = max(largest, output.numel())
 
-    backbone = backbone_named(recipe.backbone)
-    with torch.device("meta"), torch.inference_mode():
-        net = backbone.build().to("meta").eval()
-        for module in net.modules():
-            module.register_forward_hook(note)
-        tapped = TappedNetwork(net, backbone, recipe)
-        tapped(torch.zeros(1, 3, recipe.crop.size, recipe.crop.size))
+    hooks = [module.register_forward_hook(note) for module in network.modules()]
+    size = network.window.size
+    network(torch.zeros(1, 1, size, size, 3, dtype=torch.uint8))
+    for hook in hooks:
+        hook.remove()
     return largest

@@ -119,6 +119,10 @@ class RecipeNetwork:
         yield from self._trunk.parameters()
         yield from self._trunk.buffers()
 
+    def modules(self) -> Iterator[nn.Module]:
+        """Yield the layers as this engine runs them."""
+        yield from self._trunk.modules()
+
     @torch.inference_mode()
     def __call__(self, windows: Tensor) -> Tensor:
         """Return features (images, *recipe.shape) float32 on the CPU.

@@ -214,7 +214,7 @@ def cluster(folder: Path, *options: str) -> Iterator[tuple[str, subprocess.Popen
         for _ in range(2):
             start("worker", "--nthreads", "1", "--no-nanny", "--death-timeout", "20", *options)
         deadline = time.monotonic() + 60
-        while not file.exists():
+        while not (file.exists() and file.read_text()):
             assert time.monotonic() < deadline
             time.sleep(0.05)
         yield json.loads(file.read_text())["address"], scheduler
