@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
+from functools import cache
 from json import loads
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,9 @@ from pipeline.cluster.place import Place
 from pipeline.datasets.entries import ImageEntry
 from pipeline.datasets.manifest import Manifest, read_manifest
 from pipeline.images.extract import extract
+from pipeline.images.network import RecipeNetwork
+from pipeline.images.weights import load_weights
+from pipeline.recipes import Recipe
 from pipeline.regions.features import Regions, extract_regions
 from pipeline.regions.proposal_source import Proposer
 from pipeline.regions.propose import propose
@@ -118,6 +122,27 @@ def _clips_without_a_network(monkeypatch: pytest.MonkeyPatch) -> None:
         return View(recipe, 1, lambda image: np.asarray(image.resize((8, 8))), network, 2)
 
     monkeypatch.setattr("pipeline.clips.clip_source.clip_view", mean_colours)
+
+
+_weights = cache(load_weights)
+
+
+@cache
+def _network(recipe: Recipe, source: str, device: str, engine: str) -> RecipeNetwork:
+    return RecipeNetwork(recipe, _weights(recipe, source).state, device, engine)
+
+
+@pytest.fixture(autouse=True)
+def _networks_built_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """These tests make hundreds of sets of the same few networks."""
+
+    def network(recipe: Recipe, state: Any, device: str, engine: str) -> RecipeNetwork:
+        assert state is _weights(recipe, "random:0").state
+        return _network(recipe, "random:0", device, engine)
+
+    for module in ("images.image_source", "regions.roi_align", "clips.views"):
+        monkeypatch.setattr(f"pipeline.{module}.load_weights", _weights)
+        monkeypatch.setattr(f"pipeline.{module}.RecipeNetwork", network)
 
 
 def write_origin(file: Path, number: int) -> None:
