@@ -11,8 +11,8 @@ from pipeline.images.network import RecipeNetwork
 from pipeline.shards.resume.partial_shard import PIECE_BYTES
 
 # Tensors of the size of the largest activation that are alive at once: a layer's input, its
-# output, and the shortcut or the bands.
-_ALIVE = 3
+# output, the shortcut or the bands, and the strips of shared crops.
+_ALIVE = 4
 # A typical photo of 12 million pixels during decoding and resizing, in bytes per pixel.
 _PHOTO, _BYTES_A_PIXEL = 12_000_000, 6
 

@@ -1,10 +1,26 @@
 """The memory that an extraction announces."""
 
+import subprocess
+import sys
+
 from pipeline.images.batches import Parallelism
 from pipeline.images.memory import expected_memory
 from pipeline.images.network import RecipeNetwork
 from pipeline.images.weights import load_weights
 from pipeline.recipes import resolve_recipe
+from tests.project import PROJECT
+
+_ESTIMATE = """
+import sys
+from pipeline.images.batches import Parallelism
+from pipeline.images.memory import expected_memory
+from pipeline.images.network import RecipeNetwork
+from pipeline.images.weights import load_weights
+from pipeline.recipes import resolve_recipe
+recipe = resolve_recipe("efficientnet-lite0-pool")
+network = RecipeNetwork(recipe, load_weights(recipe, "random:0").state)
+print(expected_memory(network, Parallelism(8, 1, 1)), "torch._dynamo" in sys.modules)
+"""
 
 
 def test_memory_grows_with_what_is_in_the_network_at_once() -> None:
@@ -14,7 +30,15 @@ def test_memory_grows_with_what_is_in_the_network_at_once() -> None:
     two = expected_memory(network, Parallelism(batch_size=8, threads=2, readers=1))
     large = expected_memory(network, Parallelism(batch_size=16, threads=1, readers=1))
     # Its largest map has 96 channels of 112 x 112, padded for a stride of 2.
-    activations = 3 * 8 * 96 * 113**2 * 4
+    activations = 4 * 8 * 96 * 113**2 * 4
     windows = 8 * 3 * 224**2 + 8 * recipe.row_bytes
     assert two - one == activations + windows
     assert large - one == activations + 3 * windows
+
+
+def test_the_estimate_does_not_import_the_compiler() -> None:
+    """Its import took the CPU time of hundreds of images."""
+    ended = subprocess.run(
+        [sys.executable, "-c", _ESTIMATE], cwd=PROJECT, capture_output=True, text=True, check=True
+    )
+    assert ended.stdout.split()[1] == "False"
