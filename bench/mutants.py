@@ -104,9 +104,11 @@ def copy_project(copy: Path, modules: Sequence[str]) -> None:
 def mutmut(folder: Path, *arguments: str) -> str:
     """Run mutmut in a folder; return its output."""
     path = [str(Path(sys.executable).parent), os.environ["PATH"]]
+    # Processes that a test starts find the mutated modules, too.
+    modules = [str(folder / "mutants"), sysconfig.get_path("purelib")]
     environment = os.environ | {
         "PATH": os.pathsep.join(path),
-        "PYTHONPATH": sysconfig.get_path("purelib"),
+        "PYTHONPATH": os.pathsep.join(modules),
     }
     ended = subprocess.run(
         ["uvx", "--quiet", "mutmut", *arguments],

@@ -4,6 +4,8 @@ The numbers of `GOLDEN` were computed by pycocoevalcap 1.2 with its PTB tokenize
 the captions below, which were written for this test.
 """
 
+import math
+
 import pytest
 
 from pipeline.language import LanguageError
@@ -60,6 +62,18 @@ def test_a_caption_that_is_its_reference_has_every_score_in_full() -> None:
     assert bleu(texts, alone) == [1, 1, 1, 1]
     assert rouge_l(texts, alone) == pytest.approx([1, 1, 1])
     assert cider_d(texts, alone) == pytest.approx([10, 10, 10])
+
+
+def test_a_caption_that_is_longer_than_its_reference_has_no_bonus() -> None:
+    captions, references = [list("abcde"), ["x"]], [[list("abc")], [["x"]]]
+    # Of 6 words 4 match; of 4 pairs 2, of 3 triples 1.
+    orders = [4 / 6, 2 / 4, 1 / 3]
+    expected = [math.prod(orders[:n]) ** (1 / n) for n in (1, 2, 3)]
+    assert bleu(captions, references) == pytest.approx([*expected, 0])
+
+
+def test_a_caption_of_one_word_has_the_first_order_of_cider_in_full() -> None:
+    assert cider_d([["dog"], ["cat"]], [[["dog"]], [["cat"]]]) == pytest.approx([2.5, 2.5])
 
 
 @pytest.mark.parametrize("text", [[], ["zebra"]])
