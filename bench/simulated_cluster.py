@@ -309,7 +309,7 @@ def workers(options: argparse.Namespace) -> None:
         over = True
 
     file = options.work / "scheduler.json"
-    while not file.exists():
+    while not (file.exists() and file.read_text()):
         time.sleep(0.1)
     address = json.loads(file.read_text())["address"]
     alive = [fork_worker(address, options.work) for _ in range(options.workers)]
