@@ -160,7 +160,7 @@ def test_ctrl_c_ends_at_once(tmp_path: Path, server: Misbehaving, some: bool) ->
     started = time.monotonic()
     process.send_signal(signal.SIGINT)
     errors = process.communicate()[1]
-    assert time.monotonic() - started < 3
+    assert time.monotonic() - started < 10, "the timeout of reading is 60 s"
     assert process.returncode != 0
     assert "Traceback" not in errors
     assert "nclosed" not in errors
