@@ -44,9 +44,11 @@ from pipeline.images.weights import load_weights
 from pipeline.progress import Progress, no_progress
 from pipeline.recipes import Recipe, resolve_recipe
 from pipeline.shards.feature_set import FeatureSet
+from pipeline.shards.format import RowBlock
 from pipeline.shards.index import FeatureIndex
 from pipeline.shards.resume.compute import build_here
 from pipeline.shards.resume.feature_build import ShardBuild
+from pipeline.shards.writer import stored_block
 
 WEIGHTS = "random:0"
 Rates = tuple[float, float]
@@ -157,8 +159,14 @@ def publish_images(
     mark: Progress = no_progress,
 ) -> FeatureIndex:
     """Compute the rows of image files with a network, and publish the set."""
+
+    def stored(first_row: int, block: RowBlock) -> RowBlock:
+        return stored_block(build.header, block, build.ids[first_row : first_row + len(block)])
+
     return build_here(
-        build, lambda spans, watch: picture_rows(spans, paths, network, parallelism, watch), mark
+        build,
+        lambda spans, watch: picture_rows(spans, paths, network, parallelism, watch, stored),
+        mark,
     )
 
 

@@ -3,12 +3,15 @@
     python -m bench.gpu all --images FOLDER
     python -m bench.gpu extract --recipes resnet152-grid --images FOLDER
 
-extract : images per second in float32, TF32, bf16 and fp16 on one card. `bare` is only the network,
-    on windows in GPU memory; `copied` is the same with copies of windows to the card and of rows
-    back, one batch after another; `ours` is the extraction loop from files in the page cache to
-    published shards, from the first finished batch on; `read` is only reading, decoding and
-    resizing, an upper bound. `difference` is the largest difference of a feature from float32,
-    relative to the largest float32 feature. Weights are seeded unless specified.
+extract : images per second in float32, TF32, bf16 and fp16 on one card. `timm` is timm's network of
+    the same name, channels-last, in the same precision, at the faster of batches of 128 and 256, as
+    its benchmark measures it; `bare` is only our network, on windows in GPU memory; `copied` is the
+    same with copies of windows to the card and of rows back, one batch after another; `ours` is the
+    extraction loop from files in the page cache to eight published shards, from the first finished
+    batch on; `read` is only reading, decoding and resizing, an upper bound. `of bound` is `ours`
+    relative to the smaller of `bare` and `read`; `difference` is the largest difference of a
+    feature from float32, relative to the largest float32 feature. Weights are seeded unless
+    specified. Every rate is measured for about `--seconds`.
 train   : captions per second of a two-branch head, and images per second of fine-tuning, both in
     float32 and bf16.
 workers : the same extraction in one process and on two workers of the card; the content must be
@@ -30,11 +33,12 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
-from itertools import chain, repeat
+from itertools import chain, cycle, repeat
 from pathlib import Path
 from unittest.mock import patch
 
 import numpy as np
+import timm
 import torch
 
 from bench.decoding import FOLDERS
@@ -51,12 +55,13 @@ from pipeline.heads.inputs.feature_spec import HeadInputs
 from pipeline.heads.inputs.pairs import join_pairs
 from pipeline.heads.layers.products import products_in
 from pipeline.images.backbones.known_backbones import backbone_named
-from pipeline.images.batches import default_parallelism, feature_header
+from pipeline.images.batches import Parallelism, default_parallelism, feature_header, reader_of
 from pipeline.images.extract import extract
 from pipeline.images.network import RecipeNetwork
 from pipeline.images.transforms import read_sample
 from pipeline.images.weights import Weights, load_weights
 from pipeline.jobs.options import Compute, Storage
+from pipeline.progress import Stopwatch
 from pipeline.recipes import PRECISIONS, Recipe, resolve_recipe
 from pipeline.shards.feature_set import FeatureSet
 from pipeline.shards.resume.feature_build import ShardBuild
@@ -70,7 +75,9 @@ TESTS = ("tests/test_gpu.py", "tests/test_devices.py")
 
 def extraction(options: argparse.Namespace) -> None:
     """Print images per second of every recipe and precision."""
-    print(f"\n{'recipe':26} precision   read/s   bare/s copied/s   ours/s  ours/bare  difference")
+    names = ("timm/s", "bare/s", "copied/s", "read/s", "ours/s")
+    rates = " ".join(f"{name:>8}" for name in names)
+    print(f"\n{'recipe':26} precision {rates} bare/timm ours/bare of bound difference")
     for name in options.recipes:
         with reported(options, name):
             one_recipe(name, options)
@@ -79,8 +86,6 @@ def extraction(options: argparse.Namespace) -> None:
 def one_recipe(name: str, options: argparse.Namespace) -> None:
     """Print images per second of a recipe in every precision."""
     weights = load_weights(resolve_recipe(name), options.weights)
-    windows = resolve_recipe(name).crop.windows
-    paths = options.paths[: max(2, len(options.paths) // windows)]
     first: np.ndarray | None = None
     for precision in options.precisions:
         if precision == "tf32" and not options.on_gpu:
@@ -88,20 +93,22 @@ def one_recipe(name: str, options: argparse.Namespace) -> None:
             continue
         with reported(options, f"{name} {precision}"):
             recipe = resolve_recipe(name, precision)
-            (read, bare, copied, ours), features = measured(recipe, weights, paths, options)
+            found, features = measured(recipe, weights, options)
             first = features if first is None else first
             difference = np.abs(features - first).max() / np.abs(first).max()
+            bound = min(found["bare"], found["read"])
             print(
-                f"{name:26} {precision:9} {read:8.1f} {bare:8.1f} {copied:8.1f} {ours:8.1f}  "
-                f"{ours / bare:9.2f}  {difference:.1e}",
+                f"{name:26} {precision:9} {' '.join(f'{rate:8.1f}' for rate in found.values())} "
+                f"{found['bare'] / found['timm']:9.2f} {found['ours'] / found['bare']:9.2f} "
+                f"{found['ours'] / bound:8.2f} {difference:10.1e}",
                 flush=True,
             )
 
 
 def measured(
-    recipe: Recipe, weights: Weights, paths: list[Path], options: argparse.Namespace
-) -> tuple[tuple[float, float, float, float], np.ndarray]:
-    """Return images per second, read, bare, copied and ours, and features of the first images."""
+    recipe: Recipe, weights: Weights, options: argparse.Namespace
+) -> tuple[dict[str, float], np.ndarray]:
+    """Return images per second by column, and features of the first images."""
     parallelism = default_parallelism(recipe, options.device)
     cores = len(os.sched_getaffinity(0))
     parallelism = replace(
@@ -109,9 +116,12 @@ def measured(
         batch_size=options.batch_size or parallelism.batch_size,
         readers=options.readers or min(16, cores),
     )
+    found = {"timm": timm_rate(recipe, options)}
     network = RecipeNetwork(recipe, weights.state, options.device)
-    bare, copied = bare_rates(network, paths, parallelism.batch_size)
-    read = reading_rate(network, paths, parallelism.readers)
+    found["bare"], found["copied"] = bare_rates(network, parallelism.batch_size, options)
+    rows = min(found["bare"] * options.seconds, options.count)
+    batches = max(2, int(rows) // parallelism.batch_size)
+    paths = [path for path, _ in zip(cycle(options.paths), range(batches * parallelism.batch_size))]
     marks: list[tuple[float, int]] = []
 
     def mark(done: int, total: int, failed: int) -> None:
@@ -121,35 +131,64 @@ def measured(
     ids = [f"{number}-{path.name}" for number, path in enumerate(paths)]
     with tempfile.TemporaryDirectory() as scratch:
         out = Path(scratch, "out")
-        with ShardBuild(out, feature_header(recipe, weights, "bench"), ids) as build:
+        size = -(-len(ids) // 8)
+        with ShardBuild(out, feature_header(recipe, weights, "bench"), ids, size) as build:
             publish_images(build, paths, network, parallelism, mark)
         marks.append((time.perf_counter(), len(paths)))
         features = FeatureSet(out).read(ids[:64])
-    return (read, bare, copied, rate(marks)), features.astype(np.float32)
+    found["read"] = reading_rate(network, paths, parallelism)
+    found["ours"] = rate(marks)
+    return found, features.astype(np.float32)
 
 
-def reading_rate(network: RecipeNetwork, paths: list[Path], readers: int) -> float:
+@torch.inference_mode()
+def timm_rate(recipe: Recipe, options: argparse.Namespace) -> float:
+    """Return images per second of timm's network of a recipe, without the recipe's other steps."""
+    name = recipe.backbone.removeprefix("timm:")
+    dtype = {"bf16": torch.bfloat16, "fp16": torch.float16}.get(recipe.precision, torch.float32)
+    device, layout = torch.device(options.device), torch.channels_last
+    net = timm.create_model(name).eval().to(device, dtype).to(memory_format=layout)
+    tf32 = recipe.precision == "tf32"
+    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = tf32
+    size, rates = recipe.crop.size, []
+    for batch_size in (128, 256) if options.on_gpu else (2,):
+        x = torch.randn(batch_size, 3, size, size, device=device, dtype=dtype)
+        x = x.contiguous(memory_format=layout)
+        seconds = seconds_of(partial(net, x), device, options.seconds / 2)
+        rates.append(batch_size / seconds / recipe.crop.windows)
+    return max(rates)
+
+
+def reading_rate(network: RecipeNetwork, paths: list[Path], parallelism: Parallelism) -> float:
     """Return images per second of reading, decoding and resizing with all readers."""
-    some, started = paths[:512], time.perf_counter()
-    with ThreadPoolExecutor(readers) as pool:
-        list(pool.map(lambda path: read_sample(path, network.recipe, network.window), some))
+    together, read = reader_of(network, len(paths), parallelism)
+    some = paths[:4096]
+    parts = [some[start : start + together] for start in range(0, len(some), together)]
+    started = time.perf_counter()
+    with ThreadPoolExecutor(parallelism.readers) as pool:
+        for _ in pool.map(lambda part: len(read(part, Stopwatch())), parts):
+            pass
     return len(some) / (time.perf_counter() - started)
 
 
 @torch.inference_mode()
-def bare_rates(network: RecipeNetwork, paths: list[Path], batch_size: int) -> tuple[float, float]:
+def bare_rates(
+    network: RecipeNetwork, batch_size: int, options: argparse.Namespace
+) -> tuple[float, float]:
     """Return images per second of the network, without and with copies to and from its device."""
-    samples = [read_sample(path, network.recipe, network.window).windows for path in paths[:16]]
+    samples = [
+        read_sample(path, network.recipe, network.window).windows for path in options.paths[:16]
+    ]
     sound = np.stack([windows for windows in samples if windows is not None])
     batch = torch.from_numpy(np.resize(sound, (batch_size, *sound.shape[1:])))
     sent, device = batch.to(network.device), network.device
-    steps = max(2, min(50, len(paths) // batch_size))
-    bare = seconds_of(lambda: network._rows(sent), device, steps)
-    return batch_size / bare, batch_size / seconds_of(lambda: network(batch), device, steps)
+    bare = seconds_of(lambda: network._rows(sent), device, options.seconds / 2)
+    copied = seconds_of(lambda: network(batch), device, options.seconds / 2)
+    return batch_size / bare, batch_size / copied
 
 
-def seconds_of(step: Callable[[], object], device: torch.device, times: int) -> float:
-    """Return the mean seconds of a step, after two warm-up steps."""
+def seconds_of(step: Callable[[], object], device: torch.device, most: float) -> float:
+    """Return the mean seconds of a step over about `most` seconds, after warm-up steps."""
 
     def run(count: int) -> float:
         started = time.perf_counter()
@@ -160,12 +199,13 @@ def seconds_of(step: Callable[[], object], device: torch.device, times: int) -> 
         return time.perf_counter() - started
 
     run(2)
-    return run(times) / times
+    count = max(2, int(most / (run(2) / 2)))
+    return run(count) / count
 
 
 def training(options: argparse.Namespace) -> None:
     """Print captions per second of a head, and images per second of fine-tuning."""
-    device, images = torch.device(options.device), min(4000, 40 * options.count)
+    device, images = torch.device(options.device), min(4000, options.count)
     rng = np.random.default_rng(0)
     entries = [ImageEntry(f"{i:06d}", "x.jpg", "train", ("a",) * CAPTIONS) for i in range(images)]
     caption_ids = [caption_id for entry in entries for caption_id in entry.caption_ids]
@@ -198,7 +238,7 @@ def training(options: argparse.Namespace) -> None:
 
         print()
         for precision in HEAD_PRECISIONS:
-            seconds = seconds_of(partial(step, precision), device, options.steps)
+            seconds = seconds_of(partial(step, precision), device, options.seconds)
             rate_of_head = f"{size / seconds:.0f} captions/s"
             print(f"two-branch head, 4096 and 300 numbers, {precision}: {rate_of_head}")
     name = options.finetune
@@ -209,7 +249,7 @@ def training(options: argparse.Namespace) -> None:
     windows = torch.rand(size, recipe.crop.size, recipe.crop.size, 3).to(device) * 255
     for precision in HEAD_PRECISIONS:
         network = LearningNetwork(recipe, backbone, state, "", precision).to(device).train()
-        seconds = seconds_of(step_of(network, windows), device, options.steps)
+        seconds = seconds_of(step_of(network, windows), device, options.seconds)
         print(f"fine-tuning {name}, all layers, {precision}: {size / seconds:.1f} images/s")
 
 
@@ -219,10 +259,11 @@ def two_workers(options: argparse.Namespace) -> None:
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch, "images")
         folder.mkdir()
-        for number, path in enumerate(options.paths):
+        count = min(2048, options.count)
+        for number, path in zip(range(count), cycle(options.paths)):
             shutil.copyfile(path, folder / f"{number:06d}{path.suffix}")
         compute = Compute(options.weights, device=options.device, batch_size=options.batch_size)
-        storage = Storage(rows_per_shard=max(1, len(options.paths) // 4))
+        storage = Storage(rows_per_shard=max(1, count // 4))
         for workers in (None, 2):
             started = time.perf_counter()
             with patch.dict(os.environ, shared_card(workers or 1)):
@@ -276,7 +317,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("part", choices=["all", *PARTS], nargs="?", default="all")
     parser.add_argument("--images", type=Path, nargs="+", default=FOLDERS, help="Of JPEG files.")
-    parser.add_argument("--count", type=int, default=2048, help="Images, taken in turn.")
+    parser.add_argument("--count", type=int, default=20_000, help="Most images, taken in turn.")
     parser.add_argument("--recipes", nargs="+", default=RECIPES)
     parser.add_argument("--precisions", nargs="+", default=PRECISIONS)
     parser.add_argument("--finetune", default="timm:resnet50", help="A recipe of pooled rows.")
@@ -284,7 +325,7 @@ def main() -> None:
     parser.add_argument("--device", default="cuda", help="cpu only tries the program.")
     parser.add_argument("--batch-size", type=int, help="[default: that of `pipeline extract`]")
     parser.add_argument("--readers", type=int, help="[default: cores, at most 16]")
-    parser.add_argument("--steps", type=int, default=50, help="Of training.")
+    parser.add_argument("--seconds", type=float, default=3.0, help="Of every rate.")
     options = parser.parse_args()
     options.on_gpu = torch.device(options.device).type == "cuda"
     if options.on_gpu and not torch.cuda.is_available():
@@ -295,12 +336,12 @@ def main() -> None:
     found = [path for folder in options.images for path in sorted(folder.glob("*.jp*g"))]
     if not found:
         sys.exit(f"no JPEG files in {', '.join(map(str, options.images))}")
-    options.paths = [found[number % len(found)] for number in range(options.count)]
-    for path in set(options.paths):
+    options.paths = found
+    for path in found:
         path.read_bytes()
     card = torch.cuda.get_device_name() if options.on_gpu else "CPU"
     cores, started = len(os.sched_getaffinity(0)), time.perf_counter()
-    print(f"{card}, torch {torch.__version__}, {cores} cores, {options.count} images")
+    print(f"{card}, torch {torch.__version__}, {cores} cores, {len(found)} images")
     options.failed = []
     for name, part in PARTS.items():
         if options.part in ("all", name):

@@ -11,11 +11,16 @@ from PIL import Image
 
 from pipeline.finetuning.network import LearningNetwork
 from pipeline.images.backbones.known_backbones import backbone_named
+from pipeline.images.engine.cudnn import CudnnLayers
+from pipeline.images.engine.fuse import PlainLayers, rewrite
+from pipeline.images.engine.ten_crops import share_ten_crops
 from pipeline.images.extract import extract
+from pipeline.images.transforms import crop_offsets
 from pipeline.images.weights import load_weights
 from pipeline.jobs.options import Compute
-from pipeline.recipes import resolve_recipe
+from pipeline.recipes import Crop, resolve_recipe
 from pipeline.shards.feature_set import FeatureSet
+from tests.images.test_engines import HAZARDS, Hazards, Net, seeded, stack
 
 RECIPE = "timm:test_resnet"
 Rows = Callable[..., np.ndarray]
@@ -62,6 +67,41 @@ def test_narrow_arithmetic_is_near(device: str, rows: Rows, precision: str, erro
         pytest.skip("needs a GPU")
     exact, narrow = rows("exact", device=device), rows("narrow", precision, device=device)
     assert np.linalg.norm(narrow - exact) < error * np.linalg.norm(exact)
+
+
+@pytest.mark.parametrize("kind", [*HAZARDS, "blocks"])
+@torch.inference_mode()
+def test_fused_layers_are_those_of_torch(device: str, kind: str) -> None:
+    net = seeded(Net() if kind == "blocks" else Hazards(kind))
+    channels, side = (3, 15) if kind == "blocks" else (8, 6)
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randn(2, channels, side, side, generator=generator)
+    x = x.contiguous(memory_format=torch.channels_last)
+    expected = net(x)
+    torch.backends.cudnn.allow_tf32 = torch.backends.cuda.matmul.allow_tf32 = False
+    fused = rewrite(net, CudnnLayers()).float().to(device)
+    torch.testing.assert_close(fused(x.to(device)).cpu(), expected, rtol=1e-4, atol=1e-5)
+
+
+@torch.inference_mode()
+def test_shared_ten_crops_are_those_of_the_processor(device: str) -> None:
+    plain = seeded(stack(3))
+    offsets = crop_offsets(64, 64, Crop("ten", 48))
+    canvases = torch.rand(2, 3, 64, 64, generator=torch.Generator().manual_seed(0))
+    found = []
+    for layers, where in ((PlainLayers(), "cpu"), (CudnnLayers(), device)):
+        shared = share_ten_crops(plain, offsets, 64, 48, layers)
+        assert shared is not None
+        found.append(shared.float().to(where)(canvases.to(where)).cpu())
+    torch.testing.assert_close(found[1], found[0], rtol=1e-4, atol=1e-5)
+
+
+def test_processes_read_what_threads_read(
+    device: str, rows: Rows, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    by_threads = rows("threads", device=device)
+    monkeypatch.setattr("pipeline.images.batches._WORTH_A_PROCESS", 1)
+    np.testing.assert_array_equal(rows("processes", device=device, readers=3), by_threads)
 
 
 def test_gradients_are_those_of_the_processor(device: str) -> None:

@@ -1,12 +1,13 @@
 """Batched extraction of image features on threads.
 
-Reader threads prefetch: they read, decode and resize ahead. Compute threads run batches through the
-network. The caller's thread receives the rows in order.
+Reader threads prefetch: they read, decode and resize ahead; for a GPU, in processes. Compute
+threads run batches through the network. The caller's thread receives the rows in order.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import torch
@@ -14,6 +15,7 @@ import torch
 from pipeline.devices import device_type, one_core_each
 from pipeline.files import created_by
 from pipeline.images.network import RecipeNetwork
+from pipeline.images.reader_processes import ReaderProcesses
 from pipeline.images.region import Picture
 from pipeline.images.transforms import Sample, read_sample
 from pipeline.images.weights import Weights
@@ -23,11 +25,23 @@ from pipeline.recipes import Recipe
 from pipeline.shards.format import FeatureHeader, RowBlock, names_in
 from pipeline.shards.plan import Span
 
+Convert = Callable[[int, RowBlock], RowBlock]
+"""Function of the number of a block's first row, and the block."""
+
 # Default number of crops per batch. On a CPU each core has its own batch, and small ones stay in
 # its cache.
 CROPS_PER_BATCH, CROPS_PER_BATCH_ON_GPU = 8, 128
+# At least so many images: crops that share their work fill a GPU less.
+_IMAGES_PER_BATCH_ON_GPU = 32
 # Batches to prefetch, beyond those in the network.
 BATCHES_AHEAD = 2
+# Parts of a batch that are read in different processes, if processes read: with fewer, larger
+# messages than one an image, the interpreter lock of this process is not the limit.
+_PARTS = 8
+# Images that are read while a process starts.
+_WORTH_A_PROCESS = 64
+# Reading processes end with their network.
+_PROCESSES: WeakKeyDictionary[RecipeNetwork, ReaderProcesses] = WeakKeyDictionary()
 
 
 @dataclass(frozen=True)
@@ -54,7 +68,7 @@ def default_parallelism(recipe: Recipe, device: str) -> Parallelism:
     gpu = device_type(device) != "cpu"
     crops = CROPS_PER_BATCH_ON_GPU if gpu else CROPS_PER_BATCH
     return Parallelism(
-        batch_size=max(1, crops // recipe.crop.windows),
+        batch_size=max(_IMAGES_PER_BATCH_ON_GPU if gpu else 1, crops // recipe.crop.windows),
         threads=2 if gpu else cores,
         readers=max(1, min(16 if gpu else 8, cores)),
     )
@@ -93,6 +107,7 @@ def picture_rows(
     network: RecipeNetwork,
     parallelism: Parallelism,
     watch: Stopwatch,
+    convert: Convert = lambda first_row, block: block,
 ) -> Iterator[tuple[int, RowBlock]]:
     """Yield the rows of spans in order, each batch with the number of its first row.
 
@@ -107,6 +122,8 @@ def picture_rows(
     parallelism : Parallelism. Batch size and threads. Only `batch_size` affects features, within
         rounding.
     watch : Stopwatch. Accumulates the seconds of each stage.
+    convert : callable. Converts the rows of a batch, such as to what a shard stores, on the compute
+        threads.
 
     Raises
     ------
@@ -114,7 +131,8 @@ def picture_rows(
         The file system failed, not a file.
     """
     batches = [batch for span in spans for batch in span.batches(parallelism.batch_size)]
-    recipe, window, size = network.recipe, network.window, parallelism.batch_size
+    size = parallelism.batch_size
+    together, read = reader_of(network, len(pictures), parallelism)
     with (
         one_core_each(),
         ThreadPoolExecutor(parallelism.readers, thread_name_prefix="read") as reading,
@@ -124,24 +142,44 @@ def picture_rows(
 
         def start(batch: Span) -> Future[RowBlock]:
             samples = [
-                reading.submit(read_sample, picture, recipe, window, watch)
-                for picture in pictures[batch.start : batch.stop]
+                reading.submit(read, pictures[part.start : part.stop], watch)
+                for part in batch.batches(together)
             ]
-            return computing.submit(_compute, samples, network, size, watch)
+
+            def rows() -> RowBlock:
+                return convert(batch.start, _compute(samples, network, size, watch))
+
+            return computing.submit(rows)
 
         for batch, block in in_order(batches, start, parallelism.threads + BATCHES_AHEAD):
             yield batch.start, block
 
 
+def reader_of(
+    network: RecipeNetwork, pictures: int, parallelism: Parallelism
+) -> tuple[int, Callable[[Sequence[Picture], Stopwatch], list[Sample]]]:
+    """Return how many images of a batch to read at a time, and the function that reads them."""
+    recipe, window = network.recipe, network.window
+    if network.device.type != "cuda" or pictures < parallelism.readers * _WORTH_A_PROCESS:
+
+        def read(some: Sequence[Picture], watch: Stopwatch) -> list[Sample]:
+            return [read_sample(picture, recipe, window, watch) for picture in some]
+
+        return 1, read
+    if network not in _PROCESSES:
+        _PROCESSES[network] = ReaderProcesses(recipe, window)
+    return max(1, parallelism.batch_size // _PARTS), _PROCESSES[network]
+
+
 def _compute(
-    reading: Sequence[Future[Sample]], network: RecipeNetwork, size: int, watch: Stopwatch
+    reading: Sequence[Future[list[Sample]]], network: RecipeNetwork, size: int, watch: Stopwatch
 ) -> RowBlock:
     """Compute the rows of a batch, padded with black images to `size`.
 
     With a constant batch size, a row does not depend on how many of its neighbours failed, and
     weights are packed for one size only.
     """
-    samples = [future.result() for future in reading]
+    samples = [sample for future in reading for sample in future.result()]
     found = [windows for s in samples if (windows := s.windows) is not None]
     rows = np.empty((0, *network.recipe.shape), np.float32)
     if found:

@@ -28,6 +28,7 @@ from pipeline.progress import Monitor, Stopwatch
 from pipeline.recipes import Recipe, resolve_recipe
 from pipeline.shards.format import FeatureHeader, RowBlock
 from pipeline.shards.plan import Span
+from pipeline.shards.writer import stored_block
 from pipeline.wording import counted
 
 _GPU_READERS = 16
@@ -79,7 +80,9 @@ class ImageSource:
 
     def compute(self, spans: Sequence[Span], watch: Stopwatch) -> Iterator[tuple[int, RowBlock]]:
         """Run some spans of images through the network; see `picture_rows`."""
-        return picture_rows(spans, self.pictures, self.network(), self.parallelism, watch)
+        return picture_rows(
+            spans, self.pictures, self.network(), self.parallelism, watch, self._stored
+        )
 
     def task(self, threads: int | None) -> Task:
         """Return the task with recipe, weights and arithmetic; a worker builds the network once."""
@@ -102,6 +105,9 @@ class ImageSource:
     @property
     def _sized_by_worker(self) -> bool:
         return self.how.device == AUTO and self.how.batch_size is None
+
+    def _stored(self, first_row: int, block: RowBlock) -> RowBlock:
+        return stored_block(self.header, block, self.ids[first_row : first_row + len(block)])
 
     def _crc32_of_region(self, row: int, photo_crc32: int) -> int:
         picture = self.pictures[row]

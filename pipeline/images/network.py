@@ -14,6 +14,7 @@ from torch.nn import functional as F
 from pipeline.devices import usable_device
 from pipeline.images.backbones.known_backbones import backbone_named
 from pipeline.images.engine import ENGINES
+from pipeline.images.engine.cudnn import CudnnLayers
 from pipeline.images.engine.fuse import Layers, PlainLayers, Tracing, rewrite
 from pipeline.images.engine.onednn import OneDnnLayers
 from pipeline.images.engine.ten_crops import SharedTenCrops, share_ten_crops
@@ -173,6 +174,8 @@ class RecipeNetwork:
         layers: Layers = PlainLayers()
         if self.device.type == "cpu" and OneDnnLayers.usable(self._dtype):
             layers = OneDnnLayers(self._dtype)
+        elif self.device.type == "cuda":
+            layers = CudnnLayers()
         net, resize = tapped.net, self.recipe.resize
         stack = getattr(net, "features", None)
         if self.recipe.crop.rule == "ten" and resize.rule == "squash" and stack is not None:

@@ -167,7 +167,7 @@ def cut_crops(canvas: np.ndarray, crop: Crop) -> np.ndarray:
 def read_sample(
     picture: Picture, recipe: Recipe, window: Crop, watch: Stopwatch | None = None
 ) -> Sample:
-    """Read, decode, resize and crop one image.
+    """Read, decode, resize and crop one image; see `read_windows`.
 
     Parameters
     ----------
@@ -183,8 +183,14 @@ def read_sample(
     RecipeError
         The recipe's decoding rule is unknown.
     """
-    watch = watch or Stopwatch()
-    rule = decoding_rule(recipe.decode)
+    return read_windows(picture, recipe.decode, recipe.resize, window, watch or Stopwatch())
+
+
+def read_windows(
+    picture: Picture, decode: str, resize: Resize, window: Crop, watch: Stopwatch
+) -> Sample:
+    """Read, decode, resize and crop one image by the rules of a recipe; see `read_sample`."""
+    rule = decoding_rule(decode)
     if isinstance(picture, Path):
         decoded = read_image(picture, rule, watch)
     elif isinstance(picture, Region):
@@ -195,7 +201,7 @@ def read_sample(
         return Sample(None, decoded.source_crc32, decoded.status, decoded.reason)
     try:
         with watch.timing(DECODE):
-            windows = cut_crops(resize_image(decoded.image, recipe.resize), window)
+            windows = cut_crops(resize_image(decoded.image, resize), window)
     except UnusableImage as fault:
         return Sample(None, decoded.source_crc32, fault.status, str(fault))
     return Sample(windows, decoded.source_crc32)

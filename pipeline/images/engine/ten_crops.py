@@ -256,10 +256,11 @@ class SharedTenCrops(nn.Module):
                 ring += 1
                 _convolve(windows, full, ring, layer)
             full = layer(full)
-        # (windows, canvases and then their mirror images, channels, rows, columns).
-        maps = torch.stack([window.map(full) for window in windows])
-        whole, mirrored = maps[:, :count], maps[self._mirrored, count:]
-        crops = torch.cat([whole, mirrored]).transpose(0, 1).flatten(0, 1)
+        # Each of the canvases and then their mirror images, channels, rows, columns.
+        maps = [window.map(full) for window in windows]
+        whole = [window[:count] for window in maps]
+        mirrored = [maps[place][count:] for place in self._mirrored]
+        crops = torch.stack([*whole, *mirrored], 1).flatten(0, 1)
         found: Tensor = self.rest(crops.contiguous(memory_format=torch.channels_last))
         return found
 

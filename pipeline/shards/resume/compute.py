@@ -3,16 +3,17 @@
 Both ways run one task per shard, accept the shards as they arrive, and publish them.
 """
 
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
 from typing import Any
 
 from pipeline.executor import Executor, OnProgress
 from pipeline.progress import WRITE, Progress, Stopwatch, no_progress
+from pipeline.shards.format import RowBlock
 from pipeline.shards.index import FeatureIndex
 from pipeline.shards.plan import Span
-from pipeline.shards.resume.feature_build import ShardBuild
+from pipeline.shards.resume.feature_build import WRITERS, ShardBuild
 from pipeline.shards.resume.job import Compute, ShardResult, compute_shard
 from pipeline.shards.resume.job_ref import JobRef
 
@@ -40,10 +41,19 @@ def build_here(
     ShardError
         Values cannot be stored, or the disk is full; finished rows are kept.
     """
-    jobs = [
-        (shard, partial, build.compress, compute)
-        for shard, partial in build.pending_shards().items()
-    ]
+    watch, pending = watch or Stopwatch(), build.pending_shards()
+    # Once for all shards, so that the first rows of a shard are computed ahead like all others.
+    rows = compute([span for partial in pending.values() for span in partial.missing], watch)
+
+    def next_rows(spans: Sequence[Span], _: Stopwatch) -> Iterator[tuple[int, RowBlock]]:
+        left = sum(map(len, spans))
+        for row, block in rows:
+            yield row, block
+            left -= len(block)
+            if not left:
+                return
+
+    jobs = [(shard, partial, build.compress, next_rows) for shard, partial in pending.items()]
     return _build(build, compute_shard, jobs, _writing_behind, lambda: None, progress, watch)
 
 
@@ -53,12 +63,12 @@ def _writing_behind(
     on_progress: OnProgress,
     stop: Callable[[], None],
 ) -> Generator[ShardResult, None, None]:
-    """Run `compute_shard` in turn, and write each shard while the rows of the next are computed."""
-    with ThreadPoolExecutor(1, thread_name_prefix="write") as writing:
+    """Run `compute_shard` in turn, and write shards while the rows of the next are computed."""
+    with ThreadPoolExecutor(WRITERS, thread_name_prefix="write") as writing:
         behind: list[Future[ShardResult]] = []
         for job in jobs:
             behind.append(writing.submit(task(*job, on_progress)))
-            if len(behind) > 1:
+            if len(behind) > WRITERS:
                 yield behind.pop(0).result()
         for future in behind:
             yield future.result()

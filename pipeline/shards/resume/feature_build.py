@@ -11,6 +11,7 @@ them, and swaps the finished folder with the old one.
 Shards are computed one at a time in this process, or by workers; see `pipeline.shards.resume.job`.
 """
 
+import heapq
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -43,6 +44,9 @@ from pipeline.shards.resume.replace import finish_swap, forget_superseded, swap
 from pipeline.shards.resume.reuse import OlderRows, make_way, older_rows, unfinished_shards
 
 T = TypeVar("T")
+
+WRITERS = 3
+"""Shards that are assembled at once in this process."""
 
 
 class ShardBuild:
@@ -389,8 +393,9 @@ class ShardBuild:
         partial = self._partial.values()
         rows = sum(len(shard.span) - shard.rows_in_pieces for shard in partial)
         # A shard coexists with its pieces while it is assembled.
-        most = max((sum(len(span) for span in shard.missing) for shard in partial), default=0)
-        require_space(self.work, rows + most, self.header.row_bytes)
+        missing = (sum(len(span) for span in shard.missing) for shard in partial)
+        assembled = sum(heapq.nlargest(WRITERS, missing))
+        require_space(self.work, rows + assembled, self.header.row_bytes)
 
     def _resume(self, shard: int) -> None:
         """Reuse an existing valid shard, or its pieces."""

@@ -1,0 +1,152 @@
+"""Image reading in child processes, for devices that are faster than one Python process reads.
+
+Threads share one interpreter lock, and reading stops scaling at about eight of them. Here each
+thread that reads has a child process do it. Paths go to the child's stdin, a JSON line for several;
+a JSON line on all of them and the pixels of their windows come back. A child ends with its stdin,
+and so with its parent, however that ends.
+"""
+
+import fcntl
+import io
+import json
+import os
+import signal
+import subprocess
+import sys
+import weakref
+from collections import deque
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from pipeline.errors import FileReadError, PipelineError
+from pipeline.images.region import Picture
+from pipeline.images.transforms import Sample, read_windows
+from pipeline.progress import Stopwatch
+from pipeline.recipes import Crop, Recipe, Resize
+
+# Room for the windows of most recipes, so that a child need not wait for its parent to read them.
+_PIPE_BYTES = 1 << 20
+_Child = subprocess.Popen[bytes]
+
+
+class ReaderProcesses:
+    """Reading of images in child processes, as many as threads call it at once.
+
+    Children start when they are needed, and end with this object.
+    """
+
+    def __init__(self, recipe: Recipe, window: Crop) -> None:
+        """Start no child yet; see `pipeline.images.transforms.read_sample`."""
+        self._rules = (recipe.decode, recipe.resize, window)
+        self._idle: deque[_Child] = deque()
+        self._end = weakref.finalize(self, _end, self._idle)
+
+    def __call__(self, pictures: Sequence[Picture], watch: Stopwatch) -> list[Sample]:
+        """Read, decode, resize and crop images in one child.
+
+        Only files are read there: regions share the decoded images of this process.
+
+        Raises
+        ------
+        FileReadError
+            The file system failed, not a file.
+        PipelineError
+            The child was killed or crashed.
+        """
+        paths = [picture for picture in pictures if isinstance(picture, Path)]
+        if len(paths) < len(pictures):
+            return [read_windows(picture, *self._rules, watch) for picture in pictures]
+        child = self._idle.pop() if self._idle else self._started()
+        reply, windows = _ask(child, paths)
+        self._idle.append(child)
+        if reply["failed"]:
+            raise FileReadError(reply["failed"])
+        watch.add_all(reply["seconds"])
+        return [
+            Sample(None if place is None else windows[place], *rest)
+            for place, *rest in reply["samples"]
+        ]
+
+    def _started(self) -> _Child:
+        decode, resize, window = self._rules
+        # Appended to the path, so that nothing next to the package shadows the standard library.
+        root = str(Path(__file__).parents[2])
+        program = f"import sys; sys.path.append({root!r})"
+        program += "; from pipeline.images.reader_processes import answer; answer()"
+        child = subprocess.Popen(
+            [sys.executable, "-P", "-c", program],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            env=os.environ | {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"},
+        )
+        assert child.stdout is not None
+        with suppress(OSError):  # more than the system allows: reading is slower
+            fcntl.fcntl(child.stdout, fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
+        _send(child, [decode, asdict(resize), asdict(window)])
+        return child
+
+
+def _ask(child: _Child, paths: Sequence[Path]) -> tuple[dict[str, Any], np.ndarray]:
+    """Return the answer of a child on some files, and the windows of those that have any."""
+    assert isinstance(child.stdout, io.BufferedReader)
+    with suppress(BrokenPipeError):
+        _send(child, list(map(str, paths)))
+    if line := child.stdout.readline():
+        reply = json.loads(line)
+        windows = np.empty(reply["shape"], np.uint8)
+        if child.stdout.readinto(windows.reshape(-1).data) == windows.size:
+            return reply, windows
+    _end(deque([child]))
+    raise PipelineError(
+        f"the process that reads images ended with status {child.returncode} while it read {paths[0]} "
+        f"or one of the {len(paths) - 1} after it; finished rows are kept: check the files and the "
+        "memory of the machine, and run the same command again"
+    )
+
+
+def _send(child: _Child, value: Any) -> None:
+    assert child.stdin is not None
+    child.stdin.write(json.dumps(value).encode() + b"\n")
+    child.stdin.flush()
+
+
+def _end(children: deque[_Child]) -> None:
+    while children:
+        child = children.pop()
+        with suppress(OSError):
+            child.communicate()
+
+
+def answer() -> None:
+    """Read the images that stdin names, until it ends."""
+    # The parent ends this process on Ctrl-C.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    decode, resize, window = json.loads(sys.stdin.buffer.readline())
+    rules = (decode, Resize(**resize), Crop(**window))
+    out = sys.stdout.buffer
+    for line in sys.stdin.buffer:
+        watch, failed = Stopwatch(), ""
+        samples: list[tuple[int | None, int, int, str]] = []
+        windows: list[np.ndarray] = []
+        try:
+            for path in json.loads(line):
+                found = read_windows(Path(path), *rules, watch)
+                place = None if found.windows is None else len(windows)
+                samples.append((place, found.source_crc32, found.status, found.error))
+                windows += [] if found.windows is None else [found.windows]
+        except FileReadError as error:
+            failed, windows = str(error), []
+        reply = {
+            "failed": failed, "samples": samples, "seconds": watch.seconds,
+            "shape": (len(windows), *windows[0].shape) if windows else (0,),
+        }  # fmt: skip
+        out.write(json.dumps(reply).encode() + b"\n")
+        for pixels in windows:
+            out.write(np.ascontiguousarray(pixels).data)
+        out.flush()
