@@ -172,11 +172,10 @@ def run(command: click.Command) -> None:
     """Run a command line and return its exit status; user errors have no traceback."""
     _INTERRUPTED.clear()
     _open_closed_streams()
+    for number in _SIGNALS:
+        signal.signal(number, _interrupt)
+    sys.unraisablehook = _without_interrupts(sys.unraisablehook)
     try:
-        # Inside: a signal may arrive as soon as it has a handler, and while an error is printed.
-        for number in _SIGNALS:
-            signal.signal(number, _interrupt)
-        sys.unraisablehook = _without_interrupts(sys.unraisablehook)
         _run(command)
     except (KeyboardInterrupt, click.Abort):
         _end_interrupted()
@@ -184,8 +183,9 @@ def run(command: click.Command) -> None:
 
 def _run(command: click.Command) -> None:
     """Run a command line; expected errors print a paragraph and set the exit status."""
+    _stop_if_interrupted()
     try:
-        status = command.main(standalone_mode=False)
+        status = _returned(command)
     except click.ClickException as error:
         error.show()
         sys.exit(error.exit_code)
@@ -209,18 +209,25 @@ def _run(command: click.Command) -> None:
             f"there was not enough memory ({why}): stop other programs or use a larger machine, "
             "then run the same command again"
         )
-    except SystemError as error:
-        # What h5py makes of an interrupt that comes while HDF5 calls it back.
-        if not isinstance(error.__cause__ or error.__context__, KeyboardInterrupt):
-            raise
-        _end_interrupted()
     sys.exit(status if isinstance(status, int) else DONE)
+
+
+def _returned(command: click.Command) -> Any:
+    """Return what a command returns; an error after an interrupt is the interrupt.
+
+    Libraries turn one into other errors: h5py into SystemError where HDF5 calls it back, NumPy into
+    ValueError where it reads the format of a buffer.
+    """
+    try:
+        return command.main(standalone_mode=False)
+    except Exception as error:
+        if _INTERRUPTED:
+            raise KeyboardInterrupt from error
+        raise
 
 
 def _end_interrupted() -> None:
     """Exit with 130 after Ctrl-C and 143 after SIGTERM, unlike any failure."""
-    for ended in _SIGNALS:  # the end has begun: a second signal must not interrupt it
-        signal.signal(ended, lambda number, frame: None)
     number = _INTERRUPTED[0] if _INTERRUPTED else signal.SIGINT
     _end_with(
         "interrupted; finished rows are kept, no file is half-written, and the same command "
@@ -248,8 +255,12 @@ def _open_closed_streams() -> None:
 
 
 def _interrupt(number: int, frame: FrameType | None) -> None:
+    """Interrupt the command, but not its end: exit handlers would print a traceback."""
     _INTERRUPTED.append(number)
-    raise KeyboardInterrupt
+    while frame is not None:
+        if frame.f_code is _run.__code__:
+            raise KeyboardInterrupt
+        frame = frame.f_back
 
 
 def _without_interrupts(report: Callable[[Any], object]) -> Callable[[Any], object]:

@@ -6,6 +6,8 @@ from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
 
+_LINES = 40
+
 
 @dataclass
 class Evidence:
@@ -23,8 +25,15 @@ class Evidence:
     endings: Counter[tuple[str, str]] = field(default_factory=Counter)
     faults: Counter[str] = field(default_factory=Counter)
 
-    def fault(self, what: str, number: int, story: dict[str, object], kept: Path | None) -> None:
-        """Count and print a failure; keep its report and files in a folder."""
+    def fault(
+        self,
+        what: str,
+        number: int,
+        story: dict[str, object],
+        kept: Path | None,
+        said: str = "",
+    ) -> None:
+        """Count and print a failure and its command's last lines; keep its report and files."""
         self.faults[what] += 1
         place = self.folder / f"{what.replace(' ', '-').replace('/', '-')}-{self.seed}-{number}"
         place.mkdir(parents=True, exist_ok=True)
@@ -37,6 +46,8 @@ class Evidence:
             f"FAULT {what}, seed {self.seed}, number {number}: {story['fault']}; see {place}",
             flush=True,
         )
+        for line in said.splitlines()[-_LINES:]:  # CI keeps no folder
+            print(f"    {line}", flush=True)
 
     def table(self) -> str:
         """Return a table of trials by kind, with their outcomes and failures."""

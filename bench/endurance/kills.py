@@ -127,7 +127,8 @@ def _trial(
         else:
             fault = differences(contents(folder), known.after)
     if fault:
-        evidence.fault(command.name, number, story | {"fault": fault}, folder)
+        fault = f"{fault} ({', '.join(strikes)})"
+        evidence.fault(command.name, number, story | {"fault": fault}, folder, running.text())
     return struck
 
 

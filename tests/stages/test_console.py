@@ -177,16 +177,47 @@ def test_a_lack_of_memory_is_one_paragraph(
     assert said.count("\n") == 1
 
 
-def test_an_interrupt_within_hdf5_is_one(capsys: pytest.CaptureFixture[str]) -> None:
-    """h5py raises SystemError from an interrupt that comes while HDF5 calls it back."""
+@pytest.mark.parametrize(
+    "error",
+    [
+        SystemError("returned a result with an exception set"),
+        ValueError("'T{d:val:q:i1:q:i2:}' is not a valid PEP 3118 buffer format string"),
+        PipelineError("the shard is damaged"),
+    ],
+)
+def test_an_interrupt_that_became_another_error_is_one(
+    error: Exception, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Of h5py, of NumPy within an import of scikit-learn, and of a reader that catches all."""
+    monkeypatch.setattr("stages.console._INTERRUPTED", [])
+    monkeypatch.setattr("sys.unraisablehook", sys.__unraisablehook__)
 
     @click.command()
     def work() -> None:
-        raise SystemError("returned a result with an exception set") from KeyboardInterrupt()
+        try:
+            signal.raise_signal(signal.SIGTERM)
+        except KeyboardInterrupt as interrupt:
+            raise error from interrupt
 
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("sys.argv", ["work"])
-        with pytest.raises(SystemExit) as ended:
-            run(work)
-    assert ended.value.code == 130
-    assert "interrupted" in capsys.readouterr().err
+    monkeypatch.setattr("sys.argv", ["work"])
+    with pytest.raises(SystemExit) as ended:
+        run(work)
+    assert ended.value.code == 143
+    assert capsys.readouterr().err.strip().startswith("pipeline: error: interrupted;")
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupt_after_the_command_does_not_disturb_the_exit(
+    number: signal.Signals, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An exit handler of a library that one enters may print a traceback."""
+    monkeypatch.setattr("stages.console._INTERRUPTED", [])
+    monkeypatch.setattr("sys.unraisablehook", sys.__unraisablehook__)
+    monkeypatch.setattr("sys.argv", ["work"])
+    with pytest.raises(SystemExit) as ended:
+        run(click.Command("work", callback=lambda: None))
+    assert ended.value.code == DONE
+    try:
+        signal.raise_signal(number)
+    except KeyboardInterrupt:
+        pytest.fail("the exit is interrupted")
