@@ -71,7 +71,7 @@ RECIPES = (
     "resnet152-grid", "resnet152-pool", "vgg19-fc7-10crop", "timm:resnet50",
     "timm:vit_base_patch16_224",
 )  # fmt: skip
-# So that writing the last one, which nothing runs beside, is a small part.
+# Many: while the last one is written, nothing else runs.
 _SHARDS = 16
 TESTS = ("tests/test_gpu.py", "tests/test_devices.py")
 

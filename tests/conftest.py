@@ -63,6 +63,8 @@ def warm_guard() -> Iterator[None]:
         patch.setattr("pipeline.guard._try", warm.attempt)
         # Datasets of tests have about ten images; batches of eight would be mostly padding.
         patch.setattr("pipeline.images.batches.CROPS_PER_BATCH", 2)
+        # Without a device's name tests compute on the CPU, also on a machine with a GPU.
+        patch.setattr("pipeline.devices._DRIVERS", ())
         yield
     warm.stop()
     # Libraries that count at the exit what is left would count it all.
