@@ -104,9 +104,9 @@ def _ask(child: _Child, paths: Sequence[Path]) -> tuple[dict[str, Any], np.ndarr
             return reply, windows
     _end(deque([child]))
     raise PipelineError(
-        f"the process that reads images ended with status {child.returncode} while it read {paths[0]} "
-        f"or one of the {len(paths) - 1} after it; finished rows are kept: check the files and the "
-        "memory of the machine, and run the same command again"
+        f"the process that reads images ended with status {child.returncode} while it read "
+        f"{paths[0]} or one of the {len(paths) - 1} after it; finished rows are kept: check the "
+        "files and the memory of the machine, and run the same command again"
     )
 
 
