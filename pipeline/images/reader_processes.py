@@ -61,7 +61,10 @@ class ReaderProcesses:
         paths = [picture for picture in pictures if isinstance(picture, Path)]
         if len(paths) < len(pictures):
             return [read_windows(picture, *self._rules, watch) for picture in pictures]
-        child = self._idle.pop() if self._idle else self._started()
+        try:
+            child = self._idle.pop()
+        except IndexError:
+            child = self._started()
         reply, windows = _ask(child, paths)
         self._idle.append(child)
         if reply["failed"]:
@@ -86,7 +89,7 @@ class ReaderProcesses:
             env=os.environ | {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"},
         )
         assert child.stdout is not None
-        with suppress(OSError):  # more than the system allows: reading is slower
+        with suppress(OSError):  # the system allows less: a child waits more often
             fcntl.fcntl(child.stdout, fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
         _send(child, [decode, asdict(resize), asdict(window)])
         return child
