@@ -30,7 +30,7 @@ def test_all_parts_run_on_a_processor(tmp_path: Path) -> None:
         pixels = rng.integers(0, 256, (120, 160, 3), np.uint8)
         Image.fromarray(pixels).save(tmp_path / f"{number}.jpg")
     tiny = ["--recipes", "timm:test_resnet", "timm:test_vit", "--finetune", "timm:test_resnet"]
-    small = ["--count", "8", "--batch-size", "2", "--steps", "1", "--images", str(tmp_path)]
+    small = ["--count", "8", "--batch-size", "2", "--seconds", "0.01", "--images", str(tmp_path)]
     command = [sys.executable, "-m", "bench.gpu", "all", "--device", "cpu", *tiny, *small]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     run = subprocess.run(command, cwd=PROJECT, env=environment, capture_output=True, text=True)
