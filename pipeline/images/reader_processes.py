@@ -132,7 +132,9 @@ def answer() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     decode, resize, window = json.loads(sys.stdin.buffer.readline())
     rules = (decode, Resize(**resize), Crop(**window))
-    out = sys.stdout.buffer
+    # Libraries may print to stdout too.
+    out = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)
     for line in sys.stdin.buffer:
         watch, failed = Stopwatch(), ""
         samples: list[tuple[int | None, int, int, str]] = []

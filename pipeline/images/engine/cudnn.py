@@ -1,7 +1,7 @@
 """Fast CUDA layers: cuDNN's fused convolutions, and cuBLAS for those of 1 x 1.
 
 torch's own convolution adds the bias, the shortcut and the activation in three more passes over
-memory. On a fast card these take longer than the arithmetic: `python -m bench.gpu engine`.
+memory. On a fast card these take longer than the arithmetic: `python -m bench.gpu extract`.
 """
 
 import torch
@@ -32,10 +32,10 @@ class CudnnConvolution(PlainConvolution):
             return super().forward(x, other, padding)
         if self.is_product and other is None and padding is None:
             return self._product(x)
-        margins = tuple(padding or self.padding)
-        geometry = (self.stride, margins, self.dilation, self.groups)
         if self.activation != "relu":
             return super().forward(x, other, padding)
+        margins = tuple(padding or self.padding)
+        geometry = (self.stride, margins, self.dilation, self.groups)
         if other is None:
             return torch.cudnn_convolution_relu(x, self.weight, self.bias, *geometry)
         if other.shape != self._shape(x, margins):  # a sum that broadcasts
