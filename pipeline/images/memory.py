@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from pipeline.images.batches import BATCHES_AHEAD, Parallelism
-from pipeline.images.network import RecipeNetwork
+from pipeline.images.network import AT_ONCE, RecipeNetwork
 from pipeline.shards.resume.partial_shard import PIECE_BYTES
 
 # Tensors of the size of the largest activation that are alive at once: a layer's input, its
@@ -34,7 +34,8 @@ def expected_memory(network: RecipeNetwork, parallelism: Parallelism) -> int:
     activations = _ALIVE * count * _largest_activation(network) * width
     weights = sum(tensor.numel() for tensor in network.tensors()) * width
     reading = parallelism.readers * _PHOTO * _BYTES_A_PIXEL
-    return weights + parallelism.threads * activations + waiting + 2 * PIECE_BYTES + reading
+    at_once = parallelism.threads if network.device.type == "cpu" else AT_ONCE
+    return weights + at_once * activations + waiting + 2 * PIECE_BYTES + reading
 
 
 def resident_memory() -> int:

@@ -4,8 +4,8 @@ The reference engine runs the network as torchvision or its package defines it. 
 equivalent, but folds norms, fuses layers and shares the overlap of ten crops.
 """
 
-import threading
 from collections.abc import Iterator
+from queue import SimpleQueue
 
 import torch
 from torch import Tensor, nn
@@ -23,6 +23,9 @@ from pipeline.images.tap import TappedNetwork
 from pipeline.images.transforms import crop_offsets
 from pipeline.recipes import Crop, Recipe, RecipeError
 from pipeline.recipes.layers import GRID_AXES, ROW_AXES, TOKEN_AXES
+
+# Batches on a GPU at once: one is copied while the other is computed.
+AT_ONCE = 2
 
 _AXES = {2: ROW_AXES, 3: TOKEN_AXES, 4: GRID_AXES}
 # Limit on the relative difference between equivalent float32 networks; 1e-6 is typical.
@@ -94,10 +97,12 @@ class RecipeNetwork:
         tf32 = recipe.precision == "tf32"
         torch.backends.cuda.matmul.allow_tf32 = tf32
         torch.backends.cudnn.allow_tf32 = tf32
+        self._streams: SimpleQueue[torch.cuda.Stream] = SimpleQueue()
         if self.device.type == "cuda":
             torch.cuda.synchronize(self.device)
-        # Each thread copies and computes on a stream of its own, so that copies overlap.
-        self._local = threading.local()
+            # Each batch copies and computes on a stream of its own, so that copies overlap.
+            for _ in range(AT_ONCE):
+                self._streams.put(torch.cuda.Stream(self.device))
 
     @property
     def shares_crops(self) -> bool:
@@ -139,13 +144,18 @@ class RecipeNetwork:
         """
         if self.device.type != "cuda":
             return self._rows(windows)
-        if not hasattr(self._local, "stream"):
-            self._local.stream = torch.cuda.Stream(self.device)
-        with torch.cuda.stream(self._local.stream):
-            rows = self._rows(windows.pin_memory().to(self.device, non_blocking=True))
-            result = torch.empty(rows.shape, pin_memory=True)
-            result.copy_(rows, non_blocking=True)
-            self._local.stream.synchronize()
+        stream = self._streams.get()
+        try:
+            with torch.cuda.stream(stream):
+                rows = self._rows(windows.pin_memory().to(self.device, non_blocking=True))
+                result = torch.empty(rows.shape, pin_memory=True)
+                result.copy_(rows, non_blocking=True)
+                # Sleeps; the stream's own wait would keep a core busy, which readers need.
+                done = torch.cuda.Event(blocking=True)
+                done.record()
+                done.synchronize()
+        finally:
+            self._streams.put(stream)
         return result
 
     def _rows(self, windows: Tensor) -> Tensor:

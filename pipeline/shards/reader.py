@@ -20,7 +20,6 @@ from pipeline.shards.format import (
     DamagedShard,
     FeatureHeader,
     OtherShard,
-    RowBlock,
     ShardEntry,
     ShardError,
 )
@@ -35,7 +34,8 @@ from pipeline.shards.layout import (
     STATUS,
 )
 
-_READ_ROWS_BYTES = 1 << 24
+# Small enough for a core's cache, since every row is read several times.
+_READ_ROWS_BYTES = 1 << 21
 # Exceptions of h5py and numpy on corrupt files; MemoryError if a size field is absurd.
 _UNREADABLE = (
     OSError,
@@ -149,6 +149,12 @@ class ShardFile:
                 "the command that wrote it"
             ) from error
 
+    def view(self, rows: np.ndarray) -> np.ndarray:
+        """Return what `stored` does, read-only: rows of the mapped file if they are consecutive."""
+        if self._offset is None or not (np.diff(rows) == 1).all():
+            return self.stored(rows)
+        return self._mapped()[rows[0] : rows[-1] + 1]
+
     def read_rows(self, rows: np.ndarray) -> np.ndarray:
         """Return stored rows (len(rows), *row_shape) after a check of each CRC-32.
 
@@ -160,6 +166,10 @@ class ShardFile:
             The bytes of a row do not match their checksum; the error names the id.
         """
         stored = self.stored(rows)
+        self._check(rows, stored)
+        return stored
+
+    def _check(self, rows: np.ndarray, stored: np.ndarray) -> None:
         for position in np.flatnonzero(~self._checked[rows]):
             row = int(rows[position])
             if zlib.crc32(stored[position]) != self.crc32[row]:
@@ -168,23 +178,12 @@ class ShardFile:
                     "copy the file again or rerun the command that wrote it"
                 )
             self._checked[row] = True
-        return stored
 
     def spans(self) -> Iterator[np.ndarray]:
         """Yield all row numbers in order, in runs of bounded size in bytes."""
         step = max(1, _READ_ROWS_BYTES // max(1, int(np.prod(self.row_shape)) * 4))
         for start in range(0, self.rows, step):
             yield np.arange(start, min(start + step, self.rows))
-
-    def blocks(self) -> Iterator[RowBlock]:
-        """Yield all rows in order, verified, in blocks of bounded size in bytes."""
-        for rows in self.spans():
-            yield RowBlock(
-                self.read_rows(rows),
-                self.status[rows],
-                tuple(self.errors[r] for r in rows),
-                self.source_crc32[rows],
-            )
 
     def content_hash(self) -> "hashlib._Hash":
         """Return the SHA-256 state of the content up to the features, which the caller adds."""
@@ -209,14 +208,16 @@ class ShardFile:
         # Hashing releases the GIL: the hash of the file is computed next to that of its content.
         with ThreadPoolExecutor(1) as pool:
             sha256 = pool.submit(sha256_of_file, self.path)
-            for block in self.blocks():
-                nan = np.isnan(block.features.reshape(len(block), -1))
-                if (nan.any(axis=1) != (block.status != OK)).any():
+            for rows in self.spans():
+                stored = self.view(rows)
+                self._check(rows, stored)
+                nan = np.isnan(stored.reshape(len(rows), -1))
+                if (nan.any(axis=1) != (self.status[rows] != OK)).any():
                     raise DamagedShard(
                         f"{self.path}: NaN rows and failed rows differ; rerun the command that "
                         "wrote it"
                     )
-                content.update(block.features.reshape(-1).data)
+                content.update(stored.reshape(-1).data)
         return ShardEntry(
             file=self.path.name,
             first_row=first_row,

@@ -19,7 +19,7 @@ from pipeline.images.backbones.backbone import Backbone
 from pipeline.images.backbones.known_backbones import BACKBONES
 from pipeline.progress import QUIET, Monitor, Progress
 from pipeline.recipes import RECIPES, Crop, Normalise, Recipe, Resize
-from tests.forks import exit_of
+from tests.forks import exit_of, require_training_forks
 
 RECIPE, GRID, FIRST_LAYER = "tiny", "tiny-grid", "late"
 EPOCHS = 2
@@ -113,4 +113,5 @@ class _Killer:
 
 def killed(folder: Path, out: str) -> int:
     """Return the signal that ended a process of its own that fine-tuned as `tuned` does."""
+    require_training_forks()
     return -exit_of(tuned, folder, out, _Killer())

@@ -446,10 +446,10 @@ class ShardBuild:
         if partial.missing:
             return
         partial.finish(self.compress)
-        partial.remove_pieces()
         self._done[shard] = finished_shard(
             partial.path, self.header, partial.ids, partial.span.start
         )
+        partial.remove_pieces()
         del self._partial[shard]
 
 

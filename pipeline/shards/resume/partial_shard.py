@@ -205,16 +205,21 @@ class PartialShard:
         for start, stop in pairwise(cuts):
             source = stored[origin[start]][0]
             for part in Span(start, stop).batches(step):
-                held = source if isinstance(source, StoredBlock) else opened(source)
-                yield _take(held, place[part.start : part.stop])
+                rows = place[part.start : part.stop]
+                if isinstance(source, StoredBlock):
+                    yield _take(source, rows, source.features[rows])
+                elif source in self._pieces:
+                    # Checked when it was found, and again in the finished shard.
+                    yield _take(opened(source), rows, opened(source).view(rows))
+                else:
+                    yield _take(opened(source), rows, opened(source).read_rows(rows))
 
     def _positions(self, buffer: Sequence[tuple[int, StoredBlock]]) -> np.ndarray:
         rows = [np.arange(first, first + len(block)) for first, block in buffer]
         return np.concatenate(rows) - self.span.start
 
 
-def _take(source: ShardFile | StoredBlock, rows: np.ndarray) -> StoredBlock:
-    features = source.read_rows(rows) if isinstance(source, ShardFile) else source.features[rows]
+def _take(source: ShardFile | StoredBlock, rows: np.ndarray, features: np.ndarray) -> StoredBlock:
     errors = tuple(source.errors[row] for row in rows)
     other = None if source.source_crc32 is None else source.source_crc32[rows]
     return StoredBlock(features, source.status[rows], errors, other, crc32=source.crc32[rows])

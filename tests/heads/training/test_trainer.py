@@ -29,7 +29,7 @@ from pipeline.heads.training.task import (
 )
 from pipeline.heads.training.trainer import NetworkHead
 from pipeline.shards.feature_set import FeatureSet
-from tests.forks import exit_of
+from tests.forks import exit_of, require_training_forks
 from tests.heads import factories as made
 from tests.heads.factories import entries_of, pairs, small_task, write_features
 
@@ -58,6 +58,7 @@ def require_same(found: tuple[State, History], wanted: tuple[State, History]) ->
 @pytest.fixture(scope="module")
 def killed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder for each of `made.MOMENTS` with what a training left that was killed there."""
+    require_training_forks()
     folder = tmp_path_factory.mktemp("killed")
     for moment in made.MOMENTS:
         (folder / moment).mkdir()

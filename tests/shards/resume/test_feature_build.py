@@ -14,7 +14,7 @@ import pytest
 
 from pipeline import guard
 from pipeline.shards.feature_set import FeatureSet
-from pipeline.shards.format import RowBlock, ShardError
+from pipeline.shards.format import DamagedShard, RowBlock, ShardError
 from pipeline.shards.plan import Span
 from pipeline.shards.resume import partial_shard
 from pipeline.shards.resume.feature_build import ShardBuild
@@ -127,6 +127,26 @@ def test_killed_before_any_write_gives_the_same_bytes(
         call += 1 if function == "os.replace" else 3
     assert contents(out.parent) == whole
     assert call >= 3
+
+
+def test_a_piece_that_changes_before_its_shard_is_written_loses_only_its_rows(
+    tmp_path: Path, whole: dict[str, bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(partial_shard, "PIECE_SECONDS", 0.0)
+    out = tmp_path / "changed" / "out"
+    with ShardBuild(out, header(), ids(ROWS), ROWS_PER_SHARD) as work:
+        work.append(0, block(0, 4, (3,)))
+        work.append(4, block(4, 8))
+        (piece,) = work.work.glob("*/piece-000000004-*")
+        data = bytearray(piece.read_bytes())
+        data[data.index(feature(5).tobytes())] ^= 1
+        piece.write_bytes(data)
+        with pytest.raises(DamagedShard, match=f"row 5, id '{ids(ROWS)[5]}', is corrupt"):
+            work.append(8, block(8, 10))
+    with ShardBuild(out, header(), ids(ROWS), ROWS_PER_SHARD) as work:
+        assert work.pending()[0] == Span(4, 8)
+    build(out, ROWS)
+    assert contents(out.parent) == whole
 
 
 def test_a_flipped_byte_is_found_and_only_its_shard_made_again(
