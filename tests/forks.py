@@ -35,9 +35,11 @@ def exit_of(function: Callable[..., object], *arguments: object) -> int:
     except BaseException:
         traceback.print_exc()
     finally:
-        sys.stdout.flush()
-        sys.stderr.flush()
-        os._exit(status)
+        try:
+            sys.stdout.flush()
+            sys.stderr.flush()
+        finally:
+            os._exit(status)
 
 
 def require_training_forks() -> None:

@@ -1,9 +1,6 @@
-"""A small feature set, also run as a program that kills itself while it builds one.
+"""A small feature set, and a process that kills itself while it builds one.
 
-As a program: factories.py OUT ROWS FUNCTION CALL [TASK], where FUNCTION is `os.fsync` or
-`os.replace`; the process sends itself SIGKILL just before call number CALL (from 0) of that
-function. TASK is `add`, `compress`, `update` to the ids of `updated`, or `redo`: no row fails, and
-failed ones are made again.
+As a program, factories.py OUT ROWS builds one.
 """
 
 import os
@@ -117,9 +114,12 @@ def contents(folder: Path) -> dict[str, bytes]:
     }
 
 
-def _main() -> None:
-    out, rows, function, fatal = Path(sys.argv[1]), *sys.argv[2:5]
-    task = "".join(sys.argv[5:])
+def build_until(out: Path, rows: int, function: str, fatal: int, task: str = "") -> None:
+    """Build the set, and send this process SIGKILL just before a call of a function of `os`.
+
+    `fatal` is the number of the call, from 0. `task` is `add`, `compress`, `update` to the ids of
+    `updated`, or `redo`: no row fails, and failed ones are made again.
+    """
     partial_shard.PIECE_SECONDS = 0.0
     name = function.removeprefix("os.")
     original = getattr(os, name)
@@ -127,7 +127,7 @@ def _main() -> None:
 
     def counted(*arguments: object, **options: object) -> object:
         nonlocal calls
-        if calls == int(fatal):
+        if calls == fatal:
             os.kill(os.getpid(), signal.SIGKILL)
         calls += 1
         return original(*arguments, **options)
@@ -136,11 +136,10 @@ def _main() -> None:
     failed = () if task == "redo" else (3, 17)
     add, compress = task == "add", task == "compress"
     update = task == "update"
-    asked = updated(int(rows)) if update else int(rows)
+    asked = updated(rows) if update else rows
     given = {"add": add, "update": update, "compress": compress}
     build(out, asked, failed=failed, redo=task == "redo", **given)
-    sys.stdout.write(f"{calls}\n")
 
 
 if __name__ == "__main__":
-    _main()
+    build(Path(sys.argv[1]), int(sys.argv[2]))

@@ -1,5 +1,6 @@
 """Building feature sets: every way of being interrupted ends in the same bytes."""
 
+import os
 import resource
 import shutil
 import signal
@@ -18,11 +19,13 @@ from pipeline.shards.format import DamagedShard, RowBlock, ShardError
 from pipeline.shards.plan import Span
 from pipeline.shards.resume import partial_shard
 from pipeline.shards.resume.feature_build import ShardBuild
+from tests.forks import exit_of
 from tests.project import PROJECT
 from tests.shards.factories import (
     ROWS_PER_SHARD,
     block,
     build,
+    build_until,
     contents,
     feature,
     feed,
@@ -75,15 +78,23 @@ def test_interrupted_then_continued_gives_the_same_bytes(
 
 def program(
     out: Path, function: str, call: int, task: str = "", limit: int = resource.RLIM_INFINITY
-) -> subprocess.CompletedProcess[str]:
-    """Run `factories.py`; `limit` is the most bytes that a file of it may have."""
-    command = [sys.executable, "-B", str(PROJECT / "tests/shards/factories.py"), str(out)]
-    return subprocess.run(
-        [*command, str(ROWS), function, str(call), *filter(None, [task])],
-        capture_output=True,
-        text=True,
-        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit)),
-    )
+) -> tuple[int, str]:
+    """Return the status and stderr of `factories.build_until` in a process of its own.
+
+    `limit` is the most bytes that a file of it may have.
+    """
+    # Not a file, which would be limited, too.
+    read, written = os.pipe()
+
+    def run() -> None:
+        sys.stderr = os.fdopen(written, "w")
+        resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
+        build_until(out, ROWS, function, call, task)
+
+    status = exit_of(run)
+    os.close(written)
+    with os.fdopen(read) as stderr:
+        return status, stderr.read()
 
 
 @pytest.mark.parametrize("function", ["os.fsync", "os.replace"])
@@ -112,10 +123,10 @@ def test_killed_before_any_write_gives_the_same_bytes(
     while True:
         out = tmp_path / f"killed{call}" / "out"
         shutil.copytree(before, out.parent)
-        run = program(out, function, call, task)
-        if run.returncode == 0:
+        status, stderr = program(out, function, call, task)
+        if status == 0:
             break
-        assert run.returncode == -signal.SIGKILL, run.stderr
+        assert status == -signal.SIGKILL, stderr
         for path in (p for p in out.glob("*") if p.suffix != ".part"):
             valid = (whole.get(f"out/{path.name}"), at_first.get(f"out/{path.name}"))
             assert path.read_bytes() in valid, "final names hold final bytes"
@@ -212,9 +223,9 @@ def test_a_disk_that_is_full_loses_no_finished_row(tmp_path: Path, task: str) ->
     size = len(whole["out/shard-00000-of-00003.h5"])
     for limit, kept in ((size - 1, 10), (2000, 0), (100, 0)):
         out = tmp_path / str(limit) / "out"
-        run = program(out, "os.fsync", -1, task, limit)
-        assert run.returncode == 1, run.stderr
-        assert "rerun the command to resume" in run.stderr
+        status, stderr = program(out, "os.fsync", -1, task, limit)
+        assert status == 1, stderr
+        assert "rerun the command to resume" in stderr
         left = [path for path in out.parent.rglob("*") if path.is_file()]
         assert not [path for path in left if not path.name.startswith(("piece-", "out.lock"))]
         with ShardBuild(out, header(), ids(ROWS), ROWS_PER_SHARD, compress) as work:
@@ -229,10 +240,10 @@ def test_a_disk_that_is_full_for_the_index_alone_says_so(
     out = tmp_path / "again" / "out"
     build(out, ROWS)
     (out / "index.json").unlink()
-    run = program(out, "os.fsync", -1, limit=len(whole["out/index.json"]) - 1)
-    assert run.returncode == 1, run.stderr
-    assert "ShardError: index.json of " in run.stderr
-    assert "rerun the command to resume" in run.stderr
+    status, stderr = program(out, "os.fsync", -1, limit=len(whole["out/index.json"]) - 1)
+    assert status == 1, stderr
+    assert "ShardError: index.json of " in stderr
+    assert "rerun the command to resume" in stderr
     assert contents(out.parent).keys() == whole.keys() - {"out/index.json"}
     build(out, ROWS)
     assert contents(out.parent) == whole
@@ -265,7 +276,7 @@ def test_two_processes_at_once_make_one_right_result(
 ) -> None:
     out = tmp_path / "both" / "out"
     sample = str(PROJECT / "tests/shards/factories.py")
-    command = [sys.executable, "-B", sample, str(out), str(ROWS), "os.fsync", "-1"]
+    command = [sys.executable, "-B", sample, str(out), str(ROWS)]
     runs = [subprocess.Popen(command, stderr=subprocess.PIPE, text=True) for _ in range(2)]
     errors = [run.communicate()[1] for run in runs]
     assert 0 in [run.returncode for run in runs], errors

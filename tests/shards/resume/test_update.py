@@ -71,10 +71,10 @@ def test_killed_before_any_write_the_old_set_or_the_new_is_there(
     while True:
         out = tmp_path / f"killed{call}" / "out"
         shutil.copytree(tmp_path / "before", out.parent)
-        run = program(out, function, call, "update")
-        if run.returncode == 0:
+        status, stderr = program(out, function, call, "update")
+        if status == 0:
             break
-        assert run.returncode == -signal.SIGKILL, run.stderr
+        assert status == -signal.SIGKILL, stderr
         left = {name: b for name, b in contents(out.parent).items() if name.startswith("out/")}
         between += not left
         assert left in (old, whole, {}), "never a mixture"
