@@ -2,6 +2,7 @@
 
 import ast
 import re
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -47,6 +48,7 @@ NOT_REACHED = {
 IMPORTED_BY_KIND = {"text": sorted((PROJECT / "pipeline/text/encoders").glob("*.py"))}
 
 
+@cache
 def imported(path: Path) -> set[Path]:
     """Return the files of the project that a file imports by name."""
     found = set()

@@ -2,6 +2,7 @@
 
 import ast
 from collections.abc import Iterator
+from functools import cache
 from graphlib import CycleError, TopologicalSorter
 
 import pytest
@@ -70,8 +71,13 @@ def modules() -> dict[str, str]:
 MODULES = modules()
 
 
-def imported(path: str, nested: bool) -> Iterator[str]:
-    """Yield the dotted names that a module imports, within functions too if `nested`."""
+@cache
+def imported(path: str, nested: bool) -> tuple[str, ...]:
+    """Return the dotted names that a module imports, within functions too if `nested`."""
+    return tuple(_imported(path, nested))
+
+
+def _imported(path: str, nested: bool) -> Iterator[str]:
     tree = ast.parse((PROJECT / path).read_text())
     nodes = ast.walk(tree) if nested else iter(tree.body)
     for node in nodes:
