@@ -14,6 +14,7 @@ import pytest
 
 from pipeline import guard
 from pipeline.guard import crash_of, crashes_of, trust
+from tests.read_as_told import read_as_told
 
 _FRESH = guard._try
 
@@ -22,25 +23,6 @@ _FRESH = guard._try
 def _fresh_interpreters(monkeypatch: pytest.MonkeyPatch) -> None:
     """Try files as users do, in processes that `tests.warm_guard` does not fork."""
     monkeypatch.setattr(guard, "_try", _FRESH)
-
-
-def read_as_told(path: Path, told: str = "") -> str:
-    """Do what the file, or the argument, tells."""
-    match told or path.read_text():
-        case "hang":
-            while True:
-                pass
-        case "crash":
-            os.kill(os.getpid(), signal.SIGSEGV)
-        case "killed":
-            os.kill(os.getpid(), signal.SIGKILL)
-        case "grow":
-            return "x" * (100 << 20)
-        case "print":
-            os.write(1, b"done\n")
-        case "refuse":
-            raise MemoryError
-    return "read"
 
 
 @pytest.fixture
