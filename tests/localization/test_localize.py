@@ -196,12 +196,9 @@ def test_images_of_failed_regions_are_left_out(sources: Sources, tmp_path: Path)
     training = TrainingOptions(leave_out_failed=True, monitor=record)
     fit_to_phrases(damaged, tmp_path / "a", experiment=asked, training=training)
     assert record.lines[0] == "1 image without features of all regions is left out"
-    regions = {
-        region_id(p.image, k)
-        for p in read_phrases(sources.dataset, "train")
-        for k in true_regions(read_phrases(sources.dataset, "train"))[p.id]
-        if p.image != failed
-    }
+    phrases = read_phrases(sources.dataset, "train")
+    numbers = true_regions(phrases)
+    regions = {region_id(p.image, k) for p in phrases for k in numbers[p.id] if p.image != failed}
     assert record.lines[1].startswith(f"train: {len(regions)} regions, ")
 
 
