@@ -7,6 +7,7 @@ import re
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from functools import cache
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -137,6 +138,7 @@ def _writing_into(folder: Path) -> Iterator[tuple[int, list[str]]]:
         os.close(descriptor)
 
 
+@cache
 def created_by(*packages: str) -> str:
     """Return the versions of this package and the named installed packages."""
     return ", ".join(
