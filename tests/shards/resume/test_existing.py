@@ -57,7 +57,7 @@ def test_any_rows_in_any_interruptions_give_the_bytes_of_a_fresh_build(
     build(tmp_path / "fresh" / "out", ROWS, failed=())
     fresh = contents(tmp_path / "fresh")
     rng = np.random.default_rng(0)
-    for number in range(12):
+    for number in range(5):
         out = tmp_path / str(number) / "out"
         rows = np.flatnonzero(rng.random(ROWS) < rng.random())
         build(out, ROWS, failed=tuple(rows.tolist()))
