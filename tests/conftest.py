@@ -50,6 +50,8 @@ def warm_guard() -> Iterator[None]:
     """Have untrusted files tried by forks of one process, not by fresh interpreters."""
     import torch
 
+    from tests.networks.shared import share_networks
+
     # A shell starts its background jobs with SIGINT ignored.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     # Two test processes on two cores would otherwise fight over threads.
@@ -65,6 +67,7 @@ def warm_guard() -> Iterator[None]:
         patch.setattr("pipeline.images.batches.CROPS_PER_BATCH", 2)
         # Without a device's name tests compute on the CPU, also on a machine with a GPU.
         patch.setattr("pipeline.devices._DRIVERS", ())
+        share_networks(patch)
         yield
     warm.stop()
     # Libraries that count at the exit what is left would count it all.

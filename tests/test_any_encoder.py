@@ -9,6 +9,7 @@ import pytest
 
 from pipeline.datasets.entries import ImageEntry
 from pipeline.datasets.manifest import Manifest
+from pipeline.images.backbones.known_backbones import BACKBONES
 from pipeline.images.extract import extract
 from pipeline.jobs.options import Compute, Selection
 from pipeline.shards.convert.merge import merge
@@ -18,6 +19,7 @@ from pipeline.text import caption_source as caption_source
 from pipeline.text import sentence_model
 from pipeline.text.encode import Captions, encode
 from tests.images.odd_files import photo
+from tests.networks.narrow import NAME, NARROW
 from tests.project import Recorder
 from tests.text.test_sentence_model import StandIn
 
@@ -80,7 +82,10 @@ def are_like_any(
 
 
 @pytest.mark.parametrize("recipe", IMAGES)
-def test_image_features_of_any_recipe(recipe: str, dataset: Path, tmp_path: Path) -> None:
+def test_image_features_of_any_recipe(
+    recipe: str, dataset: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(BACKBONES, NAME, NARROW)
     shape, library = IMAGES[recipe]
     prepare(library, tmp_path)
     how = Compute("random:0", batch_size=1, threads=1)

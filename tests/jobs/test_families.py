@@ -3,7 +3,6 @@
 from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
-from functools import cache
 from json import loads
 from pathlib import Path
 from typing import Any
@@ -18,10 +17,8 @@ from pipeline.clips.recipes import ClipRecipe
 from pipeline.cluster.place import Place
 from pipeline.datasets.entries import ImageEntry
 from pipeline.datasets.manifest import Manifest, read_manifest
+from pipeline.images.backbones.known_backbones import BACKBONES
 from pipeline.images.extract import extract
-from pipeline.images.network import RecipeNetwork
-from pipeline.images.weights import load_weights
-from pipeline.recipes import Recipe
 from pipeline.regions.features import Regions, extract_regions
 from pipeline.regions.proposal_source import Proposer
 from pipeline.regions.propose import propose
@@ -35,6 +32,7 @@ from tests.clips.moving import write_clip
 from tests.cluster.tasks import serial
 from tests.images.odd_files import photo
 from tests.jobs.factories import options
+from tests.networks.narrow import NAME, NARROW
 from tests.project import Recorder
 
 LITE, BOXES, ROWS, ENTRIES = "efficientnet-lite0-pool", 2, 5, 8
@@ -114,7 +112,9 @@ of_files = pytest.mark.parametrize(
 
 
 @pytest.fixture(autouse=True)
-def _clips_without_a_network(monkeypatch: pytest.MonkeyPatch) -> None:
+def _narrow_networks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(BACKBONES, NAME, NARROW)
+
     def mean_colours(recipe: ClipRecipe, *_: Any) -> View:
         def network(batch: torch.Tensor) -> torch.Tensor:
             return batch.float().flatten(1).mean(1, keepdim=True).expand(-1, 1280)
@@ -122,27 +122,6 @@ def _clips_without_a_network(monkeypatch: pytest.MonkeyPatch) -> None:
         return View(recipe, 1, lambda image: np.asarray(image.resize((8, 8))), network, 2)
 
     monkeypatch.setattr("pipeline.clips.clip_source.clip_view", mean_colours)
-
-
-_weights = cache(load_weights)
-
-
-@cache
-def _network(recipe: Recipe, source: str, device: str, engine: str) -> RecipeNetwork:
-    return RecipeNetwork(recipe, _weights(recipe, source).state, device, engine)
-
-
-@pytest.fixture(autouse=True)
-def _networks_built_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """These tests make hundreds of sets of the same few networks."""
-
-    def network(recipe: Recipe, state: Any, device: str, engine: str) -> RecipeNetwork:
-        assert state is _weights(recipe, "random:0").state
-        return _network(recipe, "random:0", device, engine)
-
-    for module in ("images.image_source", "regions.roi_align", "clips.views"):
-        monkeypatch.setattr(f"pipeline.{module}.load_weights", _weights)
-        monkeypatch.setattr(f"pipeline.{module}.RecipeNetwork", network)
 
 
 def write_origin(file: Path, number: int) -> None:

@@ -12,6 +12,7 @@ from torchvision.ops import roi_align
 from pipeline.datasets.manifest import read_manifest
 from pipeline.errors import PipelineError, WrongUsage
 from pipeline.images import region as module
+from pipeline.images.backbones.known_backbones import BACKBONES
 from pipeline.images.decoding.decode import Decoded
 from pipeline.images.feature_extractor import FeatureExtractor
 from pipeline.images.region import PhotoCache, Region
@@ -26,6 +27,7 @@ from pipeline.regions.roi_align import aligned_rows
 from pipeline.scenes.draw_scenes import draw_scenes
 from pipeline.shards.feature_set import read_features
 from tests.jobs.factories import options
+from tests.networks.narrow import NAME, NARROW
 from tests.project import Recorder
 
 NO_NETWORK: dict[str, dict[str, Any]] = {BOX_GEOMETRY: {"weights": "imagenet", "engine": "fast"}}
@@ -47,6 +49,11 @@ def extracted(made: Path, out: Path, recipe: str, **changes: Any) -> dict[str, b
     regions = Regions(made / "grid", given.pop("context", 0.0))
     extract_regions(made / "scenes", out, regions=regions, recipe=recipe, **options(**given))
     return {path.name: path.read_bytes() for path in out.iterdir()}
+
+
+@pytest.fixture
+def narrow_network(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(BACKBONES, NAME, NARROW)
 
 
 def test_a_region_is_the_recipe_of_the_cropped_file(made: Path, tmp_path: Path) -> None:
@@ -77,6 +84,7 @@ def test_a_region_is_the_recipe_of_the_cropped_file(made: Path, tmp_path: Path) 
     np.testing.assert_array_equal(cut, cropped)
 
 
+@pytest.mark.usefixtures("narrow_network")
 @pytest.mark.parametrize("recipe", [POOL, ALIGN])
 def test_stopped_and_continued_the_bytes_are_the_same(
     made: Path, tmp_path: Path, recipe: str
@@ -92,6 +100,7 @@ def test_stopped_and_continued_the_bytes_are_the_same(
     assert any(line.startswith("0 computed") for line in recorder.lines)
 
 
+@pytest.mark.usefixtures("narrow_network")
 def test_each_photo_is_decoded_once(
     made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -132,6 +141,7 @@ def test_the_box_itself_beside_its_features(made: Path, tmp_path: Path) -> None:
     np.testing.assert_allclose(view.read(view.ids), np.hstack(scaled), atol=1e-6)
 
 
+@pytest.mark.usefixtures("narrow_network")
 def test_a_photo_that_changed_or_went_fails_its_regions(made: Path, tmp_path: Path) -> None:
     draw_scenes(tmp_path / "scenes", 3, 6).write(tmp_path / "scenes")
     propose(tmp_path / "scenes", tmp_path / "grid", proposer=Proposer("grid", 2))

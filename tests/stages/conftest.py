@@ -1,13 +1,16 @@
 """A project folder with a drawn dataset, and commands called as their users call them."""
 
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import yaml
 
+from pipeline.images.backbones.known_backbones import BACKBONES
 from pipeline.scenes.draw_scenes import draw_scenes
 from tests.in_process import status_of
+from tests.networks.narrow import NAME, NARROW
 from tests.project import PROJECT, Call, Ended
 
 
@@ -25,6 +28,20 @@ def pipeline(capsys: pytest.CaptureFixture[str]) -> Call:
     return call
 
 
+@pytest.fixture
+def in_full() -> None:
+    """Has EfficientNet-Lite0 run as it is; other tests of commands have a narrow network."""
+
+
+@pytest.fixture(autouse=True)
+def _narrow(request: pytest.FixtureRequest) -> Iterator[None]:
+    # Not the fixture `monkeypatch`, which tests have undone before their other fixtures end.
+    with pytest.MonkeyPatch.context() as patch:
+        if "in_full" not in request.fixturenames:
+            patch.setitem(BACKBONES, NAME, NARROW)
+        yield
+
+
 @pytest.fixture(scope="session")
 def scenes(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A dataset of 60 drawn scenes, to be copied and not changed."""
@@ -33,15 +50,21 @@ def scenes(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return out
 
 
-@pytest.fixture
-def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, scenes: Path) -> Path:
-    """An empty project folder with params.yaml and 60 drawn scenes."""
-    monkeypatch.chdir(tmp_path)
+@pytest.fixture(scope="session")
+def params() -> str:
+    """The text of the project's params.yaml, with a small two-branch network."""
     params = yaml.safe_load((PROJECT / "params.yaml").read_text())
     params["max_epochs"] = None
     branch = params["experiments"]["wang2016-nonlinear-bidirectional-structure"]
     branch["captions"] = "mean-glove-6b-50d"
     branch["settings"] = {"hidden": 64, "dim": 32, "epochs": 3, "batch_size": 50}
-    Path("params.yaml").write_text(yaml.safe_dump(params, sort_keys=False))
+    return yaml.safe_dump(params, sort_keys=False)
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, scenes: Path, params: str) -> Path:
+    """An empty project folder with params.yaml and 60 drawn scenes."""
+    monkeypatch.chdir(tmp_path)
+    Path("params.yaml").write_text(params)
     shutil.copytree(scenes, "data/scenes")
     return tmp_path

@@ -36,23 +36,25 @@ def one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Place, "executor", executor)
 
 
+@pytest.mark.usefixtures("in_full")
 def test_images_by_local_workers(
     project: Path, pipeline: Call, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One damaged picture; a real worker, which has all cores to itself."""
     # The default of the worker, whose process the suite's smaller one does not reach.
     monkeypatch.setattr("pipeline.images.batches.CROPS_PER_BATCH", 8)
-    Path("data/scenes/images/scene-00030.png").write_bytes(b"damaged")
-    assert pipeline(*EXTRACT, "--out", "one", "--summary", "one.json").status == 3
-    ended = pipeline(*EXTRACT, "--out", "two", "--workers", 1, "--summary", "two.json")
+    Path("data/scenes/images/scene-00010.png").write_bytes(b"damaged")
+    few = (*EXTRACT, "--limit", 20)
+    assert pipeline(*few, "--out", "one", "--summary", "one.json").status == 3
+    ended = pipeline(*few, "--out", "two", "--workers", 1, "--summary", "two.json")
     assert ended.status == 3, ended.stderr
     assert "working on 1 local worker" in ended.stderr
-    assert "60 computed" in ended.stderr
+    assert "20 computed" in ended.stderr
     assert files(Path("two")) == files(Path("one"))
     one, two = (json.loads(Path(name).read_text()) for name in ("one.json", "two.json"))
     for found in (one, two):
         assert found["seconds_of_work"].keys() == {"read", "decode", "forward", "write"}
-        assert (found["rows"], found["rows_computed"], found["failed_rows"]) == (60, 60, 1)
+        assert (found["rows"], found["rows_computed"], found["failed_rows"]) == (20, 20, 1)
     assert (one["where"], two["where"]) == ("one process", "1 local worker")
 
 

@@ -32,6 +32,7 @@ def files(folder: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in folder.iterdir()}
 
 
+@pytest.mark.usefixtures("in_full")
 def test_from_scenes_to_the_joint_table(project: Path, pipeline: Call) -> None:
     assert extract(pipeline, f"data/features/scenes/{LITE}") == 0
     text = "data/text/scenes/mean-glove-6b-50d"
@@ -77,12 +78,13 @@ def test_from_scenes_to_the_joint_table(project: Path, pipeline: Call) -> None:
     assert f"not of '{names[0]}'" in ended.stderr
 
 
+@pytest.mark.usefixtures("in_full")
 def test_features_do_not_depend_on_batches_or_threads(project: Path, pipeline: Call) -> None:
     rows = []
-    for batch, readers, threads in ((7, 2, 1), (1, 1, 3), (3, 1, 1), (3, 2, 2)):
+    for batch, readers, threads in ((5, 2, 1), (1, 1, 3), (3, 1, 1), (3, 2, 2)):
         out = project / f"out-{batch}-{readers}"
         options = ("--batch-size", batch, "--readers", readers, "--threads", threads)
-        assert extract(pipeline, out, *options, "--limit", 23) == 0
+        assert extract(pipeline, out, *options, "--limit", 11) == 0
         features = FeatureSet(out)
         rows.append(features.read(features.ids))
     for other in rows[1:]:
@@ -132,11 +134,12 @@ def test_pictures_that_have_gone_cost_no_finished_row(project: Path, pipeline: C
     assert files(out) == before
 
 
+@pytest.mark.usefixtures("in_full")
 def test_a_row_does_not_depend_on_its_neighbours(project: Path, pipeline: Call) -> None:
-    assert extract(pipeline, project / "whole") == 0
+    assert extract(pipeline, project / "whole", "--limit", 16) == 0
     for number in range(1, 8):
         Path(f"data/scenes/images/scene-{number:05d}.png").write_bytes(b"damaged")
-    assert extract(pipeline, project / "damaged") == 3
+    assert extract(pipeline, project / "damaged", "--limit", 16) == 3
     whole, damaged = FeatureSet(project / "whole"), FeatureSet(project / "damaged")
     good = [row_id for row_id, code in zip(damaged.ids, damaged.status, strict=True) if code == OK]
     np.testing.assert_array_equal(damaged.read(good), whole.read(good))
@@ -240,6 +243,7 @@ def test_images_without_features_are_refused_or_left_out_and_counted(
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("in_full")
 def test_killed_and_interrupted_runs_end_in_the_same_bytes(project: Path, pipeline: Call) -> None:
     options = ("--batch-size", 2, "--rows-per-shard", 8)
     assert extract(pipeline, "whole", *options) == 0

@@ -10,8 +10,10 @@ import pytest
 import yaml
 
 from pipeline.datasets.manifest import read_manifest
+from pipeline.images.backbones.known_backbones import BACKBONES
 from pipeline.retrieval.embedding_file import read_embeddings
 from tests.in_process import status_of
+from tests.networks import narrow
 from tests.project import PROJECT, Call, Ended
 
 LITE, MEAN = "efficientnet-lite0-pool", "mean-glove-6b-50d"
@@ -49,6 +51,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     ]
     with pytest.MonkeyPatch.context() as patched:
         patched.chdir(folder)
+        patched.setitem(BACKBONES, narrow.NAME, narrow.NARROW)
         for command in commands:
             assert status_of(*command) == 0
     return folder
