@@ -27,9 +27,15 @@ def values(*shape: int, dtype: str = "float32") -> np.ndarray:
     return np.random.default_rng(0).standard_normal(shape).astype(dtype)
 
 
-@pytest.mark.parametrize("rows", [1, 2, 7, 23])
-@pytest.mark.parametrize("dtype", ["float16", "float32", "float64", ">f4"])
-@pytest.mark.parametrize("shape", [(5,), (2, 3), (2, 2, 3)])
+@pytest.mark.parametrize(
+    ("rows", "dtype", "shape"),
+    [
+        *((rows, "float32", (2, 3)) for rows in (1, 2, 7, 23)),
+        *((7, dtype, (2, 3)) for dtype in ("float16", "float64", ">f4")),
+        *((7, "float16", shape) for shape in ((5,), (2, 2, 3))),
+        (23, ">f4", (2, 2, 3)),
+    ],
+)
 def test_rows_come_back_by_id(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rows: int, dtype: str, shape: tuple[int, ...]
 ) -> None:
