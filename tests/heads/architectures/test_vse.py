@@ -62,12 +62,10 @@ KIROS: dict[str, Any] = {
 }
 SYSTEMS: dict[str, dict[str, Any]] = {
     "qian gru": QIAN,
-    "qian lstm": {"cell": "lstm"},
     "qian stacked bidirectional": {"layers": 2, "bidirectional": True},
     "order-embeddings": ORDER,
     "symmetric": {**ORDER, "similarity": "cosine", "absolute": False, "margin": 0.2},
     "vse++": VSEPP,
-    "vse++ warmed up": {**VSEPP, "mean_hinge_epochs": 1},
     "info_nce": {**VSEPP, "loss": "info_nce"},
     "kiros lstm": KIROS,
     "kiros lstm with peepholes": {**KIROS, "cell": "peephole_lstm"},
