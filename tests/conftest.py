@@ -74,6 +74,15 @@ def warm_guard() -> Iterator[None]:
     gc.unfreeze()
 
 
+@pytest.fixture(scope="module", autouse=True)
+def _networks_of_one_module() -> Iterator[None]:
+    """Keep no network while the tests of other modules run, some of which need 400 MB."""
+    yield
+    from tests.networks.shared import forget_networks
+
+    forget_networks()
+
+
 @pytest.fixture(autouse=True)
 def _little_memory() -> Iterator[None]:
     """Return memory to the system after each test that has left much more than there was."""

@@ -33,6 +33,12 @@ def share_networks(patch: pytest.MonkeyPatch) -> None:
         patch.setattr(f"pipeline.{user}.RecipeNetwork", shared_network)
 
 
+def forget_networks() -> None:
+    """Keep no network for later calls."""
+    _weights.clear()
+    _networks.clear()
+
+
 def shared_weights(recipe: Recipe, source: str = "imagenet") -> Weights:
     """Return what `load_weights` returns, to be read and not written to."""
     own = recipe.weights
