@@ -77,14 +77,14 @@ class RecipeNetwork:
             raise RecipeError(f"no engine is called {engine!r}; known are {', '.join(ENGINES)}")
         self.recipe: Recipe = recipe
         self.device: torch.device = device_for(device, recipe)
-        self.window = recipe.crop
+        self.window: Crop = recipe.crop
         self._dtype = _DTYPES[recipe.precision]
         self._backbone = backbone = backbone_named(recipe.backbone)
         net = backbone.filled(state)
         tapped = TappedNetwork(net.eval().requires_grad_(False), backbone, recipe)
         fast = engine == "fast"
         self._format = torch.channels_last if fast else torch.contiguous_format
-        self.remark = ""
+        self.remark: str = ""
         trunk = self._fast(tapped) if fast else tapped
         self._trunk = trunk.to(self.device, self._dtype)
         for tensor in self.tensors():

@@ -77,7 +77,9 @@ class Searcher:
         ------
         EmbeddingsError
         """
-        self.embedded = EmbeddedDataset(Path(embeddings), Path(dataset), monitor.log, split)
+        self.embedded: EmbeddedDataset = EmbeddedDataset(
+            Path(embeddings), Path(dataset), monitor.log, split
+        )
         self._head, self._encoder = _path(head), _path(encoder)
         self._members = [(Path(head), Path(encoder)) for head, encoder in members]
         self._weights, self._monitor = weights, monitor

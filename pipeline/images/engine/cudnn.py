@@ -21,7 +21,7 @@ class CudnnConvolution(PlainConvolution):
         super().__init__(convolution, activation)
         c = convolution
         # A 1 x 1 convolution of channels-last maps is a matrix product without copies.
-        self.is_product = (
+        self.is_product: bool = (
             (*c.weight.shape[2:], *c.stride, *c.padding, c.groups) == (1, 1, 1, 1, 0, 0, 1)
             and self.bias is not None
             and self.activation in ("none", "relu")
@@ -81,6 +81,7 @@ class CudnnConvolution(PlainConvolution):
         return (len(x), len(self.weight), *sides)
 
     def _product(self, x: Tensor) -> Tensor:
+        """Return the result of a 1 x 1 convolution as the matrix product of pixels and weights."""
         pixels = x.permute(0, 2, 3, 1)
         weight = self.weight.flatten(1)
         if self.activation == "none":
