@@ -176,6 +176,7 @@ def test_components_that_cannot_have_made_a_word_change_nothing() -> None:
     vocabulary = words(50, 3) * 30  # far apart: most posteriors are negligible
     gradients = word_gradients(mixture, vocabulary)
     assert 50 <= len(gradients.gradients) < 150
+    assert gradients.gradients.dtype == np.float32
     for row, word in enumerate(vocabulary):
         found = gradients.fisher_vectors(np.array([row]), np.array([1]))[0]
         expected = gradient_of_the_likelihood(mixture, word[None])
