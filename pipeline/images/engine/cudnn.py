@@ -26,7 +26,7 @@ class CudnnConvolution(PlainConvolution):
             and self.bias is not None
             and self.activation in ("none", "relu")
         )
-        self.has_columns = (
+        self.has_columns: bool = (
             (*c.weight.shape[2:], *c.stride, *c.dilation, c.groups) == (3, 3, 1, 1, 1, 1, 1)
             and self.bias is not None
             and self.activation == "relu"
