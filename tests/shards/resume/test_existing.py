@@ -10,6 +10,7 @@ from pipeline.shards.feature_set import FeatureSet
 from pipeline.shards.format import OtherShard, ShardError
 from pipeline.shards.index import INDEX_FILE, read_index
 from pipeline.shards.plan import PlanError, ShardPlan, Span, plan_of, runs
+from pipeline.shards.reader import ShardFile
 from pipeline.shards.resume import existing, partial_shard
 from pipeline.shards.resume.feature_build import ShardBuild
 from tests.shards.factories import ROWS_PER_SHARD, block, build, contents, feature, header, ids
@@ -295,3 +296,26 @@ def test_only_shards_unlike_the_index_are_tried_in_another_process(
     (out / INDEX_FILE).unlink()
     build(out, ROWS)
     assert tried == [[], [], names[1:2], names]
+
+
+def test_a_shard_that_crashes_hdf5_is_made_again_unopened(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = tmp_path / "out"
+    build(out, ROWS)
+    before, names = contents(tmp_path), sorted(inodes(out))
+    (out / names[1]).write_bytes((out / names[1]).read_bytes() + b"x")
+    opened: list[str] = []
+
+    def all_crash(paths: list[Path], features: bool) -> dict[Path, str]:
+        return dict.fromkeys(paths, "it crashes HDF5")
+
+    def recorded(path: Path) -> ShardFile:
+        opened.append(path.name)
+        return ShardFile(path)
+
+    monkeypatch.setattr(existing, "find_crashing_files", all_crash)
+    monkeypatch.setattr(existing, "ShardFile", recorded)
+    build(out, ROWS)
+    assert opened == [names[0], names[2]]
+    assert contents(tmp_path) == before
