@@ -181,6 +181,23 @@ def test_a_flipped_byte_is_found_and_only_its_shard_made_again(
     assert sound.stat().st_ino == before.st_ino
 
 
+def test_a_run_removes_what_a_killed_one_had_not_finished(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(partial_shard, "PIECE_SECONDS", 0.0)
+    out = tmp_path / "out"
+    with pytest.raises(KeyboardInterrupt):
+        build(out, ROWS, stop_after=1)
+    (piece,) = tmp_path.glob(".work/out-*/*/piece-*")
+    job = piece.parents[1] / "job-0123456789ab.jsonl"
+    parts = [path.with_name(f"{path.name}.0123456789ab.part") for path in (piece, job)]
+    for path in (job, *parts):
+        path.write_bytes(b"half")
+    with ShardBuild(out, header(), ids(ROWS), ROWS_PER_SHARD) as work:
+        assert not [path for path in (job, *parts) if path.exists()]
+        assert work.rows_done == 4
+
+
 def test_a_damaged_index_is_written_again(tmp_path: Path, whole: dict[str, bytes]) -> None:
     out = tmp_path / "again" / "out"
     build(out, ROWS)

@@ -89,6 +89,18 @@ def test_killed_before_any_write_the_old_set_or_the_new_is_there(
     assert between == (function == "os.rename"), "between two renames the old set is in .work"
 
 
+def test_a_swap_killed_between_its_renames_is_undone(tmp_path: Path) -> None:
+    """By the next run, even if it is interrupted; the older rows are copied from there."""
+    out = tmp_path / "a" / "out"
+    build(out, ROWS)
+    old = contents(out)
+    assert program(out, "os.rename", 1, "update")[0] == -signal.SIGKILL
+    assert not out.exists()
+    with ShardBuild(out, header(), UPDATED, ROWS_PER_SHARD, update=True) as work:
+        assert contents(out) == old
+        assert work.replaced_rows == (ROWS - 6, 6)
+
+
 def test_rows_of_an_interrupted_run_on_other_rows_are_kept(
     tmp_path: Path, whole: dict[str, bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
