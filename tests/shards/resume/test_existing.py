@@ -84,6 +84,16 @@ def test_rows_that_are_not_there_cannot_be_made_again(tmp_path: Path) -> None:
             with pytest.raises(ShardError, match="rows 0 to 22"):
                 work.redo([4, row])
         assert work.pending() == []
+        assert work.published == read_index(tmp_path / "out")
+
+
+def test_a_shard_in_the_place_of_another_is_refused(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    build(out, ROWS)
+    first, second, _ = sorted(out.glob("shard-*"))
+    second.write_bytes(first.read_bytes())
+    with pytest.raises(OtherShard, match="holds 23 rows, not the 23 requested; `update=True`"):
+        build(out, ROWS)
 
 
 def test_shards_of_several_versions_say_so_each(tmp_path: Path) -> None:
@@ -131,6 +141,8 @@ def test_a_set_grows_twice_and_its_shards_stay(tmp_path: Path) -> None:
         "shard-00005-of-00006.h5",
     ]
     before = contents(tmp_path)
+    build(out, all_ids, update=True)
+    assert contents(tmp_path) == before, "an update of nothing changes nothing"
     damaged = out / "shard-00003-of-00004.h5"
     for data in (before[f"out/{damaged.name}"][:1000], None):
         damaged.unlink() if data is None else damaged.write_bytes(data)
@@ -165,7 +177,9 @@ def test_what_does_not_fit_is_not_added(tmp_path: Path) -> None:
     ):
         with pytest.raises(OtherShard, match=found):
             build(out, asked, add=add)
-    with pytest.raises(OtherShard, match="dataset 'made', not 'other'"):
+    with pytest.raises(
+        OtherShard, match="dataset 'made', not 'other'; `update=True` keeps the rows"
+    ):
         build(out, ROWS, add=True, dataset="other")
     with pytest.raises(OtherShard, match="float16"):
         build(out, ROWS, add=True, dtype="float16")
@@ -181,6 +195,7 @@ def test_to_add_is_offered_only_where_it_can_be_asked_for(tmp_path: Path) -> Non
         with pytest.raises(OtherShard, match="10 of the 23 requested rows") as caught, work:
             pass
         assert ("add them" in str(caught.value)) is offered
+        assert f"among them, first {ids(ROWS)[13:18]};" in str(caught.value)
 
 
 @pytest.mark.parametrize("sizes", [[(5, 2)], [(1, 9), (4, 3)], [(6, 3), (7, 9), (8, 1)]])

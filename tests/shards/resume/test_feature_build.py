@@ -202,6 +202,8 @@ def test_a_damaged_index_is_written_again(tmp_path: Path, whole: dict[str, bytes
     out = tmp_path / "again" / "out"
     build(out, ROWS)
     (out / "index.json").write_text("{")
+    with ShardBuild(out, header(), ids(ROWS), ROWS_PER_SHARD) as work:
+        assert [str(out / "index.json") in text for text in work.damaged] == [True]
     build(out, ROWS)
     assert contents(out.parent) == whole
 
