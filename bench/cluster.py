@@ -19,17 +19,17 @@ from typing import Any
 import numpy as np
 
 from bench.extract import WEIGHTS, rate
-from pipeline.cluster.connect import local_workers
-from pipeline.cluster.place import Place
 from pipeline.images.image_source import image_source
-from pipeline.jobs.make_features import make_features
-from pipeline.jobs.options import Compute, Storage
-from pipeline.progress import QUIET, Progress, no_progress
-from pipeline.recipes import resolve_recipe
-from pipeline.shards.format import FeatureHeader, RowBlock
-from pipeline.shards.resume.compute import build_on_workers
-from pipeline.shards.resume.feature_build import ShardBuild
-from pipeline.shards.resume.job import make_shard
+from pipeline.images.recipes import resolve_recipe
+from pipeline.store.build.compute import build_on_workers
+from pipeline.store.build.feature_build import ShardBuild
+from pipeline.store.build.job import make_shard
+from pipeline.store.jobs.make_features import make_features
+from pipeline.store.jobs.options import Compute, Storage
+from pipeline.store.progress import QUIET, Progress, no_progress
+from pipeline.store.shards.format import FeatureHeader, RowBlock
+from pipeline.store.workers.connect import local_workers
+from pipeline.store.workers.place import Place
 
 Marks = list[tuple[float, int]]
 

@@ -20,10 +20,10 @@ import argparse
 import numpy as np
 import numpy.typing as npt
 
+from pipeline.retrieval.bootstrap import LEVEL
 from pipeline.retrieval.recall import CUTOFFS
-from pipeline.retrieval.significance.bootstrap import LEVEL
-from pipeline.retrieval.significance.sign_flips import sign_flip_interval
-from pipeline.retrieval.significance.small_galleries import FEWEST_IMAGES
+from pipeline.retrieval.small_galleries import FEWEST_IMAGES
+from pipeline.studies.significance.sign_flips import sign_flip_interval
 
 CAPTIONS, POPULATION = 5, 50_000
 SIZES = (6, 10, 15, 20, 30, 50, 75, 100, 200, 300)

@@ -18,12 +18,12 @@ import numpy as np
 import numpy.typing as npt
 
 from pipeline.retrieval.composition import compose
+from pipeline.retrieval.query.searcher import Searcher
 from pipeline.retrieval.search import SearchError, SideName, Vectors
-from pipeline.scenes.grammar import describe
-from pipeline.scenes.sample import sample_scene
-from pipeline.scenes.words import COLOUR_WORDS, SETTING_WORDS, SHAPE_WORDS
-from pipeline.scenes.world import Scene
-from pipeline.search.searcher import Searcher
+from pipeline.studies.scenes.grammar import describe
+from pipeline.studies.scenes.sample import sample_scene
+from pipeline.studies.scenes.words import COLOUR_WORDS, SETTING_WORDS, SHAPE_WORDS
+from pipeline.studies.scenes.world import Scene
 from stages.console import CONSOLE
 from stages.sources import source_options, sources_of
 

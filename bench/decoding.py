@@ -21,8 +21,8 @@ from PIL import Image
 from torchvision.io import ImageReadMode, decode_jpeg
 
 from pipeline.images.decoding.decode import decode
+from pipeline.images.recipes import Resize
 from pipeline.images.transforms import resize_image
-from pipeline.recipes import Resize
 
 Decoder = Callable[[bytes], Image.Image]
 

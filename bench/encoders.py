@@ -23,9 +23,9 @@ from pipeline.experiments.layout import Layout
 from pipeline.experiments.run import run
 from pipeline.heads.head_types import CaptionFeatures, Experiment
 from pipeline.images.feature_extractor import FeatureExtractor
-from pipeline.jobs.side_by_side import split_name
 from pipeline.retrieval.tables import SEEN, SEEN_SIGN, Row
-from pipeline.shards.feature_set import read_set_index
+from pipeline.store.jobs.side_by_side import split_name
+from pipeline.store.shards.feature_set import read_set_index
 from pipeline.text.fitted import load_encoder
 from stages.console import CONSOLE
 

@@ -44,12 +44,12 @@ from pipeline.images.engine.fuse import Convolution
 from pipeline.images.engine.onednn import OneDnnConvolution
 from pipeline.images.engine.winograd import WinogradConvolution
 from pipeline.images.network import RecipeNetwork
+from pipeline.images.recipes import Recipe, resolve_recipe
 from pipeline.images.tap import TappedNetwork
 from pipeline.images.transforms import read_sample
 from pipeline.images.weights import load_weights
-from pipeline.recipes import Recipe, resolve_recipe
-from pipeline.shards.format import RowBlock
-from pipeline.shards.resume.feature_build import ShardBuild
+from pipeline.store.build.feature_build import ShardBuild
+from pipeline.store.shards.format import RowBlock
 
 BATCH, TURNS, ROWS = 8, 9, 256
 # Channels in and out, kernel, side of the map; ResNet-152 at 224 from layer2 on, then VGG-19.

@@ -38,17 +38,17 @@ from torchvision.transforms import v2
 from pipeline.images.backbones.known_backbones import backbone_named
 from pipeline.images.batches import Parallelism, default_parallelism, feature_header, picture_rows
 from pipeline.images.network import RecipeNetwork
+from pipeline.images.recipes import Recipe, resolve_recipe
 from pipeline.images.tap import TappedNetwork
 from pipeline.images.transforms import read_sample
 from pipeline.images.weights import load_weights
-from pipeline.progress import Progress, no_progress
-from pipeline.recipes import Recipe, resolve_recipe
-from pipeline.shards.feature_set import FeatureSet
-from pipeline.shards.format import RowBlock
-from pipeline.shards.index import FeatureIndex
-from pipeline.shards.resume.compute import build_here
-from pipeline.shards.resume.feature_build import ShardBuild
-from pipeline.shards.writer import stored_block
+from pipeline.store.build.compute import build_here
+from pipeline.store.build.feature_build import ShardBuild
+from pipeline.store.progress import Progress, no_progress
+from pipeline.store.shards.feature_set import FeatureSet
+from pipeline.store.shards.format import RowBlock
+from pipeline.store.shards.index import FeatureIndex
+from pipeline.store.shards.writer import stored_block
 
 WEIGHTS = "random:0"
 Rates = tuple[float, float]

@@ -16,9 +16,9 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
-from pipeline.finetuning.network import LearningNetwork
+from pipeline.heads.finetuning.network import LearningNetwork
 from pipeline.images.backbones.known_backbones import backbone_named
-from pipeline.recipes.image_recipes import resolve_recipe
+from pipeline.images.recipes.image_recipes import resolve_recipe
 
 FIRST_LAYERS = ("", "_blocks.5", "_blocks.11")
 

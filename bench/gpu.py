@@ -46,10 +46,9 @@ from bench.decoding import FOLDERS
 from bench.extract import publish_images, rate
 from bench.finetuning import step_of
 from bench.train import CAPTIONS, write
-from pipeline.cluster.place import Place
 from pipeline.datasets.entries import ImageEntry
-from pipeline.finetuning.network import LearningNetwork
 from pipeline.heads.architectures import two_branch
+from pipeline.heads.finetuning.network import LearningNetwork
 from pipeline.heads.head_types import PRECISIONS as HEAD_PRECISIONS
 from pipeline.heads.inputs.batches import BatchLoader, PairDataset
 from pipeline.heads.inputs.feature_spec import HeadInputs
@@ -59,13 +58,14 @@ from pipeline.images.backbones.known_backbones import backbone_named
 from pipeline.images.batches import Parallelism, default_parallelism, feature_header, reader_of
 from pipeline.images.extract import extract
 from pipeline.images.network import RecipeNetwork
+from pipeline.images.recipes import PRECISIONS, Recipe, resolve_recipe
 from pipeline.images.transforms import read_sample
 from pipeline.images.weights import Weights, load_weights
-from pipeline.jobs.options import Compute, Storage
-from pipeline.progress import Stopwatch
-from pipeline.recipes import PRECISIONS, Recipe, resolve_recipe
-from pipeline.shards.feature_set import FeatureSet
-from pipeline.shards.resume.feature_build import ShardBuild
+from pipeline.store.build.feature_build import ShardBuild
+from pipeline.store.jobs.options import Compute, Storage
+from pipeline.store.progress import Stopwatch
+from pipeline.store.shards.feature_set import FeatureSet
+from pipeline.store.workers.place import Place
 
 RECIPES = (
     "resnet152-grid", "resnet152-pool", "vgg19-fc7-10crop", "timm:resnet50",
@@ -73,7 +73,7 @@ RECIPES = (
 )  # fmt: skip
 # Many: while the last one is written, nothing else runs.
 _SHARDS = 16
-TESTS = ("tests/test_gpu.py", "tests/test_devices.py")
+TESTS = ("tests/test_gpu.py", "tests/store/test_devices.py")
 
 
 def extraction(options: argparse.Namespace) -> None:

@@ -27,19 +27,19 @@ import numpy as np
 import torch
 
 from pipeline.datasets.manifest import read_manifest
-from pipeline.experiments.captioners import open_language_model
 from pipeline.experiments.layout import Layout
 from pipeline.heads.base import settings_from
 from pipeline.heads.experiments import experiment_finder
 from pipeline.heads.inputs.batches import Batch
 from pipeline.language.captioning import captioner as captioner_module
 from pipeline.language.captioning.captioner import LanguageCaptioner
+from pipeline.language.captioning.captioners import open_language_model
 from pipeline.language.captioning.generation import beam_search, most_probable_words
 from pipeline.language.language_task import SENTENCE, Sizes, language_task
 from pipeline.language.model_types import MODELS, LanguageSettings, condition_of
 from pipeline.language.ngram import NGramModel
 from pipeline.language.presets import LANGUAGE_PRESETS, resolve_language_experiment
-from pipeline.shards.feature_set import FeatureSet
+from pipeline.store.shards.feature_set import FeatureSet
 from pipeline.text.encoders.token_ids import END, FIRST_WORD, START
 from pipeline.text.fitted import LoadedEncoder
 from pipeline.text.taggers import LATER_PENN, UNIVERSAL, tagger_called

@@ -68,7 +68,7 @@ def by_pydantic(path: Path) -> Iterator[tuple[str, ...]]:
 
 def by_msgspec(path: Path) -> Iterator[tuple[str, ...]]:
     """Yield the captions of each line, read by msgspec."""
-    from pipeline.schema import decode_lines
+    from pipeline.store.schema import decode_lines
 
     with path.open("rb") as stream:
         for entry in decode_lines(stream, ImageEntry):
@@ -77,7 +77,7 @@ def by_msgspec(path: Path) -> Iterator[tuple[str, ...]]:
 
 def in_numpy(texts: Iterable[str]) -> Any:
     """Return texts as this project stores them."""
-    from pipeline.packed import PackedTexts
+    from pipeline.store.packed import PackedTexts
 
     return PackedTexts(texts)
 

@@ -31,12 +31,12 @@ from torch.utils.data import DataLoader
 from bench.extract import cpu_seconds
 from pipeline.images.batches import Parallelism, default_parallelism, picture_rows
 from pipeline.images.network import RecipeNetwork
+from pipeline.images.networks.open_clip_models import find_clip_model
+from pipeline.images.networks.open_clip_weights import build_clip, load_clip_weights
+from pipeline.images.recipes import Recipe, resolve_recipe
 from pipeline.images.weights import load_weights
-from pipeline.networks.open_clip_models import find_clip_model
-from pipeline.networks.open_clip_weights import build_clip, load_clip_weights
-from pipeline.progress import Stopwatch
-from pipeline.recipes import Recipe, resolve_recipe
-from pipeline.shards.plan import Span
+from pipeline.store.progress import Stopwatch
+from pipeline.store.shards.plan import Span
 from pipeline.text.encoders.open_clip_text import OpenClip
 
 WEIGHTS = "random:0"

@@ -4,7 +4,7 @@ Run as `python bench/opening.py [ROWS]`; sets of 1 and 32 shards with ROWS (defa
 numbers, so that the rows themselves cost nothing. Prints the minimum milliseconds of 15 alternating
 rounds: to open every file with h5py; to read all columns except the features with h5py; to open the
 set; and to open it after its shards were touched, so that they are untrusted and first opened in a
-child process (`pipeline.guard`).
+child process (`pipeline.store.guard`).
 """
 
 import sys
@@ -16,9 +16,9 @@ from pathlib import Path
 import h5py
 import numpy as np
 
-from pipeline.shards.feature_set import FeatureSet
-from pipeline.shards.format import FeatureHeader, RowBlock
-from pipeline.shards.resume.feature_build import ShardBuild
+from pipeline.store.build.feature_build import ShardBuild
+from pipeline.store.shards.feature_set import FeatureSet
+from pipeline.store.shards.format import FeatureHeader, RowBlock
 
 DIM, TURNS = 16, 15
 

@@ -19,7 +19,7 @@ from pipeline.retrieval.embedding_file import read_embeddings
 from pipeline.retrieval.embeddings import Embeddings
 from pipeline.retrieval.recall import recall_table
 from pipeline.retrieval.similarity import SIMILARITIES
-from pipeline.scenes.moving.draw_clips import twin_of
+from pipeline.studies.scenes.moving.draw_clips import twin_of
 
 RESAMPLES = 1000
 

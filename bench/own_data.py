@@ -23,8 +23,8 @@ from pathlib import Path
 
 from pipeline.datasets.readers.folder import read_folder
 from pipeline.experiments.run import run
-from pipeline.progress import Progress, no_progress
-from pipeline.scenes.draw_scenes import draw_scenes
+from pipeline.store.progress import Progress, no_progress
+from pipeline.studies.scenes.draw_scenes import draw_scenes
 
 NAMES = ("qian2018-baseline", "kiros2014-linear")
 KINDS = ("features", "text", "heads", "embeddings", "evaluations")

@@ -21,12 +21,12 @@ from pipeline.heads.inputs.pairs import join_pairs
 from pipeline.heads.trained_head import load_head
 from pipeline.images.batches import default_parallelism, feature_header
 from pipeline.images.network import RecipeNetwork
+from pipeline.images.recipes import resolve_recipe
 from pipeline.images.weights import load_weights
-from pipeline.recipes import resolve_recipe
 from pipeline.retrieval.embeddings import Embeddings
 from pipeline.retrieval.recall import recall_table
-from pipeline.shards.feature_set import FeatureSet
-from pipeline.shards.resume.feature_build import ShardBuild
+from pipeline.store.build.feature_build import ShardBuild
+from pipeline.store.shards.feature_set import FeatureSet
 
 RECIPE = "efficientnet-lite0-pool"
 VARIANTS = (

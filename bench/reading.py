@@ -13,9 +13,9 @@ from pathlib import Path
 import h5py
 import numpy as np
 
-from pipeline.shards.feature_set import FeatureSet
-from pipeline.shards.format import FeatureHeader, RowBlock
-from pipeline.shards.resume.feature_build import ShardBuild
+from pipeline.store.build.feature_build import ShardBuild
+from pipeline.store.shards.feature_set import FeatureSet
+from pipeline.store.shards.format import FeatureHeader, RowBlock
 
 SHAPE, BATCH = (7, 7, 2048), 16
 

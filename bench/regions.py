@@ -29,15 +29,15 @@ from PIL import Image
 from pipeline.datasets.entries import ImageEntry
 from pipeline.datasets.manifest import Manifest
 from pipeline.images.backbones.known_backbones import backbone_named
+from pipeline.images.recipes import resolve_recipe
 from pipeline.images.weights import load_weights
-from pipeline.jobs.options import Compute
-from pipeline.progress import Progress
-from pipeline.recipes import resolve_recipe
 from pipeline.regions.features import Regions, extract_regions
 from pipeline.regions.proposal_source import Proposer
 from pipeline.regions.proposals import image_of_region, read_proposals
 from pipeline.regions.propose import propose
-from pipeline.shards.feature_set import read_features
+from pipeline.store.jobs.options import Compute
+from pipeline.store.progress import Progress
+from pipeline.store.shards.feature_set import read_features
 
 WEIGHTS = "random:0"
 CROPS, ALIGNED = "efficientnet-lite0-pool", "efficientnet-lite0-roi-align"

@@ -27,7 +27,7 @@ from pipeline.heads.fit import fit
 from pipeline.heads.head_types import head_kind
 from pipeline.heads.trained_head import HEAD_FILE, TrainedHead, load_head, read_history
 from pipeline.heads.training.training_options import TrainingOptions
-from pipeline.progress import Progress
+from pipeline.store.progress import Progress
 
 
 class Clock:

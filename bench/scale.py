@@ -194,10 +194,10 @@ def stub(count: int) -> None:
     """Write shards like `pipeline extract`, with rows of a stub instead of a network."""
     from pipeline.datasets.manifest import read_manifest
     from pipeline.images.batches import feature_header
+    from pipeline.images.recipes import resolve_recipe
     from pipeline.images.weights import load_weights
-    from pipeline.recipes import resolve_recipe
-    from pipeline.shards.format import RowBlock
-    from pipeline.shards.resume.arrays import build_from_rows
+    from pipeline.store.build.arrays import build_from_rows
+    from pipeline.store.shards.format import RowBlock
 
     recipe = resolve_recipe(RECIPE, "float32", STORAGE)
     header = feature_header(recipe, load_weights(recipe), "scale", None)
@@ -228,9 +228,9 @@ def merge(count: int) -> None:
 
 def halve(count: int) -> None:
     """Write both halves of a feature set as separate sets."""
-    from pipeline.shards.feature_set import FeatureSet
-    from pipeline.shards.format import RowBlock
-    from pipeline.shards.resume.arrays import build_from_rows
+    from pipeline.store.build.arrays import build_from_rows
+    from pipeline.store.shards.feature_set import FeatureSet
+    from pipeline.store.shards.format import RowBlock
 
     features = FeatureSet(TEXT / "mean")
     ids, middle = features.ids, len(features) // 2

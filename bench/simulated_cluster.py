@@ -37,17 +37,17 @@ import dask
 import numpy as np
 from distributed import Worker
 
-from pipeline.cluster.connect import scheduler_workers
-from pipeline.executor import OnProgress
-from pipeline.progress import Stopwatch
-from pipeline.shards.format import FeatureHeader, RowBlock
-from pipeline.shards.plan import Span
-from pipeline.shards.resume import partial_shard
-from pipeline.shards.resume.arrays import build_from_rows
-from pipeline.shards.resume.compute import build_on_workers
-from pipeline.shards.resume.feature_build import ShardBuild
-from pipeline.shards.resume.job import ShardJob, ShardResult, make_shard
-from pipeline.shards.resume.job_ref import JobRef
+from pipeline.store.build import partial_shard
+from pipeline.store.build.arrays import build_from_rows
+from pipeline.store.build.compute import build_on_workers
+from pipeline.store.build.feature_build import ShardBuild
+from pipeline.store.build.job import ShardJob, ShardResult, make_shard
+from pipeline.store.build.job_ref import JobRef
+from pipeline.store.progress import Stopwatch
+from pipeline.store.shards.format import FeatureHeader, RowBlock
+from pipeline.store.shards.plan import Span
+from pipeline.store.workers.connect import scheduler_workers
+from pipeline.store.workers.interface import OnProgress
 
 ROWS_PER_SHARD, ROWS_AT_ONCE, DIM = 8, 4, 16
 ID = "{:09d}.jpg"

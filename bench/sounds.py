@@ -16,11 +16,11 @@ from pathlib import Path
 
 import numpy as np
 
+from pipeline.clips.sound.extract_sound import extract_sound
+from pipeline.clips.sound.mfcc import Mfcc
 from pipeline.datasets.entries import ImageEntry
 from pipeline.datasets.manifest import Manifest
-from pipeline.shards.feature_set import read_features
-from pipeline.sound.extract_sound import extract_sound
-from pipeline.sound.mfcc import Mfcc
+from pipeline.store.shards.feature_set import read_features
 
 RECIPES = ("mfcc-bow-1024", "mfcc-bow-1024-soft")
 

@@ -33,13 +33,13 @@ from pipeline.images import batches, transforms
 from pipeline.images.batches import Parallelism, default_parallelism, feature_header
 from pipeline.images.decoding import decode
 from pipeline.images.network import RecipeNetwork
+from pipeline.images.recipes import Recipe, resolve_recipe
 from pipeline.images.transforms import read_sample
 from pipeline.images.weights import Weights, are_here, load_weights
-from pipeline.recipes import Recipe, resolve_recipe
-from pipeline.shards import reader, writer
-from pipeline.shards.index import FeatureIndex
-from pipeline.shards.resume import job, partial_shard
-from pipeline.shards.resume.feature_build import ShardBuild
+from pipeline.store.build import job, partial_shard
+from pipeline.store.build.feature_build import ShardBuild
+from pipeline.store.shards import reader, writer
+from pipeline.store.shards.index import FeatureIndex
 
 RECIPES = ("resnet152-grid", "vgg19-fc7-10crop", "efficientnet-lite0-pool")
 # Images of a run, at several seconds each for ten crops.

@@ -21,7 +21,7 @@ from skimage.feature import fisher_vector
 from sklearn.decomposition import IncrementalPCA
 from sklearn.mixture import GaussianMixture
 
-from pipeline.hashing import recipe_hash
+from pipeline.store.hashing import recipe_hash
 from pipeline.text.encoders.base import CaptionEncoder
 from pipeline.text.encoders.fisher_vector import FisherVector
 from pipeline.text.encoders.mean import Mean

@@ -24,9 +24,9 @@ from pipeline.heads.inputs.batches import Batch, BatchLoader, PairDataset
 from pipeline.heads.inputs.feature_spec import HeadInputs
 from pipeline.heads.inputs.pairs import Pairs, join_pairs
 from pipeline.heads.training.task import TrainingTask
-from pipeline.shards.feature_set import FeatureSet
-from pipeline.shards.format import FeatureHeader, RowBlock
-from pipeline.shards.resume.feature_build import ShardBuild
+from pipeline.store.build.feature_build import ShardBuild
+from pipeline.store.shards.feature_set import FeatureSet
+from pipeline.store.shards.format import FeatureHeader, RowBlock
 
 CAPTIONS, WORDS = 5, 5000
 

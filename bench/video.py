@@ -34,9 +34,9 @@ from pipeline.clips.extract_clips import extract_clips
 from pipeline.datasets.entries import ImageEntry
 from pipeline.datasets.manifest import Manifest
 from pipeline.images.backbones.known_backbones import backbone_named
+from pipeline.images.recipes import resolve_recipe
 from pipeline.images.weights import load_weights
-from pipeline.recipes import resolve_recipe
-from pipeline.shards.feature_set import read_features
+from pipeline.store.shards.feature_set import read_features
 
 RECIPE = "efficientnet-lite0-pool"
 SUFFIXES = {".avi", ".mp4", ".webm", ".mkv", ".mov"}

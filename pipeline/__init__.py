@@ -18,11 +18,7 @@ os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 os.environ.setdefault("OPENBLAS_THREAD_TIMEOUT", "4")
 
 if TYPE_CHECKING:
-    from pipeline.claims.claim import read_claims as read_claims
-    from pipeline.claims.compare import compare as compare
-    from pipeline.claims.judge import judge as judge
     from pipeline.clips.extract_clips import extract_clips as extract_clips
-    from pipeline.cluster.place import Place as Place
     from pipeline.datasets.manifest import Manifest as Manifest
     from pipeline.datasets.manifest import read_manifest as read_manifest
     from pipeline.datasets.metadata import read_metadata as read_metadata
@@ -37,40 +33,34 @@ if TYPE_CHECKING:
     from pipeline.datasets.readers.trecvid_vtt import read_trecvid_vtt as read_trecvid_vtt
     from pipeline.datasets.region_table import read_regions as read_regions
     from pipeline.datasets.regions import read_phrases as read_phrases
-    from pipeline.errors import PipelineError as PipelineError
-    from pipeline.experiments.captions import caption as caption
-    from pipeline.experiments.captions import caption_split as caption_split
-    from pipeline.experiments.captions import rerank as rerank
-    from pipeline.experiments.captions import score as score
     from pipeline.experiments.layout import Layout as Layout
-    from pipeline.experiments.localize import localize as localize
-    from pipeline.experiments.probe import probe as probe
-    from pipeline.experiments.reports import write_report as write_report
     from pipeline.experiments.run import run as run
     from pipeline.experiments.searchers import open_region_searcher as open_region_searcher
     from pipeline.experiments.searchers import open_searcher as open_searcher
     from pipeline.experiments.searchers import serve as serve
-    from pipeline.finetuning.finetune import finetune as finetune
     from pipeline.heads.embed import Stored as Stored
     from pipeline.heads.embed import embed as embed
     from pipeline.heads.experiments import resolve_experiment as resolve_experiment
+    from pipeline.heads.finetuning.finetune import finetune as finetune
     from pipeline.heads.fit import fit as fit
     from pipeline.heads.trained_head import load_head as load_head
     from pipeline.heads.training.training_options import TrainingOptions as TrainingOptions
     from pipeline.images.extract import extract as extract
     from pipeline.images.feature_extractor import FeatureExtractor as FeatureExtractor
-    from pipeline.jobs.make_features import make_features as make_features
-    from pipeline.jobs.options import Compute as Compute
-    from pipeline.jobs.options import Selection as Selection
-    from pipeline.jobs.options import Storage as Storage
+    from pipeline.images.recipes import RECIPES as RECIPES
+    from pipeline.images.recipes import resolve_recipe as resolve_recipe
+    from pipeline.language.captioning.caption_by_name import caption as caption
+    from pipeline.language.captioning.caption_by_name import caption_split as caption_split
+    from pipeline.language.captioning.caption_by_name import rerank as rerank
+    from pipeline.language.captioning.caption_by_name import score as score
     from pipeline.language.captioning.captioner import Writing as Writing
-    from pipeline.localization.evaluate_localization import evaluate_localized as evaluate_localized
-    from pipeline.near_duplicates.find import duplicates as duplicates
-    from pipeline.progress import progress_bar as progress_bar
-    from pipeline.recipes import RECIPES as RECIPES
-    from pipeline.recipes import resolve_recipe as resolve_recipe
     from pipeline.regions.features import Regions as Regions
     from pipeline.regions.features import extract_regions as extract_regions
+    from pipeline.regions.localization.evaluate_localization import (
+        evaluate_localized as evaluate_localized,
+    )
+    from pipeline.regions.localization.localize_by_name import localize as localize
+    from pipeline.regions.localization.region_searcher import RegionSearcher as RegionSearcher
     from pipeline.regions.proposal_source import Proposer as Proposer
     from pipeline.regions.proposals import read_proposals as read_proposals
     from pipeline.regions.propose import propose as propose
@@ -79,89 +69,101 @@ if TYPE_CHECKING:
     from pipeline.retrieval.embeddings import Embeddings as Embeddings
     from pipeline.retrieval.ensemble import ensemble as ensemble
     from pipeline.retrieval.evaluate import evaluate as evaluate
+    from pipeline.retrieval.query.searcher import Searcher as Searcher
     from pipeline.retrieval.recall_of_arrays import recall as recall
-    from pipeline.scenes.draw_scenes import draw_scenes as draw_scenes
-    from pipeline.scenes.moving.draw_clips import draw_moving_scenes as draw_moving_scenes
-    from pipeline.search.region_searcher import RegionSearcher as RegionSearcher
-    from pipeline.search.searcher import Searcher as Searcher
-    from pipeline.shards.cards.card import write_card as write_card
-    from pipeline.shards.convert.export import export as export
-    from pipeline.shards.convert.importers.import_features import import_features as import_features
-    from pipeline.shards.convert.merge import merge as merge
-    from pipeline.shards.describe import describe as describe
-    from pipeline.shards.feature_set import FeatureSet as FeatureSet
-    from pipeline.shards.feature_set import read_features as read_features
-    from pipeline.shards.index import rebuild_index as rebuild_index
-    from pipeline.shards.remote.pull import pull as pull
-    from pipeline.shards.remote.push import push as push
-    from pipeline.shards.resume.arrays import write_features as write_features
-    from pipeline.shards.verify import verify as verify
+    from pipeline.store.build.arrays import write_features as write_features
+    from pipeline.store.convert.export import export as export
+    from pipeline.store.convert.importers.import_features import import_features as import_features
+    from pipeline.store.convert.merge import merge as merge
+    from pipeline.store.errors import PipelineError as PipelineError
+    from pipeline.store.jobs.make_features import make_features as make_features
+    from pipeline.store.jobs.options import Compute as Compute
+    from pipeline.store.jobs.options import Selection as Selection
+    from pipeline.store.jobs.options import Storage as Storage
+    from pipeline.store.progress import progress_bar as progress_bar
+    from pipeline.store.shards.describe import describe as describe
+    from pipeline.store.shards.feature_set import FeatureSet as FeatureSet
+    from pipeline.store.shards.feature_set import read_features as read_features
+    from pipeline.store.shards.index import rebuild_index as rebuild_index
+    from pipeline.store.shards.verify import verify as verify
+    from pipeline.store.share.cards.card import write_card as write_card
+    from pipeline.store.share.pull import pull as pull
+    from pipeline.store.share.push import push as push
+    from pipeline.store.workers.place import Place as Place
+    from pipeline.studies.claims.claim import read_claims as read_claims
+    from pipeline.studies.claims.compare import compare as compare
+    from pipeline.studies.claims.judge import judge as judge
+    from pipeline.studies.near_duplicates.find import duplicates as duplicates
+    from pipeline.studies.probes.probe_by_name import probe as probe
+    from pipeline.studies.scenes.draw_scenes import draw_scenes as draw_scenes
+    from pipeline.studies.scenes.moving.draw_clips import draw_moving_scenes as draw_moving_scenes
     from pipeline.text.encode import Captions as Captions
     from pipeline.text.encode import encode as encode
     from pipeline.text.fitted import load_encoder as load_encoder
     from pipeline.text.vectors.store import store_vectors as store_vectors
+    from pipeline.web.report.report_by_name import write_report as write_report
 
 __version__ = "0.1.0"
 
 _HOMES = {
     "Captions": "pipeline.text.encode",
-    "Compute": "pipeline.jobs.options",
+    "Compute": "pipeline.store.jobs.options",
     "Embeddings": "pipeline.retrieval.embeddings",
     "FeatureExtractor": "pipeline.images.feature_extractor",
-    "FeatureSet": "pipeline.shards.feature_set",
+    "FeatureSet": "pipeline.store.shards.feature_set",
     "Layout": "pipeline.experiments.layout",
     "Manifest": "pipeline.datasets.manifest",
-    "PipelineError": "pipeline.errors",
-    "Place": "pipeline.cluster.place",
+    "PipelineError": "pipeline.store.errors",
+    "Place": "pipeline.store.workers.place",
     "Proposer": "pipeline.regions.proposal_source",
-    "RECIPES": "pipeline.recipes",
-    "RegionSearcher": "pipeline.search.region_searcher",
+    "RECIPES": "pipeline.images.recipes",
+    "RegionSearcher": "pipeline.regions.localization.region_searcher",
     "Regions": "pipeline.regions.features",
-    "Searcher": "pipeline.search.searcher",
-    "Selection": "pipeline.jobs.options",
-    "Storage": "pipeline.jobs.options",
+    "Searcher": "pipeline.retrieval.query.searcher",
+    "Selection": "pipeline.store.jobs.options",
+    "Storage": "pipeline.store.jobs.options",
     "Stored": "pipeline.heads.embed",
     "TrainingOptions": "pipeline.heads.training.training_options",
     "Writing": "pipeline.language.captioning.captioner",
-    "caption": "pipeline.experiments.captions",
-    "caption_split": "pipeline.experiments.captions",
-    "rerank": "pipeline.experiments.captions",
-    "compare": "pipeline.claims.compare",
-    "describe": "pipeline.shards.describe",
-    "draw_moving_scenes": "pipeline.scenes.moving.draw_clips",
-    "draw_scenes": "pipeline.scenes.draw_scenes",
-    "duplicates": "pipeline.near_duplicates.find",
+    "caption": "pipeline.language.captioning.caption_by_name",
+    "caption_split": "pipeline.language.captioning.caption_by_name",
+    "rerank": "pipeline.language.captioning.caption_by_name",
+    "compare": "pipeline.studies.claims.compare",
+    "describe": "pipeline.store.shards.describe",
+    "draw_moving_scenes": "pipeline.studies.scenes.moving.draw_clips",
+    "draw_scenes": "pipeline.studies.scenes.draw_scenes",
+    "duplicates": "pipeline.studies.near_duplicates.find",
     "embed": "pipeline.heads.embed",
     "encode": "pipeline.text.encode",
     "ensemble": "pipeline.retrieval.ensemble",
     "evaluate": "pipeline.retrieval.evaluate",
-    "evaluate_localized": "pipeline.localization.evaluate_localization",
-    "export": "pipeline.shards.convert.export",
+    "evaluate_localized": "pipeline.regions.localization.evaluate_localization",
+    "export": "pipeline.store.convert.export",
     "extract": "pipeline.images.extract",
     "extract_clips": "pipeline.clips.extract_clips",
     "extract_regions": "pipeline.regions.features",
-    "finetune": "pipeline.finetuning.finetune",
+    "finetune": "pipeline.heads.finetuning.finetune",
     "fit": "pipeline.heads.fit",
-    "import_features": "pipeline.shards.convert.importers.import_features",
-    "judge": "pipeline.claims.judge",
+    "import_features": "pipeline.store.convert.importers.import_features",
+    "judge": "pipeline.studies.claims.judge",
     "load_encoder": "pipeline.text.fitted",
     "load_head": "pipeline.heads.trained_head",
-    "localize": "pipeline.experiments.localize",
-    "make_features": "pipeline.jobs.make_features",
-    "merge": "pipeline.shards.convert.merge",
+    "localize": "pipeline.regions.localization.localize_by_name",
+    "make_features": "pipeline.store.jobs.make_features",
+    "merge": "pipeline.store.convert.merge",
     "open_region_searcher": "pipeline.experiments.searchers",
     "open_searcher": "pipeline.experiments.searchers",
-    "progress_bar": "pipeline.progress",
+    "progress_bar": "pipeline.store.progress",
     "prepare": "pipeline.datasets.prepare",
-    "probe": "pipeline.experiments.probe",
+    "probe": "pipeline.studies.probes.probe_by_name",
     "propose": "pipeline.regions.propose",
-    "pull": "pipeline.shards.remote.pull",
-    "push": "pipeline.shards.remote.push",
-    "read_claims": "pipeline.claims.claim",
+    "pull": "pipeline.store.share.pull",
+    "push": "pipeline.store.share.push",
+    "read_claims": "pipeline.studies.claims.claim",
     "read_coco": "pipeline.datasets.readers.coco",
     "read_embeddings": "pipeline.retrieval.embedding_file",
     "read_entities": "pipeline.datasets.readers.entities",
-    "read_features": "pipeline.shards.feature_set",
+    "read_features": "pipeline.store.shards.feature_set",
     "read_flickr8k": "pipeline.datasets.readers.flickr8k",
     "read_folder": "pipeline.datasets.readers.folder",
     "read_karpathy": "pipeline.datasets.readers.karpathy",
@@ -173,19 +175,19 @@ _HOMES = {
     "read_proposals": "pipeline.regions.proposals",
     "read_regions": "pipeline.datasets.region_table",
     "read_trecvid_vtt": "pipeline.datasets.readers.trecvid_vtt",
-    "rebuild_index": "pipeline.shards.index",
+    "rebuild_index": "pipeline.store.shards.index",
     "recall": "pipeline.retrieval.recall_of_arrays",
     "resolve_experiment": "pipeline.heads.experiments",
-    "resolve_recipe": "pipeline.recipes",
+    "resolve_recipe": "pipeline.images.recipes",
     "run": "pipeline.experiments.run",
-    "score": "pipeline.experiments.captions",
+    "score": "pipeline.language.captioning.caption_by_name",
     "serve": "pipeline.experiments.searchers",
     "store_vectors": "pipeline.text.vectors.store",
-    "verify": "pipeline.shards.verify",
-    "write_card": "pipeline.shards.cards.card",
+    "verify": "pipeline.store.shards.verify",
+    "write_card": "pipeline.store.share.cards.card",
     "write_embeddings": "pipeline.retrieval.embedding_file",
-    "write_features": "pipeline.shards.resume.arrays",
-    "write_report": "pipeline.experiments.reports",
+    "write_features": "pipeline.store.build.arrays",
+    "write_report": "pipeline.web.report.report_by_name",
 }
 """The public names, and the modules that define them."""
 

@@ -10,8 +10,8 @@ from typing import Any, TypeVar
 import click
 from click.core import ParameterSource
 
-from pipeline.errors import PipelineError
-from pipeline.wording import did_you_mean, without_secrets
+from pipeline.store.errors import PipelineError
+from pipeline.store.wording import did_you_mean, without_secrets
 from stages.console import OutputPath, as_options, printable, write_line
 from stages.renamed import RENAMED
 

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from pipeline.errors import PipelineError, WrongUsage, is_out_of_memory
-from pipeline.progress import Monitor, Progress
+from pipeline.store.errors import PipelineError, WrongUsage, is_out_of_memory
+from pipeline.store.progress import Monitor, Progress
 
 if TYPE_CHECKING:
     pass

@@ -5,10 +5,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from pipeline.cluster.place import Place
-from pipeline.errors import WrongUsage
-from pipeline.jobs.options import Selection
-from pipeline.wording import counted
+from pipeline.store.errors import WrongUsage
+from pipeline.store.jobs.options import Selection
+from pipeline.store.wording import counted
+from pipeline.store.workers.place import Place
 from stages.command import Command
 from stages.console import CONSOLE, OUTPUT, log_done
 from stages.experiment import experiment_options, layout_of, require_made

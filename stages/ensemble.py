@@ -4,8 +4,8 @@ from pathlib import Path
 
 import click
 
-from pipeline.errors import WrongUsage
-from pipeline.wording import counted
+from pipeline.store.errors import WrongUsage
+from pipeline.store.wording import counted
 from stages.command import Command
 from stages.console import OUTPUT, log_chosen, log_done
 from stages.experiment import layout_of

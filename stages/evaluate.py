@@ -6,8 +6,8 @@ from pathlib import Path
 
 import click
 
-from pipeline.errors import WrongUsage
 from pipeline.retrieval.ranking.protocols import PROTOCOLS
+from pipeline.store.errors import WrongUsage
 from stages.command import Command
 from stages.console import CONSOLE, OUTPUT
 from stages.experiment import layout_of, require_made
@@ -154,7 +154,7 @@ def evaluate(
         )
         tables[name], judged[name] = evaluation.table, evaluation.relevance
     if leaks is not None:
-        from pipeline.near_duplicates.leaks import find_leaks
+        from pipeline.studies.near_duplicates.leaks import find_leaks
 
         for file, _ in named.values():
             ranked = _ranked_images(file, split)
@@ -165,11 +165,11 @@ def evaluate(
         return
     click.echo(markdown_table(tables), nl=False)
     if relevance:
-        from pipeline.retrieval.relevance.evaluate_relevance import relevance_markdown
+        from pipeline.studies.relevance.evaluate_relevance import relevance_markdown
 
         click.echo("\n" + relevance_markdown(judged), nl=False)
     if protocol in OF_CLIPS:
-        from pipeline.report.published import beside_published
+        from pipeline.web.report.published import beside_published
 
         click.echo("\n" + beside_published(protocol, tables), nl=False)
 
@@ -185,9 +185,9 @@ def _evaluate_localized(
     file: Path | None, out: Path | None, nms: float | None, as_json: bool
 ) -> None:
     """Evaluate a localization file; print its tables, followed by those of the papers."""
-    from pipeline.localization.evaluate_localization import evaluate_localized, markdown
-    from pipeline.localization.measures import NMS
-    from pipeline.report.published import localized_rows
+    from pipeline.regions.localization.evaluate_localization import evaluate_localized, markdown
+    from pipeline.regions.localization.measures import NMS
+    from pipeline.web.report.published import localized_rows
 
     if file is None or out is None:
         raise WrongUsage("--protocol entities requires a file of `pipeline localize` and --out DIR")

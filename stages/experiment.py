@@ -6,8 +6,8 @@ from typing import Any, TypeVar
 
 import click
 
-from pipeline.errors import WrongUsage
 from pipeline.experiments.layout import DATA, Layout, NotMade, unseeded
+from pipeline.store.errors import WrongUsage
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 

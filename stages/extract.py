@@ -7,11 +7,11 @@ from pathlib import Path
 
 import click
 
-from pipeline.cluster.place import Place
-from pipeline.devices import AUTO
 from pipeline.images.engine import ENGINES
-from pipeline.jobs.options import Compute, Selection, Storage
-from pipeline.recipes import PRECISIONS, STORAGES
+from pipeline.images.recipes import PRECISIONS, STORAGES
+from pipeline.store.devices import AUTO
+from pipeline.store.jobs.options import Compute, Selection, Storage
+from pipeline.store.workers.place import Place
 from stages.command import Command
 from stages.console import CONSOLE, OUTPUT
 from stages.options import (

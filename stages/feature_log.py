@@ -5,9 +5,9 @@ from pathlib import Path
 
 import click
 
-from pipeline.shards.feature_set import FeatureSet
-from pipeline.shards.index import FeatureIndex
-from pipeline.wording import counted
+from pipeline.store.shards.feature_set import FeatureSet
+from pipeline.store.shards.index import FeatureIndex
+from pipeline.store.wording import counted
 from stages.console import SOME_ROWS_FAILED, log_done
 
 _REASONS_SHOWN = 5

@@ -93,10 +93,10 @@ def tokenizers() -> list[Row]:
 def recipes() -> list[Row]:
     """Return the recipes of images, regions, clips and sound."""
     from pipeline.clips.recipes import VOLUMES
-    from pipeline.recipes import RECIPES
+    from pipeline.clips.sound.recipes import BIRDNET, EXAMPLE, sound_recipe
+    from pipeline.images.recipes import RECIPES
     from pipeline.regions.box_geometry import BOX_GEOMETRY
     from pipeline.regions.map_recipe import ROI_ALIGN, map_recipe
-    from pipeline.sound.recipes import BIRDNET, EXAMPLE, sound_recipe
 
     def row(name: str, of: str, shape: Sequence[int], source: str, weights: str) -> Row:
         shown = " x ".join(map(str, shape))
@@ -143,7 +143,7 @@ def vectors() -> list[Row]:
 def backbones() -> list[Row]:
     """Return the networks with a default recipe, and the libraries with more."""
     from pipeline.clips.recipes import VOLUMES
-    from pipeline.recipes import DEFAULT_RECIPE, RECIPES
+    from pipeline.images.recipes import DEFAULT_RECIPE, RECIPES
 
     rows = [
         _row(name, RECIPES[recipe].weights, recipe=recipe)

@@ -10,8 +10,8 @@ from typing import Any, TypeVar
 
 import click
 
-from pipeline.cluster.place import Place
-from pipeline.jobs.options import Compute, Selection, Storage
+from pipeline.store.jobs.options import Compute, Selection, Storage
+from pipeline.store.workers.place import Place
 from stages.command import section
 from stages.console import OUTPUT
 
@@ -124,17 +124,17 @@ def group(
 
 
 def selection_options(*options: Callable[[Any], Any]) -> Callable[[Command], Command]:
-    """Add options of `pipeline.jobs.options.Selection`, passed as `select`."""
+    """Add options of `pipeline.store.jobs.options.Selection`, passed as `select`."""
     return group("select", Selection, "Input", *options)
 
 
 def storage_options(*options: Callable[[Any], Any]) -> Callable[[Command], Command]:
-    """Add options of `pipeline.jobs.options.Storage`, passed as `storage`."""
+    """Add options of `pipeline.store.jobs.options.Storage`, passed as `storage`."""
     return group("storage", Storage, "Storage", *options)
 
 
 def compute_options(*options: Callable[[Any], Any]) -> Callable[[Command], Command]:
-    """Add options of `pipeline.jobs.options.Compute`, passed as `compute`."""
+    """Add options of `pipeline.store.jobs.options.Compute`, passed as `compute`."""
     return group("compute", Compute, "Computing", *options)
 
 
@@ -159,4 +159,4 @@ place_options: Callable[[Any], Any] = group(
     ),
     click.option("--summary", type=OUTPUT, help="Write counts, rates and seconds to a JSON file."),
 )
-"""Add the options of `pipeline.cluster.place.Place`, passed as `place`."""
+"""Add the options of `pipeline.store.workers.place.Place`, passed as `place`."""

@@ -7,9 +7,9 @@ from typing import Any, Literal
 
 import yaml
 
-from pipeline.errors import PipelineError, UnknownName
-from pipeline.schema import SchemaError, convert
-from pipeline.wording import did_you_mean
+from pipeline.store.errors import PipelineError, UnknownName
+from pipeline.store.schema import SchemaError, convert
+from pipeline.store.wording import did_you_mean
 
 PARAMS_FILE = Path("params.yaml")
 
@@ -253,5 +253,5 @@ def extract_defaults() -> dict[str, Any]:
     if not isinstance(values, dict) or "image_features" not in values:
         return {}
     found = load_params().extract.options
-    # The command's parameter is named after the field of `pipeline.jobs.options.Storage`.
+    # The command's parameter is named after the field of `pipeline.store.jobs.options.Storage`.
     return {"dtype" if name == "storage" else name: value for name, value in found.items()}

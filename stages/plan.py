@@ -8,7 +8,7 @@ from pipeline.heads.experiments import TRAINED_VECTORS, Size, on_images, resolve
 from pipeline.heads.head_types import CaptionFeatures, Experiment
 from pipeline.heads.presets import PRESETS
 from pipeline.retrieval.ensemble import ENSEMBLES
-from pipeline.wording import did_you_mean
+from pipeline.store.wording import did_you_mean
 from stages.params import PARAMS_FILE, ExperimentEntry, Params, UnknownExperiment
 
 

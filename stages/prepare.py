@@ -8,9 +8,9 @@ import click
 
 from pipeline.datasets.checks import check_split
 from pipeline.experiments.layout import Layout
+from stages.clips.prepare_clips import clips, msrvtt, msvd, trecvid_vtt
 from stages.command import Group
 from stages.console import progress_of
-from stages.prepare_clips import clips, msrvtt, msvd, trecvid_vtt
 from stages.prepare_options import (
     Assignment,
     captions_option,
@@ -24,7 +24,7 @@ from stages.prepare_options import (
     table_options,
     write_dataset,
 )
-from stages.prepare_regions import entities, regions
+from stages.regions.prepare_regions import entities, regions
 
 
 @click.group(cls=Group)
@@ -66,7 +66,7 @@ def scenes(num_images: int, seed: int, out: Path) -> None:
     Example:
       pipeline prepare scenes --num-images 600 --seed 0 --out data/scenes
     """
-    from pipeline.scenes.draw_scenes import draw_scenes
+    from pipeline.studies.scenes.draw_scenes import draw_scenes
 
     started = time.monotonic()
     with progress_of("scenes", "image") as progress:
@@ -109,7 +109,7 @@ def moving_scenes(num_clips: int, seed: int, form: Literal["mp4", "gif"], out: P
     Example:
       pipeline prepare moving-scenes --clips 600 --seed 0 --out data/moving-scenes
     """
-    from pipeline.scenes.moving.draw_clips import draw_moving_scenes
+    from pipeline.studies.scenes.moving.draw_clips import draw_moving_scenes
 
     started = time.monotonic()
     with progress_of("moving scenes", "clip") as progress:

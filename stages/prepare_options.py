@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from pipeline.datasets.checks import check_split
-from pipeline.wording import counted
+from pipeline.store.wording import counted
 from stages.console import log_done
 
 if TYPE_CHECKING:

@@ -4,8 +4,8 @@ import json
 
 import click
 
-from pipeline.hashing import recipe_hash
-from pipeline.recipes import Recipe, resolve_recipe
+from pipeline.images.recipes import Recipe, resolve_recipe
+from pipeline.store.hashing import recipe_hash
 from stages.command import Answer
 from stages.options import JSON
 

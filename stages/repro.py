@@ -17,10 +17,10 @@ from typing import IO, TYPE_CHECKING
 
 import click
 
-from pipeline.errors import PipelineError, WrongUsage
 from pipeline.experiments.layout import Layout
-from pipeline.files import parse_json
 from pipeline.retrieval.tables import RECALL_FILE
+from pipeline.store.errors import PipelineError, WrongUsage
+from pipeline.store.files import parse_json
 from stages.command import Command
 from stages.console import printable
 

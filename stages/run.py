@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Literal
 
 import click
 
-from pipeline.errors import PipelineError
 from pipeline.experiments.layout import Layout
 from pipeline.heads.training.training_options import TrainingOptions
-from pipeline.wording import counted
+from pipeline.store.errors import PipelineError
+from pipeline.store.wording import counted
 from stages.command import Command
 from stages.console import (
     CONSOLE,

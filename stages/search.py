@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from pipeline.search.sides import SIDES
+from pipeline.retrieval.query.sides import SIDES
 from stages.command import Answer
 from stages.console import CONSOLE, log_done, printable
 from stages.experiment import layout_of
 from stages.sources import own_embeddings, region_sources_of, source_options, sources_of
 
 if TYPE_CHECKING:
-    from pipeline.search.embedded_dataset import Hit
+    from pipeline.retrieval.query.embedded_dataset import Hit
 
 
 @click.command(cls=Answer)
@@ -149,8 +149,8 @@ def search(
     how: Any = {"top": top, "around_mean": around_mean, "approximate": approximate, "where": where}
     sources = sources_of(experiment, **files)
     # Here: these import numpy and h5py.
-    from pipeline.search.query_sentences import read_sentences
-    from pipeline.search.searcher import Searcher
+    from pipeline.retrieval.query.query_sentences import read_sentences
+    from pipeline.retrieval.query.searcher import Searcher
 
     started = time.monotonic()
     sentences = [sentence or ""] if queries is None else read_sentences(queries)
@@ -183,7 +183,7 @@ def _search_features(
     features: Path, image: str, top: int, weights: str | None, as_json: bool
 ) -> None:
     """Print one line per image with similar features: rank, score and id."""
-    from pipeline.search.similar_images import FeatureSearcher
+    from pipeline.retrieval.query.similar_images import FeatureSearcher
 
     started = time.monotonic()
     searcher = FeatureSearcher(features, weights=weights)
@@ -206,8 +206,8 @@ def _ask_analogies(
 ) -> None:
     """Print a table of the regularities of a space, and write them below data/regularities."""
     from pipeline.experiments.known_truth import image_words_of
-    from pipeline.search.regularities import markdown, regularities, write_regularities
-    from pipeline.search.searcher import Searcher
+    from pipeline.retrieval.query.searcher import Searcher
+    from pipeline.studies.regularities import markdown, regularities, write_regularities
 
     # Of the test split, as tables are.
     own = files["embeddings"] or own_embeddings(experiment, files["dataset"])
@@ -230,7 +230,7 @@ def _search_regions(
 ) -> None:
     """Print one line per image: rank, score, id, file, box and first caption."""
     sources = region_sources_of(experiment, **files)
-    from pipeline.search.region_searcher import RegionSearcher
+    from pipeline.regions.localization.region_searcher import RegionSearcher
 
     started = time.monotonic()
     searcher = RegionSearcher(**sources, monitor=CONSOLE)
@@ -255,7 +255,7 @@ def _search_regions(
             results, hits, strict=True)]  # fmt: skip
         _print([{"query": {"sentence": phrase}, "results": texts}])
     if marked is not None:
-        from pipeline.search.marked_hits import write_marked
+        from pipeline.web.marked_hits import write_marked
 
         write_marked(marked, phrase, hits)
     boxes = len(searcher.found.boxes)

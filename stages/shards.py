@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from pipeline.errors import WrongUsage
-from pipeline.shards.convert.layouts import DEFAULT_ARRAYS, EXPORTS, IMPORTS
+from pipeline.store.convert.layouts import DEFAULT_ARRAYS, EXPORTS, IMPORTS
+from pipeline.store.errors import WrongUsage
 from stages.command import Answer, Group
 from stages.console import CONSOLE, FAILED, OUTPUT, log_done, printable
 from stages.options import JSON
 from stages.shards_exchange import pull_command, push_command
 
 if TYPE_CHECKING:
-    from pipeline.shards.index import FeatureIndex
+    from pipeline.store.shards.index import FeatureIndex
 
 _PATH = click.Path(path_type=Path)
 
@@ -68,7 +68,7 @@ def info(path: Path, as_json: bool) -> None:
     Example:
       pipeline shards info data/features/scenes/efficientnet-lite0-pool
     """
-    from pipeline.shards.describe import describe, summary_of
+    from pipeline.store.shards.describe import describe, summary_of
 
     if as_json:
         click.echo(json.dumps(summary_of(path), indent=2))
@@ -96,7 +96,7 @@ def verify_command(
     Example:
       pipeline shards verify data/features/scenes/efficientnet-lite0-pool
     """
-    from pipeline.shards.verify import verify
+    from pipeline.store.shards.verify import verify
 
     started = time.monotonic()
     found = verify(path, quick=quick, images_of=images_of, monitor=CONSOLE)
@@ -127,7 +127,7 @@ def index_command(path: Path, rows_per_shard: int | None) -> None:
     Example:
       pipeline shards index data/features/scenes/efficientnet-lite0-pool
     """
-    from pipeline.shards.index import INDEX_FILE, rebuild_index
+    from pipeline.store.shards.index import INDEX_FILE, rebuild_index
 
     started = time.monotonic()
     _log_set(path / INDEX_FILE, rebuild_index(path, rows_per_shard, monitor=CONSOLE), started)
@@ -179,7 +179,7 @@ def export_command(
             raise WrongUsage("an embedding file accepts only --to, --dataset and --out")
         rows = export_embeddings(path, out, to=to, dataset=dataset, monitor=CONSOLE)
     else:
-        from pipeline.shards.convert.export import export
+        from pipeline.store.convert.export import export
 
         rows = export(path, out, to=to, dataset=dataset, **options, monitor=CONSOLE)
     log_done(f"{out}: {rows} rows, {time.monotonic() - started:.1f} s")
@@ -223,7 +223,7 @@ def import_command(source: Path, out: Path, **options: Any) -> None:
       pipeline shards import f30k_precomp/test_ims.npy --format npy --every 5 \\
           --ids f30k_precomp/test_ids.txt --dataset-name flickr30k --out data/features/f30k-test
     """
-    from pipeline.shards.convert.importers.import_features import import_features
+    from pipeline.store.convert.importers.import_features import import_features
 
     started = time.monotonic()
     _log_set(out, import_features(source, out, **options, monitor=CONSOLE), started)
@@ -241,7 +241,7 @@ def merge_command(folders: tuple[Path, ...], out: Path, **options: Any) -> None:
     Example:
       pipeline shards merge features/train features/val features/test --out features/all
     """
-    from pipeline.shards.convert.merge import merge
+    from pipeline.store.convert.merge import merge
 
     started = time.monotonic()
     _log_set(out, merge(folders, out, **options, monitor=CONSOLE), started)
@@ -260,7 +260,7 @@ def card(path: Path, licence: str | None, dataset: Path | None) -> None:
     Example:
       pipeline shards card data/features/scenes/efficientnet-lite0-pool --dataset data/scenes
     """
-    from pipeline.shards.cards.card import write_card
+    from pipeline.store.share.cards.card import write_card
 
     written = write_card(path, licence=licence, dataset=dataset, monitor=CONSOLE)
     log_done(f"{written} and croissant.json written")

@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING
 
 import click
 
-from pipeline.wording import without_secrets
+from pipeline.store.wording import without_secrets
 from stages.command import Command
 from stages.console import CONSOLE, OUTPUT, log_done
 
 if TYPE_CHECKING:
-    from pipeline.shards.remote.meter import Transfer
+    from pipeline.store.share.meter import Transfer
 
 _PATH = click.Path(path_type=Path)
 
@@ -29,7 +29,7 @@ def push_command(path: Path, url: str) -> None:
     Example:
       pipeline shards push data/features/scenes/efficientnet-lite0-pool /srv/features/scenes
     """
-    from pipeline.shards.remote.push import push
+    from pipeline.store.share.push import push
 
     started = time.monotonic()
     _log_transfer(without_secrets(url), push(path, url, monitor=CONSOLE), started)
@@ -64,7 +64,7 @@ def pull_command(
       pipeline shards pull https://example.org/features/scenes data/features/scenes/pulled \\
           --split test --dataset data/scenes
     """
-    from pipeline.shards.remote.pull import pull
+    from pipeline.store.share.pull import pull
 
     started = time.monotonic()
     done = pull(url, out, split=split, dataset=dataset, ids=ids, recipe=recipe, monitor=CONSOLE)

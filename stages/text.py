@@ -7,9 +7,9 @@ from typing import Any
 
 import click
 
-from pipeline.cluster.place import Place
 from pipeline.experiments.layout import Layout
-from pipeline.jobs.options import Storage
+from pipeline.store.jobs.options import Storage
+from pipeline.store.workers.place import Place
 from pipeline.text.encoder_plans import ENCODERS, LEMMAS
 from pipeline.text.encoders.token_ids import TOKEN_LAYOUTS
 from pipeline.text.tokenizers.tokenizer import TOKENIZERS

@@ -7,8 +7,8 @@ from typing import Any
 
 import click
 
-from pipeline.errors import WrongUsage
 from pipeline.heads.training.training_options import TrainingOptions
+from pipeline.store.errors import WrongUsage
 from stages.command import Command
 from stages.console import OUTPUT, log_chosen, log_done
 from stages.experiment import experiment_options, layout_of
@@ -83,7 +83,7 @@ def train(
             )
         trained = fit(layout.dataset, out, **options)
     else:
-        from pipeline.finetuning.finetune import finetune
+        from pipeline.heads.finetuning.finetune import finetune
 
         start = layout.head(plan.finetuning.start)
         trained = finetune(layout.dataset, out, start=start, weights=weights, **options)

@@ -6,8 +6,8 @@ from typing import Any
 
 import click
 
-from pipeline.devices import AUTO
 from pipeline.heads.training.training_options import TrainingOptions
+from pipeline.store.devices import AUTO
 from stages.command import section
 from stages.console import CONSOLE
 

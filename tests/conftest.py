@@ -50,7 +50,7 @@ def warm_guard() -> Iterator[None]:
     """Have untrusted files tried by forks of one process, not by fresh interpreters."""
     import torch
 
-    from tests.networks.shared import share_networks
+    from tests.images.networks.shared import share_networks
 
     # A shell starts its background jobs with SIGINT ignored.
     signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -62,11 +62,11 @@ def warm_guard() -> Iterator[None]:
     gc.enable()
     return_files()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("pipeline.guard._try", warm.attempt)
+        patch.setattr("pipeline.store.guard._try", warm.attempt)
         # Datasets of tests have about ten images; batches of eight would be mostly padding.
         patch.setattr("pipeline.images.batches.CROPS_PER_BATCH", 2)
         # Without a device's name tests compute on the CPU, also on a machine with a GPU.
-        patch.setattr("pipeline.devices._DRIVERS", ())
+        patch.setattr("pipeline.store.devices._DRIVERS", ())
         share_networks(patch)
         yield
     warm.stop()
@@ -78,7 +78,7 @@ def warm_guard() -> Iterator[None]:
 def _networks_of_one_module() -> Iterator[None]:
     """Keep no network while the tests of other modules run, some of which need 400 MB."""
     yield
-    from tests.networks.shared import forget_networks
+    from tests.images.networks.shared import forget_networks
 
     forget_networks()
 

@@ -11,15 +11,15 @@ from pipeline.datasets.entries import ImageEntry
 from pipeline.datasets.manifest import Manifest
 from pipeline.images.backbones.known_backbones import BACKBONES
 from pipeline.images.extract import extract
-from pipeline.jobs.options import Compute, Selection
-from pipeline.shards.convert.merge import merge
-from pipeline.shards.index import FeatureIndex
-from pipeline.shards.verify import verify
+from pipeline.store.convert.merge import merge
+from pipeline.store.jobs.options import Compute, Selection
+from pipeline.store.shards.index import FeatureIndex
+from pipeline.store.shards.verify import verify
 from pipeline.text import caption_source as caption_source
 from pipeline.text import sentence_model
 from pipeline.text.encode import Captions, encode
+from tests.images.networks.narrow import NAME, NARROW
 from tests.images.odd_files import photo
-from tests.networks.narrow import NAME, NARROW
 from tests.project import Recorder
 from tests.text.test_sentence_model import StandIn
 
@@ -118,6 +118,6 @@ def prepare(library: str, folder: Path) -> None:
     if library:
         pytest.importorskip(library, reason=f"needs the package {library}")
     if library == "open_clip":
-        from tests.networks.factories import add_tiny_models
+        from tests.images.networks.factories import add_tiny_models
 
         add_tiny_models(folder)

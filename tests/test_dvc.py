@@ -19,16 +19,19 @@ PARAMS: dict[str, Any] = yaml.safe_load((PROJECT / "params.yaml").read_text())
 # of params.yaml change no result.
 WITHOUT_EFFECT = {
     "pipeline/__init__.py",
-    *(f"pipeline/cluster/{path.name}" for path in (PROJECT / "pipeline/cluster").glob("*.py")),
-    "pipeline/data_frames.py",
-    "pipeline/errors.py",
+    *(
+        f"pipeline/store/workers/{path.name}"
+        for path in (PROJECT / "pipeline/store/workers").glob("*.py")
+    ),
+    "pipeline/store/data_frames.py",
+    "pipeline/store/errors.py",
     "pipeline/experiments/__init__.py",
     "pipeline/experiments/layout.py",
-    "pipeline/guard.py",
-    "pipeline/one_or_many.py",
-    "pipeline/progress.py",
-    "pipeline/summary.py",
-    "pipeline/wording.py",
+    "pipeline/store/guard.py",
+    "pipeline/store/one_or_many.py",
+    "pipeline/store/progress.py",
+    "pipeline/store/summary.py",
+    "pipeline/store/wording.py",
     "stages/cluster.py",
     "stages/command.py",
     "stages/renamed.py",
@@ -41,7 +44,7 @@ WITHOUT_EFFECT = {
 # Imported for options that no stage gives: `--images`, `--leaks`.
 NOT_REACHED = {
     PROJECT / "pipeline/datasets/plain_images.py",
-    PROJECT / "pipeline/near_duplicates/leaks.py",
+    PROJECT / "pipeline/studies/near_duplicates/leaks.py",
 }
 
 # Encoders, which no module imports by name.

@@ -9,17 +9,17 @@ import pytest
 import torch
 from PIL import Image
 
-from pipeline.finetuning.network import LearningNetwork
+from pipeline.heads.finetuning.network import LearningNetwork
 from pipeline.images.backbones.known_backbones import backbone_named
 from pipeline.images.engine.cudnn import CudnnLayers
 from pipeline.images.engine.fuse import PlainLayers, rewrite
 from pipeline.images.engine.ten_crops import share_ten_crops
 from pipeline.images.extract import extract
+from pipeline.images.recipes import Crop, resolve_recipe
 from pipeline.images.transforms import crop_offsets
 from pipeline.images.weights import load_weights
-from pipeline.jobs.options import Compute
-from pipeline.recipes import Crop, resolve_recipe
-from pipeline.shards.feature_set import FeatureSet
+from pipeline.store.jobs.options import Compute
+from pipeline.store.shards.feature_set import FeatureSet
 from tests.images.test_engines import HAZARDS, Hazards, Net, seeded, stack
 
 RECIPE = "timm:test_resnet"

@@ -11,48 +11,53 @@ from tests.project import PROJECT
 
 # What each room must not hold (design): the packages that none of its modules may import.
 FORBIDDEN = {
-    "pipeline/recipes": {"torch", "torchvision", "h5py"},
-    "pipeline/networks": {"h5py"},
+    "pipeline/images/recipes": {"torch", "torchvision", "h5py"},
+    "pipeline/images/networks": {"h5py"},
     "pipeline/images": {"h5py"},
     "pipeline/clips": {"h5py"},
-    "pipeline/sound": {"h5py"},
-    "pipeline/jobs": {"h5py", "torch"},
+    "pipeline/clips/sound": {"h5py"},
+    "pipeline/store/jobs": {"h5py", "torch"},
     "pipeline/regions": {"h5py"},
-    "pipeline/shards": {"torch", "torchvision"},
+    "pipeline/store/shards": {"torch", "torchvision"},
     "pipeline/retrieval": {"matplotlib"},
     "pipeline": {"click", "dvc", "yaml", "stages", "tests"},
 }
 # Rooms from the ground up: a module may import from its own room and from those before it.
 LEVELS = (
     (
-        "pipeline/errors.py",
-        "pipeline/data_frames.py",
-        "pipeline/one_or_many.py",
-        "pipeline/executor.py",
-        "pipeline/progress.py",
-        "pipeline/hashing.py",
-        "pipeline/schema.py",
-        "pipeline/packed.py",
-        "pipeline/files.py",
-        "pipeline/guard.py",
-        "pipeline/wording.py",
+        "pipeline/store/errors.py",
+        "pipeline/store/data_frames.py",
+        "pipeline/store/one_or_many.py",
+        "pipeline/store/workers/interface.py",
+        "pipeline/store/progress.py",
+        "pipeline/store/hashing.py",
+        "pipeline/store/schema.py",
+        "pipeline/store/packed.py",
+        "pipeline/store/files.py",
+        "pipeline/store/guard.py",
+        "pipeline/store/wording.py",
     ),
-    ("pipeline/summary.py", "pipeline/devices.py", "pipeline/networks", "pipeline/datasets"),
-    ("pipeline/recipes", "pipeline/cluster"),
-    ("pipeline/shards",),
-    ("pipeline/jobs",),
-    ("pipeline/images", "pipeline/text", "pipeline/retrieval", "pipeline/pages"),
-    ("pipeline/regions", "pipeline/clips", "pipeline/sound"),
-    ("pipeline/near_duplicates", "pipeline/embedding_map"),
+    (
+        "pipeline/store/summary.py",
+        "pipeline/store/devices.py",
+        "pipeline/images/networks",
+        "pipeline/datasets",
+    ),
+    ("pipeline/images/recipes", "pipeline/store/workers"),
+    ("pipeline/store/shards",),
+    ("pipeline/store/jobs",),
+    ("pipeline/images", "pipeline/text", "pipeline/retrieval", "pipeline/web/pages"),
+    ("pipeline/regions", "pipeline/clips", "pipeline/clips/sound"),
+    ("pipeline/studies/near_duplicates", "pipeline/studies/embedding_map"),
     ("pipeline/heads",),
-    ("pipeline/finetuning",),
-    ("pipeline/localization",),
+    ("pipeline/heads/finetuning",),
+    ("pipeline/regions/localization",),
     ("pipeline/language",),
-    ("pipeline/search", "pipeline/report"),
-    ("pipeline/probes",),
-    ("pipeline/scenes",),
+    ("pipeline/retrieval/query", "pipeline/web/report"),
+    ("pipeline/studies/probes",),
+    ("pipeline/studies/scenes",),
     ("pipeline/experiments",),
-    ("pipeline/claims",),
+    ("pipeline/studies/claims",),
     ("stages",),
 )
 
@@ -132,10 +137,11 @@ def test_only_experiments_and_commands_know_drawn_scenes() -> None:
         for path in MODULES.values()
         if path != "pipeline/__init__.py"
         for found in imported(path, nested=True)
-        if found.startswith("pipeline.scenes")
+        if found.startswith("pipeline.studies.scenes")
     }
     assert importers == {
-        "pipeline/scenes", "pipeline/scenes/moving", "pipeline/experiments", "stages"
+        "pipeline/studies/scenes", "pipeline/studies/scenes/moving", "pipeline/experiments",
+        "stages",
     }  # fmt: skip
 
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from pipeline.recipes import RecipeError
-from pipeline.recipes.layers import GRID_AXES, ROW_AXES, TOKEN_AXES, layout_of
+from pipeline.images.recipes import RecipeError
+from pipeline.images.recipes.layers import GRID_AXES, ROW_AXES, TOKEN_AXES, layout_of
 
 PREFIX = {"class": 1, "registers": 4}
 

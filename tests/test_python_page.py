@@ -145,8 +145,8 @@ WITHOUT_EXAMPLE = {"__version__", "RECIPES", "make_features"}
 
 def test_examples_of_docstrings_run(example_folder: Path) -> None:
     from pipeline.datasets.entries import ImageEntry
-    from pipeline.search.similar_images import FeatureSearcher
-    from pipeline.shards.feature_dataset import FeatureDataset
+    from pipeline.retrieval.query.similar_images import FeatureSearcher
+    from pipeline.store.shards.feature_dataset import FeatureDataset
 
     entries = [
         ImageEntry("a.jpg", "a.jpg", "train", ("a dog", "a brown dog")),
@@ -204,4 +204,4 @@ def test_bars_show_progress_and_lines(capsys: pytest.CaptureFixture[str]) -> Non
     assert "10/10" in found.err
     assert "1 failed" in found.err
     assert "nothing" not in found.err
-    assert repr(pipeline.progress.QUIET) == "QUIET"
+    assert repr(pipeline.store.progress.QUIET) == "QUIET"

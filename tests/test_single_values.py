@@ -11,12 +11,12 @@ import torch
 from PIL import Image
 
 import pipeline
-from pipeline.errors import PipelineError, UnexpectedType
 from pipeline.heads import HeadError
 from pipeline.heads.inputs.feature_rows import ArrayRows
 from pipeline.images.feature_extractor import PictureError
 from pipeline.images.given_pictures import picture_of
-from pipeline.one_or_many import texts_of, values_of
+from pipeline.store.errors import PipelineError, UnexpectedType
+from pipeline.store.one_or_many import texts_of, values_of
 from pipeline.text.fitting import Fitting, fit_encoder
 from tests.heads.test_heads import SMALL, fitted, trained_head
 from tests.text.test_fitted import CAPTIONS, plan_of

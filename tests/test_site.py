@@ -21,7 +21,7 @@ import yaml
 import pipeline
 from stages.cli import COMMANDS
 from tests.project import PROJECT
-from tests.search.serve.browser import find_browser, open_tab
+from tests.web.serve.browser import find_browser, open_tab
 
 DOCS = PROJECT / "docs"
 PAGES = sorted(DOCS.rglob("*.md"))

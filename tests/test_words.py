@@ -10,15 +10,15 @@ from tests.words import found_in, read_by_people
 # Names and data that contain a listed word: file, or file and words.
 _DATA = {
     "pipeline/text/tokenizers/irregular_words.py",  # verbs and their forms
-    "pipeline/scenes/grammar.py",  # captions of drawn scenes and their relations
-    "pipeline/scenes/parse.py",
+    "pipeline/studies/scenes/grammar.py",  # captions of drawn scenes and their relations
+    "pipeline/studies/scenes/parse.py",
 }
 _NAMES = {
     ("README.md", "taking"),  # a caption
     ("docs/api/finetuning.md", "pictures"),  # a module
     ("docs/results.md", "stand"),  # a caption of Flickr8k
     ("pipeline/clips/clip_file.py", "picture"),  # reasons stored in rows
-    ("pipeline/sound/read_sound.py", "picture"),
+    ("pipeline/clips/sound/read_sound.py", "picture"),
     ("pipeline/language/architectures/attention_decoder.py", "tell"),  # titles of papers
     ("pipeline/language/architectures/lstm_decoder.py", "tell"),
     ("pipeline/language/scores/caption_truth.py", "says"),  # a column
@@ -26,7 +26,7 @@ _NAMES = {
     ("bench/endurance/commands.py", "picture"),  # captions
     ("bench/replay/inputs.py", "picture"),
     ("bench/endurance/kills.py", "said"),  # a file name
-    ("pipeline/shards/verify.py", "faults"),  # an attribute
+    ("pipeline/store/shards/verify.py", "faults"),  # an attribute
 }
 _FAULTS = "bench/endurance/"  # fault injection
 

@@ -1,8 +1,8 @@
 """Guard processes for tests: forks of one that has imported the readers, under the same limits.
 
-`pipeline.guard` starts a fresh interpreter for each trial, most of whose 0.25 s are imports, and
-the suite makes hundreds of trials. Here one process imports everything, has a single thread, and
-forks a child for each trial. `tests/test_guard.py` tests the fresh interpreters.
+`pipeline.store.guard` starts a fresh interpreter for each trial, most of whose 0.25 s are imports,
+and the suite makes hundreds of trials. Here one process imports everything, has a single thread,
+and forks a child for each trial. `tests/store/test_guard.py` tests the fresh interpreters.
 """
 
 import json
@@ -16,7 +16,7 @@ from pathlib import Path
 from threading import Lock
 from typing import Any
 
-from pipeline import guard
+from pipeline.store import guard
 
 _LONGEST_MESSAGE = 1 << 16
 _SECONDS_TO_END = 10
@@ -89,10 +89,6 @@ def _started() -> tuple[socket.socket, subprocess.Popen[bytes]]:
 
 def serve(descriptor: int) -> None:
     """Fork a guard process for each message until the other end is closed."""
-    import pipeline.localization.localized
-    import pipeline.retrieval.embedding_file
-    import pipeline.shards.remote.rows
-    import pipeline.shards.sandbox  # noqa: F401
 
     # Ctrl-C is for the tests, which end this process by closing their end.
     signal.signal(signal.SIGINT, signal.SIG_IGN)

@@ -12,8 +12,8 @@ from typing import Any
 
 def pictures(folder: Path) -> object:
     from pipeline.images.decoding.decode import UnusableImage, decode
+    from pipeline.images.recipes import Resize
     from pipeline.images.transforms import resize_image
-    from pipeline.recipes import Resize
 
     for path in sorted(folder.iterdir()):
         try:
@@ -41,7 +41,7 @@ def clips(folder: Path) -> object:
 
 
 def sounds(folder: Path) -> object:
-    from pipeline.sound.read_sound import read_sound
+    from pipeline.clips.sound.read_sound import read_sound
 
     return [read_sound(path, 16_000).status for path in sorted(folder.iterdir())]
 
@@ -149,8 +149,8 @@ def uploaded_form(folder: Path) -> object:
     from starlette.exceptions import HTTPException
     from starlette.requests import Request
 
-    from pipeline.errors import PipelineError
-    from pipeline.search.serve.app import _form
+    from pipeline.store.errors import PipelineError
+    from pipeline.web.serve.app import _form
 
     kind, _, body = (folder / "form").read_bytes().partition(b"\n")
     parts = [body[start : start + 1000] for start in range(0, len(body), 1000)]

@@ -54,7 +54,7 @@ def tagger(folder: Path) -> object:
 
 
 def features(folder: Path) -> object:
-    from pipeline.shards.feature_set import read_features
+    from pipeline.store.shards.feature_set import read_features
 
     features = read_features(folder)
     return features.read(features.ids[:3])
@@ -65,7 +65,7 @@ def side_by_side(folder: Path) -> object:
 
 
 def verified(folder: Path) -> object:
-    from pipeline.shards.verify import verify
+    from pipeline.store.shards.verify import verify
 
     found = verify(folder)
     if not found.faults:  # then every shard is the one that the index names
@@ -77,22 +77,22 @@ def verified(folder: Path) -> object:
 
 
 def rebuilt_index(folder: Path) -> object:
-    from pipeline.shards.index import rebuild_index
+    from pipeline.store.shards.index import rebuild_index
 
     (folder / "index.json").unlink(missing_ok=True)
     return rebuild_index(folder)
 
 
 def card(folder: Path) -> object:
-    from pipeline.shards.cards.card import write_card
-    from pipeline.shards.describe import describe
+    from pipeline.store.shards.describe import describe
+    from pipeline.store.share.cards.card import write_card
 
     return describe(folder), write_card(folder)
 
 
 def weights(folder: Path) -> object:
     from pipeline.images.backbones.caffemodel import read_caffemodel
-    from pipeline.networks.state_dicts import read_tensors
+    from pipeline.images.networks.state_dicts import read_tensors
 
     for path in sorted(folder.iterdir()):
         (read_caffemodel if path.suffix == ".caffemodel" else read_tensors)(path)
@@ -101,7 +101,7 @@ def weights(folder: Path) -> object:
 
 def imported(file: str, layout: str, ids: bool = False) -> Callable[[Path], object]:
     def read(folder: Path) -> object:
-        from pipeline.shards.convert.importers.import_features import import_features
+        from pipeline.store.convert.importers.import_features import import_features
 
         names = folder / "ids.txt" if ids else None
         return import_features(folder / file, folder / "out", layout=layout, dataset="x", ids=names)
@@ -110,12 +110,12 @@ def imported(file: str, layout: str, ids: bool = False) -> Callable[[Path], obje
 
 
 def boxes(folder: Path) -> object:
-    from pipeline.shards.convert.importers.boxes import read_boxes
+    from pipeline.store.convert.importers.boxes import read_boxes
 
     return [read_boxes(path) for path in sorted(folder.iterdir())]
 
 
 def localized(folder: Path) -> object:
-    from pipeline.localization.evaluate_localization import evaluate_localized
+    from pipeline.regions.localization.evaluate_localization import evaluate_localized
 
     return evaluate_localized(folder / "x.h5", folder / "table")

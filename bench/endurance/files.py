@@ -149,7 +149,7 @@ def ending_of(reader: Reader, folder: Path) -> tuple[str, str]:
     """Return the outcome of a reader: "read", "refused", or the name of an unexpected exception."""
     import traceback
 
-    from pipeline.errors import PipelineError
+    from pipeline.store.errors import PipelineError
 
     # The peak begins anew, at what is resident.
     Path("/proc/self/clear_refs").write_text("5")

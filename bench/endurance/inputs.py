@@ -246,8 +246,8 @@ def features_of_others(folder: Path) -> None:
 
 def _sentences(folder: Path) -> None:
     from pipeline.language.captioning.captions_file import provenance_of
-    from pipeline.localization.localized import write_localized
-    from tests.localization.factories import localized
+    from pipeline.regions.localization.localized import write_localized
+    from tests.regions.localization.factories import localized
 
     lines = [{"image_id": n, "caption": f"a dog {n}"} for n in range(4)]
     _write(folder / "captions/c.json", lines)
@@ -290,8 +290,8 @@ def make_more(project: Path) -> None:
         "--out made/w2v.safetensors",
     ):
         undisturbed(text.split(), project)
-    from pipeline.shards.feature_set import FeatureSet
-    from pipeline.shards.side_by_side import write_view
+    from pipeline.store.shards.feature_set import FeatureSet
+    from pipeline.store.shards.side_by_side import write_view
 
     for part in "ab":
         shutil.copytree(project / f"data/features/scenes/{LITE}", project / f"made/{part}")

@@ -30,11 +30,12 @@ _PRELOADED = (
     "torch", "torch.utils.data", "torchvision", "h5py", "scipy.linalg", "scipy.stats",
     "sklearn.decomposition", "gensim.models", "fasttext", "safetensors.torch", "distributed",
     "jinja2", "PIL.Image", "efficientnet_lite_pytorch", "stages.prepare", "stages.extract",
-    "stages.text", "stages.train", "stages.embed", "stages.evaluate", "stages.report",
+    "stages.text", "stages.train", "stages.embed", "stages.evaluate", "stages.web.report",
     "stages.shards", "stages.vectors", "stages.run", "pipeline.images.extract",
-    "pipeline.text.encode", "pipeline.heads.fit", "pipeline.heads.embed", "pipeline.report.write",
+    "pipeline.text.encode", "pipeline.heads.fit", "pipeline.heads.embed",
+    "pipeline.web.report.write",
     "pipeline.experiments.run", "stages.params", "scipy.io", "nltk.tag.perceptron",
-    "pipeline.report.pages", "av", "pipeline.clips.frames", "pipeline.sound.read_sound",
+    "pipeline.web.report.pages", "av", "pipeline.clips.frames", "pipeline.clips.sound.read_sound",
 )  # fmt: skip
 
 Prepare = Callable[[], object]

@@ -9,7 +9,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from pipeline.claims.tables import digits_of, heading
+from pipeline.studies.claims.tables import digits_of, heading
 
 PAGE = Path(__file__).parents[1] / "verdicts.md"
 
@@ -25,7 +25,7 @@ python docs/tools/claims.py data/claims/flickr8k
 ```
 
 - Yan's two claims on VSE++ are tested on ResNet-50's features, the paper's family: in a copy of the
-  list (`pipeline/claims/published.json`) their sides are `NAME@resnet50-caffe-grid` and
+  list (`pipeline/studies/claims/published.json`) their sides are `NAME@resnet50-caffe-grid` and
   `vsepp@resnet50-caffe-pool`, and `--claims` is the copy.
 - **Tuned on dev**: these images also chose each system's epoch and settings.
 - i→t is image to text, t→i text to image ([figures](evaluation.md#the-numbers)).

@@ -2,5 +2,5 @@
 
 Read `clip_file` and `frames` first (from a file to images with times), then `recipes`,
 `clip_batches` (the loop), `clip_source` (clips as rows of a feature set) and `extract_clips` (the
-job). Audio is in `pipeline.sound`. No module here knows HDF5.
+job). Audio is in `pipeline.clips.sound`. No module here knows HDF5.
 """

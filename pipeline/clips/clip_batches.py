@@ -22,11 +22,11 @@ from pipeline.clips.clip_file import open_clip
 from pipeline.clips.frames import taken_frames
 from pipeline.clips.recipes import PARTS, ClipRecipe
 from pipeline.clips.sampling import Sampling
-from pipeline.devices import device_type, one_core_each
 from pipeline.images.decoding.decode import UnusableImage, fault_of_the_system
-from pipeline.jobs.ordered import ending_at_once, started_ahead
-from pipeline.progress import DECODE, FORWARD, Stopwatch
-from pipeline.shards.format import OK, RowBlock
+from pipeline.store.devices import device_type, one_core_each
+from pipeline.store.jobs.ordered import ending_at_once, started_ahead
+from pipeline.store.progress import DECODE, FORWARD, Stopwatch
+from pipeline.store.shards.format import OK, RowBlock
 
 # Pieces to decode ahead of the one that enters a batch.
 _PIECES_AHEAD = 8

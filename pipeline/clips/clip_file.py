@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 from PIL import Image
 
-from pipeline.errors import PipelineError
 from pipeline.images.decoding.decode import (
     FORMATS,
     MAX_PIXELS,
@@ -23,6 +22,7 @@ from pipeline.images.decoding.decode import (
     UnusableImage,
     fault_of_the_system,
 )
+from pipeline.store.errors import PipelineError
 
 if TYPE_CHECKING:
     from av import FFmpegError, VideoStream

@@ -12,19 +12,19 @@ from pipeline.clips.clip_batches import View, clip_rows, default_readers, defaul
 from pipeline.clips.clip_file import clip_crc32
 from pipeline.clips.recipes import ClipRecipe, resolve_clip_recipe
 from pipeline.clips.views import clip_header, clip_view, load_clip_weights
-from pipeline.devices import device_type
-from pipeline.jobs.feature_source import Task
-from pipeline.jobs.options import Compute
-from pipeline.jobs.origins import Files, Rows
-from pipeline.progress import WRITE, Stopwatch
-from pipeline.shards.format import FeatureHeader, RowBlock
-from pipeline.shards.plan import Span
-from pipeline.shards.resume.feature_build import ShardBuild
+from pipeline.store.build.feature_build import ShardBuild
+from pipeline.store.devices import device_type
+from pipeline.store.jobs.feature_source import Task
+from pipeline.store.jobs.options import Compute
+from pipeline.store.jobs.origins import Files, Rows
+from pipeline.store.progress import WRITE, Stopwatch
+from pipeline.store.shards.format import FeatureHeader, RowBlock
+from pipeline.store.shards.plan import Span
 
 
 @dataclass(frozen=True)
 class ClipSource:
-    """Clips as a `pipeline.jobs.feature_source.FeatureSource`.
+    """Clips as a `pipeline.store.jobs.feature_source.FeatureSource`.
 
     Attributes
     ----------

@@ -9,7 +9,7 @@ from pipeline.clips.frames import taken_frames
 from pipeline.clips.sampling import Sampling
 from pipeline.datasets.manifest import Media
 from pipeline.images.decoding.decode import Decoded, UnusableImage, fault_of_the_system, read_image
-from pipeline.shards.format import UNREADABLE
+from pipeline.store.shards.format import UNREADABLE
 
 FRAMES, COLUMNS = 6, 3
 """Number of frames of a sheet, evenly spaced in time, and of columns."""

@@ -7,18 +7,18 @@ from pathlib import Path
 from pipeline.clips.clip_file import require_av
 from pipeline.clips.clip_source import ClipSource, Sink, clip_source
 from pipeline.clips.recipes import resolve_clip_recipe
-from pipeline.cluster.place import Place
+from pipeline.clips.sound.extract_sound import extract_sound
+from pipeline.clips.sound.recipes import is_sound_recipe
 from pipeline.datasets.manifest import read_manifest
-from pipeline.errors import WrongUsage
-from pipeline.jobs.make_features import make_features, open_build
-from pipeline.jobs.options import Compute, Selection, Storage
-from pipeline.jobs.side_by_side import split_name
-from pipeline.progress import QUIET, Monitor
-from pipeline.shards.feature_set import FeatureSet
-from pipeline.shards.index import FeatureIndex
-from pipeline.shards.side_by_side import SCALINGS, write_view
-from pipeline.sound.extract_sound import extract_sound
-from pipeline.sound.recipes import is_sound_recipe
+from pipeline.store.errors import WrongUsage
+from pipeline.store.jobs.make_features import make_features, open_build
+from pipeline.store.jobs.options import Compute, Selection, Storage
+from pipeline.store.jobs.side_by_side import split_name
+from pipeline.store.progress import QUIET, Monitor
+from pipeline.store.shards.feature_set import FeatureSet
+from pipeline.store.shards.index import FeatureIndex
+from pipeline.store.shards.side_by_side import SCALINGS, write_view
+from pipeline.store.workers.place import Place
 
 NO_CLIPS = "prepare one with `pipeline prepare clips`, or leave out options for clips"
 """Remedy in messages if a dataset of images is used where clips are needed."""
@@ -38,18 +38,18 @@ def extract_clips(
     """Extract the features of a dataset's clips into shards.
 
     A missing, unreadable or refused clip keeps its row, as NaN with a status and a reason. See
-    `pipeline.jobs.make_features.make_features`. Recipes that are extracted together share the
+    `pipeline.store.jobs.make_features.make_features`. Recipes that are extracted together share the
     decoding of each clip, except on workers.
 
     Parameters
     ----------
     dataset, out, select, storage, place, monitor : see `pipeline.images.extract.extract`.
-    recipe : str. Name in `pipeline.clips.recipes` or `pipeline.sound.recipes`, or several joined by
-        "+", extracted into separate folders next to `out`.
+    recipe : str. Name in `pipeline.clips.recipes` or `pipeline.clips.sound.recipes`, or several
+        joined by "+", extracted into separate folders next to `out`.
     compute : Compute or None. As for images; `weights` "imagenet" means the recipe's own, for 3-D
         networks those of Kinetics-400; `batch_size` counts frames (or runs of frames; None: 8 or 1,
         on a GPU 128 or 16), `readers` clips decoded at once. `codebook` applies to recipes of
-        sound words, which have no weights; see `pipeline.sound.extract_sound.extract_sound`.
+        sound words, which have no weights; see `pipeline.clips.sound.extract_sound.extract_sound`.
 
     Returns
     -------

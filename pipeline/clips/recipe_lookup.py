@@ -1,8 +1,8 @@
 """Lookup of clip recipes by name, for frames or sound."""
 
 from pipeline.clips.recipes import ClipRecipe, named_with, resolve_clip_recipe
-from pipeline.jobs.side_by_side import split_name
-from pipeline.sound.recipes import AnySoundRecipe, is_sound_recipe, sound_recipe
+from pipeline.clips.sound.recipes import AnySoundRecipe, is_sound_recipe, sound_recipe
+from pipeline.store.jobs.side_by_side import split_name
 
 
 def recipe_of_clips(

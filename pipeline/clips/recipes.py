@@ -10,8 +10,7 @@ from typing import Any, Literal
 
 from pipeline.clips.frames import DECODING
 from pipeline.clips.sampling import Sampling
-from pipeline.errors import WrongUsage
-from pipeline.recipes import (
+from pipeline.images.recipes import (
     DEFAULT_RECIPE,
     PRECISIONS,
     RECIPES,
@@ -23,7 +22,8 @@ from pipeline.recipes import (
     is_image_recipe,
     resolve_recipe,
 )
-from pipeline.wording import did_you_mean
+from pipeline.store.errors import WrongUsage
+from pipeline.store.wording import did_you_mean
 
 Over = Literal["mean", "max", "halves"]
 PARTS: dict[Over, int] = {"mean": 1, "max": 1, "halves": 2}
@@ -45,7 +45,7 @@ class VolumeRecipe:
     Attributes
     ----------
     name, backbone, weights, tap, activation, normalise, shape, axes, precision, storage, source,
-    trained_on : see `pipeline.recipes.Recipe`.
+    trained_on : see `pipeline.images.recipes.Recipe`.
     frames : str. Default frames.
     run : int. Frames per input. Runs do not overlap, except for the last one, which ends with the
         clip; the last frame of a shorter clip is repeated.
@@ -178,7 +178,7 @@ def resolve_clip_recipe(
     ----------
     name : str. Name of an image recipe or a backbone, or a key of `VOLUMES` or its backbone;
         optionally followed by "@" and a sampling rule, and "-max" or "-halves".
-    precision, storage : str. Names in `pipeline.recipes.PRECISIONS` and `STORAGES`.
+    precision, storage : str. Names in `pipeline.images.recipes.PRECISIONS` and `STORAGES`.
 
     Raises
     ------

@@ -5,7 +5,7 @@ import re
 from dataclasses import dataclass
 from fractions import Fraction
 
-from pipeline.recipes import RecipeError
+from pipeline.images.recipes import RecipeError
 
 _RULE = re.compile(r"all|(every|fps|even):([0-9]+(?:\.[0-9]+)?)")
 

@@ -6,14 +6,14 @@ from PIL import Image
 from pipeline.clips.clip_batches import View
 from pipeline.clips.recipes import ClipRecipe, VolumeRecipe
 from pipeline.clips.volumes import VolumeNetwork, load_volume_weights
-from pipeline.devices import device_type
-from pipeline.files import created_by
 from pipeline.images.batches import default_parallelism
 from pipeline.images.network import RecipeNetwork
 from pipeline.images.transforms import cut_crops, resize_image
 from pipeline.images.weights import Weights, load_weights
-from pipeline.jobs.options import Compute
-from pipeline.shards.format import FeatureHeader, names_in
+from pipeline.store.devices import device_type
+from pipeline.store.files import created_by
+from pipeline.store.jobs.options import Compute
+from pipeline.store.shards.format import FeatureHeader, names_in
 
 _RUNS_PER_BATCH, _RUNS_PER_BATCH_ON_GPU = 1, 16
 

@@ -10,12 +10,12 @@ from torch import Tensor, nn
 
 from pipeline.clips.c3d import C3D
 from pipeline.clips.recipes import VolumeRecipe
-from pipeline.devices import usable_device
 from pipeline.images.backbones.backbone import Backbone
+from pipeline.images.recipes import RecipeError
 from pipeline.images.tap import TappedNetwork
 from pipeline.images.transforms import bilinear, centre_offset
 from pipeline.images.weights import Weights, WeightsError, load_backbone_weights
-from pipeline.recipes import RecipeError
+from pipeline.store.devices import usable_device
 
 _DTYPES = {"float32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from pathlib import PurePosixPath
 
 from pipeline.datasets.entries import ImageEntry
-from pipeline.errors import PipelineError
+from pipeline.store.errors import PipelineError
 
 # Most paths; the others are checked more closely.
 _PLAIN_PATH = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*(?:/[A-Za-z0-9_][A-Za-z0-9_.-]*)*")

@@ -9,7 +9,7 @@ from typing import ClassVar, overload
 import numpy as np
 import numpy.typing as npt
 
-from pipeline.packed import PackedTexts
+from pipeline.store.packed import PackedTexts
 
 _AT_ONCE = 1 << 13
 

@@ -1,7 +1,9 @@
 """Optional knowledge about a dataset's images beyond their captions.
 
-`pipeline.language` and `pipeline.report` check captions against it, `pipeline.search` counts the
-images of a word, and `pipeline.probes` tests embeddings with it. A dataset may implement any of
+`pipeline.language` and `pipeline.web.report` check captions against it, `pipeline.retrieval.query`
+counts the
+images of a word, and `pipeline.studies.probes` tests embeddings with it. A dataset may implement
+any of
 these interfaces: drawn scenes have all, a file of annotated attributes makes an `ImageWords`.
 `pipeline.experiments.known_truth` looks them up.
 """

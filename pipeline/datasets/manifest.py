@@ -15,14 +15,14 @@ from functools import cached_property, partial
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any, Literal, overload
 
-from pipeline.data_frames import data_frame
 from pipeline.datasets.checks import DatasetError, check_caption, check_entries
 from pipeline.datasets.entries import Captions, FilesBelow, ImageEntry, PackedEntries
 from pipeline.datasets.phrases import RegionPhrase, check_box, regions_text
-from pipeline.files import appearing_whole, write_json, write_text
-from pipeline.hashing import canonical_json, sha256_of_file
-from pipeline.packed import TextMapping, repeated_texts
-from pipeline.schema import Natural, Sha256, decode, decode_lines
+from pipeline.store.data_frames import data_frame
+from pipeline.store.files import appearing_whole, write_json, write_text
+from pipeline.store.hashing import canonical_json, sha256_of_file
+from pipeline.store.packed import TextMapping, repeated_texts
+from pipeline.store.schema import Natural, Sha256, decode, decode_lines
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -18,8 +18,8 @@ from pipeline.datasets.manifest import (
     Metadata,
     read_description,
 )
-from pipeline.hashing import sha256_of_file
-from pipeline.schema import decode_lines
+from pipeline.store.hashing import sha256_of_file
+from pipeline.store.schema import decode_lines
 
 
 class NotKept(Exception):

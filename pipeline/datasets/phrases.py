@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from pipeline.hashing import canonical_json
+from pipeline.store.hashing import canonical_json
 
 Box = tuple[float, float, float, float]
 """x0 y0 x1 y1 in original pixels, 0-based, right and bottom exclusive."""

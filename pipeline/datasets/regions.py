@@ -10,8 +10,8 @@ from pipeline.datasets.manifest import (
     read_manifest,
 )
 from pipeline.datasets.phrases import RegionPhrase
-from pipeline.hashing import sha256_of_file
-from pipeline.schema import decode_lines
+from pipeline.store.hashing import sha256_of_file
+from pipeline.store.schema import decode_lines
 
 
 def read_phrases(dataset: str | Path, split: str | None = None) -> tuple[RegionPhrase, ...]:

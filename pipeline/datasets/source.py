@@ -5,8 +5,8 @@ from pathlib import Path, PurePosixPath
 from typing import Any, TypeVar
 
 from pipeline.datasets.checks import DatasetError, check_caption, check_relative
-from pipeline.hashing import sha256_of_file
-from pipeline.schema import SchemaError, decode
+from pipeline.store.hashing import sha256_of_file
+from pipeline.store.schema import SchemaError, decode
 
 _BOM = b"\xef\xbb\xbf"
 _CONVERT = "convert the file to UTF-8 first"

@@ -5,8 +5,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from pipeline.errors import FileReadError, PipelineError, is_out_of_memory
-from pipeline.shards.resume.locking import NoRoom
+from pipeline.store.build.locking import NoRoom
+from pipeline.store.errors import FileReadError, PipelineError, is_out_of_memory
 
 _OF_THE_SYSTEM = {
     errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS, errno.EMFILE, errno.ENFILE, errno.ENOMEM,

@@ -2,8 +2,8 @@
 
 Each step of a run checks whether its output is up to date, which takes seconds for imports alone.
 Once all steps are up to date, a SHA-256 of the state of all inputs and outputs is stored; while it
-matches, the same call skips the steps. `pipeline.jobs.finished` does the same for a feature set,
-and this record depends on its records.
+matches, the same call skips the steps. `pipeline.store.jobs.finished` does the same for a feature
+set, and this record depends on its records.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -14,13 +14,13 @@ from typing import Any
 
 from pipeline.datasets.manifest import DATASET_FILE, read_manifest
 from pipeline.experiments.layout import Layout
-from pipeline.files import write_json
-from pipeline.hashing import sha256_of_json
-from pipeline.jobs.finished import file_identities, finished_path, state_of_inputs
 from pipeline.retrieval.tables import Row
-from pipeline.schema import decode
-from pipeline.shards.index import INDEX_FILE
-from pipeline.shards.resume.locking import WORK_FOLDER, work_folders
+from pipeline.store.build.locking import WORK_FOLDER, work_folders
+from pipeline.store.files import write_json
+from pipeline.store.hashing import sha256_of_json
+from pipeline.store.jobs.finished import file_identities, finished_path, state_of_inputs
+from pipeline.store.schema import decode
+from pipeline.store.shards.index import INDEX_FILE
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -5,7 +5,7 @@ Other datasets with a ground truth are registered here.
 
 from pipeline.datasets.image_truth import CaptionTruth, ImageWords, ProbeTruth
 from pipeline.datasets.manifest import Manifest
-from pipeline.scenes.drawn_truth import drawn_truth
+from pipeline.studies.scenes.drawn_truth import drawn_truth
 
 
 def caption_truth_of(manifest: Manifest) -> CaptionTruth | None:

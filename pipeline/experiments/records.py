@@ -9,12 +9,12 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from pipeline.errors import PipelineError
-from pipeline.schema import decode
-from pipeline.shards.feature_set import read_set_index
-from pipeline.shards.format import FeatureHeader
-from pipeline.shards.index import INDEX_FILE
-from pipeline.shards.side_by_side import is_view
+from pipeline.store.errors import PipelineError
+from pipeline.store.schema import decode
+from pipeline.store.shards.feature_set import read_set_index
+from pipeline.store.shards.format import FeatureHeader
+from pipeline.store.shards.index import INDEX_FILE
+from pipeline.store.shards.side_by_side import is_view
 
 MISSING = "missing"
 

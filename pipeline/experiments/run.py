@@ -6,12 +6,9 @@ from pathlib import Path
 from typing import Any
 
 from pipeline.datasets.splits import require_captions
-from pipeline.devices import AUTO, choose_device, choose_precision
-from pipeline.errors import PipelineError
 from pipeline.experiments.failures import Failure, StepsFailed
 from pipeline.experiments.layout import DATA, Layout, seeded
 from pipeline.experiments.steps.experiment_steps import add_experiment
-from pipeline.experiments.steps.language_steps import add_language_model
 from pipeline.experiments.steps.result_steps import add_ensemble
 from pipeline.experiments.steps.step import Plan
 from pipeline.heads.experiments import TRAINED_VECTORS, Size, experiment_finder
@@ -23,10 +20,8 @@ from pipeline.language.presets import (
     is_published,
     resolve_language_experiment,
 )
+from pipeline.language.steps import add_language_model
 from pipeline.language.trained_model import load_language_model
-from pipeline.one_or_many import texts_of
-from pipeline.progress import QUIET, Monitor
-from pipeline.report.results import columns_of
 from pipeline.retrieval.ensemble import ENSEMBLES, members_in
 from pipeline.retrieval.tables import (
     PROVENANCE_FILE,
@@ -36,7 +31,12 @@ from pipeline.retrieval.tables import (
     read_provenance,
     read_recall,
 )
-from pipeline.shards.feature_set import FailedRows
+from pipeline.store.devices import AUTO, choose_device, choose_precision
+from pipeline.store.errors import PipelineError
+from pipeline.store.one_or_many import texts_of
+from pipeline.store.progress import QUIET, Monitor
+from pipeline.store.shards.feature_set import FailedRows
+from pipeline.web.report.results import columns_of
 
 
 @dataclass(frozen=True)
@@ -119,7 +119,7 @@ def run(
 
     If the dataset or options have changed since the last call, only what depends on the change is
     recomputed: features keep the rows of unchanged images and captions; features of other options
-    are moved aside, see `pipeline.jobs.options.Storage`.
+    are moved aside, see `pipeline.store.jobs.options.Storage`.
 
     Parameters
     ----------

@@ -5,19 +5,19 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from pipeline.embedding_map.plane import Projection
-from pipeline.errors import WrongUsage
-from pipeline.experiments.captioners import open_captioner
 from pipeline.experiments.layout import DATA, Layout, NotMade, unseeded
 from pipeline.experiments.whole_dataset import searched_embeddings
 from pipeline.heads.experiments import experiment_finder
 from pipeline.heads.head_types import Experiment
-from pipeline.progress import QUIET, Monitor
+from pipeline.language.captioning.captioners import open_captioner
+from pipeline.language.captioning.picture_captions import describe_picture
+from pipeline.regions.localization.region_searcher import RegionSearcher
 from pipeline.retrieval.embedding_file import read_provenance
 from pipeline.retrieval.ensemble import ENSEMBLES
-from pipeline.search.picture_captions import describe_picture
-from pipeline.search.region_searcher import RegionSearcher
-from pipeline.search.searcher import Searcher
+from pipeline.retrieval.query.searcher import Searcher
+from pipeline.store.errors import WrongUsage
+from pipeline.store.progress import QUIET, Monitor
+from pipeline.studies.embedding_map.plane import Projection
 
 
 def open_searcher(
@@ -276,7 +276,7 @@ def serve(
     >>> pipeline.serve("vsepp", "data/mine", port=8000)  # doctest: +SKIP
     """
     # Imported here: a search needs no server.
-    from pipeline.search.serve.server import Server
+    from pipeline.web.serve.server import Server
 
     if localize and language_model:
         raise WrongUsage("language_model describes uploads, which localize=True does not accept")

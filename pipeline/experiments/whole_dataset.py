@@ -11,24 +11,24 @@ from pathlib import Path
 
 from pipeline.datasets.manifest import read_description
 from pipeline.datasets.splits import ALL
-from pipeline.errors import PipelineError
 from pipeline.experiments.layout import Layout, NotMade, unseeded
 from pipeline.experiments.records import Record, why_stale
 from pipeline.experiments.steps.result_steps import embeddings_record
-from pipeline.hashing import sha256_of_file
 from pipeline.heads.embed import Stored, embed, require_head_of
 from pipeline.heads.head_types import Experiment
 from pipeline.heads.inputs.pairs import made_from
 from pipeline.heads.trained_head import HEAD_FILE, TENSORS_FILE
-from pipeline.jobs.options import Selection
-from pipeline.progress import QUIET, Monitor
 from pipeline.retrieval.embedding_file import read_provenance, read_store
 from pipeline.retrieval.embeddings import EmbeddingsError
 from pipeline.retrieval.ensemble import ensemble
 from pipeline.retrieval.quantised.codes import StoreError
-from pipeline.shards.feature_set import read_set_index
-from pipeline.shards.index import INDEX_FILE, read_index
-from pipeline.shards.side_by_side import is_view
+from pipeline.store.errors import PipelineError
+from pipeline.store.hashing import sha256_of_file
+from pipeline.store.jobs.options import Selection
+from pipeline.store.progress import QUIET, Monitor
+from pipeline.store.shards.feature_set import read_set_index
+from pipeline.store.shards.index import INDEX_FILE, read_index
+from pipeline.store.shards.side_by_side import is_view
 
 
 def searched_embeddings(

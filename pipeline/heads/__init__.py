@@ -6,7 +6,7 @@ as data) first. `fit` and `embed` are the jobs of `pipeline train` and `pipeline
 No module here knows path conventions or reads params.yaml.
 """
 
-from pipeline.errors import PipelineError
+from pipeline.store.errors import PipelineError
 
 
 class HeadError(PipelineError):

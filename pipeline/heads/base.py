@@ -19,8 +19,8 @@ from pipeline.heads import HeadError
 from pipeline.heads.inputs.feature_rows import Features, Rows, in_blocks
 from pipeline.heads.inputs.feature_spec import HeadInputs
 from pipeline.heads.inputs.pairs import HeldOut, Pairs
-from pipeline.progress import QUIET, Progress, no_progress
-from pipeline.schema import SchemaError, convert
+from pipeline.store.progress import QUIET, Progress, no_progress
+from pipeline.store.schema import SchemaError, convert
 
 # Enough for efficient matrix products, few enough for the activations of long captions.
 _ROWS = 512

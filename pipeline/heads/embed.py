@@ -13,12 +13,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pipeline.cluster.place import Place
 from pipeline.datasets.checks import DatasetError
 from pipeline.datasets.entries import ImageEntry, PackedEntries
 from pipeline.datasets.manifest import Manifest, read_manifest
 from pipeline.datasets.splits import ALL, split_for, splits_of
-from pipeline.files import OutputError
 from pipeline.heads import HeadError
 from pipeline.heads.embedding_source import CHUNK_ROWS, EmbeddingSource, Side
 from pipeline.heads.inputs.averaged import averaged
@@ -32,9 +30,6 @@ from pipeline.heads.inputs.pairs import (
 )
 from pipeline.heads.kept_rows import earlier_embeddings, kept_rows
 from pipeline.heads.trained_head import TrainedHead, load_head
-from pipeline.jobs.make_features import make_features
-from pipeline.jobs.options import Selection, Storage
-from pipeline.progress import QUIET, Monitor, Stopwatch
 from pipeline.retrieval.embedding_file import Blocks, EmbeddingsHeader, write_in_blocks
 from pipeline.retrieval.embeddings import Embeddings
 from pipeline.retrieval.quantised.codes import (
@@ -44,11 +39,16 @@ from pipeline.retrieval.quantised.codes import (
     require_store,
     shortened,
 )
-from pipeline.shards.feature_set import FeatureSet, MissingRows
-from pipeline.shards.resume.locking import WORK_FOLDER, only_writer, work_folders
-from pipeline.summary import write_summary
+from pipeline.store.build.locking import WORK_FOLDER, only_writer, work_folders
+from pipeline.store.files import OutputError
+from pipeline.store.jobs.make_features import make_features
+from pipeline.store.jobs.options import Selection, Storage
+from pipeline.store.progress import QUIET, Monitor, Stopwatch
+from pipeline.store.shards.feature_set import FeatureSet, MissingRows
+from pipeline.store.summary import write_summary
+from pipeline.store.wording import counted
+from pipeline.store.workers.place import Place
 from pipeline.text.families import seen_of
-from pipeline.wording import counted
 
 # A worker embeds one shard at a time; the bytes of the file do not depend on the size.
 _STORAGE = Storage(rows_per_shard=8 * CHUNK_ROWS)

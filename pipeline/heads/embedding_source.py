@@ -13,8 +13,6 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from pipeline.devices import one_core_each
-from pipeline.files import created_by
 from pipeline.heads import HeadError
 from pipeline.heads.inputs.averaged import AveragedRows
 from pipeline.heads.inputs.feature_rows import (
@@ -26,14 +24,16 @@ from pipeline.heads.inputs.feature_rows import (
 )
 from pipeline.heads.inputs.feature_spec import caption_blocks
 from pipeline.heads.trained_head import TrainedHead, load_head
-from pipeline.jobs.feature_source import Task
-from pipeline.jobs.ordered import ending_at_once, in_order
-from pipeline.progress import FORWARD, READ, Stopwatch
 from pipeline.retrieval.embeddings import num_axes
-from pipeline.shards.feature_set import FeatureSet
-from pipeline.shards.format import OK, FeatureHeader, RowBlock
-from pipeline.shards.plan import Span
-from pipeline.shards.resume.job_ref import NotShared
+from pipeline.store.build.job_ref import NotShared
+from pipeline.store.devices import one_core_each
+from pipeline.store.files import created_by
+from pipeline.store.jobs.feature_source import Task
+from pipeline.store.jobs.ordered import ending_at_once, in_order
+from pipeline.store.progress import FORWARD, READ, Stopwatch
+from pipeline.store.shards.feature_set import FeatureSet
+from pipeline.store.shards.format import OK, FeatureHeader, RowBlock
+from pipeline.store.shards.plan import Span
 from pipeline.text.encoders.token_ids import PADDING
 
 Side = Literal["images", "captions"]
@@ -51,7 +51,7 @@ _WINDOW_ROWS = 8192
 
 @dataclass(frozen=True, eq=False)
 class EmbeddingSource:
-    """Embeddings of images or captions as a `pipeline.jobs.feature_source.FeatureSource`.
+    """Embeddings of images or captions as a `pipeline.store.jobs.feature_source.FeatureSource`.
 
     Attributes
     ----------
@@ -267,7 +267,7 @@ def _windows(spans: Sequence[Span]) -> Iterator[list[Span]]:
 class Fixed:
     """Origin without change detection: rows depend on a feature set with checksums of its own.
 
-    See `pipeline.jobs.origins.Origin`.
+    See `pipeline.store.jobs.origins.Origin`.
     """
 
     content: str

@@ -13,7 +13,7 @@ from pipeline.heads.inputs.word_vectors import known_words
 from pipeline.heads.trained_head import TrainedHead
 from pipeline.heads.training.training_job import TrainingJob
 from pipeline.heads.training.training_options import DEFAULT_TRAINING, TrainingOptions
-from pipeline.shards.feature_set import FeatureSet
+from pipeline.store.shards.feature_set import FeatureSet
 
 
 def fit(

@@ -8,7 +8,7 @@ from typing import Any
 from pipeline.heads import HeadError
 from pipeline.heads.base import Head, HeadKind, choice, setting, settings_from, text
 from pipeline.heads.inputs.feature_spec import HeadInputs
-from pipeline.wording import did_you_mean
+from pipeline.store.wording import did_you_mean
 
 HEADS = ("cca", "ridge", "vse", "relational", "scan", "two-branch", "word2visualvec", "zero-shot")
 """Heads by name. `two-branch` is `HEAD` of `pipeline.heads.architectures.two_branch`, and so on;
@@ -47,7 +47,7 @@ class Finetuning:
         schedule applies to both. 0 trains the head alone, on the same crops: the control.
     first_layer : str. Name of the first trainable layer; earlier ones are frozen. Empty: all train.
     smallest_crop : float. Minimum share of the area of a random crop; images are also mirrored at
-        random; see `pipeline.finetuning.augmentation`.
+        random; see `pipeline.heads.finetuning.augmentation`.
     precision : str. Precision of the network's matrix products in training; validation is in
         float32. That of the head's products is in the experiment.
     """
@@ -79,7 +79,7 @@ class Experiment:
     finetuning : Finetuning or None. Options for training head and image network together; None: the
         head alone, on stored features.
     of_phrases : bool. Whether the head is fitted on regions and phrases; see
-        `pipeline.localization`.
+        `pipeline.regions.localization`.
     goes_on_from : str or None. Experiment whose trained head continues training with mined boxes,
         or None.
     precision : str. A name in `PRECISIONS`; see `with_precision`.

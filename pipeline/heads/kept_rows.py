@@ -7,15 +7,15 @@ from typing import Any
 
 import numpy as np
 
-from pipeline.hashing import canonical_json
 from pipeline.heads.embedding_source import CHUNK_ROWS, EmbeddingSource, Taken
 from pipeline.heads.inputs.feature_rows import Features, RowNumbers
-from pipeline.packed import PackedTexts, TextIndex
-from pipeline.progress import Stopwatch
 from pipeline.retrieval.embedding_file import read_embeddings, read_features_crc32
 from pipeline.retrieval.embeddings import Embeddings, EmbeddingsError
 from pipeline.retrieval.quantised.codes import QuantisedRows
-from pipeline.shards.feature_set import FeatureSet
+from pipeline.store.hashing import canonical_json
+from pipeline.store.packed import PackedTexts, TextIndex
+from pipeline.store.progress import Stopwatch
+from pipeline.store.shards.feature_set import FeatureSet
 
 
 @dataclass(frozen=True, eq=False)

@@ -11,14 +11,14 @@ import numpy.typing as npt
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save
 
-from pipeline.files import appearing_whole, parse_json, write_json
-from pipeline.hashing import sha256_of_file
 from pipeline.heads import HeadError
 from pipeline.heads.base import Head, History
 from pipeline.heads.head_types import make_head
 from pipeline.heads.inputs.feature_rows import ArrayRows, Features
 from pipeline.heads.inputs.feature_spec import FeatureSpec, HeadInputs
-from pipeline.schema import convert_fields, decode
+from pipeline.store.files import appearing_whole, parse_json, write_json
+from pipeline.store.hashing import sha256_of_file
+from pipeline.store.schema import convert_fields, decode
 
 TENSORS_FILE, HEAD_FILE, HISTORY_FILE = "head.safetensors", "head.json", "history.json"
 
@@ -59,7 +59,7 @@ class TrainedHead:
     average_captions : bool. Whether captions are averaged per image, in training and embedding; see
         `pipeline.heads.inputs.averaged.averaged`.
     finetuning : mapping or None. How it was trained with the network of its image features, from
-        which head and weights; None: on stored features. See `pipeline.finetuning.finetune`.
+        which head and weights; None: on stored features. See `pipeline.heads.finetuning.finetune`.
     precision : str. Precision of the layers' matrix products in training, "float32" or "bf16";
         embeddings are computed in float32. Files omit "float32".
     tensors_sha256 : str or None. SHA-256 of the tensor file; None before saving.

@@ -12,18 +12,18 @@ from weakref import WeakKeyDictionary
 import numpy as np
 import torch
 
-from pipeline.devices import device_type, one_core_each
-from pipeline.files import created_by
 from pipeline.images.network import RecipeNetwork
 from pipeline.images.reader_processes import ReaderProcesses
+from pipeline.images.recipes import Recipe
 from pipeline.images.region import Picture
 from pipeline.images.transforms import Sample, read_sample
 from pipeline.images.weights import Weights
-from pipeline.jobs.ordered import ending_at_once, in_order
-from pipeline.progress import FORWARD, Stopwatch
-from pipeline.recipes import Recipe
-from pipeline.shards.format import FeatureHeader, RowBlock, names_in
-from pipeline.shards.plan import Span
+from pipeline.store.devices import device_type, one_core_each
+from pipeline.store.files import created_by
+from pipeline.store.jobs.ordered import ending_at_once, in_order
+from pipeline.store.progress import FORWARD, Stopwatch
+from pipeline.store.shards.format import FeatureHeader, RowBlock, names_in
+from pipeline.store.shards.plan import Span
 
 Convert = Callable[[int, RowBlock], RowBlock]
 """Function of the number of a block's first row, and the block."""

@@ -3,16 +3,16 @@
 from itertools import chain
 from pathlib import Path
 
-from pipeline.cluster.place import Place
 from pipeline.datasets.manifest import DATASET_FILE, NO_PICTURES, Manifest
 from pipeline.datasets.plain_images import Images, images_of
-from pipeline.jobs.finished import FinishedRecord
-from pipeline.jobs.make_features import make_features
-from pipeline.jobs.options import Compute, Selection, Storage
-from pipeline.jobs.side_by_side import extract_side_by_side, split_name
-from pipeline.progress import QUIET, Monitor
-from pipeline.recipes import resolve_recipe
-from pipeline.shards.index import FeatureIndex
+from pipeline.images.recipes import resolve_recipe
+from pipeline.store.jobs.finished import FinishedRecord
+from pipeline.store.jobs.make_features import make_features
+from pipeline.store.jobs.options import Compute, Selection, Storage
+from pipeline.store.jobs.side_by_side import extract_side_by_side, split_name
+from pipeline.store.progress import QUIET, Monitor
+from pipeline.store.shards.index import FeatureIndex
+from pipeline.store.workers.place import Place
 
 
 def extract(
@@ -30,7 +30,7 @@ def extract(
 
     A missing, unreadable or refused image keeps its row, as NaN with a status and a reason. The
     same call resumes an interrupted run; on a finished output it recomputes only rows whose images
-    have changed. See `pipeline.jobs.make_features.make_features`.
+    have changed. See `pipeline.store.jobs.make_features.make_features`.
 
     Parameters
     ----------
@@ -41,7 +41,7 @@ def extract(
         with image ids as row ids.
     recipe : str. Name of a recipe, of a backbone with a default recipe, "timm:<model>" or
         "open-clip:<model>.<tag>"; or several joined by "+", extracted into separate folders next
-        to `out`: see `pipeline.shards.side_by_side`.
+        to `out`: see `pipeline.store.shards.side_by_side`.
     select : Selection or None. Images to extract; None: all.
     storage : Storage or None. Row storage, and which finished rows to recompute; None: defaults.
     compute : Compute or None. Weights, arithmetic, device and parallelism; None: defaults.

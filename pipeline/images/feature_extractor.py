@@ -8,17 +8,17 @@ import numpy as np
 import numpy.typing as npt
 from PIL import Image
 
-from pipeline.devices import AUTO, choose_precision
-from pipeline.errors import PipelineError
 from pipeline.images.batches import Parallelism, default_parallelism, feature_header, picture_rows
 from pipeline.images.decoding.decode import UnusableImage
 from pipeline.images.given_pictures import GivenPicture, picture_of, pictures_of
 from pipeline.images.network import RecipeNetwork
+from pipeline.images.recipes import Recipe, resolve_recipe
 from pipeline.images.weights import load_weights
-from pipeline.progress import QUIET, Stopwatch
-from pipeline.recipes import Recipe, resolve_recipe
-from pipeline.shards.format import OK, STATUS_NAMES
-from pipeline.shards.plan import Span
+from pipeline.store.devices import AUTO, choose_precision
+from pipeline.store.errors import PipelineError
+from pipeline.store.progress import QUIET, Stopwatch
+from pipeline.store.shards.format import OK, STATUS_NAMES
+from pipeline.store.shards.plan import Span
 
 
 class PictureError(PipelineError):
@@ -30,7 +30,7 @@ class FeatureExtractor:
 
     Attributes
     ----------
-    recipe : `pipeline.recipes.Recipe`. Recipe of the features.
+    recipe : `pipeline.images.recipes.Recipe`. Recipe of the features.
     recipe_hash : str. Hash of recipe and weights, 16 hex digits; equal hashes, here and in shards,
         mean equal features.
 
@@ -64,8 +64,8 @@ class FeatureExtractor:
         weights : str or Path. "imagenet", a file, or "random:SEED".
         device : str. A torch device.
         engine : str. "fast" or "reference".
-        precision : str. Arithmetic of the network, of `pipeline.recipes.PRECISIONS`, or "auto" for
-            the fastest of the device.
+        precision : str. Arithmetic of the network, of `pipeline.images.recipes.PRECISIONS`, or
+            "auto" for the fastest of the device.
         batch_size : int or None. Images per batch; None: the default of the device.
 
         Raises

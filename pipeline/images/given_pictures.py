@@ -8,9 +8,9 @@ import numpy.typing as npt
 import torch
 from PIL import Image
 
-from pipeline.errors import UnexpectedType
 from pipeline.images.decoding.decode import decode
-from pipeline.one_or_many import items_of
+from pipeline.store.errors import UnexpectedType
+from pipeline.store.one_or_many import items_of
 
 GivenPicture = str | Path | bytes | Image.Image | np.ndarray | torch.Tensor
 """One image. `picture_of` states the accepted arrays and tensors."""

@@ -9,7 +9,6 @@ from typing import Any, cast
 
 import torch
 
-from pipeline.devices import AUTO, device_type
 from pipeline.images.batches import (
     Parallelism,
     default_parallelism,
@@ -19,24 +18,25 @@ from pipeline.images.batches import (
 from pipeline.images.decoding.decode import source_crc32
 from pipeline.images.memory import expected_memory, resident_memory
 from pipeline.images.network import RecipeNetwork
+from pipeline.images.recipes import Recipe, resolve_recipe
 from pipeline.images.region import PhotoCache, Region, Source, photo_of
 from pipeline.images.weights import load_weights
-from pipeline.jobs.feature_source import Task
-from pipeline.jobs.options import Compute
-from pipeline.jobs.origins import Files, Rows
-from pipeline.progress import Monitor, Stopwatch
-from pipeline.recipes import Recipe, resolve_recipe
-from pipeline.shards.format import FeatureHeader, RowBlock
-from pipeline.shards.plan import Span
-from pipeline.shards.writer import stored_block
-from pipeline.wording import counted
+from pipeline.store.devices import AUTO, device_type
+from pipeline.store.jobs.feature_source import Task
+from pipeline.store.jobs.options import Compute
+from pipeline.store.jobs.origins import Files, Rows
+from pipeline.store.progress import Monitor, Stopwatch
+from pipeline.store.shards.format import FeatureHeader, RowBlock
+from pipeline.store.shards.plan import Span
+from pipeline.store.shards.writer import stored_block
+from pipeline.store.wording import counted
 
 _GPU_READERS = 16
 
 
 @dataclass(frozen=True)
 class ImageSource:
-    """Images or cut regions as a `pipeline.jobs.feature_source.FeatureSource`.
+    """Images or cut regions as a `pipeline.store.jobs.feature_source.FeatureSource`.
 
     Attributes
     ----------

@@ -3,7 +3,7 @@
 from torch import Tensor
 
 from pipeline.images.backbones.backbone import Backbone
-from pipeline.recipes import Recipe, RecipeError
+from pipeline.images.recipes import Recipe, RecipeError
 
 
 def pooled(output: Tensor, recipe: Recipe, backbone: Backbone) -> Tensor:
@@ -11,7 +11,7 @@ def pooled(output: Tensor, recipe: Recipe, backbone: Backbone) -> Tensor:
 
     Parameters
     ----------
-    output : (n, ...) output of the recipe's tap; see `pipeline.recipes.layers.Layout`.
+    output : (n, ...) output of the recipe's tap; see `pipeline.images.recipes.layers.Layout`.
     recipe, backbone : Recipe, Backbone. Recipe, and backbone, which defines the layout of the
         output.
 

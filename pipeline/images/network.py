@@ -11,7 +11,6 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from pipeline.devices import usable_device
 from pipeline.images.backbones.known_backbones import backbone_named
 from pipeline.images.engine import ENGINES
 from pipeline.images.engine.cudnn import CudnnLayers
@@ -19,10 +18,11 @@ from pipeline.images.engine.fuse import Layers, PlainLayers, Tracing, rewrite
 from pipeline.images.engine.onednn import OneDnnLayers
 from pipeline.images.engine.ten_crops import SharedTenCrops, share_ten_crops
 from pipeline.images.layouts import pooled
+from pipeline.images.recipes import Crop, Recipe, RecipeError
+from pipeline.images.recipes.layers import GRID_AXES, ROW_AXES, TOKEN_AXES
 from pipeline.images.tap import TappedNetwork
 from pipeline.images.transforms import crop_offsets
-from pipeline.recipes import Crop, Recipe, RecipeError
-from pipeline.recipes.layers import GRID_AXES, ROW_AXES, TOKEN_AXES
+from pipeline.store.devices import usable_device
 
 # Batches on a GPU at once: one is copied while the other is computed.
 AT_ONCE = 2

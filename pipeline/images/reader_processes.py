@@ -23,11 +23,11 @@ from typing import Any
 
 import numpy as np
 
-from pipeline.errors import FileReadError, PipelineError
+from pipeline.images.recipes import Crop, Recipe, Resize
 from pipeline.images.region import Picture
 from pipeline.images.transforms import Sample, read_windows
-from pipeline.progress import Stopwatch
-from pipeline.recipes import Crop, Recipe, Resize
+from pipeline.store.errors import FileReadError, PipelineError
+from pipeline.store.progress import Stopwatch
 
 # Room for the windows of most recipes, so that a child need not wait for its parent to read them.
 _PIPE_BYTES = 1 << 20

@@ -12,8 +12,8 @@ import numpy as np
 from PIL import Image
 
 from pipeline.images.decoding.decode import Decoded, Rule, read_image
-from pipeline.progress import Stopwatch
-from pipeline.shards.format import REFUSED
+from pipeline.store.progress import Stopwatch
+from pipeline.store.shards.format import REFUSED
 
 _PHOTOS_KEPT = 12
 

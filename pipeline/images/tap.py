@@ -7,8 +7,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from pipeline.images.backbones.backbone import Backbone
-from pipeline.recipes import RecipeError
-from pipeline.recipes.layers import unknown_layer, unused_layer
+from pipeline.images.recipes import RecipeError
+from pipeline.images.recipes.layers import unknown_layer, unused_layer
 
 _ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "none": nn.Identity(),

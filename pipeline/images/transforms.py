@@ -17,10 +17,10 @@ from pipeline.images.decoding.decode import (
     read_image,
     rgb_of_picture,
 )
+from pipeline.images.recipes import Crop, Recipe, Resize
 from pipeline.images.region import Picture, Region
-from pipeline.progress import DECODE, Stopwatch
-from pipeline.recipes import Crop, Recipe, Resize
-from pipeline.shards.format import OK
+from pipeline.store.progress import DECODE, Stopwatch
+from pipeline.store.shards.format import OK
 
 Offset = tuple[int, int]
 

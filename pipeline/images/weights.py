@@ -9,14 +9,14 @@ from pathlib import Path
 
 import torch
 
-from pipeline.hashing import sha256_of_file
 from pipeline.images.backbones.backbone import Backbone
 from pipeline.images.backbones.backbone_weights import read_state_dict
 from pipeline.images.backbones.known_backbones import backbone_named
+from pipeline.images.networks.random_weights import seeded_state
+from pipeline.images.networks.state_dicts import Weights, WeightsError, state_sha256
 from pipeline.images.npm_weights import SHA256, fetched_npm_archive, npm_archive
-from pipeline.networks.random_weights import seeded_state
-from pipeline.networks.state_dicts import Weights, WeightsError, state_sha256
-from pipeline.recipes import Recipe
+from pipeline.images.recipes import Recipe
+from pipeline.store.hashing import sha256_of_file
 
 __all__ = [
     "Weights",

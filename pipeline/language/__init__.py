@@ -6,7 +6,7 @@ captions, `score_captions` scores them. Tags and token ids are in `pipeline.text
 training loop in `pipeline.heads`. No module here knows path conventions.
 """
 
-from pipeline.errors import PipelineError
+from pipeline.store.errors import PipelineError
 
 
 class LanguageError(PipelineError):

@@ -8,7 +8,6 @@ import numpy as np
 
 from pipeline.datasets.entries import PackedEntries
 from pipeline.datasets.manifest import MANIFEST_FILE
-from pipeline.hashing import sha256_of_file
 from pipeline.heads.inputs.feature_rows import ArrayRows, FeatureRows, Features, Rows, loaded
 from pipeline.heads.inputs.feature_spec import (
     CaptionBlock,
@@ -23,7 +22,8 @@ from pipeline.heads.trained_head import TrainedHead, load_head
 from pipeline.language import LanguageError
 from pipeline.language.language_task import Sizes
 from pipeline.language.model_types import LanguageExperiment
-from pipeline.shards.feature_set import FeatureSet
+from pipeline.store.hashing import sha256_of_file
+from pipeline.store.shards.feature_set import FeatureSet
 
 
 @dataclass(frozen=True)

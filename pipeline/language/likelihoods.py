@@ -14,8 +14,8 @@ import torch
 
 from pipeline.heads.inputs.feature_rows import Features
 from pipeline.language.model import SentenceModel
-from pipeline.progress import Progress, no_progress
 from pipeline.retrieval.embeddings import Embeddings
+from pipeline.store.progress import Progress, no_progress
 from pipeline.text.encoders.token_ids import PADDING
 
 _CAPTIONS_AT_ONCE = 512

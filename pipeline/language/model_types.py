@@ -7,7 +7,7 @@ from typing import Any, Literal
 from pipeline.heads.base import choice, setting
 from pipeline.heads.head_types import CaptionFeatures
 from pipeline.language import LanguageError
-from pipeline.wording import did_you_mean
+from pipeline.store.wording import did_you_mean
 
 Condition = Literal["nothing", "sentence", "image"]
 

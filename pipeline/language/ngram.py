@@ -15,8 +15,8 @@ import numpy.typing as npt
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 
-from pipeline.files import appearing_whole
 from pipeline.language import LanguageError
+from pipeline.store.files import appearing_whole
 from pipeline.text.encoders.token_ids import END, PADDING, START
 
 Ids = npt.NDArray[np.int64]

@@ -13,11 +13,11 @@ from pipeline.heads.inputs.pairs import Pairs
 from pipeline.heads.training.training_job import TrainingJob
 from pipeline.language import LanguageError
 from pipeline.language.data import LanguageInputs, OpenLanguageInputs, embed_captions
+from pipeline.store.wording import counted
 from pipeline.text.encode import encoder_folder
 from pipeline.text.encoders.token_ids import FIRST_WORD, UNKNOWN
 from pipeline.text.fitted import load_encoder
 from pipeline.text.vectors.corpus import leaks, read_lines
-from pipeline.wording import counted
 
 _AT_ONCE = 4096
 

@@ -17,7 +17,7 @@ from pipeline.language.model_types import (
     LanguageExperiment,
     LanguageSettings,
 )
-from pipeline.wording import did_you_mean
+from pipeline.store.wording import did_you_mean
 
 
 @dataclass(frozen=True)

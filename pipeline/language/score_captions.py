@@ -14,22 +14,22 @@ from pipeline.datasets.entries import ImageEntry
 from pipeline.datasets.image_truth import CaptionTruth
 from pipeline.datasets.manifest import Manifest, read_manifest
 from pipeline.datasets.splits import USUAL_NAMES
-from pipeline.files import require_folder, write_json, write_text
-from pipeline.hashing import sha256_of_file
 from pipeline.heads.inputs.feature_rows import ArrayRows, FeatureRows
 from pipeline.heads.trained_head import TrainedHead
 from pipeline.language import LanguageError
 from pipeline.language.captioning.captions_file import read_captions, read_provenance
 from pipeline.language.scores.caption_truth import score_truth, truth_columns
 from pipeline.language.scores.table import COLUMNS, TOKENIZER, score
-from pipeline.progress import QUIET, Monitor
 from pipeline.retrieval.embeddings import Embeddings
 from pipeline.retrieval.ranking.ranks import rank_both_ways
 from pipeline.retrieval.recall import measures
 from pipeline.retrieval.similarity import unit_rows
-from pipeline.shards.feature_set import FeatureSet
+from pipeline.store.files import require_folder, write_json, write_text
+from pipeline.store.hashing import sha256_of_file
+from pipeline.store.progress import QUIET, Monitor
+from pipeline.store.shards.feature_set import FeatureSet
+from pipeline.store.wording import counted
 from pipeline.text.encoders.base import CaptionEncoder, unknown_to_all
-from pipeline.wording import counted
 
 CAPTIONS_FILE, PROVENANCE_FILE = "captions.json", "provenance.json"
 RANKING_COLUMNS = {

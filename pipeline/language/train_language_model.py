@@ -5,8 +5,6 @@ from pathlib import Path
 import numpy as np
 
 from pipeline.datasets.manifest import read_manifest
-from pipeline.files import created_by
-from pipeline.hashing import sha256_of_file
 from pipeline.heads.base import settings_from
 from pipeline.heads.inputs.feature_rows import ArrayRows
 from pipeline.heads.inputs.feature_spec import FeatureSpec
@@ -21,6 +19,8 @@ from pipeline.language.model_types import LanguageExperiment, LanguageSettings
 from pipeline.language.ngram import fit_ngrams, require_words
 from pipeline.language.plain_text import with_plain_text
 from pipeline.language.trained_model import Concepts, TrainedLanguageModel
+from pipeline.store.files import created_by
+from pipeline.store.hashing import sha256_of_file
 from pipeline.text.encode import encoder_folder
 from pipeline.text.encoders.token_ids import FIRST_WORD
 from pipeline.text.fitted import load_encoder, load_plan, vocabulary_of

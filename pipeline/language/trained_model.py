@@ -18,8 +18,6 @@ from safetensors.numpy import save as save_arrays
 from safetensors.torch import load_file, save
 from torch import nn
 
-from pipeline.files import appearing_whole, parse_json, write_json
-from pipeline.hashing import sha256_of_file
 from pipeline.heads.base import History, settings_from
 from pipeline.heads.inputs.feature_rows import Features
 from pipeline.heads.inputs.feature_spec import FeatureSpec
@@ -27,7 +25,9 @@ from pipeline.language import LanguageError
 from pipeline.language.language_task import Sizes, build_model
 from pipeline.language.model_types import LanguageSettings
 from pipeline.language.ngram import NGramModel
-from pipeline.schema import convert_fields
+from pipeline.store.files import appearing_whole, parse_json, write_json
+from pipeline.store.hashing import sha256_of_file
+from pipeline.store.schema import convert_fields
 from pipeline.text.encoders.token_ids import END, FIRST_WORD
 from pipeline.text.vocabulary import Vocabulary, load_vocabulary, save_vocabulary
 

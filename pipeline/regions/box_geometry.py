@@ -9,13 +9,13 @@ import numpy as np
 import numpy.typing as npt
 from PIL import Image
 
-from pipeline.devices import AUTO
-from pipeline.errors import WrongUsage
-from pipeline.files import created_by
 from pipeline.images.decoding.decode import to_rgb
-from pipeline.jobs.options import Compute
 from pipeline.regions.by_photo import ByPhoto
-from pipeline.shards.format import FeatureHeader
+from pipeline.store.devices import AUTO
+from pipeline.store.errors import WrongUsage
+from pipeline.store.files import created_by
+from pipeline.store.jobs.options import Compute
+from pipeline.store.shards.format import FeatureHeader
 
 BOX_GEOMETRY = "box-geometry"
 _VALUES = ("x0 / width", "y0 / height", "x1 / width", "y1 / height", "share of the area", "1")

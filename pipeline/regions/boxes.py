@@ -8,7 +8,7 @@ last pixel: subtract 1 from xmin and ymin, keep xmax and ymax.)
 import numpy as np
 import numpy.typing as npt
 
-from pipeline.errors import PipelineError
+from pipeline.store.errors import PipelineError
 
 
 class BoxError(PipelineError):

@@ -8,7 +8,7 @@ import numpy.typing as npt
 from PIL import Image
 
 from pipeline.images.decoding.decode import Rule
-from pipeline.shards.format import FeatureHeader
+from pipeline.store.shards.format import FeatureHeader
 
 RowsOf = Callable[[Image.Image, npt.NDArray[np.float64]], npt.NDArray[np.float32]]
 """Function from an image and (k, 4) boxes in its pixels to (k, dim) rows."""

@@ -3,22 +3,22 @@
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from pipeline.cluster.place import Place
 from pipeline.datasets.manifest import NO_PICTURES, read_manifest
-from pipeline.errors import WrongUsage
 from pipeline.images.image_source import image_source
 from pipeline.images.network import device_for
+from pipeline.images.recipes import resolve_recipe
 from pipeline.images.region import PhotoCache, Region
-from pipeline.jobs.feature_source import FeatureSource
-from pipeline.jobs.make_features import make_features
-from pipeline.jobs.options import Compute, Selection, Storage
-from pipeline.jobs.side_by_side import extract_side_by_side, split_name
-from pipeline.progress import QUIET, Monitor
-from pipeline.recipes import resolve_recipe
 from pipeline.regions.box_geometry import BOX_GEOMETRY
 from pipeline.regions.photo_source import PhotoSource, is_by_photo, region_features
 from pipeline.regions.proposals import ProposalError, read_proposals, region_id
-from pipeline.shards.index import FeatureIndex
+from pipeline.store.errors import WrongUsage
+from pipeline.store.jobs.feature_source import FeatureSource
+from pipeline.store.jobs.make_features import make_features
+from pipeline.store.jobs.options import Compute, Selection, Storage
+from pipeline.store.jobs.side_by_side import extract_side_by_side, split_name
+from pipeline.store.progress import QUIET, Monitor
+from pipeline.store.shards.index import FeatureIndex
+from pipeline.store.workers.place import Place
 
 _CUT = "outward to whole pixels, then as a picture of its own"
 

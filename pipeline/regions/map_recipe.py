@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from pipeline.recipes import Crop, Recipe, RecipeError, Resize, resolve_recipe
+from pipeline.images.recipes import Crop, Recipe, RecipeError, Resize, resolve_recipe
 
 ROI_ALIGN = "-roi-align"
 

@@ -17,9 +17,9 @@ from typing import Any
 
 import numpy as np
 
-from pipeline.hashing import sha256_of_file, sha256_of_json
 from pipeline.regions.methods import NO_MODEL, Found, Unproposable
 from pipeline.regions.proposals import ProposalError
+from pipeline.store.hashing import sha256_of_file, sha256_of_json
 
 SIDE = 250
 _PACKAGE = "opencv-contrib-python-headless"

@@ -11,27 +11,28 @@ from typing import Any
 
 import numpy as np
 
-from pipeline.devices import one_core_each
 from pipeline.images.decoding.decode import source_crc32
 from pipeline.images.region import PhotoCache, Region
-from pipeline.jobs.feature_source import Task
-from pipeline.jobs.options import Compute
-from pipeline.jobs.ordered import ending_at_once, in_order
-from pipeline.jobs.origins import Files, Rows
-from pipeline.progress import Stopwatch
 from pipeline.regions.box_geometry import BOX_GEOMETRY, box_geometry_features
 from pipeline.regions.by_photo import ByPhoto, RowsOf
 from pipeline.regions.map_recipe import ROI_ALIGN
 from pipeline.regions.roi_align import roi_align_features
-from pipeline.shards.format import REFUSED, FeatureHeader, RowBlock
-from pipeline.shards.plan import Span
+from pipeline.store.devices import one_core_each
+from pipeline.store.jobs.feature_source import Task
+from pipeline.store.jobs.options import Compute
+from pipeline.store.jobs.ordered import ending_at_once, in_order
+from pipeline.store.jobs.origins import Files, Rows
+from pipeline.store.progress import Stopwatch
+from pipeline.store.shards.format import REFUSED, FeatureHeader, RowBlock
+from pipeline.store.shards.plan import Span
 
 _PHOTOS_AHEAD = 2
 
 
 @dataclass(frozen=True)
 class PhotoSource:
-    """Regions as a `FeatureSource` of `pipeline.jobs`; those of one image are computed together.
+    """Regions as a `FeatureSource` of `pipeline.store.jobs`; those of one image are computed
+    together.
 
     A row depends only on its image and box. An image that fails, or has changed since its boxes
     were proposed, fails all its regions.

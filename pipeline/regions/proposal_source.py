@@ -11,20 +11,20 @@ from typing import Any
 import numpy as np
 
 from pipeline.datasets.regions import read_phrases, regions_sha256
-from pipeline.errors import WrongUsage
-from pipeline.hashing import sha256_of_file
 from pipeline.images.decoding.decode import read_image, source_crc32
-from pipeline.jobs.feature_source import Task
-from pipeline.jobs.ordered import ending_at_once, in_order
-from pipeline.jobs.origins import Files, Rows
-from pipeline.progress import FORWARD, Stopwatch
 from pipeline.regions.ground_truth import true_boxes
 from pipeline.regions.methods import Grid, KnownBoxes, Method, Unproposable
 from pipeline.regions.opencv_methods import Bing, EdgeBoxes, SelectiveSearch, opencv
 from pipeline.regions.proposals import ProposalError, proposal_row, proposals_header
-from pipeline.shards.convert.importers.boxes import read_boxes
-from pipeline.shards.format import REFUSED, FeatureHeader, RowBlock
-from pipeline.shards.plan import Span
+from pipeline.store.convert.importers.boxes import read_boxes
+from pipeline.store.errors import WrongUsage
+from pipeline.store.hashing import sha256_of_file
+from pipeline.store.jobs.feature_source import Task
+from pipeline.store.jobs.ordered import ending_at_once, in_order
+from pipeline.store.jobs.origins import Files, Rows
+from pipeline.store.progress import FORWARD, Stopwatch
+from pipeline.store.shards.format import REFUSED, FeatureHeader, RowBlock
+from pipeline.store.shards.plan import Span
 
 METHODS = ("edge-boxes", "selective-search", "bing", "grid", "boxes", "ground-truth")
 # Images to prefetch.
@@ -40,7 +40,7 @@ class Proposer:
     method : str. Name in `METHODS`.
     number : int. Maximum number of boxes per image; "ground-truth" returns all.
     boxes : str, Path or None. File of boxes for the method "boxes", by image id; see
-        `pipeline.shards.convert.importers.boxes.read_boxes`.
+        `pipeline.store.convert.importers.boxes.read_boxes`.
     model : str, Path or None. Folder of BING's model, or file of an edge model for EdgeBoxes (None:
         gradients).
 
@@ -82,7 +82,7 @@ class Named:
 
 @dataclass(frozen=True)
 class ProposalSource:
-    """Proposals of images as a `pipeline.jobs.feature_source.FeatureSource`.
+    """Proposals of images as a `pipeline.store.jobs.feature_source.FeatureSource`.
 
     Attributes
     ----------

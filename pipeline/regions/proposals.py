@@ -14,10 +14,10 @@ import numpy as np
 import numpy.typing as npt
 
 from pipeline.datasets.manifest import Manifest
-from pipeline.errors import PipelineError
-from pipeline.files import created_by
-from pipeline.shards.feature_set import FeatureSet
-from pipeline.shards.format import FeatureHeader
+from pipeline.store.errors import PipelineError
+from pipeline.store.files import created_by
+from pipeline.store.shards.feature_set import FeatureSet
+from pipeline.store.shards.format import FeatureHeader
 
 AXES = "row, proposal, x0_y0_x1_y1_score"
 _KIND = "proposals"

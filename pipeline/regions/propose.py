@@ -2,18 +2,18 @@
 
 from pathlib import Path
 
-from pipeline.cluster.place import Place
 from pipeline.datasets.manifest import NO_PICTURES, read_manifest
 from pipeline.datasets.regions import has_phrases, read_phrases
-from pipeline.files import write_json
-from pipeline.jobs.make_features import make_features
-from pipeline.jobs.options import Compute, Selection, Storage
-from pipeline.progress import QUIET, Monitor
 from pipeline.regions.methods import KnownBoxes
 from pipeline.regions.proposal_source import Named, ProposalSource, Proposer, method_of
 from pipeline.regions.proposals import ProposalError, proposals_header, read_proposals
 from pipeline.regions.recall import proposal_recall
-from pipeline.shards.index import FeatureIndex
+from pipeline.store.files import write_json
+from pipeline.store.jobs.make_features import make_features
+from pipeline.store.jobs.options import Compute, Selection, Storage
+from pipeline.store.progress import QUIET, Monitor
+from pipeline.store.shards.index import FeatureIndex
+from pipeline.store.workers.place import Place
 
 RECALL_FILE = "recall.json"
 
@@ -41,7 +41,7 @@ def propose(
     out : str or Path. Output folder.
     proposer : Proposer. Method and settings.
     select : Selection or None. Images to process; None: all.
-    storage, place, monitor : see `pipeline.jobs.make_features.make_features`.
+    storage, place, monitor : see `pipeline.store.jobs.make_features.make_features`.
     compute : Compute or None. Only `threads` is used, the number of images processed at once; None:
         one per core.
 

@@ -15,8 +15,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pipeline.hashing import sha256_of_file
-from pipeline.packed import PackedTexts, TextIndex
 from pipeline.retrieval.embeddings import Embeddings
 from pipeline.retrieval.search import (
     Gallery,
@@ -31,6 +29,8 @@ from pipeline.retrieval.search import (
 )
 from pipeline.retrieval.similarity import SIMILARITIES
 from pipeline.retrieval.stored_graph import DamagedGraph, StoredGraph, read_graph
+from pipeline.store.hashing import sha256_of_file
+from pipeline.store.packed import PackedTexts, TextIndex
 
 SIMILARITIES_INDEXED = ("cosine", "euclidean")
 """Similarities that order like a Euclidean distance, for which the graph is built."""

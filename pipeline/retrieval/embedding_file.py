@@ -14,10 +14,6 @@ import numpy as np
 import numpy.typing as npt
 
 from pipeline import __version__
-from pipeline.files import require_held
-from pipeline.guard import crash_of, trust
-from pipeline.hashing import canonical_json
-from pipeline.packed import PackedTexts
 from pipeline.retrieval.embeddings import Embeddings, EmbeddingsError, num_axes
 from pipeline.retrieval.quantised.codes import (
     STORES,
@@ -28,8 +24,12 @@ from pipeline.retrieval.quantised.codes import (
     quantiser_for,
 )
 from pipeline.retrieval.similarity import SIMILARITIES
-from pipeline.schema import decode
-from pipeline.shards.writer import PatientFile, with_room
+from pipeline.store.files import require_held
+from pipeline.store.guard import crash_of, trust
+from pipeline.store.hashing import canonical_json
+from pipeline.store.packed import PackedTexts
+from pipeline.store.schema import decode
+from pipeline.store.shards.writer import PatientFile, with_room
 
 FORMAT = "pipeline-embeddings"
 FORMAT_VERSION = 1

@@ -7,16 +7,16 @@ import numpy as np
 import pyarrow as pa
 
 from pipeline.datasets.manifest import Manifest, read_manifest
-from pipeline.errors import WrongUsage
-from pipeline.files import appearing_whole
-from pipeline.hashing import canonical_json, sha256_of_file
-from pipeline.progress import QUIET, Monitor
 from pipeline.retrieval.embedding_file import read_embeddings
 from pipeline.retrieval.embeddings import Embeddings
-from pipeline.shards.convert.export import layout_of
-from pipeline.shards.convert.tables import CAPTIONS, VECTOR, described_rows, table_writer, vectors
-from pipeline.shards.resume.locking import require_output_file
-from pipeline.shards.writer import explained
+from pipeline.store.build.locking import require_output_file
+from pipeline.store.convert.export import layout_of
+from pipeline.store.convert.tables import CAPTIONS, VECTOR, described_rows, table_writer, vectors
+from pipeline.store.errors import WrongUsage
+from pipeline.store.files import appearing_whole
+from pipeline.store.hashing import canonical_json, sha256_of_file
+from pipeline.store.progress import QUIET, Monitor
+from pipeline.store.shards.writer import explained
 
 _BLOCK_BYTES = 1 << 24
 

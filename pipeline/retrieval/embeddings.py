@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pipeline.errors import PipelineError
-from pipeline.packed import TextIndex, repeated_texts
 from pipeline.retrieval.quantised.codes import QuantisedRows
 from pipeline.retrieval.similarity import SIMILARITIES
-from pipeline.wording import counted
+from pipeline.store.errors import PipelineError
+from pipeline.store.packed import TextIndex, repeated_texts
+from pipeline.store.wording import counted
 
 _BLOCK_NUMBERS = 1 << 22
 

@@ -7,8 +7,6 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from pipeline.hashing import sha256_of_file
-from pipeline.packed import TextIndex
 from pipeline.retrieval.embedding_file import (
     Blocks,
     EmbeddingsHeader,
@@ -17,6 +15,8 @@ from pipeline.retrieval.embedding_file import (
 )
 from pipeline.retrieval.embeddings import Embeddings, EmbeddingsError
 from pipeline.retrieval.similarity import unit_rows
+from pipeline.store.hashing import sha256_of_file
+from pipeline.store.packed import TextIndex
 
 _ROWS = 4096
 

@@ -8,11 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from pipeline.devices import AUTO, choose_device
-from pipeline.errors import PipelineError
-from pipeline.files import require_folder, write_json
-from pipeline.hashing import sha256_of_file
-from pipeline.progress import QUIET, Monitor
+from pipeline.retrieval.bootstrap import RankedGallery, intervals
 from pipeline.retrieval.embedding_file import read_embeddings
 from pipeline.retrieval.embeddings import Embeddings, EmbeddingsError
 from pipeline.retrieval.quantised.codes import shortened
@@ -27,21 +23,25 @@ from pipeline.retrieval.recall import (
     mean_inverted_rank,
     table_of_ranks,
 )
-from pipeline.retrieval.relevance.evaluate_relevance import (
-    RELEVANCE_FILE,
-    Tables,
-    evaluate_relevance,
-    read_all,
-)
-from pipeline.retrieval.significance.bootstrap import RankedGallery, intervals
-from pipeline.retrieval.significance.small_galleries import (
+from pipeline.retrieval.small_galleries import (
     INTERVALS,
     chance_columns,
     is_small,
     table_of_gallery,
 )
 from pipeline.retrieval.tables import PROVENANCE_FILE, write_recall
-from pipeline.wording import counted
+from pipeline.store.devices import AUTO, choose_device
+from pipeline.store.errors import PipelineError
+from pipeline.store.files import require_folder, write_json
+from pipeline.store.hashing import sha256_of_file
+from pipeline.store.progress import QUIET, Monitor
+from pipeline.store.wording import counted
+from pipeline.studies.relevance.evaluate_relevance import (
+    RELEVANCE_FILE,
+    Tables,
+    evaluate_relevance,
+    read_all,
+)
 
 MAX_PAIRS = 200_000_000_000
 """Default limit of compared image-caption pairs."""
@@ -63,13 +63,13 @@ class Evaluation:
     table : dict. The columns of `pipeline.retrieval.recall.recall_table`; with a protocol also
         `pipeline.retrieval.tables.EXTRA_COLUMNS`, and `num_images` and `num_captions` count all
         folds; for a gallery of fewer than 1,000 images
-        `pipeline.retrieval.significance.small_galleries.SMALL_COLUMNS`.
+        `pipeline.retrieval.small_galleries.SMALL_COLUMNS`.
     folds : tuple of dict. The same columns up to the chance levels, for each fold; () with one
         gallery.
     method : dict. The protocol, or without one `captions_per_image`, and the parameters of the
         intervals, as JSON values.
     relevance : dict. Figures of each file of judgments; see
-        `pipeline.retrieval.relevance.evaluate_relevance`.
+        `pipeline.studies.relevance.evaluate_relevance`.
     """
 
     table: Table
@@ -194,7 +194,7 @@ def evaluate_protocol(
 
     Figures are means over folds, including median and mean rank (as in vsepp and SCAN) and `rsum`.
     `<direction>_r<K>_chance` is the expectation for a random order, `..._low` and `..._high` are
-    the bounds of `pipeline.retrieval.significance.bootstrap.intervals`. `rank` ranks each gallery;
+    the bounds of `pipeline.retrieval.bootstrap.intervals`. `rank` ranks each gallery;
     `pipeline.retrieval.ranking.on_device.rank_on` returns one for a GPU.
 
     Raises

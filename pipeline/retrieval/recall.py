@@ -7,11 +7,11 @@ from math import comb
 
 import numpy as np
 
-from pipeline.packed import sorted_order
 from pipeline.retrieval.embeddings import Embeddings
 from pipeline.retrieval.ranking.blocks import HostBlock
 from pipeline.retrieval.ranking.galleries import first_captions
 from pipeline.retrieval.ranking.ranks import Ranker, Ranks, rank_both_ways
+from pipeline.store.packed import sorted_order
 
 CUTOFFS = (1, 5, 10)
 DIRECTIONS = ("image_to_text", "text_to_image")

@@ -7,7 +7,7 @@ import numpy.typing as npt
 
 from pipeline.retrieval.embeddings import Embeddings, EmbeddingsError
 from pipeline.retrieval.recall import Table
-from pipeline.retrieval.significance.small_galleries import table_of_gallery
+from pipeline.retrieval.small_galleries import table_of_gallery
 
 
 def recall(
@@ -37,7 +37,7 @@ def recall(
     Returns
     -------
     dict
-        See `pipeline.retrieval.significance.small_galleries.table_of_gallery`. Equal scores are
+        See `pipeline.retrieval.small_galleries.table_of_gallery`. Equal scores are
         ranked in the order of the rows.
 
     Raises

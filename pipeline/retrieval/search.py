@@ -8,10 +8,10 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
-from pipeline.errors import PipelineError
-from pipeline.packed import sorted_order
 from pipeline.retrieval.embeddings import Embeddings, EmbeddingsError
 from pipeline.retrieval.similarity import SIMILARITIES, Rows, Similarity
+from pipeline.store.errors import PipelineError
+from pipeline.store.packed import sorted_order
 
 SideName = Literal["images", "captions"]
 Vectors = npt.NDArray[np.float32]

@@ -13,8 +13,8 @@ import numpy as np
 import numpy.typing as npt
 from safetensors import SafetensorError
 
-from pipeline.networks.tensor_file import read_metadata, read_tensors, write_tensors
-from pipeline.packed import PackedTexts
+from pipeline.store.packed import PackedTexts
+from pipeline.store.tensor_file import read_metadata, read_tensors, write_tensors
 
 _KEY = "graph"
 _MOST_LEVELS = 64

@@ -8,17 +8,17 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from pipeline.errors import PipelineError
-from pipeline.files import write_json, write_text
+from pipeline.retrieval import bootstrap
 from pipeline.retrieval.recall import CUTOFFS, DIRECTIONS, MEASURES
-from pipeline.retrieval.significance import bootstrap
-from pipeline.retrieval.significance.small_galleries import (
+from pipeline.retrieval.small_galleries import (
     SMALL,
     SMALL_COLUMNS,
     chance_rows,
     warning_of,
 )
-from pipeline.schema import SchemaError, convert, decode
+from pipeline.store.errors import PipelineError
+from pipeline.store.files import write_json, write_text
+from pipeline.store.schema import SchemaError, convert, decode
 
 Recall = Mapping[str, float | int]
 """A recall table of `pipeline.retrieval.recall.recall_table` or of a protocol."""

@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from pipeline.files import created_by
-from pipeline.jobs.feature_source import Task
-from pipeline.jobs.origins import Rows, Texts, text_crc32
-from pipeline.progress import FORWARD, Stopwatch
-from pipeline.shards.format import FeatureHeader, RowBlock, names_in
-from pipeline.shards.plan import Span
-from pipeline.shards.resume.job_ref import NotShared
+from pipeline.store.build.job_ref import NotShared
+from pipeline.store.files import created_by
+from pipeline.store.jobs.feature_source import Task
+from pipeline.store.jobs.origins import Rows, Texts, text_crc32
+from pipeline.store.progress import FORWARD, Stopwatch
+from pipeline.store.shards.format import FeatureHeader, RowBlock, names_in
+from pipeline.store.shards.plan import Span
 from pipeline.text.encoders.base import CaptionEncoder
 from pipeline.text.fitted import FittedFolder, load_plan
 from pipeline.text.lexicon import Lexicon
@@ -27,7 +27,7 @@ _BYTES_AT_ONCE = 1 << 24
 
 @dataclass(frozen=True)
 class CaptionSource:
-    """Captions, or phrases, as a `pipeline.jobs.feature_source.FeatureSource`.
+    """Captions, or phrases, as a `pipeline.store.jobs.feature_source.FeatureSource`.
 
     Attributes
     ----------

@@ -6,15 +6,15 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from pipeline.cluster.place import Place
 from pipeline.datasets.manifest import read_manifest
 from pipeline.datasets.splits import require_captions
-from pipeline.devices import AUTO, choose_device
-from pipeline.jobs.finished import FinishedRecord
-from pipeline.jobs.make_features import make_features
-from pipeline.jobs.options import Storage
-from pipeline.progress import QUIET, Monitor
-from pipeline.shards.index import FeatureIndex
+from pipeline.store.devices import AUTO, choose_device
+from pipeline.store.jobs.finished import FinishedRecord
+from pipeline.store.jobs.make_features import make_features
+from pipeline.store.jobs.options import Storage
+from pipeline.store.progress import QUIET, Monitor
+from pipeline.store.shards.index import FeatureIndex
+from pipeline.store.workers.place import Place
 from pipeline.text.caption_source import CaptionSource, caption_header
 from pipeline.text.encoder_plans import plan_encoder
 from pipeline.text.encoders.base import CaptionEncoder
@@ -84,7 +84,7 @@ def encode(
     encoder : str. Names in `pipeline.text.encoder_plans.ENCODERS`, joined by "+" for a
         concatenation.
     captions : Captions or None. Captions to encode and to fit on; None: defaults.
-    storage, place, monitor : see `pipeline.jobs.make_features.make_features`.
+    storage, place, monitor : see `pipeline.store.jobs.make_features.make_features`.
     options : object. Options of the encoder, such as `vectors` or `pca`; see `plan_encoder`.
 
     Returns

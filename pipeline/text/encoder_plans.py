@@ -10,8 +10,9 @@ from dataclasses import fields as dataclass_fields
 from pathlib import Path
 from typing import Any, Literal
 
-from pipeline.errors import PipelineError, UnknownName
-from pipeline.schema import convert, convert_fields
+from pipeline.store.errors import PipelineError, UnknownName
+from pipeline.store.schema import convert, convert_fields
+from pipeline.store.wording import did_you_mean
 from pipeline.text.encoders.mean import AVERAGINGS
 from pipeline.text.encoders.token_ids import TOKEN_LAYOUTS
 from pipeline.text.fisher.mixture import MixtureKind
@@ -19,7 +20,6 @@ from pipeline.text.taggers import DEFAULT_TAGGER, SPACY_TAGGER, TAG_SETS
 from pipeline.text.tokenizers.tokenizer import TOKENIZERS
 from pipeline.text.vectors import GLOVE_PACKAGE, lists_general_words
 from pipeline.text.vocabulary import VOCABULARY_RULES, VocabularyRule
-from pipeline.wording import did_you_mean
 
 LEMMAS = "lemmas"
 """The tokenizer of tf-idf: lemmas of Treebank words without stop words.

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pipeline.one_or_many import texts_of
-from pipeline.schema import SchemaError, decode_format
+from pipeline.store.one_or_many import texts_of
+from pipeline.store.schema import SchemaError, decode_format
 from pipeline.text.encoder_plans import EncoderError, EncoderPlan, EncoderSpec
 from pipeline.text.encoders.base import CaptionEncoder, VocabularyReport
 from pipeline.text.encoders.concatenation import Concatenation

@@ -5,10 +5,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from pipeline.files import write_json
-from pipeline.hashing import sha256_of_texts
-from pipeline.progress import QUIET, Monitor
-from pipeline.shards.resume.locking import WORK_FOLDER
+from pipeline.store.build.locking import WORK_FOLDER
+from pipeline.store.files import write_json
+from pipeline.store.hashing import sha256_of_texts
+from pipeline.store.progress import QUIET, Monitor
+from pipeline.store.wording import counted
 from pipeline.text.encoder_plans import (
     CodebookPlan,
     EncoderError,
@@ -40,7 +41,6 @@ from pipeline.text.pca.components import (
 )
 from pipeline.text.vectors import WordVectors
 from pipeline.text.vocabulary import build_vocabulary, save_vocabulary
-from pipeline.wording import counted
 
 _MB = 1e6
 

@@ -11,9 +11,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from pipeline.hashing import sha256_of_json
-from pipeline.shards.resume.locking import WORK_FOLDER
-from pipeline.shards.resume.replace import (
+from pipeline.store.build.locking import WORK_FOLDER
+from pipeline.store.build.replace import (
     finish_swap,
     forget_superseded,
     is_superseded,
@@ -22,7 +21,8 @@ from pipeline.shards.resume.replace import (
     move_back,
     swap,
 )
-from pipeline.shards.resume.reuse import supersede
+from pipeline.store.build.reuse import supersede
+from pipeline.store.hashing import sha256_of_json
 from pipeline.text.encoder_plans import EncoderError, EncoderPlan
 from pipeline.text.encoders.base import CaptionEncoder
 from pipeline.text.fisher.codebook import CodebookError

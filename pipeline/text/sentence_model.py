@@ -20,12 +20,12 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from pipeline.devices import one_core_each
-from pipeline.errors import PipelineError
-from pipeline.files import parse_json
-from pipeline.hashing import sha256_of_file, sha256_of_json
+from pipeline.store.devices import one_core_each
+from pipeline.store.errors import PipelineError
+from pipeline.store.files import parse_json
+from pipeline.store.hashing import sha256_of_file, sha256_of_json
+from pipeline.store.wording import nearest
 from pipeline.text.families import families_of
-from pipeline.wording import nearest
 
 _MODULES_FILE, _CARD = "modules.json", "README.md"
 # Files with these suffixes in the folders of the modules determine the rows.

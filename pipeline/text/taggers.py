@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from pipeline.errors import PipelineError, UnknownName
-from pipeline.files import parse_json
-from pipeline.hashing import sha256_of_file
+from pipeline.store.errors import PipelineError, UnknownName
+from pipeline.store.files import parse_json
+from pipeline.store.hashing import sha256_of_file
 from pipeline.text.import_alone import import_alone
 
 DEFAULT_TAGGER = "textblob"

@@ -7,10 +7,10 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from pipeline.errors import PipelineError
-from pipeline.files import write_text
-from pipeline.hashing import canonical_json, sha256_of_json
-from pipeline.schema import SchemaError, convert_fields, decode_format
+from pipeline.store.errors import PipelineError
+from pipeline.store.files import write_text
+from pipeline.store.hashing import canonical_json, sha256_of_json
+from pipeline.store.schema import SchemaError, convert_fields, decode_format
 from pipeline.text.tokenizers.tokenizer import Tokenizer
 
 _FORMAT = "pipeline-vocabulary"

@@ -14,7 +14,7 @@ from bench.endurance import blocked, corpora
 from bench.endurance.blocked import BlockedTime
 from bench.endurance.corpora import _claims, _files, _read_apart, _Reading
 from bench.endurance.readers import READERS, Reader
-from pipeline.errors import PipelineError
+from pipeline.store.errors import PipelineError
 
 # Python 3.12 warns of every fork in a process with threads, as torch's.
 pytestmark = pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")

@@ -17,7 +17,7 @@ from bench.endurance import __main__ as endurance
 from bench.endurance.evidence import Evidence
 from bench.endurance.fuzz import fuzz_reader
 from bench.endurance.readers import Reader
-from pipeline.errors import PipelineError
+from pipeline.store.errors import PipelineError
 
 # Python 3.12 warns of every fork in a process with threads, as torch's.
 pytestmark = pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")

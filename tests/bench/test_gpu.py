@@ -11,7 +11,7 @@ import pytest
 from PIL import Image
 
 from bench.gpu import shared_card
-from pipeline.cluster.place import _gpus
+from pipeline.store.workers.place import _gpus
 from tests.project import PROJECT
 
 

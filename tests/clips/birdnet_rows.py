@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from pipeline.sound.network import load_sound_network
+from pipeline.clips.sound.network import load_sound_network
 from tests.clips.factories import tone
 
 if __name__ == "__main__":

@@ -11,10 +11,10 @@ from torch import Tensor
 
 from pipeline.clips.clip_batches import View, clip_rows
 from pipeline.clips.recipes import ClipRecipe, named_with, resolve_clip_recipe
-from pipeline.errors import WrongUsage
-from pipeline.progress import Stopwatch
-from pipeline.recipes import RecipeError
-from pipeline.shards.format import MISSING, OK, UNREADABLE
+from pipeline.images.recipes import RecipeError
+from pipeline.store.errors import WrongUsage
+from pipeline.store.progress import Stopwatch
+from pipeline.store.shards.format import MISSING, OK, UNREADABLE
 from tests.clips.moving import number_of, write_clip
 
 FRAMES = 10

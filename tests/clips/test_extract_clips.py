@@ -18,15 +18,15 @@ from pipeline.clips.frames import DECODING, taken_frames
 from pipeline.clips.recipes import VOLUMES, ClipRecipe
 from pipeline.clips.sampling import Sampling
 from pipeline.clips.volumes import VOLUME_BACKBONES, VolumeNetwork, load_volume_weights
-from pipeline.cluster.place import Place
 from pipeline.datasets.checks import DatasetError
 from pipeline.datasets.entries import ImageEntry
 from pipeline.datasets.manifest import Manifest
 from pipeline.images.feature_extractor import FeatureExtractor
-from pipeline.jobs.options import Compute, Storage
-from pipeline.networks.state_dicts import WeightsError
-from pipeline.progress import Monitor
-from pipeline.shards.feature_set import FeatureSet
+from pipeline.images.networks.state_dicts import WeightsError
+from pipeline.store.jobs.options import Compute, Storage
+from pipeline.store.progress import Monitor
+from pipeline.store.shards.feature_set import FeatureSet
+from pipeline.store.workers.place import Place
 from tests.clips.moving import write_clip
 
 LITE = "efficientnet-lite0-pool@even:3"

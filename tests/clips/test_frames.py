@@ -18,7 +18,7 @@ from pipeline.images.decoding.decode import (
     UnreadableImage,
     UnusableImage,
 )
-from pipeline.recipes import RecipeError
+from pipeline.images.recipes import RecipeError
 from tests.clips.moving import number_of, picture, turned, write_clip
 from tests.project import SHARED
 

@@ -5,8 +5,8 @@ import math
 import numpy as np
 import pytest
 
-from pipeline.sound import mfcc as module
-from pipeline.sound.mfcc import Mfcc
+from pipeline.clips.sound import mfcc as module
+from pipeline.clips.sound.mfcc import Mfcc
 
 
 def by_definition(sound: np.ndarray, rule: Mfcc) -> np.ndarray:

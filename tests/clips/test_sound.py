@@ -6,9 +6,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from pipeline.clips.sound.read_sound import decode_sound, read_sound
 from pipeline.images.decoding.decode import RefusedImage
-from pipeline.shards.format import MISSING, OK, UNREADABLE
-from pipeline.sound.read_sound import decode_sound, read_sound
+from pipeline.store.shards.format import MISSING, OK, UNREADABLE
 from tests.clips.factories import RATE, encode, tone, write_changing_sound, write_wav
 
 pytest.importorskip("av", reason="needs the extra clips")

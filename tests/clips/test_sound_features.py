@@ -9,19 +9,19 @@ import numpy as np
 import pytest
 
 from pipeline.clips.extract_clips import extract_clips
-from pipeline.cluster.place import Place
+from pipeline.clips.sound import sound_source as sound_features
+from pipeline.clips.sound.extract_sound import extract_sound, silent_rows
+from pipeline.clips.sound.words import SoundWordsError, load_sound_words
 from pipeline.datasets.entries import ImageEntry
 from pipeline.datasets.manifest import Manifest
 from pipeline.datasets.readers.folder import read_folder
-from pipeline.errors import WrongUsage
-from pipeline.jobs.options import Compute, Storage
-from pipeline.progress import no_progress
-from pipeline.shards.feature_set import FeatureSet
-from pipeline.sound import sound_source as sound_features
-from pipeline.sound.extract_sound import extract_sound, silent_rows
-from pipeline.sound.words import SoundWordsError, load_sound_words
+from pipeline.store.errors import WrongUsage
+from pipeline.store.jobs.options import Compute, Storage
+from pipeline.store.progress import no_progress
+from pipeline.store.shards.feature_set import FeatureSet
+from pipeline.store.workers.place import Place
 from tests.clips.factories import encode, tone, write_changing_sound, write_wav
-from tests.cluster.tasks import serial
+from tests.store.workers.tasks import serial
 
 pytest.importorskip("av", reason="needs the extra clips")
 

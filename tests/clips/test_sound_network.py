@@ -7,8 +7,8 @@ import sys
 import numpy as np
 import pytest
 
-from pipeline.sound import network as sound_network
-from pipeline.sound.network import NoSoundNetwork, load_sound_network, windows_of
+from pipeline.clips.sound import network as sound_network
+from pipeline.clips.sound.network import NoSoundNetwork, load_sound_network, windows_of
 from tests.project import PROJECT
 
 

@@ -7,16 +7,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pipeline.recipes import RecipeError
-from pipeline.sound.mfcc import Mfcc
-from pipeline.sound.recipes import BagRecipe, bag_recipe
-from pipeline.sound.words import (
+from pipeline.clips.sound.mfcc import Mfcc
+from pipeline.clips.sound.recipes import BagRecipe, bag_recipe
+from pipeline.clips.sound.words import (
     SoundWords,
     SoundWordsError,
     fit_sound_words,
     load_sound_words,
     sample_of,
 )
+from pipeline.images.recipes import RecipeError
 
 _RNG = np.random.default_rng(0)
 WINDOWS: Any = (_RNG.normal(size=(60, 39)) * np.arange(1, 40)).astype(np.float32)

@@ -9,7 +9,7 @@ from PIL import Image
 from pipeline.datasets.checks import DatasetError
 from pipeline.datasets.region_table import read_regions
 from pipeline.datasets.regions import read_phrases
-from pipeline.hashing import sha256_of_file
+from pipeline.store.hashing import sha256_of_file
 
 ROWS = [
     ("a.png", "a dog", 0, 0, 10, 20, "animal", "1", "train"),

@@ -7,12 +7,12 @@ import pytest
 from PIL import Image
 
 import pipeline
-from pipeline.errors import WrongUsage
 from pipeline.experiments.layout import NotMade
 from pipeline.heads import HeadError
 from pipeline.language import LanguageError
-from pipeline.localization import LocalizationError
-from pipeline.search.serve.server import Server
+from pipeline.regions.localization import LocalizationError
+from pipeline.store.errors import WrongUsage
+from pipeline.web.serve.server import Server
 from tests.project import Recorder
 
 NAME = "qian2018-baseline"

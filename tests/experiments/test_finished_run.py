@@ -7,10 +7,10 @@ import pytest
 
 from pipeline.experiments.finished_run import FinishedRun
 from pipeline.experiments.layout import Layout
-from pipeline.jobs import finished
 from pipeline.retrieval.tables import Row
-from pipeline.shards.index import INDEX_FILE
-from tests.jobs.test_finished import write_dataset
+from pipeline.store.jobs import finished
+from pipeline.store.shards.index import INDEX_FILE
+from tests.store.jobs.test_finished import write_dataset
 
 TABLES: dict[str, Row] = {"mine": {"rsum": 1.5, "num_images": 3, "dataset": "mine"}}
 

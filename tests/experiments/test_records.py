@@ -8,7 +8,7 @@ import pytest
 
 from pipeline import write_features
 from pipeline.experiments.records import MISSING, features_record, json_record, why_stale
-from pipeline.files import write_json
+from pipeline.store.files import write_json
 
 RECORD = {"seed": 0, "settings": {"dim": 8, "rates": [1, 2]}, "made_from": {"images": "0" * 64}}
 

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.errors import FileReadError, PipelineError
 from pipeline.experiments.failures import StepsFailed
 from pipeline.experiments.layout import Layout
 from pipeline.experiments.steps.step import Plan, Step
-from pipeline.progress import QUIET, Monitor
-from pipeline.shards.format import ShardError
-from pipeline.shards.resume.locking import NoRoom
+from pipeline.store.build.locking import NoRoom
+from pipeline.store.errors import FileReadError, PipelineError
+from pipeline.store.progress import QUIET, Monitor
+from pipeline.store.shards.format import ShardError
 from tests.project import Recorder
 
 

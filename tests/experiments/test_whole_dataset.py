@@ -13,9 +13,9 @@ from pipeline.experiments.layout import Layout, NotMade
 from pipeline.experiments.whole_dataset import searched_embeddings
 from pipeline.heads.embed import Stored
 from pipeline.heads.experiments import resolve_experiment
-from pipeline.jobs.options import Selection
 from pipeline.retrieval.embedding_file import read_embeddings, read_store
 from pipeline.retrieval.search import SearchError
+from pipeline.store.jobs.options import Selection
 from tests.project import Recorder
 
 NAME = "kiros2014-linear"

@@ -21,8 +21,8 @@ from pipeline.heads.inputs.feature_spec import FeatureSpec, HeadInputs
 from pipeline.heads.inputs.pairs import Pairs
 from pipeline.heads.trained_head import TrainedHead, load_head
 from pipeline.retrieval.recall import recall_table
-from pipeline.schema import convert
-from pipeline.shards.feature_set import FeatureSet
+from pipeline.store.schema import convert
+from pipeline.store.shards.feature_set import FeatureSet
 from tests.heads.factories import (
     GRID,
     SEQUENCE,
@@ -36,7 +36,7 @@ from tests.heads.factories import (
     vector_pairs,
     write_features,
 )
-from tests.shards.factories import SHAPE, build
+from tests.store.shards.factories import SHAPE, build
 
 UMASK = os.umask(0)
 os.umask(UMASK)

@@ -8,25 +8,25 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pipeline import devices
-from pipeline.cluster.place import Place
 from pipeline.datasets.checks import DatasetError
 from pipeline.datasets.manifest import Manifest, read_manifest
-from pipeline.devices import DeviceError
-from pipeline.errors import WrongUsage
 from pipeline.heads import HeadError
 from pipeline.heads.embed import Stored, embed, require_head_of
 from pipeline.heads.fit import fit
 from pipeline.heads.head_types import Experiment
 from pipeline.heads.trained_head import TrainedHead, load_head
 from pipeline.heads.training.training_options import TrainingOptions
-from pipeline.jobs.options import Selection
 from pipeline.retrieval.embedding_file import read_embeddings
 from pipeline.retrieval.embeddings import Embeddings
 from pipeline.retrieval.quantised.codes import QuantisedRows, StoreError, shortened
 from pipeline.retrieval.ranking.splits import of_split
 from pipeline.retrieval.recall import recall_table
-from pipeline.shards.feature_set import FeatureSet
+from pipeline.store import devices
+from pipeline.store.devices import DeviceError
+from pipeline.store.errors import WrongUsage
+from pipeline.store.jobs.options import Selection
+from pipeline.store.shards.feature_set import FeatureSet
+from pipeline.store.workers.place import Place
 from tests.heads.factories import all_of, entries_of, pairs, write_features
 from tests.project import Recorder
 

@@ -16,7 +16,7 @@ from pipeline.heads.inputs.feature_rows import ArrayRows
 from pipeline.heads.inputs.feature_spec import HeadInputs
 from pipeline.heads.inputs.pairs import Pairs
 from pipeline.heads.trained_head import TrainedHead, load_head
-from pipeline.shards.feature_set import FeatureSet
+from pipeline.store.shards.feature_set import FeatureSet
 from tests.heads.factories import (
     COUNTS,
     SEQUENCE,

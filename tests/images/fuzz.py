@@ -14,9 +14,9 @@ import numpy as np
 from PIL import Image
 
 from pipeline.images.decoding.decode import UnusableImage, decode
+from pipeline.images.recipes import Resize
 from pipeline.images.transforms import resize_image
-from pipeline.recipes import Resize
-from pipeline.shards.format import STATUS_NAMES
+from pipeline.store.shards.format import STATUS_NAMES
 from tests.images.odd_files import photo
 
 # A file that takes longer counts as a hang; a picture at the pixel limit takes a few seconds.

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-from pipeline.shards.format import MISSING, OK, REFUSED, UNREADABLE
+from pipeline.store.shards.format import MISSING, OK, REFUSED, UNREADABLE
 
 
 def photo(seed: int, width: int = 60, height: int = 40) -> Image.Image:

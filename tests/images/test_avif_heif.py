@@ -11,7 +11,7 @@ from PIL import Image
 
 from pipeline.images.decoding import heif
 from pipeline.images.decoding.decode import RefusedImage, UnreadableImage, decode, read_image
-from pipeline.shards.format import OK, UNREADABLE
+from pipeline.store.shards.format import OK, UNREADABLE
 from tests.images.odd_files import photo
 
 # Nearly lossless: both formats store luminance and chrominance, so values are rounded twice.

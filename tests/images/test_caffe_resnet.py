@@ -23,15 +23,15 @@ from torch.nn import functional as F
 from torchvision import models
 from torchvision.transforms import v2
 
-from pipeline.hashing import sha256_of_file
 from pipeline.images.backbones import caffe_resnet
 from pipeline.images.backbones.caffemodel import read_caffemodel
 from pipeline.images.backbones.known_backbones import BACKBONES
 from pipeline.images.engine.fuse import rewrite
 from pipeline.images.engine.onednn import OneDnnLayers
 from pipeline.images.network import RecipeNetwork
+from pipeline.images.recipes import RECIPES, Recipe, resolve_recipe
 from pipeline.images.weights import WeightsError, are_here, load_weights
-from pipeline.recipes import RECIPES, Recipe, resolve_recipe
+from pipeline.store.hashing import sha256_of_file
 from tests.images.caffe_files import blob, block
 from tests.project import SHARED
 

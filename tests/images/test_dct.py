@@ -10,8 +10,8 @@ from scipy.fft import dctn
 
 from pipeline.images.feature_extractor import FeatureExtractor
 from pipeline.images.network import RecipeNetwork
+from pipeline.images.recipes import RECIPES
 from pipeline.images.weights import are_here, load_weights
-from pipeline.recipes import RECIPES
 
 RECIPE = RECIPES["dct-thumbnail"]
 

@@ -21,9 +21,9 @@ from pipeline.images.decoding.decode import (
     read_image,
     to_rgb,
 )
+from pipeline.images.recipes import RECIPES
 from pipeline.images.transforms import read_sample
-from pipeline.recipes import RECIPES
-from pipeline.shards.format import MISSING, OK, REFUSED, UNREADABLE
+from pipeline.store.shards.format import MISSING, OK, REFUSED, UNREADABLE
 from tests.images.odd_files import photo, write_all
 
 RECIPE = RECIPES["efficientnet-lite0-pool"]

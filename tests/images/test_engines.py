@@ -22,9 +22,9 @@ from pipeline.images.engine.onednn import OneDnnLayers
 from pipeline.images.engine.ten_crops import SharedTenCrops, share_ten_crops, shared_steps, steps_of
 from pipeline.images.engine.winograd import WinogradConvolution, applicable, toom_cook
 from pipeline.images.network import RecipeNetwork
+from pipeline.images.recipes import Crop, resolve_recipe
 from pipeline.images.transforms import crop_offsets, cut_crops
 from pipeline.images.weights import load_weights, seeded_state
-from pipeline.recipes import Crop, resolve_recipe
 from tests.allocator import return_memory
 from tests.images.odd_files import photo
 

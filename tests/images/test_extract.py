@@ -10,23 +10,23 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from pipeline.cluster.place import Place
 from pipeline.datasets.entries import ImageEntry
 from pipeline.datasets.manifest import Manifest
-from pipeline.errors import WrongUsage
 from pipeline.images import network
 from pipeline.images.decoding.decode import source_crc32
 from pipeline.images.extract import extract
-from pipeline.jobs.options import Compute, Selection, Storage
-from pipeline.jobs.side_by_side import SideBySide, split_name
-from pipeline.recipes import RecipeError
-from pipeline.shards.feature_set import FeatureSet
-from pipeline.shards.verify import verify
+from pipeline.images.recipes import RecipeError
+from pipeline.store.errors import WrongUsage
+from pipeline.store.jobs.options import Compute, Selection, Storage
+from pipeline.store.jobs.side_by_side import SideBySide, split_name
+from pipeline.store.shards.feature_set import FeatureSet
+from pipeline.store.shards.verify import verify
+from pipeline.store.workers.place import Place
 from stages import extract as command
-from tests.cluster.tasks import serial
 from tests.images.odd_files import photo
-from tests.jobs.factories import options
 from tests.project import Recorder
+from tests.store.jobs.factories import options
+from tests.store.workers.tasks import serial
 
 LITE = "efficientnet-lite0-pool"
 

@@ -10,9 +10,9 @@ from pipeline.images.decoding.decode import read_image
 from pipeline.images.engine import ENGINES
 from pipeline.images.extract import extract
 from pipeline.images.feature_extractor import FeatureExtractor, PictureError
-from pipeline.jobs.options import Compute
-from pipeline.recipes import RecipeError
-from pipeline.shards.feature_set import FeatureSet
+from pipeline.images.recipes import RecipeError
+from pipeline.store.jobs.options import Compute
+from pipeline.store.shards.feature_set import FeatureSet
 from tests.images.odd_files import photo
 from tests.images.test_extract import prepared
 

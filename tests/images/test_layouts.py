@@ -9,9 +9,9 @@ import torch
 
 from pipeline.images.backbones.known_backbones import BACKBONES
 from pipeline.images.layouts import pooled
-from pipeline.recipes import RECIPES, RecipeError
-from pipeline.recipes.layers import layout_of
-from pipeline.recipes.schema import Pool
+from pipeline.images.recipes import RECIPES, RecipeError
+from pipeline.images.recipes.layers import layout_of
+from pipeline.images.recipes.schema import Pool
 
 
 @pytest.mark.parametrize("pool", ["none", "mean over cells", "class token", "register tokens"])

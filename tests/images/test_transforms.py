@@ -8,6 +8,7 @@ from torch.nn import functional as F
 from torchvision.transforms import v2
 
 from pipeline.images.decoding.decode import MAX_PIXELS, RefusedImage
+from pipeline.images.recipes import Crop, RecipeError, Resize
 from pipeline.images.transforms import (
     bilinear,
     canvas_size,
@@ -16,7 +17,6 @@ from pipeline.images.transforms import (
     cut_crops,
     resize_image,
 )
-from pipeline.recipes import Crop, RecipeError, Resize
 from tests.images.odd_files import photo
 
 SIZES = [(224, 224), (256, 256), (640, 427), (427, 640), (1000, 257), (255, 999), (1, 1), (3, 90)]

@@ -12,13 +12,13 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 from torchvision.models.vgg import VGG, make_layers
 
-from pipeline.hashing import sha256_of_file
 from pipeline.images.backbones import known_backbones as backbones
 from pipeline.images.backbones.known_backbones import BACKBONES
+from pipeline.images.networks.random_weights import seeded_state
+from pipeline.images.recipes import RECIPES, Recipe
+from pipeline.images.recipes.providers import PROVIDERS
 from pipeline.images.weights import WeightsError, are_here, load_weights
-from pipeline.networks.random_weights import seeded_state
-from pipeline.recipes import RECIPES, Recipe
-from pipeline.recipes.providers import PROVIDERS
+from pipeline.store.hashing import sha256_of_file
 from tests.images.caffe_files import blob, block, number, varint
 
 LITE = RECIPES["efficientnet-lite0-pool"]

@@ -12,19 +12,18 @@ import torch
 from pipeline import write_features
 from pipeline.datasets.entries import ImageEntry
 from pipeline.datasets.manifest import Manifest, read_manifest
-from pipeline.experiments.captioners import is_language_model, open_language_model
 from pipeline.experiments.layout import Layout
-from pipeline.experiments.likelihoods import embed_by_likelihood
-from pipeline.hashing import sha256_of_file
 from pipeline.heads.fit import fit
 from pipeline.heads.head_types import CaptionFeatures, Experiment
 from pipeline.heads.trained_head import load_head
 from pipeline.heads.training.training_options import TrainingOptions
 from pipeline.language import LanguageError
 from pipeline.language.captioning.captioner import LanguageCaptioner, Writing, load_captioner
+from pipeline.language.captioning.captioners import is_language_model, open_language_model
 from pipeline.language.captioning.captions_file import read_provenance
 from pipeline.language.captioning.describe_split import describe_split
 from pipeline.language.data import LanguageInputs
+from pipeline.language.embed_by_likelihood import embed_by_likelihood
 from pipeline.language.model_types import LanguageExperiment
 from pipeline.language.ngram import require_words
 from pipeline.language.score_captions import evaluate_captions
@@ -34,10 +33,11 @@ from pipeline.language.trained_model import (
     TrainedLanguageModel,
     load_language_model,
 )
-from pipeline.progress import QUIET, Monitor
 from pipeline.retrieval.embedding_file import read_embeddings
 from pipeline.retrieval.recall import recall_table
-from pipeline.shards.feature_set import FailedRows
+from pipeline.store.hashing import sha256_of_file
+from pipeline.store.progress import QUIET, Monitor
+from pipeline.store.shards.feature_set import FailedRows
 from pipeline.text.encode import encode, encoder_folder
 from pipeline.text.encoders.token_ids import END
 from tests.project import Recorder

@@ -10,25 +10,25 @@ from PIL import Image
 from torchvision.ops import roi_align
 
 from pipeline.datasets.manifest import read_manifest
-from pipeline.errors import PipelineError, WrongUsage
 from pipeline.images import region as module
 from pipeline.images.backbones.known_backbones import BACKBONES
 from pipeline.images.decoding.decode import Decoded
 from pipeline.images.feature_extractor import FeatureExtractor
+from pipeline.images.recipes import resolve_recipe
 from pipeline.images.region import PhotoCache, Region
 from pipeline.images.transforms import read_sample
-from pipeline.recipes import resolve_recipe
 from pipeline.regions.box_geometry import BOX_GEOMETRY, box_geometry
 from pipeline.regions.features import Regions, extract_regions
 from pipeline.regions.proposal_source import Proposer
 from pipeline.regions.proposals import read_proposals
 from pipeline.regions.propose import propose
 from pipeline.regions.roi_align import aligned_rows
-from pipeline.scenes.draw_scenes import draw_scenes
-from pipeline.shards.feature_set import read_features
-from tests.jobs.factories import options
-from tests.networks.narrow import NAME, NARROW
+from pipeline.store.errors import PipelineError, WrongUsage
+from pipeline.store.shards.feature_set import read_features
+from pipeline.studies.scenes.draw_scenes import draw_scenes
+from tests.images.networks.narrow import NAME, NARROW
 from tests.project import Recorder
+from tests.store.jobs.factories import options
 
 NO_NETWORK: dict[str, dict[str, Any]] = {BOX_GEOMETRY: {"weights": "imagenet", "engine": "fast"}}
 POOL, ALIGN = "efficientnet-lite0-pool", "efficientnet-lite0-roi-align"

@@ -9,12 +9,12 @@ from PIL import Image
 from pipeline.datasets.checks import DatasetError
 from pipeline.datasets.manifest import read_manifest
 from pipeline.datasets.regions import has_phrases, read_phrases
-from pipeline.jobs.options import Compute
 from pipeline.regions.ground_truth import true_boxes, true_regions
 from pipeline.regions.proposal_source import Proposer
 from pipeline.regions.proposals import ProposalError, image_of_region, read_proposals
 from pipeline.regions.propose import propose
-from pipeline.scenes.draw_scenes import draw_scenes
+from pipeline.store.jobs.options import Compute
+from pipeline.studies.scenes.draw_scenes import draw_scenes
 
 
 @pytest.fixture(scope="module")

@@ -15,17 +15,17 @@ from PIL import Image
 from pipeline.datasets.entries import ImageEntry
 from pipeline.datasets.manifest import Manifest, read_manifest
 from pipeline.datasets.regions import read_phrases
-from pipeline.errors import PipelineError, WrongUsage
-from pipeline.jobs.options import Compute
 from pipeline.regions.boxes import iou, require_inside
 from pipeline.regions.ground_truth import true_boxes
 from pipeline.regions.opencv_methods import SIDE
 from pipeline.regions.proposal_source import Proposer
 from pipeline.regions.proposals import read_proposals
 from pipeline.regions.propose import propose
-from pipeline.scenes.draw_scenes import draw_scenes
-from pipeline.shards.convert.importers.boxes import read_boxes
-from pipeline.shards.convert.importers.source import LayoutError
+from pipeline.store.convert.importers.boxes import read_boxes
+from pipeline.store.convert.importers.source import LayoutError
+from pipeline.store.errors import PipelineError, WrongUsage
+from pipeline.store.jobs.options import Compute
+from pipeline.studies.scenes.draw_scenes import draw_scenes
 from tests.project import SHARED, Recorder
 
 BING = SHARED / "data" / "models" / "bing"

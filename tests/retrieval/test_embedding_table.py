@@ -13,17 +13,17 @@ from pyarrow import feather, parquet
 
 from pipeline.datasets.entries import ImageEntry
 from pipeline.datasets.manifest import Manifest
-from pipeline.errors import WrongUsage
-from pipeline.files import OutputError
 from pipeline.retrieval import embedding_table
 from pipeline.retrieval.embedding_file import write_embeddings
 from pipeline.retrieval.embedding_table import export_embeddings
 from pipeline.retrieval.embeddings import Embeddings, EmbeddingsError
-from pipeline.shards.convert.export import export
-from pipeline.shards.feature_set import FeatureSet, MissingRows
+from pipeline.store.convert.export import export
+from pipeline.store.errors import WrongUsage
+from pipeline.store.files import OutputError
+from pipeline.store.shards.feature_set import FeatureSet, MissingRows
 from stages.shards import shards as command
 from tests.retrieval.factories import made, written
-from tests.shards.factories import build, ids
+from tests.store.shards.factories import build, ids
 
 ROWS = 23
 

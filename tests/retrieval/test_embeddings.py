@@ -12,7 +12,6 @@ import h5py
 import numpy as np
 import pytest
 
-from pipeline import guard
 from pipeline.retrieval.embedding_file import (
     EmbeddingsHeader,
     read_embeddings,
@@ -20,7 +19,8 @@ from pipeline.retrieval.embedding_file import (
     write_in_blocks,
 )
 from pipeline.retrieval.embeddings import Embeddings, EmbeddingsError
-from pipeline.shards.format import ShardError
+from pipeline.store import guard
+from pipeline.store.shards.format import ShardError
 
 
 @pytest.fixture

@@ -6,11 +6,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pipeline.hashing import sha256_of_file
 from pipeline.retrieval.embedding_file import read_embeddings, write_embeddings
 from pipeline.retrieval.embeddings import Embeddings, EmbeddingsError
 from pipeline.retrieval.ensemble import average, ensemble
 from pipeline.retrieval.similarity import SIMILARITIES
+from pipeline.store.hashing import sha256_of_file
 
 IMAGES = ("a", "b", "c")
 OWNERS = ("a", "a", "b", "c", "b")

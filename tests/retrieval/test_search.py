@@ -9,7 +9,6 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from pipeline.networks.tensor_file import read_metadata, read_tensors, write_tensors
 from pipeline.retrieval import approximate, search
 from pipeline.retrieval.approximate import open_index
 from pipeline.retrieval.composition import around_the_mean, compose, require_composable
@@ -18,6 +17,7 @@ from pipeline.retrieval.embeddings import Embeddings, EmbeddingsError
 from pipeline.retrieval.search import SYMMETRIC, Gallery, SearchError, SideName, nearest
 from pipeline.retrieval.similarity import SIMILARITIES
 from pipeline.retrieval.stored_graph import DamagedGraph, read_graph
+from pipeline.store.tensor_file import read_metadata, read_tensors, write_tensors
 
 Array = npt.NDArray[np.float32]
 

@@ -8,7 +8,7 @@ import pytest
 from pipeline.retrieval.embeddings import Embeddings
 from pipeline.retrieval.evaluate import evaluate
 from pipeline.retrieval.recall import CUTOFFS, DIRECTIONS, chance_ranks, recall_table
-from pipeline.retrieval.significance.small_galleries import (
+from pipeline.retrieval.small_galleries import (
     CHANCE_COLUMNS,
     SMALL_COLUMNS,
     chance_columns,

@@ -8,9 +8,9 @@ import pytest
 import yaml
 
 from pipeline.images.backbones.known_backbones import BACKBONES
-from pipeline.scenes.draw_scenes import draw_scenes
+from pipeline.studies.scenes.draw_scenes import draw_scenes
+from tests.images.networks.narrow import NAME, NARROW
 from tests.in_process import status_of
-from tests.networks.narrow import NAME, NARROW
 from tests.project import PROJECT, Call, Ended
 
 

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from pipeline.cluster.place import Place
-from pipeline.executor import Executor
-from pipeline.progress import Monitor
-from tests.cluster.tasks import serial
+from pipeline.store.progress import Monitor
+from pipeline.store.workers.interface import Executor
+from pipeline.store.workers.place import Place
 from tests.project import Call
 from tests.stages.test_train_command import NAME, experiment
+from tests.store.workers.tasks import serial
 
 __all__ = ["experiment"]
 
@@ -98,7 +98,7 @@ def test_embeddings_by_workers(
 ) -> None:
     from pipeline.heads import embed as job
     from pipeline.heads import embedding_source
-    from pipeline.jobs.options import Storage
+    from pipeline.store.jobs.options import Storage
     from tests.stages.test_train_command import configure
 
     monkeypatch.setattr(embedding_source, "CHUNK_ROWS", 7)
@@ -121,7 +121,7 @@ def test_embedding_resumes_from_the_finished_rows(
 ) -> None:
     from pipeline.heads import embed as job
     from pipeline.heads import embedding_source
-    from pipeline.jobs.options import Storage
+    from pipeline.store.jobs.options import Storage
 
     monkeypatch.setattr(embedding_source, "CHUNK_ROWS", 50)
     monkeypatch.setattr(job, "_STORAGE", Storage(rows_per_shard=50))

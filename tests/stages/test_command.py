@@ -12,7 +12,7 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from pipeline.errors import WrongUsage
+from pipeline.store.errors import WrongUsage
 from stages.cli import COMMANDS, cli
 from stages.command import Answer, Command, Group, section
 from stages.console import CONSOLE, OUTPUT, as_options

@@ -15,8 +15,8 @@ import h5py
 import numpy as np
 import pytest
 
-from pipeline.shards.feature_set import FeatureSet
-from pipeline.shards.format import OK
+from pipeline.store.shards.feature_set import FeatureSet
+from pipeline.store.shards.format import OK
 from tests.images.odd_files import photo, write_all
 from tests.project import Call
 

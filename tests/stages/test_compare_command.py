@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.localization.localized import write_localized
-from tests.localization.factories import localized
+from pipeline.regions.localization.localized import write_localized
 from tests.project import Call
+from tests.regions.localization.factories import localized
 from tests.retrieval.factories import noisy, written
 
 

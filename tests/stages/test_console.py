@@ -11,7 +11,7 @@ import click
 import pytest
 
 import stages.console
-from pipeline.errors import PipelineError
+from pipeline.store.errors import PipelineError
 from stages.console import DONE, log_done, progress_of, run
 
 

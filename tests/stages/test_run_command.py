@@ -74,7 +74,7 @@ def test_run_makes_what_is_missing_and_nothing_else(
     assert made(pipeline("run", NAME, "--seed", 1).stderr) == ["evaluate"]
 
     # Once nothing is left to do, no step is asked again; see test_finished_run.py.
-    monkeypatch.setattr("pipeline.jobs.finished._SETTLED_NS", -(10**18))
+    monkeypatch.setattr("pipeline.store.jobs.finished._SETTLED_NS", -(10**18))
     checked = pipeline("run", NAME, "--seed", 1)
     if not list(Path("data/.work").glob("run-scenes-*.finished")):
         return  # on a file system whose times of change are not the kernel's
@@ -98,7 +98,7 @@ def test_changed_captions_and_pictures_are_followed(project: Path, pipeline: Cal
     # As `prepare` leaves it: a manifest and what guards it.
     described = Path("data/scenes/dataset.json")
     found = json.loads(described.read_text())
-    from pipeline.hashing import sha256_of_file
+    from pipeline.store.hashing import sha256_of_file
 
     found["manifest_sha256"] = sha256_of_file(Path("data/scenes/manifest.jsonl"))
     described.write_text(json.dumps(found))
@@ -147,7 +147,7 @@ def test_words_of_ones_own_are_made_and_followed(project: Path, pipeline: Call) 
     assert made(ran.stderr) == ["vectors", "extract", "text", "train", "embed", "evaluate"]
     vectors = Path("data/vectors/scenes/word2vec-100d.safetensors")
     head = json.loads(Path("data/heads/scenes/kiros2014-lstm/head.json").read_text())
-    from pipeline.hashing import sha256_of_file
+    from pipeline.store.hashing import sha256_of_file
 
     assert head["word_vectors"]["sha256"] == sha256_of_file(vectors)
     vectors.unlink()

@@ -12,8 +12,8 @@ import yaml
 from pipeline.datasets.manifest import read_manifest
 from pipeline.images.backbones.known_backbones import BACKBONES
 from pipeline.retrieval.embedding_file import read_embeddings
+from tests.images.networks import narrow
 from tests.in_process import status_of
-from tests.networks import narrow
 from tests.project import PROJECT, Call, Ended
 
 LITE, MEAN = "efficientnet-lite0-pool", "mean-glove-6b-50d"

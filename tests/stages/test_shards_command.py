@@ -9,10 +9,10 @@ import pytest
 
 from pipeline.datasets.entries import ImageEntry
 from pipeline.datasets.manifest import Manifest
-from pipeline.shards.feature_set import FeatureSet
-from pipeline.shards.resume.feature_build import ShardBuild
+from pipeline.store.build.feature_build import ShardBuild
+from pipeline.store.shards.feature_set import FeatureSet
 from tests.project import Call
-from tests.shards.factories import ROWS_PER_SHARD, block, build, header, ids
+from tests.store.shards.factories import ROWS_PER_SHARD, block, build, header, ids
 
 ROWS = 23
 COMMANDS = ("info", "verify", "index", "export", "import", "merge", "card", "push", "pull")

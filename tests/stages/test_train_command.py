@@ -17,7 +17,7 @@ from pipeline.heads.inputs.pairs import join_pairs
 from pipeline.heads.trained_head import TrainedHead, load_head
 from pipeline.heads.training.checkpoints import Checkpoints, TrainingState
 from pipeline.retrieval.embedding_file import read_embeddings
-from pipeline.shards.feature_set import FeatureSet
+from pipeline.store.shards.feature_set import FeatureSet
 from stages.cli import main
 from tests.forks import exit_of
 from tests.heads.factories import write_features

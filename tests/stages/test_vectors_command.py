@@ -8,7 +8,7 @@ import pytest
 
 from pipeline.datasets.entries import ImageEntry
 from pipeline.datasets.manifest import Manifest
-from pipeline.hashing import sha256_of_file
+from pipeline.store.hashing import sha256_of_file
 from pipeline.text.tokenizers.tokenizer import TokenizerError
 from pipeline.text.vectors import load_vectors
 from pipeline.text.vectors.record import vectors_record

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from pipeline.shards.index import read_index
-from tests.networks.factories import add_tiny_models
+from pipeline.store.shards.index import read_index
+from tests.images.networks.factories import add_tiny_models
 from tests.project import Call
 
 CLIP = "open-clip:tiny-vit"

@@ -5,15 +5,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pipeline.cluster.place import Place
 from pipeline.datasets.entries import ImageEntry
 from pipeline.datasets.manifest import Manifest
-from pipeline.errors import WrongUsage
-from pipeline.shards.feature_set import FeatureSet
+from pipeline.store.errors import WrongUsage
+from pipeline.store.shards.feature_set import FeatureSet
+from pipeline.store.workers.place import Place
 from pipeline.text.encode import Captions, encode, encoder_folder
 from pipeline.text.fitted import load_encoder
-from tests.jobs.factories import options
 from tests.project import Recorder
+from tests.store.jobs.factories import options
 
 
 def write(folder: Path, ball: str = "The dog's ball is red!") -> str:

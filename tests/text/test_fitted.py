@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pipeline.files import write_json
+from pipeline.store.files import write_json
 from pipeline.text.encoder_plans import ENCODERS, EncoderError, EncoderPlan, plan_encoder
 from pipeline.text.encoders.base import CaptionEncoder
 from pipeline.text.fisher.codebook import CodebookError

@@ -7,7 +7,7 @@ import pytest
 
 from pipeline.datasets.entries import ImageEntry
 from pipeline.datasets.manifest import Manifest
-from pipeline.jobs.options import Storage
+from pipeline.store.jobs.options import Storage
 from pipeline.text import refit
 from pipeline.text.encode import encode
 from pipeline.text.fitting import OtherEncoder

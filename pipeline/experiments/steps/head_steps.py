@@ -7,20 +7,20 @@ from typing import Any
 from pipeline.experiments.records import Record, features_record, json_record, weights_of
 from pipeline.experiments.steps.input_steps import recipe_for, rows_of
 from pipeline.experiments.steps.step import Plan, Step
-from pipeline.finetuning import WEIGHTS_FILE
-from pipeline.finetuning.finetune import finetune
-from pipeline.hashing import sha256_of_file
+from pipeline.heads.finetuning import WEIGHTS_FILE
+from pipeline.heads.finetuning.finetune import finetune
 from pipeline.heads.fit import fit
 from pipeline.heads.head_types import Experiment, with_epochs_at_most, with_precision
 from pipeline.heads.inputs.pairs import made_from
 from pipeline.heads.inputs.word_vectors import origin_of
 from pipeline.heads.trained_head import HEAD_FILE, TENSORS_FILE
 from pipeline.images.extract import extract
-from pipeline.jobs.options import extract_options
-from pipeline.progress import Monitor
-from pipeline.shards.feature_set import read_set_index
-from pipeline.shards.index import INDEX_FILE, read_index
-from pipeline.shards.resume.reuse import supersede
+from pipeline.store.build.reuse import supersede
+from pipeline.store.hashing import sha256_of_file
+from pipeline.store.jobs.options import extract_options
+from pipeline.store.progress import Monitor
+from pipeline.store.shards.feature_set import read_set_index
+from pipeline.store.shards.index import INDEX_FILE, read_index
 from pipeline.text.vectors import load_vectors
 
 

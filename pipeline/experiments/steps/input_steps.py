@@ -6,23 +6,23 @@ from typing import Any
 from pipeline.clips.extract_clips import extract_clips
 from pipeline.clips.recipe_lookup import recipe_of_clips
 from pipeline.clips.recipes import ClipRecipe
+from pipeline.clips.sound.recipes import AnySoundRecipe
 from pipeline.experiments.records import features_record, why_stale
 from pipeline.experiments.steps.step import Plan, Step
 from pipeline.heads.head_types import CaptionFeatures
 from pipeline.images.extract import extract
-from pipeline.jobs.options import Storage, extract_options
-from pipeline.jobs.side_by_side import SideBySide, split_name
-from pipeline.progress import Monitor
-from pipeline.recipes import Recipe, resolve_recipe
-from pipeline.shards.feature_set import FeatureSet
-from pipeline.shards.side_by_side import write_view
-from pipeline.sound.recipes import AnySoundRecipe
+from pipeline.images.recipes import Recipe, resolve_recipe
+from pipeline.store.jobs.options import Storage, extract_options
+from pipeline.store.jobs.side_by_side import SideBySide, split_name
+from pipeline.store.progress import Monitor
+from pipeline.store.shards.feature_set import FeatureSet
+from pipeline.store.shards.side_by_side import write_view
+from pipeline.store.wording import counted
 from pipeline.text.encode import Captions, encode
 from pipeline.text.refit import supersede_encoder
 from pipeline.text.vectors.record import expected_vectors, make_way_for, vectors_record
 from pipeline.text.vectors.settings import Training
 from pipeline.text.vectors.store import store_vectors
-from pipeline.wording import counted
 
 _NOT_OF_TRAINING = {"source", "tokenizer", "split", "corpus", "allow_leaks"}
 

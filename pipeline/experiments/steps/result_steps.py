@@ -7,18 +7,18 @@ from pathlib import Path
 from pipeline.experiments.records import Record, json_record
 from pipeline.experiments.steps.head_steps import hashes_of
 from pipeline.experiments.steps.step import Plan, Step
-from pipeline.hashing import sha256_of_file
 from pipeline.heads.embed import embed, require_head_of
 from pipeline.heads.head_types import Experiment
 from pipeline.heads.trained_head import TENSORS_FILE
-from pipeline.jobs.options import Selection
-from pipeline.progress import Monitor
 from pipeline.retrieval.embedding_file import read_provenance, read_store
 from pipeline.retrieval.ensemble import ensemble
 from pipeline.retrieval.evaluate import evaluate
 from pipeline.retrieval.ranking.protocols import resolve_protocol
 from pipeline.retrieval.tables import PROVENANCE_FILE
-from pipeline.wording import counted
+from pipeline.store.hashing import sha256_of_file
+from pipeline.store.jobs.options import Selection
+from pipeline.store.progress import Monitor
+from pipeline.store.wording import counted
 
 # How the steps store vectors: `pipeline embed --store` and `--dim` are for other files.
 _IN_FULL: Record = {"store": "float32", "dim": None}

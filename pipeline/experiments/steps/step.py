@@ -13,14 +13,14 @@ from typing import Any
 
 from pipeline.datasets.manifest import Manifest, read_manifest
 from pipeline.datasets.splits import Role, split_for
-from pipeline.errors import PipelineError
 from pipeline.experiments.failures import Failure, StepsFailed, stops_all
 from pipeline.experiments.layout import Layout
 from pipeline.experiments.records import Reader, Record, file_record, why_stale
 from pipeline.heads.experiments import experiment_finder
 from pipeline.heads.head_types import Experiment
 from pipeline.heads.training.training_options import DEFAULT_TRAINING, TrainingOptions
-from pipeline.progress import Monitor
+from pipeline.store.errors import PipelineError
+from pipeline.store.progress import Monitor
 
 
 @dataclass(frozen=True)

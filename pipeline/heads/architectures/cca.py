@@ -39,7 +39,7 @@ from pipeline.heads.inputs.feature_rows import Features, Rows
 from pipeline.heads.inputs.feature_spec import HeadInputs, require_vectors
 from pipeline.heads.inputs.pairs import HeldOut, Pairs
 from pipeline.heads.layers.scaling import UnitRows, signed_roots
-from pipeline.wording import counted
+from pipeline.store.wording import counted
 
 CANDIDATES = (1e-1, 1e-2, 1e-3, 1e-4, 1e-5)
 """Ridges for the first grid search; a second one tries `FINER` times the best."""

@@ -16,10 +16,10 @@ import torch
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
-from pipeline.errors import PipelineError
 from pipeline.heads import HeadError
 from pipeline.heads.inputs.feature_rows import EpochRows, RowNumbers, Rows
 from pipeline.heads.inputs.pairs import Pairs, first_captions_of
+from pipeline.store.errors import PipelineError
 
 Batches = Callable[[RowNumbers, np.random.Generator], Iterator[RowNumbers]]
 """Caption rows (n,) of one epoch, from `Pairs.image_of_caption`, in training order."""

@@ -8,8 +8,8 @@ import numpy as np
 import numpy.typing as npt
 
 from pipeline.heads import HeadError
-from pipeline.shards.feature_set import FeatureSet
-from pipeline.wording import counted
+from pipeline.store.shards.feature_set import FeatureSet
+from pipeline.store.wording import counted
 
 Features = npt.NDArray[np.float32]
 Doubles = npt.NDArray[np.float64]

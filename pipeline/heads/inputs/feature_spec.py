@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from pipeline.heads import HeadError
-from pipeline.shards.feature_set import FeatureSet
-from pipeline.shards.format import FeatureHeader
+from pipeline.store.shards.feature_set import FeatureSet
+from pipeline.store.shards.format import FeatureHeader
 
 
 @dataclass(frozen=True)

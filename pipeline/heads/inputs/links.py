@@ -13,11 +13,11 @@ import torch
 from torch import Tensor
 from torch.utils.data import Dataset
 
-from pipeline.errors import PipelineError
 from pipeline.heads import HeadError
 from pipeline.heads.inputs.batches import in_batches, one_more_of_each
 from pipeline.heads.inputs.feature_rows import Features, RowNumbers, Rows
 from pipeline.heads.inputs.pairs import Links, Lists, Pairs
+from pipeline.store.errors import PipelineError
 
 
 class RepeatedRows:

@@ -11,15 +11,15 @@ import numpy as np
 
 from pipeline.datasets.entries import Captions, ImageEntry, PackedEntries
 from pipeline.datasets.manifest import MANIFEST_FILE
-from pipeline.hashing import sha256_of_file, sha256_of_texts
 from pipeline.heads import HeadError
 from pipeline.heads.inputs.feature_rows import FeatureRows, Features, RowNumbers, Rows, loaded
-from pipeline.packed import PackedTexts
 from pipeline.retrieval.embeddings import Embeddings
 from pipeline.retrieval.recall import mean_average_precision, recall_table
-from pipeline.shards.feature_set import FeatureSet
-from pipeline.shards.format import OK
-from pipeline.shards.index import FeatureIndex
+from pipeline.store.hashing import sha256_of_file, sha256_of_texts
+from pipeline.store.packed import PackedTexts
+from pipeline.store.shards.feature_set import FeatureSet
+from pipeline.store.shards.format import OK
+from pipeline.store.shards.index import FeatureIndex
 
 _FIGURES = (
     "image_to_text_r1",

@@ -23,7 +23,7 @@ from pipeline.heads.presets import (
     yan,
 )
 from pipeline.heads.presets.preset import Preset as Preset
-from pipeline.wording import did_you_mean
+from pipeline.store.wording import did_you_mean
 
 PRESETS: dict[str, Preset] = {
     **qian.PRESETS,

@@ -15,9 +15,9 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import Tensor, nn
 
-from pipeline.files import appearing_whole, parse_json
-from pipeline.hashing import canonical_json
 from pipeline.heads.base import History
+from pipeline.store.files import appearing_whole, parse_json
+from pipeline.store.hashing import canonical_json
 
 CHECKPOINT_FILE = "checkpoint.safetensors"
 _FORMAT = 1

@@ -12,8 +12,6 @@ import torch
 from safetensors.torch import save
 from torch import Tensor, nn
 
-from pipeline.devices import usable_device
-from pipeline.hashing import sha256_of_json
 from pipeline.heads import HeadError
 from pipeline.heads.base import (
     FitOptions,
@@ -32,6 +30,8 @@ from pipeline.heads.inputs.pairs import HeldOut, Pairs
 from pipeline.heads.layers.products import products_in
 from pipeline.heads.training.checkpoints import Checkpoints, TrainingState
 from pipeline.heads.training.task import TrainingTask
+from pipeline.store.devices import usable_device
+from pipeline.store.hashing import sha256_of_json
 
 _FEW_IMAGES = 10
 """Validation images below which R@10 of captions is 100 for any head, so that ties are common."""

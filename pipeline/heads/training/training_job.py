@@ -11,8 +11,6 @@ import torch
 from pipeline.datasets.entries import PackedEntries
 from pipeline.datasets.manifest import Manifest
 from pipeline.datasets.splits import require_captions, split_for
-from pipeline.devices import choose_device, require_fast_bf16, usable_device
-from pipeline.files import created_by, require_folder
 from pipeline.heads.base import FitOptions
 from pipeline.heads.head_types import Experiment, make_head, with_epochs_at_most, with_precision
 from pipeline.heads.inputs.feature_rows import Features
@@ -20,10 +18,12 @@ from pipeline.heads.inputs.feature_spec import HeadInputs
 from pipeline.heads.inputs.pairs import HeldOut, Pairs, with_features
 from pipeline.heads.trained_head import TrainedHead
 from pipeline.heads.training.training_options import TrainingOptions
-from pipeline.progress import Progress, no_progress
-from pipeline.shards.feature_set import FeatureSet
-from pipeline.shards.resume.locking import WORK_FOLDER, only_writer
-from pipeline.wording import counted
+from pipeline.store.build.locking import WORK_FOLDER, only_writer
+from pipeline.store.devices import choose_device, require_fast_bf16, usable_device
+from pipeline.store.files import created_by, require_folder
+from pipeline.store.progress import Progress, no_progress
+from pipeline.store.shards.feature_set import FeatureSet
+from pipeline.store.wording import counted
 
 
 @dataclass(frozen=True)

@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass, replace
 
-from pipeline.devices import AUTO, choose_precision
-from pipeline.progress import QUIET, Monitor
+from pipeline.store.devices import AUTO, choose_precision
+from pipeline.store.progress import QUIET, Monitor
 
 
 @dataclass(frozen=True)

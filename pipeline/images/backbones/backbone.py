@@ -7,8 +7,8 @@ import torch
 from torch import Tensor, nn
 
 from pipeline.images.engine.fuse import Tracing
-from pipeline.networks.state_dicts import Weights
-from pipeline.recipes.layers import Layout, layout_of
+from pipeline.images.networks.state_dicts import Weights
+from pipeline.images.recipes.layers import Layout, layout_of
 
 
 @dataclass(frozen=True)

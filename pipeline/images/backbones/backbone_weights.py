@@ -15,7 +15,7 @@ from pipeline.images.backbones.keras_model import (
     from_keras,
     read_tensorflowjs_package,
 )
-from pipeline.networks.state_dicts import WeightsError, read_tensors, require_fit
+from pipeline.images.networks.state_dicts import WeightsError, read_tensors, require_fit
 
 
 def read_state_dict(path: Path, backbone: Backbone, name: str) -> dict[str, Tensor]:

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from pipeline.errors import PipelineError
+from pipeline.store.errors import PipelineError
 
 # Field number of layers -> field numbers of a layer's name and blobs.
 _LAYERS = {100: (1, 7), 2: (4, 6)}

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from pipeline.errors import PipelineError
+from pipeline.store.errors import PipelineError
 
 _LEAVES = {
     "kernel": "weight",

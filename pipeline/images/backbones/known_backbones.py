@@ -17,9 +17,9 @@ from pipeline.images.backbones.caffenet import CaffeNet
 from pipeline.images.backbones.dct import dct_network, dct_weights
 from pipeline.images.backbones.open_clip_backbones import open_clip_backbone
 from pipeline.images.backbones.timm_backbones import timm_backbone
-from pipeline.recipes import provider_of
+from pipeline.images.recipes import provider_of
 
-# Factories by the prefixes of `pipeline.recipes.providers`.
+# Factories by the prefixes of `pipeline.images.recipes.providers`.
 _PROVIDED: dict[str, Callable[[str], Backbone]] = {
     "open-clip": open_clip_backbone,
     "timm": timm_backbone,

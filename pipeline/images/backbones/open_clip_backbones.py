@@ -6,9 +6,9 @@ from torch import Tensor, nn
 
 from pipeline.images.backbones.backbone import Backbone
 from pipeline.images.backbones.timm_backbones import timm_tracing
-from pipeline.networks.open_clip_models import cached_weights, find_clip_model
-from pipeline.networks.open_clip_weights import build_clip, load_clip_weights
-from pipeline.networks.state_dicts import Weights
+from pipeline.images.networks.open_clip_models import cached_weights, find_clip_model
+from pipeline.images.networks.open_clip_weights import build_clip, load_clip_weights
+from pipeline.images.networks.state_dicts import Weights
 
 
 class _ImageTower(nn.Module):

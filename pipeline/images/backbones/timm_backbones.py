@@ -12,10 +12,10 @@ from torch import Tensor, nn
 
 from pipeline.images.backbones.backbone import Backbone
 from pipeline.images.engine.fuse import Tracing
-from pipeline.networks.hub import hub_or_cache
-from pipeline.networks.state_dicts import WeightsError
-from pipeline.recipes.layers import layout_of
-from pipeline.recipes.timm_recipes import (
+from pipeline.images.networks.hub import hub_or_cache
+from pipeline.images.networks.state_dicts import WeightsError
+from pipeline.images.recipes.layers import layout_of
+from pipeline.images.recipes.timm_recipes import (
     METHODS,
     create_timm_model,
     is_channels_last,

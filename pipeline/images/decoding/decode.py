@@ -23,13 +23,13 @@ from pathlib import Path
 import numpy as np
 from PIL import AvifImagePlugin, ExifTags, Image, UnidentifiedImageError
 
-from pipeline.errors import FileReadError
 from pipeline.images.decoding import heif
 from pipeline.images.decoding.libtiff import TiffError, libtiff_errors
 from pipeline.images.decoding.png_checksums import pixels_are_damaged
-from pipeline.progress import DECODE, READ, Stopwatch
-from pipeline.recipes import PILLOW_RGB, RecipeError
-from pipeline.shards.format import MISSING, OK, REFUSED, UNREADABLE
+from pipeline.images.recipes import PILLOW_RGB, RecipeError
+from pipeline.store.errors import FileReadError
+from pipeline.store.progress import DECODE, READ, Stopwatch
+from pipeline.store.shards.format import MISSING, OK, REFUSED, UNREADABLE
 
 # Pillow's own limit against decompression bombs, about 89 million pixels.
 MAX_PIXELS = 89_478_485
@@ -103,7 +103,7 @@ class Decoded:
     ----------
     image : Image or None. Mode RGB, at least 1 x 1, or None if `status` is not 0.
     source_crc32 : int. CRC-32 of the file's bytes; 0 if none were read.
-    status : int. Status code of `pipeline.shards.format`.
+    status : int. Status code of `pipeline.store.shards.format`.
     reason : str. One line without the path; "" for status 0.
     """
 

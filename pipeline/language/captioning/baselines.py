@@ -11,7 +11,7 @@ from pipeline.language import LanguageError
 from pipeline.language.captioning.captions import Caption
 from pipeline.language.scores.table import TOKENIZER
 from pipeline.retrieval.search import Gallery, nearest
-from pipeline.shards.feature_set import FeatureSet
+from pipeline.store.shards.feature_set import FeatureSet
 
 _DRAWN = 4
 """Candidates per requested caption, since some are the same sentence."""

@@ -29,11 +29,11 @@ from pipeline.language.captioning.generation import (
 )
 from pipeline.language.data import embed_captions
 from pipeline.language.trained_model import TrainedLanguageModel, load_language_model
+from pipeline.store.wording import counted
 from pipeline.text.encoders.base import CaptionEncoder
 from pipeline.text.encoders.token_ids import FIRST_WORD, PADDING
 from pipeline.text.fitted import load_encoder
 from pipeline.text.tokenizers.stop_words import STOP_WORDS
-from pipeline.wording import counted
 
 _ROWS = 8192  # candidates per batch
 _IMAGES = 64  # images per search

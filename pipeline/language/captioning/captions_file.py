@@ -12,11 +12,11 @@ from typing import Any
 import msgspec
 
 from pipeline.datasets.checks import check_caption
-from pipeline.files import require_folder, write_json, write_text
-from pipeline.hashing import canonical_json
 from pipeline.language import LanguageError
 from pipeline.language.captioning.captions import Caption
-from pipeline.schema import SchemaError, decode, decode_lines
+from pipeline.store.files import require_folder, write_json, write_text
+from pipeline.store.hashing import canonical_json
+from pipeline.store.schema import SchemaError, decode, decode_lines
 
 
 @dataclass(frozen=True)

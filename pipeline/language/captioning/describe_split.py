@@ -9,8 +9,6 @@ import numpy as np
 
 from pipeline.datasets.manifest import MANIFEST_FILE, read_manifest
 from pipeline.datasets.splits import split_for
-from pipeline.files import parse_json
-from pipeline.hashing import canonical_json, sha256_of_file, sha256_of_json
 from pipeline.heads.inputs.feature_spec import FeatureSpec
 from pipeline.language.captioning.captions import Captioner
 from pipeline.language.captioning.captions_file import (
@@ -20,9 +18,11 @@ from pipeline.language.captioning.captions_file import (
     require_captions_file,
     write_captions,
 )
-from pipeline.progress import QUIET, Monitor
-from pipeline.shards.feature_set import FeatureSet
-from pipeline.shards.format import OK
+from pipeline.store.files import parse_json
+from pipeline.store.hashing import canonical_json, sha256_of_file, sha256_of_json
+from pipeline.store.progress import QUIET, Monitor
+from pipeline.store.shards.feature_set import FeatureSet
+from pipeline.store.shards.format import OK
 
 _IMAGES = 50
 """Images per batch; the work file is written after each."""

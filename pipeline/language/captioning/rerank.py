@@ -13,7 +13,6 @@ from typing import Any
 
 import numpy as np
 
-from pipeline.hashing import sha256_of_file
 from pipeline.language import LanguageError
 from pipeline.language.captioning.captions import Caption
 from pipeline.language.captioning.captions_file import (
@@ -24,7 +23,8 @@ from pipeline.language.captioning.captions_file import (
     write_captions,
 )
 from pipeline.language.score_captions import RankingHead
-from pipeline.progress import QUIET, Monitor
+from pipeline.store.hashing import sha256_of_file
+from pipeline.store.progress import QUIET, Monitor
 
 WEIGHT = 4.0
 """Default weight of the cosine, tuned on Flickr8k's dev images with `xu2015-soft-attention`."""

@@ -7,8 +7,8 @@ from pipeline.language import LanguageError
 from pipeline.language.scores.bleu import Words, bleu
 from pipeline.language.scores.cider import cider_d
 from pipeline.language.scores.rouge import rouge_l
+from pipeline.store.wording import counted
 from pipeline.text.tokenizers.tokenizer import TOKENIZERS
-from pipeline.wording import counted
 
 TOKENIZER = TOKENIZERS["treebank"]
 """Penn Treebank words in lower case without punctuation, as in COCO's evaluation."""

@@ -8,8 +8,8 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 import numpy.typing as npt
 
-from pipeline.errors import PipelineError
 from pipeline.retrieval.similarity import unit_rows
+from pipeline.store.errors import PipelineError
 
 Store = Literal["float32", "float16", "int8", "binary"]
 Vectors = npt.NDArray[np.float32]

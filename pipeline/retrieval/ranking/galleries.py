@@ -4,11 +4,11 @@ from dataclasses import replace
 
 import numpy as np
 
-from pipeline.packed import PackedTexts
 from pipeline.retrieval.embeddings import Embeddings
 from pipeline.retrieval.ranking.blocks import Ranks
 from pipeline.retrieval.ranking.protocols import Protocol, ProtocolError
 from pipeline.retrieval.ranking.ranks import image_rows
+from pipeline.store.packed import PackedTexts
 
 _MOST_DIGITS = 18
 

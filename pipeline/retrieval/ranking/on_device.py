@@ -13,12 +13,12 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from pipeline.devices import DeviceError, usable_device
 from pipeline.retrieval.embeddings import Embeddings
 from pipeline.retrieval.ranking.blocks import Axis, Ranks, Scores, Vectors
 from pipeline.retrieval.ranking.ranks import Ranker, rank_both_ways
 from pipeline.retrieval.similarity import CANCELLED, SIMILARITIES
 from pipeline.retrieval.torch_scores import SCORES
+from pipeline.store.devices import DeviceError, usable_device
 
 BLOCK_ELEMENTS = 1 << 25
 """Similarities held at once, 0.25 GiB in float64; for sets, fewer by the number of parts.

@@ -3,7 +3,7 @@
 import re
 from dataclasses import dataclass, replace
 
-from pipeline.errors import PipelineError, UnknownName
+from pipeline.store.errors import PipelineError, UnknownName
 
 _USUAL = 5
 

@@ -13,9 +13,9 @@ from math import isqrt
 
 import numpy as np
 
-from pipeline.packed import sorted_order
 from pipeline.retrieval.embeddings import Embeddings, EmbeddingsError
 from pipeline.retrieval.ranking.blocks import Axis, Block, BlockOf, HostBlock, Ranks, Scores
+from pipeline.store.packed import sorted_order
 
 Ranker = Callable[[Embeddings], tuple[Ranks, Ranks]]
 """Ranks like `rank_both_ways`."""

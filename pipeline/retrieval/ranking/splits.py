@@ -10,7 +10,7 @@ from pipeline.datasets.splits import ALL
 from pipeline.retrieval.embeddings import Embeddings, EmbeddingsError
 from pipeline.retrieval.ranking.galleries import images_between
 from pipeline.retrieval.ranking.ranks import image_rows
-from pipeline.schema import Natural, SchemaError, convert
+from pipeline.store.schema import Natural, SchemaError, convert
 
 
 def of_split(embeddings: Embeddings, split: str | None) -> Embeddings:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from pipeline.store.wording import counted
 from pipeline.text.tokenizers.tokenizer import Tokenizer
-from pipeline.wording import counted
 
 if TYPE_CHECKING:
     from pipeline.text.fisher.codebook import Codebook

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pipeline.errors import PipelineError
-from pipeline.hashing import sha256_of_json
+from pipeline.store.errors import PipelineError
+from pipeline.store.hashing import sha256_of_json
 from pipeline.text.encoders.base import CaptionEncoder, VocabularyReport
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pipeline.hashing import sha256_of_json
+from pipeline.store.hashing import sha256_of_json
 from pipeline.text.encoders.base import (
     CaptionEncoder,
     Parts,

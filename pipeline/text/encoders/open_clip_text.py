@@ -11,17 +11,17 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from pipeline.devices import one_core_each
-from pipeline.networks.open_clip_models import (
+from pipeline.images.networks.open_clip_models import (
     ClipModel,
     ModelError,
     cache_remedy,
     find_clip_model,
     quiet_logging,
 )
-from pipeline.networks.open_clip_models import open_clip as library
-from pipeline.networks.open_clip_weights import build_clip, load_clip_weights
-from pipeline.networks.pretraining import datasets_in_tag
+from pipeline.images.networks.open_clip_models import open_clip as library
+from pipeline.images.networks.open_clip_weights import build_clip, load_clip_weights
+from pipeline.images.networks.pretraining import datasets_in_tag
+from pipeline.store.devices import one_core_each
 from pipeline.text.encoders.base import CaptionEncoder, Parts, VocabularyReport
 
 # Rows per batch, a constant: products of other sizes are summed in another order, which would

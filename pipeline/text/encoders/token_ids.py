@@ -7,7 +7,7 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from pipeline.errors import PipelineError
+from pipeline.store.errors import PipelineError
 from pipeline.text.encoders.base import (
     CaptionEncoder,
     Parts,

@@ -12,9 +12,9 @@ import numpy.typing as npt
 from safetensors import SafetensorError
 from threadpoolctl import threadpool_limits
 
-from pipeline.errors import PipelineError
-from pipeline.files import created_by
-from pipeline.networks.tensor_file import read_metadata, read_tensors, write_tensors
+from pipeline.store.errors import PipelineError
+from pipeline.store.files import created_by
+from pipeline.store.tensor_file import read_metadata, read_tensors, write_tensors
 from pipeline.text.fisher.mixture import Mixture, MixtureError, MixtureKind
 from pipeline.text.vectors import WordVectors
 

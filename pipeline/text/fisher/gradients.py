@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from pipeline.errors import PipelineError
+from pipeline.store.errors import PipelineError
 from pipeline.text.fisher.mixture import Mixture
 
 _NEGLIGIBLE = 1e-15  # posteriors below it vanish in float32, even after a square root

@@ -7,7 +7,7 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
-from pipeline.errors import PipelineError
+from pipeline.store.errors import PipelineError
 
 MixtureKind = Literal["gmm", "hglmm", "lmm"]
 """Gaussian, hybrid Gaussian-Laplacian, or Laplacian."""

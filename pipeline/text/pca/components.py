@@ -13,16 +13,16 @@ import numpy as np
 import numpy.typing as npt
 from safetensors import SafetensorError
 
-from pipeline.errors import PipelineError
-from pipeline.files import created_by, require_folder
-from pipeline.hashing import recipe_hash, sha256_of_json, sha256_of_texts
-from pipeline.networks.tensor_file import read_metadata, read_tensors, write_tensors
-from pipeline.progress import Progress, no_progress
-from pipeline.shards.resume.locking import only_writer
+from pipeline.store.build.locking import only_writer
+from pipeline.store.errors import PipelineError
+from pipeline.store.files import created_by, require_folder
+from pipeline.store.hashing import recipe_hash, sha256_of_json, sha256_of_texts
+from pipeline.store.progress import Progress, no_progress
+from pipeline.store.tensor_file import read_metadata, read_tensors, write_tensors
+from pipeline.store.wording import counted
 from pipeline.text.encoders.base import CaptionEncoder
 from pipeline.text.pca.covariance import Covariance
 from pipeline.text.pca.eigenvectors import eigenvectors_memory, largest_eigenvectors
-from pipeline.wording import counted
 
 _CHUNK = 2048  # captions per product
 _LOCK = "fit.lock"  # in the work folder
@@ -247,7 +247,7 @@ def fit_pca(
     possible = components_of(len(texts), encoder.dim, dim)
     if device != "cpu":
         # Imported here: torch takes seconds to import, and numpy multiplies on a CPU.
-        from pipeline.devices import usable_device
+        from pipeline.store.devices import usable_device
 
         usable_device(device)
     _require_room(work, encoder.dim)

@@ -8,9 +8,9 @@ from typing import Any, BinaryIO
 import numpy as np
 import numpy.typing as npt
 
-from pipeline.errors import PipelineError
-from pipeline.files import appearing_whole, parse_json
-from pipeline.hashing import canonical_json
+from pipeline.store.errors import PipelineError
+from pipeline.store.files import appearing_whole, parse_json
+from pipeline.store.hashing import canonical_json
 
 _PANEL = 1024  # rows of the covariance per product
 

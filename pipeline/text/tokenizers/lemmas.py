@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
-from pipeline.errors import PipelineError
-from pipeline.hashing import sha256_of_file, sha256_of_json
+from pipeline.store.errors import PipelineError
+from pipeline.store.hashing import sha256_of_file, sha256_of_json
 from pipeline.text.tokenizers.irregular_words import IRREGULAR_WORDS
 
 _NOUN_SUFFIXES = (

@@ -1,6 +1,6 @@
 """Stop word lists: English function words, which describe little of an image's content."""
 
-from pipeline.hashing import sha256_of_json
+from pipeline.store.hashing import sha256_of_json
 
 _ENGLISH = """
 a about above after again against all also although am among an and another any are as at be

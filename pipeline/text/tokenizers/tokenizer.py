@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from pipeline.errors import PipelineError
+from pipeline.store.errors import PipelineError
 from pipeline.text.tokenizers.lemmas import Lemmatizer
 from pipeline.text.tokenizers.stop_words import STOP_WORDS, stop_words_sha256
 from pipeline.text.tokenizers.treebank import treebank_words

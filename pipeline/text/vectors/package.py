@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from pipeline.hashing import sha256_of_file, sha256_of_json
+from pipeline.store.hashing import sha256_of_file, sha256_of_json
 from pipeline.text.vectors.table import VectorsError, WordVectors
 
 GLOVE_PACKAGE = "glove-6b-50d"

@@ -7,9 +7,9 @@ from typing import Any
 from safetensors import SafetensorError
 
 from pipeline.datasets.manifest import read_manifest
-from pipeline.hashing import sha256_of_json
-from pipeline.progress import QUIET
-from pipeline.shards.resume.replace import move_aside, move_back
+from pipeline.store.build.replace import move_aside, move_back
+from pipeline.store.hashing import sha256_of_json
+from pipeline.store.progress import QUIET
 from pipeline.text.tokenizers.tokenizer import tokenizer_called
 from pipeline.text.vectors.settings import Training
 from pipeline.text.vectors.store import training_facts, training_sentences

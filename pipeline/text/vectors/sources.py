@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from pipeline.hashing import sha256_of_file
+from pipeline.store.hashing import sha256_of_file
 from pipeline.text.vectors.binary import read_binary
 from pipeline.text.vectors.package import GLOVE_PACKAGE, read_package
 from pipeline.text.vectors.plaintext import read_text

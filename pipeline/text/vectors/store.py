@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from pipeline.datasets.manifest import Manifest, read_manifest
-from pipeline.errors import WrongUsage
-from pipeline.progress import QUIET, Monitor
+from pipeline.store.errors import WrongUsage
+from pipeline.store.progress import QUIET, Monitor
 from pipeline.text.encoders.base import VocabularyReport, report_on
 from pipeline.text.tokenizers.tokenizer import Tokenizer, tokenizer_called
 from pipeline.text.vectors.corpus import Corpus, leaks, read_lines, refuse_leaks

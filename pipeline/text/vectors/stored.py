@@ -13,9 +13,9 @@ import numpy as np
 import numpy.typing as npt
 from safetensors import SafetensorError
 
-from pipeline.files import parse_json
-from pipeline.hashing import canonical_json, sha256_of_file
-from pipeline.networks.tensor_file import read_metadata, read_tensors, write_tensors
+from pipeline.store.files import parse_json
+from pipeline.store.hashing import canonical_json, sha256_of_file
+from pipeline.store.tensor_file import read_metadata, read_tensors, write_tensors
 from pipeline.text.vectors.table import VectorsError, WordVectors
 
 SUFFIX = ".safetensors"

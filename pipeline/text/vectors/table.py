@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from pipeline.errors import PipelineError
+from pipeline.store.errors import PipelineError
 
 MAX_DIM = 100_000
 """Maximum dimension that a header or first line may state."""

@@ -11,8 +11,8 @@ import numpy as np
 from gensim.models import Word2Vec
 from gensim.models.callbacks import CallbackAny2Vec
 
-from pipeline.hashing import sha256_of_json
-from pipeline.progress import Progress, no_progress
+from pipeline.store.hashing import sha256_of_json
+from pipeline.store.progress import Progress, no_progress
 from pipeline.text.vectors.corpus import Corpus
 from pipeline.text.vectors.settings import FIXED, Training, TrainingError
 from pipeline.text.vectors.subwords import vectors_of

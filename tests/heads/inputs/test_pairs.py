@@ -19,9 +19,9 @@ from pipeline.heads.inputs.feature_rows import (
     is_in_memory,
 )
 from pipeline.heads.inputs.pairs import join_pairs, with_features
-from pipeline.shards.feature_set import FailedRows, FeatureSet, MissingRows
+from pipeline.store.shards.feature_set import FailedRows, FeatureSet, MissingRows
 from tests.heads.factories import all_of, entries_of, pairs, write_features
-from tests.shards.factories import build, ids
+from tests.store.shards.factories import build, ids
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float16"])

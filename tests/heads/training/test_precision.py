@@ -10,13 +10,13 @@ from safetensors.torch import save
 from torch import nn
 from torch.nn.utils.rnn import pack_padded_sequence
 
-from pipeline import devices
 from pipeline.heads import HeadError
 from pipeline.heads.base import FitOptions, History
 from pipeline.heads.head_types import Experiment, Finetuning, with_precision
 from pipeline.heads.layers.products import products_in
 from pipeline.heads.layers.recurrence import run_recurrent
 from pipeline.heads.training.trainer import NetworkHead
+from pipeline.store import devices
 from tests.heads.factories import pairs, small_task
 
 HEAD = Experiment("made", "two-branch", {"hidden": 8, "dim": 4, "epochs": 3, "batch_size": 20})

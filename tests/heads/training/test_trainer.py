@@ -13,7 +13,6 @@ import torch
 from safetensors.torch import load_file
 from torch import nn
 
-from pipeline.devices import DeviceError
 from pipeline.heads import HeadError
 from pipeline.heads.base import FitOptions, Head, History
 from pipeline.heads.head_types import make_head
@@ -28,7 +27,8 @@ from pipeline.heads.training.task import (
     steps,
 )
 from pipeline.heads.training.trainer import NetworkHead
-from pipeline.shards.feature_set import FeatureSet
+from pipeline.store.devices import DeviceError
+from pipeline.store.shards.feature_set import FeatureSet
 from tests.forks import exit_of, require_training_forks
 from tests.heads import factories as made
 from tests.heads.factories import entries_of, pairs, small_task, write_features

@@ -17,9 +17,9 @@ from pipeline.language.captioning.captions import Caption
 from pipeline.language.captioning.captions_file import read_captions
 from pipeline.language.captioning.describe_split import describe_split
 from pipeline.language.score_captions import evaluate_captions, markdown
-from pipeline.scenes.draw_scenes import scene_of
-from pipeline.scenes.drawn_truth import drawn_truth
-from pipeline.scenes.grammar import describe
+from pipeline.studies.scenes.draw_scenes import scene_of
+from pipeline.studies.scenes.drawn_truth import drawn_truth
+from pipeline.studies.scenes.grammar import describe
 
 IMAGES = [f"scene-{k:05d}" for k in range(120)]
 

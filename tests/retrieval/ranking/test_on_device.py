@@ -10,7 +10,6 @@ import pytest
 import torch
 from click.testing import CliRunner
 
-from pipeline.devices import DeviceError
 from pipeline.retrieval.embedding_file import write_embeddings
 from pipeline.retrieval.embeddings import Embeddings, EmbeddingsError
 from pipeline.retrieval.evaluate import evaluate_protocol
@@ -21,6 +20,7 @@ from pipeline.retrieval.ranking.protocols import Protocol
 from pipeline.retrieval.ranking.ranks import rank_both_ways
 from pipeline.retrieval.similarity import SIMILARITIES
 from pipeline.retrieval.torch_scores import SCORES
+from pipeline.store.devices import DeviceError
 from stages.evaluate import evaluate as command
 from tests.project import PROJECT
 from tests.retrieval.factories import SETS, made

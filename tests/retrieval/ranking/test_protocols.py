@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
+from pipeline.retrieval.bootstrap import RankedGallery, intervals
 from pipeline.retrieval.embedding_file import write_embeddings
 from pipeline.retrieval.embeddings import Embeddings
 from pipeline.retrieval.evaluate import evaluate_protocol
@@ -20,10 +21,7 @@ from pipeline.retrieval.ranking.protocols import (
     resolve_protocol,
 )
 from pipeline.retrieval.recall import recall_table
-from pipeline.retrieval.significance.bootstrap import RankedGallery, intervals
-from pipeline.retrieval.significance.compare import rsum_of
-from pipeline.retrieval.significance.paired import margins
-from pipeline.retrieval.significance.small_galleries import SMALL_COLUMNS
+from pipeline.retrieval.small_galleries import SMALL_COLUMNS
 from pipeline.retrieval.tables import (
     COUNTS,
     EXTRA_COLUMNS,
@@ -34,6 +32,8 @@ from pipeline.retrieval.tables import (
     write_joint_table,
     write_recall,
 )
+from pipeline.studies.significance.compare import rsum_of
+from pipeline.studies.significance.paired import margins
 from stages.evaluate import evaluate as command
 
 

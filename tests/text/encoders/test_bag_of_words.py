@@ -5,7 +5,7 @@ import numpy.typing as npt
 import pytest
 from sklearn.feature_extraction.text import TfidfVectorizer
 
-from pipeline.hashing import canonical_json
+from pipeline.store.hashing import canonical_json
 from pipeline.text.encoders.bag_of_words import (
     BagOfWords,
     Weighting,

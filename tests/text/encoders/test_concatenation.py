@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from pipeline.hashing import canonical_json, sha256_of_json
+from pipeline.store.hashing import canonical_json, sha256_of_json
 from pipeline.text.encoders.bag_of_words import BagOfWords
 from pipeline.text.encoders.base import CaptionEncoder
 from pipeline.text.encoders.concatenation import Concatenation, ConcatenationError

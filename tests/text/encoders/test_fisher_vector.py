@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from pipeline.hashing import canonical_json, recipe_hash
+from pipeline.store.hashing import canonical_json, recipe_hash
 from pipeline.text.encoders import fisher_vector as fisher_encoder
 from pipeline.text.encoders.base import CaptionEncoder
 from pipeline.text.encoders.fisher_vector import FisherVector

@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from pipeline.hashing import canonical_json
+from pipeline.store.hashing import canonical_json
 from pipeline.text.encoders import mean as means
 from pipeline.text.encoders.base import CaptionEncoder
 from pipeline.text.encoders.mean import AVERAGINGS, Mean, MeanError

@@ -9,15 +9,15 @@ import torch
 
 from pipeline.datasets.entries import ImageEntry
 from pipeline.datasets.manifest import Manifest
-from pipeline.networks.open_clip_models import ModelError, find_clip_model, open_clip
-from pipeline.networks.open_clip_weights import build_clip, load_clip_weights
-from pipeline.networks.state_dicts import WeightsError
-from pipeline.shards.feature_set import FeatureSet
+from pipeline.images.networks.open_clip_models import ModelError, find_clip_model, open_clip
+from pipeline.images.networks.open_clip_weights import build_clip, load_clip_weights
+from pipeline.images.networks.state_dicts import WeightsError
+from pipeline.store.shards.feature_set import FeatureSet
 from pipeline.text.encode import encode, encoder_folder
 from pipeline.text.encoder_plans import EncoderError, plan_encoder
 from pipeline.text.encoders.open_clip_text import OpenClip
 from pipeline.text.fitted import load_encoder
-from tests.networks.factories import TINY, add_tiny_models
+from tests.images.networks.factories import TINY, add_tiny_models
 from tests.project import Recorder
 
 LONG = " ".join(f"word{number}" for number in range(40))

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from pipeline.hashing import canonical_json
+from pipeline.store.hashing import canonical_json
 from pipeline.text.encoders.base import CaptionEncoder, VocabularyReport
 from pipeline.text.encoders.token_ids import (
     END,

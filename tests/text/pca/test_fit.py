@@ -12,8 +12,8 @@ import pytest
 from safetensors.numpy import load_file, save_file
 from sklearn.decomposition import PCA
 
-from pipeline.hashing import canonical_json
-from pipeline.shards.format import ShardError
+from pipeline.store.hashing import canonical_json
+from pipeline.store.shards.format import ShardError
 from pipeline.text.encoders.base import CaptionEncoder, VocabularyReport, report_on
 from pipeline.text.encoders.pca import Pca
 from pipeline.text.pca import components as pca_fit

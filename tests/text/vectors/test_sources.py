@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from gensim.models import KeyedVectors
 
-from pipeline.hashing import sha256_of_file
+from pipeline.store.hashing import sha256_of_file
 from pipeline.text.vectors import VectorsError, load_vectors
 
 WORDS = ["the", "dog", "café", "new_york", "犬", ","]

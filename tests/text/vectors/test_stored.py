@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file, save_file
 
-from pipeline.hashing import canonical_json, sha256_of_file
+from pipeline.store.hashing import canonical_json, sha256_of_file
 from pipeline.text.vectors import VectorsError, WordVectors, load_vectors, save_vectors
 from pipeline.text.vectors.stored import describe_stored
 

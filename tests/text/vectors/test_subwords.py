@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from gensim.models.fasttext import load_facebook_vectors
 
-from pipeline.hashing import sha256_of_file
+from pipeline.store.hashing import sha256_of_file
 from pipeline.text.vectors import VectorsError, load_vectors
 
 DIM, BUCKET = 10, 20_000

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from pipeline.datasets.checks import DatasetError
 from pipeline.datasets.readers.tables.table import RowFault, Table
-from pipeline.files import write_text
+from pipeline.store.files import write_text
 
 LEFT_OUT_FILE = "left-out.csv"
 

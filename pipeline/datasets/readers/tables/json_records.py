@@ -13,7 +13,7 @@ from pipeline.datasets.readers.tables.text_file import (
     whole_text,
 )
 from pipeline.datasets.source import parse_json
-from pipeline.schema import SchemaError, decode
+from pipeline.store.schema import SchemaError, decode
 
 LINES_SUFFIXES = (".jsonl", ".ndjson")
 

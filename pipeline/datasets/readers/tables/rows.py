@@ -10,7 +10,7 @@ from pipeline.datasets.readers.tables.columns import ColumnNames, Columns, find_
 from pipeline.datasets.readers.tables.faults import Faults
 from pipeline.datasets.readers.tables.table import RowFault, Table
 from pipeline.datasets.readers.tables.unpacked import UnpackedImages
-from pipeline.schema import SchemaError, decode
+from pipeline.store.schema import SchemaError, decode
 
 # Cells of these columns may contain several captions, as a JSON list.
 _PLURALS = ("captions", "texts", "sentences", "descriptions")

@@ -13,7 +13,7 @@ from pipeline.datasets.checks import DatasetError
 from pipeline.datasets.readers import image_files
 from pipeline.datasets.readers.tables.table import RowFault, Table
 from pipeline.datasets.readers.tables.unpacked import MAX_BYTES, UnpackedImages
-from pipeline.schema import SchemaError, decode
+from pipeline.store.schema import SchemaError, decode
 
 SUFFIX = ".tar"
 

@@ -8,7 +8,7 @@ from PIL import Image
 
 from pipeline.datasets.checks import check_relative
 from pipeline.datasets.readers.tables.table import RowFault
-from pipeline.files import appearing_whole
+from pipeline.store.files import appearing_whole
 
 MAX_BYTES = 2**30
 """Upper bound of the size of an image."""

@@ -1,0 +1,131 @@
+"""Lines by room, and their difference to a commit: `python -m bench.budget [COMMIT]`.
+
+Each room of the library has at most the lines of `BUDGET`; tests/test_budget.py fails if one has
+more. A change that exceeds a room's budget removes as much elsewhere in the room, or raises the
+number here and gives the reason in its commit.
+"""
+
+import argparse
+import ast
+import io
+import subprocess
+import tokenize
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+
+BUDGET = {}
+"""Most lines of each room, of all kinds."""
+
+KINDS = ("code", "docstrings", "comments", "blank")
+
+_ROOT = Path(__file__).resolve().parents[1]
+_DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+
+
+def room_of(path: str) -> str | None:
+    """Return the room of a file, given relative to the checkout; None if it has none.
+
+    Folders of `pipeline/` are rooms; other top-level folders are one room each.
+    """
+    top, *rest = Path(path).parts
+    if not path.endswith(".py") or top not in ("pipeline", "stages", "tests", "bench"):
+        return None
+    if top == "pipeline":
+        return rest[0] if len(rest) > 1 else "pipeline"
+    return top
+
+
+def count(source: str) -> Counter[str]:
+    """Return the numbers of lines of a module by kind; a line of code may have a comment too."""
+    lines = source.splitlines()
+    kinds = ["code" if line.strip() else "blank" for line in lines]
+    for token in tokenize.generate_tokens(io.StringIO(source).readline):
+        first, column = token.start
+        if token.type == tokenize.COMMENT and not lines[first - 1][:column].strip():
+            kinds[first - 1] = "comments"
+    for first, last in _docstrings(ast.parse(source)):
+        kinds[first - 1 : last] = ["docstrings"] * (last - first + 1)
+    return Counter(kinds)
+
+
+def _docstrings(tree: ast.Module) -> Iterator[tuple[int, int]]:
+    """Yield the first and last line of each docstring, also of those below assignments."""
+    for node in ast.walk(tree):
+        body = getattr(node, "body", None)
+        if not isinstance(body, list):
+            continue
+        for before, statement in zip([None, *body], body):
+            if not (
+                isinstance(statement, ast.Expr)
+                and isinstance(statement.value, ast.Constant)
+                and isinstance(statement.value.value, str)
+            ):
+                continue
+            heads = before is None and isinstance(node, _DOCUMENTED)
+            if heads or isinstance(before, ast.Assign | ast.AnnAssign):
+                yield statement.lineno, statement.end_lineno or statement.lineno
+
+
+def measure(sources: Iterable[tuple[str, str]]) -> dict[str, Counter[str]]:
+    """Return the counts of each room, from pairs of a path and its source."""
+    rooms: dict[str, Counter[str]] = defaultdict(Counter)
+    for path, source in sources:
+        if (room := room_of(path)) is not None:
+            rooms[room] += count(source)
+            rooms[room]["files"] += 1
+    return dict(rooms)
+
+
+def sources_of_tree(root: Path = _ROOT) -> Iterator[tuple[str, str]]:
+    """Yield the files of the working tree that git tracks or would add."""
+    names = _git("ls-files", "--cached", "--others", "--exclude-standard", "*.py")
+    for name in sorted({*names.splitlines()}):
+        if (root / name).is_file():
+            yield name, (root / name).read_text(encoding="utf-8")
+
+
+def sources_of_commit(commit: str) -> Iterator[tuple[str, str]]:
+    """Yield the files of a commit."""
+    for name in _git("ls-tree", "-r", "--name-only", commit).splitlines():
+        if room_of(name) is not None:
+            yield name, _git("show", f"{commit}:{name}")
+
+
+def total(counts: Mapping[str, int]) -> int:
+    """Return the number of lines of all kinds."""
+    return sum(counts.get(kind, 0) for kind in KINDS)
+
+
+def table(rooms: Mapping[str, Counter[str]], before: Mapping[str, Counter[str]]) -> list[str]:
+    """Return the lines of the printed table, with differences where `before` is not empty."""
+    columns = ("files", *KINDS[:3])
+    lines = [f"{'room':<12}" + "".join(f"{name:>18}" for name in (*columns, "all", "at most"))]
+    order = [*BUDGET, *sorted({*rooms, *before} - {*BUDGET})]
+    for room in order:
+        now, then = rooms.get(room, Counter()), before.get(room, Counter())
+        cells = [(now[name], then[name]) for name in columns] + [(total(now), total(then))]
+        most = f"{BUDGET[room]:,}" if room in BUDGET else ""
+        shown = (f"{a:,} {a - b:+,}" if before else f"{a:,}" for a, b in cells)
+        lines.append(f"{room:<12}" + "".join(f"{cell:>18}" for cell in (*shown, most)))
+    return lines
+
+
+def _git(*arguments: str) -> str:
+    done = subprocess.run(
+        ["git", *arguments], cwd=_ROOT, check=True, capture_output=True, text=True
+    )
+    return done.stdout
+
+
+def main() -> None:
+    """Print the table of the working tree."""
+    parser = argparse.ArgumentParser(prog="bench.budget", description=__doc__)
+    parser.add_argument("commit", nargs="?", help="commit to compare with, such as HEAD~3")
+    commit = parser.parse_args().commit
+    before = measure(sources_of_commit(commit)) if commit else {}
+    print("\n".join(table(measure(sources_of_tree()), before)))
+
+
+if __name__ == "__main__":
+    main()

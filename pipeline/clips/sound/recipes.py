@@ -1,0 +1,144 @@
+"""Audio recipes: bags of sound words, defined by their names, and a pretrained network."""
+
+import re
+from dataclasses import asdict, dataclass, field
+from typing import Any, Literal, get_args
+
+from pipeline.clips.sound.mfcc import Mfcc
+from pipeline.clips.sound.read_sound import DECODING
+from pipeline.images.recipes import UnknownRecipe
+
+Norm = Literal["l1", "l2", "root", "counts"]
+
+_NAME = re.compile(
+    r"mfcc-bow-(?P<words>[1-9][0-9]{0,5})(?P<soft>-soft)?(?P<halves>-halves)?"
+    rf"(?:-(?P<norm>{'|'.join(get_args(Norm))}))?"
+)
+EXAMPLE = "mfcc-bow-1024"
+BIRDNET = "birdnet"
+
+
+@dataclass(frozen=True)
+class BagRecipe:
+    """A bag of sound words.
+
+    Attributes
+    ----------
+    name : str. `mfcc-bow-<words>[-soft][-halves][-<norm>]`.
+    words : int. Number of words in the codebook.
+    soft : bool. Whether a window counts for its four nearest words, each with half the weight of
+        the previous one, instead of only for the nearest.
+    halves : bool. Whether the first and the second half of the windows have separate, concatenated
+        bags, which preserve the temporal order.
+    norm : str. Normalisation of each bag: "l1" (sum 1), "l2" (norm 1), "root" (square root of "l1")
+        or "counts" (none). An empty bag stays zero.
+    mfcc : Mfcc. Parameters of the windows.
+    """
+
+    name: str
+    words: int
+    soft: bool = False
+    halves: bool = False
+    norm: Norm = "l1"
+    mfcc: Mfcc = field(default_factory=Mfcc)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Shape of a row."""
+        return (self.words * (2 if self.halves else 1),)
+
+    @property
+    def storage(self) -> str:
+        """Dtype of stored rows."""
+        return "float32"
+
+    @property
+    def row_bytes(self) -> int:
+        """Bytes of a stored row."""
+        return 4 * self.shape[0]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return everything that determines a row, except the codebook, as JSON values."""
+        return {"media": "sound", "decode": DECODING, **asdict(self)}
+
+
+@dataclass(frozen=True)
+class SoundNetworkRecipe:
+    """Kahl et al. 2021, BirdNET 2.4: trained to classify 6,522 birds, frogs, insects and noises.
+
+    Attributes
+    ----------
+    name : str. Name of the recipe.
+    rate : int. Sampling rate in Hz.
+    window : int. Window length in samples. Windows do not overlap, except for the last one, which
+        ends with the sound; a shorter sound is zero-padded.
+    tap : str. Layer that is read, the mean over the last map; a row is its mean over windows. A
+        file without sound has a row of zeros.
+    shape : tuple of int. Shape of a row, float32.
+    """
+
+    name: str = BIRDNET
+    rate: int = 48_000
+    window: int = 144_000
+    tap: str = "model/GLOBAL_AVG_POOL/Mean"
+    shape: tuple[int, ...] = (1024,)
+
+    @property
+    def row_bytes(self) -> int:
+        """Bytes of a stored row."""
+        return 4 * self.shape[0]
+
+    @property
+    def storage(self) -> str:
+        """Dtype of stored rows."""
+        return "float32"
+
+    def to_json(self) -> dict[str, Any]:
+        """Return everything that determines a row, except the weights, as JSON values."""
+        return {
+            "name": self.name,
+            "media": "sound",
+            "decode": DECODING,
+            "rate": self.rate,
+            "window": self.window,
+            "tap": self.tap,
+            "shape": list(self.shape),
+        }
+
+
+AnySoundRecipe = BagRecipe | SoundNetworkRecipe
+
+
+def is_sound_recipe(name: str) -> bool:
+    """Return whether a name has the form of an audio recipe."""
+    return name.startswith("mfcc-") or name == BIRDNET
+
+
+def sound_recipe(name: str) -> AnySoundRecipe:
+    """Return an audio recipe by its name.
+
+    Raises
+    ------
+    RecipeError
+        The name is unknown.
+    """
+    return SoundNetworkRecipe() if name == BIRDNET else bag_recipe(name)
+
+
+def bag_recipe(name: str) -> BagRecipe:
+    """Return a recipe of bags of sound words by its name.
+
+    Raises
+    ------
+    RecipeError
+        The name is invalid.
+    """
+    if (found := _NAME.fullmatch(name)) is None:
+        raise UnknownRecipe(
+            f"the audio recipe {name!r} is unknown; expected {BIRDNET}, or a name like {EXAMPLE}, "
+            f"followed by -soft, -halves and one of {', '.join(get_args(Norm))}, all optional, "
+            "in this order"
+        )
+    norm: Norm = found["norm"] or "l1"  # type: ignore[assignment]
+    words, soft, halves = int(found["words"]), bool(found["soft"]), bool(found["halves"])
+    return BagRecipe(name, words, soft, halves, norm)

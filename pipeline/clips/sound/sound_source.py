@@ -1,0 +1,178 @@
+"""Sounds of clips or sound files as rows of a feature set."""
+
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from pipeline.clips.clip_file import clip_crc32
+from pipeline.clips.sound.codebooks import sounds_of
+from pipeline.clips.sound.network import load_sound_network
+from pipeline.clips.sound.read_sound import Sound
+from pipeline.clips.sound.recipes import AnySoundRecipe, BagRecipe, sound_recipe
+from pipeline.clips.sound.words import Bags, SoundWordsError, load_sound_words
+from pipeline.store.files import created_by
+from pipeline.store.jobs.feature_source import Task
+from pipeline.store.jobs.options import Compute
+from pipeline.store.jobs.origins import Files, Rows
+from pipeline.store.progress import FORWARD, Stopwatch
+from pipeline.store.shards.format import FeatureHeader, RowBlock
+from pipeline.store.shards.plan import Span
+
+LENGTHS_DIFFER = 0.5
+"""Difference in seconds between the lengths of sound and video that is reported."""
+
+
+class RowMaker(Protocol):
+    """Computes the row of a sound: `pipeline.clips.sound.words.Bags`, or a network.
+
+    Attributes
+    ----------
+    recipe : AnySoundRecipe. Recipe of the rows.
+    rate : int. Sampling rate in Hz.
+    weights, weights_sha256 : str. Name and SHA-256 of codebook or network.
+    """
+
+    @property
+    def recipe(self) -> AnySoundRecipe: ...
+    @property
+    def rate(self) -> int: ...
+    @property
+    def weights(self) -> str: ...
+    @property
+    def weights_sha256(self) -> str: ...
+    def recipe_json(self) -> dict[str, Any]: ...
+    def row(self, sound: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]: ...
+
+
+@dataclass(frozen=True)
+class SoundSource:
+    """Sounds as a `pipeline.store.jobs.feature_source.FeatureSource`.
+
+    Attributes
+    ----------
+    header : FeatureHeader. Header with recipe and codebook or network.
+    ids, files : sequence of str, sequence of Path. Id and file of each row.
+    maker : RowMaker. Computes a row.
+    codebook : Path or None. File of the maker's codebook, from which workers load it; None for a
+        network.
+    how : Compute. Options of the caller.
+    lengths : dict of str to tuple of 2 float. Receives the seconds of sound and of video, by id, if
+        they differ.
+    """
+
+    header: FeatureHeader
+    ids: Sequence[str]
+    files: Sequence[Path]
+    maker: RowMaker
+    codebook: Path | None
+    how: Compute
+    lengths: dict[str, tuple[float, float]] = field(default_factory=dict, compare=False)
+    unit: str = "clip"
+
+    @property
+    def origin(self) -> Files:
+        """The files."""
+        return Files(self.files, "clips", clip_crc32, self._threads)
+
+    @property
+    def _threads(self) -> int:
+        return self.how.threads or len(os.sched_getaffinity(0))
+
+    def compute(self, spans: Sequence[Span], watch: Stopwatch) -> Iterator[tuple[int, RowBlock]]:
+        """Compute the sounds of some spans, with prefetch."""
+        rows = (row for span in spans for row in range(span.start, span.stop))
+        for row, sound in sounds_of(rows, self.files, self.maker.rate, self._threads):
+            with watch.timing(FORWARD):
+                block = sound_block(sound, self.maker)
+            self._note_lengths(self.ids[row], sound)
+            yield row, block
+
+    def task(self, threads: int | None) -> Task:
+        """Return the task with recipe and codebook file, which a worker loads once."""
+        settings = {
+            "recipe": self.maker.recipe.name,
+            "codebook": None if self.codebook is None else str(self.codebook.absolute()),
+            "threads": self.how.threads or threads or 1,
+        }
+        return Task("pipeline.clips.sound.sound_source:source_on_worker", settings, self._files_of)
+
+    def _files_of(self, rows: Rows) -> list[str]:
+        return [str(self.files[row].absolute()) for row in rows.tolist()]
+
+    def _note_lengths(self, row: str, sound: Sound) -> None:
+        if sound.samples is None or not len(sound.samples) or sound.seconds is None:
+            return
+        heard = len(sound.samples) / self.maker.rate
+        if abs(heard - sound.seconds) > LENGTHS_DIFFER:
+            self.lengths[row] = heard, sound.seconds
+
+
+def source_on_worker(
+    settings: dict[str, Any], dataset: str, ids: Sequence[str], rows: list[str]
+) -> SoundSource:
+    """Build the source of some sounds on a worker; see `SoundSource.task`."""
+    codebook = None if settings["codebook"] is None else Path(settings["codebook"])
+    maker = _maker(settings["recipe"], codebook)
+    files, how = [Path(row) for row in rows], Compute(threads=settings["threads"])
+    return SoundSource(sound_header(maker, dataset), ids, files, maker, codebook, how)
+
+
+@lru_cache(maxsize=1)
+def _maker(recipe: str, codebook: Path | None) -> RowMaker:
+    return row_maker(sound_recipe(recipe), codebook)
+
+
+def row_maker(recipe: AnySoundRecipe, codebook: Path | None) -> RowMaker:
+    """Return the object that computes the rows of a recipe.
+
+    Parameters
+    ----------
+    recipe : AnySoundRecipe. Recipe of bags of sound words, or of a network.
+    codebook : Path or None. File of the words; None for a network.
+
+    Raises
+    ------
+    SoundWordsError
+        The codebook is missing, or has other words.
+    NoSoundNetwork
+        The network is not installed.
+    """
+    if not isinstance(recipe, BagRecipe):
+        return load_sound_network()
+    if codebook is None:
+        raise SoundWordsError(f"{recipe.name} needs a codebook; pass its file")
+    words = load_sound_words(codebook)
+    words.require(recipe, str(codebook))
+    return Bags(recipe, words)
+
+
+def sound_header(maker: RowMaker, dataset: str) -> FeatureHeader:
+    """Return the header of these rows."""
+    return FeatureHeader(
+        recipe=maker.recipe_json(),
+        weights=maker.weights,
+        weights_sha256=maker.weights_sha256,
+        axes="row, channel",
+        dataset=dataset,
+        row_shape=maker.recipe.shape,
+        dtype=maker.recipe.storage,
+        created_by=created_by("av", "numpy", "scipy", "h5py"),
+    )
+
+
+def sound_block(sound: Sound, maker: RowMaker) -> RowBlock:
+    """Return the row of a file, with its status and reason."""
+    nothing = np.full(maker.recipe.shape, np.nan, np.float32)
+    row = nothing if sound.samples is None else maker.row(sound.samples)
+    return RowBlock(
+        row[None],
+        np.array([sound.status], np.uint8),
+        (sound.reason,),
+        np.array([sound.source_crc32], np.uint32),
+    )

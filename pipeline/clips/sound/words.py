@@ -1,0 +1,322 @@
+"""Sound words: a codebook of audio windows, and bags of its words."""
+
+import hashlib
+from collections.abc import Callable, Iterable
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from safetensors import SafetensorError
+from threadpoolctl import threadpool_limits
+
+from pipeline.clips.sound.mfcc import Mfcc
+from pipeline.clips.sound.recipes import BagRecipe
+from pipeline.store.errors import PipelineError
+from pipeline.store.files import created_by
+from pipeline.store.hashing import canonical_json
+from pipeline.store.tensor_file import read_metadata, read_tensors, write_tensors
+
+SAMPLE = 100_000
+"""Number of windows to fit a codebook on, evenly distributed over the clips."""
+NEAREST = 4
+"""Number of words per window with soft assignment."""
+
+_KEY = "codebook"
+_ITERATIONS = 50
+_WINDOWS_AT_ONCE = 4096
+
+
+class SoundWordsError(PipelineError):
+    """A codebook of sound words cannot be fitted or loaded, or is of other windows."""
+
+
+@dataclass(frozen=True)
+class SoundWordsMetadata:
+    """Data and outcome of a codebook's fit.
+
+    Attributes
+    ----------
+    dataset, split : str. Dataset and split of the clips.
+    clips, windows : int. Number of clips with sound, and of windows in the sample.
+    clips_sha256 : str. SHA-256 of ids and sizes in bytes of all clips of the split.
+    seed : int. Seed of the sample and of k-means.
+    mfcc : dict of str to int. Parameters of the windows.
+    inertia : float. Mean squared distance of a window to its word, in standard deviations.
+    iterations : int. Number of k-means iterations; at most `_ITERATIONS`.
+    created_by : str. Software and versions.
+    requested : int or None. Requested number of words, if there were fewer distinct windows;
+        otherwise None.
+    """
+
+    dataset: str
+    split: str
+    clips: int
+    windows: int
+    clips_sha256: str
+    seed: int
+    mfcc: dict[str, int]
+    inertia: float
+    iterations: int
+    created_by: str
+    requested: int | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """Return all fields as JSON values; `requested` only if fewer were fitted."""
+        value = asdict(self)
+        if self.requested is None:
+            del value["requested"]
+        return value
+
+
+@dataclass(frozen=True, eq=False)
+class SoundWords:
+    """A codebook of sound words.
+
+    Attributes
+    ----------
+    metadata : SoundWordsMetadata. Data and outcome of the fit.
+    mean, scale : (dim,) float32, for standardising windows.
+    words : (words, dim) float32 centroids of standardised windows.
+    """
+
+    metadata: SoundWordsMetadata
+    mean: npt.NDArray[np.float32]
+    scale: npt.NDArray[np.float32]
+    words: npt.NDArray[np.float32]
+
+    @cached_property
+    def sha256(self) -> str:
+        """SHA-256 of its numbers and of the windows' parameters."""
+        digest = hashlib.sha256(canonical_json(self.metadata.mfcc).encode())
+        for array in (self.mean, self.scale, self.words):
+            digest.update(f"{array.dtype} {array.shape}".encode() + array.tobytes())
+        return digest.hexdigest()
+
+    def nearest(self, windows: npt.NDArray[np.float32], number: int) -> npt.NDArray[np.int64]:
+        """Return the nearest words of each window, (windows, number), nearest first.
+
+        The lower index wins ties.
+        """
+        standard = ((windows - self.mean) / self.scale).astype(np.float64)
+        words = self.words.astype(np.float64)
+        lengths = (words**2).sum(1)
+        found = np.empty((len(windows), number), np.int64)
+        # One thread: another order of sums could change the nearest word.
+        with threadpool_limits(limits=1):
+            for start in range(0, len(windows), _WINDOWS_AT_ONCE):
+                part = slice(start, start + _WINDOWS_AT_ONCE)
+                distances = lengths - 2 * (standard[part] @ words.T)
+                if number == 1:
+                    found[part] = distances.argmin(1)[:, None]
+                    continue
+                near = np.sort(np.argpartition(distances, number - 1, axis=1)[:, :number], axis=1)
+                order = np.take_along_axis(distances, near, 1).argsort(axis=1, kind="stable")
+                found[part] = np.take_along_axis(near, order, 1)
+        return found
+
+    def bag(self, windows: npt.NDArray[np.float32], recipe: BagRecipe) -> npt.NDArray[np.float32]:
+        """Return the row of the windows of one sound.
+
+        Parameters
+        ----------
+        windows : (windows, dim) float32, in order.
+        recipe : BagRecipe. Recipe with the requested number of words; words that were not fitted
+            count 0.
+        """
+        middle = (len(windows) + 1) // 2
+        parts = [windows[:middle], windows[middle:]] if recipe.halves else [windows]
+        bags = [_normalised(self._counts(part, recipe), recipe.norm) for part in parts]
+        return np.concatenate(bags).astype(np.float32)
+
+    def _counts(
+        self, windows: npt.NDArray[np.float32], recipe: BagRecipe
+    ) -> npt.NDArray[np.float64]:
+        number = min(NEAREST, len(self.words)) if recipe.soft else 1
+        share = 0.5 ** np.arange(number)
+        weights = np.broadcast_to(share / share.sum(), (len(windows), number))
+        nearest = self.nearest(windows, number)
+        counts = np.bincount(nearest.ravel(), weights.ravel(), minlength=recipe.words)
+        return counts.astype(np.float64)
+
+    def require(self, recipe: BagRecipe, what: str) -> None:
+        """Check that the codebook has a recipe's words and windows.
+
+        Raises
+        ------
+        SoundWordsError
+        """
+        requested = self.metadata.requested or len(self.words)
+        if (requested, self.metadata.mfcc) != (recipe.words, asdict(recipe.mfcc)):
+            raise SoundWordsError(
+                f"{what} has {requested} words of windows {self.metadata.mfcc}; "
+                f"{recipe.name} needs {recipe.words} of {asdict(recipe.mfcc)}: set another "
+                "`codebook=...`, or use a recipe with these words"
+            )
+
+    def save(self, path: Path) -> None:
+        """Write one `.safetensors` file atomically; equal codebooks have equal bytes."""
+        tensors = {"mean": self.mean, "scale": self.scale, "words": self.words}
+        write_tensors(path, tensors, _KEY, self.metadata.to_json())
+
+
+@dataclass(frozen=True)
+class Bags:
+    """Computes the rows of a recipe of bags.
+
+    Attributes
+    ----------
+    recipe : BagRecipe. Recipe of the bags.
+    words : SoundWords. Codebook.
+    """
+
+    recipe: BagRecipe
+    words: SoundWords
+
+    @property
+    def rate(self) -> int:
+        """Sampling rate of the input in Hz."""
+        return self.recipe.mfcc.rate
+
+    @property
+    def weights(self) -> str:
+        """Name of the codebook."""
+        return f"codebook of {len(self.words.words)} sound words"
+
+    @property
+    def weights_sha256(self) -> str:
+        """SHA-256 of the codebook."""
+        return self.words.sha256
+
+    def recipe_json(self) -> dict[str, Any]:
+        """Return the recipe as it is recorded in shards, with the clips of the codebook."""
+        fitted = self.words.metadata
+        whose = {"dataset": fitted.dataset, "split": fitted.split}
+        return {**self.recipe.to_json(), "codebook": whose}
+
+    def row(self, sound: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
+        """Return the row of a sound, (samples,) at `rate`."""
+        return self.words.bag(self.recipe.mfcc(sound), self.recipe)
+
+
+def load_sound_words(path: Path) -> SoundWords:
+    """Load a codebook that `SoundWords.save` wrote.
+
+    Raises
+    ------
+    SoundWordsError
+        It is missing, damaged or of another kind.
+    """
+    try:
+        metadata = SoundWordsMetadata(**read_metadata(path, _KEY))
+        arrays = read_tensors(path, ["mean", "scale", "words"])
+        mean, scale, words = arrays["mean"], arrays["scale"], arrays["words"]
+        dim = Mfcc(**metadata.mfcc).dim
+        finite = all(np.isfinite(a).all() and a.dtype == np.float32 for a in arrays.values())
+        if words.ndim != 2 or {*mean.shape, *scale.shape, words.shape[1]} != {dim} or not finite:
+            raise ValueError(f"its arrays are not a codebook of windows of {dim} numbers")
+        if not (scale > 0).all() or not len(words):
+            raise ValueError("it has no words, or a scale that is not positive")
+    except (OSError, KeyError, TypeError, ValueError, SafetensorError) as error:
+        raise SoundWordsError(
+            f"{path} is not a codebook of sound words or is damaged ({error}); delete it to have "
+            "one fitted, or pass another"
+        ) from error
+    return SoundWords(metadata, mean, scale, words)
+
+
+def sample_of(
+    windows: npt.NDArray[np.float32], clip: int, clips: int, seed: int, sample: int
+) -> npt.NDArray[np.float32]:
+    """Return a random sample of the windows of one clip, of its share of the total sample size.
+
+    Parameters
+    ----------
+    windows : (windows, dim). Windows of the clip.
+    clip, clips : int. Index of the clip, and number of clips.
+    seed : int. Seed of the sample.
+    sample : int. Total sample size; the share of a clip is this divided by `clips`, rounded up.
+    """
+    share = -(-sample // clips)
+    if len(windows) <= share:
+        return windows
+    rng = np.random.Generator(np.random.PCG64((seed, clip)))
+    return windows[np.sort(rng.choice(len(windows), share, replace=False))]
+
+
+def fit_sound_words(
+    parts: Iterable[npt.NDArray[np.float32]],
+    mfcc: Mfcc,
+    number: int,
+    *,
+    seed: int,
+    dataset: str,
+    split: str,
+    clips_sha256: str,
+    log: Callable[[str], None] = lambda line: None,
+) -> SoundWords:
+    """Fit a codebook on audio windows by k-means.
+
+    Windows are standardised in each dimension; k-means++ initialises (scikit-learn's, one start, at
+    most 50 iterations of Lloyd's algorithm). Deterministic for the same windows and seed.
+
+    Parameters
+    ----------
+    parts : iterable of numpy.ndarray. Windows of each clip, (windows, dim) float32, from
+        `sample_of`.
+    mfcc : Mfcc. Parameters of the windows.
+    number : int. Number of words, at most the number of distinct windows; the metadata then record
+        the requested number.
+    seed, dataset, split, clips_sha256 : int, str, str, str. Metadata; the seed is also that of
+        k-means.
+    log : callable. Receives a line.
+
+    Raises
+    ------
+    SoundWordsError
+        There is no window.
+    """
+    # Imported here: scikit-learn takes a second to import, and codebooks are mostly loaded.
+    from sklearn.cluster import KMeans
+
+    chosen = [part for part in parts if len(part)]
+    windows = np.concatenate([np.zeros((0, mfcc.dim), np.float32), *chosen])
+    different = len(np.unique(windows, axis=0))
+    if not different:
+        raise SoundWordsError(
+            f"split {split!r} of {dataset} has no window of sound, but a codebook needs at least "
+            "1; add clips with sound, or use a codebook of other clips with `codebook=...`"
+        )
+    requested, number = number, min(number, different)
+    if number < requested:
+        log(f"sound words: {number}, not {requested}, from as many different windows")
+    log(f"k-means of {len(windows)} windows of {len(chosen)} clips, {number} words")
+    mean = windows.mean(0, dtype=np.float64).astype(np.float32)
+    deviation = windows.std(0, dtype=np.float64)
+    scale = np.where(deviation > 0, deviation, 1).astype(np.float32)
+    standard = (windows - mean) / scale
+    with threadpool_limits(limits=1):
+        model = KMeans(number, n_init=1, max_iter=_ITERATIONS, random_state=seed).fit(standard)
+    metadata = SoundWordsMetadata(
+        dataset=dataset,
+        split=split,
+        clips=len(chosen),
+        windows=len(windows),
+        clips_sha256=clips_sha256,
+        seed=seed,
+        mfcc=asdict(mfcc),
+        inertia=float(model.inertia_ / len(windows)),
+        iterations=int(model.n_iter_),
+        created_by=created_by("numpy", "scipy", "scikit-learn", "av"),
+        requested=requested if number < requested else None,
+    )
+    return SoundWords(metadata, mean, scale, model.cluster_centers_.astype(np.float32))
+
+
+def _normalised(counts: npt.NDArray[np.float64], norm: str) -> npt.NDArray[np.float64]:
+    size = np.linalg.norm(counts) if norm == "l2" else counts.sum()
+    if norm == "counts" or not size:
+        return counts
+    return np.asarray(np.sqrt(counts / size) if norm == "root" else counts / size)

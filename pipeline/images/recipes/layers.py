@@ -1,0 +1,126 @@
+"""Layer names, and the layout of layer outputs: a row, a map, or tokens."""
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from pipeline.images.recipes.schema import Pool, RecipeError, UnknownRecipe
+from pipeline.store.wording import nearest
+
+TOKENS: dict[str, Pool] = {
+    "class": "class token",
+    "distillation": "distillation token",
+    "registers": "register tokens",
+}
+"""Tokens before the patch tokens, in order, with their names in `pool`."""
+
+GRID_AXES, ROW_AXES = "row, cell_y, cell_x, channel", "row, channel"
+TOKEN_AXES = "row, token, channel"
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Output layout of a layer for one image.
+
+    Attributes
+    ----------
+    kind : str. "row", (channels,); "maps", (channels, y, x); "channels last", (y, x, channels); or
+        "tokens", (tokens, channels): those of `prefix`, then one per cell, row by row.
+    cells : tuple of int. (y, x); () for a row.
+    channels : int. Number of channels.
+    prefix : dict. Names in `TOKENS` and numbers of the tokens before the cells.
+    """
+
+    kind: Literal["row", "maps", "channels last", "tokens"]
+    cells: tuple[int, ...]
+    channels: int
+    prefix: Mapping[str, int]
+
+    def tokens(self, pool: str) -> slice:
+        """Return the slice of the tokens that `pool` names.
+
+        Raises
+        ------
+        RecipeError
+            The layer has no such tokens.
+        """
+        start = 0
+        for name, count in self.prefix.items():
+            if TOKENS[name] == pool:
+                return slice(start, start + count)
+            start += count
+        there = " and ".join(TOKENS[name] for name in self.prefix) or "nothing"
+        raise RecipeError(f"no {pool}; the tokens before the cells are {there}")
+
+    def row(self, pool: str) -> tuple[tuple[int, ...], str]:
+        """Return shape and axes of the row that `pool` produces.
+
+        Raises
+        ------
+        RecipeError
+            The layer has no cells to average, or no such tokens.
+        """
+        if pool in TOKENS.values():
+            found = self.tokens(pool)
+            count = found.stop - found.start
+            if count == 1:
+                return (self.channels,), ROW_AXES
+            return (count, self.channels), TOKEN_AXES
+        if pool == "none":
+            return (*self.cells, self.channels), GRID_AXES if self.cells else ROW_AXES
+        if not self.cells:
+            raise RecipeError("its output is a row, without cells to average")
+        return (self.channels,), ROW_AXES
+
+
+def layout_of(
+    shape: tuple[int, ...], prefix: Mapping[str, int] | None = None, channels_last: bool = False
+) -> Layout:
+    """Return the layout of a layer's output.
+
+    Parameters
+    ----------
+    shape : tuple of int. Output shape for one image.
+    prefix : mapping or None. Names and numbers of the tokens that the network puts before the patch
+        tokens. A layer whose tokens form a square without them has none.
+    channels_last : bool. Resolves maps that are as high as wide as deep, which are ambiguous.
+
+    Raises
+    ------
+    RecipeError
+        The shape is neither a row, a map nor tokens of a square grid.
+    """
+    if len(shape) == 1:
+        return Layout("row", (), shape[0], {})
+    if len(shape) == 3:
+        down, across = shape[0] == shape[1], shape[1] == shape[2]
+        if down and (channels_last or not across):
+            return Layout("channels last", shape[:2], shape[2], {})
+        return Layout("maps", shape[1:], shape[0], {})
+    if len(shape) == 2:
+        for before in (dict(prefix or {}), dict[str, int]()):
+            cells = shape[0] - sum(before.values())
+            side = math.isqrt(max(cells, 0))
+            if side > 1 and side**2 == cells:
+                return Layout("tokens", (side, side), shape[1], before)
+    raise RecipeError(
+        f"its output per image is {shape}, expected a row, a map, or tokens of a square grid"
+    )
+
+
+def unknown_layer(backbone: str, layer: str, names: Iterable[str]) -> RecipeError:
+    """Return the error of an unknown layer, with the nearest or the top-level names."""
+    names = list(names)
+    near = nearest(layer, names)
+    top = ", ".join(name for name in names if "." not in name)
+    hint = f"did you mean {' or '.join(near)}?" if near else f"it has {top} and layers within"
+    return UnknownRecipe(f"{backbone} has no layer {layer!r}; {hint}")
+
+
+def unused_layer(backbone: str, layer: str) -> RecipeError:
+    """Return the error of a layer outside the image path."""
+    return RecipeError(
+        f"images do not pass through the layer {layer!r} of {backbone}; choose one that they pass "
+        "through"
+    )

@@ -1,0 +1,219 @@
+"""Any timm model as a recipe: "timm:<model>", "timm:<model>-grid", "timm:<model>@<layer>".
+
+timm is an optional dependency, imported only when one of its models is named.
+"""
+
+import difflib
+import importlib.util
+import math
+import re
+from typing import Any
+
+from pipeline.images.networks.pretraining import datasets_in_tag
+from pipeline.images.recipes.layers import TOKENS, layout_of, unknown_layer, unused_layer
+from pipeline.images.recipes.schema import (
+    Crop,
+    Normalise,
+    Pool,
+    Recipe,
+    RecipeError,
+    Resize,
+    UnknownRecipe,
+)
+from pipeline.store.wording import did_you_mean
+
+METHODS = {"pre_logits": "forward", "forward_features": "forward_features"}
+"""Taps that are not layers, with the methods that compute them on a model without classifier."""
+
+_PREFIX = "timm:"
+_NAME = re.compile(r"timm:(?P<model>[^-@]+)(-(?P<part>[^@]*))?(@(?P<layer>.*))?")
+# Part of a name, with the recipe's `pool`.
+_PARTS: dict[str, Pool] = {"pool": "mean over cells", "grid": "none", **TOKENS}
+
+
+def is_timm_model(model: str) -> bool:
+    """Return whether timm is installed and has a model of this name."""
+    return importlib.util.find_spec("timm") is not None and bool(_timm().is_model(model))
+
+
+def timm_recipe(name: str) -> Recipe:
+    """Return the recipe of a timm model, with timm's evaluation preprocessing at its test size.
+
+    Parameters
+    ----------
+    name : str. "timm:<model>[.<tag>][-<part>][@<layer>]", model and tag as in
+        `timm.list_pretrained()`. Without a layer: timm's own pooled row before the classifier; with
+        the part "grid" the output of `forward_features` without its prefix tokens; with "class",
+        "distillation" or "registers" those tokens. With a layer: its output, as a grid or a row;
+        with the part "pool" the mean of its cells.
+
+    Returns
+    -------
+    Recipe
+        Its name contains the tag of the pretrained weights, so that the same name means the same
+        features if a later timm changes its default.
+
+    Raises
+    ------
+    RecipeError
+        timm is not installed, has no such model, tag or layer, its preprocessing cannot be
+        expressed in a recipe, or the requested output does not exist.
+    """
+    said = _NAME.fullmatch(name)
+    if said is None or said["part"] not in (None, *_PARTS) or said["layer"] == "":
+        raise RecipeError(
+            f"cannot parse {name!r}; expected timm:<model> or timm:<model>-<part> with one of the "
+            f"parts {', '.join(_PARTS)}, optionally followed by @<layer>"
+        )
+    with _torch().device("meta"):
+        net = create_timm_model(_PREFIX + said["model"])
+    cfg = net.pretrained_cfg
+    backbone = _PREFIX + cfg["architecture"] + (f".{cfg['tag']}" if cfg.get("tag") else "")
+    config = _evaluation(net, backbone)
+    part, layer, size = said["part"], said["layer"], config["input_size"][1]
+    pooled = layer is None and part in (None, "pool")
+    tap = layer or ("pre_logits" if pooled else "forward_features")
+    pool: Pool = "none" if pooled else _PARTS[part or "grid"]
+    usual = pooled or (layer is not None and part in (None, "grid"))
+    output = _output(net, backbone, tap, size)
+    try:
+        layout = layout_of(output, prefix_tokens(net), is_channels_last(net))
+        shape, axes = layout.row(pool)
+        if part == "grid" and not layout.cells:
+            raise RecipeError("its output is a row, which has no cells")
+    except RecipeError as fault:
+        raise RecipeError(f"{name} reads {tap!r} of {backbone}: {fault}") from fault
+    return Recipe(
+        name=backbone + ("" if usual else f"-{part}") + (f"@{layer}" if layer else ""),
+        backbone=backbone,
+        weights=backbone,
+        resize=Resize(
+            "squash" if config["crop_mode"] == "squash" else "shorter-side",
+            math.floor(size / config["crop_pct"]),
+            config["interpolation"],
+        ),
+        crop=Crop("centre", size),
+        normalise=Normalise(255.0, tuple(config["mean"]), tuple(config["std"])),
+        tap=tap,
+        activation="none",
+        pool=pool,
+        combine_crops="none",
+        shape=shape,
+        axes=axes,
+        source="timm's evaluation",
+        trained_on=datasets_in_tag(cfg.get("tag") or ""),
+    )
+
+
+def is_channels_last(net: Any) -> bool:
+    """Return whether the maps of a timm model have their channels last."""
+    return getattr(net, "output_fmt", "") == "NHWC"
+
+
+def prefix_tokens(net: Any) -> dict[str, int]:
+    """Return name and number of the tokens that a timm model puts before the patch tokens.
+
+    Models that do not record the number have a class token, if any.
+    """
+    own = {name.rpartition(".")[2].rstrip("0123456789_") for name, _ in net.named_parameters()}
+    named = {"class": int("cls_token" in own), "distillation": int("dist_token" in own)}
+    count = getattr(net, "num_prefix_tokens", sum(named.values()))
+    if count == 0:
+        return {}
+    named["registers"] = count - sum(named.values())
+    return {name: number for name, number in named.items() if number > 0}
+
+
+def create_timm_model(name: str, pretrained: bool = False) -> Any:
+    """Return a timm model without its classifier, in evaluation mode.
+
+    Parameters
+    ----------
+    name : str. "timm:<model>" or "timm:<model>.<tag>".
+    pretrained : bool. Load its weights, from the cache of huggingface_hub or by download.
+
+    Raises
+    ------
+    RecipeError
+        timm is not installed, has no such model or tag, or cannot build it.
+    OSError, RuntimeError, ValueError
+        The pretrained weights are not available.
+    """
+    timm, full = _timm(), name.removeprefix(_PREFIX)
+    model, _, tag = full.partition(".")
+    if not timm.is_model(model):
+        hint = did_you_mean(model, timm.list_models())
+        raise UnknownRecipe(f"timm {timm.__version__} has no model {model!r}; {hint}")
+    try:
+        return timm.create_model(full, pretrained=pretrained, num_classes=0).eval()
+    except RuntimeError as error:
+        if pretrained:
+            raise
+        tags = [known.partition(".")[2] for known in timm.list_pretrained(f"{model}.*")]
+        near = difflib.get_close_matches(tag, tags, n=3, cutoff=0.3) or tags[:5]
+        hint = f"; did you mean {' or '.join(near)}?" if tag and tag not in tags and near else ""
+        raise RecipeError(f"timm cannot build {full!r}: {error}{hint}") from error
+
+
+def _evaluation(net: Any, backbone: str) -> dict[str, Any]:
+    """Return timm's evaluation preprocessing of a model."""
+    config: dict[str, Any] = _timm().data.resolve_data_config({}, model=net, use_test_size=True)
+    channels, height, width = config["input_size"]
+    faults = [
+        said
+        for said, known in (
+            (f"{channels} channels", channels == 3),
+            (f"{height} x {width} pixels", height == width),
+            (f"a crop of {config['crop_pct']} times the canvas", config["crop_pct"] <= 1),
+            (f"crop mode {config['crop_mode']!r}", config["crop_mode"] in ("center", "squash")),
+            (
+                f"{config['interpolation']} interpolation",
+                config["interpolation"] in ("bilinear", "bicubic"),
+            ),
+        )
+        if not known
+    ]
+    if faults:
+        raise RecipeError(
+            f"{backbone} needs {', '.join(faults)}, which a recipe cannot express; supported are "
+            "square RGB input, a centre crop of the image or squashed image, bilinear or bicubic"
+        )
+    return config
+
+
+def _output(net: Any, backbone: str, tap: str, size: int) -> tuple[int, ...]:
+    """Return the shape of a tap's output for one image, without computing it."""
+    images = next(net.parameters()).new_zeros((1, 3, size, size))
+    if tap in METHODS:
+        output = getattr(net, METHODS[tap])(images)
+    else:
+        layers = {layer: module for layer, module in net.named_modules() if layer}
+        if tap not in layers:
+            raise unknown_layer(backbone, tap, layers)
+        seen: list[Any] = []
+        layers[tap].register_forward_hook(lambda *call: seen.append(call[2]))
+        net(images)
+        if not seen:
+            raise unused_layer(backbone, tap)
+        output = seen[0]
+    if not hasattr(output, "shape"):
+        gives = f"a {type(output).__name__}"
+    elif output.shape[0] != 1:
+        gives = f"{output.shape[0]} outputs of {tuple(output.shape[1:])} per image"
+    else:
+        return tuple(output.shape[1:])
+    raise RecipeError(f"{tap!r} of {backbone} has {gives}, expected one; choose another layer")
+
+
+def _timm() -> Any:
+    try:
+        return importlib.import_module("timm")
+    except ImportError as error:
+        raise RecipeError(
+            f"timm recipes need the package timm ({error}); "
+            "pip install 'caption-feature-pipeline[timm]'"
+        ) from error
+
+
+def _torch() -> Any:
+    return importlib.import_module("torch")

@@ -1,0 +1,306 @@
+"""Captioning of images by experiment name, and scores of captions."""
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import overload
+
+from pipeline.datasets.manifest import read_manifest
+from pipeline.experiments.known_truth import caption_truth_of
+from pipeline.experiments.layout import DATA, Layout
+from pipeline.heads.experiments import experiment_finder
+from pipeline.heads.head_types import Experiment
+from pipeline.images.given_pictures import GivenPicture, pictures_of
+from pipeline.language.captioning.captioner import Writing
+from pipeline.language.captioning.captioners import (
+    Baseline,
+    open_captioner,
+    open_ranking_head,
+)
+from pipeline.language.captioning.captions_file import Described
+from pipeline.language.captioning.describe_split import describe_split
+from pipeline.language.captioning.picture_captions import describe_pictures
+from pipeline.language.captioning.rerank import WEIGHT, rerank_captions
+from pipeline.language.score_captions import Row, evaluate_captions
+from pipeline.store.errors import WrongUsage
+from pipeline.store.one_or_many import values_of
+from pipeline.store.progress import QUIET, Monitor
+
+
+@overload  # a str is an Iterable too; the first match applies
+def caption(  # type: ignore[overload-overlap]
+    pictures: GivenPicture,
+    dataset: str | Path,
+    *,
+    experiment: str,
+    baseline: Baseline | None = ...,
+    writing: Writing | None = ...,
+    count: int = ...,
+    seed: int = ...,
+    weights: str | None = ...,
+    experiments: Mapping[str, Experiment] | None = ...,
+    root: str | Path = ...,
+    monitor: Monitor = ...,
+) -> Described: ...
+@overload
+def caption(
+    pictures: Iterable[GivenPicture],
+    dataset: str | Path,
+    *,
+    experiment: str,
+    baseline: Baseline | None = ...,
+    writing: Writing | None = ...,
+    count: int = ...,
+    seed: int = ...,
+    weights: str | None = ...,
+    experiments: Mapping[str, Experiment] | None = ...,
+    root: str | Path = ...,
+    monitor: Monitor = ...,
+) -> list[Described]: ...
+def caption(
+    pictures: GivenPicture | Iterable[GivenPicture],
+    dataset: str | Path,
+    *,
+    experiment: str,
+    baseline: Baseline | None = None,
+    writing: Writing | None = None,
+    count: int = 5,
+    seed: int = 0,
+    weights: str | None = None,
+    experiments: Mapping[str, Experiment] | None = None,
+    root: str | Path = DATA,
+    monitor: Monitor = QUIET,
+) -> Described | list[Described]:
+    """Caption one or several images with a trained experiment.
+
+    Parameters
+    ----------
+    pictures : image or iterable of images, as for `pipeline.FeatureExtractor`.
+    dataset : str or Path. Folder of the experiment's training dataset.
+    experiment : str. Name of a language model, or with `baseline` of a retrieval experiment.
+    baseline : str or None. "nearest" training captions, or the "most-frequent" ones.
+    writing : Writing or None. Decoding options of a language model; None: its defaults.
+    count : int. Maximal number of captions per image.
+    seed : int. Seed of all random choices.
+    weights : str or None. Weights of the image network; None: as recorded in the head.
+    experiments : mapping of str to Experiment, or None. As passed to `pipeline.run`.
+    root : str or Path. Output folder of `pipeline.run`.
+    monitor : Monitor. Receives progress in images.
+
+    Returns
+    -------
+    Described
+        Captions of a single image, best first; an unreadable image has an error.
+    list of Described
+        For several images, in their order.
+
+    Raises
+    ------
+    UnexpectedType
+        A value is not an image.
+    WrongUsage
+        A language model with a baseline, or a retrieval experiment without one.
+    LanguageError, HeadError, EncoderError
+        The model, its head or the head's encoder are missing or inconsistent.
+
+    Examples
+    --------
+    >>> described = pipeline.caption(
+    ...     "data/mine/images/scene-00000.png",
+    ...     "data/mine",
+    ...     experiment="qian2018-baseline",
+    ...     baseline="nearest",
+    ... )
+    >>> described.text
+    '...'
+    """
+    given, alone = pictures_of(pictures)
+    layout = Layout(Path(dataset), Path(root))
+    finder = experiment_finder(experiments)
+    opened = open_captioner(experiment, layout, finder, baseline, writing=writing)
+    described = describe_pictures(
+        opened.captioner, opened.network(weights), given, count=count, seed=seed, monitor=monitor
+    )
+    return described[0] if alone else described
+
+
+def caption_split(
+    dataset: str | Path,
+    out: str | Path | None = None,
+    *,
+    experiment: str,
+    split: str | None = None,
+    limit: int | None = None,
+    baseline: Baseline | None = None,
+    writing: Writing | None = None,
+    count: int = 5,
+    seed: int = 0,
+    experiments: Mapping[str, Experiment] | None = None,
+    root: str | Path = DATA,
+    monitor: Monitor = QUIET,
+) -> list[Described]:
+    """Caption every image of a split with a trained experiment, and write the captions.
+
+    Parameters
+    ----------
+    dataset : str or Path. Folder of a prepared dataset.
+    out : str, Path or None. File ending in .jsonl, or in .json for COCO's result format; None:
+        captions/DATASET/EXPERIMENT.jsonl below `root`.
+    split : str or None. Split to caption; None: the test split.
+    limit : int or None. Only the first images of the split.
+    experiment, baseline, writing, count, seed, experiments, root, monitor : see `caption`.
+
+    Returns
+    -------
+    list of Described
+        Every image, in dataset order. An image whose features failed has an error.
+
+    Raises
+    ------
+    WrongUsage, LanguageError, HeadError, EncoderError, DatasetError, MissingRows
+        See `caption` and `pipeline.language.captioning.describe_split.describe_split`.
+
+    Examples
+    --------
+    >>> described = pipeline.caption_split(
+    ...     "data/mine", "nearest.jsonl", experiment="qian2018-baseline", baseline="nearest"
+    ... )
+    >>> described[0].image, len(described[0].captions)
+    ('scene-00002', 5)
+    """
+    layout = Layout(Path(dataset), Path(root))
+    finder = experiment_finder(experiments)
+    opened = open_captioner(experiment, layout, finder, baseline, writing=writing)
+    return describe_split(
+        opened.captioner,
+        layout.dataset,
+        layout.captions(opened.name) if out is None else out,
+        images=opened.images,
+        inputs=opened.inputs,
+        split=split,
+        limit=limit,
+        count=count,
+        seed=seed,
+        monitor=monitor,
+    )
+
+
+def rerank(
+    file: str | Path,
+    dataset: str | Path,
+    out: str | Path | None = None,
+    *,
+    experiment: str,
+    weight: float = WEIGHT,
+    experiments: Mapping[str, Experiment] | None = None,
+    root: str | Path = DATA,
+    monitor: Monitor = QUIET,
+) -> list[Described]:
+    """Rerank generated captions by their similarity to the image in an experiment's space.
+
+    Parameters
+    ----------
+    file : str or Path. NAME.jsonl of `caption_split`, with several candidates per image.
+    dataset : str or Path. Folder of the captioned dataset.
+    out : str, Path or None. NAME.jsonl, or NAME.json for COCO's result format; None:
+        captions/DATASET/NAME-by-EXPERIMENT.jsonl below `root`.
+    experiment : str. A trained retrieval experiment with cosine similarity.
+    weight : float. Weight of the cosine; the rest of the score is that of the file.
+    experiments : mapping of str to Experiment, or None. As passed to `pipeline.run`.
+    root : str or Path. Output folder of `pipeline.run`.
+    monitor : Monitor. Receives a log line.
+
+    Returns
+    -------
+    list of Described
+        Every image in the order of the file.
+
+    Raises
+    ------
+    LanguageError, HeadError, EncoderError, ShardError
+        The file is damaged or has no candidates, or the experiment's files are missing.
+
+    Examples
+    --------
+    >>> reranked = pipeline.rerank(
+    ...     "data/captions/mine/xu2015-soft-attention.jsonl", "data/mine", experiment="ours-linear"
+    ... )  # doctest: +SKIP
+    >>> reranked[0].text  # doctest: +SKIP
+    'a dog runs on the grass'
+    """
+    layout = Layout(Path(dataset), Path(root))
+    head = open_ranking_head(experiment_finder(experiments)(experiment), layout)
+    if out is None:
+        out = layout.captions(f"{Path(file).stem}-by-{experiment}")
+    return rerank_captions(file, out, head=head, weight=weight, monitor=monitor)
+
+
+def score(
+    files: str | Path | Iterable[str | Path] | None,
+    dataset: str | Path,
+    out: str | Path | None = None,
+    *,
+    ranked_by: str | None = None,
+    experiments: Mapping[str, Experiment] | None = None,
+    root: str | Path = DATA,
+    monitor: Monitor = QUIET,
+) -> dict[str, Row]:
+    """Score caption files: BLEU, ROUGE-L, CIDEr, words, copies, and correctness on drawn scenes.
+
+    Parameters
+    ----------
+    files : str, Path, iterable of them or None. Files of `caption_split`, or in COCO's result
+        format; None: all in captions/DATASET below `root`.
+    dataset : str or Path. Folder of the captioned dataset.
+    out : str, Path or None. Folder with a subfolder of scores per file; None:
+        caption-scores/DATASET below `root`.
+    ranked_by : str or None. Name of a retrieval experiment that ranks the images by each caption.
+    experiments : mapping of str to Experiment, or None. As passed to `pipeline.run`.
+    root : str or Path. Output folder of `pipeline.run`.
+    monitor : Monitor. Receives one log line per file.
+
+    Returns
+    -------
+    dict of str to dict
+        The scores of each file, by its name without suffix.
+
+    Raises
+    ------
+    WrongUsage
+        There is no file, or several have the same name.
+    LanguageError, HeadError, EncoderError, ShardError
+        A file is corrupt or of another dataset, or the ranking experiment is missing.
+
+    Examples
+    --------
+    >>> pipeline.caption_split(
+    ...     "data/mine", "nearest.jsonl", experiment="qian2018-baseline", baseline="nearest"
+    ... )
+    [...]
+    >>> sorted(pipeline.score("nearest.jsonl", "data/mine", "scores")["nearest"])[:3]
+    ['bleu_1', 'bleu_2', 'bleu_3']
+    """
+    layout = Layout(Path(dataset), Path(root))
+    folder = layout.captions("x").parent
+    found = sorted(folder.glob("*.jsonl"))
+    if files is not None:
+        found = [Path(file) for file in values_of(files, (str, Path), "a file (path)")]
+    if not found:
+        raise WrongUsage(
+            f"{folder} has no captions; write some with `pipeline caption`, or name a file"
+        )
+    names = [file.stem for file in found]
+    if repeated := {name for name in names if names.count(name) > 1}:
+        raise WrongUsage(f"several files are called {', '.join(sorted(repeated))}; rename one")
+    head = ranked_by and open_ranking_head(experiment_finder(experiments)(ranked_by), layout)
+    truth = caption_truth_of(read_manifest(layout.dataset))
+    return {
+        file.stem: evaluate_captions(
+            file,
+            layout.dataset,
+            layout.caption_scores(file.stem) if out is None else Path(out, file.stem),
+            truth=truth,
+            ranked_by=head or None,
+            monitor=monitor,
+        )
+        for file in found
+    }

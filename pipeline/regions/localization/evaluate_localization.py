@@ -1,0 +1,240 @@
+"""The job of `pipeline evaluate --protocol entities`: metrics of phrase localization as tables."""
+
+import csv
+import io
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from pipeline.regions.localization import LocalizationError
+from pipeline.regions.localization.localized import Localized, read_localized
+from pipeline.regions.localization.measures import (
+    IOU,
+    NMS,
+    NO_HIT,
+    Ranked,
+    average_precisions,
+    by_area,
+    by_head,
+    by_method,
+    rank,
+    rank_whole_image,
+)
+from pipeline.retrieval import bootstrap
+from pipeline.retrieval.bootstrap import mean_intervals
+from pipeline.store.files import require_folder, write_json, write_text
+from pipeline.store.hashing import sha256_of_file
+from pipeline.store.progress import QUIET, Monitor
+
+PROTOCOL = "entities"
+LOCALIZATION_FILE, PROVENANCE_FILE = "localization.json", "provenance.json"
+CUTOFFS = (1, 5, 10)
+MEASURES = (*(f"phrase_to_region_r{k}" for k in CUTOFFS), "bound", "pointing_game")
+"""Metrics with an interval; `phrase_to_region_map` has none."""
+
+Figures = dict[str, float]
+
+
+@dataclass(frozen=True)
+class LocalizationTable:
+    """Metrics in percent over all queries and by phrase type, with simple baselines.
+
+    Attributes
+    ----------
+    rows : mapping of str to Figures. By system, the head first, then "largest box", "whole image"
+        and "order of the method": `MEASURES` with `_low` and `_high`, and of the head and the
+        largest box `phrase_to_region_map`. `bound` is the share of queries with a correct proposal.
+    types : mapping of str to Figures. By phrase type, the head's `MEASURES` and `queries`. A phrase
+        of several types counts in each.
+    counts : mapping of str to int. Numbers of images, queries and distinct phrases, images without
+        proposals and their queries, phrases without a known word, and the maximum number of
+        proposals of an image.
+    """
+
+    rows: Mapping[str, Figures]
+    types: Mapping[str, Figures]
+    counts: Mapping[str, int]
+
+
+def evaluate_localized(
+    file: str | Path, out: str | Path, *, nms: float = NMS, monitor: Monitor = QUIET
+) -> LocalizationTable:
+    """Evaluate a localization file and write `localization.json`, `.csv` and `provenance.json`.
+
+    Parameters
+    ----------
+    file : str or Path. Localization file of `pipeline localize`.
+    out : str or Path. Output folder.
+    nms : float. Threshold of the suppression before average precision; see `average_precisions`.
+    monitor : Monitor. Receives lines on images without proposals and phrases without a known word,
+        and one with counts and seconds.
+
+    Raises
+    ------
+    LocalizationError
+        The file is missing or damaged, or has no query.
+    OutputError
+        The folder is not writable.
+
+    Examples
+    --------
+    >>> table = pipeline.evaluate_localized(
+    ...     "data/localizations/mine/wang2016-region-phrase.h5", "tables"
+    ... )  # doctest: +SKIP
+    """
+    file, folder = Path(file), Path(out)
+    require_folder(folder)
+    started = time.monotonic()
+    localized = read_localized(file)
+    if not localized.query_ids:
+        raise LocalizationError(f"{file} has no query: no phrase of its images has a box")
+    name = str(localized.provenance.get("experiment", file.stem))
+    table = tabulate(localized, name, nms)
+    counts = table.counts
+    if counts["images_without_proposals"]:
+        monitor.log(
+            f"{counts['images_without_proposals']} images have no proposals; their "
+            f"{counts['queries_without_proposals']} queries count as not found"
+        )
+    unknown = [t for t, k in zip(localized.phrase_texts, localized.known, strict=True) if not k]
+    if unknown:
+        monitor.log(f"{len(unknown)} phrases have no known word, first {', '.join(unknown[:5])}")
+    values = {"rows": table.rows, "types": table.types, "counts": counts}
+    write_json(folder / LOCALIZATION_FILE, values)
+    write_text(folder / "localization.csv", _csv(table))
+    write_json(
+        folder / PROVENANCE_FILE,
+        {
+            "localization_sha256": sha256_of_file(file),
+            "similarity": localized.similarity,
+            "provenance": localized.provenance,
+            "protocol": {"name": PROTOCOL, "iou": IOU, "nms": nms},
+            "intervals": {
+                "method": "percentile bootstrap over images with their queries",
+                "resamples": bootstrap.RESAMPLES,
+                "seed": bootstrap.SEED,
+                "level": bootstrap.LEVEL,
+            },
+        },
+    )
+    monitor.log(
+        f"{folder}: {counts['queries']} queries of {counts['images']} images, "
+        f"{counts['phrases']} distinct phrases, in {time.monotonic() - started:.1f} s"
+    )
+    return table
+
+
+def is_of_regions(provenance: Mapping[str, Any]) -> bool:
+    """Return whether a `provenance.json` belongs to a table of `evaluate_localized`."""
+    return "localization_sha256" in provenance
+
+
+def tabulate(localized: Localized, name: str, nms: float = NMS) -> LocalizationTable:
+    """Return the metrics of a head, called `name`, and of the baselines."""
+    own, largest = by_head(localized), by_area(localized)
+    found = rank(localized, own)
+    rows = {
+        name: figures(localized, found) | _map(average_precisions(localized, own, nms)),
+        "largest box": figures(localized, rank(localized, largest))
+        | _map(average_precisions(localized, largest, nms)),
+        "whole image": figures(localized, rank_whole_image(localized)),
+        "order of the method": figures(localized, rank(localized, by_method(localized))),
+    }
+    types: dict[str, Figures] = {}
+    for kind in sorted({t for types in localized.query_types for t in types.split("/") if t}):
+        of_kind = np.array([kind in types.split("/") for types in localized.query_types])
+        own_figures = figures(localized, found, of_kind, with_intervals=False)
+        types[kind] = {"queries": float(of_kind.sum())} | own_figures
+    proposals = np.diff(localized.first_region)
+    return LocalizationTable(
+        rows,
+        types,
+        {
+            "images": len(localized.image_ids),
+            "queries": len(localized.query_ids),
+            "phrases": len(np.unique(localized.query_phrase)),
+            "images_without_proposals": int((proposals == 0).sum()),
+            "queries_without_proposals": int((proposals[localized.query_image] == 0).sum()),
+            "phrases_without_known_word": int((~localized.known).sum()),
+            "most_proposals": int(proposals.max(initial=0)),
+        },
+    )
+
+
+def figures(
+    localized: Localized,
+    ranked: Ranked,
+    chosen: np.ndarray | None = None,
+    with_intervals: bool = True,
+) -> Figures:
+    """Return `MEASURES` of some queries in percent, with intervals.
+
+    Parameters
+    ----------
+    localized, ranked : Localized, Ranked. Queries and their ranks.
+    chosen : (queries,) bool mask; None: all.
+    with_intervals : bool. Whether to include `_low` and `_high`.
+    """
+    rows = np.arange(len(localized.query_ids)) if chosen is None else np.flatnonzero(chosen)
+    first = ranked.first_hit[rows]
+    values = 100.0 * np.stack([*(first < k for k in CUTOFFS), first < NO_HIT, ranked.pointed[rows]])
+    made = dict(zip(MEASURES, values.mean(axis=1).tolist(), strict=True))
+    if with_intervals:
+        images = len(localized.image_ids)
+        low, high = mean_intervals(values, localized.query_image[rows], images)
+        made |= {f"{m}_low": float(v) for m, v in zip(MEASURES, low, strict=True)}
+        made |= {f"{m}_high": float(v) for m, v in zip(MEASURES, high, strict=True)}
+    return made
+
+
+def markdown(table: LocalizationTable, published: Mapping[str, Mapping[str, str]]) -> str:
+    """Return the rows, then those of the types, as Markdown tables.
+
+    Parameters
+    ----------
+    table : LocalizationTable. Metrics.
+    published : mapping of str to mapping of str to str. Published metrics by system, appended as
+        rows.
+    """
+    names = [f"phrase_to_region_r{k}" for k in CUTOFFS]
+    columns = [*names, "phrase_to_region_map", "bound", "pointing_game"]
+    heads = ["R@1", "R@5", "R@10", "mAP", "bound", "pointing"]
+    lines = [f"| system | {' | '.join(heads)} |", "|---" + "|---:" * len(heads) + "|"]
+    for name, row in table.rows.items():
+        lines.append(f"| {name} | {' | '.join(_cell(row, c) for c in columns)} |")
+    for name, printed in published.items():
+        lines.append(f"| {name} | {' | '.join(printed.get(c, '') for c in columns)} |")
+    if table.types:
+        columns = [*names, "bound", "pointing_game"]
+        lines += ["", "| type | queries | R@1 | R@5 | R@10 | bound | pointing |"]
+        lines.append("|---" + "|---:" * 6 + "|")
+        for name, row in table.types.items():
+            cells = " | ".join(_cell(row, c) for c in columns)
+            lines.append(f"| {name} | {row['queries']:.0f} | {cells} |")
+    return "\n".join(lines) + "\n"
+
+
+def _cell(row: Figures, column: str) -> str:
+    if column not in row:
+        return ""
+    if f"{column}_low" not in row:
+        return f"{row[column]:.1f}"
+    return f"{row[column]:.1f} ± {(row[f'{column}_high'] - row[f'{column}_low']) / 2:.1f}"
+
+
+def _map(precisions: np.ndarray) -> Figures:
+    return {"phrase_to_region_map": 100.0 * float(np.nanmean(precisions))}
+
+
+def _csv(table: LocalizationTable) -> str:
+    text = io.StringIO()
+    columns = list(next(iter(table.rows.values())))
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(["system", *columns])
+    for name, row in table.rows.items():
+        writer.writerow([name, *(row.get(column, "") for column in columns)])
+    return text.getvalue()

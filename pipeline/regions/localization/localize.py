@@ -1,0 +1,102 @@
+"""The job of `pipeline localize`: localize the phrases of a split with a trained head."""
+
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+from pipeline.datasets.splits import split_for
+from pipeline.heads.trained_head import load_head
+from pipeline.regions.localization import LocalizationError
+from pipeline.regions.localization.localized import Localized, write_localized
+from pipeline.regions.localization.queries import Queries
+from pipeline.regions.localization.sources import Sources
+from pipeline.store.files import require_folder
+from pipeline.store.progress import QUIET, Monitor
+from pipeline.text.encoders.base import unknown_to_all
+from pipeline.text.fitted import load_encoder
+
+_SHOWN = 5
+
+
+def localize(
+    sources: Sources,
+    out: str | Path,
+    *,
+    head: str | Path,
+    encoder: str | Path | None = None,
+    split: str | None = None,
+    leave_out_failed: bool = False,
+    monitor: Monitor = QUIET,
+) -> Localized:
+    """Embed the proposals and phrases of a split and write them to a localization file.
+
+    Parameters
+    ----------
+    sources : Sources. The data; only the recipe of `truth` is needed.
+    out : str or Path. Path of the localization file.
+    head : str or Path. Folder of the trained head.
+    encoder : str or Path or None. Folder of the phrases' fitted encoder, which determines known
+        words; None: the one next to the phrases, if it exists.
+    split : str or None. Name of the split; None: "test", or an alias.
+    leave_out_failed : bool. Whether images with failed region features are left out.
+    monitor : Monitor. Receives log lines.
+
+    Raises
+    ------
+    LocalizationError
+        The split has no phrase with a box.
+    HeadError
+        The head is missing, or was fitted on other features.
+    MissingRows, FailedRows
+        A region or phrase has no features.
+    """
+    out = Path(out)
+    require_folder(out.parent)
+    started = time.monotonic()
+    opened = sources.opened
+    trained = load_head(head)
+    trained.inputs.images.require(opened.regions, "region")
+    trained.inputs.captions.require(opened.texts, "phrase")
+    split = split_for("test", opened.manifest, split)
+    left_out = opened.left_out(leave_out_failed, monitor)
+    queries = Queries.of(opened, split, left_out=left_out)
+    if not queries.frame.query_ids:
+        raise LocalizationError(
+            f"split {split!r} of {sources.dataset} has no phrase with a box; choose another split"
+        )
+    found = queries.embedded(trained.head)
+    localized = replace(
+        found,
+        known=_known(found, Path(encoder or sources.encoder), monitor),
+        provenance={
+            **trained.provenance,
+            "dataset": opened.manifest.name,
+            "split": split,
+            "proposals": dict(opened.proposals.header.recipe),
+            "most": opened.most,
+            **opened.made_from,
+        },
+    )
+    write_localized(out, localized)
+    monitor.log(
+        f"{out}: {len(found.query_ids)} queries of {len(found.image_ids)} images, "
+        f"{len(found.boxes)} proposals, {time.monotonic() - started:.1f} s"
+    )
+    return localized
+
+
+def _known(found: Localized, encoder: Path, monitor: Monitor) -> np.ndarray:
+    """Return which phrases have a known word; log the number of others, with the first of them."""
+    known = np.ones(len(found.phrase_texts), bool)
+    if not encoder.is_dir():
+        monitor.log(f"{encoder} not found: phrases without a known word are not detected")
+        return known
+    reports = load_encoder(encoder, found.phrase_texts).reports(found.phrase_texts)
+    unknown = sorted(unknown_to_all(reports.values()))
+    known[unknown] = False
+    if unknown:
+        first = ", ".join(found.phrase_texts[row] for row in unknown[:_SHOWN])
+        monitor.log(f"{len(unknown)} phrases have no known word, first {first}")
+    return known

@@ -1,0 +1,114 @@
+"""Training of a head on pairs of regions and phrases."""
+
+from dataclasses import replace
+from pathlib import Path
+
+from pipeline.datasets.phrases import RegionPhrase
+from pipeline.heads.head_types import Experiment
+from pipeline.heads.inputs.feature_rows import FeatureRows
+from pipeline.heads.inputs.links import links_of
+from pipeline.heads.inputs.pairs import Pairs
+from pipeline.heads.trained_head import TrainedHead, load_head
+from pipeline.heads.training.training_job import TrainingJob
+from pipeline.heads.training.training_options import DEFAULT_TRAINING, TrainingOptions
+from pipeline.regions.localization import LocalizationError
+from pipeline.regions.localization.mining import mine
+from pipeline.regions.localization.pairs import training_pairs
+from pipeline.regions.localization.queries import Queries
+from pipeline.regions.localization.sources import OpenSources, Sources
+
+
+def fit_to_phrases(
+    sources: Sources,
+    out: str | Path,
+    *,
+    experiment: Experiment,
+    start: str | Path | None = None,
+    validation_images: int | None = None,
+    training: TrainingOptions = DEFAULT_TRAINING,
+) -> TrainedHead:
+    """Fit an experiment's head on the regions and phrases of the training split and save it.
+
+    The epoch is selected by validation R@1 + R@5 + R@10. A head with `goes_on_from` starts from
+    another head's tensors and trains on the boxes that the latter mines. As in
+    `pipeline.heads.fit.fit`, an interrupted training resumes from its last epoch and yields the
+    same bytes.
+
+    Parameters
+    ----------
+    sources : Sources. The data.
+    out : str or Path. Folder of the head.
+    experiment : Experiment. Name, head, settings and precision are used.
+    start : str or Path or None. Folder of the trained head to continue from, or None.
+    validation_images : int or None. Number of validation images for model selection, the first
+        ones; None: all.
+    training : TrainingOptions. `leave_out_failed` leaves out images with a failed region.
+
+    Raises
+    ------
+    LocalizationError
+        A split has no phrases, sources are of different datasets, or the epoch is to be selected
+        by mean average precision of image queries.
+    HeadError
+        See `pipeline.heads.fit.fit`.
+    MissingRows, FailedRows
+        A region or phrase has no features.
+    """
+    if experiment.settings.get("selection") == "map":
+        raise LocalizationError(
+            f"{experiment.name!r} has the setting selection: map, the mean average precision of "
+            "image queries, but phrases are the queries here; set it to rsum or last"
+        )
+    opened = sources.opened
+    job = TrainingJob.open(opened.manifest, out, training)
+    experiment = job.in_precision(experiment)
+    source = opened.made_from_with(validation_images)
+    unfitted = job.unfitted_head(experiment, opened.inputs, source)
+    left_out = opened.left_out(training.leave_out_failed, training.monitor)
+    phrases = [p for p in opened.phrases(job.train_split) if p.image not in left_out]
+    pairs = training_pairs(phrases, opened.truth, opened.texts, training.seed)
+    job.log(
+        f"{job.train_split}: {len(pairs.image_ids)} regions, {len(links_of(pairs).phrases)} "
+        f"distinct phrases, {len(pairs.caption_ids)} pairs"
+    )
+    held_out = Queries.of(
+        opened, job.validation_split, images=validation_images, left_out=left_out
+    ).in_memory()
+    job.log(
+        f"{job.validation_split}: {len(held_out.frame.query_ids)} queries, "
+        f"{len(held_out.frame.boxes)} proposals"
+    )
+    if start is None:
+        return job.fit(unfitted, pairs, held_out)
+    begun = load_head(start)
+    unfitted = replace(unfitted, made_from={**source, "start_sha256": str(begun.tensors_sha256)})
+    pairs = _with_mined(pairs, begun, phrases, opened, training)
+    return job.fit(unfitted, pairs, held_out, start=begun.head.tensors())
+
+
+def _with_mined(
+    pairs: Pairs,
+    begun: TrainedHead,
+    phrases: list[RegionPhrase],
+    opened: OpenSources,
+    training: TrainingOptions,
+) -> Pairs:
+    """Return the pairs with the hard negatives of a trained head."""
+    begun.inputs.images.require(opened.truth, "region")
+    begun.inputs.captions.require(opened.texts, "phrase")
+    monitor = training.monitor
+    with monitor.progress(begun.experiment, "image") as progress:
+        mined = mine(begun.head, phrases, opened, seed=training.seed, progress=progress)
+    having = int((mined.of_phrase.starts[1:] > mined.of_phrase.starts[:-1]).sum())
+    monitor.log(
+        f"{mined.found} proposals are closer to a phrase than its true boxes; sampled "
+        f"{len(mined.of_phrase.values)} for {having} phrases, {len(mined.region_ids)} boxes"
+    )
+    if not mined.region_ids:
+        return pairs
+    links = replace(
+        links_of(pairs),
+        mined=FeatureRows(opened.regions, mined.region_ids),
+        mined_of_phrase=mined.of_phrase,
+    )
+    return replace(pairs, links=links)

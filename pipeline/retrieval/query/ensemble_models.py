@@ -1,0 +1,85 @@
+"""Embedding of queries for an ensemble, by the models of all members."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from PIL import Image
+
+from pipeline.retrieval.embeddings import Embeddings
+from pipeline.retrieval.ensemble import shares
+from pipeline.retrieval.query.picture_features import PictureFeatures
+from pipeline.retrieval.query.query_models import QueryModels
+from pipeline.retrieval.search import SearchError, Vectors
+from pipeline.retrieval.similarity import unit_rows
+
+
+@dataclass(frozen=True)
+class _Member:
+    provenance: Mapping[str, Any]
+
+
+class EnsembleModels:
+    """Embeds queries in the space of `pipeline.retrieval.ensemble.average`; not thread-safe."""
+
+    def __init__(
+        self,
+        embeddings: Embeddings,
+        file: Path,
+        folders: Sequence[tuple[Path, Path]],
+        weights: str | None = None,
+    ) -> None:
+        """Store the locations; models are loaded on first use.
+
+        Parameters
+        ----------
+        embeddings, file : Embeddings, Path. Embeddings of the ensemble, and their file.
+        folders : sequence of tuple of 2 Path. Folders of head and fitted sentence encoder of each
+            member, in the order of the file.
+        weights : str or None. Weights of the image networks; see `QueryModels`.
+
+        Raises
+        ------
+        SearchError
+            The file has another number of members.
+        """
+        provenance = embeddings.provenance
+        members = provenance.get("ensemble")
+        if not isinstance(members, list) or len(members) != len(folders):
+            raise SearchError(
+                f"{file} is not an ensemble of {len(folders)} members; rebuild it with "
+                "`pipeline ensemble`"
+            )
+        self._shares = shares([float(weight) for weight in provenance["weights"]])
+        self._members = [
+            QueryModels(_Member(own), file, head=head, encoder=encoder, weights=weights)
+            for own, (head, encoder) in zip(members, folders, strict=True)
+        ]
+
+    @property
+    def network(self) -> Sequence[PictureFeatures]:
+        """The image networks of all members; see `QueryModels.network`."""
+        return [member.network for member in self._members]
+
+    def keep_encoder(self, likely: Sequence[str]) -> None:
+        """See `QueryModels.keep_encoder`."""
+        for member in self._members:
+            member.keep_encoder(likely)
+
+    def embed_sentences(self, texts: Sequence[str], log: Callable[[str], None]) -> Vectors:
+        """See `QueryModels.embed_sentences`; each text needs a word known to every member."""
+        return self._joined([member.embed_sentences(texts, log) for member in self._members])
+
+    def without_known_word(self, texts: Sequence[str]) -> set[int]:
+        """Return the positions of the texts without a word known to every member."""
+        return {at for member in self._members for at in member.without_known_word(texts)}
+
+    def embed_picture(self, picture: Path | Image.Image) -> Vectors:
+        """See `QueryModels.embed_picture`."""
+        return self._joined([member.embed_picture(picture) for member in self._members])
+
+    def _joined(self, rows: Sequence[Vectors]) -> Vectors:
+        parts = [unit_rows(r) * share for r, share in zip(rows, self._shares, strict=True)]
+        return np.concatenate(parts, axis=1).astype(np.float32)

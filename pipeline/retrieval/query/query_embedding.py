@@ -1,0 +1,97 @@
+"""Embedding of query sentences and images with a trained head."""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import numpy as np
+from PIL import Image
+
+from pipeline.heads.inputs.feature_rows import ArrayRows, Features
+from pipeline.heads.trained_head import TrainedHead
+from pipeline.retrieval.query.picture_features import PictureFeatures
+from pipeline.retrieval.search import SearchError
+from pipeline.store.wording import counted
+from pipeline.text.encoders.base import CaptionEncoder, unknown_to_all
+
+
+def embed_sentences(
+    trained: TrainedHead,
+    encoder: CaptionEncoder,
+    texts: Sequence[str],
+    log: Callable[[str], None],
+) -> Features:
+    """Embed sentences or words as captions, with a head and its sentence encoder.
+
+    Parameters
+    ----------
+    trained : TrainedHead.
+    encoder : CaptionEncoder. Encoder that the head was fitted on; see
+        `pipeline.retrieval.query.query_models.open_encoder`.
+    texts : sequence of str. At least one text, each one line with at least one word. The result for
+        a text does not depend on the others.
+    log : callable. Receives a line per block of the encoder with unknown words, and one per
+        truncated text.
+
+    Returns
+    -------
+    (texts, dim) or (texts, parts, dim) float32, as the head's caption embeddings.
+
+    Raises
+    ------
+    SearchError
+        A text has no known word.
+    """
+    _log_unknown_words(encoder, texts, log)
+    return trained.head.embed_captions(ArrayRows(encoder.encode(texts)))
+
+
+def embed_pictures(
+    trained: TrainedHead, network: PictureFeatures, images: Sequence[Path | Image.Image]
+) -> Features:
+    """Embed images with a head and the network of its image features.
+
+    Parameters
+    ----------
+    trained : TrainedHead.
+    network : PictureFeatures. Network of the recipe that the head was fitted on; see
+        `pipeline.retrieval.query.query_models.open_network`.
+    images : sequence of Path or Image. At least one path or decoded image; the network runs on one
+        image at a time.
+
+    Returns
+    -------
+    (images, dim) or (images, parts, dim) float32, as the head's image embeddings; equal to
+    those of extracted features within the rounding of another batch size.
+
+    Raises
+    ------
+    SearchError
+        A file is missing, unreadable or refused.
+    UnusableImage
+        A decoded image cannot be resized.
+    """
+    rows = np.concatenate([network.of(image) for image in images])
+    return trained.head.embed_images(ArrayRows(rows))
+
+
+def _log_unknown_words(
+    fitted: CaptionEncoder, texts: Sequence[str], log: Callable[[str], None]
+) -> None:
+    """Log unknown words; raise for a text without a known word."""
+    reports = fitted.reports(texts)
+    # A block that knows a word is enough: the row is not that of an unknown sentence.
+    if unknown := unknown_to_all(reports.values()):
+        first = [texts[at] for at in sorted(unknown)[:5]]
+        which = f"{len(unknown)} of {counted(len(texts), 'query', 'queries')}, first {first}"
+        if len(texts) == 1:
+            which = f"the query {first[0]!r}"
+        raise SearchError(
+            f"the encoder {fitted.name!r} knows no word of {which}; use words of its vocabulary, "
+            "which may lack rare words of the captions that it was fitted to"
+        )
+    for name, report in reports.items():
+        if report.oov_words:
+            words = ", ".join(word for word, _ in report.oov_words[:10])
+            log(f"{name} does not know: {words}")
+        for at in report.cut[:5]:
+            log(f"{name}: too long, its last words are cut off: {texts[at]}")

@@ -1,0 +1,142 @@
+"""Additions to the table of a small gallery: chance levels, 95 % intervals, a warning.
+
+The fewer images, the higher the recall by chance and the wider the interval of every figure.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from pipeline.retrieval import bootstrap
+from pipeline.retrieval.bootstrap import RankedGallery, intervals
+from pipeline.retrieval.embeddings import Embeddings
+from pipeline.retrieval.ranking.galleries import first_captions
+from pipeline.retrieval.ranking.ranks import Ranker, query_rows, rank_both_ways
+from pipeline.retrieval.recall import (
+    CUTOFFS,
+    DIRECTIONS,
+    Table,
+    chance,
+    chance_ranks,
+    table_of_ranks,
+)
+from pipeline.store.wording import counted
+
+SMALL = 1000
+"""Number of images below which a table has `SMALL_COLUMNS`; published galleries are larger."""
+
+FEW = 300
+"""Number of images below which a table has a warning: half the interval of `rsum` is about 20."""
+
+FEWEST_IMAGES = 50
+"""Number of images below which bootstrap intervals are too narrow; see `bench.comparing`."""
+
+CHANCE_COLUMNS = (
+    *(f"{d}_{m}_chance" for d in DIRECTIONS for m in (*(f"r{k}" for k in CUTOFFS),
+                                                      "median_rank", "mean_rank")),
+    "rsum_chance",
+)  # fmt: skip
+SMALL_COLUMNS = (
+    *CHANCE_COLUMNS,
+    *(f"{d}_r{k}_{end}" for d in DIRECTIONS for k in CUTOFFS for end in ("low", "high")),
+    "rsum_low",
+    "rsum_high",
+)
+"""Additional columns of the table of a small gallery, all or none."""
+
+INTERVALS: dict[str, str | int | float] = {
+    "method": "percentile bootstrap over images with their captions",
+    "resamples": bootstrap.RESAMPLES,
+    "seed": bootstrap.SEED,
+    "level": bootstrap.LEVEL,
+}
+"""Method of the intervals, for a table's provenance."""
+
+
+def is_small(gallery: Embeddings) -> bool:
+    """Return whether a gallery's table has `SMALL_COLUMNS`."""
+    return len(gallery.image_ids) < SMALL
+
+
+def chance_columns(gallery: Embeddings) -> Table:
+    """Return `CHANCE_COLUMNS`: the exact expectations for a random order of this gallery."""
+    recalls = chance(gallery)
+    found = {**recalls, **chance_ranks(gallery), "rsum": sum(recalls.values())}
+    return {f"{name}_chance": value for name, value in found.items()}
+
+
+def table_of_gallery(
+    embeddings: Embeddings, captions_per_image: int | None = 5, rank: Ranker = rank_both_ways
+) -> Table:
+    """Return the recall table of one gallery; below `SMALL` images with `SMALL_COLUMNS`.
+
+    Parameters
+    ----------
+    embeddings, captions_per_image, rank : see `pipeline.retrieval.recall.recall_table`.
+
+    Returns
+    -------
+    dict
+        The columns of `recall_table`. For a small gallery also `<figure>_chance`, the expectation
+        for a random order, and for each R@K and `rsum` the bounds `..._low` and `..._high` of
+        `pipeline.retrieval.bootstrap.intervals`.
+    """
+    gallery = (
+        embeddings if captions_per_image is None else first_captions(embeddings, captions_per_image)
+    )
+    ranks = rank(gallery)
+    table = table_of_ranks(gallery, ranks)
+    if is_small(gallery):
+        ranked = RankedGallery(*ranks, query_rows(gallery))
+        columns: Table = {**chance_columns(gallery), **intervals([ranked])}
+        table |= {name: columns[name] for name in SMALL_COLUMNS}
+    return table
+
+
+def chance_rows(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, float | int | str]]:
+    """Return one row for each distinct chance level of the rows of a joint table.
+
+    Parameters
+    ----------
+    rows : sequence of mapping. Recall tables with the column "experiment".
+
+    Returns
+    -------
+    list of dict
+        Figures by name; the column "experiment" is "chance", followed by the first experiment of
+        that gallery if there are several.
+    """
+    first: dict[tuple[float, ...], str] = {}
+    for row in rows:
+        if "rsum_chance" in row:
+            first.setdefault(tuple(row[name] for name in CHANCE_COLUMNS), row["experiment"])
+    names = [name.removesuffix("_chance") for name in CHANCE_COLUMNS]
+    return [
+        {
+            "experiment": "chance" if len(first) == 1 else f"chance ({experiment})",
+            **dict(zip(names, values, strict=True)),
+        }
+        for values, experiment in first.items()
+    ]
+
+
+def warning_of(tables: Sequence[Mapping[str, Any]]) -> str:
+    """Return the warning about tables of few images, or ""."""
+    few = [t for t in tables if t["num_images"] < FEW and "rsum_chance" in t]
+    if not few:
+        return ""
+    least = min(few, key=lambda table: (table["num_images"], -table["rsum_chance"]))
+    margin = max((t["rsum_high"] - t["rsum_low"]) / 2 for t in few)
+    number = int(least["num_images"])
+    images = counted(number, "test image")
+    if number < FEWEST_IMAGES:
+        return (
+            f"Warning: {images} cannot rank systems: chance alone is rsum "
+            f"{least['rsum_chance']:.1f}, other images of the same kind would move an rsum by "
+            f"{margin:.1f} or more either way, and below {FEWEST_IMAGES} images even the 95 % "
+            "intervals are too narrow."
+        )
+    return (
+        f"Warning: {images} are few: other images of the same kind would move an rsum by up to "
+        f"{margin:.1f} either way (95 %), and smaller differences mean nothing unless `pipeline "
+        f"compare` decides them. Chance is rsum {least['rsum_chance']:.1f}."
+    )

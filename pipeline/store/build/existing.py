@@ -1,0 +1,238 @@
+"""Existing contents of an output folder, and how the requested rows relate to them."""
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+
+from pipeline.store.hashing import sha256_of_file, sha256_of_json, sha256_of_texts
+from pipeline.store.packed import PackedTexts, TextIndex, repeated_texts
+from pipeline.store.shards.format import DamagedShard, FeatureHeader, OtherShard, ShardError
+from pipeline.store.shards.index import INDEX_FILE, FeatureIndex, read_index
+from pipeline.store.shards.plan import PlanError, ShardPlan
+from pipeline.store.shards.reader import ShardFile
+from pipeline.store.shards.sandbox import find_crashing_files
+from pipeline.store.shards.side_by_side import is_view
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Existing and planned layout of an output folder.
+
+    Attributes
+    ----------
+    plan : ShardPlan. All shards, existing and planned.
+    ids : sequence of str. All row ids in the order of the plan.
+    compress : bool. Whether the shards are compressed: all of them or none.
+    index : FeatureIndex or None. Valid index of the output.
+    damaged : list of str. Why an existing index is invalid; at most one message.
+    broken : dict. Shards of the output that hang or crash HDF5, with a description.
+    replaces : bool. The output holds other rows, which a new set replaces.
+    vouched : list of Path. Shards of the output whose SHA-256 matches the index.
+    """
+
+    plan: ShardPlan
+    ids: Sequence[str]
+    compress: bool
+    index: FeatureIndex | None
+    damaged: list[str]
+    broken: dict[Path, str]
+    replaces: bool
+    vouched: list[Path]
+
+    def fingerprint(self, header: FeatureHeader, inputs: object) -> str:
+        """Return 16 hex digits that identify the work: rows, layout and inputs."""
+        files = [self.plan.file_name(shard) for shard in range(self.plan.shards)]
+        features = [header.attributes(), header.dtype, sha256_of_texts(self.ids), inputs]
+        return sha256_of_json([features, files, self.plan.rows_per_shard, self.compress])[:16]
+
+
+def fit_to_existing(
+    out: Path,
+    header: FeatureHeader,
+    ids: Sequence[str],
+    fresh: ShardPlan,
+    rows_per_shard: int | None,
+    compress: bool,
+    add: bool | None,
+    update: bool,
+) -> Layout:
+    """Return a layout for the requested rows that is compatible with the existing output.
+
+    Parameters
+    ----------
+    fresh : ShardPlan. Plan for an empty output.
+    out, header, ids, rows_per_shard, compress, add, update : see `ShardBuild`.
+
+    Raises
+    ------
+    OtherShard
+        The output holds another feature set, or the same with other rows without `update`.
+    DamagedShard
+        Rows are to be added to a set with an unreadable shard.
+    """
+    if is_view(out):
+        raise OtherShard(f"{out} is a view of other feature sets{_remedy(out)}")
+    index, damaged = _index(out)
+    paths = sorted(out.glob("shard-*.h5"))
+    vouched = [path for path in paths if _vouched(path, index)]
+    # A corrupt file can crash HDF5 and with it this process, so it is first opened in another one.
+    # A file with the SHA-256 of the index is the one that was written.
+    broken = find_crashing_files([path for path in paths if path not in vouched], features=True)
+    shards = {path.name: None if path in broken else _ids_of(path) for path in paths}
+    layouts = [found[1] for found in shards.values() if found]
+    compress = layouts[0] if layouts else compress
+    replaces = False
+    try:
+        plan, order = _plan_and_order(out, header, index, shards, ids, fresh, rows_per_shard, add)
+        if update and index is None:
+            _require_same(out, header, plan, shards, ids)
+    except (OtherShard, DamagedShard):
+        if not update:
+            raise
+        plan, order, replaces = fresh, ids, True
+        like = index is not None and index.header.row_bytes == header.row_bytes
+        if index is not None and like and rows_per_shard is None:
+            plan = replace(fresh, rows_per_shard=index.rows_per_shard)
+        index = None
+    return Layout(plan, order, compress, index, damaged, broken, replaces, vouched)
+
+
+def _plan_and_order(
+    out: Path,
+    header: FeatureHeader,
+    index: FeatureIndex | None,
+    shards: dict[str, tuple[Sequence[str], bool] | None],
+    ids: Sequence[str],
+    fresh: ShardPlan,
+    rows_per_shard: int | None,
+    add: bool | None,
+) -> tuple[ShardPlan, Sequence[str]]:
+    """Return the plan and the row order; see `fit_to_existing`."""
+    if index is None:
+        plan, order = fresh, ids
+    else:
+        if unlike := header.difference(index.header.metadata()):
+            raise OtherShard(f"{out} {unlike}{_remedy(out, add is not None)}")
+        plan, order = _fit(out, index, shards, ids, rows_per_shard, add)
+    names = {plan.file_name(shard) for shard in range(plan.shards)}
+    if strays := sorted(shards.keys() - names):
+        raise OtherShard(
+            f"{out} holds {strays[0]}, which is not one of the {len(names)} requested shards of "
+            f"{plan.rows_per_shard} rows and not listed in a valid {INDEX_FILE}. It is left over "
+            "from an unfinished run with other rows, or the index was lost: finish that run, "
+            "rebuild the index, or choose another output folder"
+        )
+    return plan, order
+
+
+def _require_same(
+    out: Path,
+    header: FeatureHeader,
+    plan: ShardPlan,
+    shards: dict[str, tuple[Sequence[str], bool] | None],
+    ids: Sequence[str],
+) -> None:
+    """Raise `OtherShard` if a valid shard of a set without an index holds other rows."""
+    for shard in range(plan.shards):
+        if shards.get(name := plan.file_name(shard)):
+            span = plan.span(shard)
+            ShardFile(out / name).require(header, ids[span.start : span.stop])
+
+
+def _vouched(path: Path, index: FeatureIndex | None) -> bool:
+    """Return whether the SHA-256 of a shard is in the index."""
+    known = {entry.sha256 for entry in index.shards if entry.file == path.name} if index else set()
+    # An unreadable file is not vouched for: opening it later raises the right error.
+    return bool(known) and os.access(path, os.R_OK) and sha256_of_file(path) in known
+
+
+def _ids_of(path: Path) -> tuple[Sequence[str], bool] | None:
+    """Return a shard's ids and whether it is compressed; None if it is corrupt."""
+    try:
+        shard = ShardFile(path)
+    except DamagedShard:
+        return None
+    return shard.ids, shard.compressed
+
+
+def _index(out: Path) -> tuple[FeatureIndex | None, list[str]]:
+    if not (out / INDEX_FILE).is_file():
+        return None, []
+    try:
+        index = read_index(out)
+        index.plan()
+    except (ShardError, PlanError) as error:
+        return None, [str(error)]
+    return index, []
+
+
+def _remedy(out: Path, update: bool = False) -> str:
+    if update:
+        return (
+            "; `update=True` keeps the rows that are up to date and recomputes the others, or "
+            "choose another output folder"
+        )
+    return f"; choose another output folder, or delete {out} if it is obsolete"
+
+
+def _fit(
+    out: Path,
+    index: FeatureIndex,
+    shards: dict[str, tuple[Sequence[str], bool] | None],
+    ids: Sequence[str],
+    rows_per_shard: int | None,
+    add: bool | None,
+) -> tuple[ShardPlan, Sequence[str]]:
+    """Return plan and row order of a finished set, with the rows to add at the end."""
+    plan = index.plan()
+    found = [shards.get(entry.file) for entry in index.shards]
+    holds = f"{out} holds {index.rows} rows"
+    held = PackedTexts(row_id for shard in found if shard for row_id in shard[0])
+    rest: list[str] = []
+    order: Sequence[str] = held
+    remedy = _remedy(out, add is not None)
+    if held != ids:
+        place = TextIndex(ids).rows_of(held, len(held))
+        if unknown := [held[row] for row in np.flatnonzero(place < 0).tolist()]:
+            raise OtherShard(
+                f"{holds}; {len(unknown)} of them are not among the {len(ids)} requested, first "
+                f"{unknown[:5]}{remedy}"
+            )
+        there = np.zeros(len(ids), bool)
+        there[place] = True
+        rest = [ids[row] for row in np.flatnonzero(~there).tolist()]
+        placed: list[str] = []
+        for entry, shard in zip(index.shards, found, strict=True):
+            # An unreadable shard has the ids that no other shard has.
+            placed += shard[0] if shard else rest[: entry.rows]
+            rest = rest if shard else rest[entry.rows :]
+        order = PackedTexts(placed)
+    if len(order) != index.rows or repeated_texts(order):
+        raise OtherShard(f"{holds}, not the {len(ids)} requested{remedy}")
+    if rest and not add:
+        remedies = ["choose another output folder"]
+        if add is not None:
+            remedies[:0] = ["add them (`add=True`)", "update the set (`update=True`)"]
+        raise OtherShard(
+            f"{holds}; {len(rest)} of the {len(ids)} requested rows are not among them, first "
+            f"{rest[:5]}; {', or '.join(remedies)}"
+        )
+    if rest and None in found:
+        raise DamagedShard(
+            f"{out / index.shards[found.index(None)].file} is missing or corrupt; recompute it by "
+            f"requesting only the {index.rows} rows of the set, then add others"
+        )
+    if rest:
+        size = index.rows_per_shard if rows_per_shard is None else rows_per_shard
+        return ShardPlan(len(ids), size, plan), PackedTexts([*order, *rest])
+    if not add and not plan.older:
+        if rows_per_shard not in (None, index.rows_per_shard):
+            raise OtherShard(
+                f"{holds} in shards of {index.rows_per_shard}, not {rows_per_shard}{remedy}"
+            )
+        if order != ids:
+            raise OtherShard(f"{holds} in another order than requested{remedy}")
+    return plan, order

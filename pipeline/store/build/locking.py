@@ -1,0 +1,146 @@
+"""Preconditions of writing an output: a writable folder on one disk, free space, a single writer.
+
+Unfinished work is stored in a folder of its own in `.work`, next to the output. Only the holder of
+the output's lock deletes anything there.
+"""
+
+import fcntl
+import os
+import re
+import shutil
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from pipeline.store.files import OutputError, require_folder
+from pipeline.store.shards.format import ShardError
+
+WORK_FOLDER = ".work"
+
+
+class NoRoom(ShardError):
+    """Insufficient disk space for the rows."""
+
+
+def require_output_folder(out: Path, work: Path) -> None:
+    """Raise unless shards can be written to `out` and unfinished work to `work`.
+
+    Raises
+    ------
+    OutputError
+        `out` is the root of the file system, or one of them is not a writable folder.
+    ShardError
+        They are on different disks, between which files cannot be renamed.
+    """
+    if not out.name:
+        raise OutputError(
+            f"{out} is the root of the file system and cannot be an output; choose a subfolder"
+        )
+    require_folder(out)
+    require_folder(work)
+    above_out, above_work = (
+        next(p for p in (folder, *folder.parents) if p.exists()) for folder in (out, work)
+    )
+    if above_out.stat().st_dev != above_work.stat().st_dev:
+        raise ShardError(
+            f"{out} and {work} are on different disks, so finished shards could not be renamed "
+            f"from one to the other: choose a subfolder of {out} as output folder, or a folder on "
+            f"the disk of {above_work}"
+        )
+
+
+def require_output_file(out: Path) -> None:
+    """Raise unless a file can be written as `out`.
+
+    Raises
+    ------
+    OutputError
+        `out` is a folder, or its parent folder is not writable.
+    """
+    if out.is_dir():
+        raise OutputError(f"{out.absolute()} is a folder; choose a file name")
+    require_folder(out.parent)
+
+
+def require_space(work: Path, rows: int, row_bytes: int) -> None:
+    """Raise unless `rows` rows of `row_bytes` bytes fit on the disk of the work folder.
+
+    Raises
+    ------
+    NoRoom
+    """
+    needed, free = rows * row_bytes, shutil.disk_usage(work).free
+    if needed > free:
+        raise NoRoom(
+            f"{rows} rows of {row_bytes} bytes need {needed / 1e6:.1f} MB in {work}, and "
+            f"{free / 1e6:.1f} MB are free; free some space or choose another output folder"
+        )
+
+
+def work_folders(out: Path) -> list[Path]:
+    """Return the work folders of an output, for all settings."""
+    own = re.compile(re.escape(out.name) + "-[0-9a-f]{16}")
+    return sorted(p for p in (out.parent / WORK_FOLDER).iterdir() if own.fullmatch(p.name))
+
+
+def remove_leftovers(folder: Path, *patterns: str) -> None:
+    """Remove leftovers of dead runs from a folder; requires the lock."""
+    for pattern in patterns:
+        for leftover in folder.glob(pattern):
+            leftover.unlink(missing_ok=True)
+
+
+def remove_if_empty(folder: Path) -> None:
+    """Remove a work folder unless it holds any shard folder."""
+    for empty in [*folder.glob("*/"), folder]:
+        with suppress(OSError):
+            empty.rmdir()
+
+
+@contextmanager
+def only_writer(lock: Path, out: Path) -> Iterator[None]:
+    """Hold the lock file `lock`, an empty file that is never deleted, as the only writer of `out`.
+
+    The lock ends with its process, even if killed. On a file system without locks, a second file
+    next to it names the writer; that file stays if the process is killed.
+
+    Raises
+    ------
+    ShardError
+        Another process holds it.
+    """
+    descriptor = os.open(lock, os.O_CREAT | os.O_RDWR, 0o644)
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise ShardError(
+                f"another process is writing {out}; wait until it has ended, or choose another "
+                "output folder"
+            ) from error
+        except OSError:
+            with _only_creator(lock.with_suffix(".writer"), out):
+                yield
+        else:
+            yield
+    finally:
+        os.close(descriptor)
+
+
+@contextmanager
+def _only_creator(path: Path, out: Path) -> Iterator[None]:
+    """Hold a file that only one process can create."""
+    try:
+        with path.open("x", encoding="utf-8") as stream:
+            stream.write(f"process {os.getpid()} on {socket.gethostname()}")
+    except FileExistsError as error:
+        raise ShardError(
+            f"{path.read_text(encoding='utf-8')} is writing {out}, or was killed, which a file "
+            f"system without locks cannot distinguish; if it is not running, delete {path} and "
+            "rerun the command"
+        ) from error
+    try:
+        yield
+    finally:
+        path.unlink(missing_ok=True)

@@ -1,0 +1,113 @@
+"""Import of features in a layout of another program."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from pipeline.store.convert.importers.arrays import MatFeatures, NpyFeatures
+from pipeline.store.convert.importers.bottom_up import NpzFolderFeatures, TsvFeatures
+from pipeline.store.convert.importers.groups import GroupFeatures
+from pipeline.store.convert.importers.id_files import read_ids
+from pipeline.store.convert.importers.source import ImportSource, import_rows
+from pipeline.store.convert.layouts import DEFAULT_ARRAYS, IMPORTS
+from pipeline.store.errors import WrongUsage
+from pipeline.store.progress import QUIET, Monitor
+from pipeline.store.shards.index import FeatureIndex
+
+# Layouts without row ids.
+_WITHOUT_IDS = ("npy", "mat")
+
+
+def import_features(
+    source: str | Path,
+    out: str | Path,
+    *,
+    layout: str,
+    dataset: str,
+    ids: Sequence[str] | str | Path | None = None,
+    every: int = 1,
+    array: str | None = None,
+    axes: str | None = None,
+    note: str = "",
+    rows_per_shard: int | None = None,
+    compress: bool = False,
+    monitor: Monitor = QUIET,
+) -> FeatureIndex:
+    """Import features that another program wrote.
+
+    An interrupted import resumes when it is repeated.
+
+    Parameters
+    ----------
+    source : str or Path. The file or folder.
+    out : str or Path. Folder of the shards.
+    layout : str. A name in `pipeline.store.convert.layouts.IMPORTS`.
+    dataset : str. Name of the dataset of the ids.
+    ids : sequence of str, str, Path, or None. Required for npy and mat only: the ids in row order,
+        or a file for `read_ids`.
+    every : int. npy only: rows per image, of which one is kept; 5 in files for VSE++.
+    array : str or None. Name of the array in the source; not for npy. None: as in `DEFAULT_ARRAYS`.
+    axes : str or None. Names of the axes, such as "row, region, channel". None: by their number.
+    note : str. How the features were computed, if known; stored in the recipe.
+    rows_per_shard, compress : see `ShardBuild`.
+    monitor : Monitor. Receives the progress.
+
+    Returns
+    -------
+    FeatureIndex
+        Index of the finished set.
+
+    Raises
+    ------
+    WrongUsage
+        Arguments that do not match the layout.
+    LayoutError
+        The source does not match its layout, or holds infinities or NaN.
+    ShardError
+        Ids repeat or are invalid, or `axes` has the wrong number of names.
+
+    Examples
+    --------
+    >>> np.save("theirs_ims.npy", np.eye(2, dtype=np.float32))
+    >>> pipeline.import_features(
+    ...     "theirs_ims.npy",
+    ...     "features/theirs",
+    ...     layout="npy",
+    ...     dataset="mine",
+    ...     ids=["a.jpg", "b.jpg"],
+    ... ).rows
+    2
+    """
+    if layout not in IMPORTS:
+        raise WrongUsage(f"unknown layout {layout!r}; known: {', '.join(IMPORTS)}")
+    if (ids is None) == (layout in _WITHOUT_IDS):
+        raise WrongUsage("`ids=...` is required for `layout=npy` and `layout=mat`, and only there")
+    if every > 1 and layout != "npy":
+        raise WrongUsage("`every=...` requires `layout=npy`")
+    if array and layout == "npy":
+        raise WrongUsage("`array=...` cannot be used with `layout=npy`, which has a single array")
+    if isinstance(ids, str | Path):
+        ids = read_ids(ids)
+    opened = _opened(
+        Path(source), layout, ids or [], every, array or DEFAULT_ARRAYS.get(layout, "")
+    )
+    with monitor.progress("import", "row") as progress:
+        return import_rows(
+            opened,
+            out,
+            dataset,
+            note=note,
+            axes=axes,
+            rows_per_shard=rows_per_shard,
+            compress=compress,
+            progress=progress,
+        )
+
+
+def _opened(source: Path, layout: str, ids: Sequence[str], every: int, array: str) -> ImportSource:
+    if layout == "npy":
+        return NpyFeatures(source, ids, every)
+    if layout == "mat":
+        return MatFeatures(source, ids, array)
+    if layout == "groups":
+        return GroupFeatures(source, array)
+    return NpzFolderFeatures(source, array) if source.is_dir() else TsvFeatures(source, array)

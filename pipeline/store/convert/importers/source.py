@@ -1,0 +1,163 @@
+"""Row sources in layouts of other programs, and their conversion to a feature set."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+
+from pipeline.store.build.arrays import UNKNOWN_SHA256, axes_of, build_from_rows
+from pipeline.store.files import created_by
+from pipeline.store.hashing import sha256_of_file, sha256_of_json
+from pipeline.store.progress import Progress, no_progress
+from pipeline.store.shards.format import OK, FeatureHeader, RowBlock, ShardError, require_usable_ids
+from pipeline.store.shards.index import FeatureIndex
+
+
+class LayoutError(ShardError):
+    """A file of another program does not match its layout."""
+
+
+@contextmanager
+def named_fault(what: str, remedy: str) -> Iterator[None]:
+    """Convert any exception on a corrupt file into a `LayoutError`.
+
+    NumPy, zipfile and scipy raise arbitrary exceptions on corrupt bytes: TokenError, zlib.error,
+    UnboundLocalError. An exhaustive list is not feasible.
+
+    Parameters
+    ----------
+    what : str. Start of the message, such as "x.npy is not a readable .npy file".
+    remedy : str. End of the message: the remedy, or an explanation.
+    """
+    try:
+        yield
+    except LayoutError:
+        raise
+    except Exception as error:
+        raise LayoutError(f"{what} ({str(error) or type(error).__name__}); {remedy}") from error
+
+
+class ImportSource(Protocol):
+    """Feature rows in a foreign layout.
+
+    Attributes
+    ----------
+    layout, file : str. Name of the layout, and of the file or folder.
+    sha256 : str. SHA-256 of the file, or of the canonical JSON of {name: SHA-256} of a folder.
+    ids : sequence of str. All row ids, in order.
+    row_shape, dtype : tuple of int, dtype. Shape and dtype of a row in the source.
+    """
+
+    layout: str
+    file: str
+    sha256: str
+    ids: Sequence[str]
+    row_shape: tuple[int, ...]
+    dtype: np.dtype
+
+    def read(self, start: int, stop: int) -> np.ndarray:
+        """Return rows `start` to `stop` - 1, (stop - start, *row_shape)."""
+
+    def where(self, row: int) -> str:
+        """Return the location of a row in its source, for messages."""
+
+
+def import_rows(
+    source: ImportSource,
+    out: str | Path,
+    dataset: str,
+    *,
+    note: str = "",
+    axes: str | None = None,
+    rows_per_shard: int | None = None,
+    compress: bool = False,
+    progress: Progress = no_progress,
+) -> FeatureIndex:
+    """Write the rows of a source as a feature set.
+
+    Their provenance is unknown, and the recipe records this: its name is "imported", with layout,
+    file, SHA-256 and dtype of the source. Their weights are "unknown", with a SHA-256 of zeros.
+    Values are preserved; float64 is rounded to float32, see `source_dtype` in the recipe.
+
+    Parameters
+    ----------
+    source : ImportSource. The features.
+    out, rows_per_shard, compress : see `ShardBuild`.
+    dataset : str. Name of the dataset of the ids.
+    note : str. How they were computed, if known; part of the recipe.
+    axes : str or None. Names of the axes. Default: by their number.
+    progress : callable. Called with the rows done, the total, and 0.
+
+    Raises
+    ------
+    LayoutError
+        A row does not match the layout, or holds infinities or NaN; file, row and id are named.
+    ShardError
+        Ids repeat or are invalid, or `axes` has the wrong number of names.
+    """
+    require_usable_ids(source.ids, source.file)
+    header = _header(source, dataset, note, axes)
+    ok = np.array([OK], np.uint8)
+
+    def rows(start: int, stop: int) -> RowBlock:
+        features = source.read(start, stop)
+        with np.errstate(over="ignore"):
+            stored = features.astype(header.dtype)
+        finite = np.isfinite(stored.reshape(stop - start, -1)).all(axis=1)
+        for row in (start + np.flatnonzero(~finite)).tolist():
+            raise LayoutError(
+                f"{source.where(row)}, id {source.ids[row]!r}: holds infinities, NaN or values "
+                f"outside {header.dtype}; remove the row or fix it"
+            )
+        return RowBlock(stored, np.repeat(ok, stop - start), ("",) * (stop - start))
+
+    return build_from_rows(
+        out,
+        header,
+        source.ids,
+        rows,
+        rows_per_shard=rows_per_shard,
+        compress=compress,
+        progress=progress,
+    )
+
+
+def _header(source: ImportSource, dataset: str, note: str, axes: str | None) -> FeatureHeader:
+    recipe: dict[str, Any] = {
+        "name": "imported",
+        "source_format": source.layout,
+        "source_file": source.file,
+        "source_sha256": source.sha256,
+        "source_dtype": source.dtype.name,
+    }
+    if note:
+        recipe["note"] = note
+    return FeatureHeader(
+        recipe=recipe,
+        weights="unknown",
+        weights_sha256=UNKNOWN_SHA256,
+        axes=axes_of(source.row_shape, axes, source.file),
+        dataset=dataset,
+        row_shape=source.row_shape,
+        dtype="float16" if source.dtype == np.float16 else "float32",
+        created_by=created_by("numpy", "h5py"),
+    )
+
+
+def require_floats(dtype: np.dtype, where: str) -> np.dtype:
+    """Return the dtype if it is a float of at most 64 bits.
+
+    Raises
+    ------
+    LayoutError
+    """
+    if dtype.kind != "f" or dtype.itemsize > 8:
+        raise LayoutError(f"{where} holds {dtype}, expected floating point numbers")
+    return dtype
+
+
+def sha256_of_files(files: Sequence[Path]) -> str:
+    """Return the SHA-256 of the canonical JSON of {name: SHA-256} of the files of a folder."""
+    return sha256_of_json({file.name: sha256_of_file(file) for file in files})

@@ -1,0 +1,161 @@
+"""Parquet and Arrow: one row per id with its split, captions, status, reason and vector."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+from pyarrow import ipc, parquet
+
+from pipeline.datasets.manifest import Manifest
+from pipeline.store.files import appearing_whole
+from pipeline.store.hashing import canonical_json
+from pipeline.store.progress import Progress, no_progress
+from pipeline.store.shards.feature_set import FeatureSet, MissingRows
+from pipeline.store.shards.format import OK, STATUS_NAMES
+from pipeline.store.shards.row_images import images_of_rows
+from pipeline.store.shards.writer import explained
+
+VECTOR = "vector"
+CAPTIONS = pa.list_(pa.string())
+
+
+def export_table(
+    features: FeatureSet,
+    out: Path,
+    ids: Sequence[str],
+    to: str,
+    dataset: Manifest | None = None,
+    allow_failed: bool = False,
+    progress: Progress = no_progress,
+) -> None:
+    """Write a table with the columns id, split, captions, status, reason and vector.
+
+    `vector` is a fixed-size list of float32 or float16, as stored; a grid is flattened in C order,
+    and its shape is in the schema metadata, with recipe, weights and versions. The vector of a
+    failed row is null. About 16 MiB are in memory, and form one row group or record batch. The same
+    set produces the same bytes with the same version of pyarrow.
+
+    Parameters
+    ----------
+    features : FeatureSet. The source.
+    out : Path. The new file.
+    ids : Sequence of str. Rows, in this order.
+    to : str. "parquet", or "arrow" for Arrow's IPC file format, also called Feather.
+    dataset : Manifest or None. Dataset with the splits and captions of images, captions or
+        regions; None: omit these two columns.
+    allow_failed : bool. Write failed rows instead of raising.
+    progress : Progress. Called with the rows done, the total, and 0.
+
+    Raises
+    ------
+    ShardError
+        The file cannot be written, for example on a full disk.
+    MissingRows
+        An id has no row, or is not an image or caption of the dataset.
+    FailedRows, DamagedShard
+    """
+    blocks = features.blocks(ids, allow_failed)
+    described = None if dataset is None else described_rows(ids, dataset)
+    schema = _schema(features, described is not None)
+    size = len(ids) * features.index.header.row_bytes
+    row = 0
+    with (
+        explained(out, size),
+        appearing_whole(out) as part,
+        table_writer(part, schema, to) as writer,
+    ):
+        for block in blocks:
+            here = slice(row, row + len(block))
+            columns = [pa.array(ids[here], pa.string())]
+            if described is not None:
+                splits, captions = zip(*(next(described) for _ in ids[here]), strict=True)
+                columns += [pa.array(splits, pa.string()), pa.array(captions, CAPTIONS)]
+            statuses = [STATUS_NAMES[int(status)] for status in block.status]
+            columns += [
+                pa.array(statuses, pa.string()),
+                pa.array(block.errors, pa.string()),
+                vectors(block.features, schema.field(VECTOR).type, block.status != OK),
+            ]
+            writer.write_batch(pa.record_batch(columns, schema))
+            row += len(block)
+            progress(row, len(ids), 0)
+
+
+def _schema(features: FeatureSet, described: bool) -> pa.Schema:
+    header = features.index.header
+    about = {name: str(value) for name, value in header.attributes().items()}
+    about |= {
+        "row_shape": canonical_json(list(header.row_shape)),
+        "content_sha256": features.index.content_sha256,
+    }
+    value = {"float32": pa.float32(), "float16": pa.float16()}[header.dtype]
+    joined = [("split", pa.string()), ("captions", CAPTIONS)] if described else []
+    fields = [
+        ("id", pa.string()),
+        *joined,
+        ("status", pa.string()),
+        ("reason", pa.string()),
+        (VECTOR, pa.list_(value, int(np.prod(header.row_shape)))),
+    ]
+    return pa.schema(fields, metadata=about)
+
+
+def table_writer(part: Path, schema: pa.Schema, to: str) -> AbstractContextManager[Any]:
+    """Return a deterministic writer of record batches to a Parquet or Arrow file."""
+    if to == "arrow":
+        writer: AbstractContextManager[Any] = ipc.new_file(str(part), schema)
+        return writer
+    texts = [field.name for field in schema if field.name != VECTOR]
+    short = {"split", "side", "status", "reason"}
+    # Float features neither repeat nor compress.
+    return parquet.ParquetWriter(
+        part,
+        schema,
+        compression={**dict.fromkeys(texts, "zstd"), VECTOR: "none"},
+        use_dictionary=[name for name in texts if name in short],
+        write_statistics=[name for name in texts if name not in ("captions", "reason")],
+    )
+
+
+def vectors(
+    rows: npt.NDArray[Any], kind: pa.FixedSizeListType, failed: npt.NDArray[np.bool_] | None = None
+) -> pa.Array:
+    """Return rows (n, ...) as fixed-size lists; failed rows are null."""
+    values = pa.array(np.ascontiguousarray(rows).reshape(-1), kind.value_type)
+    mask = pa.array(failed) if failed is not None and failed.any() else None
+    return pa.FixedSizeListArray.from_arrays(values, type=kind, mask=mask)
+
+
+def described_rows(ids: Sequence[str], dataset: Manifest) -> Iterator[tuple[str, list[str]]]:
+    """Return an iterator over split and captions of each row; all rows are checked first.
+
+    Raises
+    ------
+    MissingRows
+    """
+    images = dataset.by_id
+    for row_id, (image, kind, number) in zip(ids, images_of_rows(ids, images), strict=True):
+        if image not in images:
+            raise MissingRows(
+                f"row {row_id!r} has no {dataset.unit} in dataset {dataset.name!r}, which has "
+                f"{len(images)}, such as {next(iter(images))!r}; name the dataset of "
+                "these features, or omit `dataset=...`"
+            )
+        if kind == "#" and number >= len(images[image].captions):
+            raise MissingRows(
+                f"row {row_id!r}: {image!r} has {len(images[image].captions)} captions in dataset "
+                f"{dataset.name!r}; prepare the dataset and compute features of the same captions"
+            )
+    return _joined(ids, dataset)
+
+
+def _joined(ids: Sequence[str], dataset: Manifest) -> Iterator[tuple[str, list[str]]]:
+    images = dataset.by_id
+    for image, kind, number in images_of_rows(ids, images):
+        entry = images[image]
+        captions = [entry.captions[number]] if kind == "#" else list(entry.captions)
+        yield entry.split, captions

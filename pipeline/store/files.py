@@ -1,0 +1,146 @@
+"""Atomic writes, software versions, and checks of claimed sizes."""
+
+import fcntl
+import json
+import os
+import re
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from functools import cache
+from importlib.metadata import version
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pipeline import __version__
+from pipeline.store.errors import PipelineError
+from pipeline.store.schema import decode
+
+if TYPE_CHECKING:
+    import h5py
+
+# deflate expands one byte to at most 1,032.
+_UNPACKED = 2000
+# Unallocated parts of a dataset use no space in a file; read at most this much of them.
+_UNWRITTEN_BYTES = 1 << 24
+
+_PART = re.compile(r"(.+)\.[0-9a-f]{12}\.part", re.DOTALL)
+
+
+# By folder: `*.part` files of dead writers. Names are never reused, so one listing per process is
+# enough; one per file would be slow in folders with many thousands of files.
+_leftovers: dict[Path, list[str]] = {}
+
+
+class OutputError(PipelineError):
+    """Results cannot be written to the requested location."""
+
+
+def require_folder(path: Path) -> None:
+    """Raise, before the work, unless results can be written to an existing or new folder.
+
+    Raises
+    ------
+    OutputError
+    """
+    existing = next(p for p in (path, *path.absolute().parents) if p.exists())
+    if not existing.is_dir():
+        raise OutputError(f"{existing} is a file, so {path} cannot be a folder; choose another one")
+    if not os.access(existing, os.W_OK | os.X_OK):
+        raise OutputError(f"{existing} is not writable; change that or choose another output")
+
+
+@contextmanager
+def appearing_whole(path: Path) -> Iterator[Path]:
+    """Yield a new `*.part` path to write to; then flush it and rename it to `path` atomically.
+
+    The part's name is unique, so concurrent writers never mix; the last rename wins. A failing
+    writer leaves nothing; a killed one leaves a `*.part` file, never an incomplete file under the
+    final name. A later process that writes `path` removes it, unless others are writing to the
+    folder.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part = path.with_name(f"{path.name}.{uuid.uuid4().hex[:12]}.part")
+    with _writing_into(path.parent) as (folder, leftovers):
+        for name in leftovers:
+            if (found := _PART.fullmatch(name)) and found[1] == path.name:
+                path.with_name(name).unlink(missing_ok=True)
+        try:
+            yield part
+            with part.open("rb+") as stream:
+                os.fsync(stream.fileno())
+            part.replace(path)
+        finally:
+            part.unlink(missing_ok=True)
+        os.fsync(folder)
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write `text` to `path` atomically, as UTF-8 with `\\n` line ends."""
+    with appearing_whole(path) as part:
+        part.write_text(text, encoding="utf-8", newline="\n")
+
+
+def write_json(path: Path, value: Any) -> None:
+    """Write `value` to `path` atomically, as indented JSON with sorted keys and a final newline."""
+    text = json.dumps(value, indent=2, sort_keys=True, ensure_ascii=False, allow_nan=False)
+    write_text(path, text + "\n")
+
+
+def parse_json(text: str | bytes) -> Any:
+    """Return the value of a JSON text of any type; see `pipeline.store.schema.decode`.
+
+    Raises
+    ------
+    SchemaError
+    """
+    return decode(text, Any)
+
+
+def require_held(dataset: "h5py.Dataset") -> "h5py.Dataset":
+    """Return an HDF5 dataset if its file is large enough for the claimed size.
+
+    Otherwise HDF5 would return zeros of the claimed size and exhaust the memory.
+
+    Raises
+    ------
+    ValueError
+    """
+    if not hasattr(dataset, "dtype"):
+        raise ValueError(f"{dataset.name} is a group, expected a dataset")
+    claimed, held = (dataset.size or 0) * dataset.dtype.itemsize, dataset.id.get_storage_size()
+    if claimed > _UNPACKED * held + _UNWRITTEN_BYTES:
+        raise ValueError(
+            f"{dataset.name} claims {claimed:,} bytes, shape {dataset.shape}, but the file holds "
+            f"{held:,} of them"
+        )
+    return dataset
+
+
+@contextmanager
+def _writing_into(folder: Path) -> Iterator[tuple[int, list[str]]]:
+    """Yield the descriptor of a folder and the parts that dead writers have left in it.
+
+    Writers share a lock on the folder, which ends with their process. A process that obtains it
+    exclusively knows that the parts it finds have no writer.
+    """
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        key = folder.absolute()
+        with suppress(OSError):  # others are writing, or the file system lacks locks
+            if key not in _leftovers:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                _leftovers[key] = [p.name for p in folder.iterdir() if _PART.fullmatch(p.name)]
+        with suppress(OSError):  # without locks, nobody obtains it exclusively either
+            fcntl.flock(descriptor, fcntl.LOCK_SH)
+        yield descriptor, _leftovers.get(key, [])
+    finally:
+        os.close(descriptor)
+
+
+@cache
+def created_by(*packages: str) -> str:
+    """Return the versions of this package and the named installed packages."""
+    return ", ".join(
+        [f"caption-feature-pipeline {__version__}", *(f"{p} {version(p)}" for p in packages)]
+    )

@@ -1,0 +1,244 @@
+"""The driver of every feature set: resumes, computes missing and stale rows, publishes."""
+
+import time
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from pipeline.store.build.compute import build_here, build_on_workers
+from pipeline.store.build.feature_build import ShardBuild
+from pipeline.store.jobs.feature_source import FeatureSource
+from pipeline.store.jobs.log_lines import rate_line, size_line
+from pipeline.store.jobs.options import Storage
+from pipeline.store.jobs.origins import Origin, common_folder, missing_files, require_folder
+from pipeline.store.jobs.stamps import StampRecord
+from pipeline.store.jobs.worker import compute_shard
+from pipeline.store.progress import QUIET, Monitor, Stopwatch
+from pipeline.store.shards.format import MISSING, OK, RowBlock
+from pipeline.store.shards.index import FeatureIndex
+from pipeline.store.shards.plan import Span, runs
+from pipeline.store.summary import write_summary
+from pipeline.store.wording import counted
+from pipeline.store.workers.place import Place
+
+Order = npt.NDArray[np.int64]
+
+
+def make_features(
+    source: FeatureSource,
+    out: str | Path,
+    *,
+    storage: Storage | None = None,
+    place: Place | None = None,
+    monitor: Monitor = QUIET,
+    watch: Stopwatch | None = None,
+) -> FeatureIndex:
+    """Compute the missing and stale rows of a feature set, and publish it.
+
+    A row that cannot be computed is stored as NaN with a status and a reason. An interrupted call
+    resumes when it is repeated. In a finished output, only rows whose source has changed are
+    recomputed; `Storage.update` also handles rows added to or removed from the dataset. The result
+    is deterministic: the same bytes, interrupted or not, for any number of threads and workers.
+
+    Parameters
+    ----------
+    source : FeatureSource. The rows.
+    out : str or Path. Folder of the shards.
+    storage : Storage or None. Storage format and update rules; None: the defaults.
+    place : Place or None. Where rows are computed; None: in this process.
+    monitor : Monitor. Receives log lines and progress.
+    watch : Stopwatch or None. Accumulates the seconds of each stage.
+
+    Returns
+    -------
+    FeatureIndex
+        Index of the finished set; `failed_rows` counts rows without features.
+
+    Raises
+    ------
+    FileReadError
+        A system error, not a corrupt file; finished rows are kept.
+    ShardError
+        The output holds another feature set, or other rows without `update`, or is being written by
+        another process, or the disk is full.
+    ClusterError
+        Workers are not available or fail.
+    KeyboardInterrupt
+        Finished rows are kept; a log line states how many.
+    """
+    out, storage, place = Path(out), storage or Storage(), place or Place()
+    started, watch = time.monotonic(), watch or Stopwatch()
+    origin = source.origin
+    with open_build(source, origin, out, storage) as build:
+        job = _Job(source, origin, build, monitor)
+        try:
+            stamps = job.mark_stale(out, storage)
+            computed = len(build.ids) - build.rows_done
+            index = job.publish(place, watch)
+        except KeyboardInterrupt:
+            monitor.log(
+                f"interrupted: {build.rows_done} of {len(build.ids)} rows are kept in "
+                f"{build.work}; the same command resumes from there"
+            )
+            raise
+        if stamps is not None:
+            StampRecord(out).write(index, stamps)
+    seconds = time.monotonic() - started
+    monitor.log(rate_line(computed, source.unit, seconds, index.failed_rows))
+    if place.summary is not None:
+        write_summary(place.summary, out, index.metadata, computed, seconds, watch, place.name())
+    return index
+
+
+def open_build(source: FeatureSource, origin: Origin, out: Path, storage: Storage) -> ShardBuild:
+    """Return the build of a feature set, not yet entered; the file system is untouched."""
+    return ShardBuild(
+        out,
+        source.header,
+        source.ids,
+        storage.rows_per_shard,
+        storage.compress,
+        origin.digest(),
+        storage.add,
+        storage.update,
+    )
+
+
+class _Job:
+    """A feature set being computed: its source and an entered build.
+
+    `order` maps rows of the set to rows of the source; None: identity. An extended set has its
+    older rows first.
+    """
+
+    def __init__(
+        self, source: FeatureSource, origin: Origin, build: ShardBuild, monitor: Monitor
+    ) -> None:
+        self.source, self.origin, self.build, self.monitor = source, origin, build, monitor
+        self.order: Order | None = build.asked_rows()
+
+    @cached_property
+    def folder(self) -> Path:
+        """The deepest folder that contains all files."""
+        return common_folder(self.origin.files or ())
+
+    def mark_stale(self, out: Path, storage: Storage) -> npt.NDArray[np.int64] | None:
+        """Mark finished rows with changed sources as pending, and failed ones if requested.
+
+        Returns
+        -------
+        The stamps of the rows' files, recorded before they are read; None if unused.
+        """
+        build, log = self.build, self.monitor.log
+        for line in build.moved:
+            log(line)
+        for found in build.damaged:
+            log(f"will be recomputed: {found}")
+        for folder in build.other_work():
+            log(f"unfinished work on {out} with other settings: {folder}; delete it if obsolete")
+        stamps = known = None
+        if storage.trust_stamps and self.origin.stamps is not None:
+            stamps = self.origin.stamps[self._numbers(Span(0, len(build.ids)))]
+            known = StampRecord(out).unchanged(build, stamps)
+        changed, gone, failed = self._compare(known)
+        plural = self.origin.plural
+        if (replaced := build.replaced_rows) is not None:
+            kept, removed = replaced
+            log(
+                f"{len(build.ids)} rows: {kept - len(changed)} kept, {len(build.ids) - kept} new, "
+                f"{len(changed)} changed, {removed} removed"
+            )
+        elif changed:
+            log(f"{plural} changed or new: {len(changed)}; their rows are recomputed")
+        if gone:
+            log(f"{plural} missing now: {len(gone)}; their rows are kept unchanged")
+        if failed and not storage.retry_failed:
+            number = counted(len(failed), "row")
+            log(f"{number} failed before; `retry_failed=True` recomputes them")
+        build.redo([*changed, *failed] if storage.retry_failed else changed)
+        log(size_line(build.header, len(build.ids), build.plan.shards, build.rows_done))
+        return stamps
+
+    def publish(self, place: Place, watch: Stopwatch) -> FeatureIndex:
+        """Compute the pending rows, here or on workers, and publish the set."""
+        build, monitor = self.build, self.monitor
+        if not build.pending():
+            return build.publish()
+        name = str(build.header.recipe["name"])
+        if not place.elsewhere:
+            with monitor.progress(name, self.source.unit) as progress:
+                return build_here(build, self._compute, progress, watch)
+        task = self.source.task(place.threads)
+        settings = {"factory": task.factory, "settings": task.settings}
+
+        def rows_of(span: Span) -> dict[str, Any]:
+            numbers = self._numbers(span)
+            missing: list[int] = []
+            if (files := self.origin.files) is not None:
+                some = [files[number] for number in numbers.tolist()]
+                if missing := missing_files(some):
+                    require_folder(self.folder)
+            return {"rows": task.rows(numbers), "missing": missing}
+
+        with (
+            place.executor(monitor, task.gpu) as executor,
+            monitor.progress(name, self.source.unit) as progress,
+        ):
+            return build_on_workers(
+                build, rows_of, settings, compute_shard, executor, progress, watch
+            )
+
+    def _compute(self, spans: Sequence[Span], watch: Stopwatch) -> Iterator[tuple[int, RowBlock]]:
+        """Yield the rows of spans of the set; see `FeatureSource.compute`."""
+        files, place = self.origin.files, None
+        if self.order is not None:
+            place = np.empty_like(self.order)
+            place[self.order] = np.arange(len(self.order))
+            # No run crosses two spans, so its rows are contiguous in the set as well.
+            spans = [run for span in spans for run in runs(self.order[span.start : span.stop])]
+        for number, block in self.source.compute(spans, watch):
+            if files is not None and (block.status == MISSING).any():
+                require_folder(self.folder)
+            yield (number if place is None else int(place[number])), block
+
+    def _compare(
+        self, unchanged: npt.NDArray[np.bool_] | None
+    ) -> tuple[list[int], list[int], list[int]]:
+        """Return the finished rows that changed, whose file is missing, and that failed.
+
+        Every file of a finished row is read: seconds, where computing took hours. Rows of unknown
+        source, such as imported ones, count as unchanged. A missing file does not trigger
+        recomputation: an unmounted disk must not cost features.
+
+        Parameters
+        ----------
+        unchanged : (rows,) bool or None. Rows whose files need not be read; None: read all.
+        """
+        changed: list[int] = []
+        gone: list[int] = []
+        failed: list[int] = []
+        origin, total, compared = self.origin, len(self.build.ids), 0
+        with self.monitor.progress("checking", origin.plural.removesuffix("s")) as progress:
+            for rows, status, known in self.build.existing():
+                failed += rows[status != OK].tolist()
+                compared += len(rows)
+                if unchanged is not None:
+                    read = ~unchanged[rows]
+                    rows, status, known = rows[read], status[read], known[read]
+                now = origin.crc32(rows if self.order is None else self.order[rows])
+                here = (now != 0) | (origin.files is None)
+                new = here & (now != known) & ((known != 0) | (status != OK))
+                changed += rows[new].tolist()
+                gone += rows[(known != 0) & ~here].tolist()
+                progress(compared, total, 0)
+        return changed, gone, sorted({*failed} - {*changed})
+
+    def _numbers(self, span: Span) -> Order:
+        """Return the row numbers in the source for a span of the set."""
+        if self.order is None:
+            return np.arange(span.start, span.stop)
+        return self.order[span.start : span.stop]

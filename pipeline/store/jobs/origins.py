@@ -1,0 +1,162 @@
+"""Sources of rows, files or texts, and change detection by the CRC-32 of each row."""
+
+import os
+import socket
+import zlib
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from pipeline.store.errors import FileReadError
+from pipeline.store.hashing import sha256_of_texts
+from pipeline.store.jobs.stamps import Stamps, file_stamps, stamps_sha256
+
+Rows = npt.NDArray[np.int64]
+Crc32 = npt.NDArray[np.uint32]
+
+
+class Origin(Protocol):
+    """Sources of the rows of a feature set.
+
+    Attributes
+    ----------
+    files : sequence of Path or None. File of each row, which may change, disappear or reappear;
+        None: no files.
+    stamps : (rows, 2) or None. Size and modification time of each file; None: no files.
+    plural : str. Plural noun for the sources in messages, such as "images".
+    """
+
+    @property
+    def files(self) -> Sequence[Path] | None: ...
+    @property
+    def stamps(self) -> Stamps | None: ...
+    @property
+    def plural(self) -> str: ...
+
+    def digest(self) -> Any:
+        """Return a fingerprint of all sources as JSON values; it identifies unfinished work."""
+
+    def crc32(self, rows: Rows) -> Crc32:
+        """Return the CRC-32 of the current sources of rows (n,), as recorded in shards.
+
+        Returns
+        -------
+        (n,) uint32; 0 where the file is missing.
+        """
+
+
+@dataclass(frozen=True)
+class Files:
+    """Rows computed from files; consecutive rows may share one.
+
+    Attributes
+    ----------
+    files : sequence of Path. File of each row.
+    plural : str. See `Origin`.
+    crc32_of : callable. Returns the CRC-32 of a file's contents, 0 if it is missing.
+    readers : int. Number of threads that read files.
+    engine : str. Engine of the rows, or "" if it does not affect their last bits; unfinished work
+        of another engine is not resumed.
+    parts : JSON values or None. Part of the file that each row is computed from; None: the whole
+        file.
+    crc32_of_part : callable or None. Returns the CRC-32 of a row's part, from the row and the
+        CRC-32 of its file.
+    """
+
+    files: Sequence[Path]
+    plural: str
+    crc32_of: Callable[[Path], int]
+    readers: int
+    engine: str = ""
+    parts: Sequence[Any] | None = None
+    crc32_of_part: Callable[[int, int], int] | None = None
+
+    @cached_property
+    def stamps(self) -> Stamps:
+        """Size and modification time of each file, (rows, 2); one stat per file."""
+        return file_stamps(self.files)
+
+    def digest(self) -> Any:
+        """Return engine, a digest of sizes and modification times, and the parts."""
+        stamps = stamps_sha256(self.stamps)
+        return [self.engine, stamps, *([list(self.parts)] if self.parts is not None else [])]
+
+    def crc32(self, rows: Rows) -> Crc32:
+        """Return the CRC-32 of the sources of rows; each file is read once; see `Origin`."""
+        files = [self.files[row] for row in rows.tolist()]
+        distinct = list(dict.fromkeys(files))
+        with ThreadPoolExecutor(self.readers, thread_name_prefix="read") as pool:
+            known = dict(zip(distinct, pool.map(self.crc32_of, distinct), strict=True))
+        found = [known[file] for file in files]
+        if (of_part := self.crc32_of_part) is not None:
+            found = [of_part(row, crc) for row, crc in zip(rows.tolist(), found, strict=True)]
+        return np.array(found, np.uint32)
+
+
+@dataclass(frozen=True)
+class Texts:
+    """Rows computed from texts.
+
+    Attributes
+    ----------
+    texts : sequence of str. Text of each row.
+    plural : str. See `Origin`.
+    """
+
+    texts: Sequence[str]
+    plural: str = "captions"
+    files: None = None
+    stamps: None = None
+
+    def digest(self) -> str:
+        """Return the SHA-256 of all texts."""
+        return sha256_of_texts(self.texts)
+
+    def crc32(self, rows: Rows) -> Crc32:
+        """Return the CRC-32 of the UTF-8 texts of rows, (n,) uint32."""
+        return text_crc32([self.texts[row] for row in rows.tolist()])
+
+
+def text_crc32(texts: Sequence[str]) -> Crc32:
+    """Return the CRC-32 of each UTF-8 text, (texts,) uint32."""
+    return np.array([zlib.crc32(text.encode()) for text in texts], np.uint32)
+
+
+def common_folder(files: Iterable[Path]) -> Path:
+    """Return the deepest folder that contains all files."""
+    return Path(os.path.commonpath({file.parent for file in files}))
+
+
+def require_folder(folder: Path) -> None:
+    """Raise if the whole folder of the files is missing, for example unmounted.
+
+    Raises
+    ------
+    FileReadError
+    """
+    if not folder.exists():
+        raise FileReadError(
+            f"{folder}, the folder of the files, does not exist; mount it, or prepare the dataset "
+            "with another one, then rerun the command to resume"
+        )
+
+
+def missing_files(files: Sequence[Path]) -> list[int]:
+    """Return the positions of the files that do not exist for this process."""
+    there = {file: os.access(file, os.F_OK) for file in {*files}}
+    return [row for row, file in enumerate(files) if not there[file]]
+
+
+def not_seen(file: Path, plural: str) -> FileReadError:
+    """Return the error for a file that is visible to the command but not to a worker."""
+    return FileReadError(
+        f"worker {socket.gethostname()} does not see {file}, which the command sees; mount the "
+        f"folder of the {plural} on all workers under the same path, then rerun the command to "
+        "resume"
+    )

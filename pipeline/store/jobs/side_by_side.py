@@ -1,0 +1,82 @@
+"""Concatenated image features of several recipes: parsing the name, and extraction."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from pipeline.images.recipes import RecipeError
+from pipeline.store.progress import Monitor
+from pipeline.store.shards.feature_set import FeatureSet
+from pipeline.store.shards.index import FeatureIndex
+from pipeline.store.shards.side_by_side import SCALINGS, write_view
+
+
+@dataclass(frozen=True)
+class SideBySide:
+    """Parsed name such as "efficientnet-lite0-pool+efficientnet-lite1-pool".
+
+    Attributes
+    ----------
+    recipes : tuple of str. Recipe names, in column order.
+    scaling : str. A key of `SCALINGS`, applied to each recipe's row.
+    """
+
+    recipes: tuple[str, ...]
+    scaling: str
+
+
+def split_name(name: str) -> SideBySide | None:
+    """Parse a name of concatenated recipes; return None for a single recipe.
+
+    Parameters
+    ----------
+    name : str. "A+B" for recipes A and B, each scaled to length 1, or "<scaling>:A+B" with a key
+        of `SCALINGS`.
+
+    Raises
+    ------
+    RecipeError
+        A recipe is repeated or empty, or a scaling has a single recipe.
+    """
+    prefix, _, rest = name.partition(":")
+    scaled = prefix in SCALINGS
+    recipes = tuple((rest if scaled else name).split("+"))
+    if len(recipes) == 1 and not scaled:
+        return None
+    if len(recipes) == 1 or len({*recipes}) < len(recipes) or "" in recipes:
+        raise RecipeError(
+            f"{name!r} does not name recipes to concatenate; expected at least two different ones, "
+            "as in efficientnet-lite0-pool+efficientnet-lite1-pool"
+        )
+    return SideBySide(recipes, prefix if scaled else "unit")
+
+
+def extract_side_by_side(
+    names: SideBySide,
+    out: Path,
+    extract: Callable[[str, Path], object],
+    monitor: Monitor,
+    suffix: str = "",
+) -> FeatureIndex:
+    """Extract each recipe into its own folder next to `out`, and write a view of them to `out`.
+
+    Parameters
+    ----------
+    names : SideBySide. The recipes.
+    out : Path. Folder of the view; it holds no rows.
+    extract : callable. Extracts the missing rows of a recipe, given its name, into a folder.
+    monitor : Monitor. Receives one log line per recipe.
+    suffix : str. Suffix of the folders' names, after the recipe's.
+
+    Raises
+    ------
+    ShardError
+        See `write_view`.
+    """
+    folders = [out.resolve().parent / f"{name}{suffix}" for name in names.recipes]
+    for name, folder in zip(names.recipes, folders, strict=True):
+        monitor.log(f"{name} -> {folder}")
+        extract(name, folder)
+    index = write_view(out, [FeatureSet(folder) for folder in folders], names.scaling)
+    monitor.log(f"{out}: {len(folders)} sets concatenated, {SCALINGS[names.scaling]}")
+    return index

@@ -1,0 +1,200 @@
+"""Summary of a feature set or a single shard, as text lines or JSON values."""
+
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from pipeline.store.files import parse_json
+from pipeline.store.hashing import canonical_json
+from pipeline.store.shards.feature_set import FeatureSet
+from pipeline.store.shards.format import OK, STATUS_NAMES, ShardError, trained_on_of
+from pipeline.store.shards.layout import FEATURES, IDS, SHARD, SHARDS, STATUS
+from pipeline.store.shards.reader import ShardFile
+from pipeline.store.shards.sandbox import require_unbroken
+from pipeline.store.shards.side_by_side import is_view, read_view
+from pipeline.store.wording import counted
+
+_REASONS_SHOWN = 5
+
+
+@dataclass(frozen=True)
+class _Contents:
+    """Properties shared by folders and single shards."""
+
+    attributes: dict[str, Any]
+    trained_on: tuple[str, ...]
+    row_shape: tuple[int, ...]
+    dtype: str
+    status: np.ndarray
+    failures: list[tuple[str, str, str]]
+    source_crc32: np.ndarray
+    files: list[Path]
+
+
+def describe(path: str | Path) -> list[str]:
+    """Return lines that describe the feature set or shard at `path`; text from data is unescaped.
+
+    Features are not read: see `pipeline.store.shards.verify.verify`.
+
+    Parameters
+    ----------
+    path : str or Path. A finished feature folder, or one shard.
+
+    Raises
+    ------
+    ShardError
+
+    Examples
+    --------
+    >>> for line in pipeline.describe("features/mine")[:3]:
+    ...     print(line)
+    features/mine: 3 rows in 1 shard, ...
+    dataset
+    features     (3, 3) float32, axes: row, channel
+    """
+    path = Path(path)
+    contents = _contents_of(path)
+    about, rows = contents.attributes, len(contents.status)
+    values = int(np.prod(contents.row_shape))
+    row_bytes = values * np.dtype(contents.dtype).itemsize
+    on_disk = sum(file.stat().st_size for file in contents.files)
+    known = int((contents.source_crc32 != 0).sum())
+    what = counted(len(contents.files), "shard") if path.is_dir() else "one shard"
+    reading = reading_lines(str(contents.files[0]))
+    if is_view(path):
+        parts = [part.name for part in read_view(path).parts]
+        what = f"{len(parts)} sets side by side ({', '.join(parts)})"
+        reading = ["import pipeline", f"rows = pipeline.read_features({str(path)!r}).read(ids)"]
+    if SHARD in about:
+        what += f", number {about[SHARD]} (from 0) of {about[SHARDS]}"
+    return [
+        f"{path}: {rows} rows in {what}, {on_disk / 1e6:.1f} MB on disk",
+        f"dataset      {about['dataset']}",
+        f"features     {(rows, *contents.row_shape)} {contents.dtype}, axes: {about['axes']}",
+        f"bytes        {row_bytes} per row, {rows * row_bytes} in total",
+        f"sources      CRC-32 known of {known} of {rows} rows",
+        f"failed rows  {len(contents.failures)}",
+        *_failure_lines(contents),
+        "",
+        f"recipe hash  {about['recipe_hash']}",
+        f"weights      {about['weights']}",
+        f"             sha256 {about['weights_sha256']}",
+        f"trained on   {', '.join(contents.trained_on) or 'not recorded'}",
+        f"software     {about['created_by']}",
+        "recipe",
+        *_recipe_lines(about["recipe"]),
+        "",
+        f"to read {contents.files[0].name}:" if path.is_dir() else "to read it:",
+        *(f"    {line}" for line in reading),
+    ]
+
+
+def summary_of(path: str | Path) -> dict[str, Any]:
+    """Return the summary of `describe` as JSON values, without the lines of Python.
+
+    Raises
+    ------
+    ShardError
+    """
+    path = Path(path)
+    contents = _contents_of(path)
+    about = contents.attributes
+    return {
+        "path": str(path),
+        "rows": len(contents.status),
+        "failed_rows": len(contents.failures),
+        "row_shape": list(contents.row_shape),
+        "dtype": contents.dtype,
+        "axes": about["axes"],
+        "dataset": about["dataset"],
+        "shards": len(contents.files),
+        "bytes": sum(file.stat().st_size for file in contents.files),
+        "recipe": about["recipe"],
+        "recipe_hash": about["recipe_hash"],
+        "weights": about["weights"],
+        "weights_sha256": about["weights_sha256"],
+        "trained_on": list(contents.trained_on),
+        "created_by": about["created_by"],
+        "failures": [list(failure) for failure in contents.failures],
+    }
+
+
+def _contents_of(path: Path) -> _Contents:
+    if not path.exists():
+        raise ShardError(f"{path} not found; name a folder of shards, or one shard")
+    return _of_file(path) if path.is_file() else _of_folder(path)
+
+
+def reading_lines(file: str) -> list[str]:
+    """Return three lines of Python that read a shard with h5py alone."""
+    ids, status, features = (f'file["{name}"]' for name in (IDS, STATUS, FEATURES))
+    return [
+        "import h5py",
+        f"file = h5py.File({file!r})",
+        f"ids, ok, features = {ids}.asstr()[:], {status}[:] == 0, {features}",
+    ]
+
+
+def _of_folder(folder: Path) -> _Contents:
+    features = FeatureSet(folder)
+    header = features.index.header
+    return _Contents(
+        header.attributes() | {"recipe": header.recipe},
+        header.trained_on,
+        header.row_shape,
+        header.dtype,
+        features.status,
+        features.failures(),
+        features.source_crc32,
+        [folder / entry.file for entry in features.index.shards],
+    )
+
+
+def _of_file(path: Path) -> _Contents:
+    require_unbroken([path], features=False)
+    shard = ShardFile(path)
+    try:
+        recipe = parse_json(shard.attributes["recipe"])
+    except ValueError:
+        recipe = {"not JSON": shard.attributes["recipe"]}
+    try:
+        trained_on = trained_on_of(shard.attributes)
+    except ValueError as error:
+        trained_on = (str(error),)
+    failures = [
+        (shard.ids[row], STATUS_NAMES.get(int(shard.status[row]), "?"), shard.errors[row])
+        for row in np.flatnonzero(shard.status != OK).tolist()
+    ]
+    return _Contents(
+        shard.attributes | {"recipe": recipe},
+        trained_on,
+        shard.row_shape,
+        shard.dtype.name,
+        shard.status,
+        failures,
+        shard.source_crc32,
+        [path],
+    )
+
+
+def _failure_lines(contents: _Contents) -> list[str]:
+    counts = Counter(status for _, status, _ in contents.failures)
+    lines = []
+    for status, count in counts.items():
+        shown = [failure for failure in contents.failures if failure[1] == status][:_REASONS_SHOWN]
+        first = f", the first {len(shown)}" if count > len(shown) else ""
+        lines.append(f"  {count} {status}{first}:")
+        lines += [f"    {row_id}: {reason}" for row_id, _, reason in shown]
+    return lines
+
+
+def _recipe_lines(recipe: Any) -> list[str]:
+    if not isinstance(recipe, dict):
+        return [f"  {recipe}"]
+    return [
+        f"  {name}: {value if isinstance(value, str) else canonical_json(value)}"
+        for name, value in sorted(recipe.items())
+    ]

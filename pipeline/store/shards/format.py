@@ -1,0 +1,232 @@
+"""Names and types of a feature set: header, rows, ids and shards; no file access.
+
+docs/format.md is the specification for readers without this package.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Annotated, Any
+
+import numpy as np
+from msgspec import Meta
+
+from pipeline.datasets.checks import check_relative
+from pipeline.store.errors import PipelineError
+from pipeline.store.files import parse_json
+from pipeline.store.hashing import canonical_json, recipe_hash
+from pipeline.store.packed import repeated_texts
+from pipeline.store.schema import Natural, Positive, Sha256, decode
+
+FORMAT = "pipeline-features"
+FORMAT_VERSION = 1
+
+OK, UNREADABLE, MISSING, REFUSED = 0, 1, 2, 3
+STATUS_NAMES = {OK: "ok", UNREADABLE: "unreadable", MISSING: "missing", REFUSED: "refused"}
+
+
+class ShardError(PipelineError):
+    """A shard or a folder of shards is invalid or not the requested one."""
+
+
+class DamagedShard(ShardError):
+    """A shard file is truncated, corrupt or incomplete."""
+
+
+class OtherShard(ShardError):
+    """A valid shard of another recipe, other weights or other rows."""
+
+
+@dataclass(frozen=True)
+class FeatureHeader:
+    """Metadata shared by all shards of a feature set.
+
+    Attributes
+    ----------
+    recipe : dict. All settings that change a feature, as JSON values.
+    weights, weights_sha256 : str. Name and SHA-256 of the network weights or word vectors.
+    axes : str. Names of the axes of `features`, such as "row, cell_y, cell_x, channel".
+    dataset : str. Name of the dataset of the rows.
+    row_shape : tuple of int. Shape of one row.
+    dtype : str. "float32" or "float16".
+    created_by : str. Software and versions.
+    trained_on : tuple of str. Names of the known training datasets of the network or word vectors.
+        Not compared, since it changes no feature.
+    """
+
+    recipe: dict[str, Any]
+    weights: str
+    weights_sha256: str
+    axes: str
+    dataset: str
+    row_shape: tuple[int, ...]
+    dtype: str
+    created_by: str
+    trained_on: tuple[str, ...] = ()
+
+    @property
+    def recipe_hash(self) -> str:
+        """16 hex digits that identify the features; see `pipeline.store.hashing.recipe_hash`."""
+        return recipe_hash(self.recipe, self.weights_sha256)
+
+    @property
+    def row_bytes(self) -> int:
+        """Bytes of one stored row."""
+        return int(np.prod(self.row_shape, dtype=np.int64)) * np.dtype(self.dtype).itemsize
+
+    def attributes(self) -> dict[str, Any]:
+        """Return the HDF5 attributes that all shards share, without the shard's own numbers."""
+        known = {"trained_on": canonical_json(list(self.trained_on))} if self.trained_on else {}
+        return {
+            "format": FORMAT,
+            "format_version": FORMAT_VERSION,
+            "recipe": canonical_json(self.recipe),
+            "recipe_hash": self.recipe_hash,
+            "weights": self.weights,
+            "weights_sha256": self.weights_sha256,
+            "axes": self.axes,
+            "dataset": self.dataset,
+            "created_by": self.created_by,
+            **known,
+        }
+
+    def metadata(self) -> dict[str, Any]:
+        """Return the attributes, shape and dtype of the features."""
+        return {**self.attributes(), "row_shape": self.row_shape, "dtype": self.dtype}
+
+    def difference(self, found: Mapping[str, Any]) -> str | None:
+        """Return the first field in which other features differ, or None.
+
+        `created_by` and `trained_on` are not compared: features computed with another version of
+        torch still have this recipe.
+
+        Parameters
+        ----------
+        found : Mapping. The `metadata` of the other features.
+        """
+        wanted = self.metadata()
+        del wanted["created_by"]
+        wanted.pop("trained_on", None)
+        # Compared last, since it differs whenever a more specific field does.
+        wanted["recipe_hash"] = wanted.pop("recipe_hash")
+        for name, value in wanted.items():
+            if found.get(name) == value:
+                continue
+            if name == "recipe":
+                return f"holds features of another recipe: {_fields(found.get(name), self.recipe)}"
+            return f"has {name} {found.get(name)!r}, not {value!r}"
+        return None
+
+
+def names_in(text: str) -> tuple[str, ...]:
+    """Return the names in a comma-separated text."""
+    return tuple(name for part in text.split(",") if (name := part.strip()))
+
+
+def trained_on_of(attributes: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return `trained_on` from a shard's attributes; () if not recorded.
+
+    Raises
+    ------
+    ValueError
+        It is not a JSON list of names.
+    """
+    return decode(attributes.get("trained_on", "[]"), tuple[str, ...])
+
+
+def _fields(found: Any, wanted: dict[str, Any]) -> str:
+    """Return the fields in which a recipe, as JSON text, differs; the text if it is invalid."""
+    try:
+        old = dict(parse_json(found))
+    except (ValueError, TypeError):
+        return repr(found)
+    return "; ".join(
+        f"{name} {old.get(name)!r} (requested: {wanted.get(name)!r})"
+        for name in sorted({*old, *wanted})
+        if old.get(name) != wanted.get(name)
+    ) or repr(found)
+
+
+@dataclass(frozen=True)
+class RowBlock:
+    """Consecutive finished rows.
+
+    Attributes
+    ----------
+    features : numpy.ndarray. (n, *row_shape), any float dtype; rows with a status other than 0 are
+        ignored.
+    status : numpy.ndarray. (n,) uint8.
+    errors : sequence of str. n failure reasons, empty where the status is 0.
+    source_crc32 : numpy.ndarray or None. (n,) uint32, CRC-32 of the source of each row: the bytes
+        of an image file or the UTF-8 text of a caption; 0 without a source. None: unknown, all 0.
+    """
+
+    features: np.ndarray
+    status: np.ndarray
+    errors: tuple[str, ...]
+    source_crc32: np.ndarray | None = None
+
+    def __len__(self) -> int:
+        return len(self.status)
+
+
+@dataclass(frozen=True)
+class StoredBlock(RowBlock):
+    """Rows as a shard stores them: of its dtype, finite, NaN where a row failed.
+
+    Attributes
+    ----------
+    crc32 : (n,) uint32, CRC-32 of the bytes of each row.
+    """
+
+    crc32: np.ndarray = field(kw_only=True)
+
+
+@dataclass(frozen=True, slots=True)
+class ShardEntry:
+    """Entry of a shard in `index.json`.
+
+    Attributes
+    ----------
+    file : str. File name.
+    first_row, rows, failed_rows : int. First row in the set, and numbers of rows and of failed
+        rows.
+    sha256 : str. SHA-256 of the file.
+    content_sha256 : str. SHA-256 of ids and values, independent of compression.
+    created_by : str or None. Software and versions, if they differ from those of the set.
+    """
+
+    file: Annotated[str, Meta(pattern=r"\Ashard-[0-9]+-of-[0-9]+\.h5\Z")]
+    first_row: Natural
+    rows: Positive
+    failed_rows: Natural
+    sha256: Sha256
+    content_sha256: Sha256
+    created_by: str | None = None
+
+
+def require_unique_ids(ids: Sequence[str], where: str) -> None:
+    """Raise if an id occurs twice.
+
+    Raises
+    ------
+    ShardError
+        Number of repeated ids, and the first five.
+    """
+    if twice := repeated_texts(ids):
+        raise ShardError(
+            f"{where}: {len(twice)} ids occur more than once, first {twice[:5]}; ids must be unique"
+        )
+
+
+def require_usable_ids(ids: Sequence[str], where: str) -> None:
+    """Raise unless ids are unique and valid ids of a dataset.
+
+    Raises
+    ------
+    ShardError
+        Repeated ids, or ids that are not relative file paths.
+    """
+    require_unique_ids(ids, where)
+    for row, row_id in enumerate(ids):
+        if fault := check_relative(row_id):
+            raise ShardError(f"{where}: id {row_id!r} of row {row} {fault}; ids are relative paths")

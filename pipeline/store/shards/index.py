@@ -1,0 +1,348 @@
+"""`index.json`: the attributes of a feature set, and one entry for each of its shards.
+
+It is validated on reading, written last, and can be rebuilt from the shards.
+"""
+
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, fields, replace
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from msgspec import Meta
+
+from pipeline.store.files import write_json
+from pipeline.store.hashing import canonical_json, sha256_of_json
+from pipeline.store.packed import PackedTexts, repeated_texts
+from pipeline.store.progress import QUIET, Monitor
+from pipeline.store.schema import Natural, Positive, Sha256, decode, decode_format
+from pipeline.store.shards.format import (
+    FORMAT,
+    FORMAT_VERSION,
+    FeatureHeader,
+    ShardEntry,
+    ShardError,
+    trained_on_of,
+)
+from pipeline.store.shards.layout import SHARD, SHARDS
+from pipeline.store.shards.plan import PlanError, ShardPlan, default_rows_per_shard, plan_of
+from pipeline.store.shards.reader import ShardFile
+from pipeline.store.shards.sandbox import require_unbroken
+from pipeline.store.shards.writer import explained
+from pipeline.store.wording import counted
+
+INDEX_FILE = "index.json"
+
+
+@dataclass(frozen=True)
+class FeatureIndex:
+    """A finished feature set.
+
+    Attributes
+    ----------
+    header : FeatureHeader. Metadata of all shards; `created_by` is the first shard's.
+    rows_per_shard : int. Rows of every shard but the last, for the shards appended last.
+    shards : tuple of ShardEntry. One entry per shard, in row order.
+    """
+
+    header: FeatureHeader
+    rows_per_shard: int
+    shards: tuple[ShardEntry, ...]
+
+    @property
+    def rows(self) -> int:
+        """Number of rows in all shards."""
+        return sum(s.rows for s in self.shards)
+
+    @property
+    def failed_rows(self) -> int:
+        """Number of rows with a status other than 0."""
+        return sum(s.failed_rows for s in self.shards)
+
+    def plan(self) -> ShardPlan:
+        """Return the plan that produces these shards.
+
+        Raises
+        ------
+        PlanError
+            No plan produces them: the index was altered.
+        """
+        return plan_of([(s.file, s.rows) for s in self.shards], self.rows_per_shard)
+
+    @property
+    def content_sha256(self) -> str:
+        """SHA-256 of all rows with their ids and values, independent of compression."""
+        return sha256_of_json([entry.content_sha256 for entry in self.shards])
+
+    @property
+    def metadata(self) -> dict[str, Any]:
+        """Summary as JSON values."""
+        return {
+            "recipe_hash": self.header.recipe_hash,
+            "rows": self.rows,
+            "failed_rows": self.failed_rows,
+            "shards": len(self.shards),
+        }
+
+    def describe(self) -> str:
+        """Return rows, shape, dtype, shards, failures and recipe hash, for a log line."""
+        header = self.header
+        rows, shards = counted(self.rows, "row"), counted(len(self.shards), "shard")
+        return (
+            f"{rows} {header.row_shape} {header.dtype} in {shards}, "
+            f"{self.failed_rows} failed, recipe {header.recipe_hash}"
+        )
+
+    def write(self, folder: Path) -> None:
+        """Write `index.json`, the done record of the whole set, into `folder`.
+
+        Raises
+        ------
+        ShardError
+            The file cannot be written, for example on a full disk.
+        """
+        header, path = self.header, folder / INDEX_FILE
+        values = {
+            **header.attributes(),
+            "recipe": header.recipe,
+            **({"trained_on": list(header.trained_on)} if header.trained_on else {}),
+            "row_shape": list(header.row_shape),
+            "dtype": header.dtype,
+            "rows": self.rows,
+            "failed_rows": self.failed_rows,
+            "rows_per_shard": self.rows_per_shard,
+            "shards": [_line(s) for s in self.shards],
+        }
+        with explained(path, len(canonical_json(values))):
+            write_json(path, values)
+
+
+def index_of(
+    header: FeatureHeader, rows_per_shard: int, shards: Iterable[tuple[ShardEntry, str]]
+) -> FeatureIndex:
+    """Return the index of shards, possibly written by several versions of the software.
+
+    Parameters
+    ----------
+    header : FeatureHeader. Metadata of the shards; its `created_by` is ignored.
+    rows_per_shard : int. See `FeatureIndex`.
+    shards : iterable of (ShardEntry, str). Entry and `created_by` of each shard, in row order. The
+        set has the first shard's; entries of shards with another one record it.
+    """
+    shards = list(shards)
+    created_by = shards[0][1]
+    return FeatureIndex(
+        replace(header, created_by=created_by),
+        rows_per_shard,
+        tuple(
+            replace(entry, created_by=None if own == created_by else own) for entry, own in shards
+        ),
+    )
+
+
+def read_index(folder: str | Path) -> FeatureIndex:
+    """Read the `index.json` of a feature folder.
+
+    Raises
+    ------
+    ShardError
+        It is missing, corrupt, of another format or inconsistent.
+    """
+    path = Path(folder) / INDEX_FILE
+    if not path.is_file():
+        raise ShardError(
+            f"{path} not found: {folder} is not a finished feature folder; `pipeline extract` or "
+            "`pipeline text` writes one, and resumes if it was interrupted"
+        )
+    try:
+        return index_from(path.read_bytes(), str(path))
+    except ShardError as error:
+        raise ShardError(
+            f"{error}; copy it again, or rebuild it from the shards with `pipeline shards index "
+            f"{folder}`"
+        ) from error
+
+
+def index_from(data: bytes, where: str) -> FeatureIndex:
+    """Parse an index.
+
+    Parameters
+    ----------
+    data : bytes. Contents of an `index.json`.
+    where : str. Its origin, for messages.
+
+    Raises
+    ------
+    ShardError
+        It is corrupt, of another format or inconsistent.
+    """
+    try:
+        stored = decode_format(data, _Stored, FORMAT, FORMAT_VERSION)
+        index = FeatureIndex(stored.header, stored.rows_per_shard, stored.shards)
+        _require_sums(index, stored)
+        return index
+    except ValueError as error:
+        raise ShardError(f"{where} is corrupt or of another format ({error})") from error
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Stored:
+    """Schema of `index.json`; see `FeatureHeader` and `FeatureIndex`."""
+
+    recipe: dict[str, Any]
+    recipe_hash: str
+    weights: str
+    weights_sha256: Sha256
+    axes: str
+    dataset: str
+    created_by: str
+    trained_on: tuple[str, ...] = ()
+    row_shape: Annotated[tuple[Positive, ...], Meta(min_length=1)]
+    dtype: Literal["float32", "float16"]
+    rows: Natural
+    failed_rows: Natural
+    rows_per_shard: Positive
+    shards: Annotated[tuple[ShardEntry, ...], Meta(min_length=1)]
+
+    @property
+    def header(self) -> FeatureHeader:
+        return FeatureHeader(**{f.name: getattr(self, f.name) for f in fields(FeatureHeader)})
+
+
+def _require_sums(index: FeatureIndex, stored: _Stored) -> None:
+    """Raise ValueError unless shards are contiguous, and the hash and totals match them."""
+    if index.header.recipe_hash != stored.recipe_hash:
+        raise ValueError("recipe and recipe_hash do not match")
+    row = 0
+    for entry in index.shards:
+        if entry.first_row != row:
+            raise ValueError(f"{entry.file} starts at row {entry.first_row}, expected {row}")
+        if entry.failed_rows > entry.rows:
+            raise ValueError(f"{entry.file} has {entry.rows} rows; {entry.failed_rows} failed")
+        row += entry.rows
+    if len({entry.file for entry in index.shards}) != len(index.shards):
+        raise ValueError("two shards have the same file name")
+    for name, found, total in (
+        ("rows", stored.rows, index.rows),
+        ("failed_rows", stored.failed_rows, index.failed_rows),
+    ):
+        if found != total:
+            raise ValueError(f"{name} is {found}, but {total} as the sum over its shards")
+
+
+def _line(entry: ShardEntry) -> dict[str, Any]:
+    values = asdict(entry)
+    if entry.created_by is None:
+        del values["created_by"]
+    return values
+
+
+def rebuild_index(
+    folder: str | Path,
+    rows_per_shard: int | None = None,
+    *,
+    monitor: Monitor = QUIET,
+) -> FeatureIndex:
+    """Verify all checksums of all shards and write their index.
+
+    The index has the same bytes as the lost one, except if the set ends in a single appended shard
+    planned with another rows_per_shard than the default: shards do not record it.
+
+    Parameters
+    ----------
+    folder : str or Path. Folder of the shards; an existing `index.json` is replaced.
+    rows_per_shard : int or None. Planned size of a single last shard. Default: that of the largest
+        shard before it, else the default of `ShardBuild`, or the shard's rows if they are more.
+    monitor : Monitor. Receives the progress.
+
+    Raises
+    ------
+    OtherShard
+        Shards of several sets; the first different field is named.
+    DamagedShard
+        A shard is corrupt.
+    ShardError
+        No shards, missing shards, or an id with two rows.
+
+    Examples
+    --------
+    >>> pipeline.rebuild_index("features/mine").rows
+    3
+    """
+    folder = Path(folder)
+    paths = sorted(folder.glob("shard-*.h5"))
+    if not paths:
+        raise ShardError(f"{folder} has no shard-*.h5; name a folder of feature shards")
+    require_unbroken(paths, features=True)
+    shards = [ShardFile(path) for path in paths]
+    header = _header(shards[0])
+    for shard in shards:
+        shard.require(header, shard.ids)
+    plan = _plan(folder, shards, header, rows_per_shard)
+    _require_unique_ids(shards)
+    entries = []
+    with monitor.progress("index", "row") as progress:
+        for number, shard in enumerate(shards):
+            entry = shard.inspect(plan.span(number).start)
+            entries.append((entry, str(shard.attributes.get("created_by", "unknown"))))
+            progress(plan.span(number).stop, plan.rows, 0)
+    index = index_of(header, plan.rows_per_shard, entries)
+    index.write(folder)
+    return index
+
+
+def _header(first: ShardFile) -> FeatureHeader:
+    about = first.attributes
+    try:
+        recipe = decode(about["recipe"], dict[str, Any])
+        trained_on = trained_on_of(about)
+        names = ("weights", "weights_sha256", "axes", "dataset", "created_by")
+        values = {name: str(about[name]) for name in names}
+    except (ValueError, KeyError) as error:
+        raise ShardError(f"{first.path}: its attributes are corrupt ({error})") from error
+    return FeatureHeader(
+        recipe,
+        row_shape=first.row_shape,
+        dtype=first.dtype.name,
+        trained_on=trained_on,
+        **values,
+    )
+
+
+def _plan(
+    folder: Path, shards: list[ShardFile], header: FeatureHeader, rows_per_shard: int | None
+) -> ShardPlan:
+    """Return the plan that produces these shards; raise if one is missing."""
+    together = [s for s in shards if s.attributes.get(SHARDS) == shards[-1].attributes.get(SHARDS)]
+    size = together[0].rows
+    if len(together) == 1:
+        default = default_rows_per_shard(header.row_bytes) if len(shards) == 1 else 1
+        size = rows_per_shard or max(default, *(shard.rows for shard in shards))
+    remedy = "copy all shards of one set here, and no others"
+    try:
+        plan = plan_of([(shard.path.name, shard.rows) for shard in shards], size)
+    except PlanError as error:
+        raise ShardError(f"{folder}: {error}; {remedy}") from error
+    for number, shard in enumerate(shards):
+        says = tuple(shard.attributes.get(name) for name in (SHARD, SHARDS))
+        if says != (number, plan.shards_then(number)):
+            raise ShardError(
+                f"{shard.path} is recorded as shard {says[0]} (from 0) of {says[1]}, expected "
+                f"shard {number} of {plan.shards_then(number)}; {remedy}"
+            )
+    return plan
+
+
+def _require_unique_ids(shards: list[ShardFile]) -> None:
+    every = PackedTexts(row_id for shard in shards for row_id in shard.ids)
+    repeated = {*repeated_texts(every)}
+    seen: dict[str, ShardFile] = {}
+    for shard in shards if repeated else ():
+        for row, row_id in enumerate(shard.ids):
+            if row_id not in repeated:
+                continue
+            if row_id in seen:
+                raise ShardError(
+                    f"{shard.path}, row {row}: duplicate id {row_id!r}, first in "
+                    f"{seen[row_id].path}"
+                )
+            seen[row_id] = shard

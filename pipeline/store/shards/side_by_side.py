@@ -1,0 +1,335 @@
+"""Views: several feature sets concatenated column-wise, without copying their rows.
+
+A folder with `side-by-side.json` names sets in the same parent folder, the SHA-256 of their
+contents and their scaling. `FeatureSet` opens it like any other set.
+"""
+
+import zlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+from msgspec import Meta
+
+from pipeline.store.files import parse_json, write_json
+from pipeline.store.hashing import sha256_of_file, sha256_of_json
+from pipeline.store.schema import Natural, Sha256, decode_format
+from pipeline.store.shards.format import (
+    OK,
+    FeatureHeader,
+    OtherShard,
+    ShardEntry,
+    ShardError,
+)
+from pipeline.store.shards.index import FeatureIndex, read_index
+
+VIEW_FILE = "side-by-side.json"
+_FORMAT, _VERSION = "pipeline-features-side-by-side", 1
+
+SCALINGS = {
+    "unit": "each part's row at length 1",
+    "none": "not scaled",
+}
+"""Scalings of the rows of a part, by name. A row of zeros stays zero."""
+
+
+class Part(Protocol):
+    """Protocol of a feature set in a view; see `FeatureSet`, which implements it."""
+
+    folder: Path
+    index: FeatureIndex
+    ids: Sequence[str]
+    status: np.ndarray
+    crc32: np.ndarray
+    source_crc32: np.ndarray
+
+    def rows_of(self, ids: Sequence[str]) -> np.ndarray: ...
+    def error(self, row: int) -> str: ...
+    def read_rows(self, rows: np.ndarray) -> np.ndarray: ...
+
+
+@dataclass(frozen=True)
+class View:
+    """Contents of `side-by-side.json`.
+
+    Attributes
+    ----------
+    folder : Path. Folder of the view.
+    parts : tuple of Path. Folders of the parts, in column order.
+    scaling : str. A name in `SCALINGS`.
+    index : FeatureIndex. Index of the view, with one shard entry, which is the JSON file.
+    """
+
+    folder: Path
+    parts: tuple[Path, ...]
+    scaling: str
+    index: FeatureIndex
+
+
+def is_view(folder: str | Path) -> bool:
+    """Return whether a folder is a view, without rows of its own."""
+    return (Path(folder) / VIEW_FILE).is_file()
+
+
+def read_view(folder: str | Path) -> View:
+    """Read a `side-by-side.json` and the indexes of its parts; no row is read.
+
+    Raises
+    ------
+    OtherShard
+        A part has changed since the view was written.
+    ShardError
+        The file is corrupt or of another format, or a part is missing.
+    """
+    folder = Path(folder)
+    path = folder / VIEW_FILE
+    try:
+        stored = decode_format(path.read_bytes(), _Stored, _FORMAT, _VERSION)
+        names = [part.folder for part in stored.parts]
+        if stored.scaling not in SCALINGS or stored.failed_rows > stored.rows:
+            raise ValueError("its scaling or its number of failed rows is invalid")
+        if outside := [name for name in names if Path(name).name != name or name == ".."]:
+            raise ValueError(f"its part {outside[0]!r} is not in the same parent folder")
+    except (OSError, ValueError) as error:
+        raise ShardError(f"{path} is corrupt or of another format ({error})") from error
+    parts = tuple(folder.resolve().parent / name for name in names)
+    indexes = [read_index(part) for part in parts]
+    for part, index, recorded in zip(parts, indexes, stored.parts, strict=True):
+        if index.content_sha256 != recorded.content_sha256:
+            raise OtherShard(
+                f"{part} has changed since {path} was written; rerun the `pipeline extract` that "
+                "wrote it"
+            )
+    scaling, rows = stored.scaling, stored.rows
+    content = _content(scaling, indexes)
+    entry = ShardEntry(VIEW_FILE, 0, rows, stored.failed_rows, sha256_of_file(path), content)
+    return View(folder, parts, scaling, FeatureIndex(_header(scaling, indexes), rows, (entry,)))
+
+
+@dataclass(frozen=True)
+class _StoredPart:
+    folder: str
+    recipe_hash: str
+    content_sha256: Sha256
+
+
+@dataclass(frozen=True)
+class _Stored:
+    """Schema of `side-by-side.json`; `parts` names folders in the same parent."""
+
+    scaling: str
+    rows: Natural
+    failed_rows: Natural
+    parts: Annotated[tuple[_StoredPart, ...], Meta(min_length=2)]
+
+
+def write_view(folder: str | Path, parts: Sequence[Part], scaling: str) -> FeatureIndex:
+    """Write a view that concatenates feature sets of the same ids; up-to-date files are kept.
+
+    Parameters
+    ----------
+    folder : str or Path. Folder of the view, in the parent folder of the parts.
+    parts : sequence of Part. At least two sets of vectors, with the same ids in any order.
+    scaling : str. A name in `SCALINGS`.
+
+    Raises
+    ------
+    ShardError
+        Parts in another parent folder, fewer than two or repeated, with other ids or source images,
+        or whose rows are not vectors; an unknown scaling; or the folder holds shards.
+    """
+    folder = Path(folder)
+    _require_scaling(scaling)
+    _require_fit(folder, parts)
+    failed = SideBySideRows(parts, scaling).status != OK
+    values = {
+        "format": _FORMAT,
+        "format_version": _VERSION,
+        "scaling": scaling,
+        "rows": len(failed),
+        "failed_rows": int(failed.sum()),
+        "parts": [
+            {
+                "folder": part.folder.resolve().name,
+                "recipe_hash": part.index.header.recipe_hash,
+                "content_sha256": part.index.content_sha256,
+            }
+            for part in parts
+        ],
+    }
+    if not _says(folder / VIEW_FILE, values):
+        write_json(folder / VIEW_FILE, values)
+    return read_view(folder).index
+
+
+def require_own_rows(folder: str | Path) -> None:
+    """Raise if a folder is a view, where a set with its own rows is needed.
+
+    Raises
+    ------
+    ShardError
+    """
+    if is_view(folder):
+        raise ShardError(
+            f"{folder} is a view of other feature sets and has no rows of its own; write them "
+            f"first with `pipeline shards merge {folder} --out DIR`"
+        )
+
+
+class SideBySideRows:
+    """Concatenated rows of several sets, with the interface of one shard.
+
+    Attributes
+    ----------
+    rows : int. Number of rows.
+    ids : sequence of str. Row ids in the order of the first set.
+    status, errors : numpy.ndarray, sequence of str. Status and failure reason of each row, from the
+        first set in which it failed.
+    crc32 : numpy.ndarray. (rows,) uint32, CRC-32 of the parts' CRC-32 values.
+    source_crc32 : numpy.ndarray. (rows,) uint32 of the source image; 0 if unknown in all sets.
+    """
+
+    def __init__(self, parts: Sequence[Part], scaling: str) -> None:
+        """Join the sets by id.
+
+        Raises
+        ------
+        ShardError
+            The ids differ, or rows of the same id were computed from different images.
+        """
+        self._parts, self._scaling = tuple(parts), scaling
+        first = self._parts[0]
+        self.ids: Sequence[str] = first.ids
+        self.rows: int = len(first.ids)
+        for part in self._parts[1:]:
+            _require_same_ids(first, part)
+        self._order = [part.rows_of(self.ids) for part in self._parts]
+        pairs = list(zip(self._parts, self._order, strict=True))
+        self.status: npt.NDArray[np.uint8] = np.full(self.rows, OK, np.uint8)
+        self.errors: list[str] = [""] * self.rows
+        for part, rows in reversed(pairs):
+            status = part.status[rows]
+            for row in np.flatnonzero(status != OK):
+                self.errors[row] = f"{part.folder.name}: {part.error(int(rows[row]))}"
+            self.status = np.where(status != OK, status, self.status)
+        known = np.stack([part.crc32[rows] for part, rows in pairs], axis=1)
+        crc32 = [zlib.crc32(row.tobytes()) for row in known]
+        self.crc32: npt.NDArray[np.uint32] = np.array(crc32, np.uint32)
+        self.source_crc32: npt.NDArray[np.uint32] = self._sources(pairs)
+
+    def read_rows(self, rows: np.ndarray) -> np.ndarray:
+        """Return rows (len(rows), sum of dims) float32, NaN where one failed in any set.
+
+        Raises
+        ------
+        DamagedShard
+            A row of a part does not match its checksum.
+        """
+        parts = [
+            scaled(part.read_rows(order[rows]), self._scaling)
+            for part, order in zip(self._parts, self._order, strict=True)
+        ]
+        joined = np.concatenate(parts, axis=1)
+        joined[self.status[rows] != OK] = np.nan
+        return joined
+
+    def _sources(self, pairs: Sequence[tuple[Part, np.ndarray]]) -> np.ndarray:
+        joined = np.zeros(self.rows, np.uint32)
+        for part, rows in pairs:
+            own = part.source_crc32[rows]
+            if (other := np.flatnonzero((own != joined) & (own != 0) & (joined != 0))).size:
+                raise ShardError(
+                    f"{part.folder} and the other parts were computed from different images for "
+                    f"{other.size} ids, first {self.ids[other[0]]!r}; rerun `pipeline extract` for "
+                    "all of them: it recomputes only those rows"
+                )
+            joined = np.where(own != 0, own, joined)
+        return joined
+
+
+def _says(path: Path, values: dict[str, Any]) -> bool:
+    try:
+        return bool(parse_json(path.read_text(encoding="utf-8")) == values)
+    except (OSError, ValueError):
+        return False
+
+
+def scaled(rows: np.ndarray, scaling: str) -> np.ndarray:
+    """Return the rows (n, dim) of a part as float32, scaled as a name in `SCALINGS` states."""
+    if scaling == "none":
+        return rows.astype(np.float32)
+    whole = rows.astype(np.float64)
+    lengths = np.linalg.norm(whole, axis=1, keepdims=True)
+    return (whole / np.where(lengths == 0, 1, lengths)).astype(np.float32)
+
+
+def _header(scaling: str, indexes: Sequence[FeatureIndex]) -> FeatureHeader:
+    headers = [index.header for index in indexes]
+    first = headers[0]
+    name = "+".join(str(header.recipe.get("name", "?")) for header in headers)
+    dim = sum(header.row_shape[0] for header in headers)
+    recipe = {
+        "name": name if scaling == "unit" else f"{scaling}:{name}",
+        "parts": [header.recipe for header in headers],
+        "scaling": SCALINGS[scaling],
+        "dim": dim,
+    }
+    return FeatureHeader(
+        recipe=recipe,
+        weights="; ".join(header.weights for header in headers),
+        weights_sha256=sha256_of_json([header.weights_sha256 for header in headers]),
+        axes=first.axes,
+        dataset=first.dataset,
+        row_shape=(dim,),
+        dtype="float32",
+        created_by="; ".join(dict.fromkeys(header.created_by for header in headers)),
+        trained_on=tuple(dict.fromkeys(name for h in headers for name in h.trained_on)),
+    )
+
+
+def _content(scaling: str, indexes: Sequence[FeatureIndex]) -> str:
+    return sha256_of_json({"scaling": scaling, "parts": [i.content_sha256 for i in indexes]})
+
+
+def _require_scaling(scaling: str) -> None:
+    if scaling not in SCALINGS:
+        raise ShardError(f"unknown scaling {scaling!r}; known: {', '.join(SCALINGS)}")
+
+
+def _require_fit(folder: Path, parts: Sequence[Part]) -> None:
+    """Raise if the parts cannot be concatenated or the folder holds something else."""
+    names = [part.folder.resolve().name for part in parts]
+    if len(parts) < 2 or len({*names}) < len(names):
+        raise ShardError(
+            f"found {', '.join(names) or 'nothing'}; expected at least two different feature sets"
+        )
+    here = folder.resolve().parent
+    for part in parts:
+        shape = part.index.header.row_shape
+        if part.folder.resolve().parent != here:
+            raise ShardError(
+                f"{part.folder} is not in the parent folder of {folder}; move it there"
+            )
+        if len(shape) != 1:
+            raise ShardError(
+                f"{part.folder} has rows of shape {shape}; only vectors can be concatenated: use "
+                "pooled features"
+            )
+        if part.index.header.dataset != parts[0].index.header.dataset:
+            raise ShardError(
+                f"{part.folder} belongs to the dataset {part.index.header.dataset!r}, "
+                f"{parts[0].folder} to {parts[0].index.header.dataset!r}"
+            )
+    if list(folder.glob("shard-*.h5")):
+        raise OtherShard(f"{folder} holds shards; choose another output folder")
+
+
+def _require_same_ids(first: Part, other: Part) -> None:
+    if first.ids != other.ids and (different := {*first.ids} ^ {*other.ids}):
+        raise ShardError(
+            f"{first.folder} and {other.folder} have different rows: {len(different)} ids are in "
+            f"only one of them, first {min(different)!r}; extract the missing ones"
+        )

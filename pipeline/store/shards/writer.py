@@ -1,0 +1,216 @@
+"""Writing one shard atomically as an HDF5 file."""
+
+import io
+import os
+import shutil
+import zlib
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+
+from pipeline.store.files import appearing_whole
+from pipeline.store.shards.format import OK, FeatureHeader, RowBlock, ShardError, StoredBlock
+from pipeline.store.shards.layout import (
+    CRC32,
+    ERROR,
+    IDS,
+    ROWS,
+    SHARD,
+    SHARDS,
+    SOURCE_CRC32,
+    STATUS,
+    create_features,
+    stored_dtype,
+    write_attributes,
+    write_columns,
+)
+
+
+def stored_rows(header: FeatureHeader, block: RowBlock, ids: Sequence[str]) -> np.ndarray:
+    """Return a block's features as stored: little-endian, NaN where a row failed.
+
+    Raises
+    ------
+    ShardError
+        The shape is not the header's, the columns differ in length, or a successful row is not
+        finite in the stored dtype.
+    """
+    if block.features.shape[1:] != header.row_shape or len(block.features) != len(ids):
+        raise ShardError(
+            f"found features of shape {block.features.shape}, expected {len(ids)} rows of shape "
+            f"{header.row_shape}"
+        )
+    columns = (block.status, block.errors, block.source_crc32)
+    lengths = [len(column) for column in columns if column is not None]
+    if set(lengths) != {len(ids)}:
+        raise ShardError(
+            f"found status, errors and source_crc32 of {lengths} rows, expected {len(ids)} rows "
+            f"from {ids[:1]}"
+        )
+    with np.errstate(over="ignore"):
+        stored = block.features.astype(stored_dtype(header), order="C")
+    stored[block.status != OK] = np.nan
+    finite = np.isfinite(stored.reshape(len(ids), -1)).all(axis=1)
+    wrong = [ids[i] for i in np.flatnonzero(~finite & (block.status == OK))[:5]]
+    if wrong:
+        raise ShardError(
+            f"features of {wrong} hold infinities or NaN as {header.dtype}; store float32, use a "
+            "wider precision, or check the weights"
+        )
+    return stored
+
+
+def stored_block(header: FeatureHeader, block: RowBlock, ids: Sequence[str]) -> StoredBlock:
+    """Convert a block to its stored form; a `StoredBlock` is returned unchanged.
+
+    Raises
+    ------
+    ShardError
+        See `stored_rows`.
+    """
+    if isinstance(block, StoredBlock):
+        return block
+    stored = stored_rows(header, block, ids)
+    crc32 = np.array([zlib.crc32(row) for row in stored], np.uint32)
+    return StoredBlock(stored, block.status, block.errors, block.source_crc32, crc32=crc32)
+
+
+def write_shard(
+    path: Path,
+    header: FeatureHeader,
+    ids: Sequence[str],
+    blocks: Iterable[RowBlock],
+    shard: int,
+    shards: int,
+    compress: bool = False,
+) -> None:
+    """Write one shard atomically.
+
+    Parameters
+    ----------
+    path : Path. Final file name.
+    header : FeatureHeader. Attributes of the feature set.
+    ids : sequence of str. Row ids of the shard, in order.
+    blocks : iterable of RowBlock. Its rows in order, len(ids) in all.
+    shard, shards : int. Number of this shard from 0, and number of shards.
+    compress : bool. Small gzip chunks with fletcher32 (smaller, slower random access) instead of
+        one contiguous block that can be memory-mapped.
+
+    Raises
+    ------
+    ShardError
+        The rows cannot be stored, or the file cannot be written, for example on a full disk.
+    """
+    rows = len(ids)
+    with (
+        explained(path, rows * header.row_bytes),
+        appearing_whole(path) as part,
+        PatientFile(part, "w+") as stream,
+        h5py.File(stream, "w", libver="earliest") as file,
+    ):
+        write_attributes(file, header.attributes() | {SHARD: shard, SHARDS: shards, ROWS: rows})
+        features = create_features(file, header, rows, compress)
+        status = np.empty(rows, np.uint8)
+        crc32 = np.empty(rows, np.uint32)
+        source_crc32 = np.zeros(rows, np.uint32)
+        errors: list[str] = []
+        row = 0
+        for block in blocks:
+            stop = row + len(block)
+            stored = stored_block(header, block, ids[row:stop])
+            features[row:stop] = stored.features
+            status[row:stop] = block.status
+            crc32[row:stop] = stored.crc32
+            if block.source_crc32 is not None:
+                source_crc32[row:stop] = block.source_crc32
+            errors.extend(block.errors)
+            row = stop
+            stream.require_written()
+        if row != rows:
+            raise ShardError(f"{path}: found {row} rows, expected {rows}, one per id")
+        write_columns(
+            file,
+            {
+                IDS: list(ids),
+                STATUS: status,
+                ERROR: errors,
+                CRC32: crc32,
+                SOURCE_CRC32: source_crc32,
+            },
+        )
+        file.close()
+        stream.require_written()
+
+
+class PatientFile(io.FileIO):
+    """A file that stores its first write error until `require_written`.
+
+    HDF5 may crash the process if a write fails while it closes a file. Writes therefore appear to
+    succeed, and the error is raised after HDF5 has returned.
+    """
+
+    _error: OSError | None = None
+
+    def write(self, data: Any) -> int:
+        rest = memoryview(data).cast("B")
+        size = len(rest)
+        while rest and self._error is None:
+            try:
+                # A write is partial on a full disk, and above 2 GiB.
+                rest = rest[super().write(rest) :]
+            except OSError as error:
+                self._error = error
+        return size
+
+    def truncate(self, size: int | None = None) -> int:
+        try:
+            return super().truncate(size)
+        except OSError as error:
+            self._error = self._error or error
+            return size or 0
+
+    def require_written(self) -> None:
+        """Raise the first write error."""
+        if self._error is not None:
+            raise self._error
+
+
+@contextmanager
+def with_room(path: Path, needed: int) -> Iterator[Path]:
+    """Yield a temporary file for about `needed` bytes of HDF5, preallocated on disk.
+
+    On a full disk h5py raises for each object that it closes, or crashes.
+
+    Raises
+    ------
+    ShardError
+        The disk is full, or the operating system refuses to write.
+    """
+    with explained(path, needed), appearing_whole(path) as part:
+        with part.open("wb") as stream:
+            os.posix_fallocate(stream.fileno(), 0, needed)
+        yield part
+
+
+@contextmanager
+def explained(path: Path, needed: int | None = None) -> Iterator[None]:
+    """Translate errors of the disk or h5py while `path`, of `needed` bytes, is written.
+
+    Raises
+    ------
+    ShardError
+    """
+    try:
+        yield
+    except (OSError, RuntimeError) as error:
+        free = shutil.disk_usage(path.parent).free if path.parent.is_dir() else 0
+        size = "" if needed is None else f" of {needed:,} bytes"
+        raise ShardError(
+            f"{path.name}{size} could not be written in {path.parent} "
+            f"({str(error).splitlines()[0]}); {free:,} bytes are free there. Finished rows are "
+            "kept: free some space, or raise the file size limit, and rerun the command to resume"
+        ) from error

@@ -1,0 +1,258 @@
+"""`files.json`: sizes and checksums of a shared set's files, and byte ranges of the features.
+
+`push` writes it next to the shards. The bytes of a shard are those of its features and the rest:
+ids, status, checksums of rows. The rest has its own checksum, so that it can be fetched and
+verified without the features; it contains the location of each row.
+"""
+
+import json
+import re
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from pipeline.store.files import parse_json
+from pipeline.store.hashing import sha256_of_file
+from pipeline.store.shards.index import INDEX_FILE, FeatureIndex
+from pipeline.store.shards.reader import ShardFile
+from pipeline.store.shards.sandbox import changed_since, require_unbroken
+from pipeline.store.share.cards.card import CARD_FILE
+from pipeline.store.share.cards.croissant import CROISSANT_FILE
+from pipeline.store.share.retry import ExchangeError
+from pipeline.store.share.spans import Spans, feature_spans, sha256_of_spans
+
+CONTENTS_FILE = "files.json"
+ENCODER_SUFFIX = ".encoder"
+MOST_DESCRIPTION_BYTES = 1 << 24
+"""Size limit of an index or `files.json`; parsing needs up to 30 times as much memory."""
+
+_FORMAT, _VERSION = "pipeline-features-files", 1
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+@=-]{0,199}")
+_SHA256 = re.compile(r"[0-9a-f]{64}")
+
+
+class OtherSet(ExchangeError):
+    """A remote folder holds another set than the one pushed or requested."""
+
+
+@dataclass(frozen=True, slots=True)
+class SharedFile:
+    """A file of a shared set.
+
+    Attributes
+    ----------
+    file : str. Name.
+    size : int. Size in bytes.
+    sha256 : str. SHA-256 of its bytes.
+    """
+
+    file: str
+    size: int
+    sha256: str
+
+
+@dataclass(frozen=True, slots=True)
+class SharedShard:
+    """Layout of a shard file.
+
+    Attributes
+    ----------
+    file, size, sha256 : str, int, str. The whole file.
+    features : Spans. Byte ranges of the features.
+    rest_sha256 : str. SHA-256 of all other bytes, in file order.
+    """
+
+    file: str
+    size: int
+    sha256: str
+    features: Spans
+    rest_sha256: str
+
+    @property
+    def rest(self) -> Spans:
+        """Byte ranges of everything except the features."""
+        edges = [0, *(edge for span in self.features for edge in span), self.size]
+        pairs = zip(edges[::2], edges[1::2], strict=True)
+        return [(start, stop) for start, stop in pairs if start < stop]
+
+
+@dataclass(frozen=True)
+class Contents:
+    """Files of a shared set.
+
+    Attributes
+    ----------
+    shards : tuple of SharedShard. In row order.
+    card : SharedFile or None. SHARDS.md.
+    encoder : tuple of SharedFile. Files of the caption encoder, stored next to the set.
+    croissant : SharedFile or None. croissant.json.
+    """
+
+    shards: tuple[SharedShard, ...]
+    card: SharedFile | None = None
+    encoder: tuple[SharedFile, ...] = ()
+    croissant: SharedFile | None = None
+
+    @cached_property
+    def _by_name(self) -> dict[str, SharedShard]:
+        return {shard.file: shard for shard in self.shards}
+
+    @property
+    def others(self) -> list[SharedFile]:
+        """All files except the shards."""
+        return [*self.encoder, *self.descriptions]
+
+    @property
+    def descriptions(self) -> list[SharedFile]:
+        """The files that describe the set to people and dataset catalogues."""
+        return [file for file in (self.card, self.croissant) if file is not None]
+
+    @property
+    def size(self) -> int:
+        """Size in bytes of all files except the index and `files.json`."""
+        return sum(file.size for file in self.shards) + sum(file.size for file in self.others)
+
+    def text(self) -> str:
+        """Return `files.json`."""
+        values = {"format": _FORMAT, "format_version": _VERSION, **asdict(self)}
+        if self.croissant is None:
+            del values["croissant"]
+        return json.dumps(values, indent=1, sort_keys=True) + "\n"
+
+    def shard(self, name: str, sha256: str) -> SharedShard:
+        """Return the shard with this name.
+
+        Raises
+        ------
+        ExchangeError
+            It is not listed, or has another SHA-256.
+        """
+        shard = self._by_name.get(name)
+        if shard is not None and shard.sha256 == sha256:
+            return shard
+        raise ExchangeError(
+            f"{CONTENTS_FILE} does not list {name} with the SHA-256 of {INDEX_FILE}: they belong "
+            "to "
+            "two sets, or a push is in progress; wait for it, or push the set again"
+        )
+
+
+def contents_of(folder: Path, index: FeatureIndex) -> Contents:
+    """Return the files of a set; features are located, not read.
+
+    Raises
+    ------
+    DamagedShard
+        A shard cannot be opened.
+    ExchangeError
+        The folder of the encoder holds other files.
+    """
+    paths = [folder / entry.file for entry in index.shards]
+    require_unbroken(changed_since(folder / INDEX_FILE, paths), features=False)
+    encoder = encoder_of(folder)
+    files = sorted(encoder.iterdir()) if encoder.is_dir() else []
+    for path in files:
+        if not path.is_file() or not _is_name(path.name):
+            raise ExchangeError(
+                f"{path} is not a regular file with a plain name (letters, digits, . _ + @ = -), "
+                "as encoder files must be; delete it, or move it elsewhere"
+            )
+    card, croissant = (
+        _file_of(path) if (path := folder / name).is_file() else None
+        for name in (CARD_FILE, CROISSANT_FILE)
+    )
+    return Contents(
+        tuple(_shard_of(folder / entry.file, entry.sha256) for entry in index.shards),
+        card,
+        tuple(map(_file_of, files)),
+        croissant,
+    )
+
+
+def encoder_of(folder: Path) -> Path:
+    """Return the encoder folder of a feature folder."""
+    home = folder.resolve()
+    return home.with_name(home.name + ENCODER_SUFFIX)
+
+
+def _file_of(path: Path) -> SharedFile:
+    return SharedFile(path.name, path.stat().st_size, sha256_of_file(path))
+
+
+def _shard_of(path: Path, sha256: str) -> SharedShard:
+    ShardFile(path)  # raises if it is damaged
+    size = path.stat().st_size
+    shard = SharedShard(path.name, size, sha256, feature_spans(path), "")
+    rest_sha256 = sha256_of_spans(path, shard.rest)
+    return SharedShard(path.name, size, sha256, shard.features, rest_sha256)
+
+
+def contents_from(data: bytes, where: str) -> Contents:
+    """Parse an untrusted `files.json`.
+
+    Parameters
+    ----------
+    data : bytes. The file.
+    where : str. Its origin, for messages.
+
+    Raises
+    ------
+    ExchangeError
+        It has another format, or names files outside the folder or byte ranges outside a file.
+    """
+    try:
+        values = parse_json(data)
+        if (values["format"], values["format_version"]) != (_FORMAT, _VERSION):
+            raise ValueError(f"not in the format {_FORMAT!r} version {_VERSION}")
+        shards = tuple(_checked_shard(entry) for entry in values["shards"])
+        encoder = tuple(_checked_file(entry) for entry in values["encoder"])
+        card = _described(values["card"], CARD_FILE)
+        croissant = _described(values.get("croissant"), CROISSANT_FILE)
+        for names in ([s.file for s in shards], [f.file for f in encoder]):
+            if len(set(names)) != len(names):
+                raise ValueError("two files have the same name")
+        return Contents(shards, card, encoder, croissant)
+    except (KeyError, TypeError, ValueError, RecursionError) as error:
+        begins = data[:40].decode("utf-8", "replace")
+        raise ExchangeError(
+            f"{where} was not written by `pipeline shards push` ({error}); it begins with "
+            f"{begins!r}"
+        ) from error
+
+
+def _is_name(text: str) -> bool:
+    """Return whether a name is allowed; `*.part` is reserved for unfinished files."""
+    return _NAME.fullmatch(text) is not None and not text.endswith(".part")
+
+
+def _checked_file(entry: Any) -> SharedFile:
+    file = SharedFile(entry["file"], entry["size"], entry["sha256"])
+    if not isinstance(file.file, str) or not _is_name(file.file):
+        raise ValueError("a file does not have a plain name")
+    if not isinstance(file.sha256, str) or not _SHA256.fullmatch(file.sha256):
+        raise ValueError(f"the SHA-256 of {file.file} is not valid")
+    if type(file.size) is not int or not 0 <= file.size < 1 << 62:
+        raise ValueError(f"the size of {file.file} is not valid")
+    return file
+
+
+def _described(entry: Any, name: str) -> SharedFile | None:
+    file = None if entry is None else _checked_file(entry)
+    if file is not None and file.file != name:
+        raise ValueError(f"found {file.file!r}, expected {name}")
+    return file
+
+
+def _checked_shard(entry: Any) -> SharedShard:
+    file = _checked_file(entry)
+    end, spans = -1, []
+    for start, stop in entry["features"]:
+        if type(start) is not int or type(stop) is not int or not end < start < stop <= file.size:
+            raise ValueError(f"invalid byte ranges of the features of {file.file}")
+        spans.append((start, stop))
+        end = stop
+    rest = entry["rest_sha256"]
+    if not isinstance(rest, str) or not _SHA256.fullmatch(rest):
+        raise ValueError(f"the SHA-256 of the rest of {file.file} is not valid")
+    return SharedShard(file.file, file.size, file.sha256, spans, rest)

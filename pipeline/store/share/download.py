@@ -1,0 +1,221 @@
+"""Downloads: resumable, bounded in size, and verified."""
+
+import hashlib
+import os
+from bisect import bisect
+from collections.abc import Callable
+from contextlib import closing
+from itertools import accumulate
+from pathlib import Path
+from typing import BinaryIO
+
+from pipeline.store.share.meter import Meter
+from pipeline.store.share.remote import Remote
+from pipeline.store.share.retry import (
+    ATTEMPTS,
+    Backoff,
+    ExchangeError,
+    NoByteRanges,
+    RemoteError,
+    TransientError,
+)
+from pipeline.store.share.spans import Spans
+
+COPIES = 2
+# Gaps up to this many bytes between requested spans are fetched too: separate requests are slower.
+_GAP = 1 << 14
+_PIECE = 1 << 18
+# Limits of concurrently requested pieces; each is written as it arrives.
+_TOGETHER_PIECES, _TOGETHER_BYTES = 128, 1 << 22
+_BLOCK = 1 << 20
+
+
+class DamagedCopy(ExchangeError):
+    """The remote copy differs from the pushed file."""
+
+
+def fetch_file(
+    remote: Remote, path: Path, sha256: str, size: int | None, most: int, meter: Meter
+) -> None:
+    """Fetch a file as `NAME.part`, resuming if possible, and rename it once it is verified.
+
+    Parameters
+    ----------
+    remote : Remote. Folder of the file, which has the name of `path`.
+    path : Path. Destination.
+    sha256, size : str, int or None. Expected values; size None: unknown.
+    most : int. Upper bound of the size if it is unknown; further bytes are not read.
+    meter : Meter. Counts the received bytes.
+
+    Raises
+    ------
+    DamagedCopy
+        Several downloads in a row had another SHA-256.
+    RemoteError
+        The server does not respond, or does not have the file.
+    """
+    end = most if size is None else size
+
+    def fetch(part: Path) -> str:
+        return _fetch_part(remote, path.name, part, size, end, meter)
+
+    store_verified(fetch, path, sha256, f"{remote.shown}/{path.name}", meter)
+
+
+def store_verified(
+    fetch: Callable[[Path], str], path: Path, sha256: str, what: str, meter: Meter
+) -> None:
+    """Download a file, retried until it has the expected SHA-256, and store it atomically.
+
+    Parameters
+    ----------
+    fetch : callable. Completes `NAME.part` and returns its SHA-256.
+    path : Path. Final name.
+    sha256 : str. Expected value.
+    what : str. The remote file, for messages.
+    meter : Meter. Logs corrupt downloads.
+
+    Raises
+    ------
+    DamagedCopy
+        Several downloads in a row had another SHA-256.
+    """
+    part = path.with_name(f"{path.name}.part")
+    found: list[str] = []
+    while len(found) < COPIES:
+        digest = fetch(part)
+        if digest == sha256:
+            part.replace(path)
+            return
+        part.unlink()
+        found.append(digest)
+        meter.log(f"{path.name} was received with the SHA-256 {digest}, expected {sha256}")
+    raise DamagedCopy(
+        f"{what} was received {COPIES} times without the SHA-256 {sha256}: found "
+        f"{', '.join(dict.fromkeys(found))}; the remote copy is corrupt or of another set: notify "
+        "its publisher, or pull from another URL"
+    )
+
+
+def _fetch_part(
+    remote: Remote, name: str, part: Path, size: int | None, end: int, meter: Meter
+) -> str:
+    """Append the missing bytes to a part; return the SHA-256 of the whole."""
+    backoff, starts = Backoff(meter.log), 1
+    with part.open("ab+") as stream:
+        digest, there = _hash_of(stream, end)
+        meter.exists(there)
+        while there < end:
+            try:
+                with closing(remote.read(name, there)) as blocks:
+                    for block in blocks:
+                        block = block[: end - there]
+                        stream.write(block)
+                        digest.update(block)
+                        there += len(block)
+                        meter.add(len(block))
+                        backoff.progressed()
+                        if there == end:
+                            break
+                if size is None:
+                    break
+                if there < end:
+                    raise TransientError(
+                        f"{remote.shown}/{name} ended after {there:,} of {end:,} bytes"
+                    )
+            except NoByteRanges as error:
+                starts += 1
+                if starts > ATTEMPTS:
+                    raise RemoteError(
+                        f"{error}, and was interrupted {ATTEMPTS} times; pull from another URL"
+                    ) from error
+                meter.log(f"{error}; {name} is fetched again from its beginning")
+                stream.truncate(0)
+                digest, there = hashlib.sha256(), 0
+            except TransientError as error:
+                stream.flush()
+                backoff.failed(error)
+        stream.flush()
+        os.fsync(stream.fileno())
+    return digest.hexdigest()
+
+
+def _hash_of(stream: BinaryIO, most: int) -> tuple["hashlib._Hash", int]:
+    """Return SHA-256 and size of an open file; truncate one of more than `most` bytes."""
+    if stream.seek(0, os.SEEK_END) > most:
+        stream.truncate(0)
+    stream.seek(0)
+    digest = hashlib.sha256()
+    while block := stream.read(_BLOCK):
+        digest.update(block)
+    return digest, stream.tell()
+
+
+def fetch_spans(remote: Remote, name: str, path: Path, spans: Spans, meter: Meter) -> None:
+    """Fetch byte ranges of a file concurrently into the same ranges of a local file.
+
+    Nothing is verified here. Ranges close to each other are fetched in one request; only the
+    requested bytes are written, since bytes between them may be verified already.
+
+    Parameters
+    ----------
+    remote, name : Remote, str. Folder and name of the file.
+    path : Path. Existing destination file.
+    spans : Spans. Byte ranges.
+    meter : Meter. Counts the received bytes.
+
+    Raises
+    ------
+    NoByteRanges
+        The server does not support range requests.
+    RemoteError
+        The server does not respond, or does not have the file.
+    """
+    waiting, backoff = _pieces(spans), Backoff(meter.log)
+    with path.open("rb+", buffering=0) as stream:
+        while waiting:
+            together = {_bounds(piece): piece for piece in _first_of(waiting)}
+            waiting, error = waiting[len(together) :], None
+            with closing(remote.read_spans(name, [*together])) as arriving:
+                for bounds, data in arriving:
+                    if isinstance(data, TransientError):
+                        waiting.append(together[bounds])
+                        error = data
+                        continue
+                    for start, stop in together[bounds]:
+                        stream.seek(start)
+                        stream.write(memoryview(data)[start - bounds[0] : stop - bounds[0]])
+                    meter.add(len(data))
+                    backoff.progressed()
+            if error:
+                backoff.failed(error)
+        os.fsync(stream.fileno())
+
+
+def bytes_moved_for(spans: Spans) -> int:
+    """Return how many bytes `fetch_spans` transfers."""
+    return sum(stop - start for start, stop in map(_bounds, _pieces(spans)))
+
+
+def _pieces(spans: Spans) -> list[Spans]:
+    """Return spans grouped by request; long ones are split."""
+    pieces: list[Spans] = []
+    for first, last in spans:
+        for start in range(first, last, _PIECE):
+            stop = min(start + _PIECE, last)
+            if pieces and start - pieces[-1][-1][1] <= _GAP and stop - pieces[-1][0][0] <= _PIECE:
+                pieces[-1].append((start, stop))
+            else:
+                pieces.append([(start, stop)])
+    return pieces
+
+
+def _bounds(piece: Spans) -> tuple[int, int]:
+    return piece[0][0], piece[-1][1]
+
+
+def _first_of(pieces: list[Spans]) -> list[Spans]:
+    """Return the first pieces, as many as may be requested concurrently."""
+    first = pieces[:_TOGETHER_PIECES]
+    sizes = accumulate(stop - start for start, stop in map(_bounds, first))
+    return first[: bisect([*sizes], _TOGETHER_BYTES)]

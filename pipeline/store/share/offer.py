@@ -1,0 +1,131 @@
+"""Contents of a remote folder: index of a feature set, file sizes and their upper bounds."""
+
+import math
+import reprlib
+from dataclasses import dataclass
+
+import numpy as np
+
+from pipeline.store.shards.format import ShardEntry, ShardError
+from pipeline.store.shards.index import INDEX_FILE, FeatureIndex, index_from
+from pipeline.store.share.contents import (
+    CONTENTS_FILE,
+    MOST_DESCRIPTION_BYTES,
+    Contents,
+    OtherSet,
+    contents_from,
+)
+from pipeline.store.share.meter import Meter
+from pipeline.store.share.remote import Remote, read_bounded
+from pipeline.store.share.retry import ExchangeError, Forbidden, NotFound
+
+# Upper bounds without features: ids, failure reasons and checksums need far less.
+_MOST_REST_OF_ROW, _MOST_REST_OF_SHARD = 1 << 14, 1 << 24
+_MOST_OTHER_BYTES = 1 << 32
+_MOST_SHARD_BYTES = 1 << 62
+
+
+@dataclass(frozen=True)
+class Offer:
+    """A remote feature set.
+
+    Attributes
+    ----------
+    remote : Remote. The folder.
+    index : FeatureIndex. Index of the set.
+    index_bytes : bytes. The index as received.
+    contents : Contents or None. `files.json` of `push`; None: the set was copied by other means.
+    """
+
+    remote: Remote
+    index: FeatureIndex
+    index_bytes: bytes
+    contents: Contents | None
+
+    @property
+    def size(self) -> int:
+        """Size in bytes without the index; of the features alone if unknown."""
+        return self.contents.size if self.contents else sum(map(self.size_of, self.index.shards))
+
+    def size_of(self, entry: ShardEntry) -> int:
+        """Return the size of a shard in bytes; of its features alone if unknown."""
+        if self.contents:
+            return self.contents.shard(entry.file, entry.sha256).size
+        header = self.index.header
+        return entry.rows * math.prod(header.row_shape) * np.dtype(header.dtype).itemsize
+
+    def most_of(self, entry: ShardEntry) -> int:
+        """Return an upper bound of the size of a shard in bytes, from its row count."""
+        header = self.index.header
+        row = math.prod(header.row_shape) * np.dtype(header.dtype).itemsize
+        return entry.rows * (row + _MOST_REST_OF_ROW) + _MOST_REST_OF_SHARD
+
+
+def read_offer(remote: Remote, recipe: str | None, meter: Meter) -> Offer:
+    """Read and validate the contents of a remote folder.
+
+    Parameters
+    ----------
+    remote : Remote. The folder.
+    recipe : str or None. Name or hash of the expected recipe. None: any.
+    meter : Meter. Counts the received bytes.
+
+    Raises
+    ------
+    NotFound
+        The index is missing.
+    OtherSet
+        The set has another recipe.
+    ExchangeError
+        Index or `files.json` have another format, contradict each other, or record sizes that are
+        impossible for these rows.
+    """
+    data = read_bounded(remote, INDEX_FILE, MOST_DESCRIPTION_BYTES, meter.log)
+    if data is None:
+        raise NotFound(
+            f"{remote.shown} has no {INDEX_FILE}: it is not a feature set, or a push is not "
+            "finished; check the URL, or finish the push"
+        )
+    try:
+        index = index_from(data, f"{remote.shown}/{INDEX_FILE}")
+    except ShardError as error:
+        begins = data[:40].decode("utf-8", "replace")
+        raise ExchangeError(f"{error}; it begins with {begins!r}: check the URL") from error
+    header = index.header
+    if recipe not in (None, header.recipe_hash, header.recipe.get("name")):
+        raise OtherSet(
+            f"{remote.shown} holds features of the recipe "
+            f"{reprlib.repr(header.recipe.get('name'))} ({header.recipe_hash}), and {recipe!r} was "
+            "requested; choose another URL, or another recipe"
+        )
+    try:
+        described = read_bounded(remote, CONTENTS_FILE, MOST_DESCRIPTION_BYTES, meter.log)
+    except Forbidden as error:
+        meter.log(f"{error}; treated as missing, since {INDEX_FILE} is readable")
+        described = None
+    meter.add(len(data) + len(described or b""))
+    contents = None
+    if described is not None:
+        try:
+            contents = contents_from(described, f"{remote.shown}/{CONTENTS_FILE}")
+        except ExchangeError as error:
+            raise ExchangeError(f"{error}: push the set again") from error
+    offer = Offer(remote, index, data, contents)
+    for entry in index.shards:
+        size, most = offer.size_of(entry), offer.most_of(entry)
+        if most > _MOST_SHARD_BYTES:
+            raise ExchangeError(
+                f"{remote.shown}/{INDEX_FILE}: {reprlib.repr(entry.rows)} rows of shape "
+                f"{reprlib.repr(header.row_shape)} are larger than any disk; check the URL"
+            )
+        if size > most:
+            raise ExchangeError(
+                f"{remote.shown}/{CONTENTS_FILE}: {entry.file} of {entry.rows} rows has "
+                f"{size:,} bytes, expected at most {most:,}: push the set again"
+            )
+    if contents and sum(file.size for file in contents.others) > _MOST_OTHER_BYTES:
+        raise ExchangeError(
+            f"{remote.shown}/{CONTENTS_FILE}: card and encoder have more than "
+            f"{_MOST_OTHER_BYTES:,} bytes, which is implausible: push the set again"
+        )
+    return offer

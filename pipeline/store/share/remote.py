@@ -1,0 +1,241 @@
+"""A local or fsspec folder: range reads and atomic writes."""
+
+import asyncio
+import errno
+import os
+from collections.abc import Callable, Generator, Iterable, Sequence
+from concurrent.futures import as_completed
+from contextlib import closing, contextmanager, suppress
+from functools import partial
+from io import UnsupportedOperation
+from typing import Any
+from urllib.parse import quote
+
+from pipeline.store.share.retry import NotFound, RemoteError, TransientError, retry
+
+_BLOCK = 1 << 20
+_LASTING = {errno.ENOSPC, errno.EDQUOT, errno.EROFS}
+_REFUSED = (PermissionError, NotImplementedError, IsADirectoryError, NotADirectoryError, ValueError)
+
+Span = tuple[int, int]
+"""Start and stop of a byte range."""
+
+
+class Remote:
+    """A folder on an fsspec file system.
+
+    Attributes
+    ----------
+    shown : str. URL without user, password and query, for messages.
+    is_web : bool. Whether it is served over HTTP(S), which is read-only.
+    """
+
+    def __init__(
+        self,
+        files: Any,
+        root: str,
+        shown: str,
+        query: str | None = None,
+        open_stream: Callable[[str, int], Any] | None = None,
+    ) -> None:
+        """Store the file system; no request is sent yet.
+
+        Parameters
+        ----------
+        files : AbstractFileSystem. File system of fsspec.
+        root : str. Path of the folder.
+        shown : str. See the class.
+        query : str or None. For HTTP(S): "" or "?" and the query appended to each URL.
+        open_stream : callable or None. Opens a path at a byte offset; None: the file system's own.
+        """
+        self._files, self._root, self._query = files, root, query
+        self.shown: str = shown
+        self._open_stream = open_stream
+        self.is_web: bool = query is not None
+
+    def sibling(self, suffix: str) -> "Remote":
+        """Return the folder with a suffix appended to its name."""
+        root, shown = self._root + suffix, self.shown + suffix
+        return Remote(self._files, root, shown, self._query, self._open_stream)
+
+    def read(self, name: str, start: int = 0) -> Generator[bytes]:
+        """Yield the bytes of a file from `start` to its end.
+
+        The length is unbounded: the caller closes the generator once it has enough.
+
+        Raises
+        ------
+        NotFound, Forbidden, NoByteRanges, TransientError, RemoteError
+        """
+        with self._explained(name):
+            stream = self._open(name, start)
+        try:
+            while True:
+                with self._explained(name):
+                    block = stream.read(_BLOCK)
+                if not block:
+                    return
+                yield block
+        finally:
+            with suppress(Exception):
+                stream.close()
+
+    def read_spans(
+        self, name: str, spans: Sequence[Span]
+    ) -> Generator[tuple[Span, bytes | TransientError]]:
+        """Request byte ranges concurrently; yield each with its bytes or its error.
+
+        In order of arrival, if the file system is asynchronous.
+
+        Raises
+        ------
+        NotFound, Forbidden, NoByteRanges, RemoteError
+        """
+        path, files = self._path(name), self._files
+        if not files.async_impl:
+            for start, stop in spans:
+                yield self._part(name, (start, stop), partial(files.cat_file, path, start, stop))
+            return
+        futures = {
+            asyncio.run_coroutine_threadsafe(
+                files._cat_file(path, start=start, end=stop), files.loop
+            ): (start, stop)
+            for start, stop in spans
+        }
+        try:
+            for future in as_completed(futures):
+                yield self._part(name, futures[future], future.result)
+        finally:  # an interrupt or an error cancels the other requests
+            for future in futures:
+                future.cancel()
+
+    def _part(
+        self, name: str, span: Span, read: Callable[[], bytes]
+    ) -> tuple[Span, bytes | TransientError]:
+        try:
+            with self._explained(name):
+                data = read()
+                if len(data) != span[1] - span[0]:
+                    raise TransientError(f"the file ended at byte {span[0] + len(data):,}")
+            return span, data
+        except TransientError as error:
+            return span, error
+
+    def size(self, name: str) -> int | None:
+        """Return the size of a file in bytes; None if it does not exist.
+
+        Raises
+        ------
+        TransientError, RemoteError
+        """
+        try:
+            with self._explained(name):
+                self._files.invalidate_cache()
+                return int(self._files.size(self._path(name)))
+        except NotFound:
+            return None
+
+    def send(self, name: str, blocks: Iterable[bytes]) -> None:
+        """Write a file atomically: as `NAME.part`, whose size is checked, then renamed.
+
+        Raises
+        ------
+        TransientError, RemoteError
+            Also whatever `blocks` raises; the part is then removed.
+        """
+        path, part, sent = self._path(name), self._path(f"{name}.part"), 0
+        try:
+            with self._explained(name):
+                self._files.makedirs(self._root, exist_ok=True)
+                stream = self._files.open(part, "wb")
+            try:
+                for block in blocks:
+                    with self._explained(name):
+                        stream.write(block)
+                    sent += len(block)
+                with self._explained(name):
+                    _sync(stream)
+                    stream.close()  # buffering back ends send the rest here
+            except BaseException:
+                with suppress(Exception):
+                    stream.close()
+                raise
+            arrived = self.size(f"{name}.part")
+            with self._explained(name):
+                if arrived != sent:
+                    raise TransientError(f"{sent:,} bytes were sent, {arrived} arrived")
+                self._files.mv(part, path)
+        except BaseException:
+            with suppress(Exception):
+                self._files.rm_file(part)
+            raise
+
+    def _path(self, name: str) -> str:
+        if self._query is None:
+            return f"{self._root}/{name}"
+        return f"{self._root}/{quote(name)}{self._query}"
+
+    def _open(self, name: str, start: int) -> Any:
+        if self._open_stream is not None:
+            return self._open_stream(self._path(name), start)
+        stream = self._files.open(self._path(name), "rb")
+        stream.seek(start)
+        return stream
+
+    @contextmanager
+    def _explained(self, name: str) -> Generator[None]:
+        """Translate errors of back ends, which have no common base class, into named errors."""
+        where = f"{self.shown}/{name}"
+        try:
+            yield
+        except RemoteError as error:
+            error.args = (f"{where}: {error}",)
+            raise
+        except FileNotFoundError as error:
+            raise NotFound(f"{where} does not exist") from error
+        except TimeoutError as error:  # its text may contain a signed URL
+            raise TransientError(f"{where}: timed out") from error
+        except Exception as error:
+            text = " ".join(str(error).split())
+            if self._query:
+                text = text.replace(self._query, "")
+            text = f"{where}: {type(error).__name__}{': ' if text else ''}{text[:200]}"
+            if isinstance(error, _REFUSED):
+                raise RemoteError(f"{text}; check the URL and its permissions") from error
+            if isinstance(error, OSError) and error.errno in _LASTING:
+                raise RemoteError(f"{text}; free some space there, or push elsewhere") from error
+            raise TransientError(text) from error
+
+
+def read_bounded(remote: Remote, name: str, most: int, log: Callable[[str], None]) -> bytes | None:
+    """Return the bytes of a small file; None if it does not exist.
+
+    Raises
+    ------
+    RemoteError
+        It has more than `most` bytes, or is unreadable.
+    """
+
+    def read() -> bytes:
+        found = bytearray()
+        with closing(remote.read(name)) as blocks:
+            for block in blocks:
+                found += block
+                if len(found) > most:
+                    raise RemoteError(
+                        f"{remote.shown}/{name} has more than {most:,} bytes, too many for a "
+                        "description of a feature set; check the URL"
+                    )
+        return bytes(found)
+
+    try:
+        return retry(read, log)
+    except NotFound:
+        return None
+
+
+def _sync(stream: Any) -> None:
+    """Flush a local file to disk; other back ends do so themselves."""
+    stream.flush()
+    with suppress(AttributeError, UnsupportedOperation):
+        os.fsync(stream.fileno())

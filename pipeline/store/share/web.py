@@ -1,0 +1,218 @@
+"""HTTP(S) through fsspec, with the checks that an untrusted server requires.
+
+fsspec reads responses of any length, does not notice a server that ignores `Range`, and follows
+redirects from https to http. An aiohttp middleware therefore checks the headers of each response,
+including redirects, before the body is read: a range response is not longer than its headers
+state, and whole files are read block by block by a caller that stops at their size.
+"""
+
+import asyncio
+import re
+import reprlib
+from collections.abc import Coroutine
+from contextlib import suppress
+from contextvars import ContextVar
+from functools import partial
+from typing import Any, TypeVar
+from urllib.parse import SplitResult, quote, urlsplit, urlunsplit
+from urllib.request import getproxies, proxy_bypass
+
+import aiohttp
+import yarl
+from fsspec.implementations.http import HTTPFileSystem
+
+from pipeline.store.share.remote import Remote
+from pipeline.store.share.retry import (
+    Forbidden,
+    NoByteRanges,
+    NotFound,
+    RemoteError,
+    TransientError,
+)
+from pipeline.store.wording import without_secrets
+
+CONNECT_SECONDS, READ_SECONDS = 15.0, 60.0
+CONNECTIONS = 8
+MAX_REDIRECTS = 5
+_REDIRECTS = {301, 302, 303, 307, 308}
+_TRANSIENT = {408, 425, 429, 500, 502, 503, 504}
+_REQUESTED = re.compile(r"bytes=(\d+)-(\d*)")
+_RETURNED = re.compile(r"bytes (\d+)-\d+/(?:\d+|\*)")
+_HEADERS = {"Accept-Encoding": "identity", "User-Agent": "caption-feature-pipeline"}
+
+T = TypeVar("T")
+
+# fsspec runs each request in a task of its own, in which aiohttp also follows its redirects.
+_redirects: ContextVar[int] = ContextVar("redirects", default=0)
+
+
+def open_web(url: str) -> Remote:
+    """Open a folder of a server; a query of its URL, such as a signature, is sent with every file.
+
+    Trusts the system's certificates; proxies are read from the environment.
+
+    Raises
+    ------
+    RemoteError
+        The URL contains a user name or password, or no valid host.
+    """
+    parts = _parts_of(url)
+    if parts is None or not parts.hostname or "@" in parts.netloc:
+        raise RemoteError(
+            f"{without_secrets(url)}: expected a URL with a valid host and port, and without user "
+            "and password, which are not sent over HTTP; mount the folder, or use a protocol with "
+            "its own credentials, such as s3:// or sftp://"
+        )
+    proxy = None if proxy_bypass(parts.hostname) else getproxies().get(parts.scheme)
+
+    async def client(**_: object) -> aiohttp.ClientSession:
+        # No cookies and no ~/.netrc: the server receives only the URL.
+        return aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(limit_per_host=CONNECTIONS),
+            timeout=aiohttp.ClientTimeout(sock_connect=CONNECT_SECONDS, sock_read=READ_SECONDS),
+            headers=_HEADERS,
+            cookie_jar=aiohttp.DummyCookieJar(),
+            proxy=proxy,
+            auto_decompress=False,
+            requote_redirect_url=False,
+            middlewares=(_checked,),
+        )
+
+    path = quote(parts.path.rstrip("/"), safe="/%:@!$&'()*+,;=~")
+    query = f"?{quote(parts.query, safe='%:@!$&()*+,;=~/?')}" if parts.query else ""
+    root = urlunsplit((parts.scheme, parts.netloc, path, "", ""))
+    files = HTTPFileSystem(get_client=client, encoded=True, skip_instance_cache=True)
+    shown = without_secrets(urlunsplit(parts._replace(fragment="")))
+    return Remote(files, root, shown, query, partial(_Stream, files))
+
+
+# Seconds for the event loop to cancel a request, and the longest wait for it.
+_CANCELLING, _SETTLED_AT_LATEST = 0.02, 1.0
+
+
+class _Stream:
+    """A response that is read as it arrives; unlike fsspec's, an interrupt ends it."""
+
+    def __init__(self, files: HTTPFileSystem, url: str, start: int) -> None:
+        self._loop = files.loop
+        headers = {"Range": f"bytes={start}-"} if start else {}
+
+        async def get() -> aiohttp.ClientResponse:
+            session = await files.set_session()
+            return await session.get(files.encode_url(url), headers=headers)
+
+        self._answer = self._run(get())
+
+    def read(self, size: int) -> bytes:
+        """Return at most `size` next bytes; b"" at the end."""
+        return self._run(self._answer.content.read(size))
+
+    def close(self) -> None:
+        """Close the connection, unless it was read to the end and can be reused."""
+        self._loop.call_soon_threadsafe(self._answer.close)
+        self._settle(0.0)
+
+    def _run(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        future = asyncio.run_coroutine_threadsafe(coroutine, self._loop)
+        try:
+            return future.result()
+        except BaseException:
+            future.cancel()
+            self._settle(_CANCELLING)
+            raise
+
+    def _settle(self, seconds: float) -> None:
+        """Run pending callbacks of the loop: a process that exits first leaks connections."""
+        with suppress(TimeoutError):
+            waiting = asyncio.run_coroutine_threadsafe(asyncio.sleep(seconds), self._loop)
+            waiting.result(_SETTLED_AT_LATEST)
+
+
+def _parts_of(url: str) -> SplitResult | None:
+    """Return the parts of a URL; None if it is invalid, for example half an IPv6 address."""
+    try:
+        parts = urlsplit(url)
+        parts = parts._replace(netloc=parts.netloc.encode("idna").decode())
+        return parts if parts.port is None or parts.port > 0 else None
+    except ValueError:
+        return None
+
+
+async def _checked(
+    request: aiohttp.ClientRequest, handler: aiohttp.ClientHandlerType
+) -> aiohttp.ClientResponse:
+    """Return the response to a request if its headers allow reading or following it."""
+    try:
+        answer = await handler(request)
+    except aiohttp.ClientSSLError as error:
+        raise RemoteError(
+            f"no secure connection ({str(error)[:200]}); the server's certificate must be trusted "
+            "by this system (SSL_CERT_FILE names others)"
+        ) from error
+    except aiohttp.ClientResponseError as error:
+        raise TransientError(f"the server does not speak HTTP ({error.message[:200]})") from error
+    try:
+        if answer.status in _REDIRECTS:
+            _require_redirect(request.url, answer.headers.get("Location", ""))
+        else:
+            _require_body(answer, request.headers.get("Range", ""))
+    except RemoteError:
+        answer.close()
+        raise
+    return answer
+
+
+def _require_redirect(url: yarl.URL, location: str) -> None:
+    """Raise RemoteError if a redirect must not be followed."""
+    _redirects.set(_redirects.get() + 1)
+    if _redirects.get() > MAX_REDIRECTS:
+        raise RemoteError(
+            f"more than {MAX_REDIRECTS} redirects; the server redirects in circles, or the URL is "
+            "not that of the files themselves"
+        )
+    try:
+        target = url.join(yarl.URL(location, encoded=True))
+        valid = bool(location) and target.port != 0
+    except ValueError:
+        valid = False
+    if not valid:
+        raise RemoteError(
+            f"the server redirects to {reprlib.repr(location)}, which is not a URL; contact its "
+            "operator, or use the right URL"
+        )
+    if target.scheme not in ("https", url.scheme):
+        raise RemoteError(
+            f"the server redirects from {url.scheme} to {target.scheme}:, which is not followed; "
+            "contact its operator, or use the right URL"
+        )
+
+
+def _require_body(answer: aiohttp.ClientResponse, requested: str) -> None:
+    """Raise a RemoteError unless a response has exactly the requested bytes."""
+    span = _REQUESTED.fullmatch(requested)
+    start = int(span[1]) if span else 0
+    most = int(span[2]) + 1 - start if span and span[2] else None
+    status = answer.status
+    if status == 206:
+        returned = _RETURNED.fullmatch(answer.headers.get("Content-Range", ""))
+        size = answer.content_length
+        if returned is None or int(returned[1]) != start:
+            raise NoByteRanges(f"the server returned other bytes than those from {start}")
+        if most is not None and (size is None or size > most):
+            raise NoByteRanges(f"the server returned {size} bytes, {most} were requested")
+    elif status == 200:
+        if span:
+            raise NoByteRanges("the server returns whole files only (it ignores Range)")
+    elif status in (404, 410):
+        raise NotFound(f"HTTP {status}, the file does not exist")
+    elif status == 416:
+        raise NoByteRanges(f"the server has no bytes from {start}")
+    elif status in _TRANSIENT:
+        wait = answer.headers.get("Retry-After", "")
+        pause = float(wait) if re.fullmatch(r"[0-9]{1,6}", wait) else None
+        raise TransientError(f"HTTP {status}", pause)
+    elif status in (401, 403):
+        kind = Forbidden if status == 403 else RemoteError
+        raise kind(f"HTTP {status}; it requires credentials that were not sent")
+    else:
+        raise RemoteError(f"HTTP {status}; check the URL")

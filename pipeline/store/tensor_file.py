@@ -1,0 +1,60 @@
+"""Files of named arrays with metadata: safetensors with one JSON text, no pickle."""
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from safetensors import safe_open
+from safetensors.numpy import save
+
+from pipeline.store.files import appearing_whole, parse_json
+from pipeline.store.hashing import canonical_json
+
+
+def write_tensors(
+    path: Path, tensors: Mapping[str, npt.NDArray[Any]], key: str, metadata: Mapping[str, Any]
+) -> None:
+    """Write a `.safetensors` file atomically; equal contents have equal bytes.
+
+    Parameters
+    ----------
+    path : path of the file.
+    tensors : mapping of str to numpy.ndarray. Arrays of any shape and memory order, with a dtype of
+        safetensors.
+    key : str. Key of the metadata entry. There is only one, since safetensors writes several in
+        random order.
+    metadata : JSON values of the entry.
+    """
+    own = {name: np.ascontiguousarray(array) for name, array in tensors.items()}
+    with appearing_whole(path) as part:
+        # Not save_file: it writes through a temporary file of its own, with its own mode.
+        part.write_bytes(save(own, {key: canonical_json(metadata)}))
+
+
+def read_metadata(path: Path, key: str) -> dict[str, Any]:
+    """Return the metadata of a file that `write_tensors` wrote.
+
+    Raises
+    ------
+    SafetensorError, KeyError, TypeError, ValueError
+        The file is of another kind or damaged; the caller states what was expected.
+    """
+    with safe_open(path, framework="numpy") as file:
+        metadata = parse_json(file.metadata()[key])
+    if not isinstance(metadata, dict):
+        raise TypeError(f"its metadata are {metadata!r}")
+    return metadata
+
+
+def read_tensors(path: Path, names: Iterable[str]) -> dict[str, npt.NDArray[Any]]:
+    """Load the named arrays of a `.safetensors` file into memory.
+
+    Raises
+    ------
+    SafetensorError, KeyError, TypeError, ValueError
+        See `read_metadata`.
+    """
+    with safe_open(path, framework="numpy") as file:
+        return {name: file.get_tensor(name) for name in names}

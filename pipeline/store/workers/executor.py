@@ -1,0 +1,238 @@
+"""Tasks on Dask workers: a bounded number in flight, unordered results, explained failures."""
+
+import queue
+import socket
+import time
+import uuid
+from collections.abc import Callable, Generator, Mapping, Sequence
+from concurrent.futures import CancelledError
+from contextlib import suppress
+from functools import partial
+from typing import Any, TypeVar
+
+from distributed import Client, Future, KilledWorker, get_worker
+from distributed.comm import CommClosedError
+
+from pipeline.store.errors import PipelineError, is_out_of_memory
+from pipeline.store.workers.failures import (
+    ClusterError,
+    out_of_memory,
+    scheduler_gone,
+    workers_died,
+)
+from pipeline.store.workers.interface import OnProgress
+from pipeline.store.workers.malloc import keep_freed_memory
+
+Result = TypeVar("Result")
+
+_MEMORY_TOPIC = "worker-restart-memory"
+_SECONDS_BETWEEN_CHECKS = 2.0
+_SECONDS_BETWEEN_WARNINGS = 60.0
+_SECONDS_OF_ABSENCE = 15.0
+# A worker paused this long will not recover: Dask cannot spill what it holds.
+_PAUSED_SECONDS = 30.0
+# Time for running tasks to save their finished rows once no more results are needed.
+_LAST_SECONDS = 10.0
+
+
+class Workers:
+    """The workers of a scheduler, as an `Executor` (see `pipeline.store.workers.interface`)."""
+
+    def __init__(
+        self,
+        client: Client,
+        address: str,
+        resources: Mapping[str, float],
+        log: Callable[[str], None],
+    ) -> None:
+        """Store a connected client.
+
+        Parameters
+        ----------
+        client : Client. Connected.
+        address : str. Address of its scheduler.
+        resources : mapping of str to float. Requirements of each task.
+        log : callable. Called with one line about long waits.
+        """
+        self._client, self._resources, self._log = client, dict(resources), log
+        self._address = address
+        self._limits: list[int] = []
+        self._slots = 1
+        self._memory_events: list[dict[str, Any]] = []
+        self._checked = self._warned = 0.0
+        self._paused_since: float | None = None
+
+    def __call__(
+        self,
+        task: Callable[..., Result],
+        jobs: Sequence[tuple[Any, ...]],
+        on_progress: OnProgress,
+        stop: Callable[[], None],
+    ) -> Generator[Result, None, None]:
+        """Yield the result of `task(*job, on_progress)` for each job; see `Executor`.
+
+        Raises
+        ------
+        ClusterError
+            The scheduler disappeared, or workers died or ran out of memory.
+        PipelineError
+            Any error of the task, with the host name of the worker.
+        """
+        arrivals: queue.SimpleQueue[Future | tuple[float, Any]] = queue.SimpleQueue()
+        topic = f"pipeline-{uuid.uuid4().hex}"
+        flying: dict[Future, tuple[Any, ...]] = {}
+        waiting = list(reversed(jobs))
+        try:
+            self._client.subscribe_topic(topic, arrivals.put)
+            self._client.subscribe_topic(_MEMORY_TOPIC, self._note_memory)
+            while waiting or flying:
+                self._check()
+                while waiting and len(flying) <= self._slots + self._slots // 4:
+                    job = waiting.pop()
+                    flying[future := self._submit(task, job, topic)] = job
+                    future.add_done_callback(arrivals.put)
+                try:
+                    arrived = arrivals.get(timeout=_SECONDS_BETWEEN_CHECKS)
+                except queue.Empty:
+                    continue
+                if isinstance(arrived, tuple):
+                    on_progress(*arrived[1])
+                elif (finished := flying.pop(arrived, None)) is not None:
+                    yield self._result(arrived, finished)
+        finally:
+            stop()
+            self._land(flying)
+            for name in (topic, _MEMORY_TOPIC):
+                with suppress(ValueError, OSError, CommClosedError):
+                    self._client.unsubscribe_topic(name)
+
+    def _submit(self, task: Callable[..., Any], job: tuple[Any, ...], topic: str) -> Future:
+        return self._client.submit(
+            run_on_worker,
+            task,
+            job,
+            topic,
+            key=f"{task.__name__}-{job[-1]}-{uuid.uuid4().hex[:8]}",
+            pure=False,
+            resources=self._resources or None,
+        )
+
+    def _result(self, future: Future, job: tuple[Any, ...]) -> Any:
+        """Return a task's result, or raise an error that explains its failure."""
+        if self._client.status != "running":
+            raise scheduler_gone(self._address)
+        try:
+            return future.result()
+        except KilledWorker as error:
+            last = error.last_worker.address
+            if self._memory_events:
+                event = self._memory_events[-1]
+                raise out_of_memory(
+                    [str(event.get("worker", last))],
+                    min(self._limits, default=None),
+                    event.get("rss"),
+                    "Dask killed it near its limit",
+                ) from error
+            raise workers_died(
+                str(job[-1]), error.allowed_failures + 1, last, self._limits
+            ) from error
+        except (CancelledError, CommClosedError, TimeoutError) as error:
+            raise scheduler_gone(self._address) from error
+        except ImportError as error:
+            raise ClusterError(
+                f"a worker cannot import what the task needs ({error}); install the same version "
+                "of this package in the environment of the workers"
+            ) from error
+
+    def _check(self) -> None:
+        """Periodically check that the scheduler responds and has working workers."""
+        now = time.monotonic()
+        if now - self._checked < _SECONDS_BETWEEN_CHECKS:
+            return
+        self._checked = now
+        if self._client.status != "running":
+            raise scheduler_gone(self._address)
+        try:
+            found = self._client.scheduler_info(n_workers=-1)["workers"]
+        except (OSError, CommClosedError, TimeoutError) as error:
+            raise scheduler_gone(self._address) from error
+        able = {name: worker for name, worker in found.items() if offers(worker, self._resources)}
+        self._limits = [
+            worker["memory_limit"] for worker in able.values() if worker.get("memory_limit")
+        ]
+        self._slots = max(1, sum(_slots(worker, self._resources) for worker in able.values()))
+        paused = [name for name, worker in able.items() if worker.get("status") == "paused"]
+        if able and len(paused) == len(able):
+            self._paused_since = self._paused_since or now
+            if now - self._paused_since >= _PAUSED_SECONDS:
+                held = max(able[name]["metrics"]["memory"] for name in paused)
+                raise out_of_memory(
+                    paused, min(self._limits, default=None), held, "Dask has paused all workers"
+                )
+        else:
+            self._paused_since = None
+        if able:
+            # Replacing workers leaves a gap of some seconds.
+            self._warned = now - _SECONDS_BETWEEN_WARNINGS + _SECONDS_OF_ABSENCE
+        elif now - self._warned >= _SECONDS_BETWEEN_WARNINGS:
+            self._warned = now
+            self._log(
+                f"{self._address} has no suitable worker at the moment; waiting for one (Ctrl-C "
+                "keeps finished work)"
+            )
+
+    def _note_memory(self, event: tuple[float, Any]) -> None:
+        if isinstance(event[1], dict):
+            self._memory_events.append(event[1])
+
+    def _land(self, flying: Mapping[Future, object]) -> None:
+        """Wait for running tasks, which have received the stop request, then cancel the others."""
+        deadline = time.monotonic() + _LAST_SECONDS
+        try:
+            while (
+                self._client.status == "running"
+                and time.monotonic() < deadline
+                and any(not future.done() for future in flying)
+            ):
+                time.sleep(0.05)
+        finally:
+            with suppress(OSError, CommClosedError, CancelledError, TimeoutError):
+                if flying and self._client.status == "running":
+                    self._client.cancel(list(flying), force=True)
+
+
+def run_on_worker(task: Callable[..., Result], job: tuple[Any, ...], topic: str) -> Result:
+    """Run a task on a worker; errors name the worker's host."""
+    keep_freed_memory()
+    try:
+        return task(*job, partial(_report, topic))
+    except PipelineError as error:
+        host = socket.gethostname()
+        text = str(error)
+        raise type(error)(text if host in text else f"on worker {host}: {text}") from error
+    except (MemoryError, RuntimeError) as error:
+        if not is_out_of_memory(error):
+            raise
+        worker = get_worker()
+        limit = worker.memory_manager.memory_limit
+        why = str(error).splitlines()[0] if str(error) else "an allocation failed"
+        raise out_of_memory(
+            [f"{worker.address} on {socket.gethostname()}"], limit, None, why
+        ) from error
+
+
+def offers(worker: Mapping[str, Any], resources: Mapping[str, float]) -> bool:
+    """Return whether a worker, as described by the scheduler, meets the needs of a task."""
+    offered = worker.get("resources") or {}
+    return all(offered.get(name, 0) >= amount for name, amount in resources.items())
+
+
+def _slots(worker: Mapping[str, Any], resources: Mapping[str, float]) -> int:
+    """Return the number of concurrent tasks of a worker."""
+    offered = worker.get("resources") or {}
+    most = [int(offered[name] // amount) for name, amount in resources.items() if amount]
+    return min([int(worker.get("nthreads", 1)), *most])
+
+
+def _report(topic: str, *progress: Any) -> None:
+    get_worker().log_event(topic, progress)

@@ -1,0 +1,126 @@
+"""Where a job runs: in this process, on local workers, or on the workers of a Dask scheduler.
+
+Dask is imported only when workers are requested.
+"""
+
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from pipeline.store.errors import PipelineError, WrongUsage
+from pipeline.store.progress import Monitor
+from pipeline.store.wording import counted
+from pipeline.store.workers.interface import Executor
+
+
+class NoDask(PipelineError):
+    """Workers are requested, but Dask is not installed."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a job runs.
+
+    Attributes
+    ----------
+    workers : int or None. Processes on this machine.
+    scheduler : str or None. Address of a Dask scheduler. Without either, this process computes.
+    resources : mapping or None. Requirements of each task on the scheduler; None: a GPU if needed.
+    summary : path or None. JSON file for counts, rates and seconds.
+
+    Raises
+    ------
+    WrongUsage
+        Both `workers` and `scheduler`, `resources` without a scheduler, or fewer than 1 worker.
+
+    Examples
+    --------
+    >>> pipeline.extract(
+    ...     "data/mine", "features/mine", recipe="resnet152-pool", place=pipeline.Place(workers=4)
+    ... )  # doctest: +SKIP
+    """
+
+    workers: int | None = None
+    scheduler: str | None = None
+    resources: Mapping[str, float] | None = None
+    summary: Path | None = None
+
+    def __post_init__(self) -> None:
+        if self.workers is not None and self.scheduler is not None:
+            raise WrongUsage("pass `workers=...` or `scheduler=...`, not both")
+        if self.workers is not None and self.workers < 1:
+            raise WrongUsage(f"workers is {self.workers}, expected at least 1")
+        if self.resources and self.scheduler is None:
+            raise WrongUsage("`resources=...` requires a `scheduler=...`")
+
+    @property
+    def elsewhere(self) -> bool:
+        """Whether the job runs outside this process."""
+        return self.workers is not None or self.scheduler is not None
+
+    @property
+    def threads(self) -> int | None:
+        """Cores per worker: a local worker's share of this machine's; None: unknown."""
+        if self.workers is None:
+            return None
+        return max(1, len(os.sched_getaffinity(0)) // self.workers)
+
+    def refuse_summary_of_several(self) -> None:
+        """Raise if a summary is requested for several feature sets.
+
+        Raises
+        ------
+        WrongUsage
+        """
+        if self.summary is not None:
+            raise WrongUsage("`summary=...` requires a single recipe; extract each one separately")
+
+    def name(self) -> str:
+        """Return a description for a summary."""
+        if self.workers is not None:
+            return counted(self.workers, "local worker")
+        return self.scheduler or "one process"
+
+    @contextmanager
+    def executor(self, monitor: Monitor, gpu: bool = False) -> Iterator[Executor]:
+        """Yield an executor for the duration of the context.
+
+        Parameters
+        ----------
+        monitor : Monitor. Receives log lines.
+        gpu : bool. Whether each task needs a GPU of its own.
+
+        Raises
+        ------
+        ClusterError
+            Workers are not available.
+        """
+        try:
+            # Imported here: it takes a second, and most runs do not need it.
+            from pipeline.store.workers.connect import local_workers, scheduler_workers
+        except ImportError as error:
+            raise NoDask(
+                f"workers need Dask, which cannot be imported ({error}); run `pip install "
+                "'dask[distributed]'`, or omit `workers=...` and `scheduler=...`"
+            ) from error
+        if self.workers is not None:
+            gpus = _gpus() if gpu else None
+            with local_workers(self.workers, monitor.log, gpus) as executor:
+                yield executor
+        else:
+            assert self.scheduler is not None
+            resources = self.resources or ({"GPU": 1.0} if gpu else {})
+            with scheduler_workers(self.scheduler, resources, monitor.log) as executor:
+                yield executor
+
+
+def _gpus() -> list[str]:
+    """Return the names of this machine's visible CUDA devices."""
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if visible is not None:
+        return [name for name in visible.split(",") if name.strip()]
+    import torch
+
+    return [str(number) for number in range(torch.cuda.device_count())]

@@ -1,0 +1,130 @@
+"""Comparison of two localization files: metrics of the same phrases in the same images."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from pipeline.regions.localization import LocalizationError
+from pipeline.regions.localization.evaluate_localization import CUTOFFS
+from pipeline.regions.localization.localized import Localized, read_localized
+from pipeline.regions.localization.measures import by_head, rank
+from pipeline.store.errors import UnknownName
+from pipeline.store.wording import did_you_mean
+from pipeline.studies.claims.drawn_precision import MeanAveragePrecision
+from pipeline.studies.significance.paired import Part, mean_of
+
+Entry = tuple[str, bytes]
+"""A name with its value."""
+
+_RECALLS = {f"phrase_to_region_r{k}": k for k in CUTOFFS}
+MEASURES = (*_RECALLS, "phrase_to_region_map", "pointing_game")
+"""Metrics for comparing two localization files."""
+DEFAULT_MEASURES = (
+    "phrase_to_region_r1", "phrase_to_region_r10", "phrase_to_region_map", "pointing_game"
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class LocalizedPhrases:
+    """Localized phrases of one system; see `pipeline.studies.significance.paired.Outputs`.
+
+    Attributes
+    ----------
+    file : Path. Localization file.
+    asked : what the metrics depend on, by name: images, phrases, true boxes, proposals.
+    found : metrics of `MEASURES` by name, over the images with phrases.
+    """
+
+    file: Path
+    asked: Mapping[str, Sequence[Entry]]
+    found: Mapping[str, Part]
+
+    def require_same(self, other: "LocalizedPhrases") -> None:
+        """Raise unless images, phrases, true boxes and proposals equal those of another file.
+
+        Raises
+        ------
+        LocalizationError
+            They differ; the first different image or phrase is named.
+        """
+        for what, ours in self.asked.items():
+            if ours != (theirs := other.asked[what]):
+                raise LocalizationError(
+                    f"{self.file} has other {what} than {other.file}, "
+                    f"{_first_apart(ours, theirs)}; a comparison needs the same images, phrases, "
+                    "true boxes and proposals: localize the same split with the same method"
+                )
+
+    def parts(self, measure: str) -> list[Part]:
+        """Return the single part of a metric.
+
+        Raises
+        ------
+        UnknownName
+            The metric is unknown.
+        """
+        if measure not in self.found:
+            raise UnknownName(
+                f"localization files have no figure {measure!r}; {did_you_mean(measure, MEASURES)}"
+            )
+        return [self.found[measure]]
+
+
+def read_phrases_found(file: str | Path) -> LocalizedPhrases:
+    """Load a localization file for a comparison, and rank its proposals.
+
+    Raises
+    ------
+    LocalizationError
+        The file is missing or damaged, or has no query.
+    """
+    localized = read_localized(file)
+    if not localized.query_ids:
+        raise LocalizationError(f"{file} has no query: no phrase of its images has a box")
+    ranked = rank(localized, by_head(localized))
+    photos, rows = np.unique(localized.query_image, return_inverse=True)
+    right = {name: ranked.first_hit < k for name, k in _RECALLS.items()}
+    right["pointing_game"] = ranked.pointed
+    per_cent = {name: np.where(of, 100.0, 0.0) for name, of in right.items()}
+    return LocalizedPhrases(
+        Path(file),
+        {
+            "photos": [(image, b"") for image in localized.image_ids],
+            "phrases": _texts(localized),
+            "true boxes": _truths(localized),
+            "proposals": _proposals(localized),
+        },
+        {
+            **{name: mean_of(of, rows, len(photos)) for name, of in per_cent.items()},
+            "phrase_to_region_map": MeanAveragePrecision.of(localized),
+        },
+    )
+
+
+def _texts(found: Localized) -> list[Entry]:
+    """Return the id and the phrase of each query."""
+    texts = (found.phrase_texts[phrase].encode() for phrase in found.query_phrase.tolist())
+    return list(zip(found.query_ids, texts, strict=True))
+
+
+def _truths(found: Localized) -> list[Entry]:
+    """Return the id and the true boxes of each query."""
+    return [(name, found.truth_of(at).tobytes()) for at, name in enumerate(found.query_ids)]
+
+
+def _proposals(found: Localized) -> list[Entry]:
+    """Return the id and the proposals of each image."""
+    boxes = (found.boxes[found.regions_of(at)] for at in range(len(found.image_ids)))
+    return [(name, of.tobytes()) for name, of in zip(found.image_ids, boxes, strict=True)]
+
+
+def _first_apart(ours: Sequence[Entry], theirs: Sequence[Entry]) -> str:
+    """Return the first names whose entries differ, for a message."""
+    for (one, here), (two, there) in zip(ours, theirs, strict=False):
+        if one != two:
+            return f"first {one!r} and {two!r}"
+        if here != there:
+            return f"first of {one!r}"
+    return f"{len(ours)} and {len(theirs)}"

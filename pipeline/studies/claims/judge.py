@@ -1,0 +1,198 @@
+"""Joint test of a list of claims on existing outputs, with Holm's correction."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from pipeline.experiments.layout import Layout
+from pipeline.store.errors import PipelineError
+from pipeline.store.progress import QUIET, Monitor
+from pipeline.studies.claims import ClaimError
+from pipeline.studies.claims.claim import Claim, Figure
+from pipeline.studies.claims.compare import (
+    LOWER_IS_BETTER,
+    ComparedFiles,
+    Kind,
+    files_of,
+    kind_of_measure,
+)
+from pipeline.studies.significance.paired import RESAMPLES, Comparison, compare_outputs
+
+LEVEL = 0.05
+"""Significance level for the adjusted p value."""
+
+_MADE_BY = {
+    "embeddings": "`pipeline run {name} --dataset {dataset}`",
+    "localizations": "`pipeline localize {name} --dataset {dataset} --method METHOD`",
+    "captions": "`pipeline caption --experiment {name} --dataset {dataset} --split SPLIT`",
+}
+
+
+@dataclass(frozen=True)
+class Judged:
+    """Result of one figure of a claim.
+
+    Attributes
+    ----------
+    claim, figure : Claim, Figure. The tested claim and figure.
+    comparison : Comparison or None. Result of the test; None if it is impossible.
+    adjusted_p : float or None. p value adjusted by Holm's method over all comparisons of the list.
+    reason : str. Why there is no comparison, or "".
+    """
+
+    claim: Claim
+    figure: Figure
+    comparison: Comparison | None = None
+    adjusted_p: float | None = None
+    reason: str = ""
+
+    @property
+    def outcome(self) -> str:
+        """Short description of the result."""
+        found, p = self.comparison, self.adjusted_p
+        level = self.claim.says == "level"
+        if found is None or p is None:
+            return "not judged"
+        if found.too_few:
+            return "too few images"
+        if p >= LEVEL:
+            return "no difference found" if level else "undecided"
+        if level:
+            return "the two differ"
+        better = found.margin < 0 if self.figure.measure in LOWER_IS_BETTER else found.margin > 0
+        return "holds" if better else "the opposite"
+
+    @property
+    def one_training(self) -> bool:
+        """Whether a side has one training, so the interval ignores the variance over seeds."""
+        found = self.comparison
+        return found is not None and min(len(found.first), len(found.second)) == 1
+
+
+def judge(
+    claims: Sequence[Claim],
+    dataset: str | Path | None = None,
+    *,
+    root: str | Path = "data",
+    monitor: Monitor = QUIET,
+) -> list[Judged]:
+    """Test each figure of each claim on existing outputs.
+
+    Parameters
+    ----------
+    claims : sequence of Claim. See `pipeline.studies.claims.claim.read_claims`.
+    dataset : str, Path or None. Folder of the experiments' dataset; None: all sides are files.
+    root : str or Path. Output folder of `pipeline.run`.
+    monitor : Monitor. Receives progress in tests.
+
+    Returns
+    -------
+    list of Judged
+        Every figure of every claim, in order. An untestable one has a reason.
+
+    Examples
+    --------
+    >>> judged = pipeline.judge(pipeline.read_claims("papers"), "data/mine")
+    >>> judged[0].reason
+    '...'
+    """
+    asked = [(claim, figure) for claim in claims for figure in claim.figures]
+    # Enough samples that a single claim can be significant after the correction.
+    resamples = max(RESAMPLES, 200 * len(asked))
+    files: dict[tuple[Layout | None, str, int, bool], ComparedFiles] = {}
+    found: list[Judged] = []
+    with monitor.progress("compare", "test") as progress:
+        for claim, figure in asked:
+            of = claim.dataset or dataset
+            layout = None if of is None else Layout(Path(of), Path(root))
+            read_by = layout, claim.protocol, claim.captions_per_image, claim.same_captions
+            if read_by not in files:
+                files[read_by] = ComparedFiles(
+                    None if layout is None else layout.dataset,
+                    claim.protocol,
+                    claim.captions_per_image or None,
+                    claim.same_captions,
+                )
+            try:
+                comparison = _compare(claim, figure, layout, files[read_by], resamples)
+            except PipelineError as error:
+                found.append(Judged(claim, figure, reason=str(error)))
+            else:
+                found.append(Judged(claim, figure, comparison))
+            progress(len(found), len(asked), sum(bool(one.reason) for one in found))
+    return _corrected(found)
+
+
+def holm(p_values: Sequence[float]) -> list[float]:
+    """Return p values adjusted by Holm's method, in their order.
+
+    The k-th smallest of n, from 0, is multiplied by n - k; the results are made monotonic and at
+    most 1. If all below 0.05 are rejected, the probability of any false rejection is at most 5 %,
+    whatever the dependence between tests (Holm 1979).
+
+    Parameters
+    ----------
+    p_values : (n,), each 0 to 1.
+    """
+    adjusted = [0.0] * len(p_values)
+    least = 0.0
+    for place, at in enumerate(sorted(range(len(p_values)), key=lambda at: p_values[at])):
+        least = max(least, min(1.0, (len(p_values) - place) * p_values[at]))
+        adjusted[at] = least
+    return adjusted
+
+
+def _corrected(found: Sequence[Judged]) -> list[Judged]:
+    """Return the results with adjusted p values."""
+    adjusted = iter(holm([of.comparison.p for of in found if of.comparison]))
+    return [
+        Judged(of.claim, of.figure, of.comparison, next(adjusted)) if of.comparison else of
+        for of in found
+    ]
+
+
+def _compare(
+    claim: Claim, figure: Figure, layout: Layout | None, files: ComparedFiles, resamples: int
+) -> Comparison:
+    kind = kind_of_measure(figure.measure)
+    sides = [_files(side, claim, kind, layout) for side in (claim.first, claim.second)]
+    ours, theirs = ([files.read(file, kind) for file in side] for side in sides)
+    return compare_outputs(ours, theirs, figure.measure, resamples)
+
+
+def _files(
+    side: str | tuple[str, ...], claim: Claim, kind: Kind, layout: Layout | None
+) -> list[Path]:
+    """Return the files of one side; raise if one is missing.
+
+    Raises
+    ------
+    ClaimError
+        A file is missing, or an experiment is named without a dataset.
+    """
+    files: list[Path] = []
+    for name in (side,) if isinstance(side, str) else side:
+        if Path(name).suffix in (".h5", ".json", ".jsonl"):
+            found = [Path(name)]
+        elif layout is None:
+            raise ClaimError(f"{name} is the name of an experiment; pass its `dataset=...`")
+        else:
+            found = files_of(name, kind, layout)
+        if not found[0].is_file():
+            raise ClaimError(f"{found[0]} not found{_made_by(name, claim, kind, layout)}")
+        files += found
+    return files
+
+
+def _made_by(name: str, claim: Claim, kind: Kind, layout: Layout | None) -> str:
+    """Return the end of a message: the commands that compute an output of an experiment."""
+    if layout is None:
+        return ""
+    commands = [
+        command
+        for command in claim.commands
+        if any(Path(word).stem == name for word in command.split())
+    ]
+    made_by = [f"`{command}`" for command in commands]
+    made_by = made_by or [_MADE_BY[kind].format(name=name, dataset=layout.dataset)]
+    return "; make it with " + ", then ".join(made_by)

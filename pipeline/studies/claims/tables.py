@@ -1,0 +1,215 @@
+"""Results of a list of claims as Markdown and JSON."""
+
+import math
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from pipeline.retrieval.tables import HEADINGS
+from pipeline.store.files import require_folder, write_json, write_text
+from pipeline.studies.claims.claim import Claim, Figure
+from pipeline.studies.claims.judge import LEVEL, Judged
+from pipeline.studies.significance.paired import Comparison
+
+_HEADINGS = {
+    **HEADINGS,
+    "text_to_image_r10_long_less_short": "t→i R@10, long less short captions",
+    "phrase_to_region_r1": "phrases R@1",
+    "phrase_to_region_r5": "phrases R@5",
+    "phrase_to_region_r10": "phrases R@10",
+    "phrase_to_region_map": "phrases mAP",
+    "pointing_game": "pointing",
+    "cider": "CIDEr",
+    "rouge_l": "ROUGE-L",
+    **{f"bleu_{n}": f"BLEU-{n}" for n in range(1, 5)},
+}
+_FINE = ("cider", "mean_inverted_rank")  # figures printed with two decimals
+_COLUMNS = (
+    "claim", "first", "second", "figure", "paper", "here", "difference", "95 % interval", "p",
+    "p, Holm", "outcome",
+)  # fmt: skip
+
+
+def markdown(judged: Sequence[Judged]) -> str:
+    """Return a table with one row per test, a legend, and the untested claims."""
+    made = [of for of in judged if of.comparison]
+    outcomes = Counter(of.outcome for of in judged)
+    figures = ", ".join(f"{outcome}: {n}" for outcome, n in outcomes.items())
+    lines = [_summary(judged), "", f"By figure: {figures}.", ""]
+    if made:
+        lines += [f"| {' | '.join(_COLUMNS)} |", "|---" * len(_COLUMNS) + "|"]
+        rows = [_row(of, of.comparison) for of in made if of.comparison]
+        lines += [f"| {' | '.join(map(_cell, row))} |" for row in rows]
+        lines += ["", _legend(len(made)), ""]
+        lines += [*dict.fromkeys(_meaning(of.claim) for of in made if of.claim.meaning), ""]
+    if len(made) < len(judged):
+        missing: dict[tuple[str, str], list[str]] = {}
+        for of in judged:
+            if not of.comparison:
+                missing.setdefault((of.claim.name, of.reason), []).append(of.figure.measure)
+        lines += ["Not judged:", ""]
+        lines += [
+            f"- {name} ({', '.join(map(heading, measures))}): {reason}"
+            for (name, reason), measures in missing.items()
+        ]
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def as_json(judged: Sequence[Judged]) -> list[dict[str, Any]]:
+    """Return an object per test, with the keys listed in docs/claims.md."""
+    return [
+        {
+            **{k: v for k, v in asdict(of.claim).items() if k != "figures"},
+            "figure": asdict(of.figure),
+            "outcome": of.outcome,
+            "reason": of.reason,
+            "adjusted_p": of.adjusted_p,
+            "one_training": of.one_training,
+            "comparison": None if of.comparison is None else comparison_json(of.comparison),
+        }
+        for of in judged
+    ]
+
+
+def comparison_json(found: Comparison) -> dict[str, Any]:
+    """Return a comparison as JSON values; infinite bounds are null."""
+    return {
+        "measure": found.measure,
+        "first": list(found.first),
+        "second": list(found.second),
+        "difference": found.margin,
+        "low": found.low if math.isfinite(found.low) else None,
+        "high": found.high if math.isfinite(found.high) else None,
+        "p": found.p,
+        "num_images": found.num_images,
+        "differing": found.differing,
+        "verdict": found.verdict,
+        "decided": found.decided,
+    }
+
+
+def write_claims(folder: str | Path, judged: Sequence[Judged]) -> None:
+    """Write `claims.md` and `claims.json`.
+
+    Raises
+    ------
+    OutputError
+        The folder is not writable.
+    """
+    folder = Path(folder)
+    require_folder(folder)
+    write_text(folder / "claims.md", markdown(judged))
+    write_json(folder / "claims.json", as_json(judged))
+
+
+def line(found: Comparison) -> str:
+    """Return one line with the difference of a comparison, its interval, p and verdict."""
+    digits = digits_of(found.measure)
+    p = "p < 0.001" if found.p < 0.001 else f"p {found.p:.3f}"
+    return (
+        f"{heading(found.measure)}: difference {found.margin:+.{digits}f}, {_interval(found)}, "
+        f"{p}, over {found.num_images} images: {found.verdict}"
+    )
+
+
+def side(name: str, values: Sequence[float], measure: str) -> str:
+    """Return the figure of a system, and that of each training if there are several."""
+    digits = digits_of(measure)
+    mean = f"{name}: {heading(measure)} {sum(values) / len(values):.{digits}f}"
+    each = ", ".join(f"{value:.{digits}f}" for value in values)
+    return f"{mean} (mean of {each})" if len(values) > 1 else mean
+
+
+def _summary(judged: Sequence[Judged]) -> str:
+    """Return how many claims were tested and how many hold."""
+    of_claim: dict[str, set[str]] = {of.claim.name: set() for of in judged}
+    for of in judged:
+        if of.comparison:
+            of_claim[of.claim.name].add(of.outcome)
+    found = Counter(_together(outcomes) for outcomes in of_claim.values() if outcomes)
+    by_claim = ", ".join(f"{outcome}: {n}" for outcome, n in found.items())
+    return f"{sum(found.values())} of {len(of_claim)} claims tested; {by_claim or 'none'}."
+
+
+def _together(outcomes: set[str]) -> str:
+    """Return a short outcome of a claim, given those of its figures."""
+    if len(outcomes) == 1:
+        return next(iter(outcomes))
+    if outcomes & {"the opposite", "the two differ"}:
+        return "the opposite in some figures"
+    return "holds in some figures" if "holds" in outcomes else "undecided"
+
+
+def _row(of: Judged, found: Comparison) -> list[str]:
+    digits = digits_of(found.measure)
+    source = ", ".join(filter(None, (of.claim.paper, of.claim.section)))
+    means = [sum(side) / len(side) for side in (found.first, found.second)]
+    return [
+        of.claim.claim + (f" ({source})" if source else ""),
+        *(
+            _named(s, n)
+            for s, n in ((of.claim.first, found.first), (of.claim.second, found.second))
+        ),
+        heading(found.measure),
+        _printed(of.figure),
+        ", ".join(f"{mean:.{digits}f}" for mean in means),
+        f"{found.margin:+.{digits}f}",
+        _interval(found).removeprefix("95 % interval "),
+        _p(found.p),
+        _p(of.adjusted_p),
+        of.outcome + (" *" if of.one_training else ""),
+    ]
+
+
+def _cell(text: str) -> str:
+    """Return a text as a Markdown cell, with bars escaped."""
+    return text.replace("|", "\\|")
+
+
+def _meaning(claim: Claim) -> str:
+    """Return a line on the interpretation of a claim, the paper's setting, and the differences."""
+    parts = (claim.meaning, claim.of and f"The paper: {claim.of}", claim.remark)
+    return f"- {claim.claim}: " + ". ".join(filter(None, parts)) + "."
+
+
+def _legend(number: int) -> str:
+    return (
+        f"The first side is the one claimed to be better. Paired tests over test images and "
+        f"trainings; p, Holm: corrected for all {number} tests of the table, significant below "
+        f"{LEVEL}. In brackets the number of trainings; *: a side has only one, so the interval "
+        "ignores the variance between trainings (closed forms, such as CCA, have none). "
+        '"Undecided" and "no difference found" do not mean that the systems are equal.'
+    )
+
+
+def _named(side: str | tuple[str, ...], figures: Sequence[float]) -> str:
+    return f"{side if isinstance(side, str) else ' + '.join(side)} ({len(figures)})"
+
+
+def _printed(figure: Figure) -> str:
+    if figure.first is None or figure.second is None:
+        return ""
+    return f"{figure.first:g}, {figure.second:g}"
+
+
+def _interval(found: Comparison) -> str:
+    if not math.isfinite(found.low):
+        return "no 95 % interval of so few images"
+    digits = digits_of(found.measure)
+    return f"95 % interval {found.low:+.{digits}f} to {found.high:+.{digits}f}"
+
+
+def _p(p: float | None) -> str:
+    return "" if p is None else "< 0.001" if p < 0.001 else f"{p:.3f}"
+
+
+def heading(measure: str) -> str:
+    """Return the display name of a figure."""
+    return _HEADINGS.get(measure, measure)
+
+
+def digits_of(measure: str) -> int:
+    """Return the number of decimals of a figure."""
+    return 3 if measure.endswith(_FINE) else 1

@@ -1,0 +1,49 @@
+"""Probes of an experiment by name, from the files of `pipeline.run`."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from pipeline.experiments.known_truth import probe_truth_of
+from pipeline.experiments.layout import DATA
+from pipeline.experiments.searchers import open_searcher
+from pipeline.heads.head_types import Experiment
+from pipeline.store.progress import QUIET, Monitor
+from pipeline.studies.probes.probe import Probes
+from pipeline.studies.probes.probe import probe as probe_searcher
+
+
+def probe(
+    experiment: str,
+    dataset: str | Path,
+    *,
+    split: str | None = None,
+    experiments: Mapping[str, Experiment] | None = None,
+    root: str | Path = DATA,
+    monitor: Monitor = QUIET,
+) -> Probes:
+    """Return what the embedding space of an experiment encodes about a dataset's images.
+
+    Parameters
+    ----------
+    experiment, dataset, experiments, root : see `pipeline.open_searcher`.
+    split : str or None. Split to measure; None: the test split.
+    monitor : Monitor. Receives log lines on embedded and skipped items.
+
+    Raises
+    ------
+    NotMade, HeadError, EmbeddingsError
+        See `pipeline.open_searcher`.
+    ProbeError, DatasetError, SearchError
+        See `pipeline.studies.probes.probe.probe`.
+
+    Examples
+    --------
+    >>> found = pipeline.probe("qian2018-baseline", "data/mine")
+    >>> found.test, "relation" in found.foils
+    ('test', True)
+    """
+    searcher = open_searcher(
+        experiment, dataset, experiments=experiments, root=root, monitor=monitor
+    )
+    truth = probe_truth_of(searcher.embedded.manifest)
+    return probe_searcher(searcher, truth, split=split, monitor=monitor)

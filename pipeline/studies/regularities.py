@@ -1,0 +1,399 @@
+"""Linear regularities of an embedding space: an image - "blue" + "red" is near red things.
+
+Kiros et al. 2014, section 3.2, show examples. Here the effect is measured: for every image with a
+word of a kind, such as a colour, the query replaces that word by each other word of the kind, and
+the hits with the new word are counted. Dong et al. 2018, section IV-C, add vectors of any length;
+where a space has such vectors, both ways are measured.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from dataclasses import asdict, dataclass, field
+from itertools import permutations
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from pipeline.datasets.image_truth import ImageWords, WordKind
+from pipeline.datasets.manifest import Manifest
+from pipeline.retrieval.composition import around_the_mean, compose, require_composable
+from pipeline.retrieval.geometry import common_plane
+from pipeline.retrieval.query.searcher import Searcher
+from pipeline.retrieval.search import SearchError, Vectors
+from pipeline.retrieval.similarity import unit_rows
+from pipeline.store.errors import WrongUsage
+from pipeline.store.files import write_json
+from pipeline.store.schema import decode
+from pipeline.text.tokenizers.tokenizer import TOKENIZERS
+
+TOP = 5
+"""Number of hits per query that are counted."""
+
+AGREEING = 2
+"""Minimum number of captions with a word for the image to count as having it."""
+
+PLANES = ("colours", "places", "weather")
+SHOWN = 3
+"""Maximum number of images per word in a plane."""
+
+_UNIT = 0.01
+"""Embeddings whose lengths differ less from 1 are of length 1, such as those stored as float16."""
+
+_Flags = npt.NDArray[np.bool_]
+_Hits = npt.NDArray[np.int64]
+
+PHOTOS = (
+    WordKind.of(
+        "nouns",
+        "places",
+        "dog,dogs man,men woman,women boy,boys girl,girls child,children,kid,kids bike,bikes,"
+        "bicycle horse,horses car,cars ball,balls",
+    ),
+    WordKind.of("colours", "nouns", "black white brown red blue green yellow orange pink"),
+    WordKind.of("counts", "nouns", "one two three four group"),
+    WordKind.of(
+        "places",
+        "nouns",
+        "snow,snowy beach,sand grass,grassy water,ocean,lake street,road,sidewalk field pool "
+        "mountain,mountains park",
+    ),
+    # Figure 5 b.
+    WordKind.of(
+        "weather",
+        "nouns",
+        "sunny,sun,sunshine sunset,sunrise cloudy,clouds,cloud,overcast rain,rainy,raining,wet "
+        "snow,snowy,snowing fog,foggy,mist,misty night,dark",
+    ),
+)
+"""Words of captions of photographs, and their forms."""
+
+
+@dataclass(frozen=True)
+class Plane:
+    """Words and images of a kind in the plane of their first two principal components.
+
+    Attributes
+    ----------
+    words : mapping of str to tuple of 2 float. Point of each word; words and images are each
+        centred on their own mean.
+    images : mapping of str to mapping of str to tuple of 2 float. By word, the points of images
+        with this word and no other word of the kind.
+    shares : tuple of 2 float. Explained variance of both components, 0-1.
+    """
+
+    words: Mapping[str, tuple[float, float]]
+    images: Mapping[str, Mapping[str, tuple[float, float]]]
+    shares: tuple[float, float]
+
+
+@dataclass(frozen=True)
+class Regularities:
+    """Results of queries by an image minus one word plus another, in per cent.
+
+    Attributes
+    ----------
+    kinds : mapping of str to mapping of str to int or float. By kind of word: the numbers of
+        `analogies` (pairs of words) and `queries`; for each rule, the share of the first `TOP` hits
+        with the new word (`<rule>_has`), with a word of the kind that should stay (`<rule>_keeps`)
+        and with both (`<rule>_both`); and `chance`, the share of images with the new word. Rules
+        are the query ("composed") and two baselines, the "image" alone and the new "word" alone. If
+        requested, "resorted" re-sorts the nearest images of the query; if embeddings have other
+        lengths than 1, "unscaled" is the query from vectors of these lengths.
+    pairs : mapping of str to mapping of str to mapping of str to int or float. By kind and "old -
+        new": `queries`, and `has`, `keeps` and `both` of the composed query.
+    planes : mapping of str to Plane. Planes of the kinds in `PLANES`.
+    provenance : mapping. Provenance of the embeddings.
+    """
+
+    kinds: Mapping[str, Mapping[str, int | float]]
+    pairs: Mapping[str, Mapping[str, Mapping[str, int | float]]]
+    planes: Mapping[str, Plane]
+    provenance: Mapping[str, Any] = field(default_factory=dict)
+
+
+def regularities(
+    searcher: Searcher,
+    log: Callable[[str], None],
+    image_words: ImageWords | None = None,
+    *,
+    around_mean: int | None = None,
+) -> Regularities:
+    """Evaluate all analogies of the dataset's kinds of words on the embedded images.
+
+    Parameters
+    ----------
+    searcher : Searcher. Embedding file with its head and encoder.
+    log : callable. Receives a line on unknown words, which are skipped.
+    image_words : ImageWords or None. Words of the dataset's images; None: derived from their
+        captions.
+    around_mean : int or None. Number of nearest images to re-sort by
+        `pipeline.retrieval.composition.around_the_mean` in a further rule; None: no such rule.
+
+    Raises
+    ------
+    WrongUsage
+        `around_mean` is below `TOP`.
+    SearchError
+        The similarity is not cosine, or no analogy applies.
+    """
+    if around_mean is not None and around_mean < TOP:
+        raise WrongUsage(
+            f"`around_mean={around_mean}` is fewer than the {TOP} hits that are counted; raise "
+            "`around_mean=...`"
+        )
+    require_composable(searcher.similarity)
+    embedded, manifest = searcher.embedded.space, searcher.embedded.manifest
+    kinds = PHOTOS if image_words is None else image_words.kinds
+    has = words_of_images(manifest, embedded.image_ids, kinds, image_words)
+    space = _Space(embedded.image_embeddings[:], _vectors(searcher, kinds, log))
+    tables: dict[str, dict[str, float]] = {}
+    pairs: dict[str, dict[str, dict[str, float]]] = {}
+    for kind in kinds:
+        asked = list(_ask(space, has[kind.name], has[kind.keeps], around_mean))
+        if not asked:
+            continue
+        pairs[kind.name] = {
+            f"{a.old} - {a.new}": {"queries": len(a.chance), **a.means("composed")} for a in asked
+        }
+        tables[kind.name] = {
+            "analogies": len(asked),
+            "queries": sum(len(a.chance) for a in asked),
+            **{
+                f"{rule}_{name}": _mean([a.figures[rule][name] for a in asked])
+                for rule in asked[0].figures
+                for name in ("has", "keeps", "both")
+            },
+            "chance": _mean([a.chance for a in asked]),
+        }
+    if not tables:
+        raise SearchError("no embedded image has a word that could replace another")
+    planes = {
+        kind.name: plane
+        for kind in kinds
+        if kind.name in PLANES
+        and (plane := _plane(space, embedded.image_ids, has[kind.name])) is not None
+    }
+    return Regularities(tables, pairs, planes, dict(embedded.provenance))
+
+
+def words_of_images(
+    manifest: Manifest,
+    images: Sequence[str],
+    kinds: Sequence[WordKind],
+    image_words: ImageWords | None = None,
+) -> dict[str, dict[str, _Flags]]:
+    """Return by kind and word the mask of the images with the word, (images,) bool.
+
+    Without `image_words`, an image has a word that occurs in `AGREEING` of its captions, or in all
+    if there are fewer.
+    """
+    found: dict[str, list[list[Set[str]]]]
+    if image_words is None:
+        tokenize = TOKENIZERS["treebank"].tokenize
+        of_captions: list[list[Set[str]]] = [
+            [set(tokenize(text)) for text in manifest.by_id[image].captions] for image in images
+        ]
+        found = {kind.name: of_captions for kind in kinds}
+    else:
+        of_images = [image_words.words(image) for image in images]
+        found = {
+            kind.name: [[words.get(kind.name, set())] for words in of_images] for kind in kinds
+        }
+    return {
+        kind.name: {
+            word: np.array([_agreed(forms, sets) for sets in found[kind.name]])
+            for word, forms in kind.words.items()
+        }
+        for kind in kinds
+    }
+
+
+def _agreed(forms: frozenset[str], sets: Sequence[Set[str]]) -> bool:
+    """Return whether enough captions of an image, as sets of words, contain a form of a word."""
+    return sum(bool(forms & words) for words in sets) >= min(AGREEING, len(sets) or 1)
+
+
+def _vectors(
+    searcher: Searcher, kinds: Sequence[WordKind], log: Callable[[str], None]
+) -> dict[str, npt.NDArray[np.float32]]:
+    """Return the embedding (dim,) of each known word."""
+    found, unknown = {}, []
+    for word in dict.fromkeys(word for kind in kinds for word in kind.words):
+        try:
+            (row,) = searcher.models.embed_sentences([word], log)
+        except SearchError:
+            unknown.append(word)
+            continue
+        if row.any():
+            found[word] = row
+    if unknown:
+        log(f"the encoder does not know {', '.join(unknown)}")
+    return found
+
+
+class _Space:
+    """The embeddings of images and words, and the nearest images of queries made of them."""
+
+    def __init__(self, images: Vectors, words: Mapping[str, Vectors]) -> None:
+        """Keep (images, dim) float32 and the (dim,) float32 of each word, of any length."""
+        self.images, self.words = images, words
+        self.units = unit_rows(images).astype(np.float32)
+        lengths = np.linalg.norm(np.vstack((images, *words.values())), axis=1)
+        self._scaled = bool((np.abs(lengths - 1) > _UNIT).any())
+
+    def hits(
+        self, rows: npt.NDArray[np.int64], old: str, new: str, around: int | None
+    ) -> dict[str, _Hits]:
+        """Return by rule the (queries, `TOP`) nearest other images of some images, best first."""
+        images, minus, plus = self.images[rows], self.words[old][None], self.words[new][None]
+        queries = {
+            "composed": compose(images, minus, plus),
+            "image": self.units[rows],
+            "word": np.repeat(plus, len(rows), axis=0),
+        }
+        if self._scaled:
+            queries["unscaled"] = compose(images, minus, plus, unit=False)
+        hits = {rule: self._nearest(of, rows, TOP) for rule, of in queries.items()}
+        if around is not None:
+            hits["resorted"] = np.stack(
+                [
+                    nearest[around_the_mean(self.units[nearest])[:TOP]]
+                    for nearest in self._nearest(queries["composed"], rows, around)
+                ]
+            )
+        return hits
+
+    def _nearest(self, queries: Vectors, rows: npt.NDArray[np.int64], number: int) -> _Hits:
+        scores = queries @ self.units.T
+        scores[np.arange(len(rows)), rows] = -np.inf
+        number = min(number, len(self.units) - 1)
+        return np.argsort(-scores, axis=1, kind="stable")[:, :number]
+
+
+@dataclass(frozen=True)
+class _Analogy:
+    """Queries that replace one word by another.
+
+    `figures` has values (queries,) for each rule, and `chance` is (queries,); NaN where there is
+    nothing to keep.
+    """
+
+    old: str
+    new: str
+    figures: Mapping[str, Mapping[str, npt.NDArray[np.float64]]]
+    chance: npt.NDArray[np.float64]
+
+    def means(self, rule: str) -> dict[str, float]:
+        return {name: _mean([values]) for name, values in self.figures[rule].items()}
+
+
+def _ask(
+    space: _Space, has: Mapping[str, _Flags], keeping: Mapping[str, _Flags], around: int | None
+) -> Iterator[_Analogy]:
+    kept = np.stack([*keeping.values()], axis=1)
+    queried = space.images.any(axis=1)
+    for old, new in permutations([word for word in has if word in space.words], 2):
+        rows = np.flatnonzero(has[old] & ~has[new] & queried)
+        if not rows.size or not has[new].any():
+            continue
+        nothing = ~kept[rows].any(axis=1)
+        figures = {}
+        for rule, hits in space.hits(rows, old, new, around).items():
+            gained = has[new][hits]
+            shared = (kept[hits] & kept[rows][:, None]).any(axis=2)
+            figures[rule] = {
+                "has": gained.mean(axis=1),
+                "keeps": np.where(nothing, np.nan, shared.mean(axis=1)),
+                "both": np.where(nothing, np.nan, (gained & shared).mean(axis=1)),
+            }
+        chance = np.full(len(rows), has[new].sum() / (len(space.images) - 1))
+        yield _Analogy(old, new, figures, chance)
+
+
+def _mean(values: Sequence[npt.NDArray[np.float64]]) -> float:
+    """Return the mean over all queries in per cent; 0 without queries."""
+    known = np.concatenate(values)
+    known = known[~np.isnan(known)]
+    return 100 * float(known.mean()) if known.size else 0.0
+
+
+def _plane(space: _Space, ids: Sequence[str], has: Mapping[str, _Flags]) -> Plane | None:
+    words = [word for word in has if word in space.words]
+    alone = np.stack([*has.values()], axis=1).sum(axis=1) == 1
+    chosen = {word: np.flatnonzero(has[word] & alone)[:SHOWN].tolist() for word in words}
+    rows = [row for of_word in chosen.values() for row in of_word]
+    if len(words) < 2 or not rows:
+        return None
+    word_places, image_places, shares = common_plane(
+        unit_rows(np.stack([space.words[word] for word in words])).astype(np.float32),
+        space.units[rows],
+    )
+    at = {row: (float(x), float(y)) for row, (x, y) in zip(rows, image_places, strict=True)}
+    return Plane(
+        {word: (float(x), float(y)) for word, (x, y) in zip(words, word_places, strict=True)},
+        {word: {ids[row]: at[row] for row in of_word} for word, of_word in chosen.items()},
+        shares,
+    )
+
+
+def write_regularities(file: str | Path, found: Regularities) -> None:
+    """Write the results as JSON."""
+    write_json(Path(file), asdict(found))
+
+
+def read_regularities(file: str | Path) -> Regularities:
+    """Read a file of `write_regularities`.
+
+    Raises
+    ------
+    SearchError
+        The file is missing or damaged.
+    """
+    try:
+        return decode(Path(file).read_bytes(), Regularities)
+    except (OSError, ValueError) as error:
+        raise SearchError(
+            f"{file} holds no regularities ({error!r}); `pipeline search --regularities` writes it"
+        ) from error
+
+
+COLUMNS = {
+    "analogies": "analogies",
+    "queries": "queries",
+    "composed_has": "has new",
+    "composed_keeps": "keeps",
+    "composed_both": "both",
+    "resorted_both": "both: re-sorted",
+    "unscaled_both": "both: without unit length",
+    "image_both": "both: image alone",
+    "word_both": "both: word alone",
+    "word_has": "has new: word alone",
+    "chance": "has new: chance",
+}
+"""Headings of the figures of a kind; not every space has all of them."""
+
+
+def columns_of(found: Regularities) -> dict[str, str]:
+    """Return the `COLUMNS` that a space has."""
+    return {
+        name: heading
+        for name, heading in COLUMNS.items()
+        if any(name in row for row in found.kinds.values())
+    }
+
+
+def markdown(found: Regularities) -> str:
+    """Return the results by kind as a Markdown table."""
+    columns = columns_of(found)
+    lines = [
+        "| kind | " + " | ".join(columns.values()) + " |",
+        "|---|" + "---:|" * len(columns),
+    ]
+    for kind, row in found.kinds.items():
+        cells = (
+            f"{row[name]:.0f}" if name in ("analogies", "queries") else f"{row[name]:.1f}"
+            for name in columns
+        )
+        lines.append(f"| {kind} | " + " | ".join(cells) + " |")
+    return "\n".join(lines) + "\n"

@@ -1,0 +1,245 @@
+"""Page of generated captions: scores of all systems, example images, and regularities."""
+
+from base64 import b64encode
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from PIL import Image
+
+from pipeline import __version__
+from pipeline.datasets.image_truth import CaptionTruth
+from pipeline.datasets.manifest import Manifest, read_manifest
+from pipeline.images.decoding.decode import read_image
+from pipeline.language.captioning.captions_file import read_captions
+from pipeline.language.score_captions import CAPTIONS_FILE, PROVENANCE_FILE, headings
+from pipeline.language.scores.caption_truth import truth_columns
+from pipeline.store.errors import WrongUsage
+from pipeline.store.files import parse_json, require_folder, write_text
+from pipeline.store.hashing import sha256_of_file
+from pipeline.store.progress import QUIET, Monitor
+from pipeline.store.wording import counted
+from pipeline.studies.regularities import Plane, Regularities, columns_of, read_regularities
+from pipeline.web.pages.rendering import environment, jpeg_of
+from pipeline.web.report.figures import thumbnail_chart
+
+SHOWN, SEED = 20, 0
+"""Number of example images, and the seed that selects them."""
+
+_SIDE, _SMALL, _QUALITY = 320, 76, 80
+
+
+@dataclass(frozen=True)
+class Said:
+    """A system's caption of an image.
+
+    Attributes
+    ----------
+    system : str. Name of the system.
+    text : str. The caption.
+    verdict : str. Correctness, such as "true" or "wrong colour"; "" if unknown.
+    """
+
+    system: str
+    text: str
+    verdict: str
+
+
+@dataclass(frozen=True)
+class Example:
+    """An image with its generated captions and its references.
+
+    Attributes
+    ----------
+    image : str. Image id.
+    picture : str. Thumbnail as JPEG in base64, or "".
+    said : sequence of `Said`. Captions of the systems.
+    people : sequence of str. Captions of the dataset.
+    """
+
+    image: str
+    picture: str
+    said: Sequence[Said]
+    people: Sequence[str]
+
+
+def write_captions_page(
+    files: Sequence[str | Path],
+    scores: str | Path,
+    dataset: str | Path,
+    out: str | Path,
+    *,
+    truth: CaptionTruth | None = None,
+    regularities: Sequence[str | Path] = (),
+    monitor: Monitor = QUIET,
+) -> Path:
+    """Write `captions.html`, a self-contained page without scripts.
+
+    Deterministic: the same files produce the same bytes.
+
+    Parameters
+    ----------
+    files : sequence of str or Path. Caption files, one per system, named like the system.
+    scores : str or Path. Output folder of `pipeline score`, with one subfolder per system.
+    dataset : str or Path. Folder of the captioned dataset.
+    out : str or Path. Folder of the page.
+    truth : CaptionTruth or None. Reference for checking captions; None: no check.
+    regularities : sequence of str or Path. Files of `pipeline search --regularities`.
+    monitor : Monitor. Receives a line for each system without matching scores, and one on the page.
+
+    Raises
+    ------
+    WrongUsage
+        There is no caption file, or no image is captioned by all systems.
+    LanguageError, SearchError
+        A file is corrupt.
+    FileReadError
+        A system error prevented reading an existing image.
+    OutputError
+        The folder is not writable.
+    """
+    if not files:
+        raise WrongUsage("no file of captions was passed; `pipeline caption` writes them")
+    folder, manifest = Path(out), read_manifest(dataset)
+    require_folder(folder)
+    captions = {Path(file).stem: read_captions(file) for file in files}
+    rows: dict[str, Mapping[str, Any]] = {}
+    for file in map(Path, files):
+        row = _row(file, Path(scores) / file.stem)
+        if row is None:
+            monitor.log(f"{file} has no scores yet, or others have; run `pipeline score`")
+        else:
+            rows[file.stem] = row
+    spaces = {Path(file).stem: read_regularities(file) for file in regularities}
+    judged = truth_columns(truth)
+    measured = {name: title for name, title in headings(truth).items() if name not in judged}
+    page = environment("pipeline.web.report").get_template("captions.html")
+    path = folder / "captions.html"
+    text = page.render(
+        dataset=manifest.name,
+        scores=_table(rows, measured),
+        truth=_table(rows, judged),
+        examples=examples_of(captions, manifest, truth),
+        seed=SEED,
+        regularities=spaces,
+        regularity_columns={name: columns_of(space) for name, space in spaces.items()},
+        planes={name: _planes(space, manifest) for name, space in spaces.items()},
+        made_by=f"caption-feature-pipeline {__version__}, Jinja {version('jinja2')}",
+        licence=manifest.licence,
+    )
+    write_text(path, text)
+    monitor.log(f"{path}: {counted(len(captions), 'system')}, {counted(len(spaces), 'space')}")
+    return path
+
+
+def examples_of(
+    captions: Mapping[str, Mapping[str, str | None]],
+    manifest: Manifest,
+    truth: CaptionTruth | None = None,
+) -> list[Example]:
+    """Return `SHOWN` random images that all systems have captioned, in dataset order.
+
+    Parameters
+    ----------
+    captions : mapping of str to mapping of str to str or None. By system, the caption of each
+        image; None if it failed.
+    manifest : Manifest. The dataset.
+    truth : CaptionTruth or None. Reference for checking captions.
+
+    Raises
+    ------
+    WrongUsage
+        No image is captioned by all systems.
+    """
+    shared = [e for e in manifest.entries if all(e.id in found for found in captions.values())]
+    if not shared:
+        raise WrongUsage(
+            f"the files {', '.join(captions)} have no image of {manifest.name} in common; pass "
+            "captions of one split of this dataset"
+        )
+    drawn = np.sort(np.random.default_rng(SEED).permutation(len(shared))[:SHOWN])
+    return [
+        Example(
+            entry.id,
+            b64encode(_jpeg(manifest.image_root / entry.file, _SIDE)).decode(),
+            [
+                Said(name, text or "", _verdict(entry.id, text, truth))
+                for name, found in captions.items()
+                for text in [found[entry.id]]
+            ],
+            entry.captions,
+        )
+        for entry in (shared[at] for at in drawn)
+    ]
+
+
+def _verdict(image: str, text: str | None, truth: CaptionTruth | None) -> str:
+    if text is None:
+        return "no caption"
+    if truth is None:
+        return ""
+    right = truth.judge(image, text)
+    if right is None:
+        return "not parsed"
+    wrong = ", ".join(facet for facet, is_right in right.items() if not is_right)
+    return f"wrong {wrong}" if wrong else "true"
+
+
+def _row(file: Path, folder: Path) -> Mapping[str, Any] | None:
+    """Return the scores of a caption file; None if they are missing or of other captions."""
+    try:
+        made = parse_json((folder / PROVENANCE_FILE).read_text(encoding="utf-8"))
+        row: Mapping[str, Any] = parse_json((folder / CAPTIONS_FILE).read_text(encoding="utf-8"))
+        return row if made["captions_sha256"] == sha256_of_file(file) else None
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def _table(
+    rows: Mapping[str, Mapping[str, Any]], columns: Mapping[str, str]
+) -> dict[str, dict[str, str]]:
+    """Return cells by system and heading, for the columns that at least one system has."""
+    present = [name for name in columns if any(name in row for row in rows.values())]
+    return {
+        system: {columns[name]: _cell(row.get(name)) for name in present}
+        for system, row in rows.items()
+        if present
+    }
+
+
+def _cell(value: float | int | None) -> str:
+    if value is None:
+        return ""
+    return str(value) if isinstance(value, int) else f"{value:.2f}"
+
+
+def _planes(space: Regularities, manifest: Manifest) -> dict[str, str]:
+    """Return for each kind the SVG of its words over thumbnails."""
+    return {kind: _plane(kind, plane, manifest.path_by_id) for kind, plane in space.planes.items()}
+
+
+def _plane(kind: str, plane: Plane, files: Mapping[str, Path]) -> str:
+    pictures = [
+        (f"{word}: {image}", _jpeg(files[image], _SMALL) if image in files else b"", (x, y))
+        for word, images in plane.images.items()
+        for image, (x, y) in images.items()
+    ]
+    x_axis, y_axis = (
+        f"component {k}, {100 * share:.0f} % of the variance"
+        for k, share in enumerate(plane.shares, 1)
+    )
+    words = {word: (x, y) for word, (x, y) in plane.words.items()}
+    alt = f"{kind}: the words {', '.join(words)} and {len(pictures)} images that have one of them, "
+    alt += "in the plane of their first two principal components"
+    return thumbnail_chart(words, pictures, x_axis, y_axis, alt)
+
+
+def _jpeg(file: Path, side: int) -> bytes:
+    decoded = read_image(file).image
+    if decoded is None:
+        return b""
+    decoded.thumbnail((side, side), Image.Resampling.BICUBIC)
+    return jpeg_of(decoded, _QUALITY)

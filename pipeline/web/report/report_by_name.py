@@ -1,0 +1,119 @@
+"""Reports of a dataset: experiments, localized phrases, generated captions."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from pipeline.datasets.manifest import read_manifest
+from pipeline.experiments.known_truth import caption_truth_of
+from pipeline.experiments.layout import DATA, Layout, NotMade
+from pipeline.store.progress import QUIET, Monitor
+from pipeline.studies.embedding_map.plane import Projection
+from pipeline.web.report import write
+from pipeline.web.report.results import Folders
+
+
+def write_report(
+    dataset: str | Path | Folders,
+    out: str | Path | None = None,
+    *,
+    html: str | Path | None = None,
+    first: Sequence[str] = (),
+    projection: Projection = "pca",
+    root: str | Path = DATA,
+    monitor: Monitor = QUIET,
+) -> write.Report:
+    """Join the recall tables of all experiments of a dataset, and optionally write HTML pages.
+
+    Parameters
+    ----------
+    dataset : str, Path or Folders. Folder of a prepared dataset, whose results are below `root`; or
+        other folders of results.
+    out : str, Path or None. Folder of `recall.json`, `recall.csv` and `recall.md`; None:
+        report/DATASET below `root`.
+    html : str, Path or None. Folder of the pages, starting at `index.html`. None: no pages.
+    first : sequence of str. Experiments listed first, in this order; others follow by name.
+    projection : str. Projection of the maps: "pca" or the slower "tsne".
+    root : str or Path. Output folder of `pipeline.run`.
+    monitor : Monitor. Receives progress, and log lines on written files and omitted parts.
+
+    Returns
+    -------
+    Report
+        The rows of the joint table, and the omitted parts of the pages.
+
+    Raises
+    ------
+    NotMade
+        No experiment has been evaluated on the dataset.
+    TableError
+        There is no table, or a table or provenance record is corrupt.
+    EmbeddingsError, ProtocolError, FileReadError, OutputError
+        See `pipeline.web.report.write.write_report`.
+
+    Examples
+    --------
+    >>> report = pipeline.write_report("data/mine", "report")
+    >>> list(report.rows)
+    ['qian2018-baseline']
+    """
+    if isinstance(dataset, Folders):
+        folders, dataset = dataset, dataset.dataset
+        layout = Layout(dataset, Path(root))
+    else:
+        layout = Layout(Path(dataset), Path(root))
+        folders = Folders(
+            layout.evaluations, layout.embedding_folders, layout.heads, layout.dataset, layout.texts
+        )
+    if not folders.evaluations.is_dir():
+        raise NotMade(
+            f"{folders.evaluations} not found: no experiment has been evaluated on {dataset} yet; "
+            f"run one with `pipeline run NAME --dataset {dataset}`, see docs/heads.md"
+        )
+    out = layout.report if out is None else out
+    return write.write_report(
+        folders, out, html=html, first=first, projection=projection, monitor=monitor
+    )
+
+
+def write_region_report(
+    dataset: str | Path, html: str | Path, *, root: str | Path = DATA, monitor: Monitor = QUIET
+) -> None:
+    """Write the page of all localization files of a dataset, `localization.html`.
+
+    Parameters
+    ----------
+    dataset : str or Path. Folder of a prepared dataset.
+    html : str or Path. Folder of the page.
+    root : str or Path. Output folder of `pipeline.localize`.
+    monitor : Monitor. Receives log lines on written files.
+    """
+    # Imported here, as below: tables need no plotting.
+    from pipeline.web.report.localizations import write_localization_page
+
+    layout = Layout(Path(dataset), Path(root))
+    files = sorted(layout.localizations.glob("*.h5"))
+    write_localization_page(files, layout.dataset, Path(html), monitor=monitor)
+
+
+def write_caption_report(
+    dataset: str | Path, html: str | Path, *, root: str | Path = DATA, monitor: Monitor = QUIET
+) -> None:
+    """Write the page of all generated captions of a dataset, `captions.html`.
+
+    Parameters
+    ----------
+    dataset, html, monitor : see `write_region_report`.
+    root : str or Path. Output folder of `pipeline.caption_split` and `pipeline.score`.
+    """
+    from pipeline.web.report.caption_report import write_captions_page
+
+    layout = Layout(Path(dataset), Path(root))
+    write_captions_page(
+        sorted(layout.captions("x").parent.glob("*.jsonl")),
+        layout.caption_scores("x").parent,
+        layout.dataset,
+        Path(html),
+        truth=caption_truth_of(read_manifest(layout.dataset)),
+        regularities=sorted(layout.regularities("x").parent.glob("*.json")),
+        monitor=monitor,
+    )

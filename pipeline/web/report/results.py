@@ -1,0 +1,412 @@
+"""Outputs of each experiment on disk, with a sentence for every missing one."""
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pipeline.datasets.checks import DatasetError
+from pipeline.datasets.manifest import MANIFEST_FILE, Manifest, read_manifest
+from pipeline.retrieval.embedding_file import read_embeddings
+from pipeline.retrieval.geometry import Closeness
+from pipeline.retrieval.ranking.splits import of_split
+from pipeline.retrieval.search import Gallery
+from pipeline.retrieval.tables import (
+    PROVENANCE_FILE,
+    RECALL_FILE,
+    SEEN,
+    read_provenance,
+    read_recall,
+)
+from pipeline.store.hashing import sha256_of_file
+from pipeline.store.packed import TextMapping
+from pipeline.studies.embedding_map.make_map import EmbeddingMap, make_map
+from pipeline.studies.embedding_map.plane import Projection
+from pipeline.web.report.head_inspection import HeadInspection, WordPlane
+from pipeline.web.report.retrievals import Retrieval, protocol_of, retrieve
+
+Metadata = Mapping[str, Any]
+"""JSON object of a `provenance.json` of `pipeline evaluate`."""
+
+
+@dataclass(frozen=True)
+class Folders:
+    """Input folders of a report.
+
+    Attributes
+    ----------
+    evaluations : Path. Parent of `<experiment>/recall.json` and `provenance.json`.
+    embeddings : tuple of Path. Folders of embedding files, which are identified by SHA-256, not by
+        name.
+    heads : Path. Parent of `<experiment>/`, the trained heads with their histories.
+    dataset : Path. Prepared dataset of the experiments.
+    text : Path. Parent of `<name>/`, the caption features with their encoders.
+    """
+
+    evaluations: Path
+    embeddings: tuple[Path, ...]
+    heads: Path
+    dataset: Path
+    text: Path
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """Texts and files of a prepared dataset by id.
+
+    Attributes
+    ----------
+    manifest : Manifest. The dataset.
+    texts : TextMapping. Sentence by caption id.
+    files : TextMapping. Path by image id.
+    manifest_sha256 : str. SHA-256 of the manifest file.
+    """
+
+    manifest: Manifest
+    texts: TextMapping[str]
+    files: TextMapping[Path]
+    manifest_sha256: str
+
+    def captions_of(self, image_id: str) -> Sequence[str]:
+        """Return the captions of an image."""
+        return self.manifest.by_id[image_id].captions
+
+
+@dataclass(frozen=True)
+class Result:
+    """An experiment with all outputs that were found.
+
+    Attributes
+    ----------
+    name : str. Name of the experiment.
+    recall : mapping of str to float or int. Recall table.
+    metadata : mapping. Contents of `provenance.json`.
+    history : tuple of mapping. History of the head that computed the embeddings; () if it is
+        missing.
+    retrieval : Retrieval or None. Analysis of the embedding file; None if it is missing.
+    input_closeness : Closeness or str. Closeness of sentences in the input features of the head, or
+        a short reason why it is not available: token ids, concatenations with token ids, or missing
+        features.
+    word_plane : WordPlane or None. None for an ensemble, for sets of vectors, and without the head
+        or its encoder.
+    map : EmbeddingMap or None. Map of the images; None without the embedding file or the dataset.
+    dataset : Dataset or None. None if it is another dataset, or lacks a ranked image or caption.
+    gaps : tuple of str. Omitted parts, with reasons.
+    """
+
+    name: str
+    recall: Mapping[str, float | int]
+    metadata: Metadata
+    history: tuple[Mapping[str, Any], ...]
+    retrieval: Retrieval | None
+    input_closeness: Closeness | str
+    word_plane: WordPlane | None
+    map: EmbeddingMap | None
+    dataset: Dataset | None
+    gaps: tuple[str, ...]
+
+    @property
+    def columns(self) -> dict[str, str]:
+        """See `columns_of`."""
+        return columns_of(self.metadata)
+
+    @property
+    def seen(self) -> str:
+        """Part of the dataset that the encoders were trained on; "" for none."""
+        return self.columns.get(SEEN, "")
+
+    @property
+    def lineage(self) -> dict[str, str]:
+        """See `lineage_of`."""
+        return lineage_of(self.metadata)
+
+    @property
+    def rsum_interval(self) -> tuple[float, float] | None:
+        """Bootstrap interval of the table, or else of the embeddings; None if unknown."""
+        if "rsum_low" in self.recall:
+            return float(self.recall["rsum_low"]), float(self.recall["rsum_high"])
+        return self.retrieval.rsum_interval if self.retrieval else None
+
+
+def collect_results(
+    names: Sequence[str],
+    folders: Folders,
+    on_read: Callable[[int], None],
+    projection: Projection = "pca",
+) -> tuple[Result, ...]:
+    """Read all outputs of some experiments, one embedding file at a time.
+
+    Parameters
+    ----------
+    names : sequence of str. Experiments, subfolders of `folders.evaluations`.
+    folders : Folders. Input folders.
+    on_read : callable. Called with the number of experiments read so far.
+    projection : str. Projection of the maps, "pca" or "tsne".
+
+    Raises
+    ------
+    TableError
+        A recall table or a provenance is corrupt.
+    EmbeddingsError, ProtocolError
+        An embedding file contradicts its table.
+    """
+    files = sorted(file for folder in folders.embeddings for file in folder.glob("*.h5"))
+    file_of = {sha256_of_file(file): file for file in reversed(files)}
+    dataset = _read_dataset(folders.dataset)
+    inspection = HeadInspection(folders.heads, folders.text)
+    results = []
+    for number, name in enumerate(names):
+        on_read(number)
+        recall = read_recall(folders.evaluations / name / RECALL_FILE)
+        metadata = read_provenance(folders.evaluations / name / PROVENANCE_FILE)
+        gaps: list[str] = []
+        path = _embeddings_file(metadata, file_of, folders.embeddings, gaps)
+        embeddings = of_split(read_embeddings(path), _split(metadata)) if path else None
+        retrieval = retrieve(embeddings, protocol_of(metadata, recall)) if embeddings else None
+        known = _fitting(dataset, metadata, retrieval, folders.dataset, gaps)
+        # An ensemble has no head of its own, so that nothing is missing.
+        alone = members_of(metadata) == [metadata["provenance"]]
+        history = _history(folders.heads / name, metadata, gaps) if alone else ()
+        close: Closeness | str = "sentences not known" if alone else "an ensemble"
+        plane = made = None
+        if alone and path and embeddings and retrieval and known:
+            image_of = retrieval.first_gallery
+            close = inspection.input_closeness(metadata, image_of, gaps)
+            texts = {caption: known.texts[caption] for caption in image_of}
+            words = inspection.words_to_show(texts, image_of)
+            plane = inspection.word_plane(name, path, embeddings, words, gaps)
+        if embeddings and known:
+            made = make_map(Gallery.of(embeddings, "images"), known.captions_of, projection)
+        results.append(
+            Result(
+                name, recall, metadata, history, retrieval, close, plane, made, known, tuple(gaps)
+            )
+        )
+    on_read(len(names))
+    return tuple(results)
+
+
+def members_of(metadata: Metadata) -> list[dict[str, Any]]:
+    """Return the provenances of an ensemble's members, or the single one of another system."""
+    own = metadata["provenance"]
+    members = own.get("ensemble")
+    if isinstance(members, list) and all(isinstance(member, dict) for member in members):
+        return members
+    return [own]
+
+
+def columns_of(metadata: Metadata) -> dict[str, str]:
+    """Return the text columns of a joint table, before its numbers.
+
+    An ensemble has the distinct values of its members. A value that the provenance lacks, as in
+    external embedding files, has no column.
+    """
+    members = members_of(metadata)
+    columns = {
+        "split": _joined(_split_of(member) for member in members),
+        "protocol": _protocol_name(metadata),
+        "image features": _said(members, "inputs", "images", "recipe", "name"),
+        "image weights": _said(members, "inputs", "images", "weights"),
+        "caption features": _said(members, "inputs", "captions", "recipe", "name"),
+        "caption weights": _said(members, "inputs", "captions", "weights"),
+        SEEN: _joined([_sides(members, "has_seen"), _learnt(members)], "; "),
+    }
+    return {name: text for name, text in columns.items() if text}
+
+
+def lineage_of(metadata: Metadata) -> dict[str, str]:
+    """Return the lineage of the figures: features, input hashes, seed, software; "" if unknown."""
+    members = members_of(metadata)
+    columns = columns_of(metadata)
+    return {
+        "image features": columns.get("image features", ""),
+        "their recipe hash": _said(members, "inputs", "images", "recipe_hash"),
+        "weights": columns.get("image weights", ""),
+        "caption features": columns.get("caption features", ""),
+        "their hash": _said(members, "inputs", "captions", "recipe_hash"),
+        "head": _said(members, "head"),
+        "encoders trained on": _sides(members, "pretraining"),
+        "trained on": _said(members, "trained_on"),
+        "chosen on": _said(members, "chosen_on"),
+        "seed": _said(members, "seed"),
+        "embedding file": str(metadata.get("embeddings_sha256", ""))[:16],
+        "software": _said(members, "software"),
+    }
+
+
+def dataset_of(metadata: Metadata) -> str:
+    """Return the name of the dataset; "" if unknown or different between members."""
+    names = {_text(member, "dataset") for member in members_of(metadata)}
+    return names.pop() if len(names) == 1 else ""
+
+
+def flattened(value: Any, name: str = "") -> Iterator[tuple[str, str]]:
+    """Yield every value of nested JSON, as a dotted name and its text."""
+    if isinstance(value, Mapping) and value:
+        for key in sorted(value):
+            yield from flattened(value[key], f"{name}.{key}" if name else str(key))
+    elif isinstance(value, list) and any(isinstance(item, dict | list) for item in value):
+        for number, item in enumerate(value):
+            yield from flattened(item, f"{name}.{number}")
+    elif isinstance(value, list):
+        yield name, ", ".join(_plain(item) for item in value)
+    else:
+        yield name, _plain(value)
+
+
+def _plain(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+def _split(metadata: Metadata) -> str | None:
+    """Return the split of a table; for an ensemble, that of its members."""
+    return _text(metadata["provenance"], "split") or None
+
+
+def _split_of(member: Mapping[str, Any]) -> str:
+    """Return `<dataset>/<split>`, or ""."""
+    dataset, split = _text(member, "dataset"), _text(member, "split")
+    return f"{dataset}/{split}" if dataset and split else ""
+
+
+def _protocol_name(metadata: Metadata) -> str:
+    """Return the name of the protocol, and the number of captions unless it is 5; or ""."""
+    protocol = metadata.get("protocol")
+    named = protocol if isinstance(protocol, dict) else {}
+    number = {**metadata, **named}.get("captions_per_image", 5)
+    of_captions = "" if number == 5 else f"{number or 'all'} captions an image"
+    return ", ".join(filter(None, [str(named.get("name", "")), of_captions]))
+
+
+def _sides(members: Iterable[Mapping[str, Any]], key: str) -> str:
+    """Return the training datasets of the encoders by side: `captions: NAME, NAME; ...`.
+
+    See `pipeline.heads.embed.pretraining_of` for the keys.
+    """
+    sides: dict[str, list[str]] = {}
+    for member in members:
+        found = member.get(key)
+        for side, names in found.items() if isinstance(found, Mapping) else ():
+            sides.setdefault(str(side), []).extend(map(str, names))
+    return "; ".join(f"{side}: {_joined(names, ', ')}" for side, names in sides.items())
+
+
+def _learnt(members: Iterable[Mapping[str, Any]]) -> str:
+    """Return `head: <dataset>/<split>` for heads trained on the ranked images, or ""."""
+    found = [_text(member, "trained_on") for member in members if _ranks_its_own(member)]
+    return f"head: {_joined(found, ', ')}" if found else ""
+
+
+def _ranks_its_own(member: Mapping[str, Any]) -> bool:
+    """Return whether the splits of a table include the training split of the head."""
+    stored = member.get("splits")
+    names = [str(part[0]) for part in stored if part] if isinstance(stored, list) else []
+    ranked = [*names, _text(member, "split")]
+    return _text(member, "trained_on") in [f"{_text(member, 'dataset')}/{name}" for name in ranked]
+
+
+def _said(members: Iterable[Mapping[str, Any]], *keys: str) -> str:
+    """Return the distinct texts of the members at nested keys, joined."""
+    return _joined(_text(member, *keys) for member in members)
+
+
+def _text(value: Any, *keys: str) -> str:
+    """Return the text or number at nested keys; "" if it is missing."""
+    for key in keys:
+        value = value.get(key) if isinstance(value, Mapping) else None
+    return str(value) if isinstance(value, str | int | float) else ""
+
+
+def _joined(texts: Iterable[str], between: str = " + ") -> str:
+    return between.join(dict.fromkeys(text for text in texts if text))
+
+
+def _embeddings_file(
+    metadata: Metadata, file_of: Mapping[str, Path], folders: Sequence[Path], gaps: list[str]
+) -> Path | None:
+    """Return the embedding file of a table, found by its SHA-256; otherwise append a gap."""
+    digest = str(metadata.get("embeddings_sha256", ""))
+    if digest not in file_of:
+        gaps.append(
+            f"No file of {' or '.join(map(str, folders))} is the embedding file that the table "
+            f"was made from (SHA-256 {digest[:16] or 'unknown'}…): no interval, no breakdown, no "
+            "queries."
+        )
+    return file_of.get(digest)
+
+
+def _read_dataset(folder: Path) -> Dataset | str:
+    """Read a dataset, or return the reason why it is unreadable."""
+    try:
+        manifest = read_manifest(folder)
+    except DatasetError as error:
+        return f"No breakdown and no queries, since its dataset cannot be read: {error}"
+    captions = manifest.captions()
+    return Dataset(
+        manifest,
+        TextMapping(captions.ids, captions.texts),
+        manifest.path_by_id,
+        sha256_of_file(folder / MANIFEST_FILE),
+    )
+
+
+def _fitting(
+    dataset: Dataset | str,
+    metadata: Metadata,
+    retrieval: Retrieval | None,
+    folder: Path,
+    gaps: list[str],
+) -> Dataset | None:
+    """Return the dataset if it has all ranked items; append a gap if not, or if it changed."""
+    name = dataset_of(metadata)
+    if not name:
+        gaps.append("Its dataset is not recorded: no breakdown, no queries.")
+        return None
+    if isinstance(dataset, str):
+        gaps.append(dataset)
+        return None
+    if name != dataset.manifest.name:
+        gaps.append(
+            f"It is of the dataset {name}, and {folder} is {dataset.manifest.name}: no breakdown, "
+            "no queries."
+        )
+        return None
+    if any(member.get("average_captions") for member in members_of(metadata)):
+        gaps.append(
+            "Its captions are each the mean of those of an image, which no sentence represents: no "
+            "breakdown, no queries."
+        )
+        return None
+    ranked = (("captions", retrieval.caption_ids, dataset.texts),
+              ("images", retrieval.image_ids, dataset.files)) if retrieval else ()  # fmt: skip
+    for what, ids, known in ranked:
+        if unknown_ids := known.lacking(ids):
+            gaps.append(
+                f"The dataset {name} lacks {len(unknown_ids)} {what} of the embedding file, first "
+                f"{unknown_ids[0]}: no breakdown, no queries."
+            )
+            return None
+    made_from = {member.get("manifest_sha256") for member in members_of(metadata)} - {None}
+    if made_from - {dataset.manifest_sha256}:
+        gaps.append(
+            f"The dataset {name} has changed since its features were made; sentences and images "
+            "shown here may differ from those that were ranked."
+        )
+    return dataset
+
+
+def _history(folder: Path, metadata: Metadata, gaps: list[str]) -> tuple[Mapping[str, Any], ...]:
+    """Return the history of the head of the embeddings; () and a gap if it is missing."""
+    # Here, since heads import torch, which the joint tables do not need.
+    from pipeline.heads import HeadError
+    from pipeline.heads.trained_head import read_history
+
+    tensors_sha256 = _text(metadata["provenance"], "tensors_sha256")
+    try:
+        if not tensors_sha256:
+            raise HeadError("it is unknown which head made the embeddings")
+        return tuple(read_history(folder, tensors_sha256))
+    except HeadError as error:
+        gaps.append(f"No curve: {error}.")
+        return ()

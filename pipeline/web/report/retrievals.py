@@ -1,0 +1,377 @@
+"""Analysis of an embedding file: ranks, example queries, recall by length and by word."""
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from pipeline.retrieval.bootstrap import RankedGallery, intervals
+from pipeline.retrieval.embeddings import Embeddings
+from pipeline.retrieval.geometry import Closeness, closeness, principal_plane
+from pipeline.retrieval.ranking.galleries import galleries
+from pipeline.retrieval.ranking.protocols import Protocol
+from pipeline.retrieval.ranking.ranks import Ranks, image_rows, query_rows, rank_both_ways
+from pipeline.retrieval.recall import measures
+from pipeline.retrieval.search import Gallery, SideName, nearest
+from pipeline.retrieval.similarity import unit_rows
+from pipeline.retrieval.tables import TableError
+from pipeline.store.hashing import chosen
+from pipeline.store.schema import SchemaError, convert
+from pipeline.studies.embedding_map.typical_words import words_of
+
+SHOWN, FAILURES, TOP = 6, 6, 5
+"""Number of example queries and of failures per direction, and number of results per query."""
+
+MAPPED = 8
+"""Number of images whose sentences are drawn as points."""
+
+SEED = 0
+"""Seed that selects the example queries."""
+
+Place = tuple[float, float]
+"""Point (x, y) of a plane."""
+
+
+@dataclass(frozen=True)
+class QueryResult:
+    """A query with its results.
+
+    Attributes
+    ----------
+    query : str. Id of the query.
+    rank : int. Rank of its best correct item, from 1.
+    found : tuple of str. Ids of the first `TOP` items, best first.
+    correct : set of str. Ids of all correct items.
+    best_correct : str. Id of the correct item at `rank`.
+    """
+
+    query: str
+    rank: int
+    found: tuple[str, ...]
+    correct: frozenset[str]
+    best_correct: str
+
+
+@dataclass(frozen=True)
+class Retrieval:
+    """Results that are kept after an embedding file is closed.
+
+    Attributes
+    ----------
+    image_ids : tuple of str. Ids of the image queries.
+    galleries : tuple of RankedGallery. Ranks of each gallery, for intervals.
+    first_gallery : mapping of str to str. Image id by caption id of the first gallery.
+    caption_ids, caption_ranks : tuple of str, tuple of int. Id and rank, from 0, of each caption
+        query.
+    rsum_interval : tuple of 2 float. 95 % bootstrap interval of `rsum`.
+    closeness : Closeness or None. Closeness of the sentences of the first gallery; None for sets of
+        vectors, or if no image has two sentences.
+    places : mapping of str to tuple of Place. Points of the sentences of `MAPPED` images by image
+        id, in their principal plane; {} for sets of vectors.
+    shares : tuple of 2 float. Explained variance of both axes of the plane, 0-1.
+    sentences, images : tuple of QueryResult. Results of the example queries of each direction.
+    found_first : QueryResult or None. Result of a random sentence whose image ranks first; None if
+        there is none.
+    sentence_failures, image_failures : tuple of QueryResult. Results of the queries with the
+        highest ranks above 1, at most one caption per image.
+    """
+
+    image_ids: tuple[str, ...]
+    galleries: tuple[RankedGallery, ...]
+    first_gallery: Mapping[str, str]
+    caption_ids: tuple[str, ...]
+    caption_ranks: tuple[int, ...]
+    rsum_interval: tuple[float, float]
+    closeness: Closeness | None
+    places: Mapping[str, tuple[Place, ...]]
+    shares: tuple[float, float]
+    sentences: tuple[QueryResult, ...]
+    found_first: QueryResult | None
+    sentence_failures: tuple[QueryResult, ...]
+    images: tuple[QueryResult, ...]
+    image_failures: tuple[QueryResult, ...]
+
+
+@dataclass(frozen=True)
+class LengthBin:
+    """The queries with a number of words from `first` to `last`.
+
+    Attributes
+    ----------
+    first, last : int. Range of the number of words.
+    words : float. Mean number of words.
+    queries : int. Number of queries.
+    r10 : float. R@10 in per cent.
+    median_rank : float. Floor of the median rank, from 1.
+    """
+
+    first: int
+    last: int
+    words: float
+    queries: int
+    r10: float
+    median_rank: float
+
+    @property
+    def label(self) -> str:
+        """Label of the bin, such as "7" or "12–15"."""
+        return str(self.first) if self.first == self.last else f"{self.first}–{self.last}"
+
+
+@dataclass(frozen=True)
+class WordRow:
+    """The queries that contain a word.
+
+    Attributes
+    ----------
+    word : str. The word.
+    queries : int. Number of queries.
+    r10 : float. R@10 in per cent.
+    median_rank : float. Median rank, from 1.
+    """
+
+    word: str
+    queries: int
+    r10: float
+    median_rank: float
+
+
+def protocol_of(metadata: Mapping[str, Any], recall: Mapping[str, float | int]) -> Protocol:
+    """Return the protocol of a recall table.
+
+    Parameters
+    ----------
+    metadata : mapping. The `provenance.json` of the table; without a protocol, all items are one
+        gallery.
+    recall : mapping of str to float or int. The table, with the number of captions per image.
+
+    Raises
+    ------
+    TableError
+        The protocol in the provenance has invalid fields.
+    """
+    protocol = metadata.get("protocol")
+    if isinstance(protocol, dict):
+        try:
+            return convert(protocol, Protocol)
+        except SchemaError as error:
+            raise TableError(
+                f"a provenance has the invalid protocol {protocol} ({error}); run `pipeline "
+                "evaluate` again"
+            ) from error
+    return Protocol("all", captions_per_image=int(recall["captions_per_image"]))
+
+
+def retrieve(embeddings: Embeddings, protocol: Protocol) -> Retrieval:
+    """Rank all queries in the galleries of a protocol, and collect example results.
+
+    Raises
+    ------
+    ProtocolError, EmbeddingsError
+        See `pipeline.retrieval.ranking.protocols`.
+    """
+    ranked = [_Ranked(e, *rank_both_ways(e)) for e in galleries(embeddings, protocol)]
+    of_galleries = tuple(RankedGallery(r.images, r.captions, query_rows(r.gallery)) for r in ranked)
+    bounds = intervals(of_galleries)
+    caption_ids = tuple(caption for r in ranked for caption in r.gallery.caption_ids)
+    caption_ranks = tuple(int(rank) for r in ranked for rank in r.captions)
+    image_of_caption = tuple(image for r in ranked for image in r.gallery.caption_image_ids)
+    image_ids = tuple(image for r in ranked for image in r.gallery.query_ids)
+    image_ranks = tuple(int(rank) for r in ranked for rank in r.images)
+    first = ranked[0].gallery
+    firsts = [c for c, rank in zip(caption_ids, caption_ranks, strict=True) if rank == 0]
+    return Retrieval(
+        image_ids,
+        of_galleries,
+        dict(zip(first.caption_ids, first.caption_image_ids, strict=True)),
+        caption_ids,
+        caption_ranks,
+        (bounds["rsum_low"], bounds["rsum_high"]),
+        *_geometry(first),
+        _results_of(ranked, "captions", chosen(caption_ids, SHOWN, SEED)),
+        next(iter(_results_of(ranked, "captions", chosen(firsts, 1, SEED))), None),
+        _results_of(
+            ranked, "captions", worst(caption_ids, caption_ranks, image_of_caption, FAILURES)
+        ),
+        _results_of(ranked, "images", chosen(image_ids, SHOWN, SEED)),
+        _results_of(ranked, "images", worst(image_ids, image_ranks, image_ids, FAILURES)),
+    )
+
+
+def by_length(texts: Sequence[str], ranks: Sequence[int], least: int) -> tuple[LengthBin, ...]:
+    """Group queries by their number of words.
+
+    Adjacent lengths are merged until a bin has `least` queries; the remainder is added to the last
+    bin.
+
+    Parameters
+    ----------
+    texts, ranks : sequence of str, sequence of int. Text and rank, from 0, of each query.
+    least : int. Minimum number of queries per bin, at least 1.
+    """
+    of_length: dict[int, list[int]] = defaultdict(list)
+    for text, rank in zip(texts, ranks, strict=True):
+        of_length[len(words_of(text))].append(int(rank))
+    bins: list[list[int]] = []
+    for length in sorted(of_length):
+        if bins and _held(bins[-1], of_length) < least:
+            bins[-1].append(length)
+        else:
+            bins.append([length])
+    if len(bins) > 1 and _held(bins[-1], of_length) < least:
+        rest = bins.pop()
+        bins[-1] += rest
+    return tuple(_bin(lengths, of_length) for lengths in bins)
+
+
+def by_word(texts: Sequence[str], ranks: Sequence[int], least: int) -> tuple[WordRow, ...]:
+    """Return a row for each word in at least `least` queries, highest R@10 first.
+
+    A word counts once per query. Ties are sorted by median rank, then by descending number of
+    queries, then by word.
+    """
+    of_word: dict[str, list[int]] = defaultdict(list)
+    for text, rank in zip(texts, ranks, strict=True):
+        for word in set(words_of(text)):
+            of_word[word].append(int(rank))
+    rows = [
+        WordRow(word, len(found), *_measured(found))
+        for word, found in of_word.items()
+        if len(found) >= least
+    ]
+    return tuple(sorted(rows, key=lambda row: (-row.r10, row.median_rank, -row.queries, row.word)))
+
+
+def worst(
+    ids: Sequence[str], ranks: Sequence[int], groups: Sequence[str], number: int
+) -> list[str]:
+    """Return the ids of the failed queries with the highest ranks, at most one per group.
+
+    Ties are sorted by id.
+
+    A query fails if its rank is above the first.
+
+    Parameters
+    ----------
+    ids, ranks : sequence of str, sequence of int. Id and rank, from 0, of each query.
+    groups : sequence of str. Group of each query, such as its image.
+    number : int. Maximum number of ids.
+    """
+    queries = sorted(zip(ids, ranks, groups, strict=True), key=lambda q: (-int(q[1]), q[0]))
+    first: dict[str, str] = {}
+    for query, rank, group in queries:
+        if rank > 0:
+            first.setdefault(group, query)
+    return list(first.values())[:number]
+
+
+def sentence_plane(
+    embeddings: Embeddings, images: Sequence[str]
+) -> tuple[dict[str, tuple[Place, ...]], tuple[float, float]]:
+    """Return the sentences of some images as points of their principal plane, and its shares."""
+    of_image = [
+        [row for row, image in enumerate(embeddings.caption_image_ids) if image == chosen_image]
+        for chosen_image in images
+    ]
+    rows = embeddings.caption_embeddings[[row for captions in of_image for row in captions]]
+    flat, shares = principal_plane(as_compared(rows, embeddings.similarity))
+    left = iter(flat.tolist())
+    places = {
+        image: tuple((x, y) for x, y in islice(left, len(captions)))
+        for image, captions in zip(images, of_image, strict=True)
+    }
+    return places, shares
+
+
+def as_compared(rows: npt.NDArray[np.float32], similarity: str) -> npt.NDArray[np.floating]:
+    """Return rows as the similarity compares them: L2-normalised for cosine."""
+    return unit_rows(rows) if similarity == "cosine" else rows
+
+
+def _geometry(
+    e: Embeddings,
+) -> tuple[Closeness | None, dict[str, tuple[Place, ...]], tuple[float, float]]:
+    """Return `closeness`, `places` and `shares` of `Retrieval`."""
+    if e.caption_embeddings.ndim != 2:
+        return None, {}, (0.0, 0.0)
+    close = closeness(e.caption_embeddings, image_rows(e))
+    return close, *sentence_plane(e, chosen(e.query_ids, MAPPED, SEED))
+
+
+@dataclass(frozen=True)
+class _Ranked:
+    """A gallery with the ranks of `rank_both_ways`."""
+
+    gallery: Embeddings
+    images: Ranks
+    captions: Ranks
+
+    def ranks(self, asking: SideName) -> dict[str, int]:
+        """Return the rank, from 0, of each query of a side by its id."""
+        ids, ranks = (
+            (self.gallery.caption_ids, self.captions)
+            if asking == "captions"
+            else (self.gallery.query_ids, self.images)
+        )
+        return dict(zip(ids, ranks.tolist(), strict=True))
+
+
+def _results_of(
+    ranked: Sequence[_Ranked], asking: SideName, queries: Sequence[str]
+) -> tuple[QueryResult, ...]:
+    results: dict[str, QueryResult] = {}
+    for r in ranked:
+        e, ranks = r.gallery, r.ranks(asking)
+        ids = e.caption_ids if asking == "captions" else e.image_ids
+        row_of = {query: row for row, query in enumerate(ids)}
+        rows = [row_of[query] for query in queries if query in ranks]
+        if not rows:
+            continue
+        side: SideName = "images" if asking == "captions" else "captions"
+        gallery = Gallery.of(e, side)
+        vectors = Gallery.of(e, asking).rows[rows]
+        found = nearest(gallery, vectors, asking, TOP).rows
+        for row, vector, hits in zip(rows, vectors, found, strict=True):
+            own = _own(e, asking, row)
+            own_gallery = Gallery(
+                side,
+                tuple(gallery.ids[k] for k in own),
+                gallery.rows[own],
+                gallery.similarity,
+            )
+            best = nearest(own_gallery, vector[None], asking, 1).rows[0, 0]
+            results[ids[row]] = QueryResult(
+                ids[row],
+                ranks[ids[row]] + 1,
+                tuple(gallery.ids[k] for k in hits),
+                frozenset(own_gallery.ids),
+                own_gallery.ids[best],
+            )
+    return tuple(results[query] for query in queries)
+
+
+def _own(e: Embeddings, asking: SideName, query: int) -> list[int]:
+    """Return the rows of the correct items of the query in row `query`."""
+    if asking == "captions":
+        return [e.image_ids.index(e.caption_image_ids[query])]
+    return [row for row, image in enumerate(e.caption_image_ids) if image == e.image_ids[query]]
+
+
+def _held(lengths: Sequence[int], of_length: dict[int, list[int]]) -> int:
+    return sum(len(of_length[length]) for length in lengths)
+
+
+def _bin(lengths: Sequence[int], of_length: dict[int, list[int]]) -> LengthBin:
+    ranks = [rank for length in lengths for rank in of_length[length]]
+    words = sum(length * len(of_length[length]) for length in lengths) / len(ranks)
+    return LengthBin(lengths[0], lengths[-1], words, len(ranks), *_measured(ranks))
+
+
+def _measured(ranks: Sequence[int]) -> tuple[float, float]:
+    """Return R@10 and the median rank for ranks counted from 0."""
+    values = measures(np.array(ranks, np.int64))
+    return values["r10"], values["median_rank"]

@@ -1,0 +1,90 @@
+"""The best experiment of a table, its margin, and examples of its successes and failures."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from pipeline.retrieval.bootstrap import RESAMPLES
+from pipeline.retrieval.small_galleries import FEWEST_IMAGES
+from pipeline.studies.significance.compare import rsum_of
+from pipeline.studies.significance.paired import margins, percentile_interval
+from pipeline.web.report.results import Result
+from pipeline.web.report.retrievals import QueryResult
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """First and second row of a table by `rsum`.
+
+    Rows whose encoders have seen the dataset do not compete with the others; if all have seen it,
+    they compete among themselves.
+
+    Attributes
+    ----------
+    winner : Result. The row with the highest `rsum`; ties in table order.
+    second : Result or None. The next row; None if only one row competes.
+    margin : float. Difference of their `rsum`; 0 without a second row.
+    interval : tuple of 2 float or None. 95 % interval of the margin, by a paired bootstrap over the
+        test images; None if their images differ, or an embedding file is missing.
+    one_image : float. Decrease of `rsum` if one image and all of its sentences are no longer found.
+    competing : int. Number of competing rows.
+    set_apart : tuple of Result. Rows that do not compete, by `rsum`.
+    """
+
+    winner: Result
+    second: Result | None
+    margin: float
+    interval: tuple[float, float] | None
+    one_image: float
+    competing: int
+    set_apart: tuple[Result, ...]
+
+    @property
+    def enough(self) -> bool:
+        """Whether there are enough images for a verdict."""
+        return self.winner.recall["num_images"] >= FEWEST_IMAGES
+
+    @property
+    def decided(self) -> bool:
+        """Whether the winner is better: no second row, or an interval that is above 0 or unknown.
+
+        False with too few images.
+        """
+        if self.second is None:
+            return True
+        return self.enough and (self.interval is None or self.interval[0] > 0)
+
+    @property
+    def found(self) -> QueryResult | None:
+        """A sentence whose image the winner ranks first; None if there is none."""
+        return self.winner.retrieval.found_first if self.winner.retrieval else None
+
+    @property
+    def missed(self) -> QueryResult | None:
+        """The sentence with the highest rank of its image by the winner; None if all rank first."""
+        failures = self.winner.retrieval.sentence_failures if self.winner.retrieval else ()
+        return failures[0] if failures else None
+
+
+def verdict_of(results: Sequence[Result]) -> Verdict:
+    """Compare the two best of at least one comparable experiments."""
+    by_rsum = sorted(results, key=lambda result: -float(result.recall["rsum"]))
+    fair = [result for result in by_rsum if not result.seen]
+    set_apart = tuple(result for result in by_rsum if result.seen) if fair else ()
+    winner, *others = fair or by_rsum
+    rows = 1 + len(others)
+    # 100 per cent in three R@K of two directions, over all images.
+    one_image = 600.0 / float(winner.recall["num_images"])
+    if not others:
+        return Verdict(winner, None, 0.0, None, one_image, rows, set_apart)
+    second = others[0]
+    margin = float(winner.recall["rsum"]) - float(second.recall["rsum"])
+    interval = _interval(winner, second)
+    return Verdict(winner, second, margin, interval, one_image, rows, set_apart)
+
+
+def _interval(winner: Result, second: Result) -> tuple[float, float] | None:
+    a, b = winner.retrieval, second.retrieval
+    if a is None or b is None or a.image_ids != b.image_ids:
+        return None
+    ours, theirs = ([rsum_of(gallery) for gallery in of.galleries] for of in (a, b))
+    return percentile_interval(margins([ours], [theirs], RESAMPLES))

@@ -1,0 +1,88 @@
+"""Thumbnails of the dataset's images by id, and limits for uploaded images.
+
+The thumbnail of a clip is a contact sheet of its frames.
+"""
+
+import os
+import threading
+from collections.abc import Sequence
+from functools import lru_cache
+from pathlib import Path
+
+from PIL import Image
+
+from pipeline.clips.contact_sheet import contact_sheet
+from pipeline.datasets.manifest import Manifest
+from pipeline.images.decoding.decode import MissingImage, UnreadableImage, decode, read_bytes
+from pipeline.store.packed import TextIndex
+from pipeline.web.pages.rendering import jpeg_of
+
+MAX_PIXELS = 40_000_000
+"""Maximum number of pixels of an uploaded image: 120 MB decoded, one image at a time."""
+
+SIDE = 320
+"""Maximum width and height of a thumbnail in pixels."""
+
+_QUALITY, _KEPT = 82, 1024
+
+
+class Pictures:
+    """Thumbnails of a dataset's images by id, re-encoded from pixels without metadata."""
+
+    def __init__(self, manifest: Manifest, ids: Sequence[str]) -> None:
+        """Allow access to some images of a dataset, and to no other file.
+
+        Parameters
+        ----------
+        manifest : Manifest. The dataset.
+        ids : sequence of str. Ids of the accessible images.
+        """
+        self._root, self._media = manifest.image_root, manifest.media
+        self._shown, self._paths = TextIndex(ids), manifest.path_by_id
+        self._decoding = threading.Lock()
+        self._copy = lru_cache(_KEPT)(self._made)
+
+    def small_copy(self, image_id: str) -> bytes:
+        """Return an image as JPEG, at most `SIDE` wide and high, without metadata.
+
+        Raises
+        ------
+        MissingImage
+            No accessible image has this id, or its file is missing.
+        UnusableImage
+            The file is outside the image root, or cannot be decoded.
+        """
+        if self._shown.row_of(image_id) < 0:
+            raise MissingImage("there is no image with this id")
+        with self._decoding:  # one at a time, so that memory is that of one image
+            return self._copy(image_id)
+
+    def _made(self, image_id: str) -> bytes:
+        small = self._decoded(below(self._root, self._paths[image_id]))
+        small.thumbnail((SIDE, SIDE), Image.Resampling.BICUBIC)
+        return jpeg_of(small, _QUALITY)
+
+    def _decoded(self, path: Path) -> Image.Image:
+        if self._media == "images":
+            return decode(read_bytes(path), MAX_PIXELS)
+        sheet = contact_sheet(path)
+        if sheet.image is None:
+            raise UnreadableImage(sheet.reason)
+        return sheet.image
+
+
+def below(root: Path, file: Path) -> Path:
+    """Return the resolved path of a file; raise unless it is below the resolved root.
+
+    Raises
+    ------
+    MissingImage, UnreadableImage
+        The file does not exist, or is a link to another folder.
+    """
+    try:
+        path = Path(os.path.realpath(file, strict=True))
+    except OSError as error:
+        raise MissingImage("no such file") from error
+    if not path.is_relative_to(os.path.realpath(root)):
+        raise UnreadableImage("a link that leaves the image root")
+    return path

@@ -1,0 +1,68 @@
+"""`pipeline rerank`: captions chosen among generated candidates by a retrieval experiment."""
+
+from pathlib import Path
+
+import click
+
+from stages.command import Command
+from stages.console import CONSOLE
+from stages.experiment import layout_of, require_made
+
+
+@click.command(cls=Command)
+@click.argument("file", type=click.Path(path_type=Path), metavar="CAPTIONS.jsonl")
+@click.option(
+    "--experiment",
+    required=True,
+    help="Retrieval experiment whose head compares images and captions.",
+)
+@click.option(
+    "--weight",
+    type=click.FloatRange(0),
+    default=4.0,
+    show_default=True,
+    help="Weight of the cosine; the rest of the score is that of the file.",
+)
+@click.option(
+    "--dataset",
+    type=click.Path(path_type=Path),
+    help="Dataset of the captioned images.  [default: as in params.yaml]",
+)
+@click.option(
+    "--out",
+    type=click.Path(path_type=Path),
+    help="File ending in .jsonl, or in .json for COCO's result format.  [default: "
+    "data/captions/DATASET/NAME-by-EXPERIMENT.jsonl]",
+)
+def rerank(
+    file: Path, experiment: str, weight: float, dataset: Path | None, out: Path | None
+) -> None:
+    """Choose captions among the candidates of a file by their similarity to the image.
+
+    The candidates are those of `pipeline caption`: the captions of each image and the others. Their
+    score becomes that of the language model plus a weighted cosine in the experiment's space.
+
+    \b
+    Examples:
+      pipeline caption --split dev --experiment xu2015-soft-attention --beam 20 --top 20
+      pipeline rerank data/captions/flickr8k/xu2015-soft-attention.jsonl --experiment ours-linear
+    """
+    # Here: these import torch, which takes seconds.
+    from pipeline.language.captioning.caption_by_name import rerank as run
+    from stages.params import load_params
+    from stages.plan import experiment_of
+
+    params = load_params()
+    layout = layout_of(dataset, params.dataset)
+    own = {experiment: experiment_of(params, experiment)}
+    require_made(layout.head(experiment), experiment, layout)
+    run(
+        file,
+        layout.dataset,
+        out,
+        experiment=experiment,
+        weight=weight,
+        experiments=own,
+        root=layout.root,
+        monitor=CONSOLE,
+    )

@@ -1,0 +1,87 @@
+"""`pipeline score`: scores of captions against human references, and against drawn scenes."""
+
+from pathlib import Path
+
+import click
+
+from pipeline.store.errors import WrongUsage
+from stages.command import Answer
+from stages.console import CONSOLE, OUTPUT
+from stages.experiment import layout_of
+
+
+@click.command(cls=Answer)
+@click.argument("files", nargs=-1, type=click.Path(path_type=Path), metavar="[FILE]...")
+@click.option(
+    "--dataset",
+    type=click.Path(path_type=Path),
+    help="Dataset of the captioned images.  [default: as in params.yaml]",
+)
+@click.option(
+    "--out",
+    type=OUTPUT,
+    help="Output folder; scores of a file are in a subfolder of its name.  [default: "
+    "data/caption-scores/DATASET]",
+)
+@click.option(
+    "--ranked-by",
+    metavar="EXPERIMENT",
+    help="Retrieval experiment whose head ranks the images by each caption.",
+)
+@click.option(
+    "--judgments",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="RATED.jsonl",
+    help="JSON lines with image_id, caption and rating: print the rank correlation of each score "
+    "with the human ratings instead.",
+)
+def score(
+    files: tuple[Path, ...],
+    dataset: Path | None,
+    out: Path | None,
+    ranked_by: str | None,
+    judgments: Path | None,
+) -> None:
+    """Score caption files: BLEU, ROUGE-L, CIDEr, words, copies, and correctness on drawn scenes.
+
+    Files are those of `pipeline caption`, or any in COCO's results format; without a FILE, all
+    files in data/captions/DATASET. docs/sentences.md defines each figure.
+
+    \b
+    Examples:
+      pipeline score --dataset data/flickr8k
+      pipeline score results.json --dataset data/coco --ranked-by kiros2014-linear
+      pipeline score --judgments rated.jsonl --dataset data/flickr8k
+    """
+    # Here: these take longer to import than --help should.
+    from pipeline.datasets.manifest import read_manifest
+    from pipeline.experiments.known_truth import caption_truth_of
+    from pipeline.language.captioning.caption_by_name import score as score_files
+    from pipeline.language.score_captions import markdown
+    from stages.params import load_params
+    from stages.plan import experiment_of
+
+    params = load_params()
+    layout = layout_of(dataset, params.dataset)
+    if judgments is not None:
+        from pipeline.studies.judgments import correlate
+        from pipeline.studies.judgments import markdown as correlations_table
+
+        if files or ranked_by is not None:
+            raise WrongUsage("--judgments FILE has captions of its own; omit FILE and --ranked-by")
+        folder = layout.caption_scores(judgments.stem) if out is None else out / judgments.stem
+        found = correlate(judgments, layout.dataset, folder, monitor=CONSOLE)
+        click.echo(correlations_table(found), nl=False)
+        return
+    own = {ranked_by: experiment_of(params, ranked_by)} if ranked_by is not None else {}
+    rows = score_files(
+        files or None,
+        layout.dataset,
+        out,
+        ranked_by=ranked_by,
+        experiments=own,
+        root=layout.root,
+        monitor=CONSOLE,
+    )
+    truth = caption_truth_of(read_manifest(layout.dataset))
+    click.echo(markdown(rows, truth), nl=False)

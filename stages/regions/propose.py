@@ -1,0 +1,96 @@
+"""`pipeline propose`: boxes of likely objects in every image of a dataset."""
+
+import time
+from pathlib import Path
+
+import click
+
+from pipeline.store.jobs.options import Compute, Selection, Storage
+from pipeline.store.workers.place import Place
+from stages.command import Command
+from stages.console import CONSOLE, OUTPUT
+from stages.options import (
+    ADD,
+    COMPRESS,
+    JSON,
+    LIMIT,
+    RETRY_FAILED,
+    ROWS_PER_SHARD,
+    SPLIT,
+    THREADS,
+    TRUST_STAMPS,
+    UPDATE,
+    compute_options,
+    place_options,
+    selection_options,
+    storage_options,
+)
+
+# Here, and not from pipeline.regions, since `--help` needs none of what that imports.
+_METHODS = ("edge-boxes", "selective-search", "bing", "grid", "boxes", "ground-truth")
+
+
+@click.command(cls=Command)
+@click.option("--method", required=True, type=click.Choice(_METHODS), help="Who proposes.")
+@click.option("--dataset", required=True, type=click.Path(path_type=Path), help="Prepared dataset.")
+@click.option("--out", required=True, type=OUTPUT, help="Output folder of the proposals.")
+@click.option(
+    "-n",
+    "--number",
+    type=click.IntRange(1),
+    default=100,
+    show_default=True,
+    help="Maximum number of boxes per image; ground-truth returns all.",
+)
+@click.option(
+    "--boxes",
+    type=click.Path(path_type=Path),
+    help="Box file of --method boxes: .tsv (bottom-up), .npz, .h5 or .json (COCO results).",
+)
+@click.option(
+    "--model",
+    type=click.Path(path_type=Path),
+    help="Folder of BING's model, or edge model file for edge-boxes.  [default: gradients, "
+    "without a model]",
+)
+@selection_options(SPLIT, LIMIT)
+@compute_options(THREADS)
+@storage_options(ROWS_PER_SHARD, COMPRESS, ADD, UPDATE, RETRY_FAILED, TRUST_STAMPS)
+@place_options
+@JSON
+@click.pass_context
+def propose(
+    ctx: click.Context,
+    method: str,
+    dataset: Path,
+    out: Path,
+    number: int,
+    boxes: Path | None,
+    model: Path | None,
+    select: Selection,
+    compute: Compute,
+    storage: Storage,
+    place: Place,
+    as_json: bool,
+) -> None:
+    """Propose boxes on the images of a prepared dataset.
+
+    edge-boxes, selective-search and bing need the extra `regions` (OpenCV). If the dataset has
+    phrases with boxes, the recall of the proposals is logged. The same command resumes an
+    interrupted run, and recomputes changed images. Unreadable images keep their row, and the exit
+    status is then 3.
+
+    \b
+    Example:
+      pipeline propose --method grid --dataset data/scenes --out data/proposals/scenes/grid
+    """
+    from pipeline.regions import propose as job
+    from pipeline.regions.proposal_source import Proposer
+    from stages.feature_log import log_made
+
+    started = time.monotonic()
+    index = job.propose(
+        dataset, out, proposer=Proposer(method, number, boxes, model), select=select,
+        storage=storage, compute=compute, place=place, monitor=CONSOLE,
+    )  # fmt: skip
+    log_made(ctx, out, index, time.monotonic() - started, as_json)

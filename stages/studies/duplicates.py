@@ -1,0 +1,162 @@
+"""`pipeline duplicates`: near-duplicate images within feature sets, splits, or between them."""
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from pipeline.store.errors import WrongUsage
+from stages.command import Answer
+from stages.console import CONSOLE, FOUND, OUTPUT, printable
+from stages.listing import print_table
+from stages.options import JSON
+
+if TYPE_CHECKING:
+    from pipeline.studies.near_duplicates.find import Duplicate, Duplicates
+
+_FOLDER = click.Path(path_type=Path, file_okay=False)
+
+
+@click.command(cls=Answer)
+@click.argument("features", type=_FOLDER)
+@click.argument("others", type=_FOLDER, required=False)
+@click.option(
+    "--threshold",
+    type=float,
+    help="Minimum cosine of near-duplicates.  [default: calibrated for the recipe; --align: 0.5]",
+)
+@click.option(
+    "--dataset",
+    type=click.Path(path_type=Path),
+    multiple=True,
+    help="Prepared dataset of FEATURES, or its folder of images, for splits and thumbnails; "
+    "repeat it for OTHERS.",
+)
+@click.option(
+    "--split",
+    "splits",
+    metavar="NAMES",
+    help="Compare only these splits, comma-separated.  [default: all rows]",
+)
+@click.option("--between", is_flag=True, help="Compare only images of different splits.")
+@click.option(
+    "--approximate",
+    is_flag=True,
+    help="Find pairs with an approximate graph index, for millions of rows; some may be missed.",
+)
+@click.option(
+    "--align",
+    is_flag=True,
+    help="Confirm pairs by comparing pixels, which also finds crops; features propose the pairs.  "
+    "Needs --dataset.",
+)
+@click.option(
+    "--page", type=OUTPUT, metavar="FILE.html", help="Write an HTML page with the images."
+)
+@click.option("--fail", is_flag=True, help="End with status 3 if there are near-duplicates.")
+@JSON
+@click.pass_context
+def duplicates(
+    ctx: click.Context,
+    features: Path,
+    others: Path | None,
+    threshold: float | None,
+    dataset: tuple[Path, ...],
+    splits: str | None,
+    between: bool,
+    approximate: bool,
+    align: bool,
+    page: Path | None,
+    fail: bool,
+    as_json: bool,
+) -> None:
+    """Find near-duplicate images by the cosine of their features, optionally also by their pixels.
+
+    Compares the rows of FEATURES with each other, or only with those of OTHERS. Prints one line per
+    image with a near-duplicate: group, score, id and split, and the nearest image.
+
+    \b
+    Examples:
+      pipeline duplicates features/photos
+      pipeline duplicates features/photos --dataset photos --align
+      pipeline duplicates features/mine --dataset data/mine --between --page leaks.html
+      pipeline duplicates features/mine --dataset data/mine --split train,test --between --fail
+      pipeline duplicates features/mine features/theirs
+    """
+    # Here, so that --help needs neither numpy nor h5py.
+    from pipeline.datasets.plain_images import images_of
+    from pipeline.studies.near_duplicates.find import duplicates as find
+
+    if len(dataset) > (1 if others is None else 2):
+        raise WrongUsage("pass --dataset once for each feature set")
+    if page is not None and not dataset:
+        raise WrongUsage("--page requires --dataset, which has the images")
+    if align and len(dataset) < (1 if others is None else 2):
+        raise WrongUsage("--align needs --dataset for each feature set, which has its images")
+    folders = [features] if others is None else [features, others]
+    manifests = [images_of(path, CONSOLE.log) for path in dataset]
+    found = find(
+        features,
+        others,
+        dataset=manifests[0] if manifests and others is None else None,
+        splits=[name for name in (splits or "").split(",") if name],
+        between=between,
+        threshold=threshold,
+        approximate=approximate,
+        images=manifests if align else (),
+        monitor=CONSOLE,
+    )
+    if page is not None:
+        from pipeline.web.pages.near_duplicates import write_page
+
+        write_page(found, page, dict(zip(folders, manifests, strict=False)))
+        CONSOLE.log(f"{page}: the images of the groups")
+    if as_json:
+        click.echo(json.dumps(_values(found), indent=2))
+    elif found.groups:
+        print_table(_table(found))
+    if fail and found.groups:
+        ctx.exit(FOUND)
+
+
+def _values(found: "Duplicates") -> dict[str, Any]:
+    return {
+        "threshold": found.threshold,
+        "correlation": found.correlation,
+        "compared": found.compared,
+        "failed": found.failed,
+        "recall": found.recall,
+        "groups": [
+            {"score": group.score, "images": [_image(image) for image in group.images]}
+            for group in found
+        ],
+    }
+
+
+def _image(image: "Duplicate") -> dict[str, Any]:
+    return {
+        "id": image.id,
+        "features": str(image.features),
+        "split": image.split,
+        "nearest": image.nearest,
+        "score": image.score,
+    }
+
+
+def _table(found: "Duplicates") -> list[dict[str, str]]:
+    """Return one row per image; columns with equal values in all rows are omitted."""
+    several = len({image.features for image in found.images}) > 1
+    splits = len({image.split for image in found.images}) > 1
+    return [
+        {
+            "group": str(number),
+            "score": f"{image.score:.4f}",
+            "id": printable(image.id),
+            **({"features": printable(str(image.features))} if several else {}),
+            **({"split": image.split} if splits else {}),
+            "nearest": printable(image.nearest),
+        }
+        for number, group in enumerate(found, 1)
+        for image in group.images
+    ]

@@ -1,0 +1,49 @@
+"""`pipeline probe`: what embeddings encode about images, and whether they detect wrong captions."""
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import click
+
+from stages.command import Answer
+from stages.console import CONSOLE, OUTPUT
+from stages.experiment import layout_of
+from stages.options import JSON
+from stages.sources import source_options, sources_of
+
+
+@click.command(cls=Answer)
+@source_options
+@click.option("--out", type=OUTPUT, help="[default: data/probes/DATASET/EXPERIMENT.json]")
+@JSON
+def probe(
+    experiment: str | None, split: str | None, out: Path | None, as_json: bool, **files: Any
+) -> None:
+    """Probe what embeddings encode about images, and compare captions with wrong ones.
+
+    Linear probes are fitted on the training split and evaluated on --split. Wrong captions have
+    another noun, colour, number or place, the opposite relation, two swapped words, or all words
+    shuffled. docs/probes.md defines each figure.
+
+    \b
+    Examples:
+      pipeline probe --experiment vsepp --dataset data/scenes
+      pipeline probe --experiment vsepp --dataset data/flickr8k --split dev
+    """
+    if experiment is None:
+        raise click.UsageError("pass --experiment NAME")
+    sources = sources_of(experiment, **files, split=None)
+    # Here: these take longer to import than --help should.
+    from pipeline.experiments.known_truth import probe_truth_of
+    from pipeline.retrieval.query.searcher import Searcher
+    from pipeline.studies.probes.probe import probe as probe_searcher
+    from pipeline.studies.probes.probes_file import markdown, write_probes
+
+    searcher = Searcher(**sources, monitor=CONSOLE)
+    truth = probe_truth_of(searcher.embedded.manifest)
+    found = probe_searcher(searcher, truth, split=split, monitor=CONSOLE)
+    out = out or layout_of(sources["dataset"], "").probes(experiment)
+    write_probes(out, found)
+    click.echo(json.dumps(asdict(found), indent=2) if as_json else markdown(found), nl=as_json)

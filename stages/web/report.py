@@ -1,0 +1,87 @@
+"""`pipeline report`: joint recall tables of all experiments, and HTML pages."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from pipeline.store.errors import WrongUsage
+from stages.command import Command
+from stages.console import CONSOLE, OUTPUT
+from stages.experiment import layout_of
+from stages.options import MAP
+
+if TYPE_CHECKING:
+    from pipeline.studies.embedding_map.plane import Projection
+
+
+@click.command(cls=Command)
+@click.option(
+    "--dataset",
+    type=click.Path(path_type=Path),
+    help="Dataset of the experiments.  [default: as in params.yaml]",
+)
+@click.option(
+    "--out", type=OUTPUT, help="Output folder of the tables.  [default: data/report/DATASET]"
+)
+@click.option(
+    "--html",
+    type=OUTPUT,
+    metavar="DIR",
+    help="Also write a report to this folder: tables next to published numbers, figures, queries "
+    "with their results. DIR/index.html opens offline in any browser.",
+)
+@MAP
+@click.option(
+    "--task",
+    type=click.Choice(["retrieval", "localization", "captioning"]),
+    default="retrieval",
+    show_default=True,
+    help="Page to write instead: localization, DIR/localization.html, with a table of all files "
+    "of `pipeline localize` and images with boxes; captioning, DIR/captions.html, with the scores "
+    "of all files of `pipeline caption`, images with captions, and the regularities of spaces.",
+)
+def report(
+    dataset: Path | None,
+    out: Path | None,
+    html: Path | None,
+    projection: "Projection",
+    task: str,
+) -> None:
+    """Join the recall tables of all experiments as recall.json, recall.csv and recall.md.
+
+    Tables are read from data/evaluations/DATASET. The experiments of params.yaml are first, in its
+    order; others follow by name. docs/report.md describes the pages that --html writes.
+
+    \b
+    Examples:
+      pipeline report
+      pipeline report --html data/report/scenes/html
+      pipeline report --task localization --dataset data/entities --html data/report/entities/html
+      pipeline report --task captioning --dataset data/flickr8k --html data/report/flickr8k/html
+    """
+    # Here: these take longer to import than --help should.
+    from pipeline.retrieval.tables import markdown_table
+    from pipeline.web.report import report_by_name as reports
+    from stages.params import load_params
+
+    params = load_params()
+    layout = layout_of(dataset, params.dataset)
+    if task != "retrieval":
+        if html is None:
+            raise WrongUsage(f"--task {task} writes a page only; pass --html DIR")
+        write_page = (
+            reports.write_region_report if task == "localization" else reports.write_caption_report
+        )
+        write_page(layout.dataset, html, root=layout.root, monitor=CONSOLE)
+        return
+    written = reports.write_report(
+        layout.dataset,
+        out,
+        html=html,
+        projection=projection,
+        first=list(params.experiments),
+        root=layout.root,
+        monitor=CONSOLE,
+    )
+    click.echo(markdown_table(written.rows), nl=False)

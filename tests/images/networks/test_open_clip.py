@@ -1,0 +1,175 @@
+"""Names, published weights and files of open_clip's models, without a network."""
+
+from pathlib import Path
+from typing import Any
+
+import huggingface_hub
+import pytest
+import torch
+from safetensors.torch import save_file
+
+from pipeline.images.networks.open_clip_models import (
+    ClipModel,
+    ModelError,
+    cached_weights,
+    find_clip_model,
+    open_clip,
+)
+from pipeline.images.networks.open_clip_weights import build_clip, load_clip_weights
+from pipeline.images.networks.state_dicts import WeightsError, state_sha256
+from pipeline.store.errors import PipelineError
+from tests.images.networks.factories import add_tiny_models
+
+LAION = "open-clip:ViT-B-32.laion2b_s34b_b79k"
+
+
+@pytest.fixture
+def tiny(tmp_path: Path) -> ClipModel:
+    add_tiny_models(tmp_path)
+    return find_clip_model("open-clip:tiny-vit")
+
+
+def test_a_name_has_a_model_and_perhaps_a_tag() -> None:
+    found = find_clip_model(LAION)
+    assert (found.model, found.tag) == ("ViT-B-32", "laion2b_s34b_b79k")
+    assert (found.name, found.architecture) == (LAION, "open-clip:ViT-B-32")
+    assert find_clip_model("open-clip:ViT-B-32").name == "open-clip:ViT-B-32"
+    assert found.files() == (
+        "laion/CLIP-ViT-B-32-laion2B-s34B-b79K",
+        ("open_clip_model.safetensors", "open_clip_pytorch_model.bin"),
+    )
+    assert find_clip_model("open-clip:ViTamin-S.datacomp1b").files() == (
+        "jienengchen/ViTamin-S", ("pytorch_model.safetensors", "pytorch_model.bin")
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("open-clip:ViT-B32", r"no model 'ViT-B32'; did you mean .*ViT-B-32"),
+        ("open-clip:ViT-B-32.laion2b", r"no weights 'laion2b'; available: .*laion2b_e16"),
+        ("open-clip:coca_base.mscoco", "it has none, so pass a file"),
+        ("open-clip:ViT-B-32.openai", r"QuickGELU.*use open-clip:ViT-B-32-quickgelu\.openai"),
+    ],
+)
+def test_unknown_names_are_refused_with_the_nearest(name: str, message: str) -> None:
+    with pytest.raises(ModelError, match=message):
+        find_clip_model(name)
+
+
+def test_every_published_tag_can_be_named() -> None:
+    """But for weights of QuickGELU under a model without it, whose sibling has them."""
+    for model, tag in open_clip().list_pretrained():
+        try:
+            found = find_clip_model(f"open-clip:{model}.{tag}")
+        except ModelError:
+            found = find_clip_model(f"open-clip:{model}-quickgelu.{tag}")
+        assert found.files()[0].count("/") == 1
+        assert found.preprocessing()["resize_mode"] in ("shortest", "squash")
+
+
+def test_pictures_are_prepared_as_the_weights_want_them() -> None:
+    siglip = find_clip_model("open-clip:ViT-B-16-SigLIP").preprocessing()
+    assert siglip == find_clip_model("open-clip:ViT-B-16-SigLIP.webli").preprocessing()
+    assert (siglip["mean"], siglip["resize_mode"]) == ((0.5, 0.5, 0.5), "squash")
+    default = find_clip_model("open-clip:coca_base").preprocessing()
+    assert (default["mean"], default["resize_mode"]) == (
+        open_clip().OPENAI_DATASET_MEAN,
+        "shortest",
+    )
+    with pytest.raises(ModelError, match=r"name a tag, as in .*ViT-L-14\.openai"):
+        find_clip_model("open-clip:ViT-L-14").preprocessing()
+
+
+def test_without_a_network_it_says_what_to_fetch(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def unreachable(repository: str, file: str) -> str:
+        raise ConnectionError(f"no route to the hub\nfor {repository}/{file}")
+
+    monkeypatch.setattr(huggingface_hub, "hf_hub_download", unreachable)
+    monkeypatch.setattr(huggingface_hub, "try_to_load_from_cache", lambda *args: None)
+    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_CACHE", str(tmp_path / "hub"))
+    monkeypatch.setattr("pipeline.images.networks.hub._unreachable", lambda: None)
+    model = find_clip_model(LAION)
+    net: Any = None
+    with pytest.raises(WeightsError, match="no route to the hub") as raised:
+        load_clip_weights(model, "pretrained", net)
+    message = str(raised.value)
+    assert "\n" not in message
+    for part in (
+        "open_clip_model.safetensors or open_clip_pytorch_model.bin",
+        "https://huggingface.co/laion/CLIP-ViT-B-32-laion2B-s34B-b79K",
+        f"models--laion--CLIP-ViT-B-32-laion2B-s34B-b79K of a filled cache to {tmp_path}",
+        "random:SEED",
+    ):
+        assert part in message
+    with pytest.raises(ModelError, match=r"names no weights; add a tag.*laion2b_s34b_b79k"):
+        load_clip_weights(find_clip_model("open-clip:ViT-B-32"), "pretrained", net)
+
+
+def test_weights_in_the_cache_are_taken(
+    tiny: ClipModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    net = build_clip(tiny)
+    file = tmp_path / "open_clip_pytorch_model.bin"
+    torch.save(net.state_dict(), file)
+    monkeypatch.setattr(
+        huggingface_hub,
+        "try_to_load_from_cache",
+        lambda repository, name: str(file) if name == file.name else None,
+    )
+    model = find_clip_model(LAION)
+    assert cached_weights(model) == file
+    # The narrow file is not that of ViT-B-32, which is what it now claims to be.
+    with pytest.raises(WeightsError, match=r"does not fit open-clip:tiny-vit|keys differ"):
+        load_clip_weights(model, "pretrained", build_clip(find_clip_model("open-clip:tiny-rn")))
+    loaded = load_clip_weights(model, "pretrained", net)
+    assert loaded.name == LAION
+
+
+def test_files_of_several_layouts_have_the_same_weights(tiny: ClipModel, tmp_path: Path) -> None:
+    net = build_clip(tiny)
+    seeded = load_clip_weights(tiny, "random:3", net)
+    assert (seeded.name, seeded.sha256) == ("random:3", state_sha256(seeded.state))
+    assert seeded.sha256 == load_clip_weights(tiny, "random:3", build_clip(tiny)).sha256
+    assert seeded.sha256 != load_clip_weights(tiny, "random:4", net).sha256
+    # A training state of open_clip; half precision; what OpenAI's files have besides.
+    trained = {f"module.{key}": value for key, value in seeded.state.items()}
+    torch.save({"epoch": 3, "state_dict": trained}, tmp_path / "trained.pt")
+    halves = {key: value.half() for key, value in seeded.state.items()}
+    halves |= {"logit_scale": torch.ones(()), "context_length": torch.tensor(20)}
+    save_file(halves, tmp_path / "halves.safetensors")
+    same = load_clip_weights(tiny, str(tmp_path / "trained.pt"), net)
+    assert same.name == "file:trained.pt"
+    assert state_sha256(same.state) == seeded.sha256
+    near = load_clip_weights(tiny, str(tmp_path / "halves.safetensors"), net)
+    assert {value.dtype for value in near.state.values()} == {torch.float32}
+    torch.testing.assert_close(near.state, seeded.state, rtol=1e-2, atol=1e-3)
+    # A text tower under the model's own names, for a model that has it as a part.
+    custom = find_clip_model("open-clip:tiny-custom")
+    held = load_clip_weights(custom, "random:0", build_clip(custom)).state
+    flat = {key.removeprefix("text."): value for key, value in held.items()}
+    torch.save(flat, tmp_path / "flat.pt")
+    read = load_clip_weights(custom, str(tmp_path / "flat.pt"), build_clip(custom))
+    assert state_sha256(read.state) == state_sha256(held)
+
+
+def test_weights_that_do_not_fit_are_refused(tiny: ClipModel, tmp_path: Path) -> None:
+    net = build_clip(tiny)
+    torch.save(build_clip(find_clip_model("open-clip:tiny-rn")).state_dict(), tmp_path / "rn.pt")
+    (tmp_path / "no.pt").write_bytes(b"no weights")
+    for source, message in (
+        (str(tmp_path / "rn.pt"), r"keys differ, first visual\.class_embedding is missing; "),
+        (str(tmp_path / "no.pt"), r"no\.pt"),
+        ("nowhere.pt", "no weights file 'nowhere.pt'"),
+        ("random:x", "must be an integer"),
+    ):
+        with pytest.raises(WeightsError, match=message):
+            load_clip_weights(tiny, source, net)
+
+
+def test_without_the_package_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(__import__("sys").modules, "open_clip", None)
+    with pytest.raises(PipelineError, match=r"open-clip-torch.*\[open-clip\]"):
+        find_clip_model("open-clip:ViT-B-32")

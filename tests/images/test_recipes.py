@@ -1,0 +1,226 @@
+"""The catalogue: names, defaults, and hashes that change with every field."""
+
+import dataclasses
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from pipeline.images.recipes import (
+    DEFAULT_RECIPE,
+    RECIPES,
+    RecipeError,
+    Resize,
+    is_image_recipe,
+    resolve_recipe,
+)
+from pipeline.store.hashing import canonical_json, recipe_hash
+from stages.recipes import recipes
+from tests.project import PROJECT
+
+
+def test_backbones_stand_for_their_default_recipes() -> None:
+    assert resolve_recipe("resnet152").name == "resnet152-grid"
+    assert resolve_recipe("vgg19").name == "vgg19-fc7-10crop"
+    assert resolve_recipe("efficientnet-lite0").name == "efficientnet-lite0-pool"
+    assert {RECIPES[name].backbone for name in DEFAULT_RECIPE.values()} == set(DEFAULT_RECIPE)
+
+
+def test_near_names_are_offered() -> None:
+    with pytest.raises(RecipeError, match="did you mean resnet152"):
+        resolve_recipe("resnet152-gird")
+    with pytest.raises(RecipeError, match="float64"):
+        resolve_recipe("resnet152", storage="float64")
+
+
+def test_catalogue_is_consistent() -> None:
+    assert list(RECIPES) == [recipe.name for recipe in RECIPES.values()]
+    for recipe in RECIPES.values():
+        assert recipe.name.startswith(f"{recipe.backbone}-")
+        assert recipe.source
+        assert recipe.crop.size <= recipe.resize.size
+        assert (recipe.combine_crops == "mean") == (recipe.crop.windows > 1)
+        assert recipe.name.endswith("-10crop") == (recipe.crop.rule == "ten")
+        assert recipe.name.endswith("-flip") == (recipe.crop.rule == "flip")
+        before = "fc7pre" in recipe.name or recipe.backbone == "dct"
+        assert before == (recipe.activation == "none")
+        assert len(recipe.axes.split(", ")) == len(recipe.shape) + 1
+        assert resolve_recipe(recipe.name) == recipe
+    assert RECIPES["resnet152-grid"].row_bytes == 401_408
+    assert RECIPES["resnet152-grid14"].row_bytes == 1_605_632
+    assert RECIPES["vgg19-fc7"].row_bytes == 16_384
+
+
+@pytest.mark.parametrize(
+    "name", [name for name in RECIPES if name.startswith("vgg") and "-caffe-" in name]
+)
+def test_twins_differ_in_weights_and_normalisation_only(name: str) -> None:
+    caffe = RECIPES[name]
+    twin = RECIPES[name.replace("-caffe-", "-")]
+    given: dict[str, Any] = {"name": name, "weights": caffe.weights, "normalise": caffe.normalise}
+    assert dataclasses.replace(twin, **given) == caffe
+    assert caffe.normalise.channels == "BGR"
+    assert caffe.normalise.mean == (103.939, 116.779, 123.68)
+    assert (caffe.normalise.scale, caffe.normalise.std) == (1.0, (1.0, 1.0, 1.0))
+
+
+@pytest.mark.parametrize("name", ["grid", "grid14", "pool", "pool-10crop"])
+def test_other_weights_of_resnet_are_the_only_difference(name: str) -> None:
+    second = RECIPES[f"resnet152-v2-{name}"]
+    same: dict[str, Any] = {f: getattr(second, f) for f in ("name", "weights", "source")}
+    assert dataclasses.replace(RECIPES[f"resnet152-{name}"], **same) == second
+
+
+@pytest.mark.parametrize("tap", ["grid", "pool", "pool-flip", "pool-10crop"])
+@pytest.mark.parametrize(("number", "size"), [(1, 240), (2, 260)])
+def test_larger_networks_of_efficientnet_see_larger_images(
+    tap: str, number: int, size: int
+) -> None:
+    first, larger = (RECIPES[f"efficientnet-lite{n}-{tap}"] for n in (0, number))
+    same: dict[str, Any] = {f: getattr(larger, f) for f in ("name", "backbone", "weights", "shape")}
+    resize = dataclasses.replace(first.resize, size=size + 32 * (tap == "pool-10crop"))
+    crop = dataclasses.replace(first.crop, size=size)
+    assert dataclasses.replace(first, resize=resize, crop=crop, **same) == larger
+
+
+def test_a_number_of_pixels_is_a_recipe_at_that_size() -> None:
+    grid, fourteen = resolve_recipe("resnet152-grid-448"), RECIPES["resnet152-grid14"]
+    same: dict[str, Any] = {"name": grid.name, "source": grid.source}
+    assert dataclasses.replace(fourteen, **same) == grid
+    ten = resolve_recipe("resnet50-caffe-pool-10crop-448", "bf16", "float16")
+    assert (ten.resize.size, ten.crop.size, ten.crop.windows, ten.shape) == (512, 448, 10, (2048,))
+    assert (ten.precision, ten.storage, ten.backbone) == ("bf16", "float16", "resnet50-caffe")
+    assert resolve_recipe("googlenet-pool-448").resize == Resize("shorter-side", 512)
+    for name, base in RECIPES.items():
+        assert is_image_recipe(f"{name}-320") is is_image_recipe(name) is True
+        if base.axes == "row, channel" and base.pool == "none":
+            with pytest.raises(RecipeError, match="fully connected and has a fixed input size"):
+                resolve_recipe(f"{name}-320")
+            continue
+        other = resolve_recipe(f"{name}-320")
+        assert other.name == f"{name}-320"
+        assert other.shape == ((10, 10, base.shape[2]) if len(base.shape) == 3 else base.shape)
+        hashes = {recipe_hash(recipe.to_json(), "0" * 64) for recipe in (base, other)}
+        assert len(hashes) == 2
+    assert not any(map(is_image_recipe, ("resnet152", "resnet152-448", "mine-448", "clip-9")))
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("resnet152-pool-225", "225 pixels are not a multiple of 32 from 64 to 2048"),
+        ("resnet152-pool-32", "32 pixels are not a multiple"),
+        ("resnet152-pool-99968", "99968 pixels are not a multiple of 32 from 64 to 2048"),
+        ("resnet152-pool-224", "224 pixels is the size of resnet152-pool; use that name"),
+        ("resnet152-pool-0448", "did you mean resnet152-pool"),
+        ("resnet152-pool-448-320", "did you mean resnet152-pool"),
+        ("resnet152-pol-448", "did you mean resnet152-pool"),
+    ],
+)
+def test_sizes_that_no_network_has_are_refused(name: str, message: str) -> None:
+    with pytest.raises(RecipeError, match=message):
+        resolve_recipe(name)
+
+
+def test_hashes_of_published_features_do_not_move() -> None:
+    """Shards made with earlier releases name these."""
+    found = {name: recipe_hash(RECIPES[name].to_json(), "0" * 64) for name in PUBLISHED}
+    assert found == PUBLISHED
+
+
+PUBLISHED = {
+    "resnet152-grid": "592a3f593ce6d128",
+    "resnet152-pool": "cb9489b59c53c2b9",
+    "vgg19-fc7-10crop": "7e8840514a4d0dd5",
+    "vgg19-fc7": "6ca3ebe5f5b8ea1b",
+    "efficientnet-lite0-pool": "e2091fb80b08fec3",
+    "efficientnet-lite0-grid": "f427d83a70f34de9",
+    "resnet50-caffe-pool": "f8bc5548e5e643ae",
+    "resnet50-caffe-grid": "80baea8f3d106fc3",
+    "resnet50-caffe-pool-10crop": "60cb2fa69f9c57ba",
+}
+
+
+def test_models_of_timm_need_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "timm", None)
+    with pytest.raises(RecipeError, match=r"pip install 'caption-feature-pipeline\[timm\]'"):
+        resolve_recipe("timm:resnet18")
+
+
+def _flat(values: Any, prefix: str = "") -> dict[str, Any]:
+    if not isinstance(values, dict):
+        return {prefix: values}
+    return {
+        k: v for key, value in values.items() for k, v in _flat(value, f"{prefix}.{key}").items()
+    }
+
+
+def test_every_field_changes_the_hash() -> None:
+    values = RECIPES["vgg19-fc7-10crop"].to_json()
+    seen = {recipe_hash(values, "0" * 64), recipe_hash(values, "1" * 64)}
+    fields = _flat(values)
+    for path in fields:
+        changed = json.loads(json.dumps(values))
+        inner = changed
+        *parents, last = path.strip(".").split(".")
+        for parent in parents:
+            inner = inner[parent]
+        inner[last] = "another value"
+        seen.add(recipe_hash(changed, "0" * 64))
+    assert len(seen) == len(fields) + 2
+    names = {f.name for f in dataclasses.fields(RECIPES["vgg19-fc7-10crop"])}
+    assert set(values) == names - {"weights", "source", "trained_on"}, (
+        "these change no feature, or stand beside"
+    )
+
+
+def test_the_hash_is_stable_over_time_and_key_order() -> None:
+    values = RECIPES["resnet152-grid"].to_json()
+    backwards = dict(reversed(list(values.items())))
+    assert canonical_json(values) == canonical_json(backwards)
+    assert recipe_hash({"a": [1, 2.5], "é": None}, "0" * 64) == "19269dfc2bf97de4"
+
+
+def test_the_list_needs_no_torch() -> None:
+    """A list that takes seconds is not looked at."""
+    code = (
+        "import sys; from stages.recipes import recipes; recipes([], standalone_mode=False); "
+        "sys.exit('torch' in sys.modules)"
+    )
+    root = PROJECT
+    ended = subprocess.run(
+        [sys.executable, "-c", code], cwd=root, capture_output=True, text=True, check=True
+    )
+    lines = ended.stdout.splitlines()
+    of_images = lines[1 : 1 + len(RECIPES)]
+    assert all(line.startswith(name) for line, name in zip(of_images, RECIPES, strict=True))
+    for word in ("7 x 7 x 2048", "Yan 2019", "ResNet152_Weights.IMAGENET1K_V1"):
+        assert word in lines[1]
+
+
+def test_one_recipe_is_printed_with_its_hash(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def printed(*arguments: str) -> dict[str, Any]:
+        result = CliRunner().invoke(recipes, arguments, catch_exceptions=False)
+        assert result.exit_code == 0
+        found: dict[str, Any] = json.loads(result.stdout)
+        return found
+
+    lite = RECIPES["efficientnet-lite0-pool"]
+    values = printed("efficientnet-lite0")
+    assert values["weights"] == lite.weights
+    assert values["recipe_hash"] == recipe_hash(lite.to_json(), values["weights_sha256"])
+    seeded = printed("efficientnet-lite0", "--weights", "random:0")
+    assert seeded["weights"] == "random:0"
+    assert seeded["recipe_hash"] == recipe_hash(lite.to_json(), seeded["weights_sha256"])
+    assert seeded["recipe_hash"] != values["recipe_hash"]
+    monkeypatch.setenv("TORCH_HOME", str(tmp_path))
+    assert printed("vgg19")["recipe_hash"] is None
+    stderr = CliRunner().invoke(recipes, ["vgg19"], catch_exceptions=False).stderr
+    assert "--weights PATH" in stderr
+    assert CliRunner().invoke(recipes, ["--weights", "random:0"]).exit_code == 2

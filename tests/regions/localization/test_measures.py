@@ -1,0 +1,203 @@
+"""Recall, suppression and average precision against naive loops, with ties."""
+
+import shutil
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+
+import h5py
+import numpy as np
+import pytest
+
+from pipeline.regions.boxes import iou, nms
+from pipeline.regions.localization import LocalizationError
+from pipeline.regions.localization.evaluate_localization import (
+    evaluate_localized,
+    markdown,
+    tabulate,
+)
+from pipeline.regions.localization.localized import Localized, read_localized, write_localized
+from pipeline.regions.localization.measures import (
+    NO_HIT,
+    average_precisions,
+    by_area,
+    by_head,
+    rank,
+    suppressed,
+)
+from tests.regions.localization.factories import localized, random_boxes
+
+
+def overlap(a: np.ndarray, b: np.ndarray) -> float:
+    """Count pixels, since corners are whole."""
+    cells = [
+        {(x, y) for x in range(int(c[0]), int(c[2])) for y in range(int(c[1]), int(c[3]))}
+        for c in (a, b)
+    ]
+    return len(cells[0] & cells[1]) / len(cells[0] | cells[1])
+
+
+def in_order(found: Localized, image: int, phrase: int) -> list[tuple[float, int]]:
+    """Return (score, number) of an image's proposals, best first, ties by their number."""
+    rows = found.regions[found.regions_of(image)].astype(float)
+    scores = [float(found.scores(image, found.phrases[[phrase]])[k, 0]) for k in range(len(rows))]
+    return sorted(((s, k) for k, s in enumerate(scores)), key=lambda item: (-item[0], item[1]))
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_recall_equals_naive_loops_with_ties(seed: int) -> None:
+    found = localized(seed=seed)
+    ranked = rank(found, by_head(found))
+    for query in range(len(found.query_ids)):
+        image = int(found.query_image[query])
+        boxes, truth = found.boxes[found.regions_of(image)], found.truth_of(query)
+        order = in_order(found, image, int(found.query_phrase[query]))
+        first = next(
+            (
+                place
+                for place, (_, k) in enumerate(order)
+                if max(overlap(boxes[k], t) for t in truth) >= 0.5
+            ),
+            NO_HIT,
+        )
+        assert ranked.first_hit[query] == first
+        assert ranked.best[query] == (order[0][1] if order else -1)
+        if order:
+            centre = (boxes[order[0][1]][:2] + boxes[order[0][1]][2:]) / 2
+            inside = [(t[:2] <= centre).all() and (centre < t[2:]).all() for t in truth]
+            assert ranked.pointed[query] == any(inside)
+    assert len(np.unique([s for s, _ in in_order(found, 0, 0)])) < 9
+
+
+def naive_average_precision(found: Localized, phrase: int, threshold: float) -> float:
+    """One list over all images that ask for the phrase; each true box is found once."""
+    entries, truths = [], 0
+    for image in range(len(found.image_ids)):
+        queries = [
+            q
+            for q in range(len(found.query_ids))
+            if (found.query_image[q], found.query_phrase[q]) == (image, phrase)
+        ]
+        truth = sorted({tuple(map(float, t)) for q in queries for t in found.truth_of(q)})
+        truths += len(truth)
+        if not queries:
+            continue
+        boxes = found.boxes[found.regions_of(image)]
+        kept: list[tuple[float, int]] = []
+        for score, k in in_order(found, image, phrase):
+            if all(overlap(boxes[k], boxes[other]) <= threshold for _, other in kept):
+                kept.append((score, k))
+        done: set[int] = set()
+        for score, k in kept:
+            overlaps = [overlap(boxes[k], np.array(t)) for t in truth]
+            nearest = int(np.argmax(overlaps))
+            right = overlaps[nearest] >= 0.5 and nearest not in done
+            done |= {nearest} if overlaps[nearest] >= 0.5 else set()
+            entries.append((score, right))
+    entries.sort(key=lambda entry: -entry[0])
+    precisions, number = [], 0
+    for place, (_, right) in enumerate(entries, 1):
+        number += right
+        precisions.append(number / place)
+    area = 0.0
+    for place, (_, right) in enumerate(entries):
+        if right:
+            area += max(precisions[place:]) / truths
+    return area
+
+
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("threshold", [0.0, 0.3, 1.0])
+def test_average_precision_equals_naive_loops(seed: int, threshold: float) -> None:
+    found = localized(seed=seed, phrases=3, several=seed % 2 == 0)
+    values = average_precisions(found, by_head(found), threshold)
+    for phrase in range(3):
+        expected = naive_average_precision(found, phrase, threshold)
+        assert values[phrase] == pytest.approx(expected, abs=1e-12)
+    assert threshold == 0.0 or np.nanmax(values) > 0
+
+
+def test_suppression_of_several_orders_is_that_of_each() -> None:
+    rng = np.random.default_rng(3)
+    boxes, scores = random_boxes(rng, 30), rng.integers(0, 5, (30, 4)).astype(float)
+    order = np.argsort(-scores, axis=0, kind="stable")
+    kept = suppressed(iou(boxes, boxes) > 0.3, order)
+    for column in range(4):
+        expected = nms(boxes, scores[:, column], 0.3).tolist()
+        assert order[kept[:, column], column].tolist() == expected
+
+
+def test_tables_count_what_cannot_be_found(tmp_path: Path) -> None:
+    found = localized(images=6, seed=1)
+    write_localized(tmp_path / "a.h5", found)
+    again = tmp_path / "b.h5"
+    write_localized(again, read_localized(tmp_path / "a.h5"))
+    assert again.read_bytes() == (tmp_path / "a.h5").read_bytes()
+    table = evaluate_localized(tmp_path / "a.h5", tmp_path / "out")
+    own, without = table.rows["made"], table.counts["queries_without_proposals"]
+    assert table.counts["images_without_proposals"] == 1
+    assert without == int((found.query_image == 1).sum()) > 0
+    assert own["bound"] <= 100 * (1 - without / len(found.query_ids)) + 1e-9
+    recalls = [own[f"phrase_to_region_r{k}"] for k in (1, 5, 10)]
+    assert [*recalls, own["bound"]] == sorted([*recalls, own["bound"]])
+    assert own["bound"] == table.rows["largest box"]["bound"]
+    low, high = own["phrase_to_region_r5_low"], own["phrase_to_region_r5_high"]
+    assert low <= own["phrase_to_region_r5"] <= high
+    assert table.types["other"]["queries"] == len(found.query_ids)
+    assert table.types["people"]["queries"] == 6
+    assert "| Wang | 1.0 |" in markdown(table, {"Wang": {"phrase_to_region_r1": "1.0"}})
+
+
+def test_the_largest_box_is_a_rule(tmp_path: Path) -> None:
+    found = localized(images=1, seed=2)
+    boxes = found.boxes
+    largest = int(((boxes[:, 2] - boxes[:, 0]) * (boxes[:, 3] - boxes[:, 1])).argmax())
+    assert set(rank(found, by_area(found)).best.tolist()) == {largest}
+    assert tabulate(found, "x").rows["whole image"]["bound"] <= 100
+
+
+def test_another_file_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "a.h5").write_bytes(b"nothing")
+    with pytest.raises(LocalizationError, match="damaged"):
+        read_localized(tmp_path / "a.h5")
+    with pytest.raises(LocalizationError, match="pipeline localize"):
+        read_localized(tmp_path / "b.h5")
+
+
+def test_a_query_without_a_true_box_is_refused(tmp_path: Path) -> None:
+    found = localized()
+    firsts = found.first_truth.copy()
+    firsts[1] = 0
+    write_localized(tmp_path / "a.h5", replace(found, first_truth=firsts))
+    with pytest.raises(LocalizationError, match="query 'i0#p0' has no true box"):
+        read_localized(tmp_path / "a.h5")
+
+
+def test_a_file_of_other_shapes_or_numbers_is_refused(tmp_path: Path) -> None:
+    found = localized()
+    write_localized(tmp_path / "sound.h5", found)
+    rng = np.random.default_rng(0)
+    changed: list[tuple[str, object]] = []
+    with h5py.File(tmp_path / "sound.h5") as file:
+        names: list[str] = []
+        file.visititems(lambda name, item: names.append(name) if hasattr(item, "shape") else None)
+        for name in names:
+            values = file[name][()]
+            changed += [(name, values[:-1]), (name, values[None]), (name, np.zeros(()))]
+            changed += [(name, rng.random(values.shape).astype("c8"))]
+            if values.dtype.kind == "i" and values.ndim == 1:
+                changed += [(name, values + 99), (name, -values - 1), (name, values[::-1])]
+            if values.dtype.kind == "f":
+                changed += [(name, np.full_like(values, np.inf)), (name, values[:, :1])]
+    read = []
+    for name, values in changed:
+        path = Path(shutil.copy(tmp_path / "sound.h5", tmp_path / "changed.h5"))
+        with h5py.File(path, "r+") as file:
+            del file[name]
+            file[name] = values
+        with suppress(LocalizationError):
+            tabulate(read_localized(path), "x")
+            read.append(name)
+    assert len(changed) > 60
+    # Their queries backwards ask for something else, and nothing is wrong with that.
+    assert read == ["queries/image", "queries/phrase"]

@@ -1,0 +1,313 @@
+"""Foreign layouts, written here as their authors' programs do, become feature sets."""
+
+import base64
+import zipfile
+from pathlib import Path
+
+import h5py
+import numpy as np
+import pytest
+from scipy.io import savemat
+
+from pipeline.store.build.feature_build import ShardBuild
+from pipeline.store.convert.importers.arrays import MatFeatures, NpyFeatures
+from pipeline.store.convert.importers.bottom_up import NpzFolderFeatures, TsvFeatures
+from pipeline.store.convert.importers.groups import GroupFeatures
+from pipeline.store.convert.importers.source import ImportSource, LayoutError, import_rows
+from pipeline.store.convert.merge import RepeatedRows, merge
+from pipeline.store.hashing import sha256_of_file
+from pipeline.store.shards.feature_set import FeatureSet
+from pipeline.store.shards.format import OtherShard, ShardError
+from pipeline.store.shards.verify import verify
+from tests.store.shards.factories import block, build, header, ids
+
+RNG = np.random.default_rng(0)
+NAMES = ["c.jpg", "a/b.jpg", "a.jpg"]
+
+
+def imported(source: ImportSource, out: Path, **options: object) -> FeatureSet:
+    import_rows(source, out, "made", **options)  # type: ignore[arg-type]
+    assert verify(out).faults == []
+    return FeatureSet(out)
+
+
+def write_tsv(path: Path, values: np.ndarray, names: list[str], newline: str = "\n") -> np.ndarray:
+    """Write bottom-up attention's TSV; return the boxes."""
+    boxes = RNG.random((*values.shape[:2], 4), np.float32)
+    lines = [
+        "\t".join(
+            [name, "640", "480", str(len(box))]
+            + [base64.b64encode(part.tobytes()).decode() for part in (box, value)]
+        )
+        for name, box, value in zip(names, boxes, values, strict=True)
+    ]
+    path.write_text(newline.join(lines) + newline, newline="")
+    return boxes
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64", ">f4"])
+def test_npy(tmp_path: Path, dtype: str) -> None:
+    values = RNG.standard_normal((3, 5)).astype(dtype)
+    path = tmp_path / "x_ims.npy"
+    np.save(path, np.asfortranarray(values))
+    features = imported(NpyFeatures(path, NAMES), tmp_path / "out", note="from a friend")
+    stored = "float16" if dtype == "float16" else "float32"
+    assert features.index.header.dtype == stored
+    np.testing.assert_array_equal(features.read(NAMES), values.astype(stored))
+    header = features.index.header
+    assert (header.weights, header.weights_sha256) == ("unknown", "0" * 64)
+    assert header.recipe == {
+        "name": "imported",
+        "source_format": "npy",
+        "source_file": "x_ims.npy",
+        "source_sha256": sha256_of_file(path),
+        "source_dtype": np.dtype(dtype).name,
+        "note": "from a friend",
+    }
+    assert header.axes == "row, channel"
+
+
+def test_npy_with_five_rows_an_image(tmp_path: Path) -> None:
+    values = RNG.standard_normal((3, 2, 4)).astype(np.float32)
+    path = tmp_path / "x.npy"
+    np.save(path, np.repeat(values, 5, axis=0))
+    repeated = [name for name in NAMES for _ in range(5)]
+    for number, given in enumerate((NAMES, repeated)):
+        features = imported(NpyFeatures(path, given, 5), tmp_path / f"out{number}")
+        np.testing.assert_array_equal(features.read(NAMES), values)
+        assert features.index.header.axes == "row, region, channel"
+    with pytest.raises(LayoutError, match="read every 5 rows as one"):
+        NpyFeatures(path, NAMES)
+    with pytest.raises(LayoutError, match="expected one id 5 times"):
+        NpyFeatures(path, repeated[::-1][:7] + repeated[:8], 5)
+    with pytest.raises(LayoutError, match="not a multiple of 4"):
+        NpyFeatures(path, NAMES, 4)
+    wrong = np.repeat(values, 5, axis=0)
+    wrong[8, 0, 0] += 1
+    np.save(path, wrong)
+    with pytest.raises(LayoutError, match=r"x\.npy, row 5, id 'a/b\.jpg': the 5 rows differ"):
+        imported(NpyFeatures(path, NAMES, 5), tmp_path / "other")
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+def test_values_that_are_no_numbers_are_named(tmp_path: Path, bad: float) -> None:
+    values = np.ones((15, 4), np.float32)
+    values[10:] = bad
+    np.save(tmp_path / "x.npy", values)
+    with pytest.raises(LayoutError, match=r"x\.npy, row 10, id 'a\.jpg': holds inf"):
+        imported(NpyFeatures(tmp_path / "x.npy", NAMES, 5), tmp_path / "out")
+
+
+def test_arrays_that_are_not_rows_of_floats_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "x.npy"
+    np.save(path, np.array([{"a": 1}], object), allow_pickle=True)
+    with pytest.raises(LayoutError, match="pickled"):
+        NpyFeatures(path, NAMES)
+    for array, text in ((np.zeros((3, 2), np.int64), "int64"), (np.zeros(3), "found 1 axes")):
+        np.save(path, array)
+        with pytest.raises(LayoutError, match=text):
+            NpyFeatures(path, NAMES)
+    np.save(path, np.zeros((3, 2)))
+    for names, text in (
+        (["a", "b", "a"], "more than once"),
+        (["a", "../b", "c"], "leaves"),
+        (["a", "b"], "2 ids"),
+    ):
+        with pytest.raises(ShardError, match=text):
+            imported(NpyFeatures(path, names), tmp_path / "out")
+    with pytest.raises(ShardError, match="one for the rows and one for each axis"):
+        imported(NpyFeatures(path, NAMES), tmp_path / "out", axes="row")
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_mat(tmp_path: Path, dtype: str) -> None:
+    values = RNG.standard_normal((6, 3)).astype(dtype)
+    path = tmp_path / "vgg_feats.mat"
+    savemat(path, {"feats": values, "other": np.zeros(3)})
+    features = imported(MatFeatures(path, NAMES), tmp_path / "out")
+    np.testing.assert_array_equal(features.read(NAMES), values.T.astype(np.float32))
+    with pytest.raises(LayoutError, match="no variable 'x'"):
+        MatFeatures(path, NAMES, "x")
+    with pytest.raises(LayoutError, match="2 ids"):
+        MatFeatures(path, NAMES[:2])
+    path.write_bytes(path.read_bytes()[:150])
+    with pytest.raises(LayoutError, match="download is complete"):
+        MatFeatures(path, NAMES)
+    with pytest.raises(LayoutError, match=r"no\.mat not found"):
+        MatFeatures(tmp_path / "no.mat", NAMES)
+
+
+@pytest.mark.parametrize("newline", ["\n", "\r\n"])
+def test_bottom_up_tsv(tmp_path: Path, newline: str) -> None:
+    path, names = tmp_path / "x.tsv", ["150367", "7", "12"]
+    values = RNG.standard_normal((3, 4, 5)).astype(np.float32)
+    boxes = write_tsv(path, values, names, newline)
+    features = imported(TsvFeatures(path), tmp_path / "features")
+    np.testing.assert_array_equal(features.read(names), values)
+    assert features.index.header.recipe["source_sha256"] == sha256_of_file(path)
+    features = imported(TsvFeatures(path, "boxes"), tmp_path / "boxes")
+    np.testing.assert_array_equal(features.read(names), boxes)
+
+
+def test_bottom_up_tsv_faults_name_the_line(tmp_path: Path) -> None:
+    path, names = tmp_path / "x.tsv", ["150367", "7", "12"]
+    values = RNG.standard_normal((3, 4, 5)).astype(np.float32)
+    write_tsv(path, values, names)
+    lines = path.read_text().splitlines()
+    write_tsv(tmp_path / "other.tsv", values[:, :3], names)
+    others = (tmp_path / "other.tsv").read_text().splitlines()
+    for changed, text in (
+        ([lines[0], others[1]], r"x\.tsv, line 2, id '7': 3 boxes .* fixed number"),
+        ([lines[0], ""], r"line 2: found 1 columns"),
+        ([lines[0], lines[1][:-1] + "!"], r"line 2, id '7': not base64"),
+        ([lines[0], lines[0]], "more than once"),
+        ([], "empty"),
+    ):
+        path.write_text("\n".join(changed) + "\n" * bool(changed))
+        with pytest.raises(ShardError, match=text):
+            imported(TsvFeatures(path), tmp_path / "out")
+
+
+def test_a_folder_of_npz_files(tmp_path: Path) -> None:
+    folder = tmp_path / "npz"
+    folder.mkdir()
+    values = {n: RNG.standard_normal((4, 5)).astype(np.float32) for n in ("b", "a", "c")}
+    for name, value in values.items():
+        np.savez(folder / f"{name}.npz", features=value, bbox=value[:, :4])
+    features = imported(NpzFolderFeatures(folder), tmp_path / "out")
+    assert features.ids == ["a", "b", "c"]
+    np.testing.assert_array_equal(features.row("b"), values["b"])
+    with pytest.raises(LayoutError, match="known:"):
+        NpzFolderFeatures(folder, "x")
+    np.savez(folder / "b.npz", features=values["b"][:3])
+    with pytest.raises(LayoutError, match=r"b\.npz: .* fixed number"):
+        imported(NpzFolderFeatures(folder), tmp_path / "other")
+    np.savez(folder / "b.npz", features=np.array([None]))
+    with pytest.raises(LayoutError, match=r"b\.npz is not a readable"):
+        imported(NpzFolderFeatures(folder), tmp_path / "other")
+    with pytest.raises(LayoutError, match=r"no \.npz"):
+        NpzFolderFeatures(tmp_path)
+
+
+def test_hdf5_groups(tmp_path: Path) -> None:
+    path = tmp_path / "feats.h5"
+    values = {name: RNG.standard_normal(5).astype(np.float32) for name in NAMES}
+    with h5py.File(path, "w") as file:
+        for name, value in values.items():
+            file.create_group(name)["global_descriptor"] = value
+        file["elsewhere"] = h5py.ExternalLink("secret.h5", "/")
+    features = imported(GroupFeatures(path), tmp_path / "out")
+    assert sorted(features.ids) == sorted(NAMES)
+    np.testing.assert_array_equal(features.read(NAMES), [values[name] for name in NAMES])
+    with pytest.raises(LayoutError, match="name the right dataset"):
+        GroupFeatures(path, "keypoints")
+    with h5py.File(path, "r+") as file:
+        file.create_group("d.jpg")["global_descriptor"] = np.zeros(6, np.float32)
+    with pytest.raises(LayoutError, match=r"d\.jpg/global_descriptor"):
+        GroupFeatures(path)
+
+
+def part(folder: Path, rows: list[int], **changes: object) -> FeatureSet:
+    """Make a set of some of the sample's rows."""
+    with ShardBuild(folder, header(**changes), [ids(23)[row] for row in rows]) as work:
+        for number, row in enumerate(rows):
+            work.append(number, block(row, row + 1, failed=(3, 17)))
+        work.publish()
+    return FeatureSet(folder)
+
+
+def test_merged_parts_are_the_whole(tmp_path: Path) -> None:
+    build(tmp_path / "whole", 23)
+    parts = [part(tmp_path / "a", [*range(9)]), part(tmp_path / "b", [*range(7, 23)])]
+    merge(parts, tmp_path / "out", rows_per_shard=10)
+    for path in (tmp_path / "whole").iterdir():
+        assert (tmp_path / "out" / path.name).read_bytes() == path.read_bytes()
+    parts = [part(tmp_path / "c", [*range(9, 23)], created_by="other"), parts[0]]
+    merge(parts, tmp_path / "turned")
+    turned = FeatureSet(tmp_path / "turned")
+    assert turned.ids == ids(23)[9:] + ids(23)[:9]
+    assert turned.index.header.created_by == "other; tests"
+
+
+@pytest.mark.parametrize(
+    ("changes", "text"),
+    [
+        ({"recipe": {"name": "made", "scale": 2}}, "scale 2 .requested: 1"),
+        ({"weights": "x"}, "weights 'x'"),
+        ({"weights_sha256": "1" * 64}, "weights_sha256"),
+        ({"dataset": "x"}, "dataset 'x'"),
+        ({"dtype": "float16"}, "dtype 'float16'"),
+        ({"axes": "row, a, b"}, "axes"),
+    ],
+)
+def test_other_features_are_not_merged(
+    tmp_path: Path, changes: dict[str, object], text: str
+) -> None:
+    sets = [part(tmp_path / "a", [0, 1]), part(tmp_path / "b", [2], **changes)]
+    with pytest.raises(OtherShard, match=text):
+        merge(sets, tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_different_rows_of_one_id_are_not_merged(tmp_path: Path) -> None:
+    first = part(tmp_path / "a", [0, 1])
+    with h5py.File(part(tmp_path / "b", [1, 2]).folder / "shard-00000-of-00001.h5", "r+") as file:
+        file["crc32"][0] = 1
+    with pytest.raises(RepeatedRows, match=r"row 1 of .*a and row 0 of .*b, with another crc32"):
+        merge([first, FeatureSet(tmp_path / "b")], tmp_path / "out")
+
+
+def test_merging_into_a_set_that_is_there_offers_nothing_that_merge_has_not(
+    tmp_path: Path,
+) -> None:
+    sets = [part(tmp_path / "a", [0, 1]), part(tmp_path / "b", [2])]
+    part(tmp_path / "out", [0])
+    with pytest.raises(OtherShard, match="choose another output folder") as caught:
+        merge(sets, tmp_path / "out")
+    assert "add" not in str(caught.value)
+
+
+def test_damaged_npy_files_are_named(tmp_path: Path) -> None:
+    path = tmp_path / "x.npy"
+    np.save(path, np.ones((3, 4), np.float32))
+    sound = path.read_bytes()
+    damaged = [b"PK\x03\x04", b"PK\x03\x04" + sound, b"", sound[:9], sound[:-1]]
+    damaged += [sound.replace(b"'descr'", b'"""(scr')]
+    damaged += [sound.replace(b"(3, 4)", size) for size in (b"(-3,4)", b"(3,4.)", b"(9**9)")]
+    damaged += [sound[:10] + byte * 54 + sound[64:] for byte in (b"(", b"\x00", b"[", b"\\")]
+    # numpy's memory map of this one ends the process: an integer division by zero.
+    damaged += [sound.replace(b"<f4", b"|V0").replace(b"(3, 4)", b"(-1,) ")]
+    for data in damaged:
+        path.write_bytes(data)
+        with pytest.raises(LayoutError, match=r"x\.npy is not a readable \.npy file of numbers"):
+            NpyFeatures(path, NAMES)
+
+
+def test_damaged_npz_files_are_named(tmp_path: Path) -> None:
+    path = tmp_path / "a.npz"
+    np.savez_compressed(path, features=np.arange(64, dtype=np.float32).reshape(4, 16))
+    sound = path.read_bytes()
+    method = sound.index(b"PK\x01\x02") + 10
+    changes = [sound[:60] + b"\xff" * 20 + sound[80:], sound[:-30], b"PK\x03\x04", b"x"]
+    changes += [sound[:method] + bytes([value]) + sound[method + 1 :] for value in (1, 99)]
+    changes += [sound[: method - 2] + b"\x01" + sound[method - 1 :]]
+    with zipfile.ZipFile(tmp_path / "text.zip", "w") as file:
+        file.writestr("features", "no array")
+    changes += [(tmp_path / "text.zip").read_bytes()]
+    np.save(tmp_path / "x.npy", np.ones(3, np.float32))
+    changes += [(tmp_path / "x.npy").read_bytes()]
+    for data in changes:
+        path.write_bytes(data)
+        with pytest.raises(LayoutError, match=r"a\.npz is not a readable \.npz file of numbers"):
+            NpzFolderFeatures(tmp_path)
+
+
+def test_a_number_of_boxes_that_python_cannot_convert_names_the_line(tmp_path: Path) -> None:
+    path = tmp_path / "x.tsv"
+    write_tsv(path, np.ones((2, 1, 2), np.float32), ["a", "b"])
+    first, second = path.read_text().splitlines()
+    fields = second.split("\t")
+    path.write_text("\n".join([first, "\t".join([*fields[:3], "9" * 5000, *fields[4:]])]) + "\n")
+    with pytest.raises(LayoutError, match=r"x\.tsv, line 2: .* number of boxes"):
+        TsvFeatures(path)

@@ -1,0 +1,102 @@
+"""Files that appear whole or not at all, and what killed writers of them have left."""
+
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import h5py
+import numpy as np
+import pytest
+
+from pipeline.store.files import appearing_whole, require_held, write_text
+from tests.project import PROJECT
+
+WRITER = """
+import os, signal, sys
+from pathlib import Path
+from pipeline.store.files import appearing_whole
+
+with appearing_whole(Path(sys.argv[1])) as part:
+    part.write_text("half")
+    if sys.argv[2] == "killed":
+        os.kill(os.getpid(), signal.SIGKILL)
+    print("writing", flush=True)
+    input()
+"""
+
+
+def writer(path: Path, end: str) -> subprocess.Popen[str]:
+    """Start a process that is killed while it writes, or that ends once it gets a line."""
+    return subprocess.Popen(
+        [sys.executable, "-B", "-c", WRITER, str(path), end],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        cwd=PROJECT,
+        text=True,
+    )
+
+
+def parts(folder: Path) -> set[Path]:
+    return set(folder.glob("*.part"))
+
+
+def kill_one(path: Path) -> Path:
+    """Return the part that a killed writer of `path` leaves."""
+    before = parts(path.parent)
+    with writer(path, "killed") as killed:
+        assert killed.wait() == -signal.SIGKILL
+    (part,) = parts(path.parent) - before
+    return part
+
+
+def test_what_a_killed_writer_left_goes_but_never_what_a_live_one_writes(tmp_path: Path) -> None:
+    path, other = tmp_path / "[a].json", tmp_path / "other.json"
+    left, left_of_other = kill_one(path), kill_one(other)
+    with writer(path, "lives") as live:
+        assert live.stdout is not None
+        assert live.stdout.readline() == "writing\n"
+        (of_live,) = parts(tmp_path) - {left, left_of_other}
+        write_text(path, "mine")
+        assert path.read_text() == "mine"
+        assert of_live in parts(tmp_path)
+        live.communicate("\n")
+    assert live.returncode == 0
+    assert path.read_text() == "half", "the last rename wins"
+    write_text(path, "mine")
+    assert parts(tmp_path) == {left_of_other}
+    with appearing_whole(tmp_path / "new") as part:
+        part.touch()
+        write_text(other, "mine")
+        assert parts(tmp_path) == {part}
+
+
+def test_a_writer_that_fails_leaves_what_was_there(tmp_path: Path) -> None:
+    path = tmp_path / "a" / "b"
+    write_text(path, "first")
+    with pytest.raises(UnicodeEncodeError):
+        write_text(path, "second\udc80")
+    assert path.read_text() == "first"
+    assert list(path.parent.iterdir()) == [path]
+
+
+def test_parts_of_others_stay(tmp_path: Path) -> None:
+    names = ("b.0123456789ab.part", "a.part", "a.x.part", "xa.0123456789ab.part")
+    for name in (*names, "a.0123456789ab.part"):
+        (tmp_path / name).touch()
+    write_text(tmp_path / "a", "")
+    assert {path.name for path in tmp_path.iterdir()} == {"a", *names}
+
+
+def test_a_dataset_that_claims_more_than_its_file_can_hold_is_refused(tmp_path: Path) -> None:
+    with h5py.File(tmp_path / "x.h5", "w") as file:
+        claimed = file.create_dataset("claimed", shape=(2**31,), dtype="f4", chunks=(2**16,))
+        packed = file.create_dataset("packed", data=np.zeros(2**23), compression="gzip")
+        small = file.create_dataset("never written", shape=(9,), dtype="f4")
+        file["empty"] = h5py.Empty("f4")
+        with pytest.raises(ValueError, match=r"/claimed claims 8,589,934,592 bytes.*holds 0"):
+            require_held(claimed)
+        with pytest.raises(ValueError, match="/group is a group"):
+            require_held(file.create_group("group"))
+        for dataset in (packed, small, file["empty"]):
+            assert require_held(dataset) is dataset

@@ -1,0 +1,224 @@
+"""Two systems compared: the paired bootstrap over images and seeds."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from pipeline.retrieval.bootstrap import RankedGallery
+from pipeline.retrieval.embeddings import Embeddings, EmbeddingsError
+from pipeline.retrieval.ranking.protocols import Protocol, resolve_protocol
+from pipeline.retrieval.recall import recall_table
+from pipeline.store.errors import UnknownName
+from pipeline.studies.claims.compare import compare
+from pipeline.studies.significance.compare import MEASURES, RankedEmbeddings, read_ranked, rsum_of
+from pipeline.studies.significance.paired import compare_trainings, figure, margins, mean_of
+from tests.retrieval.factories import made, noisy, written
+
+
+def test_margins_draw_images_and_seeds() -> None:
+    rng = np.random.default_rng(1)
+
+    def gallery() -> list[RankedGallery]:
+        return [RankedGallery(rng.integers(15, size=6), rng.integers(15, size=6), np.arange(6))]
+
+    def rsum(of: list[RankedGallery], draw: np.ndarray) -> float:
+        hits = [
+            100.0 * float(np.mean(ranks[draw] < k))
+            for ranks in (of[0].image_to_text, of[0].text_to_image)
+            for k in (1, 5, 10)
+        ]
+        return sum(hits)
+
+    first, second = [gallery() for _ in range(3)], [gallery()]
+    drawing, seeds = np.random.default_rng(7), np.random.default_rng([7, 1])
+    draws = [drawing.integers(6, size=6) for _ in range(50)]
+    trainings = seeds.integers(3, size=(50, 3))
+    expected = [
+        np.mean([rsum(first[k], draw) for k in of]) - rsum(second[0], draw)
+        for draw, of in zip(draws, trainings, strict=True)
+    ]
+    ours, theirs = ([[rsum_of(g) for g in of] for of in side] for side in (first, second))
+    np.testing.assert_allclose(margins(ours, theirs, 50, 7), expected, rtol=1e-12, atol=1e-9)
+
+
+def test_a_difference_is_decided_where_it_is_beyond_the_draws(tmp_path: Path) -> None:
+    good = [written(tmp_path, f"good{k}", noisy(120, 0.5, k)) for k in (1, 2, 3)]
+    near = [written(tmp_path, f"near{k}", noisy(120, 0.52, 10 + k)) for k in (1, 2, 3)]
+    poor = [written(tmp_path, "poor", noisy(120, 1.5, 4))]
+
+    found = compare(good, poor, resamples=2000)
+    assert found.decided
+    assert found.p == 2 / 2001
+    assert found.low < found.margin < found.high
+    assert found.first[1] == pytest.approx(recall_table(noisy(120, 0.5, 2))["rsum"])
+    assert found.num_images == 120
+    other_way = compare(poor, good, resamples=2000)
+    assert (other_way.margin, other_way.low) == (-found.margin, pytest.approx(-found.high, abs=9))
+    assert not compare(good, near, resamples=2000).decided
+    same = compare(poor, poor, resamples=500)
+    assert (same.margin, same.low, same.high, same.p) == (0.0, 0.0, 0.0, 1.0)
+
+    other = written(tmp_path, "other", noisy(119, 0.5, 1))
+    with pytest.raises(EmbeddingsError, match="119 images that are not the 120"):
+        compare(good, [other])
+    with pytest.raises(UnknownName, match="text_to_image_r10"):
+        compare(good, poor, measure="text_to_image_r11")
+
+
+def test_few_images_decide_nothing(tmp_path: Path) -> None:
+    """An exact interval and p stand beside the verdict, however far apart the two are."""
+    good, poor = noisy(40, 0.1, 1), noisy(40, 9.0, 2)
+    files = written(tmp_path, "good", good), written(tmp_path, "poor", poor)
+    found = compare([files[0]], [files[1]])
+    assert found.margin == pytest.approx(
+        recall_table(good)["rsum"] - recall_table(poor)["rsum"], abs=1e-9
+    )
+    assert 0 < found.p < 0.01
+    assert 0 < found.low < found.margin < found.high
+    assert (found.decided, found.verdict) == (False, "too few images to decide")
+    assert found.num_images == 40
+    same = compare([files[0]], [files[0]])
+    assert (same.low, same.high, same.p, same.verdict) == (0.0, 0.0, 1.0, "equal on every image")
+    two = [written(tmp_path, f"two{noise}", noisy(2, noise, 1)) for noise in (0.1, 9.0)]
+    assert compare(two[:1], two[1:]).verdict in ("too few images to decide", "equal on every image")
+
+
+@pytest.mark.parametrize(
+    ("swapped", "differing", "verdict"),
+    [(4, 4, "too few images to decide, as 4 of them differ"), (9, 8, "decided")],
+)
+def test_few_differences_decide_nothing(
+    swapped: int, differing: int, verdict: str, tmp_path: Path
+) -> None:
+    """Four differences of one sign are common by chance, and a bootstrap leaves 0 out."""
+    e = noisy(200, 0.01, 1)
+    rows = e.caption_embeddings.copy()
+    rows[: 2 * swapped] = rows[: 2 * swapped][::-1]
+    files = [
+        written(tmp_path, name, replace(e, caption_embeddings=of))
+        for name, of in (("right", e.caption_embeddings), ("swapped", rows))
+    ]
+    found = compare(files[:1], files[1:])
+    assert (found.differing, found.verdict) == (differing, verdict)
+    assert found.low > 0
+    assert found.p < 0.05
+
+
+def test_the_interval_leaves_out_0_just_where_p_is_below_5_percent() -> None:
+    """Differences of 60 images, shifted until their mean is barely above 0 or barely not."""
+    noise = np.random.default_rng(3).normal(size=60)
+    noise -= noise.mean()
+    everything = np.arange(60)
+    decided = set()
+    for shift in np.linspace(0.2, 0.32, 25):
+        one = [[mean_of(noise + shift, everything, 60)]]
+        found = compare_trainings("any", one, [[mean_of(np.zeros(60), everything, 60)]], 999)
+        assert (found.low > 0 or found.high < 0) == (found.p < 0.05)
+        decided.add(found.decided)
+    assert decided == {True, False}
+
+
+def _ranked(e: Embeddings, folder: Path, protocol: Protocol | None = None) -> RankedEmbeddings:
+    return read_ranked(
+        written(folder, "e", e), protocol or Protocol("all", captions_per_image=None)
+    )
+
+
+@pytest.mark.parametrize("measure", [m for m in MEASURES if "long" not in m])
+def test_figures_are_those_of_the_recall_table(measure: str, tmp_path: Path) -> None:
+    """With uneven captions, ties, and an image without any caption."""
+    e = made([3, 1, 5, 2, 2, 1, 0], "cosine", integers=True)
+    ranked = _ranked(e, tmp_path)
+    expected = recall_table(e, None)
+    if measure.endswith("inverted_rank"):
+        gallery = ranked.galleries[0].ranked
+        ranks = gallery.image_to_text if measure.startswith("image") else gallery.text_to_image
+        assert figure(ranked.parts(measure)) == pytest.approx(np.mean(1 / (ranks + 1)))
+    else:
+        assert figure(ranked.parts(measure)) == pytest.approx(expected[measure])
+
+
+def test_sets_of_captions_are_drawn_with_their_images(tmp_path: Path) -> None:
+    ranked = _ranked(noisy(30, 0.5, 1), tmp_path, Protocol("two", captions_per_image=2, sets=2))
+    (part,) = ranked.parts("image_to_text_r1")
+    times = np.zeros((1, 30))
+    times[0, [3, 3, 8]] = 1, 1, 1
+    times[0, 3] = 2
+    hits = [100.0 * (g.ranked.image_to_text < 1) for g in ranked.galleries]
+    assert part.figures(times)[0] == pytest.approx(
+        np.mean([(2 * of[3] + of[8]) / 3 for of in hits])
+    )
+
+
+def test_long_captions_against_short_ones(tmp_path: Path) -> None:
+    e = noisy(60, 0.8, 1)
+    lengths = {c: 5 + (k % 3 == 0) * 4 for k, c in enumerate(e.caption_ids)}
+    ranked = replace(_ranked(e, tmp_path), lengths=lambda: lengths)
+    ranks = ranked.galleries[0].ranked.text_to_image
+    long = np.array([lengths[c] == 9 for c in e.caption_ids])
+    expected = 100 * np.mean(ranks[long] < 10) - 100 * np.mean(ranks[~long] < 10)
+    measure = "text_to_image_r10_long_less_short"
+    assert figure(ranked.parts(measure)) == pytest.approx(expected)
+    with pytest.raises(EmbeddingsError, match="pass `dataset="):
+        _ranked(e, tmp_path).parts(measure)
+    with pytest.raises(EmbeddingsError, match="captions that the dataset lacks, first 'im0#0'"):
+        replace(ranked, lengths=lambda: {"x": 1}).parts(measure)
+    with pytest.raises(EmbeddingsError, match="no caption has more words"):
+        replace(ranked, lengths=lambda: dict.fromkeys(lengths, 3)).parts(measure)
+
+
+def test_other_captions_of_the_same_images_are_refused_by_name(tmp_path: Path) -> None:
+    """Fewer of each image, other ids, or the images of captions exchanged."""
+    e = noisy(60, 0.5, 1)
+    odd = list(range(1, 120, 2))
+    fewer = replace(
+        e,
+        caption_ids=tuple(e.caption_ids[k] for k in odd),
+        caption_image_ids=tuple(e.caption_image_ids[k] for k in odd),
+        caption_embeddings=e.caption_embeddings[odd],
+    )
+    renamed = replace(e, caption_ids=("mean", *e.caption_ids[1:]))
+    exchanged = replace(e, caption_image_ids=tuple(reversed(e.caption_image_ids)))
+    whole = written(tmp_path, "whole", e)
+    for other, what in (
+        (fewer, "120 captions that are not the 60 of .*60 ids differ, first 'im0#0'"),
+        (renamed, "2 ids differ, first 'im0#0'"),
+        (exchanged, "first 'im0#0'"),
+    ):
+        with pytest.raises(EmbeddingsError, match=what):
+            compare(written(tmp_path, "other", other), whole)
+    # With one caption of each image that counts, the first, the same ones may be left.
+    first = replace(
+        e,
+        caption_ids=e.caption_ids[::2],
+        caption_image_ids=e.caption_image_ids[::2],
+        caption_embeddings=e.caption_embeddings[::2],
+    )
+    found = compare(written(tmp_path, "first", first), whole, captions_per_image=1)
+    assert found.verdict == "equal on every image"
+
+
+def test_rows_may_be_in_another_order_but_images_may_not(tmp_path: Path) -> None:
+    e = noisy(60, 0.5, 1)
+    back = np.arange(120)[::-1]
+    captions_back = replace(
+        e,
+        caption_ids=tuple(e.caption_ids[k] for k in back),
+        caption_image_ids=tuple(e.caption_image_ids[k] for k in back),
+        caption_embeddings=e.caption_embeddings[back],
+    )
+    images_back = replace(
+        e, image_ids=e.image_ids[::-1], image_embeddings=e.image_embeddings[::-1].copy()
+    )
+    whole = written(tmp_path, "whole", e)
+    assert compare(written(tmp_path, "one", captions_back), whole).differing == 0
+    with pytest.raises(EmbeddingsError, match="first at row 0: 'im0' and 'im59'"):
+        compare(written(tmp_path, "two", images_back), whole)
+
+
+def test_folds_are_compared_fold_by_fold(tmp_path: Path) -> None:
+    protocol = replace(resolve_protocol("all", 2), name="folds", images=60, folds=2)
+    ranked = _ranked(noisy(120, 0.5, 1), tmp_path, protocol)
+    assert [part.each.shape[1] for part in ranked.parts("rsum")] == [60, 60]
