@@ -55,7 +55,7 @@ def _docstrings(tree: ast.Module) -> Iterator[tuple[int, int]]:
         body = getattr(node, "body", None)
         if not isinstance(body, list):
             continue
-        for before, statement in zip([None, *body], body):
+        for before, statement in zip([None, *body], body, strict=False):
             if not (
                 isinstance(statement, ast.Expr)
                 and isinstance(statement.value, ast.Constant)
