@@ -14,7 +14,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
-BUDGET = {}
+BUDGET: dict[str, int] = {}
 """Most lines of each room, of all kinds."""
 
 KINDS = ("code", "docstrings", "comments", "blank")

@@ -37,8 +37,14 @@ TARGETS: Mapping[str, Sequence[str]] = {
         "retrieval/ranking/test_protocols.py",
     ),
     "retrieval/recall_of_arrays.py": ("retrieval/test_recall_of_arrays.py",),
-    "shards/plan.py": ("shards/resume/test_existing.py", "shards/test_feature_set.py"),
-    "shards/resume/existing.py": ("shards/resume/test_existing.py", "shards/resume/test_update.py"),
+    "store/shards/plan.py": (
+        "store/build/test_existing.py",
+        "store/shards/test_feature_set.py",
+    ),
+    "store/build/existing.py": (
+        "store/build/test_existing.py",
+        "store/build/test_update.py",
+    ),
     "text/encoders/fisher_vector.py": ("text/encoders/test_fisher_vector.py",),
     "text/fisher/codebook.py": ("text/fisher/test_codebook.py",),
     "text/fisher/gradients.py": ("text/fisher/test_gradients.py",),

@@ -18,7 +18,8 @@ os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 os.environ.setdefault("OPENBLAS_THREAD_TIMEOUT", "4")
 
 if TYPE_CHECKING:
-    from pipeline.clips.extract_clips import extract_clips as extract_clips
+    # Those of the optional families, each of which one line of `pipeline.store.families` registers.
+    from pipeline.clips.family import *  # noqa: F403
     from pipeline.datasets.manifest import Manifest as Manifest
     from pipeline.datasets.manifest import read_manifest as read_manifest
     from pipeline.datasets.metadata import read_metadata as read_metadata
@@ -35,9 +36,7 @@ if TYPE_CHECKING:
     from pipeline.datasets.regions import read_phrases as read_phrases
     from pipeline.experiments.layout import Layout as Layout
     from pipeline.experiments.run import run as run
-    from pipeline.experiments.searchers import open_region_searcher as open_region_searcher
     from pipeline.experiments.searchers import open_searcher as open_searcher
-    from pipeline.experiments.searchers import serve as serve
     from pipeline.heads.embed import Stored as Stored
     from pipeline.heads.embed import embed as embed
     from pipeline.heads.experiments import resolve_experiment as resolve_experiment
@@ -49,21 +48,8 @@ if TYPE_CHECKING:
     from pipeline.images.feature_extractor import FeatureExtractor as FeatureExtractor
     from pipeline.images.recipes import RECIPES as RECIPES
     from pipeline.images.recipes import resolve_recipe as resolve_recipe
-    from pipeline.language.captioning.caption_by_name import caption as caption
-    from pipeline.language.captioning.caption_by_name import caption_split as caption_split
-    from pipeline.language.captioning.caption_by_name import rerank as rerank
-    from pipeline.language.captioning.caption_by_name import score as score
-    from pipeline.language.captioning.captioner import Writing as Writing
-    from pipeline.regions.features import Regions as Regions
-    from pipeline.regions.features import extract_regions as extract_regions
-    from pipeline.regions.localization.evaluate_localization import (
-        evaluate_localized as evaluate_localized,
-    )
-    from pipeline.regions.localization.localize_by_name import localize as localize
-    from pipeline.regions.localization.region_searcher import RegionSearcher as RegionSearcher
-    from pipeline.regions.proposal_source import Proposer as Proposer
-    from pipeline.regions.proposals import read_proposals as read_proposals
-    from pipeline.regions.propose import propose as propose
+    from pipeline.language.family import *  # noqa: F403
+    from pipeline.regions.family import *  # noqa: F403
     from pipeline.retrieval.embedding_file import read_embeddings as read_embeddings
     from pipeline.retrieval.embedding_file import write_embeddings as write_embeddings
     from pipeline.retrieval.embeddings import Embeddings as Embeddings
@@ -90,18 +76,13 @@ if TYPE_CHECKING:
     from pipeline.store.share.pull import pull as pull
     from pipeline.store.share.push import push as push
     from pipeline.store.workers.place import Place as Place
-    from pipeline.studies.claims.claim import read_claims as read_claims
-    from pipeline.studies.claims.compare import compare as compare
-    from pipeline.studies.claims.judge import judge as judge
-    from pipeline.studies.near_duplicates.find import duplicates as duplicates
-    from pipeline.studies.probes.probe_by_name import probe as probe
-    from pipeline.studies.scenes.draw_scenes import draw_scenes as draw_scenes
-    from pipeline.studies.scenes.moving.draw_clips import draw_moving_scenes as draw_moving_scenes
+    from pipeline.studies.family import *  # noqa: F403
+    from pipeline.studies.near_duplicates.family import *  # noqa: F403
     from pipeline.text.encode import Captions as Captions
     from pipeline.text.encode import encode as encode
     from pipeline.text.fitted import load_encoder as load_encoder
     from pipeline.text.vectors.store import store_vectors as store_vectors
-    from pipeline.web.report.report_by_name import write_report as write_report
+    from pipeline.web.family import *  # noqa: F403
 
 __version__ = "0.1.0"
 
@@ -115,51 +96,31 @@ _HOMES = {
     "Manifest": "pipeline.datasets.manifest",
     "PipelineError": "pipeline.store.errors",
     "Place": "pipeline.store.workers.place",
-    "Proposer": "pipeline.regions.proposal_source",
     "RECIPES": "pipeline.images.recipes",
-    "RegionSearcher": "pipeline.regions.localization.region_searcher",
-    "Regions": "pipeline.regions.features",
     "Searcher": "pipeline.retrieval.query.searcher",
     "Selection": "pipeline.store.jobs.options",
     "Storage": "pipeline.store.jobs.options",
     "Stored": "pipeline.heads.embed",
     "TrainingOptions": "pipeline.heads.training.training_options",
-    "Writing": "pipeline.language.captioning.captioner",
-    "caption": "pipeline.language.captioning.caption_by_name",
-    "caption_split": "pipeline.language.captioning.caption_by_name",
-    "rerank": "pipeline.language.captioning.caption_by_name",
-    "compare": "pipeline.studies.claims.compare",
     "describe": "pipeline.store.shards.describe",
-    "draw_moving_scenes": "pipeline.studies.scenes.moving.draw_clips",
-    "draw_scenes": "pipeline.studies.scenes.draw_scenes",
-    "duplicates": "pipeline.studies.near_duplicates.find",
     "embed": "pipeline.heads.embed",
     "encode": "pipeline.text.encode",
     "ensemble": "pipeline.retrieval.ensemble",
     "evaluate": "pipeline.retrieval.evaluate",
-    "evaluate_localized": "pipeline.regions.localization.evaluate_localization",
     "export": "pipeline.store.convert.export",
     "extract": "pipeline.images.extract",
-    "extract_clips": "pipeline.clips.extract_clips",
-    "extract_regions": "pipeline.regions.features",
     "finetune": "pipeline.heads.finetuning.finetune",
     "fit": "pipeline.heads.fit",
     "import_features": "pipeline.store.convert.importers.import_features",
-    "judge": "pipeline.studies.claims.judge",
     "load_encoder": "pipeline.text.fitted",
     "load_head": "pipeline.heads.trained_head",
-    "localize": "pipeline.regions.localization.localize_by_name",
     "make_features": "pipeline.store.jobs.make_features",
     "merge": "pipeline.store.convert.merge",
-    "open_region_searcher": "pipeline.experiments.searchers",
     "open_searcher": "pipeline.experiments.searchers",
     "progress_bar": "pipeline.store.progress",
     "prepare": "pipeline.datasets.prepare",
-    "probe": "pipeline.studies.probes.probe_by_name",
-    "propose": "pipeline.regions.propose",
     "pull": "pipeline.store.share.pull",
     "push": "pipeline.store.share.push",
-    "read_claims": "pipeline.studies.claims.claim",
     "read_coco": "pipeline.datasets.readers.coco",
     "read_embeddings": "pipeline.retrieval.embedding_file",
     "read_entities": "pipeline.datasets.readers.entities",
@@ -172,7 +133,6 @@ _HOMES = {
     "read_msvd": "pipeline.datasets.readers.msvd",
     "read_metadata": "pipeline.datasets.metadata",
     "read_phrases": "pipeline.datasets.regions",
-    "read_proposals": "pipeline.regions.proposals",
     "read_regions": "pipeline.datasets.region_table",
     "read_trecvid_vtt": "pipeline.datasets.readers.trecvid_vtt",
     "rebuild_index": "pipeline.store.shards.index",
@@ -180,27 +140,31 @@ _HOMES = {
     "resolve_experiment": "pipeline.heads.experiments",
     "resolve_recipe": "pipeline.images.recipes",
     "run": "pipeline.experiments.run",
-    "score": "pipeline.language.captioning.caption_by_name",
-    "serve": "pipeline.experiments.searchers",
     "store_vectors": "pipeline.text.vectors.store",
     "verify": "pipeline.store.shards.verify",
     "write_card": "pipeline.store.share.cards.card",
     "write_embeddings": "pipeline.retrieval.embedding_file",
     "write_features": "pipeline.store.build.arrays",
-    "write_report": "pipeline.web.report.report_by_name",
 }
-"""The public names, and the modules that define them."""
-
-__all__ = ["__version__", *_HOMES]
+"""The public names of the core, and the modules that define them; families add their own."""
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
+    """Import a public name on first use: one of the core, else one of an optional family."""
+    from pipeline.store.families import added, additions
+
+    value: Any
+    if name in _HOMES:
+        value = getattr(import_module(_HOMES[name]), name)
+    elif name == "__all__":
+        value = ["__version__", *_HOMES, *additions("PUBLIC")]
+    elif name.startswith("_") or name not in additions("PUBLIC"):
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(import_module(_HOMES[name]), name)
+    else:
+        value = added("PUBLIC", name)
     globals()[name] = value
     return value
 
 
 def __dir__() -> list[str]:
-    return sorted(__all__)
+    return sorted(__getattr__("__all__"))

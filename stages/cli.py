@@ -5,55 +5,56 @@ import importlib
 import click
 
 from pipeline import __version__
+from pipeline.store.families import FAMILIES, added, additions
 from stages.command import Group
 from stages.console import run
 
+EVERYDAY = "Commands"
 COMMANDS = {
     "prepare": "Read or draw captioned images into a dataset.",
-    "propose": "Propose object boxes for the images of a dataset.",
     "extract": "Turn images into feature shards.",
     "vectors": "Store or train word vectors for a dataset's words.",
     "text": "Encode captions into feature shards.",
     "train": "Fit an experiment's head on the training split.",
     "embed": "Embed a split with a trained head.",
-    "localize": "Train heads on regions and phrases, and localize phrases.",
-    "caption": "Generate captions of images.",
-    "rerank": "Rerank generated captions with a retrieval experiment.",
     "ensemble": "Average the similarities of several experiments.",
+    "evaluate": "Rank an embedding file and write its Recall@K.",
     "run": "Compute whatever is missing, from a dataset to recall tables.",
     "repro": "Run dvc.yaml's stages, with a line for each.",
-    "evaluate": "Rank an embedding file and write its Recall@K.",
-    "score": "Score generated captions against references.",
-    "compare": "Test whether one system is better than another.",
-    "probe": "Test what embeddings encode, also with wrong captions.",
-    "report": "Join the recall tables of all experiments.",
-    "duplicates": "Find near-duplicate images, within a set or between two.",
     "search": "Find the images or sentences nearest to a query.",
-    "serve": "Search with an experiment on a local web page.",
     "shards": "Describe, verify, index, convert, merge and share shards.",
     "list": "List names: experiments, encoders, recipes, backbones...",
     "recipes": "List the recipes, or print one.",
 }
+"""The commands of the core in the order of the data flow, with their lines in the help."""
 
 
 class CommandGroup(Group):
     """Commands by module name, so that `pipeline --help` does not import torch."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """Return the names in the order of the data flow."""
-        return list(COMMANDS)
+        """Return the names: those of the core, then those of the families."""
+        return [*COMMANDS, *additions("COMMANDS", "stages")]
 
     def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
         """Import the command's module and return its command of the same name."""
-        if name not in COMMANDS:
-            return None
-        command: click.Command = getattr(importlib.import_module(f"stages.{name}"), name)
+        command: click.Command | None = None
+        if name in COMMANDS:
+            command = getattr(importlib.import_module(f"stages.{name}"), name)
+        elif name in additions("COMMANDS", "stages"):
+            command = added("COMMANDS", name, "stages")
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the table of commands without importing any of them."""
-        with formatter.section("Commands"):
-            formatter.write_dl(list(COMMANDS.items()))
+        """Write the tables of commands without importing any of them."""
+        sections = {EVERYDAY: COMMANDS}
+        for family in FAMILIES:
+            module = importlib.import_module(f"stages.{family}.family")
+            if helps := getattr(module, "HELP", None):
+                sections[module.TITLE] = {**sections.get(module.TITLE, {}), **helps}
+        for title, helps in sections.items():
+            with formatter.section(title):
+                formatter.write_dl(list(helps.items()))
 
 
 @click.group(cls=CommandGroup)

@@ -13,7 +13,6 @@ from click.core import ParameterSource
 from pipeline.store.errors import PipelineError
 from pipeline.store.wording import did_you_mean, without_secrets
 from stages.console import OutputPath, as_options, printable, write_line
-from stages.renamed import RENAMED
 
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 
@@ -102,10 +101,6 @@ def _nearest_options(command: click.Command, ctx: click.Context) -> Iterator[Non
     try:
         yield
     except click.NoSuchOption as error:
-        if new := RENAMED.get(command.name or "", {}).get(error.option_name):
-            raise click.UsageError(
-                f"No such option {error.option_name!r}; it is now {new}", ctx
-            ) from error
         known = [
             name for param in command.get_params(ctx) for name in param.opts if name[:2] == "--"
         ]

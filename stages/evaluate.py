@@ -1,20 +1,21 @@
 """`pipeline evaluate`: tables of embedding files and localization files."""
 
 import json
-from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from pipeline.retrieval.ranking.protocols import PROTOCOLS
 from pipeline.store.errors import WrongUsage
+from stages.additions import added_options, additions_to
 from stages.command import Command
 from stages.console import CONSOLE, OUTPUT
 from stages.experiment import layout_of, require_made
 from stages.options import JSON
 
-OF_CLIPS = ("msvd", "trecvid-vtt")
-"""Protocols that define their captions, so that published rows are comparable."""
+if TYPE_CHECKING:
+    from pipeline.retrieval.evaluate import Evaluation
 
 
 @click.command(cls=Command)
@@ -48,38 +49,11 @@ OF_CLIPS = ("msvd", "trecvid-vtt")
     metavar="N",
     help="Rank with the first N dimensions of the vectors, scaled to length 1.  [default: all]",
 )
-@click.option(
-    "--nms",
-    type=click.FloatRange(0, 1),
-    help="Protocol entities: threshold of non-maximum suppression before average precision.  "
-    "[default: 0.3]",
-)
+@added_options("EVALUATE")
 @click.option(
     "--max-pairs",
     type=click.IntRange(1),
     help="Maximum number of image-caption pairs; more are an error.  [default: 2e11]",
-)
-@click.option(
-    "--leaks",
-    type=click.Path(path_type=Path, file_okay=False),
-    metavar="FEATURES",
-    help="Features of all splits: log how many ranked images have a near-duplicate among the "
-    "other images.",
-)
-@click.option(
-    "--leaks-images",
-    type=click.Path(path_type=Path, exists=True),
-    metavar="DIR",
-    help="Prepared dataset or folder of the images of --leaks: confirm near-duplicates by "
-    "comparing pixels, which also finds crops.",
-)
-@click.option(
-    "--relevance",
-    multiple=True,
-    type=click.Path(path_type=Path, dir_okay=False),
-    metavar="FILE",
-    help="Relevance judgments, such as eccv_image_to_caption.json or JSONL with query, item and "
-    "grade: adds mAP@R, R-Precision and nDCG@K, and writes relevance.json.  Repeatable.",
 )
 @click.option(
     "--device",
@@ -88,20 +62,19 @@ OF_CLIPS = ("msvd", "trecvid-vtt")
     help="Torch device, such as cpu or cuda:1; auto is the best of this machine.",
 )
 @JSON
+@click.pass_context
 def evaluate(
+    ctx: click.Context,
     embeddings: Path | None,
     out: Path | None,
     split: str | None,
     protocol: str | None,
     captions_per_image: int,
     dim: int | None,
-    nms: float | None,
     max_pairs: int | None,
-    leaks: Path | None,
-    leaks_images: Path | None,
-    relevance: tuple[Path, ...],
     device: str,
     as_json: bool,
+    **of_families: Any,
 ) -> None:
     """Rank an embedding file in both directions and write recall.json and recall.csv.
 
@@ -115,18 +88,9 @@ def evaluate(
       pipeline evaluate coco.h5 --relevance eccv_image_to_caption.json --out data/judged
       pipeline evaluate data/localizations/entities/NAME.h5 --protocol entities --out data/regions
     """
-    if leaks_images is not None and leaks is None:
-        raise WrongUsage("--leaks-images needs --leaks, which has the features")
-    if protocol == "entities":
-        for option, given in (("--leaks", leaks), ("--relevance", relevance)):
-            if given:
-                raise WrongUsage(
-                    f"{option} goes with embedding files, not with --protocol entities"
-                )
-        _evaluate_localized(embeddings, out, nms, as_json)
+    additions = additions_to("EVALUATE")
+    if any(addition.instead(ctx.params) for addition in additions):
         return
-    if nms is not None:
-        raise WrongUsage("--nms needs --protocol entities")
     # Here, so that --help needs neither numpy nor h5py.
     from pipeline.retrieval.evaluate import MAX_PAIRS
     from pipeline.retrieval.evaluate import evaluate as evaluate_file
@@ -138,65 +102,34 @@ def evaluate(
             "experiments of params.yaml are evaluated"
         )
     named = {embeddings.stem: (embeddings, out)} if embeddings and out else _all_of_params()
-    tables, judged = {}, {}
+    judges = [judge for addition in additions if (judge := addition.judge(ctx.params)) is not None]
+    evaluations: dict[str, Evaluation] = {}
     for name, (file, folder) in named.items():
-        evaluation = evaluate_file(
+        evaluations[name] = evaluate_file(
             file,
             folder,
             split=split,
             protocol=protocol,
             captions_per_image=captions_per_image or None,
             dim=dim,
-            relevance=relevance,
+            relevance=judges[0] if judges else None,
             device=device,
             max_pairs=max_pairs or MAX_PAIRS,
             monitor=CONSOLE,
         )
-        tables[name], judged[name] = evaluation.table, evaluation.relevance
-    if leaks is not None:
-        from pipeline.studies.near_duplicates.leaks import find_leaks
-
-        for file, _ in named.values():
-            ranked = _ranked_images(file, split)
-            find_leaks(ranked, leaks, images=leaks_images, monitor=CONSOLE)
+    for addition in additions:
+        addition.log(ctx.params, [file for file, _ in named.values()])
+    tables = {name: evaluation.table for name, evaluation in evaluations.items()}
     if as_json:
-        found = {"tables": tables} | ({"relevance": judged} if relevance else {})
-        click.echo(json.dumps(found, indent=2))
+        judged = {name: evaluation.relevance for name, evaluation in evaluations.items()}
+        click.echo(
+            json.dumps({"tables": tables} | ({"relevance": judged} if judges else {}), indent=2)
+        )
         return
     click.echo(markdown_table(tables), nl=False)
-    if relevance:
-        from pipeline.studies.relevance.evaluate_relevance import relevance_markdown
-
-        click.echo("\n" + relevance_markdown(judged), nl=False)
-    if protocol in OF_CLIPS:
-        from pipeline.web.report.published import beside_published
-
-        click.echo("\n" + beside_published(protocol, tables), nl=False)
-
-
-def _ranked_images(file: Path, split: str | None) -> Sequence[str]:
-    from pipeline.retrieval.embedding_file import read_embeddings
-    from pipeline.retrieval.ranking.splits import of_split
-
-    return of_split(read_embeddings(file), split).image_ids
-
-
-def _evaluate_localized(
-    file: Path | None, out: Path | None, nms: float | None, as_json: bool
-) -> None:
-    """Evaluate a localization file; print its tables, followed by those of the papers."""
-    from pipeline.regions.localization.evaluate_localization import evaluate_localized, markdown
-    from pipeline.regions.localization.measures import NMS
-    from pipeline.web.report.published import localized_rows
-
-    if file is None or out is None:
-        raise WrongUsage("--protocol entities requires a file of `pipeline localize` and --out DIR")
-    nms = NMS if nms is None else nms
-    table = evaluate_localized(file, out, nms=nms, monitor=CONSOLE)
-    if as_json:
-        click.echo(json.dumps({"tables": {file.stem: table}}, indent=2))
-    else:
-        click.echo(markdown(table, localized_rows()), nl=False)
+    for addition in additions:
+        if text := addition.text(ctx.params, evaluations):
+            click.echo("\n" + text, nl=False)
 
 
 def _all_of_params() -> dict[str, tuple[Path, Path]]:

@@ -4,6 +4,7 @@ import time
 import warnings
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -12,6 +13,7 @@ from pipeline.images.recipes import PRECISIONS, STORAGES
 from pipeline.store.devices import AUTO
 from pipeline.store.jobs.options import Compute, Selection, Storage
 from pipeline.store.workers.place import Place
+from stages.additions import added_options, additions_to
 from stages.command import Command
 from stages.console import CONSOLE, OUTPUT
 from stages.options import (
@@ -100,26 +102,7 @@ READERS = click.option(
 )
 @click.argument("more", nargs=-1, type=click.Path(path_type=Path), metavar="[IMAGE]...")
 @click.option("--out", required=True, type=OUTPUT, help="Output folder of the shards.")
-@click.option(
-    "--regions",
-    type=click.Path(path_type=Path),
-    help="Folder of proposals: extract features of these regions, not of whole images.",
-)
-@click.option(
-    "--context",
-    type=click.FloatRange(0),
-    help="With --regions: margin on every side of a region, as a fraction of its sides.  "
-    "[default: 0]",
-)
-@click.option(
-    "--frames",
-    help="Frames of clips: every:SECONDS, fps:NUMBER, even:NUMBER or all.  [default: the recipe's]",
-)
-@click.option(
-    "--over-frames",
-    type=click.Choice(["mean", "max", "halves"]),
-    help="How the outputs of a clip's frames are pooled.  [default: mean]",
-)
+@added_options("EXTRACT")
 @selection_options(SPLIT, LIMIT)
 @compute_options(
     WEIGHTS,
@@ -144,15 +127,12 @@ def extract(
     images: Path | None,
     more: tuple[Path, ...],
     out: Path,
-    regions: Path | None,
-    context: float | None,
-    frames: str | None,
-    over_frames: str | None,
     select: Selection,
     compute: Compute,
     storage: Storage,
     place: Place,
     as_json: bool,
+    **of_families: Any,
 ) -> None:
     """Extract features of a dataset's images or clips, of plain images, or of regions into shards.
 
@@ -177,14 +157,13 @@ def extract(
           --out data/features/scenes/efficientnet-lite0-roi-align@grid
     """
     # Here, since `--help` needs none of it; torch is imported where rows are computed.
-    from pipeline.datasets.manifest import read_media
-    from pipeline.images import extract as job
+    from pipeline.images import extract as job_of_images
     from stages.feature_log import log_made
 
     if (name := recipe or backbone) is None or (recipe and backbone):
         raise click.UsageError("pass either --backbone NAME or --recipe NAME")
-    if context is not None and regions is None:
-        raise click.UsageError("--context needs --regions")
+    request = ctx.params | {"recipe": name}
+    jobs = [job for each in additions_to("EXTRACT") if (job := each.job(request)) is not None]
     if (dataset is None) == (images is None):
         raise click.UsageError(
             "pass either --dataset DIR, a prepared dataset, or --images FOLDER, a folder of images"
@@ -194,36 +173,18 @@ def extract(
     # Pillow warns of images that are then refused, and of oddities in files that it reads.
     warnings.filterwarnings("ignore", module=r"PIL\.")
     started = time.monotonic()
-    of_clips = frames or over_frames or compute.codebook
+    how: dict[str, Any] = {
+        "select": select, "storage": storage, "compute": compute, "place": place,
+        "monitor": CONSOLE,
+    }  # fmt: skip
     if dataset is None:
-        _require_images_alone(
-            regions=regions, frames=frames, over_frames=over_frames, codebook=compute.codebook,
-            split=select.split,
-        )  # fmt: skip
-        index = job.extract(
-            _given([path for path in (images, *more) if path]), out, recipe=name, select=select,
-            storage=storage, compute=compute, place=place, monitor=CONSOLE,
-        )  # fmt: skip
-    elif regions is not None:
-        from pipeline.regions.features import Regions, extract_regions
-
-        index = extract_regions(
-            dataset, out, recipe=name, regions=Regions(regions, context or 0.0), select=select,
-            storage=storage, compute=compute, place=place, monitor=CONSOLE,
-        )  # fmt: skip
-    elif of_clips or read_media(dataset) == "clips":
-        from pipeline.clips.extract_clips import extract_clips
-        from pipeline.clips.recipe_lookup import names_with
-
-        index = extract_clips(
-            dataset, out, recipe=names_with(name, frames, over_frames), select=select,
-            storage=storage, compute=compute, place=place, monitor=CONSOLE,
-        )  # fmt: skip
+        _require_images_alone(**of_families, codebook=compute.codebook, split=select.split)
+        given = _given([path for path in (images, *more) if path])
+        index = job_of_images.extract(given, out, recipe=name, **how)
+    elif jobs:
+        index = jobs[0](dataset, out, **how)
     else:
-        index = job.extract(
-            dataset, out, recipe=name, select=select, storage=storage, compute=compute,
-            place=place, monitor=CONSOLE,
-        )  # fmt: skip
+        index = job_of_images.extract(dataset, out, recipe=name, **how)
     log_made(ctx, out, index, time.monotonic() - started, as_json)
 
 

@@ -8,13 +8,13 @@ from importlib import import_module
 
 import click
 
-Row = Mapping[str, str]
+from stages.additions import additions_to
+from stages.recipe_rows import Row, recipe_row
 
 
 def experiments() -> list[Row]:
     """Return the experiments of params.yaml, published systems, language models and ensembles."""
     from pipeline.heads.presets import PRESETS
-    from pipeline.language.presets import LANGUAGE_PRESETS
     from pipeline.retrieval.ensemble import ENSEMBLES
     from stages.params import load_params
 
@@ -38,8 +38,8 @@ def experiments() -> list[Row]:
     for name, found in PRESETS.items():
         kind = "phrases" if found.of_phrases else "clips" if found.of_clips else "experiment"
         rows.append(row(name, kind, found.images, found.captions.name, found.source))
-    for name, model in LANGUAGE_PRESETS.items():
-        rows.append(row(name, "language model", model.paper.images, "", model.paper.source))
+    for added in additions_to("LIST_EXPERIMENTS"):
+        rows += [row(*each) for each in added()]
     for name, given in {**ENSEMBLES, **params.ensembles}.items():
         members = ", ".join(given or ENSEMBLES[name])
         rows.append(row(name, "ensemble", "", "", f"mean of {members}"))
@@ -92,30 +92,19 @@ def tokenizers() -> list[Row]:
 
 def recipes() -> list[Row]:
     """Return the recipes of images, regions, clips and sound."""
-    from pipeline.clips.recipes import VOLUMES
-    from pipeline.clips.sound.recipes import BIRDNET, EXAMPLE, sound_recipe
     from pipeline.images.recipes import RECIPES
-    from pipeline.regions.box_geometry import BOX_GEOMETRY
-    from pipeline.regions.map_recipe import ROI_ALIGN, map_recipe
 
-    def row(name: str, of: str, shape: Sequence[int], source: str, weights: str) -> Row:
-        shown = " x ".join(map(str, shape))
-        return {"name": name, "of": of, "shape": shown, "source": source, "weights": weights}
-
-    rows = [row(r.name, "images", r.shape, r.source, r.weights) for r in RECIPES.values()]
-    for recipe in RECIPES.values():
-        name = recipe.name.removesuffix("-grid") + ROI_ALIGN
-        if recipe.name.endswith("-grid"):
-            pooled = map_recipe(name)
-            rows.append(row(name, "regions", pooled.shape[-1:], "ROI align", recipe.weights))
-    rows.append(row(BOX_GEOMETRY, "regions", (6,), "corners and area of the box", ""))
-    rows += [row(v.name, "clips", v.shape, v.source, v.weights) for v in VOLUMES.values()]
-    for name, source in ((EXAMPLE, "bag of sound words"), (BIRDNET, "BirdNET 2.4")):
-        rows.append(row(name, "sound", sound_recipe(name).shape, source, ""))
+    rows = [recipe_row(r.name, "images", r.shape, r.source, r.weights) for r in RECIPES.values()]
+    for added in additions_to("LIST_RECIPES"):
+        rows += added()
     return [
         *rows,
-        row("timm:MODEL", "images", (), "any model of timm, also -grid and @LAYER", "timm's"),
-        row("open-clip:MODEL.TAG", "images", (), "image tower of an open_clip model", "the tag's"),
+        recipe_row(
+            "timm:MODEL", "images", (), "any model of timm, also -grid and @LAYER", "timm's"
+        ),
+        recipe_row(
+            "open-clip:MODEL.TAG", "images", (), "image tower of an open_clip model", "the tag's"
+        ),
     ]
 
 
@@ -142,18 +131,14 @@ def vectors() -> list[Row]:
 
 def backbones() -> list[Row]:
     """Return the networks with a default recipe, and the libraries with more."""
-    from pipeline.clips.recipes import VOLUMES
     from pipeline.images.recipes import DEFAULT_RECIPE, RECIPES
 
     rows = [
         _row(name, RECIPES[recipe].weights, recipe=recipe)
         for name, recipe in DEFAULT_RECIPE.items()
     ]
-    volumes = {v.backbone: v for v in reversed(VOLUMES.values())}
-    for name, volume in reversed(volumes.items()):
-        rows.append(
-            {"name": name, "recipe": volume.name, "description": f"clips; {volume.weights}"}
-        )
+    for added in additions_to("LIST_BACKBONES"):
+        rows += added()
     return [
         *rows,
         _row("timm:MODEL", "any model of timm", recipe="timm:MODEL"),

@@ -154,13 +154,14 @@ def run(
 
 def _known(params: "Params", names: tuple[str, ...]) -> tuple[str, ...]:
     """Return the names of the experiments to run; raise if one is unknown."""
-    from pipeline.language.presets import LANGUAGE_PRESETS
+    from pipeline.experiments.steps.kinds import experiment_kinds
     from pipeline.retrieval.ensemble import ENSEMBLES
     from stages.plan import every_name, require_experiments
 
     if names == ("all",):
         names = tuple(every_name(params))
-    require_experiments(params, names, [*params.ensembles, *ENSEMBLES, *LANGUAGE_PRESETS])
+    of_families = [name for kind in experiment_kinds() for name in kind.names()]
+    require_experiments(params, names, [*params.ensembles, *ENSEMBLES, *of_families])
     return names
 
 

@@ -7,11 +7,13 @@ from typing import Any, TypeVar
 
 import click
 
-from pipeline.experiments.layout import NotMade
 from stages.console import CONSOLE
 from stages.experiment import layout_of, made_by_run
 
 Command = TypeVar("Command", bound=Callable[..., Any])
+
+SOURCES = ("embeddings", "head", "dataset", "encoder", "weights", "split")
+"""Parameters of `source_options` besides the experiment."""
 
 _PATH = click.Path(path_type=Path)
 
@@ -109,44 +111,3 @@ def own_embeddings(experiment: str, dataset: Path | None) -> Path | None:
     layout = layout_of(dataset, load_params().dataset)
     files = (layout.ensemble(experiment), layout.embeddings(experiment))
     return next((file for file in files if file.is_file()), None)
-
-
-def region_sources_of(
-    experiment: str,
-    embeddings: Path | None,
-    head: Path | None,
-    dataset: Path | None,
-    encoder: Path | None,
-    weights: str | None,
-    split: str | None,
-) -> dict[str, Any]:
-    """Return the arguments of `RegionSearcher`, except the monitor.
-
-    `embeddings` is the localization file, if it is set.
-
-    Raises
-    ------
-    UsageError
-        A split is named, but a localization file has only one.
-    ParamsError, NotMade
-    """
-    if split is not None:
-        raise click.UsageError("--split does not go with --regions: a localization file has one")
-    # Here, so that --help imports neither yaml nor torch.
-    from pipeline.experiments.searchers import find_region_sources
-    from stages.params import load_params
-    from stages.plan import experiment_of
-
-    params = load_params()
-    layout = layout_of(dataset, params.dataset)
-    if embeddings is not None and not embeddings.is_file():
-        raise NotMade(f"{embeddings} not found; `pipeline localize` makes localization files")
-    return find_region_sources(
-        experiment,
-        layout,
-        partial(experiment_of, params),
-        remedy=f"`pipeline localize {experiment} --dataset {layout.dataset}`",
-        localization=embeddings,
-        head=head,
-        encoder=encoder,
-    )

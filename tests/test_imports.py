@@ -1,65 +1,57 @@
-"""Dependence runs one way: no import cycle, no arrow up, no torch where no torch belongs."""
+"""Dependence runs one way: no import cycle, no arrow up, no room imports an annex or a family."""
 
 import ast
+import subprocess
+import sys
 from collections.abc import Iterator
 from functools import cache
 from graphlib import CycleError, TopologicalSorter
 
 import pytest
 
+from pipeline.store.families import FAMILIES
 from tests.project import PROJECT
 
 # What each room must not hold (design): the packages that none of its modules may import.
 FORBIDDEN = {
     "pipeline/images/recipes": {"torch", "torchvision", "h5py"},
-    "pipeline/images/networks": {"h5py"},
     "pipeline/images": {"h5py"},
     "pipeline/clips": {"h5py"},
-    "pipeline/clips/sound": {"h5py"},
-    "pipeline/store/jobs": {"h5py", "torch"},
     "pipeline/regions": {"h5py"},
+    "pipeline/store/jobs": {"h5py", "torch"},
     "pipeline/store/shards": {"torch", "torchvision"},
     "pipeline/retrieval": {"matplotlib"},
     "pipeline": {"click", "dvc", "yaml", "stages", "tests"},
 }
-# Rooms from the ground up: a module may import from its own room and from those before it.
+# Rooms from the ground up, each with what it may import from: itself and all before it. The most
+# specific line counts.
 LEVELS = (
-    (
-        "pipeline/store/errors.py",
-        "pipeline/store/data_frames.py",
-        "pipeline/store/one_or_many.py",
-        "pipeline/store/workers/interface.py",
-        "pipeline/store/progress.py",
-        "pipeline/store/hashing.py",
-        "pipeline/store/schema.py",
-        "pipeline/store/packed.py",
-        "pipeline/store/files.py",
-        "pipeline/store/guard.py",
-        "pipeline/store/wording.py",
+    *(
+        f"pipeline/store/{name}.py"
+        for name in (
+            "errors", "families", "data_frames", "one_or_many", "progress", "hashing", "schema",
+            "packed", "files", "guard", "wording", "summary", "tensor_file",
+        )
     ),
-    (
-        "pipeline/store/summary.py",
-        "pipeline/store/devices.py",
-        "pipeline/images/networks",
-        "pipeline/datasets",
-    ),
-    ("pipeline/images/recipes", "pipeline/store/workers"),
-    ("pipeline/store/shards",),
-    ("pipeline/store/jobs",),
-    ("pipeline/images", "pipeline/text", "pipeline/retrieval", "pipeline/web/pages"),
-    ("pipeline/regions", "pipeline/clips", "pipeline/clips/sound"),
-    ("pipeline/studies/near_duplicates", "pipeline/studies/embedding_map"),
-    ("pipeline/heads",),
-    ("pipeline/heads/finetuning",),
-    ("pipeline/regions/localization",),
-    ("pipeline/language",),
-    ("pipeline/retrieval/query", "pipeline/web/report"),
-    ("pipeline/studies/probes",),
-    ("pipeline/studies/scenes",),
-    ("pipeline/experiments",),
-    ("pipeline/studies/claims",),
-    ("stages",),
-)
+    "pipeline/store/devices.py",
+    "pipeline/datasets",
+    "pipeline/images/networks",
+    "pipeline/images/recipes",
+    "pipeline/store",
+    "pipeline/images",
+    "pipeline/text",
+    "pipeline/retrieval",
+    "pipeline/heads",
+    "pipeline/retrieval/query",
+    "pipeline/experiments",
+    "pipeline/regions",
+    "pipeline/clips",
+    "pipeline/language",
+    "pipeline/studies",
+    "pipeline/web",
+    "stages",
+)  # fmt: skip
+ANNEXES = ("studies", "web")
 
 
 def modules() -> dict[str, str]:
@@ -95,11 +87,18 @@ def _imported(path: str, nested: bool) -> Iterator[str]:
 
 
 def level_of(path: str) -> int:
-    """Return the level of the room that a module lies in."""
-    for level, rooms in enumerate(LEVELS):
-        if any(path == room or path.startswith(f"{room}/") for room in rooms):
-            return level
-    raise AssertionError(f"{path} lies in no known room")
+    """Return the level of a module: that of the most specific line of `LEVELS`."""
+    rooms = [room for room in LEVELS if path == room or path.startswith(f"{room}/")]
+    return LEVELS.index(max(rooms, key=len))
+
+
+def arrows(nested: bool = True) -> Iterator[tuple[str, str]]:
+    """Yield each import of a module by another one, as two paths."""
+    for name, path in MODULES.items():
+        if name != "pipeline":
+            for imports in imported(path, nested):
+                if imports in MODULES and imports != "pipeline":
+                    yield path, MODULES[imports]
 
 
 def test_no_import_cycle() -> None:
@@ -119,30 +118,78 @@ def test_no_import_cycle() -> None:
 
 def test_no_arrow_up() -> None:
     """A module imports from its own room and from rooms below."""
-    up = [
-        f"{path} -> {found}"
-        for name, path in MODULES.items()
-        if path != "pipeline/__init__.py"
-        for found in imported(path, nested=True)
-        if found in MODULES and found != "pipeline"
-        if level_of(MODULES[found]) > level_of(path)
-    ]
+    up = [f"{path} -> {below}" for path, below in arrows() if level_of(below) > level_of(path)]
     assert up == []
 
 
-def test_only_experiments_and_commands_know_drawn_scenes() -> None:
-    """Datasets, language, report, search and probes take a truth of any dataset in their place."""
-    importers = {
-        path.rpartition("/")[0]
-        for path in MODULES.values()
-        if path != "pipeline/__init__.py"
-        for found in imported(path, nested=True)
-        if found.startswith("pipeline.studies.scenes")
-    }
-    assert importers == {
-        "pipeline/studies/scenes", "pipeline/studies/scenes/moving", "pipeline/experiments",
-        "stages",
-    }  # fmt: skip
+def test_no_room_imports_an_annex_or_an_optional_family() -> None:
+    """They are found by name. Annexes may import families, and commands of a family anything."""
+
+    def family_of(path: str) -> str:
+        """Return the top folder of a family in `pipeline/` or `stages/`, or ""."""
+        room = path.split("/")[1]
+        return room if room in {family.split(".")[0] for family in FAMILIES} else ""
+
+    wrong = [
+        f"{path} -> {other}"
+        for path, other in arrows()
+        if (family := family_of(other)) not in ("", family_of(path))
+        and (family in ANNEXES or family_of(path) not in ANNEXES)
+        and (family_of(path), family) != ("web", "studies")
+        and not (path.startswith("stages/") and family_of(path))
+    ]
+    assert wrong == []
+
+
+# What a family's deletion takes along in the annexes: pages and comparisons of its outputs.
+GOES_WITH = {
+    "clips": {"pipeline.web.serve.clips"},
+    "regions": {
+        "pipeline.studies.claims.compare_localized",
+        "pipeline.studies.claims.drawn_precision",
+        "pipeline.web.report.localizations",
+    },
+    "language": {
+        "pipeline.studies.claims.compare_captions",
+        "pipeline.studies.judgments",
+        "pipeline.web.report.caption_report",
+    },
+    "studies": {"pipeline.web"},
+    "studies.near_duplicates": {"pipeline.web.pages.near_duplicates"},
+    "web": set[str](),
+}
+_WITHOUT = """
+import sys
+from importlib import import_module
+from pipeline.store import families
+gone, *modules = sys.argv[1:]
+families.FAMILIES = tuple(f for f in families.FAMILIES if not f"{f}.".startswith(f"{gone}."))
+if gone == "studies":
+    families.FAMILIES = tuple(f for f in families.FAMILIES if f != "web")
+class Blocked:
+    def find_spec(self, name, path=None, target=None):
+        if f"{name}.".startswith((f"pipeline.{gone}.", f"stages.{gone}.")):
+            raise ImportError(f"{name} is deleted")
+sys.meta_path.insert(0, Blocked())
+import pipeline
+for name in [*pipeline.__all__, *modules]:
+    getattr(pipeline, name) if "." not in name else import_module(name)
+from stages.cli import cli
+for name in cli.list_commands(None):
+    cli.get_command(None, name)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("family", FAMILIES)
+def test_everything_else_is_imported_without_a_family(family: str) -> None:
+    """Each module, public name and command, with the family's folders out of reach."""
+    gone = {f"pipeline.{family}", f"stages.{family}", *GOES_WITH[family]}
+    gone |= {"stages.web"} if family == "studies" else set()
+    rest = [name for name in MODULES if not f"{name}.".startswith(tuple(f"{g}." for g in gone))]
+    program = [sys.executable, "-c", _WITHOUT, family, *(name for name in rest if "." in name)]
+    ended = subprocess.run(program, cwd=PROJECT, capture_output=True, text=True)
+    assert ended.returncode == 0, ended.stderr[-2000:]
 
 
 @pytest.mark.parametrize("room", FORBIDDEN)
@@ -150,7 +197,8 @@ def test_a_room_does_not_hold_what_it_must_not(room: str) -> None:
     found = [
         f"{path} imports {name}"
         for path in MODULES.values()
-        if path.startswith(f"{room}/")
+        # The localization file is one of embeddings.
+        if path.startswith(f"{room}/") and path != "pipeline/regions/localization/localized.py"
         for name in imported(path, nested=True)
         if name.partition(".")[0] in FORBIDDEN[room]
     ]

@@ -4,27 +4,14 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
 from bench.replay.cases import Case
-from stages.renamed import RENAMED
 
 _RUNNER = Path(__file__).with_name("runner.py")
-
-
-def old_options(arguments: Sequence[str]) -> list[str]:
-    """Return the arguments of a command with the former names of renamed options."""
-    words = list(arguments)
-    for old, new in RENAMED.get(words[words[0] == "prepare"], {}).items():
-        parts = new.split()
-        starts = range(len(words) - len(parts) + 1)
-        for at in [at for at in starts if words[at : at + len(parts)] == parts]:
-            words[at : at + len(parts)] = [old]
-    return words
 
 
 class RunnerEnded(RuntimeError):
@@ -60,12 +47,9 @@ class Side:
 
     def __init__(self, name: str, work: Path) -> None:
         """Start the process with the code in `<work>/code/<name>`."""
-        self.name, self._old = name, not (work / "code" / name / "stages/renamed.py").is_file()
+        self.name = name
         self.folder, self.logs = work / name, work / "logs" / name
         self.logs.mkdir(parents=True, exist_ok=True)
-        if self._old:
-            params = self.folder / "params.yaml"
-            params.write_text(params.read_text().replace("num-images:", "images:"))
         code = work / "code" / name
         variables = os.environ | {
             "PYTHONPATH": str(code),
@@ -84,8 +68,7 @@ class Side:
     def start(self, case: Case) -> None:
         """Start a case."""
         assert self._process.stdin is not None
-        spelled = old_options if self._old else list
-        steps = [(spelled(step.arguments), step.status) for step in case.steps]
+        steps = [(list(step.arguments), step.status) for step in case.steps]
         self._process.stdin.write(json.dumps({"name": case.name, "steps": steps}) + "\n")
         self._process.stdin.flush()
 

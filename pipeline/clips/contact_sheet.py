@@ -7,8 +7,7 @@ from PIL import Image
 from pipeline.clips.clip_file import NoPyAv, open_clip
 from pipeline.clips.frames import taken_frames
 from pipeline.clips.sampling import Sampling
-from pipeline.datasets.manifest import Media
-from pipeline.images.decoding.decode import Decoded, UnusableImage, fault_of_the_system, read_image
+from pipeline.images.decoding.decode import Decoded, UnusableImage, fault_of_the_system
 from pipeline.store.shards.format import UNREADABLE
 
 FRAMES, COLUMNS = 6, 3
@@ -53,14 +52,3 @@ def contact_sheet(path: Path, frames: int = FRAMES, columns: int = COLUMNS) -> D
     for k, cell in enumerate(cells):
         sheet.paste(cell, ((k % columns) * (across + _GAP), (k // columns) * (down + _GAP)))
     return Decoded(sheet, crc32[0])
-
-
-def shown_picture(path: Path, media: Media, frames: int = FRAMES) -> Decoded:
-    """Return the image of a file for HTML pages: the image itself, or the contact sheet of a clip.
-
-    Raises
-    ------
-    FileReadError
-        The system failed.
-    """
-    return read_image(path) if media == "images" else contact_sheet(path, frames)

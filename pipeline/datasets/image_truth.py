@@ -1,16 +1,16 @@
 """Optional knowledge about a dataset's images beyond their captions.
 
-`pipeline.language` and `pipeline.web.report` check captions against it, `pipeline.retrieval.query`
-counts the
-images of a word, and `pipeline.studies.probes` tests embeddings with it. A dataset may implement
-any of
-these interfaces: drawn scenes have all, a file of annotated attributes makes an `ImageWords`.
-`pipeline.experiments.known_truth` looks them up.
+Generated captions are checked against it, images of a word are counted, and embeddings are probed.
+A dataset may implement any of these interfaces: drawn scenes have all, a file of annotated
+attributes makes an `ImageWords`. Families of the library register them as `TRUTH`.
 """
 
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
+
+from pipeline.datasets.manifest import Manifest
+from pipeline.store.families import all_added
 
 
 @dataclass(frozen=True)
@@ -101,3 +101,12 @@ class ProbeTruth(CaptionTruth, Protocol):
         Unanswerable questions are omitted.
         """
         ...
+
+
+def truth_of(manifest: Manifest) -> Any:
+    """Return what is known of a dataset's images; None if only captions are known.
+
+    The value implements `CaptionTruth`, `ImageWords` and `ProbeTruth`, or those that it can.
+    """
+    truths = (truth(manifest) for truth in all_added("TRUTH"))
+    return next((truth for truth in truths if truth is not None), None)

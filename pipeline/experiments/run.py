@@ -9,20 +9,14 @@ from pipeline.datasets.splits import require_captions
 from pipeline.experiments.failures import Failure, StepsFailed
 from pipeline.experiments.layout import DATA, Layout, seeded
 from pipeline.experiments.steps.experiment_steps import add_experiment
+from pipeline.experiments.steps.kinds import ExperimentKind, experiment_kinds, kind_of
 from pipeline.experiments.steps.result_steps import add_ensemble
 from pipeline.experiments.steps.step import Plan
 from pipeline.heads.experiments import TRAINED_VECTORS, Size, experiment_finder
 from pipeline.heads.head_types import Experiment
 from pipeline.heads.training.training_options import DEFAULT_TRAINING, TrainingOptions
-from pipeline.language import LanguageError
-from pipeline.language.presets import (
-    LANGUAGE_PRESETS,
-    is_published,
-    resolve_language_experiment,
-)
-from pipeline.language.steps import add_language_model
-from pipeline.language.trained_model import load_language_model
 from pipeline.retrieval.ensemble import ENSEMBLES, members_in
+from pipeline.retrieval.provenance import columns_of
 from pipeline.retrieval.tables import (
     PROVENANCE_FILE,
     RECALL_FILE,
@@ -36,7 +30,6 @@ from pipeline.store.errors import PipelineError
 from pipeline.store.one_or_many import texts_of
 from pipeline.store.progress import QUIET, Monitor
 from pipeline.store.shards.feature_set import FailedRows
-from pipeline.web.report.results import columns_of
 
 
 @dataclass(frozen=True)
@@ -192,17 +185,16 @@ def run(
     )
     every_seed = range(training.seed, training.seed + seeds)
     ensembles = {**ENSEMBLES, **(ensembles or {})}
-    of_text = [name for name, preset in LANGUAGE_PRESETS.items() if preset.paper.corpus]
-    if corpus is not None and not {*names} & {*of_text}:
-        raise LanguageError(
-            f"none of {', '.join(names)} is trained on plain text, so `corpus={corpus}` would have "
-            f"no effect; run {' or '.join(of_text)}"
-        )
+    for kind in experiment_kinds():
+        kind.check(names, plan.corpus)
+    kinds: dict[str, ExperimentKind] = {}
     for name in names:
+        of_family = None if name in own else kind_of(name)
         members = {} if name in own else members_in(ensembles, name)
         for each in every_seed:
-            if name not in own and is_published(name):
-                add_language_model(plan, resolve_language_experiment(name, size=size), each)
+            if of_family is not None:
+                of_family.add(plan, name, size, each)
+                kinds[seeded(name, each, training.seed)] = of_family
                 continue
             for member in members or (name,):
                 add_experiment(plan, experiment_named(member), each)
@@ -213,7 +205,10 @@ def run(
     if dry_run:
         return RunResult({}, plan.announce(monitor))
     trained = [seeded(name, each, training.seed) for name in names for each in every_seed]
-    written = {name for name in trained if plan.layout.language(name) in plan.steps}
+    outs = {
+        name: kinds[name].out(plan.layout, name) if name in kinds else plan.layout.evaluation(name)
+        for name in trained
+    }
     failures: Mapping[Path, Failure] = {}
     try:
         made = plan.make(monitor)
@@ -221,16 +216,11 @@ def run(
         made, failures = error.made, error.failures
     failed = []
     for name in trained:
-        layout = plan.layout
-        out = layout.language(name) if name in written else layout.evaluation(name)
-        if (failure := failures.get(out)) is not None:
+        if (failure := failures.get(outs[name])) is not None:
             failed.append(FailedExperiment(name, failure.step, failure.error))
     there = [name for name in trained if name not in {one.name for one in failed}]
-    tables = {name: _row(plan.layout.evaluation(name)) for name in there if name not in written}
-    models = {
-        name: load_language_model(plan.layout.language(name)) for name in there if name in written
-    }
-    perplexities = {name: found.chosen["perplexity"] for name, found in models.items()}
+    tables = {name: _row(outs[name]) for name in there if name not in kinds}
+    perplexities = {name: kinds[name].perplexity(outs[name]) for name in there if name in kinds}
     result = RunResult(tables, made, perplexities, tuple(plan.steps))
     if failed:
         raise RunFailed(result, failed)

@@ -1,7 +1,6 @@
-"""Search and server of an experiment by name, from the files of `pipeline.run`."""
+"""Search with an experiment by name, in the files of `pipeline.run`."""
 
 from collections.abc import Callable, Container, Mapping
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -9,15 +8,11 @@ from pipeline.experiments.layout import DATA, Layout, NotMade, unseeded
 from pipeline.experiments.whole_dataset import searched_embeddings
 from pipeline.heads.experiments import experiment_finder
 from pipeline.heads.head_types import Experiment
-from pipeline.language.captioning.captioners import open_captioner
-from pipeline.language.captioning.picture_captions import describe_picture
-from pipeline.regions.localization.region_searcher import RegionSearcher
 from pipeline.retrieval.embedding_file import read_provenance
 from pipeline.retrieval.ensemble import ENSEMBLES
 from pipeline.retrieval.query.searcher import Searcher
 from pipeline.store.errors import WrongUsage
 from pipeline.store.progress import QUIET, Monitor
-from pipeline.studies.embedding_map.plane import Projection
 
 
 def open_searcher(
@@ -73,43 +68,6 @@ def open_searcher(
     return Searcher(**sources, weights=weights, monitor=monitor)
 
 
-def open_region_searcher(
-    experiment: str,
-    dataset: str | Path,
-    *,
-    experiments: Mapping[str, Experiment] | None = None,
-    root: str | Path = DATA,
-    monitor: Monitor = QUIET,
-) -> RegionSearcher:
-    """Return a searcher for the boxes of phrases, from an experiment of `pipeline.localize`.
-
-    Parameters
-    ----------
-    experiment, dataset, experiments, root, monitor : see `open_searcher`.
-
-    Raises
-    ------
-    NotMade
-        The experiment has no localization file.
-    HeadError, LocalizationError
-        No experiment has this name, or the file is corrupt.
-
-    Examples
-    --------
-    >>> searcher = pipeline.open_region_searcher(
-    ...     "wang2016-region-phrase", "data/mine"
-    ... )  # doctest: +SKIP
-    >>> [(hit.id, hit.box) for hit in searcher.by_phrases("a red ball")]  # doctest: +SKIP
-    """
-    sources = find_region_sources(
-        experiment,
-        Layout(Path(dataset), Path(root)),
-        experiment_finder(experiments),
-        remedy=f"pipeline.localize({experiment!r}, {str(dataset)!r}, method=...)",
-    )
-    return RegionSearcher(**sources, monitor=monitor)
-
-
 def find_sources(
     experiment: str,
     layout: Layout,
@@ -163,7 +121,7 @@ def find_sources(
 
     if embeddings is None:
         if of_ensemble:
-            _require(joined, remedy)
+            require_file(joined, remedy)
         embeddings = searched_embeddings(
             experiment, layout, named, remedy=remedy, head=head, split=split, monitor=monitor
         )
@@ -192,117 +150,7 @@ def _models_of(
     return layout.head(name), layout.encoder(captions)
 
 
-def find_region_sources(
-    experiment: str,
-    layout: Layout,
-    experiment_named: Callable[[str], Experiment],
-    *,
-    remedy: str,
-    localization: Path | None = None,
-    head: Path | None = None,
-    encoder: Path | None = None,
-) -> dict[str, Any]:
-    """Return the locations of an experiment's localization file and models.
-
-    Parameters
-    ----------
-    experiment, layout, experiment_named, remedy, head, encoder : see `find_sources`.
-    localization : Path or None. The file, if not in the layout's location.
-
-    Returns
-    -------
-    dict
-        The arguments of `RegionSearcher`, without `monitor`.
-
-    Raises
-    ------
-    NotMade
-        The experiment has no localization file.
-    WrongUsage
-        It is not on regions.
-    """
-    of = experiment_named(unseeded(experiment))
-    if localization is None:
-        localization = layout.localization(experiment)
-        if not (of.of_phrases or localization.is_file()):
-            raise WrongUsage(f"{experiment} is not fitted on regions; omit `regions=True`")
-        _require(localization, remedy)
-    return {
-        "file": localization,
-        "dataset": layout.dataset,
-        "head": head or layout.head(experiment),
-        "encoder": encoder or layout.encoder(of.captions.name),
-    }
-
-
-def serve(
-    experiment: str,
-    dataset: str | Path,
-    *,
-    localize: bool = False,
-    language_model: str | None = None,
-    host: str = "127.0.0.1",
-    port: int = 8765,
-    top: int = 12,
-    projection: Projection = "pca",
-    experiments: Mapping[str, Experiment] | None = None,
-    root: str | Path = DATA,
-    split: str | None = None,
-    weights: str | None = None,
-    monitor: Monitor = QUIET,
-) -> None:
-    """Serve a search page of an experiment until interrupted.
-
-    Parameters
-    ----------
-    experiment, dataset, experiments, root, split, weights : see `open_searcher`.
-    localize : bool. Search phrases and mark their boxes; see `open_region_searcher`.
-    language_model : str or None. Name of a language model that captions uploaded images.
-    host : str. Address to listen on; other than local addresses log a warning.
-    port : int. 0 for any free port.
-    top : int. Number of hits per page.
-    projection : str. Projection of the map: "pca" or the slower "tsne".
-    monitor : Monitor. Receives the address once the server is ready, and rejected requests.
-
-    Raises
-    ------
-    WrongUsage
-        `language_model` with `localize`.
-    NotMade, HeadError, ServeError, LanguageError
-        See `open_searcher`; the port is not free, or the language model is missing.
-
-    Examples
-    --------
-    >>> pipeline.serve("vsepp", "data/mine", port=8000)  # doctest: +SKIP
-    """
-    # Imported here: a search needs no server.
-    from pipeline.web.serve.server import Server
-
-    if localize and language_model:
-        raise WrongUsage("language_model describes uploads, which localize=True does not accept")
-    describe = None
-    searcher: Searcher | RegionSearcher
-    if localize:
-        searcher = open_region_searcher(
-            experiment, dataset, experiments=experiments, root=root, monitor=monitor
-        )
-    else:
-        searcher = open_searcher(
-            experiment, dataset, experiments=experiments, root=root, split=split, weights=weights,
-            monitor=monitor,
-        )  # fmt: skip
-    if language_model:
-        layout = Layout(Path(dataset), Path(root))
-        opened = open_captioner(language_model, layout, experiment_finder(experiments))
-        describe = partial(describe_picture, opened.captioner, opened.network(), count=3)
-    with Server(
-        searcher, host=host, port=port, top=top, describe=describe, projection=projection,
-        monitor=monitor,
-    ) as server:  # fmt: skip
-        monitor.log(server.url)
-        server.run()
-
-
-def _require(file: Path, remedy: str) -> None:
+def require_file(file: Path, remedy: str) -> None:
+    """Raise unless a file of an experiment exists; the message names the command that makes it."""
     if not file.is_file():
         raise NotMade(f"{file} not found; run {remedy}")

@@ -1,19 +1,23 @@
 """Steps of a language model, and of the head of its embedding space."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from pipeline.datasets.manifest import MANIFEST_FILE
-from pipeline.experiments.layout import seeded
+from pipeline.experiments.layout import Layout, seeded
 from pipeline.experiments.records import Record, json_record
 from pipeline.experiments.steps.experiment_steps import add_experiment
 from pipeline.experiments.steps.input_steps import add_features, add_text
 from pipeline.experiments.steps.step import Plan, Step
+from pipeline.heads.experiments import Size
 from pipeline.heads.trained_head import TENSORS_FILE
+from pipeline.language import LanguageError
 from pipeline.language.data import LanguageInputs
 from pipeline.language.model_types import LanguageExperiment
+from pipeline.language.presets import LANGUAGE_PRESETS, resolve_language_experiment
 from pipeline.language.train_language_model import fit_language_model
-from pipeline.language.trained_model import LANGUAGE_FILE
+from pipeline.language.trained_model import LANGUAGE_FILE, load_language_model
 from pipeline.store.hashing import sha256_of_file
 from pipeline.store.progress import Monitor
 from pipeline.store.shards.feature_set import read_set_index
@@ -83,3 +87,35 @@ def add_language_model(plan: Plan, experiment: LanguageExperiment, seed: int) ->
     needs = (*features.values(), *([head] if head is not None else []))
     size = f"language model {experiment.model}"
     return plan.add(Step("train", name, out, needs, size, make, read, expected))
+
+
+class LanguageModels:
+    """Language models as experiments of `pipeline.run`; see `ExperimentKind`."""
+
+    def names(self) -> Sequence[str]:
+        """Return the published language models."""
+        return [*LANGUAGE_PRESETS]
+
+    def check(self, names: Sequence[str], corpus: Path | None) -> None:
+        """Raise LanguageError if no named model is trained on a given plain text."""
+        of_text = [name for name, preset in LANGUAGE_PRESETS.items() if preset.paper.corpus]
+        if corpus is not None and not {*names} & {*of_text}:
+            raise LanguageError(
+                f"none of {', '.join(names)} is trained on plain text, so `corpus={corpus}` would "
+                f"have no effect; run {' or '.join(of_text)}"
+            )
+
+    def add(self, plan: Plan, name: str, size: Size, seed: int) -> None:
+        """Add the steps of a published model, and of the head of its embedding space."""
+        add_language_model(plan, resolve_language_experiment(name, size=size), seed)
+
+    def out(self, layout: Layout, name: str) -> Path:
+        """Return the folder of a trained model."""
+        return layout.language(name)
+
+    def perplexity(self, out: Path) -> float:
+        """Return the validation perplexity of a trained model."""
+        return load_language_model(out).chosen["perplexity"]
+
+
+LANGUAGE_MODELS = LanguageModels()

@@ -1,7 +1,7 @@
 """The job of `pipeline evaluate`: from an embedding file to a recall table with provenance."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -29,22 +29,22 @@ from pipeline.retrieval.small_galleries import (
     is_small,
     table_of_gallery,
 )
-from pipeline.retrieval.tables import PROVENANCE_FILE, write_recall
+from pipeline.retrieval.tables import PROVENANCE_FILE, RELEVANCE_FILE, write_recall
 from pipeline.store.devices import AUTO, choose_device
 from pipeline.store.errors import PipelineError
 from pipeline.store.files import require_folder, write_json
 from pipeline.store.hashing import sha256_of_file
 from pipeline.store.progress import QUIET, Monitor
 from pipeline.store.wording import counted
-from pipeline.studies.relevance.evaluate_relevance import (
-    RELEVANCE_FILE,
-    Tables,
-    evaluate_relevance,
-    read_all,
-)
 
 MAX_PAIRS = 200_000_000_000
 """Default limit of compared image-caption pairs."""
+
+Relevance = Mapping[str, Mapping[str, Any]]
+"""Further figures of a gallery as JSON values, by the name of their judgments."""
+
+Judge = Callable[[Embeddings, Monitor], Relevance]
+"""Ranks a gallery by judgments of relevance; `pipeline.judged_by` makes one from files."""
 
 _PAIRS_A_SECOND = 1e8
 """On one core, for 32 dimensions; see bench/scale.py."""
@@ -68,14 +68,13 @@ class Evaluation:
         gallery.
     method : dict. The protocol, or without one `captions_per_image`, and the parameters of the
         intervals, as JSON values.
-    relevance : dict. Figures of each file of judgments; see
-        `pipeline.studies.relevance.evaluate_relevance`.
+    relevance : mapping. Figures of each file of judgments; see `pipeline.judged_by`.
     """
 
     table: Table
     folds: tuple[Table, ...] = ()
     method: dict[str, Any] = field(default_factory=dict)
-    relevance: Tables = field(default_factory=dict)
+    relevance: Relevance = field(default_factory=dict)
 
 
 def evaluate(
@@ -86,7 +85,7 @@ def evaluate(
     protocol: str | None = None,
     captions_per_image: int | None = 5,
     dim: int | None = None,
-    relevance: Sequence[str | Path] = (),
+    relevance: Judge | None = None,
     device: str = AUTO,
     max_pairs: int = MAX_PAIRS,
     monitor: Monitor = QUIET,
@@ -106,8 +105,8 @@ def evaluate(
     captions_per_image : int or None. Maximal number of captions per image, the first ones; None:
         all.
     dim : int or None. Use only the first dimensions of the vectors; None: all.
-    relevance : sequence of str or Path. Files of relevance judgments; their figures are also
-        written to `relevance.json`.
+    relevance : callable or None. Ranks by judgments of relevance, as `pipeline.judged_by(files)`
+        does; its figures are also written to `relevance.json`.
     device : str. A torch device, such as "cuda"; "auto": the best of this machine. "cpu" needs no
         torch.
     max_pairs : int. Raise if more image-caption pairs would be compared.
@@ -124,8 +123,6 @@ def evaluate(
         More than `max_pairs` pairs; the message states the cost.
     StoreError
         The file has fewer dimensions than `dim`, or its similarity is not cosine.
-    RelevanceError
-        A file of judgments is corrupt or of other images and captions.
     DeviceError
         See `pipeline.retrieval.ranking.on_device.rank_on`.
     OutputError
@@ -139,12 +136,11 @@ def evaluate(
     """
     file, folder = Path(embeddings), Path(out)
     asked = None if protocol is None else resolve_protocol(protocol, captions_per_image)
-    if relevance and asked is not None and (asked.folds > 1 or asked.sets):
+    if relevance is not None and asked is not None and (asked.folds > 1 or asked.sets):
         raise ProtocolError(
             f"the protocol {asked.name} has several galleries, but judgments apply to one; omit "
             "the protocol, or choose one of a single gallery, such as coco-5k"
         )
-    judgments = read_all(relevance)
     require_folder(folder)
     rank = _ranker(choose_device(device, monitor, float64=True))
     started = time.monotonic()
@@ -159,9 +155,8 @@ def evaluate(
     else:
         evaluation = evaluate_protocol(space, asked, rank)
     digest = sha256_of_file(file)
-    if judgments:
-        gallery = _gallery(space, asked, captions_per_image)
-        judged = evaluate_relevance(gallery, judgments, monitor)
+    if relevance is not None:
+        judged = relevance(_gallery(space, asked, captions_per_image), monitor)
         write_json(folder / RELEVANCE_FILE, {"embeddings_sha256": digest, "judgments": judged})
         evaluation = replace(evaluation, relevance=judged)
     else:

@@ -53,6 +53,9 @@ HEADINGS = {f"{d}_{m}": f"{_ARROWS[d]} {_SHORT[m]}" for d in DIRECTIONS for m in
     "num_folds": "folds",
 }
 """Display names of columns; others are shown with their own name."""
+RELEVANCE_FILE = "relevance.json"
+"""File of the figures of relevance judgments, next to the table."""
+
 SEEN, SEEN_SIGN = "has seen", "†"
 """Column that states which data of the evaluated dataset an encoder was trained on, and that the
 head was trained on the evaluated split itself; and the sign of such rows."""

@@ -2,19 +2,22 @@
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from PIL import Image
 
 from pipeline.images.decoding.decode import read_image
-from pipeline.regions.localization.region_searcher import RegionHit
 from pipeline.store.files import require_folder, write_text
 from pipeline.web.pages.marked import Mark, marked_photo
 from pipeline.web.pages.rendering import jpeg_of
 
+if TYPE_CHECKING:
+    from pipeline.regions.localization.region_searcher import RegionHit
+
 _SIDE, _QUALITY = 480, 82
 
 
-def write_marked(folder: str | Path, phrase: str, hits: Sequence[RegionHit]) -> list[Path]:
+def write_marked(folder: str | Path, phrase: str, hits: "Sequence[RegionHit]") -> list[Path]:
     """Write an SVG for each hit, `01.svg` the first, and return the files.
 
     An image that cannot be decoded is blank.

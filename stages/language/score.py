@@ -54,8 +54,8 @@ def score(
       pipeline score --judgments rated.jsonl --dataset data/flickr8k
     """
     # Here: these take longer to import than --help should.
+    from pipeline.datasets.image_truth import truth_of
     from pipeline.datasets.manifest import read_manifest
-    from pipeline.experiments.known_truth import caption_truth_of
     from pipeline.language.captioning.caption_by_name import score as score_files
     from pipeline.language.score_captions import markdown
     from stages.params import load_params
@@ -83,5 +83,5 @@ def score(
         root=layout.root,
         monitor=CONSOLE,
     )
-    truth = caption_truth_of(read_manifest(layout.dataset))
+    truth = truth_of(read_manifest(layout.dataset))
     click.echo(markdown(rows, truth), nl=False)

@@ -36,13 +36,13 @@ def probe(
         raise click.UsageError("pass --experiment NAME")
     sources = sources_of(experiment, **files, split=None)
     # Here: these take longer to import than --help should.
-    from pipeline.experiments.known_truth import probe_truth_of
+    from pipeline.datasets.image_truth import truth_of
     from pipeline.retrieval.query.searcher import Searcher
     from pipeline.studies.probes.probe import probe as probe_searcher
     from pipeline.studies.probes.probes_file import markdown, write_probes
 
     searcher = Searcher(**sources, monitor=CONSOLE)
-    truth = probe_truth_of(searcher.embedded.manifest)
+    truth = truth_of(searcher.embedded.manifest)
     found = probe_searcher(searcher, truth, split=split, monitor=CONSOLE)
     out = out or layout_of(sources["dataset"], "").probes(experiment)
     write_probes(out, found)

@@ -11,7 +11,7 @@ from stages.command import Command
 from stages.console import CONSOLE, log_done
 from stages.experiment import layout_of
 from stages.options import MAP
-from stages.sources import region_sources_of, source_options, sources_of
+from stages.sources import source_options, sources_of
 
 if TYPE_CHECKING:
     from pipeline.studies.embedding_map.plane import Projection
@@ -76,14 +76,21 @@ def serve(
         raise click.UsageError("Missing option '--experiment'.")
     if localize and language_model:
         raise WrongUsage("--language-model captions uploads, which --localize does not accept")
-    sources = (region_sources_of if localize else sources_of)(experiment, **files)
     # Here: these import torch, which takes seconds, and the server.
-    from pipeline.regions.localization.region_searcher import RegionSearcher
-    from pipeline.retrieval.query.searcher import Searcher
     from pipeline.web.serve.server import Server
 
-    kind = RegionSearcher if localize else Searcher
-    searcher = kind(**sources, monitor=CONSOLE)
+    searcher: Any
+    if localize:
+        from pipeline.regions.localization.region_searcher import RegionSearcher
+        from stages.regions.search_regions import region_sources_of
+
+        sources = region_sources_of(experiment, **files)
+        searcher = RegionSearcher(**sources, monitor=CONSOLE)
+    else:
+        from pipeline.retrieval.query.searcher import Searcher
+
+        sources = sources_of(experiment, **files)
+        searcher = Searcher(**sources, monitor=CONSOLE)
     describe = _describe(language_model, sources["dataset"]) if language_model else None
     with Server(
         searcher, host=host, port=port, top=top, describe=describe, projection=projection,

@@ -10,12 +10,12 @@ import pytest
 from pipeline.retrieval.embedding_file import read_embeddings, write_embeddings
 from pipeline.retrieval.embeddings import EmbeddingsError
 from pipeline.retrieval.evaluate import TooManyPairs, evaluate
+from pipeline.retrieval.provenance import columns_of
 from pipeline.retrieval.ranking.galleries import images_between
 from pipeline.retrieval.ranking.protocols import ProtocolError
 from pipeline.retrieval.recall import recall_table
 from pipeline.retrieval.tables import PROVENANCE_FILE, read_provenance, read_recall
 from pipeline.store.files import OutputError
-from pipeline.web.report.results import columns_of
 from tests.project import Recorder
 from tests.retrieval.factories import made
 

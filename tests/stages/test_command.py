@@ -84,8 +84,6 @@ def test_an_answer_has_no_settings() -> None:
         ("serach", "No such command 'serach'; did you mean search?"),
         ("shards exprt", "did you mean export"),
         ("extract --recpie x", "No such option '--recpie'; did you mean --recipe?"),
-        ("report --captions", "No such option '--captions'; it is now --task captioning"),
-        ("prepare scenes --images 6", "No such option '--images'; it is now --num-images"),
         ("prepare fodler", "did you mean folder?"),
         ("list vectors --jsn", "did you mean --json?"),
     ],

@@ -1,17 +1,14 @@
 """Steps that compute image, clip and caption features, and word vectors."""
 
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
-from pipeline.clips.extract_clips import extract_clips
-from pipeline.clips.recipe_lookup import recipe_of_clips
-from pipeline.clips.recipes import ClipRecipe
-from pipeline.clips.sound.recipes import AnySoundRecipe
 from pipeline.experiments.records import features_record, why_stale
 from pipeline.experiments.steps.step import Plan, Step
 from pipeline.heads.head_types import CaptionFeatures
 from pipeline.images.extract import extract
-from pipeline.images.recipes import Recipe, resolve_recipe
+from pipeline.images.recipes import resolve_recipe
+from pipeline.store.families import added
 from pipeline.store.jobs.options import Storage, extract_options
 from pipeline.store.jobs.side_by_side import SideBySide, split_name
 from pipeline.store.progress import Monitor
@@ -24,6 +21,30 @@ from pipeline.text.vectors.record import expected_vectors, make_way_for, vectors
 from pipeline.text.vectors.settings import Training
 from pipeline.text.vectors.store import store_vectors
 
+
+class AnyRecipe(Protocol):
+    """Recipe of images or of another kind of media."""
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Shape of a row."""
+        ...
+
+    @property
+    def storage(self) -> str:
+        """Dtype of the stored rows."""
+        ...
+
+    @property
+    def row_bytes(self) -> int:
+        """Size of a row in bytes."""
+        ...
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the recipe as JSON values."""
+        ...
+
+
 _NOT_OF_TRAINING = {"source", "tokenizer", "split", "corpus", "allow_leaks"}
 
 
@@ -34,7 +55,8 @@ def add_features(plan: Plan, name: str) -> Path:
     if (names := split_name(name)) is not None:
         return _add_side_by_side(plan, name, names, out)
     recipe = recipe_for(plan, name)
-    job = extract if plan.manifest.media == "images" else extract_clips
+    media = plan.manifest.media
+    job = extract if media == "images" else added("EXTRACT", media)
 
     def make(monitor: Monitor) -> object:
         return job(plan.layout.dataset, out, recipe=name, monitor=monitor, **extract_options(given))
@@ -119,14 +141,18 @@ def _add_vectors(plan: Plan, name: str) -> Path:
     return plan.add(Step("vectors", name, out, (), size, make, vectors_record, expected))
 
 
-def recipe_for(plan: Plan, name: str) -> Recipe | ClipRecipe | AnySoundRecipe:
+def recipe_for(plan: Plan, name: str) -> AnyRecipe:
     """Return a recipe with the requested precision and storage."""
     given = plan.extract
-    resolve = resolve_recipe if plan.manifest.media == "images" else recipe_of_clips
-    return resolve(name, given.get("precision", "float32"), given.get("storage", "float32"))
+    media = plan.manifest.media
+    resolve = resolve_recipe if media == "images" else added("RECIPE", media)
+    recipe: AnyRecipe = resolve(
+        name, given.get("precision", "float32"), given.get("storage", "float32")
+    )
+    return recipe
 
 
-def rows_of(recipe: Recipe | ClipRecipe | AnySoundRecipe, rows: int) -> str:
+def rows_of(recipe: AnyRecipe, rows: int) -> str:
     """Return the size of feature rows for messages."""
     megabytes = rows * recipe.row_bytes / 1e6
     return f"{counted(rows, 'row')} of {recipe.shape} {recipe.storage}, {megabytes:.1f} MB"

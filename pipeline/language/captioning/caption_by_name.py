@@ -4,8 +4,8 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import overload
 
+from pipeline.datasets.image_truth import truth_of
 from pipeline.datasets.manifest import read_manifest
-from pipeline.experiments.known_truth import caption_truth_of
 from pipeline.experiments.layout import DATA, Layout
 from pipeline.heads.experiments import experiment_finder
 from pipeline.heads.head_types import Experiment
@@ -292,7 +292,7 @@ def score(
     if repeated := {name for name in names if names.count(name) > 1}:
         raise WrongUsage(f"several files are called {', '.join(sorted(repeated))}; rename one")
     head = ranked_by and open_ranking_head(experiment_finder(experiments)(ranked_by), layout)
-    truth = caption_truth_of(read_manifest(layout.dataset))
+    truth = truth_of(read_manifest(layout.dataset))
     return {
         file.stem: evaluate_captions(
             file,

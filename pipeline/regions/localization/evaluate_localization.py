@@ -6,7 +6,6 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -126,11 +125,6 @@ def evaluate_localized(
         f"{counts['phrases']} distinct phrases, in {time.monotonic() - started:.1f} s"
     )
     return table
-
-
-def is_of_regions(provenance: Mapping[str, Any]) -> bool:
-    """Return whether a `provenance.json` belongs to a table of `evaluate_localized`."""
-    return "localization_sha256" in provenance
 
 
 def tabulate(localized: Localized, name: str, nms: float = NMS) -> LocalizationTable:

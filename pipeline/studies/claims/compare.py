@@ -10,32 +10,33 @@ import h5py
 
 from pipeline.datasets.manifest import Manifest, read_manifest
 from pipeline.experiments.layout import Layout, seeds_of
-from pipeline.language.scores.table import TOKENIZER
-from pipeline.regions.localization.localized import FORMAT as LOCALIZATIONS
 from pipeline.retrieval.ranking.protocols import resolve_protocol
+from pipeline.store.families import has
 from pipeline.store.guard import crash_of
 from pipeline.store.one_or_many import values_of
 from pipeline.store.wording import did_you_mean
-from pipeline.studies.claims import ClaimError, compare_captions, compare_localized
-from pipeline.studies.claims.compare_captions import read_scored
-from pipeline.studies.claims.compare_localized import read_phrases_found
+from pipeline.studies.claims import ClaimError
 from pipeline.studies.significance import compare as compare_embeddings
 from pipeline.studies.significance.compare import read_ranked
 from pipeline.studies.significance.paired import RESAMPLES, Comparison, Outputs, compare_outputs
+from pipeline.text.tokenizers.tokenizer import TOKENIZERS
 
 Kind = Literal["embeddings", "localizations", "captions"]
 
-MEASURES: Mapping[Kind, Sequence[str]] = {
-    "embeddings": compare_embeddings.MEASURES,
-    "localizations": compare_localized.MEASURES,
-    "captions": compare_captions.MEASURES,
-}
+MEASURES: dict[Kind, Sequence[str]] = {"embeddings": compare_embeddings.MEASURES}
 """Figures by kind of file."""
-DEFAULT_MEASURES: Mapping[Kind, Sequence[str]] = {
-    "embeddings": compare_embeddings.DEFAULT_MEASURES,
-    "localizations": compare_localized.DEFAULT_MEASURES,
-    "captions": compare_captions.DEFAULT_MEASURES,
-}
+DEFAULT_MEASURES: dict[Kind, Sequence[str]] = {"embeddings": compare_embeddings.DEFAULT_MEASURES}
+if has("regions"):
+    from pipeline.regions.localization.localized import FORMAT as LOCALIZATIONS
+    from pipeline.studies.claims import compare_localized
+
+    MEASURES["localizations"] = compare_localized.MEASURES
+    DEFAULT_MEASURES["localizations"] = compare_localized.DEFAULT_MEASURES
+if has("language"):
+    from pipeline.studies.claims import compare_captions
+
+    MEASURES["captions"] = compare_captions.MEASURES
+    DEFAULT_MEASURES["captions"] = compare_captions.DEFAULT_MEASURES
 LOWER_IS_BETTER = frozenset(m for of in MEASURES.values() for m in of if m.endswith("mean_rank"))
 
 
@@ -121,9 +122,9 @@ class ComparedFiles:
                 raise ClaimError(
                     f"{file} holds captions, whose references are in a dataset; pass `dataset=...`"
                 )
-            return read_scored(file, self._manifest)
+            return compare_captions.read_scored(file, self._manifest)
         if kind == "localizations":
-            return read_phrases_found(file)
+            return compare_localized.read_phrases_found(file)
         return read_ranked(
             file,
             resolve_protocol(self.protocol, self.captions_per_image),
@@ -139,7 +140,7 @@ class ComparedFiles:
         """Return the word count of each caption of the dataset, by caption id."""
         entries = () if self._manifest is None else self._manifest.entries
         return {
-            caption_id: len(TOKENIZER.tokenize(text))
+            caption_id: len(TOKENIZERS["treebank"].tokenize(text))
             for entry in entries
             for caption_id, text in zip(entry.caption_ids, entry.captions, strict=True)
         }
@@ -178,6 +179,8 @@ def kind_of_files(files: Sequence[Path]) -> Kind:
 def _kind_of(file: Path) -> Kind:
     if file.suffix in (".json", ".jsonl"):
         return "captions"
+    if not has("regions"):
+        return "embeddings"
     try:
         # For a corrupt file, the reader of embeddings raises the right error.
         known = not crash_of(_format_of, file) and _format_of(file) == LOCALIZATIONS

@@ -12,8 +12,8 @@ import numpy as np
 import numpy.typing as npt
 from PIL import Image
 
-from pipeline.clips.contact_sheet import shown_picture
 from pipeline.datasets.manifest import Manifest
+from pipeline.images.shown_image import shown_image
 from pipeline.store.progress import QUIET, Monitor
 from pipeline.store.wording import counted
 from pipeline.studies.near_duplicates.alignment import Field, Templates, correlation, small_grey
@@ -159,5 +159,5 @@ def _grey(part: Part, row_id: str, images: Mapping[Path, Manifest]) -> Image.Ima
             f"{part.features.folder} has a row {row_id!r}, which is not an image of "
             f"{manifest.name} ({manifest.image_root}); name the images of these features"
         )
-    image = shown_picture(manifest.path_by_id[row_id], manifest.media).image
+    image = shown_image(manifest.path_by_id[row_id], manifest.media).image
     return None if image is None else small_grey(image)

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from pathlib import Path
 
-from pipeline.experiments.known_truth import probe_truth_of
+from pipeline.datasets.image_truth import truth_of
 from pipeline.experiments.layout import DATA
 from pipeline.experiments.searchers import open_searcher
 from pipeline.heads.head_types import Experiment
@@ -45,5 +45,5 @@ def probe(
     searcher = open_searcher(
         experiment, dataset, experiments=experiments, root=root, monitor=monitor
     )
-    truth = probe_truth_of(searcher.embedded.manifest)
+    truth = truth_of(searcher.embedded.manifest)
     return probe_searcher(searcher, truth, split=split, monitor=monitor)

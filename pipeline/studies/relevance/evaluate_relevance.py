@@ -1,13 +1,16 @@
 """Additions of `pipeline evaluate --relevance` to a table: relevance.json and its Markdown."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from pipeline.retrieval.embeddings import Embeddings
+from pipeline.retrieval.evaluate import Relevance
 from pipeline.retrieval.recall import CUTOFFS
 from pipeline.store.hashing import sha256_of_file
-from pipeline.store.progress import QUIET, Monitor
+from pipeline.store.one_or_many import values_of
+from pipeline.store.progress import Monitor
 from pipeline.studies.relevance.figures import relevance_figures
 from pipeline.studies.relevance.relevance_file import (
     Grades,
@@ -16,7 +19,6 @@ from pipeline.studies.relevance.relevance_file import (
     rows_of,
 )
 
-RELEVANCE_FILE = "relevance.json"
 COLUMNS = {
     "num_queries": "queries",
     "relevant_per_query": "relevant",
@@ -31,44 +33,48 @@ Tables = dict[str, dict[str, Any]]
 """By file name without suffix: figures, `direction` and `sha256` of the file."""
 
 
-def read_all(files: Iterable[str | Path]) -> dict[Path, Grades]:
-    """Read several files of judgments.
+def judged_by(files: str | Path | Iterable[str | Path]) -> Callable[[Embeddings, Monitor], Tables]:
+    """Return the argument `relevance` of `pipeline.evaluate` from files of judgments.
+
+    Parameters
+    ----------
+    files : str, Path or iterable of them. Graded judgments, such as ECCV Caption's
+        `eccv_image_to_caption.json`, or JSON lines with `query`, `item` and `grade`.
+
+    Returns
+    -------
+    callable
+        Returns for a gallery, by file name without suffix: mAP@R, R-Precision, nDCG@K and other
+        figures in per cent, the `direction` and the `sha256` of the file.
 
     Raises
     ------
     RelevanceError
-        A file is missing or corrupt, or two have the same name.
+        A file is missing or corrupt, or two have the same name. The callable raises it if a file
+        has no relevant pair in the gallery, or its direction is ambiguous.
+
+    Examples
+    --------
+    >>> judge = pipeline.judged_by("eccv_image_to_caption.json")  # doctest: +SKIP
+    >>> pipeline.evaluate("coco.h5", "data/judged", relevance=judge)  # doctest: +SKIP
     """
-    paths = [Path(file) for file in files]
+    paths = [Path(file) for file in values_of(files, (str, Path), "a file (path)")]
     names = [path.stem for path in paths]
     if repeated := {name for name in names if names.count(name) > 1}:
         raise RelevanceError(
             f"several files of judgments are called {', '.join(sorted(repeated))}; rename one"
         )
-    return {path: read_relevance(path) for path in paths}
+    judgments = {path: read_relevance(path) for path in paths}
+    return partial(_figures, judgments)
 
 
-def evaluate_relevance(
-    e: Embeddings, judgments: Mapping[Path, Grades], monitor: Monitor = QUIET
-) -> Tables:
-    """Return the figures of each file of judgments on one gallery.
-
-    Parameters
-    ----------
-    e : Embeddings. The evaluated images and captions.
-    judgments : mapping of Path to judgments. See `read_all`.
-    monitor : Monitor. Receives a log line on queries and items outside the gallery.
-
-    Raises
-    ------
-    RelevanceError
-        A file has no relevant pair in the gallery, or its direction is ambiguous.
-    """
+def _figures(judgments: Mapping[Path, Grades], gallery: Embeddings, monitor: Monitor) -> Tables:
+    """Return the figures of each file of judgments; log judged pairs outside the gallery."""
     tables: Tables = {}
     for path, grades in judgments.items():
         try:
-            judged = rows_of(grades, e)
-            figures = relevance_figures(e, judged)
+            judged = rows_of(grades, gallery)
+            figures = relevance_figures(gallery, judged)
         except RelevanceError as error:
             raise RelevanceError(f"{path}: {error}") from error
         if judged.unknown or (judged.items < 0).any():
@@ -83,7 +89,7 @@ def evaluate_relevance(
     return tables
 
 
-def relevance_markdown(tables: Mapping[str, Tables]) -> str:
+def relevance_markdown(tables: Mapping[str, Relevance]) -> str:
     """Return the figures of one or several embedding files as a Markdown table."""
     heads = ("embeddings", "judgments", "direction", *COLUMNS.values())
     lines = [f"| {' | '.join(heads)} |", "|---|---|---|" + "---:|" * len(COLUMNS)]

@@ -5,15 +5,18 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from PIL import Image
 
 from pipeline import __version__
-from pipeline.clips.contact_sheet import shown_picture
 from pipeline.datasets.manifest import Manifest
+from pipeline.images.shown_image import shown_image
 from pipeline.store.files import require_folder, write_text
-from pipeline.studies.near_duplicates.find import Duplicate, Duplicates
 from pipeline.web.pages.rendering import environment, jpeg_of
+
+if TYPE_CHECKING:
+    from pipeline.studies.near_duplicates.find import Duplicate, Duplicates
 
 PICTURES = 600
 """Maximal number of images on a page, about 10 kB each; the first groups are shown."""
@@ -34,7 +37,7 @@ class Shown:
     missing : str. Why there is no thumbnail, or "".
     """
 
-    image: Duplicate
+    image: "Duplicate"
     jpeg: str
     missing: str
 
@@ -55,7 +58,7 @@ class ShownGroup:
     more: int
 
 
-def write_page(found: Duplicates, file: str | Path, datasets: Mapping[Path, Manifest]) -> None:
+def write_page(found: "Duplicates", file: str | Path, datasets: Mapping[Path, Manifest]) -> None:
     """Write an offline page without scripts.
 
     For many images it shows the first groups, and states how many are omitted. The same result and
@@ -94,7 +97,7 @@ def write_page(found: Duplicates, file: str | Path, datasets: Mapping[Path, Mani
     write_text(path, text)
 
 
-def _shown(found: Duplicates, datasets: Mapping[Path, Manifest]) -> Iterator[ShownGroup]:
+def _shown(found: "Duplicates", datasets: Mapping[Path, Manifest]) -> Iterator[ShownGroup]:
     """Yield the groups with images on the page."""
     pictures = 0
     for group in found:
@@ -106,10 +109,10 @@ def _shown(found: Duplicates, datasets: Mapping[Path, Manifest]) -> Iterator[Sho
         yield ShownGroup(group.score, shown, len(group.images) - len(images))
 
 
-def _picture(image: Duplicate, dataset: Manifest | None) -> Shown:
+def _picture(image: "Duplicate", dataset: Manifest | None) -> Shown:
     if dataset is None or image.id not in dataset.by_id:
         return Shown(image, "", "not in a specified dataset")
-    decoded = shown_picture(dataset.path_by_id[image.id], dataset.media)
+    decoded = shown_image(dataset.path_by_id[image.id], dataset.media)
     if decoded.image is None:
         return Shown(image, "", decoded.reason)
     decoded.image.thumbnail((_SIDE, _SIDE), Image.Resampling.BICUBIC)

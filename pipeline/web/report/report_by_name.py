@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from pathlib import Path
 
+from pipeline.datasets.image_truth import truth_of
 from pipeline.datasets.manifest import read_manifest
-from pipeline.experiments.known_truth import caption_truth_of
 from pipeline.experiments.layout import DATA, Layout, NotMade
 from pipeline.store.progress import QUIET, Monitor
 from pipeline.studies.embedding_map.plane import Projection
@@ -113,7 +113,7 @@ def write_caption_report(
         layout.caption_scores("x").parent,
         layout.dataset,
         Path(html),
-        truth=caption_truth_of(read_manifest(layout.dataset)),
+        truth=truth_of(read_manifest(layout.dataset)),
         regularities=sorted(layout.regularities("x").parent.glob("*.json")),
         monitor=monitor,
     )

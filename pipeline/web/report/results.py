@@ -1,7 +1,7 @@
 """Outputs of each experiment on disk, with a sentence for every missing one."""
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,6 +10,14 @@ from pipeline.datasets.checks import DatasetError
 from pipeline.datasets.manifest import MANIFEST_FILE, Manifest, read_manifest
 from pipeline.retrieval.embedding_file import read_embeddings
 from pipeline.retrieval.geometry import Closeness
+from pipeline.retrieval.provenance import (
+    Metadata,
+    columns_of,
+    members_of,
+    text_at,
+    text_of,
+    training_sets,
+)
 from pipeline.retrieval.ranking.splits import of_split
 from pipeline.retrieval.search import Gallery
 from pipeline.retrieval.tables import (
@@ -26,7 +34,6 @@ from pipeline.studies.embedding_map.plane import Projection
 from pipeline.web.report.head_inspection import HeadInspection, WordPlane
 from pipeline.web.report.retrievals import Retrieval, protocol_of, retrieve
 
-Metadata = Mapping[str, Any]
 """JSON object of a `provenance.json` of `pipeline evaluate`."""
 
 
@@ -187,57 +194,29 @@ def collect_results(
     return tuple(results)
 
 
-def members_of(metadata: Metadata) -> list[dict[str, Any]]:
-    """Return the provenances of an ensemble's members, or the single one of another system."""
-    own = metadata["provenance"]
-    members = own.get("ensemble")
-    if isinstance(members, list) and all(isinstance(member, dict) for member in members):
-        return members
-    return [own]
-
-
-def columns_of(metadata: Metadata) -> dict[str, str]:
-    """Return the text columns of a joint table, before its numbers.
-
-    An ensemble has the distinct values of its members. A value that the provenance lacks, as in
-    external embedding files, has no column.
-    """
-    members = members_of(metadata)
-    columns = {
-        "split": _joined(_split_of(member) for member in members),
-        "protocol": _protocol_name(metadata),
-        "image features": _said(members, "inputs", "images", "recipe", "name"),
-        "image weights": _said(members, "inputs", "images", "weights"),
-        "caption features": _said(members, "inputs", "captions", "recipe", "name"),
-        "caption weights": _said(members, "inputs", "captions", "weights"),
-        SEEN: _joined([_sides(members, "has_seen"), _learnt(members)], "; "),
-    }
-    return {name: text for name, text in columns.items() if text}
-
-
 def lineage_of(metadata: Metadata) -> dict[str, str]:
     """Return the lineage of the figures: features, input hashes, seed, software; "" if unknown."""
     members = members_of(metadata)
     columns = columns_of(metadata)
     return {
         "image features": columns.get("image features", ""),
-        "their recipe hash": _said(members, "inputs", "images", "recipe_hash"),
+        "their recipe hash": text_of(members, "inputs", "images", "recipe_hash"),
         "weights": columns.get("image weights", ""),
         "caption features": columns.get("caption features", ""),
-        "their hash": _said(members, "inputs", "captions", "recipe_hash"),
-        "head": _said(members, "head"),
-        "encoders trained on": _sides(members, "pretraining"),
-        "trained on": _said(members, "trained_on"),
-        "chosen on": _said(members, "chosen_on"),
-        "seed": _said(members, "seed"),
+        "their hash": text_of(members, "inputs", "captions", "recipe_hash"),
+        "head": text_of(members, "head"),
+        "encoders trained on": training_sets(members, "pretraining"),
+        "trained on": text_of(members, "trained_on"),
+        "chosen on": text_of(members, "chosen_on"),
+        "seed": text_of(members, "seed"),
         "embedding file": str(metadata.get("embeddings_sha256", ""))[:16],
-        "software": _said(members, "software"),
+        "software": text_of(members, "software"),
     }
 
 
 def dataset_of(metadata: Metadata) -> str:
     """Return the name of the dataset; "" if unknown or different between members."""
-    names = {_text(member, "dataset") for member in members_of(metadata)}
+    names = {text_at(member, "dataset") for member in members_of(metadata)}
     return names.pop() if len(names) == 1 else ""
 
 
@@ -261,65 +240,7 @@ def _plain(value: Any) -> str:
 
 def _split(metadata: Metadata) -> str | None:
     """Return the split of a table; for an ensemble, that of its members."""
-    return _text(metadata["provenance"], "split") or None
-
-
-def _split_of(member: Mapping[str, Any]) -> str:
-    """Return `<dataset>/<split>`, or ""."""
-    dataset, split = _text(member, "dataset"), _text(member, "split")
-    return f"{dataset}/{split}" if dataset and split else ""
-
-
-def _protocol_name(metadata: Metadata) -> str:
-    """Return the name of the protocol, and the number of captions unless it is 5; or ""."""
-    protocol = metadata.get("protocol")
-    named = protocol if isinstance(protocol, dict) else {}
-    number = {**metadata, **named}.get("captions_per_image", 5)
-    of_captions = "" if number == 5 else f"{number or 'all'} captions an image"
-    return ", ".join(filter(None, [str(named.get("name", "")), of_captions]))
-
-
-def _sides(members: Iterable[Mapping[str, Any]], key: str) -> str:
-    """Return the training datasets of the encoders by side: `captions: NAME, NAME; ...`.
-
-    See `pipeline.heads.embed.pretraining_of` for the keys.
-    """
-    sides: dict[str, list[str]] = {}
-    for member in members:
-        found = member.get(key)
-        for side, names in found.items() if isinstance(found, Mapping) else ():
-            sides.setdefault(str(side), []).extend(map(str, names))
-    return "; ".join(f"{side}: {_joined(names, ', ')}" for side, names in sides.items())
-
-
-def _learnt(members: Iterable[Mapping[str, Any]]) -> str:
-    """Return `head: <dataset>/<split>` for heads trained on the ranked images, or ""."""
-    found = [_text(member, "trained_on") for member in members if _ranks_its_own(member)]
-    return f"head: {_joined(found, ', ')}" if found else ""
-
-
-def _ranks_its_own(member: Mapping[str, Any]) -> bool:
-    """Return whether the splits of a table include the training split of the head."""
-    stored = member.get("splits")
-    names = [str(part[0]) for part in stored if part] if isinstance(stored, list) else []
-    ranked = [*names, _text(member, "split")]
-    return _text(member, "trained_on") in [f"{_text(member, 'dataset')}/{name}" for name in ranked]
-
-
-def _said(members: Iterable[Mapping[str, Any]], *keys: str) -> str:
-    """Return the distinct texts of the members at nested keys, joined."""
-    return _joined(_text(member, *keys) for member in members)
-
-
-def _text(value: Any, *keys: str) -> str:
-    """Return the text or number at nested keys; "" if it is missing."""
-    for key in keys:
-        value = value.get(key) if isinstance(value, Mapping) else None
-    return str(value) if isinstance(value, str | int | float) else ""
-
-
-def _joined(texts: Iterable[str], between: str = " + ") -> str:
-    return between.join(dict.fromkeys(text for text in texts if text))
+    return text_at(metadata["provenance"], "split") or None
 
 
 def _embeddings_file(
@@ -402,7 +323,7 @@ def _history(folder: Path, metadata: Metadata, gaps: list[str]) -> tuple[Mapping
     from pipeline.heads import HeadError
     from pipeline.heads.trained_head import read_history
 
-    tensors_sha256 = _text(metadata["provenance"], "tensors_sha256")
+    tensors_sha256 = text_at(metadata["provenance"], "tensors_sha256")
     try:
         if not tensors_sha256:
             raise HeadError("it is unknown which head made the embeddings")

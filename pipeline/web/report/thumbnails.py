@@ -9,8 +9,7 @@ from pathlib import Path
 
 from PIL import Image, ImageOps
 
-from pipeline.clips.contact_sheet import shown_picture
-from pipeline.clips.sound.read_sound import read_sound
+from pipeline.images.shown_image import shown_image
 from pipeline.store.files import appearing_whole
 from pipeline.store.hashing import canonical_json
 from pipeline.web.pages.rendering import jpeg_of
@@ -69,7 +68,7 @@ class Thumbnails:
         """
         key = dataset.manifest.name, image_id
         if key not in self._made:
-            decoded = shown_picture(dataset.files[image_id], dataset.manifest.media)
+            decoded = shown_image(dataset.files[image_id], dataset.manifest.media)
             name = f"{hashlib.sha256(canonical_json(key).encode()).hexdigest()[:20]}.jpg"
             if decoded.image is not None:
                 decoded.image.thumbnail((SIDE, SIDE), Image.Resampling.BICUBIC)
@@ -77,6 +76,9 @@ class Thumbnails:
                     part.write_bytes(jpeg_of(decoded.image, _QUALITY))
             sound = ""
             if dataset.manifest.media == "clips":
+                # Here: clips are an optional family.
+                from pipeline.clips.sound.read_sound import read_sound
+
                 samples = read_sound(dataset.files[image_id], _RATE).samples
                 sound = "" if samples is None else waveform(samples, _RATE)
             self._made[key] = Thumbnail(name if decoded.image else "", decoded.reason, sound)
@@ -91,7 +93,7 @@ class Thumbnails:
         """
         key = dataset.manifest.name, image_id
         if key not in self._tiny:
-            decoded = shown_picture(dataset.files[image_id], dataset.manifest.media, frames=1)
+            decoded = shown_image(dataset.files[image_id], dataset.manifest.media, frames=1)
             if decoded.image is not None:
                 square = ImageOps.fit(decoded.image, (TINY, TINY), Image.Resampling.BICUBIC)
                 self._tiny[key] = jpeg_of(square, _QUALITY)

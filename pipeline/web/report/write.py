@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from pipeline.regions.localization.evaluate_localization import is_of_regions
+from pipeline.retrieval.provenance import columns_of
 from pipeline.retrieval.tables import (
     PROVENANCE_FILE,
     RECALL_FILE,
@@ -18,7 +18,7 @@ from pipeline.store.files import require_folder
 from pipeline.store.progress import QUIET, Monitor
 from pipeline.store.wording import counted
 from pipeline.studies.embedding_map.plane import Projection
-from pipeline.web.report.results import Folders, columns_of
+from pipeline.web.report.results import Folders
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,7 @@ def write_report(
         require_folder(folder)
     paths = sorted(evaluations.glob(f"*/{PROVENANCE_FILE}"))
     measured = {path.parent.name: read_provenance(path) for path in paths}
-    found = [name for name, metadata in measured.items() if not is_of_regions(metadata)]
+    found = [name for name, metadata in measured.items() if "localization_sha256" not in metadata]
     if of_regions := [name for name in measured if name not in found]:
         monitor.log(
             f"tables of regions are left out, as they have other columns: {', '.join(of_regions)}; "

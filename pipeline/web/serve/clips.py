@@ -9,8 +9,6 @@ from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
 
-from pipeline.clips.clip_file import NoPyAv
-from pipeline.clips.playable import media_type, write_mp4
 from pipeline.datasets.manifest import Manifest
 from pipeline.images.decoding.decode import MissingImage, UnreadableImage
 from pipeline.store.packed import TextIndex
@@ -42,6 +40,9 @@ class Clips:
 
     def kind(self, clip_id: str) -> str:
         """Return how to show a clip: as "video", as "image" (GIF), or "" if it is not playable."""
+        # Here, as below: clips are an optional family.
+        from pipeline.clips.clip_file import NoPyAv
+
         try:
             found, _ = self._kind(clip_id)
         except (MissingImage, UnreadableImage, NoPyAv):
@@ -58,6 +59,8 @@ class Clips:
         UnreadableImage
             The file is outside the image root, or browsers do not play it.
         """
+        from pipeline.clips.playable import write_mp4
+
         found, other_container = self._kind(clip_id)
         if not found:
             raise UnreadableImage("browsers do not play its codec")
@@ -77,4 +80,6 @@ class Clips:
     def _found_kind(self, clip_id: str) -> tuple[str, bool]:
         if self._shown.row_of(clip_id) < 0:
             raise MissingImage("there is no clip of this id")
+        from pipeline.clips.playable import media_type
+
         return media_type(below(self._root, self._paths[clip_id]))

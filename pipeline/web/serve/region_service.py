@@ -2,13 +2,16 @@
 
 import threading
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from pipeline.datasets.manifest import Manifest
-from pipeline.regions.localization.region_searcher import RegionSearcher
 from pipeline.retrieval.query.embedded_dataset import Hit
 from pipeline.retrieval.search import SearchError
 from pipeline.web.pages.marked import Mark, boxes_over
 from pipeline.web.serve.service import Answer, Query, page_of
+
+if TYPE_CHECKING:
+    from pipeline.regions.localization.region_searcher import RegionSearcher
 
 
 class RegionService:
@@ -25,7 +28,7 @@ class RegionService:
     sides: tuple[str, ...] = ()
     no_uploads = "Boxes are found by phrases only"
 
-    def __init__(self, searcher: RegionSearcher, *, top: int = 12) -> None:
+    def __init__(self, searcher: "RegionSearcher", *, top: int = 12) -> None:
         """Load all models before the first query.
 
         Parameters

@@ -11,9 +11,9 @@ from pathlib import Path
 
 from PIL import Image
 
-from pipeline.clips.contact_sheet import contact_sheet
 from pipeline.datasets.manifest import Manifest
 from pipeline.images.decoding.decode import MissingImage, UnreadableImage, decode, read_bytes
+from pipeline.images.shown_image import shown_image
 from pipeline.store.packed import TextIndex
 from pipeline.web.pages.rendering import jpeg_of
 
@@ -65,10 +65,10 @@ class Pictures:
     def _decoded(self, path: Path) -> Image.Image:
         if self._media == "images":
             return decode(read_bytes(path), MAX_PIXELS)
-        sheet = contact_sheet(path)
-        if sheet.image is None:
-            raise UnreadableImage(sheet.reason)
-        return sheet.image
+        shown = shown_image(path, self._media)
+        if shown.image is None:
+            raise UnreadableImage(shown.reason)
+        return shown.image
 
 
 def below(root: Path, file: Path) -> Path:

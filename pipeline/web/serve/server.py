@@ -5,11 +5,10 @@ import logging
 import socket
 from collections.abc import Callable
 from ipaddress import ip_address
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 import uvicorn
 
-from pipeline.regions.localization.region_searcher import RegionSearcher
 from pipeline.retrieval.query.searcher import Searcher
 from pipeline.store.errors import PipelineError
 from pipeline.store.progress import QUIET, Monitor
@@ -18,6 +17,9 @@ from pipeline.web.serve.app import make_app
 from pipeline.web.serve.hosts import Hosts
 from pipeline.web.serve.region_service import RegionService
 from pipeline.web.serve.service import Describe, SearchService
+
+if TYPE_CHECKING:
+    from pipeline.regions.localization.region_searcher import RegionSearcher
 
 LOCAL = "127.0.0.1"
 
@@ -42,7 +44,7 @@ class Server:
 
     def __init__(
         self,
-        searcher: Searcher | RegionSearcher,
+        searcher: "Searcher | RegionSearcher",
         *,
         host: str = LOCAL,
         port: int = 8765,
@@ -75,12 +77,12 @@ class Server:
         self._monitor, self._socket = monitor, _listen(host, port)
         try:
             self.service: SearchService | RegionService
-            if isinstance(searcher, RegionSearcher):
-                self.service = RegionService(searcher, top=top)
-            else:
+            if isinstance(searcher, Searcher):
                 self.service = SearchService(
                     searcher, top=top, describe=describe, projection=projection, monitor=monitor
                 )
+            else:
+                self.service = RegionService(searcher, top=top)
         except BaseException:
             self._socket.close()
             raise

@@ -6,12 +6,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import islice
+from typing import TYPE_CHECKING
 
 from PIL import Image
 
 from pipeline.datasets.manifest import Manifest
 from pipeline.images.decoding.decode import MissingImage, decode
-from pipeline.language.captioning.captions import Caption
 from pipeline.retrieval.composition import is_composable
 from pipeline.retrieval.query.embedded_dataset import Hit, NothingFulfils
 from pipeline.retrieval.query.searcher import Searcher
@@ -23,7 +23,10 @@ from pipeline.studies.embedding_map.make_map import EmbeddingMap, make_map
 from pipeline.studies.embedding_map.plane import Projection
 from pipeline.web.serve.served_images import MAX_PIXELS
 
-Describe = Callable[[Image.Image], Sequence[Caption]]
+if TYPE_CHECKING:
+    from pipeline.language.captioning.captions import Caption
+
+Describe = Callable[[Image.Image], "Sequence[Caption]"]
 """Function from a decoded image to its captions; see
 `pipeline.language.captioning.picture_captions`."""
 
@@ -143,7 +146,7 @@ class Answer:
     of: str
     hits: tuple[Hit, ...]
     notes: tuple[str, ...]
-    captions: tuple[Caption, ...] = ()
+    captions: "tuple[Caption, ...]" = ()
     boxes: Mapping[str, tuple[tuple[int, int], str]] = field(default_factory=dict)
     more: bool = False
 

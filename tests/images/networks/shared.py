@@ -17,7 +17,7 @@ from pipeline.images.recipes import Recipe
 from pipeline.images.weights import load_weights
 
 _USERS = (
-    "images.image_source", "images.feature_extractor", "search.picture_features",
+    "images.image_source", "images.feature_extractor", "retrieval.query.picture_features",
     "regions.roi_align", "clips.views",
 )  # fmt: skip
 _MOST, _MOST_BYTES = 3, 1 << 25  # networks, and bytes of the weights of one

@@ -17,6 +17,7 @@ from pipeline.retrieval.recall import DIRECTIONS, recall_table
 from pipeline.retrieval.search import Hits, nearest
 from pipeline.retrieval.similarity import SIMILARITIES
 from pipeline.studies.relevance import figures
+from pipeline.studies.relevance.evaluate_relevance import judged_by
 from pipeline.studies.relevance.figures import relevance_figures
 from pipeline.studies.relevance.relevance_file import (
     RelevanceError,
@@ -232,7 +233,7 @@ def test_the_own_captions_as_judgments_give_recall(tmp_path: Path) -> None:
         tmp_path / "e.h5",
         tmp_path / "out",
         captions_per_image=None,
-        relevance=files,
+        relevance=judged_by(files),
         monitor=monitor,
     )
     assert [*found.relevance] == ["i2t", "t2i"]
@@ -247,10 +248,10 @@ def test_the_own_captions_as_judgments_give_recall(tmp_path: Path) -> None:
     evaluate(tmp_path / "e.h5", tmp_path / "out", captions_per_image=None)
     assert not (tmp_path / "out" / "relevance.json").exists()
     # The sixth caption of an image does not count by default, and is then not found.
-    few = evaluate(tmp_path / "e.h5", tmp_path / "few", relevance=files).relevance["i2t"]
+    few = evaluate(tmp_path / "e.h5", tmp_path / "few", relevance=judged_by(files)).relevance["i2t"]
     assert few["relevant_per_query"] == 4.0
     with pytest.raises(ProtocolError, match="several galleries"):
-        evaluate(tmp_path / "e.h5", tmp_path / "no", protocol="coco-1k", relevance=files)
+        evaluate(tmp_path / "e.h5", tmp_path / "no", protocol="coco-1k", relevance=judged_by(files))
     shown = CliRunner().invoke(
         command,
         [str(tmp_path / "e.h5"), "--out", str(tmp_path / "cli"), "--relevance", str(files[0])],
@@ -276,7 +277,7 @@ def test_damaged_judgments_are_named(tmp_path: Path, name: str, text: str, fault
     (tmp_path / name).write_text(text)
     write_embeddings(tmp_path / "e.h5", made([2, 2], "cosine"))
     with pytest.raises(RelevanceError, match=fault):
-        evaluate(tmp_path / "e.h5", tmp_path / "out", relevance=[tmp_path / name])
+        evaluate(tmp_path / "e.h5", tmp_path / "out", relevance=judged_by(tmp_path / name))
     assert not (tmp_path / "out" / "recall.json").exists()
 
 

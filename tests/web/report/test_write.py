@@ -26,6 +26,7 @@ from pipeline.datasets.manifest import Manifest
 from pipeline.retrieval.embedding_file import read_embeddings, write_embeddings
 from pipeline.retrieval.embeddings import Embeddings
 from pipeline.retrieval.evaluate import evaluate_protocol
+from pipeline.retrieval.provenance import columns_of
 from pipeline.retrieval.ranking.protocols import resolve_protocol
 from pipeline.retrieval.ranking.ranks import rank_both_ways
 from pipeline.retrieval.recall import recall_table
@@ -34,7 +35,7 @@ from pipeline.store.files import OutputError, write_json
 from pipeline.store.hashing import sha256_of_file
 from pipeline.web.pages.rendering import shown
 from pipeline.web.report.pages import write_pages
-from pipeline.web.report.results import Folders, Result, collect_results, columns_of, lineage_of
+from pipeline.web.report.results import Folders, Result, collect_results, lineage_of
 from pipeline.web.report.retrievals import FAILURES, TOP
 from pipeline.web.report.thumbnails import TINY
 from pipeline.web.report.verdict import verdict_of

@@ -12,9 +12,10 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from pipeline.clips.contact_sheet import contact_sheet, shown_picture
+from pipeline.clips.contact_sheet import contact_sheet
 from pipeline.datasets.entries import ImageEntry
 from pipeline.datasets.manifest import Manifest
+from pipeline.images.shown_image import shown_image
 from pipeline.retrieval.query.embedded_dataset import Hit
 from pipeline.store.shards.format import UNREADABLE
 from pipeline.web.report.thumbnails import Thumbnails
@@ -87,7 +88,7 @@ def test_a_sheet_shows_frames_in_order(manifest: Manifest) -> None:
     # In the middle of sixths of 1.2 s.
     assert [number_of(cell, 12) for cell in cells] == [1, 3, 5, 7, 9, 11]
     assert sheet.source_crc32 == zlib.crc32((manifest.image_root / "h264.mp4").read_bytes())
-    bad = shown_picture(manifest.image_root / "bad.mp4", "clips")
+    bad = shown_image(manifest.image_root / "bad.mp4", "clips")
     assert (bad.image, bad.status) == (None, UNREADABLE)
 
 

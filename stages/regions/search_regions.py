@@ -1,0 +1,120 @@
+"""`pipeline search --localize`: the box nearest to a phrase in each image."""
+
+import json
+import time
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import click
+
+from pipeline.experiments.layout import NotMade
+from stages.answers import print_answers
+from stages.console import CONSOLE, log_done
+from stages.experiment import layout_of
+
+
+class SearchRegions:
+    """Addition of localized phrases to `pipeline search`."""
+
+    OPTIONS = (
+        click.option(
+            "--localize",
+            is_flag=True,
+            help="Find images by the box nearest to a phrase, in the file of `pipeline localize`.",
+        ),
+        click.option(
+            "--marked",
+            type=click.Path(path_type=Path, file_okay=False),
+            metavar="DIR",
+            help="With --localize: write the images as SVG with the box drawn over each to this "
+            "folder.",
+        ),
+    )
+
+    @staticmethod
+    def instead(params: dict[str, Any], files: dict[str, Any]) -> bool:
+        """Print one line per image: rank, score, id, file, box and first caption."""
+        phrase, marked = params["sentence"], params["marked"]
+        if not params["localize"]:
+            if marked is not None:
+                raise click.UsageError("--marked requires --localize")
+            return False
+        unused = ("queries", "image", "minus", "plus", "of", "around_mean", "approximate", "where")
+        if phrase is None or any(params[name] for name in unused) or params.get("regularities"):
+            raise click.UsageError("--localize accepts only a SENTENCE, --top, --marked and --json")
+        experiment, top, as_json = params["experiment"], params["top"], params["as_json"]
+        sources = region_sources_of(experiment, **files)
+        from pipeline.regions.localization.region_searcher import RegionSearcher
+
+        started = time.monotonic()
+        searcher = RegionSearcher(**sources, monitor=CONSOLE)
+        (hits,) = searcher.by_phrases([phrase], top=top)
+        results = [
+            {
+                "rank": hit.rank,
+                "score": hit.score,
+                "id": hit.id,
+                "file": str(hit.file),
+                "box": list(hit.box),
+                "caption": hit.caption,
+            }
+            for hit in hits
+        ]
+        if as_json:
+            found = {"experiment": experiment, "similarity": searcher.found.similarity}
+            answers = [{"query": {"phrase": phrase}, "results": results}]
+            click.echo(json.dumps({**found, "answers": answers}, indent=2))
+        else:
+            texts = [{**r, "box": " ".join(f"{v:g}" for v in hit.box)} for r, hit in zip(
+                results, hits, strict=True)]  # fmt: skip
+            print_answers([{"query": {"sentence": phrase}, "results": texts}])
+        if marked is not None:
+            from pipeline.web.marked_hits import write_marked
+
+            write_marked(marked, phrase, hits)
+        boxes = len(searcher.found.boxes)
+        seconds = time.monotonic() - started
+        log_done(f"among {boxes} boxes of {len(searcher.found.image_ids)} images: {seconds:.2f} s")
+        return True
+
+
+def region_sources_of(
+    experiment: str,
+    embeddings: Path | None,
+    head: Path | None,
+    dataset: Path | None,
+    encoder: Path | None,
+    weights: str | None,
+    split: str | None,
+) -> dict[str, Any]:
+    """Return the arguments of `RegionSearcher`, except the monitor.
+
+    `embeddings` is the localization file, if it is set.
+
+    Raises
+    ------
+    UsageError
+        A split is named, but a localization file has only one.
+    ParamsError, NotMade
+    """
+    if split is not None:
+        raise click.UsageError("--split does not go with --regions: a localization file has one")
+    # Here, so that --help imports neither yaml nor torch.
+    from pipeline.regions.localization.search_by_name import find_region_sources
+    from stages.params import load_params
+    from stages.plan import experiment_of
+
+    params = load_params()
+    layout = layout_of(dataset, params.dataset)
+    if embeddings is not None and not embeddings.is_file():
+        raise NotMade(f"{embeddings} not found; `pipeline localize` makes localization files")
+    return find_region_sources(
+        experiment,
+        layout,
+        partial(experiment_of, params),
+        remedy=f"`pipeline localize {experiment} --dataset {layout.dataset}`",
+        localization=embeddings,
+        head=head,
+        encoder=encoder,
+    )

@@ -1,0 +1,1 @@
+"""Commands of `pipeline.studies.near_duplicates`."""
