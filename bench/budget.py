@@ -2,7 +2,7 @@
 
 Each room of the library has at most the lines of `BUDGET`; tests/test_budget.py fails if one has
 more. A change that exceeds a room's budget removes as much elsewhere in the room, or raises the
-number here and gives the reason in its commit.
+number here, with the reason in its commit.
 """
 
 import argparse

@@ -162,7 +162,7 @@ def extract(
 
     if (name := recipe or backbone) is None or (recipe and backbone):
         raise click.UsageError("pass either --backbone NAME or --recipe NAME")
-    request = ctx.params | {"recipe": name}
+    request = ctx.params | {"recipe": name, "compute": compute}
     jobs = [job for each in additions_to("EXTRACT") if (job := each.job(request)) is not None]
     if (dataset is None) == (images is None):
         raise click.UsageError(

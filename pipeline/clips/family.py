@@ -3,7 +3,9 @@
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from pipeline.clips.extract_clips import extract_clips as extract_clips
+    from pipeline.clips.extract_clips import extract_clips
+
+__all__ = ["extract_clips"]
 
 PUBLIC = {"extract_clips": "pipeline.clips.extract_clips:extract_clips"}
 

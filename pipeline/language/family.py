@@ -3,11 +3,10 @@
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from pipeline.language.captioning.caption_by_name import caption as caption
-    from pipeline.language.captioning.caption_by_name import caption_split as caption_split
-    from pipeline.language.captioning.caption_by_name import rerank as rerank
-    from pipeline.language.captioning.caption_by_name import score as score
-    from pipeline.language.captioning.captioner import Writing as Writing
+    from pipeline.language.captioning.caption_by_name import caption, caption_split, rerank, score
+    from pipeline.language.captioning.captioner import Writing
+
+__all__ = ["Writing", "caption", "caption_split", "rerank", "score"]
 
 PUBLIC = {
     "Writing": "pipeline.language.captioning.captioner:Writing",

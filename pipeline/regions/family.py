@@ -3,19 +3,30 @@
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from pipeline.regions.features import Regions as Regions
-    from pipeline.regions.features import extract_regions as extract_regions
+    from pipeline.regions.features import Regions, extract_regions
     from pipeline.regions.localization.evaluate_localization import (
-        evaluate_localized as evaluate_localized,
+        evaluate_localized,
     )
-    from pipeline.regions.localization.localize_by_name import localize as localize
-    from pipeline.regions.localization.region_searcher import RegionSearcher as RegionSearcher
+    from pipeline.regions.localization.localize_by_name import localize
+    from pipeline.regions.localization.region_searcher import RegionSearcher
     from pipeline.regions.localization.search_by_name import (
-        open_region_searcher as open_region_searcher,
+        open_region_searcher,
     )
-    from pipeline.regions.proposal_source import Proposer as Proposer
-    from pipeline.regions.proposals import read_proposals as read_proposals
-    from pipeline.regions.propose import propose as propose
+    from pipeline.regions.proposal_source import Proposer
+    from pipeline.regions.proposals import read_proposals
+    from pipeline.regions.propose import propose
+
+__all__ = [
+    "Proposer",
+    "RegionSearcher",
+    "Regions",
+    "evaluate_localized",
+    "extract_regions",
+    "localize",
+    "open_region_searcher",
+    "propose",
+    "read_proposals",
+]
 
 PUBLIC = {
     "Proposer": "pipeline.regions.proposal_source:Proposer",

@@ -3,13 +3,23 @@
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from pipeline.studies.claims.claim import read_claims as read_claims
-    from pipeline.studies.claims.compare import compare as compare
-    from pipeline.studies.claims.judge import judge as judge
-    from pipeline.studies.probes.probe_by_name import probe as probe
-    from pipeline.studies.relevance.evaluate_relevance import judged_by as judged_by
-    from pipeline.studies.scenes.draw_scenes import draw_scenes as draw_scenes
-    from pipeline.studies.scenes.moving.draw_clips import draw_moving_scenes as draw_moving_scenes
+    from pipeline.studies.claims.claim import read_claims
+    from pipeline.studies.claims.compare import compare
+    from pipeline.studies.claims.judge import judge
+    from pipeline.studies.probes.probe_by_name import probe
+    from pipeline.studies.relevance.evaluate_relevance import judged_by
+    from pipeline.studies.scenes.draw_scenes import draw_scenes
+    from pipeline.studies.scenes.moving.draw_clips import draw_moving_scenes
+
+__all__ = [
+    "compare",
+    "draw_moving_scenes",
+    "draw_scenes",
+    "judge",
+    "judged_by",
+    "probe",
+    "read_claims",
+]
 
 PUBLIC = {
     "compare": "pipeline.studies.claims.compare:compare",

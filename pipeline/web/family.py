@@ -3,8 +3,10 @@
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from pipeline.web.report.report_by_name import write_report as write_report
-    from pipeline.web.serve.serve_by_name import serve as serve
+    from pipeline.web.report.report_by_name import write_report
+    from pipeline.web.serve.serve_by_name import serve
+
+__all__ = ["serve", "write_report"]
 
 PUBLIC = {
     "serve": "pipeline.web.serve.serve_by_name:serve",

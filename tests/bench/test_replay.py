@@ -12,7 +12,6 @@ from safetensors.numpy import save_file
 from bench.replay.cases import Case, Step, all_cases, parse_cases, selected
 from bench.replay.compare import changed, compare, outputs
 from bench.replay.explained import EXPLAINED, Explained
-from bench.replay.side import old_options
 
 
 def _write(folder: Path) -> None:
@@ -146,12 +145,3 @@ def test_cases_are_selected_with_those_that_they_need() -> None:
     assert [case.name for case in selected(["unusable-clips"])] == ["clips", "unusable-clips"]
     with pytest.raises(ValueError, match="the cases are scenes, "):
         selected(["no-such-case"])
-
-
-def test_options_are_spelled_as_the_base_knows_them() -> None:
-    for new, old in (
-        ("prepare scenes --num-images 6 --out x", "prepare scenes --images 6 --out x"),
-        ("report --task captioning --html y", "report --captions --html y"),
-        ("extract --images x --out y", "extract --images x --out y"),
-    ):
-        assert old_options(new.split()) == old.split()

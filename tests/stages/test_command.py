@@ -251,7 +251,7 @@ def test_messages_of_the_library_name_parameters_and_no_options() -> None:
     assert found == []
 
 
-OTHER_TEXTS = ("cluster", "report", "serve")
+OTHER_TEXTS = ("workers", "report", "serve", "pages")
 """Folders with style sheets, and with the options of `dask worker` and batch systems."""
 
 

@@ -105,7 +105,7 @@ def test_a_scheduler_needs_a_precision_by_name() -> None:
 
 def test_without_a_driver_torch_is_not_asked() -> None:
     program = (
-        "import sys; from pipeline import devices; devices._DRIVERS = (); "
+        "import sys; from pipeline.store import devices; devices._DRIVERS = (); "
         "assert devices.named_device('auto') == 'cpu'; assert 'torch' not in sys.modules"
     )
     if sys.platform != "linux":

@@ -3,6 +3,8 @@
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from pipeline.studies.near_duplicates.find import duplicates as duplicates
+    from pipeline.studies.near_duplicates.find import duplicates
+
+__all__ = ["duplicates"]
 
 PUBLIC = {"duplicates": "pipeline.studies.near_duplicates.find:duplicates"}

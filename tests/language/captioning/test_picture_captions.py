@@ -2,13 +2,22 @@
 
 from pathlib import Path
 
+import pytest
+
 from pipeline.heads.inputs.feature_rows import ArrayRows
 from pipeline.heads.trained_head import load_head
 from pipeline.language.captioning.baselines import NearestCaption
 from pipeline.language.captioning.picture_captions import describe_pictures
 from pipeline.retrieval.query.query_models import open_network
 from pipeline.retrieval.similarity import unit_rows
-from tests.retrieval.query.factories import CAPTIONS, ENTRIES, FILES, features
+from tests.retrieval.query.factories import CAPTIONS, ENTRIES, FILES, features, fill
+
+
+@pytest.fixture
+def made(tmp_path: Path) -> Path:
+    """Two pictures, features of both sides, and the folder `head` of a head fitted on them."""
+    fill(tmp_path)
+    return tmp_path
 
 
 def test_pictures_get_their_nearest_captions(made: Path) -> None:

@@ -267,8 +267,8 @@ def test_too_many_workers_for_the_gpus(tmp_path: Path) -> None:
 
 
 def test_nothing_of_dask_is_imported_before_workers_are_asked_for() -> None:
-    place = PROJECT / "pipeline" / "cluster" / "place.py"
-    for path in (*PROJECT.glob("pipeline/**/*.py"), *PROJECT.glob("stages/*.py")):
+    place = PROJECT / "pipeline/store/workers/place.py"
+    for path in (*PROJECT.glob("pipeline/**/*.py"), *PROJECT.glob("stages/**/*.py")):
         if path.parent == place.parent and path != place:
             continue
         for node in ast.parse(path.read_text()).body:
@@ -277,7 +277,7 @@ def test_nothing_of_dask_is_imported_before_workers_are_asked_for() -> None:
                 names.append(node.module or "")
             heavy = [name for name in names if name.startswith(("dask", "distributed"))]
             heavy += [name for name in names if name.startswith("pipeline.store.workers")]
-            assert {*heavy} <= {"pipeline.store.workers.place"}, path
+            assert {*heavy} <= {"pipeline.store.workers.place", "pipeline.store.workers.interface"}, path
 
 
 def test_a_bounded_number_of_tasks_is_in_flight(
