@@ -162,14 +162,14 @@ def extract(
 
     if (name := recipe or backbone) is None or (recipe and backbone):
         raise click.UsageError("pass either --backbone NAME or --recipe NAME")
-    request = ctx.params | {"recipe": name, "compute": compute}
-    jobs = [job for each in additions_to("EXTRACT") if (job := each.job(request)) is not None]
     if (dataset is None) == (images is None):
         raise click.UsageError(
             "pass either --dataset DIR, a prepared dataset, or --images FOLDER, a folder of images"
         )
     if more and images is None:
         raise click.UsageError(f"{more[0]} is not an option; image files follow --images")
+    request = ctx.params | {"recipe": name, "compute": compute}
+    jobs = [job for each in additions_to("EXTRACT") if (job := each.job(request)) is not None]
     # Pillow warns of images that are then refused, and of oddities in files that it reads.
     warnings.filterwarnings("ignore", module=r"PIL\.")
     started = time.monotonic()
