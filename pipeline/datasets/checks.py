@@ -55,12 +55,7 @@ def check_split(name: str) -> str | None:
 
 
 def check_entries(entries: Sequence[ImageEntry], unit: str) -> None:
-    """Raise unless every entry is valid; `unit` is the noun for an entry in messages.
-
-    Raises
-    ------
-    DatasetError
-    """
+    """Raise unless every entry is valid; `unit` is the noun for an entry in messages."""
     captions = [text for entry in entries for text in entry.captions]
     sound = (
         all(map(_PLAIN_PATH.fullmatch, {name for e in entries for name in (e.id, e.file)}))
@@ -75,26 +70,20 @@ def check_entries(entries: Sequence[ImageEntry], unit: str) -> None:
 
 def _check_entry(entry: ImageEntry, unit: str) -> None:
     for what, text in (("id", entry.id), ("file", entry.file)):
-        if fault := check_relative(text):
+        if reason := check_relative(text):
             raise DatasetError(
-                f"{unit} {entry.id!r}: its {what} {text!r} {fault}; ids and files must stay below "
+                f"{unit} {entry.id!r}: its {what} {text!r} {reason}; ids and files must stay below "
                 "the image root"
             )
-    if fault := check_split(entry.split):
-        raise DatasetError(f"{unit} {entry.id!r}: split {entry.split!r} {fault}")
+    if reason := check_split(entry.split):
+        raise DatasetError(f"{unit} {entry.id!r}: split {entry.split!r} {reason}")
     for k, caption in enumerate(entry.captions):
-        if fault := check_caption(caption):
-            raise DatasetError(f"{unit} {entry.id!r}: caption {k} {fault}")
+        if reason := check_caption(caption):
+            raise DatasetError(f"{unit} {entry.id!r}: caption {k} {reason}")
 
 
 def check_counts(name: str, counts: dict[str, int], expected: dict[str, int]) -> None:
-    """Raise unless each split named in `expected` has that number of images.
-
-    Raises
-    ------
-    DatasetError
-        Lists all splits with another number of images.
-    """
+    """Raise unless each split named in `expected` has that number of images."""
     wrong = [
         f"{split}: {counts.get(split, 0)} found, {number} expected"
         for split, number in expected.items()

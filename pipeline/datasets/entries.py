@@ -16,20 +16,12 @@ _AT_ONCE = 1 << 13
 
 @dataclass(frozen=True, slots=True)
 class ImageEntry:
-    """One image or clip.
+    """One image or clip."""
 
-    Attributes
-    ----------
-    id : str. Identifier in every derived file, unique in its dataset.
-    file : str. Path relative to the dataset's image root, with forward slashes.
-    split : str. "train", "val", "test" or another name from the source.
-    captions : tuple of str. All captions in the order of the source.
-    """
-
-    id: str
-    file: str
-    split: str
-    captions: tuple[str, ...]
+    id: str  # in every derived file, unique in its dataset
+    file: str  # path relative to the dataset's image root, with forward slashes
+    split: str  # "train", "val", "test" or another name from the source
+    captions: tuple[str, ...]  # all, in the order of the source
 
     @property
     def caption_ids(self) -> tuple[str, ...]:
@@ -44,12 +36,7 @@ class ImageEntry:
 
 @dataclass(frozen=True, eq=False)
 class Captions:
-    """Captions or phrases with their ids, in a fixed order.
-
-    Attributes
-    ----------
-    ids, texts : sequence of str. Id and text of each caption.
-    """
+    """Captions or phrases with their ids, in a fixed order."""
 
     ids: Sequence[str]
     texts: Sequence[str]
@@ -57,22 +44,14 @@ class Captions:
 
 @dataclass(frozen=True, eq=False)
 class _Columns:
-    """Columns of all entries of a dataset.
-
-    Attributes
-    ----------
-    ids, files, captions : sequence of str.
-    splits : list of str. Names in order of first appearance.
-    split : (images,) int32. Index of each entry's split.
-    first : (images + 1,) int64. Index of each entry's first caption; last: number of captions.
-    """
+    """Columns of all entries of a dataset."""
 
     ids: PackedTexts
     files: PackedTexts
     captions: PackedTexts
-    splits: tuple[str, ...]
-    split: npt.NDArray[np.int32]
-    first: npt.NDArray[np.int64]
+    splits: tuple[str, ...]  # names in order of first appearance
+    split: npt.NDArray[np.int32]  # (images,): index of each entry's split
+    first: npt.NDArray[np.int64]  # (images + 1,): index of each first caption; last: their number
 
 
 class PackedEntries(Sequence[ImageEntry]):
@@ -83,20 +62,13 @@ class PackedEntries(Sequence[ImageEntry]):
     """
 
     def __init__(self, columns: _Columns, rows: npt.NDArray[np.int64]) -> None:
-        """Select the entries `rows` of `columns`; see `of`."""
         self._columns, self._rows = columns, rows
 
     @classmethod
     def of(
         cls, entries: Iterable[ImageEntry], check: Callable[[list[ImageEntry]], None] | None = None
     ) -> "PackedEntries":
-        """Pack entries, which are iterated over once.
-
-        Parameters
-        ----------
-        entries : iterable of ImageEntry.
-        check : callable or None. Validates some thousands at a time; None: already validated.
-        """
+        """Pack entries, iterated over once; `check`, if any, validates some thousands at a time."""
         if isinstance(entries, PackedEntries):
             return entries
         ids: list[PackedTexts] = []
@@ -105,6 +77,7 @@ class PackedEntries(Sequence[ImageEntry]):
         split: list[npt.NDArray[np.int32]] = [np.zeros(0, np.int32)]
         counts: list[npt.NDArray[np.int64]] = [np.zeros(1, np.int64)]
 
+        # A generator, so that `entries` is read once and captions are never all in a list.
         def captions() -> Iterator[str]:
             """Yield all captions, and fill the other columns as a side effect."""
             remaining = iter(entries)
@@ -147,6 +120,7 @@ class PackedEntries(Sequence[ImageEntry]):
     def __iter__(self) -> Iterator[ImageEntry]:
         for start in range(0, len(self), _AT_ONCE):
             rows = self._rows[start : start + _AT_ONCE]
+            # Consecutive rows share one slice of each column.
             if rows[-1] - rows[0] == len(rows) - 1 and (np.diff(rows) == 1).all():
                 yield from self._between(int(rows[0]), int(rows[-1]) + 1)
             else:
@@ -206,8 +180,8 @@ class PackedEntries(Sequence[ImageEntry]):
     def counts(self) -> dict[str, int]:
         """Number of entries of each split, in order of first appearance in the dataset."""
         counts = np.bincount(self._columns.split[self._rows], minlength=len(self._columns.splits))
-        found = zip(self._columns.splits, counts.tolist(), strict=True)
-        return {name: count for name, count in found if count}
+        by_split = zip(self._columns.splits, counts.tolist(), strict=True)
+        return {name: count for name, count in by_split if count}
 
     def of_split(self, split: str) -> "PackedEntries":
         """Return the entries of an existing split."""
@@ -216,8 +190,8 @@ class PackedEntries(Sequence[ImageEntry]):
     def of_splits(self, splits: Sequence[str]) -> "PackedEntries":
         """Return the entries of existing splits, one split after the other."""
         numbers = [self._columns.splits.index(split) for split in splits]
-        own = self._columns.split[self._rows]
-        return self.take(np.concatenate([np.flatnonzero(own == number) for number in numbers]))
+        split = self._columns.split[self._rows]
+        return self.take(np.concatenate([np.flatnonzero(split == number) for number in numbers]))
 
     @property
     def _is_whole(self) -> bool:
@@ -240,19 +214,13 @@ class PackedEntries(Sequence[ImageEntry]):
             strict=True,
         )
         for name, file, split, low, high in rows:
-            own = tuple(captions[low - first[0] : high - first[0]])
-            yield ImageEntry(name, file, columns.splits[split], own)
+            texts = tuple(captions[low - first[0] : high - first[0]])
+            yield ImageEntry(name, file, columns.splits[split], texts)
 
 
 @dataclass(frozen=True)
 class FilesBelow(Sequence[Path]):
-    """Sequence of the paths of files below an image root, created on access.
-
-    Attributes
-    ----------
-    root : Path. The image root.
-    files : sequence of str. Paths relative to the root.
-    """
+    """Sequence of the paths of files below an image root, created on access."""
 
     root: Path
     files: Sequence[str]

@@ -15,18 +15,13 @@ from pipeline.store.families import all_added
 
 @dataclass(frozen=True)
 class WordKind:
-    """Words that can replace each other in a query, such as the colours.
-
-    Attributes
-    ----------
-    name : str. Such as "colours".
-    words : dict. The query word, with the forms that captions or an `ImageWords` use.
-    keeps : str. Name of the kind of which a hit should share a word with the image.
-    """
+    """Words that can replace each other in a query, such as the colours."""
 
     name: str
     words: Mapping[str, frozenset[str]]
+    """The forms that captions or an `ImageWords` use, by query word."""
     keeps: str
+    """Name of the kind of which a hit should share a word with the image."""
 
     @staticmethod
     def of(name: str, keeps: str, words: str) -> "WordKind":
@@ -67,17 +62,12 @@ class ImageWords(Protocol):
 
 @dataclass(frozen=True)
 class Exchange:
-    """Phrases that can replace each other in a caption, such as the colours.
-
-    Attributes
-    ----------
-    name : str. Such as "colour".
-    meanings : tuple. Synonyms by meaning and form. A phrase is replaced by one of another meaning
-        in the same form: `((("dog",), ("dogs",)), (("man", "guy"), ("men", "guys")))`.
-    """
+    """Phrases that can replace each other in a caption, such as the colours."""
 
     name: str
     meanings: tuple[tuple[tuple[str, ...], ...], ...]
+    """Synonyms by meaning and form. A phrase is replaced by one of another meaning in the same
+    form: `((("dog",), ("dogs",)), (("man", "guy"), ("men", "guys")))`."""
 
     @staticmethod
     def of(name: str, words: str) -> "Exchange":
@@ -96,10 +86,7 @@ class ProbeTruth(CaptionTruth, Protocol):
         ...
 
     def facts(self, image: str) -> Mapping[tuple[str, str], str]:
-        """Return an image's answers to questions, by (kind, question).
-
-        Unanswerable questions are omitted.
-        """
+        """Return an image's answers by (kind, question), without unanswerable questions."""
         ...
 
 

@@ -46,20 +46,11 @@ _UNITS: dict[str, str] = {"images": "image", "clips": "clip"}
 
 @dataclass(frozen=True, kw_only=True)
 class Description:
-    """Contents of `dataset.json`.
-
-    Attributes
-    ----------
-    name, licence, source, notes, media : see `Manifest`.
-    image_root : str. Path of the image root, relative to the folder.
-    counts : dict. Number of images or clips by split.
-    images, clips, captions, phrases : int or None. Totals.
-    manifest_sha256, regions_sha256, metadata_sha256 : str or None. Of the files in the folder.
-    """
+    """Contents of `dataset.json`; fields as in `Manifest`, if not documented here."""
 
     name: str
-    image_root: str
-    counts: dict[str, Natural]
+    image_root: str  # relative to the folder
+    counts: dict[str, Natural]  # entries by split
     images: Natural = 0
     clips: Natural = 0
     captions: Natural
@@ -151,12 +142,7 @@ class Manifest:
     @overload
     def __getitem__(self, key: slice) -> Sequence[ImageEntry]: ...
     def __getitem__(self, key: str | int | slice) -> ImageEntry | Sequence[ImageEntry]:
-        """Return the entry of an id or a position, or the entries of a slice.
-
-        Raises
-        ------
-        UnknownEntry, IndexError
-        """
+        """Return the entry of an id (else UnknownEntry) or a position, or those of a slice."""
         if not isinstance(key, str):
             return self.entries[key]
         if key not in self.by_id:
@@ -180,27 +166,15 @@ class Manifest:
         return self.packed.ids
 
     def split(self, split: str) -> "Manifest":
-        """Return the dataset restricted to one split.
-
-        Raises
-        ------
-        DatasetError
-            The dataset has no such split.
-        """
+        """Return the dataset restricted to one split; raise DatasetError if it does not exist."""
         entries = self.select(split)
         chosen = {*entries.ids}
         phrases = self.phrases and tuple(p for p in self.phrases if p.image in chosen)
-        metadata = {name: own for name, own in self.metadata.items() if name in chosen}
+        metadata = {name: columns for name, columns in self.metadata.items() if name in chosen}
         return replace(self, entries=entries, phrases=phrases, metadata=metadata)
 
     def to_pandas(self) -> "pd.DataFrame":
-        """Return a DataFrame indexed by id with the columns file, split and captions (tuples).
-
-        Raises
-        ------
-        PandasMissing
-            pandas is not installed.
-        """
+        """Return a DataFrame indexed by id with the columns file, split and captions (tuples)."""
         columns = ("file", "split", "captions")
         return data_frame(self.ids, {c: [getattr(e, c) for e in self] for c in columns})
 
@@ -227,15 +201,7 @@ class Manifest:
     def require(self, media: Media, asked_by: str, remedy: str) -> "Manifest":
         """Return this dataset; raise if it has the wrong media type.
 
-        Parameters
-        ----------
-        media : str. Required media type.
-        asked_by : str. What needs it, such as "pipeline propose"; begins the message.
-        remedy : str. Remedy for the other media type; ends the message.
-
-        Raises
-        ------
-        DatasetError
+        `asked_by`, such as "pipeline propose", begins the message, and `remedy` ends it.
         """
         if self.media != media:
             raise DatasetError(
@@ -250,13 +216,7 @@ class Manifest:
         return self.packed.counts
 
     def select(self, split: str | None = None) -> PackedEntries:
-        """Return the entries of one split, or all of them, in manifest order.
-
-        Raises
-        ------
-        DatasetError
-            The dataset has no such split.
-        """
+        """Return the entries of one split, or all of them, in manifest order."""
         if split is None:
             return self.packed
         if split not in self.counts:
@@ -271,13 +231,7 @@ class Manifest:
         return FilesBelow(self.image_root, entries.files)
 
     def captions(self, split: str | None = None) -> Captions:
-        """Return the captions of one split, or all of them, in manifest order.
-
-        Raises
-        ------
-        DatasetError
-            The dataset has no such split.
-        """
+        """Return the captions of one split, or all of them, in manifest order."""
         return self.select(split).captions
 
     def write(self, folder: str | Path) -> None:
@@ -311,6 +265,7 @@ class Manifest:
             write_text(metadata, "".join(lines))
             described["metadata_sha256"] = sha256_of_file(metadata)
         root = os.path.relpath(self.image_root.resolve(), folder.resolve())
+        # Last, with the SHA-256 of the other files: after a kill they do not match it.
         write_json(
             folder / DATASET_FILE,
             {
@@ -353,12 +308,7 @@ def read_manifest(folder: str | Path) -> Manifest:
     """
     metadata = read_description(folder)
     manifest = _prepared(folder, MANIFEST_FILE)
-    if sha256_of_file(manifest) != metadata.manifest_sha256:
-        raise DatasetError(
-            f"{manifest} does not match {DATASET_FILE} (its SHA-256 is not "
-            f"{metadata.manifest_sha256[:16]}...): it was changed, or its preparation was "
-            "interrupted; prepare it again"
-        )
+    require_recorded(manifest, metadata.manifest_sha256)
     try:
         with manifest.open("rb") as stream:
             entries = PackedEntries.of(
@@ -379,13 +329,7 @@ def read_manifest(folder: str | Path) -> Manifest:
 
 
 def read_description(folder: str | Path) -> Description:
-    """Read only the `dataset.json` of a dataset.
-
-    Raises
-    ------
-    DatasetError
-        The folder is not a prepared dataset, or the file is corrupt.
-    """
+    """Read only the `dataset.json` of a dataset."""
     path = _prepared(folder, DATASET_FILE)
     try:
         return decode(path.read_bytes(), Description)
@@ -397,8 +341,21 @@ def read_description(folder: str | Path) -> Description:
 
 
 def read_media(folder: str | Path) -> Media:
-    """Return the media type of a dataset; see `read_description`."""
+    """Return the media type of a dataset."""
     return read_description(folder).media
+
+
+def require_recorded(
+    path: Path,
+    sha256: str,
+    remedy: str = "changed, or its preparation was interrupted; prepare it again",
+) -> None:
+    """Raise unless a file exists and has the SHA-256 that `dataset.json` records."""
+    if not path.is_file() or sha256_of_file(path) != sha256:
+        raise DatasetError(
+            f"{path} does not match {DATASET_FILE} (its SHA-256 is not {sha256[:16]}...): it was "
+            f"{remedy}"
+        )
 
 
 def _prepared(folder: str | Path, name: str) -> Path:
@@ -427,13 +384,13 @@ def _check_phrases(
         seen[phrase.image] += 1
         if phrase.caption is not None:
             image, _, number = phrase.caption.rpartition("#")
-            known = re.fullmatch("[0-9]{1,9}", number) and int(number) < captions[phrase.image]
-            if image != phrase.image or not known:
+            exists = re.fullmatch("[0-9]{1,9}", number) and int(number) < captions[phrase.image]
+            if image != phrase.image or not exists:
                 raise DatasetError(f"{where}: its image has no caption {phrase.caption!r}")
-        if fault := check_caption(phrase.phrase):
-            raise DatasetError(f"{where}: the phrase {fault}")
+        if reason := check_caption(phrase.phrase):
+            raise DatasetError(f"{where}: the phrase {reason}")
         if not phrase.boxes:
             raise DatasetError(f"{where} has no box; remove it, or add one")
         for box in phrase.boxes:
-            if fault := check_box(box, phrase.size):
-                raise DatasetError(f"{where}: its box {list(box)} {fault}")
+            if reason := check_box(box, phrase.size):
+                raise DatasetError(f"{where}: its box {list(box)} {reason}")

@@ -12,13 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from pipeline.datasets.checks import DatasetError
-from pipeline.datasets.manifest import (
-    DATASET_FILE,
-    METADATA_FILE,
-    Metadata,
-    read_description,
-)
-from pipeline.store.hashing import sha256_of_file
+from pipeline.datasets.manifest import METADATA_FILE, Metadata, read_description, require_recorded
 from pipeline.store.schema import decode_lines
 
 
@@ -54,11 +48,7 @@ def read_metadata(dataset: str | Path) -> dict[str, Metadata]:
     if expected is None:
         return {}
     path = folder / METADATA_FILE
-    if not path.is_file() or sha256_of_file(path) != expected:
-        raise DatasetError(
-            f"{path} does not match {DATASET_FILE} (its SHA-256 is not {expected[:16]}...): it was "
-            "changed or removed; prepare the dataset again"
-        )
+    require_recorded(path, expected, "changed or removed; prepare the dataset again")
     try:
         with path.open("rb") as stream:
             return {line["id"]: line["metadata"] for line in decode_lines(stream, dict[str, Any])}
@@ -67,16 +57,9 @@ def read_metadata(dataset: str | Path) -> dict[str, Metadata]:
 
 
 def value_of(cell: Any) -> Any:
-    """Return a cell as a JSON value; None if it is empty.
+    """Return a cell as a JSON value; None if it is empty; raise `NotKept` for other types.
 
-    Parameters
-    ----------
-    cell : value of a table or an object in memory. Dates become ISO 8601 text, numpy numbers Python
-        numbers; NaN, NaT and blank text count as empty.
-
-    Raises
-    ------
-    NotKept
+    Dates become ISO 8601 text, numpy numbers Python numbers; NaN, NaT and blank text are empty.
     """
     if isinstance(cell, str):
         return _text(cell) or None
@@ -104,13 +87,13 @@ def without_columns(
 ) -> dict[str, Metadata]:
     """Return metadata by image id without some columns; images without values are omitted."""
     dropped = {*names}
-    found = ((name, {k: v for k, v in own.items() if k not in dropped}) for name, own in metadata)
-    return {name: own for name, own in found if own}
+    rest = ((name, {k: v for k, v in row.items() if k not in dropped}) for name, row in metadata)
+    return {name: row for name, row in rest if row}
 
 
 def columns_of(metadata: Mapping[str, Metadata]) -> list[str]:
     """Return the names of all columns, sorted."""
-    return sorted({name for own in metadata.values() for name in own})
+    return sorted({name for columns in metadata.values() for name in columns})
 
 
 def _text(text: str) -> str:

@@ -3,38 +3,31 @@
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
+from pipeline.datasets.checks import DatasetError
 from pipeline.store.hashing import canonical_json
 
 Box = tuple[float, float, float, float]
 """x0 y0 x1 y1 in original pixels, 0-based, right and bottom exclusive."""
 
+# EXIF orientations that swap width and height.
+_SIDEWAYS = (5, 6, 7, 8)
+
 
 @dataclass(frozen=True, slots=True)
 class RegionPhrase:
-    """A phrase of one image, with the boxes of what it names.
+    """A phrase of one image, with the boxes of what it names."""
 
-    Attributes
-    ----------
-    id : str. `<image id>#p<n>`, n from 0 in the image.
-    image : str. Image id.
-    phrase : str. The words, as in the caption.
-    types : tuple of str. Kinds of thing, such as ("people",); may be empty.
-    chain : str or None. Identifier of the thing in its image, shared by all phrases about it.
-    caption : str or None. Id of the caption that contains the phrase.
-    boxes : tuple of Box. One or more alternative boxes, each of which is correct.
-    size : tuple of int or None. (width, height) of the image in pixels, if known.
-    """
-
-    id: str
-    image: str
-    phrase: str
-    types: tuple[str, ...]
-    chain: str | None
-    caption: str | None
-    boxes: tuple[Box, ...]
-    size: tuple[int, int] | None = None
+    id: str  # `<image id>#p<n>`, n from 0 in the image
+    image: str  # image id
+    phrase: str  # the words, as in the caption
+    types: tuple[str, ...]  # kinds of thing, such as ("people",); may be empty
+    chain: str | None  # identifier of the thing in its image, shared by all phrases about it
+    caption: str | None  # id of the caption that contains the phrase
+    boxes: tuple[Box, ...]  # one or more alternatives, each of which is correct
+    size: tuple[int, int] | None = None  # (width, height) of the image in pixels, if known
 
     @property
     def plain(self) -> str:
@@ -74,6 +67,21 @@ def check_box(box: Sequence[float], size: tuple[int, int] | None) -> str | None:
         of = f" of {size[0]} x {size[1]} pixels" if size else ""
         return f"is outside its image{of}"
     return None
+
+
+def photo_size(path: Path) -> tuple[int, int]:
+    """Return width and height in pixels of an image file as decoded, upright."""
+    from PIL import ExifTags, Image
+
+    try:
+        with Image.open(path) as image:
+            turned = image.getexif().get(ExifTags.Base.Orientation) in _SIDEWAYS
+            return (image.height, image.width) if turned else image.size
+    except (OSError, ValueError, SyntaxError) as error:
+        raise DatasetError(
+            f"the size of {path} cannot be read ({error}), so its boxes cannot be checked; fix the "
+            "file, or remove its lines"
+        ) from error
 
 
 def hull(boxes: Sequence[Box]) -> Box:

@@ -8,7 +8,7 @@ from pipeline.datasets.checks import DatasetError
 from pipeline.datasets.manifest import DATASET_FILE, MANIFEST_FILE, Manifest, read_manifest
 from pipeline.datasets.readers.image_files import image_files
 from pipeline.datasets.readers.join_rows import Description, manifest_of_files
-from pipeline.datasets.readers.tables.faults import Faults
+from pipeline.datasets.readers.tables.table import RejectedRows
 from pipeline.datasets.source import read_lines
 
 SPLIT = "all"
@@ -19,19 +19,7 @@ Images = str | Path | Sequence[str | Path]
 
 
 def images_of(source: Images | Manifest, log: Callable[[str], object]) -> Manifest:
-    """Return the images of a prepared dataset, or of plain files and folders.
-
-    Parameters
-    ----------
-    source : str, Path, sequence or Manifest. A prepared dataset, by its folder or as an object;
-        otherwise see `plain_images`.
-    log : callable. Receives the log lines of `plain_images`.
-
-    Raises
-    ------
-    DatasetError
-        See `read_manifest` and `plain_images`.
-    """
+    """Return the images of a prepared dataset (folder or object), or of plain files and folders."""
     if isinstance(source, Manifest):
         return source
     if not isinstance(source, str | Path):
@@ -44,20 +32,9 @@ def images_of(source: Images | Manifest, log: Callable[[str], object]) -> Manife
 def plain_images(paths: Iterable[str | Path], log: Callable[[str], object]) -> Manifest:
     """Return image files as a dataset without captions, in one split. No file is opened.
 
-    For a single folder, ids are the paths relative to it, sorted. For several files and folders,
-    they are relative to the deepest common folder, in the given order; a missing file keeps its
-    row, with a status.
-
-    Parameters
-    ----------
-    paths : iterable of str or Path. Files, with any suffix, and folders, whose image files are
-        found by `pipeline.datasets.readers.image_files.image_files`.
-    log : callable. Receives one line on skipped files, and one on the ids.
-
-    Raises
-    ------
-    DatasetError
-        No image, an unreadable folder, or a name that is not a valid id.
+    For a single folder, ids are the paths relative to it, sorted. For several files (any suffix)
+    and folders, they are relative to the deepest common folder, in the given order; a missing file
+    keeps its row, with a status.
     """
     given = [Path(path) for path in paths]
     if len(given) == 1 and given[0].is_dir():
@@ -77,18 +54,12 @@ def plain_images(paths: Iterable[str | Path], log: Callable[[str], object]) -> M
         names,
         Description(root.name or "images", "image files"),
         lambda path: SPLIT,
-        Faults(remedy="rename such files, or leave them out"),
+        RejectedRows(remedy="rename such files, or leave them out"),
     )
 
 
 def read_list(file: Path) -> list[Path]:
-    """Return the paths in a UTF-8 text file, one per line; empty lines are skipped.
-
-    Raises
-    ------
-    DatasetError
-        The file is unreadable, or a line is not UTF-8.
-    """
+    """Return the paths in a UTF-8 text file, one per line; empty lines are skipped."""
     return [Path(line) for _, line in read_lines(file) if line.strip()]
 
 
@@ -102,10 +73,10 @@ def _absolute(path: Path, log: Callable[[str], object]) -> list[str]:
 
 
 def _listed(folder: Path, log: Callable[[str], object]) -> tuple[str, ...]:
-    found = image_files(folder)
+    images = image_files(folder)
     left_out = "".join(
         f"{', ' if number else '; left out: '}{count} {kind.replace('_', ' ')}"
-        for number, (kind, count) in enumerate(found.left_out.items())
+        for number, (kind, count) in enumerate(images.left_out.items())
     )
-    log(f"{len(found.files)} images below {folder}{left_out}")
-    return found.files
+    log(f"{len(images.files)} images below {folder}{left_out}")
+    return images.files

@@ -9,9 +9,9 @@ from pipeline.datasets.manifest import Manifest, Media
 from pipeline.datasets.readers.folder import read_folder
 from pipeline.datasets.readers.join_rows import Description, manifest_of_tables
 from pipeline.datasets.readers.tables.columns import ColumnNames
-from pipeline.datasets.readers.tables.faults import Faults
 from pipeline.datasets.readers.tables.in_memory import tables_in_memory
 from pipeline.datasets.readers.tables.open_tables import TableOptions
+from pipeline.datasets.readers.tables.table import RejectedRows
 from pipeline.datasets.readers.tables.unpacked import UnpackedImages
 
 IMAGES_FOLDER = "images"
@@ -34,7 +34,9 @@ def prepare(
     expect: Mapping[str, int] | None = None,
     media: Media = "images",
 ) -> Manifest:
-    """Read a dataset from a source, and optionally write it; see `readers.folder.read_folder`.
+    """Read a dataset from a source, and optionally write it.
+
+    As `read_folder`, but with options for the columns, and also from objects in memory.
 
     Parameters
     ----------
@@ -55,9 +57,16 @@ def prepare(
     expect : mapping of str to int, or None. Required number of images by split.
     media : str. Media type of the paths.
 
+    Returns
+    -------
+    Manifest
+        The dataset, as `read_manifest(out)` returns it, but with the user's own columns.
+
     Raises
     ------
     DatasetError
+        A file is missing or of another format, its columns cannot be identified, rows are invalid,
+        or a split has another number of images.
 
     Examples
     --------
@@ -74,7 +83,7 @@ def prepare(
     options = TableOptions(
         ColumnNames(path_column, captions, split_column, id_column), encoding, split_by_folder
     )
-    faults = Faults(skip_bad)
+    rejected = RejectedRows(skip_bad)
     unpack_to = folder / IMAGES_FOLDER if folder else None
     if source is None or isinstance(source, str | PathLike):
         if source is not None and root is None and Path(source).is_dir():
@@ -86,7 +95,7 @@ def prepare(
             expect=expect,
             media=media,
             options=options,
-            faults=faults,
+            faults=rejected,
             unpack_to=unpack_to,
         )
     else:
@@ -94,8 +103,8 @@ def prepare(
         described = Description(name, tables[0].name, {}, expect or {}, media)
         images = UnpackedImages(unpack_to) if unpack_to else None
         where = None if root is None else Path(root)
-        manifest = manifest_of_tables(tables, where, described, options, faults, images)
+        manifest = manifest_of_tables(tables, where, described, options, rejected, images)
     if folder is not None:
-        faults.write(folder)
+        rejected.write(folder)
         manifest.write(folder)
     return manifest

@@ -9,15 +9,14 @@ import msgspec
 from pipeline.datasets.checks import DatasetError, check_counts, check_split
 from pipeline.datasets.entries import ImageEntry
 from pipeline.datasets.manifest import Manifest
-from pipeline.datasets.photo_size import photo_size
-from pipeline.datasets.phrases import Box, RegionPhrase, check_box
+from pipeline.datasets.phrases import Box, RegionPhrase, check_box, photo_size
 from pipeline.datasets.readers.tables.delimited import read_delimited
 from pipeline.datasets.readers.tables.table import RowFault
 from pipeline.datasets.source import (
     caption_line,
+    located_lines,
     media_file,
     parse_json,
-    read_lines,
     source_notes,
 )
 from pipeline.datasets.splits import SHARES, split_by_hash
@@ -41,11 +40,7 @@ class _Row:
 
 
 def read_regions(
-    root: str | Path,
-    regions: str | Path,
-    *,
-    name: str,
-    expect: Mapping[str, int] | None = None,
+    root: str | Path, regions: str | Path, *, name: str, expect: Mapping[str, int] | None = None
 ) -> Manifest:
     """Read a CSV or JSONL file with one phrase and its box per line.
 
@@ -80,8 +75,8 @@ def read_regions(
     phrases: dict[str, list[RegionPhrase]] = {}
     for row in rows:
         image = media_file(root, row.image, row.where)
-        if row.split and (fault := check_split(row.split)):
-            raise DatasetError(f"{row.where}: split {row.split!r} {fault}")
+        if row.split and (reason := check_split(row.split)):
+            raise DatasetError(f"{row.where}: split {row.split!r} {reason}")
         before = first.setdefault(image, row)
         other = before if before.split != row.split else next(iter(first.values()))
         if before.split != row.split or bool(other.split) != bool(row.split):
@@ -91,9 +86,9 @@ def read_regions(
             )
         if image not in sizes:
             sizes[image] = photo_size(root / image)
-        if fault := check_box(row.box, sizes[image]):
+        if reason := check_box(row.box, sizes[image]):
             raise DatasetError(
-                f"{row.where}: the box {list(row.box)} {fault}; expected x0 y0 x1 y1 in original "
+                f"{row.where}: the box {list(row.box)} {reason}; expected x0 y0 x1 y1 in original "
                 "pixels, 0-based, right and bottom exclusive"
             )
         of_image = phrases.setdefault(image, [])
@@ -136,16 +131,16 @@ def _csv_rows(path: Path) -> Iterator[_Row]:
         try:
             x0, y0, x1, y1 = (float(row[side]) for side in _SIDES)
         except ValueError:
-            found = ",".join(row[side] for side in _SIDES)
+            values = ",".join(row[side] for side in _SIDES)
             raise DatasetError(
-                f"{where}: the box {found!r} is not four numbers, x0 y0 x1 y1"
+                f"{where}: the box {values!r} is not four numbers, x0 y0 x1 y1"
             ) from None
-        said = {name: row.get(name, "").strip() for name in _OPTIONAL}
-        yield _Row(row["image"].strip(), row["phrase"], (x0, y0, x1, y1), **said, where=where)
+        optional = {name: row.get(name, "").strip() for name in _OPTIONAL}
+        yield _Row(row["image"].strip(), row["phrase"], (x0, y0, x1, y1), **optional, where=where)
 
 
-def _check_columns(found: Sequence[str]) -> None:
-    if missing := [column for column in _REQUIRED if column not in found]:
+def _check_columns(header: Sequence[str]) -> None:
+    if missing := [column for column in _REQUIRED if column not in header]:
         raise RowFault("columns", f"missing columns: {', '.join(missing)}")
 
 
@@ -166,11 +161,8 @@ class _Record(msgspec.Struct):
 def _jsonl_rows(path: Path) -> Iterator[_Row]:
     if path.suffix.lower() not in (".jsonl", ".ndjson"):
         raise DatasetError(f"{path}: expected a name ending in .csv or .jsonl; rename the file")
-    for number, line in read_lines(path):
-        if not line.strip():
-            continue
-        where = f"{path}, line {number}"
-        found = parse_json(line, where, _Record)
-        said = {name: str(getattr(found, name) or "") for name in _OPTIONAL}
-        box = found.x0, found.y0, found.x1, found.y1
-        yield _Row(found.image, found.phrase, box, **said, where=where)
+    for where, line in located_lines(path):
+        record = parse_json(line, where, _Record)
+        optional = {name: str(getattr(record, name) or "") for name in _OPTIONAL}
+        box = record.x0, record.y0, record.x1, record.y1
+        yield _Row(record.image, record.phrase, box, **optional, where=where)

@@ -4,10 +4,10 @@ from pathlib import Path
 
 from pipeline.datasets.checks import DatasetError
 from pipeline.datasets.manifest import (
-    DATASET_FILE,
     REGIONS_FILE,
     read_description,
     read_manifest,
+    require_recorded,
 )
 from pipeline.datasets.phrases import RegionPhrase
 from pipeline.store.hashing import sha256_of_file
@@ -52,13 +52,7 @@ def has_phrases(dataset: str | Path) -> bool:
 
 
 def regions_sha256(dataset: str | Path) -> str:
-    """Return the SHA-256 of a dataset's `regions.jsonl`, checked.
-
-    Raises
-    ------
-    DatasetError
-        See `read_phrases`.
-    """
+    """Return the SHA-256 of a dataset's `regions.jsonl`, checked."""
     return sha256_of_file(_checked_file(Path(dataset)))
 
 
@@ -69,10 +63,5 @@ def _checked_file(folder: Path) -> Path:
             f"{folder}: the dataset {description.name!r} has no phrases with boxes; `pipeline "
             "prepare entities`, `regions`, `coco --boxes` and `scenes` make datasets that have them"
         )
-    if not path.is_file() or sha256_of_file(path) != description.regions_sha256:
-        raise DatasetError(
-            f"{path} does not match {DATASET_FILE} (its SHA-256 is not "
-            f"{description.regions_sha256[:16]}...): it was changed, or its preparation was "
-            "interrupted; prepare it again"
-        )
+    require_recorded(path, description.regions_sha256)
     return path

@@ -16,15 +16,7 @@ T = TypeVar("T")
 def read_lines(path: Path, remedy: str = _CONVERT) -> Iterator[tuple[int, str]]:
     """Yield (line number from 1, line without its end) of a UTF-8 text file; a BOM is dropped.
 
-    Parameters
-    ----------
-    path : Path. The file.
-    remedy : str. Remedy for a file in another encoding; ends the message.
-
-    Raises
-    ------
-    DatasetError
-        The file is missing, or a line is not UTF-8.
+    `remedy` ends the message about a file in another encoding.
     """
     number = 0
     try:
@@ -38,15 +30,15 @@ def read_lines(path: Path, remedy: str = _CONVERT) -> Iterator[tuple[int, str]]:
         raise DatasetError(f"{path} cannot be read ({error.strerror}); check the path") from error
 
 
-def read_json(path: Path, kind: type[T]) -> T:
-    """Parse a UTF-8 JSON file as a `kind`; a BOM is dropped.
+def located_lines(path: Path) -> Iterator[tuple[str, str]]:
+    """Yield (location such as "captions.csv, line 7", line) of the lines that are not blank."""
+    for number, line in read_lines(path):
+        if line.strip():
+            yield f"{path}, line {number}", line
 
-    Raises
-    ------
-    DatasetError
-        The file is missing, not UTF-8 or not JSON, or a value has another type; it is named by its
-        path, such as `images[12].id`.
-    """
+
+def read_json(path: Path, kind: type[T]) -> T:
+    """Parse a UTF-8 JSON file as a `kind`; errors name a value's path, such as `images[12].id`."""
     data = _read_bytes(path)
     try:
         text = data.decode("utf-8")
@@ -58,7 +50,7 @@ def read_json(path: Path, kind: type[T]) -> T:
 
 
 def parse_json(text: str, where: str, kind: type[T]) -> T:
-    """Parse a JSON text from the location `where` as a `kind`; see `read_json`."""
+    """Parse a JSON text from the location `where` as a `kind`."""
     try:
         return decode(text, kind)
     except SchemaError as error:
@@ -66,29 +58,16 @@ def parse_json(text: str, where: str, kind: type[T]) -> T:
 
 
 def media_file(root: Path, file: str, where: str, unit: str = "image") -> str:
-    """Return `file` in normal form (`./a.jpg` is `a.jpg`); raise unless it exists below `root`.
-
-    Parameters
-    ----------
-    root : Path. The image root.
-    file : str. A path from a data file, relative to `root`.
-    where : str. Location of `file` in its source, such as "captions.csv, line 7".
-    unit : str. Noun for the file in messages.
-
-    Raises
-    ------
-    DatasetError
-        The path leaves the root, or the file does not exist.
-    """
-    if fault := check_relative(file):
-        raise DatasetError(f"{where}: {unit} path {file!r} {fault}; paths must stay below {root}")
+    """Return `file` in normal form (`./a.jpg` is `a.jpg`); raise unless it exists below `root`."""
+    if reason := check_relative(file):
+        raise DatasetError(f"{where}: {unit} path {file!r} {reason}; paths must stay below {root}")
     try:
-        found = (root / file).is_file()
+        exists = (root / file).is_file()
     except OSError as error:
         raise DatasetError(
             f"{where}: {unit} path {file!r} cannot be accessed below {root} ({error.strerror})"
         ) from error
-    if not found:
+    if not exists:
         raise DatasetError(
             f"{where}: {unit} {file!r} not found below {root}; check the folder, or remove the "
             "entry"
@@ -97,37 +76,22 @@ def media_file(root: Path, file: str, where: str, unit: str = "image") -> str:
 
 
 def caption_line(text: str, where: str) -> str:
-    """Return a caption as one line; see `one_line`.
-
-    Raises
-    ------
-    DatasetError
-        The caption is empty or invalid.
-    """
+    """Return a caption as one line, like `one_line`; raise if it is empty or invalid."""
     line = one_line(text)
-    if fault := check_caption(line):
-        raise DatasetError(f"{where}: the caption {fault}")
+    if reason := check_caption(line):
+        raise DatasetError(f"{where}: the caption {reason}")
     return line
 
 
 def one_line(text: str) -> str:
-    """Return a text as one line: surrounding blanks removed, each line break replaced by a space.
-
-    Some sources have captions with line breaks; nothing else is changed.
-    """
+    """Return a text stripped, each line break replaced by a space; nothing else is changed."""
     if text.isprintable():  # no line break, as in most captions
         return text.strip()
     return " ".join(part.strip() for part in text.splitlines() if part.strip())
 
 
 def source_notes(files: Iterable[Path], mended: int) -> dict[str, Any]:
-    """Return the notes of every reader: source files, and the number of changed captions if any.
-
-    Parameters
-    ----------
-    files : iterable of Path. Files read, noted by name and SHA-256.
-    mended : int. Number of captions that `caption_line` changed.
-    """
+    """Return the notes of every reader: source files, and how many captions it changed, if any."""
     notes: dict[str, Any] = {
         "source_files": [{"file": f.name, "sha256": sha256_of_file(f)} for f in files]
     }

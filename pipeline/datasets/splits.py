@@ -24,19 +24,7 @@ SHARES = {"train": 0.8, "val": 0.1, "test": 0.1}
 
 
 def split_for(role: Role, manifest: Manifest, named: str | None = None) -> str:
-    """Return the split of a dataset for a role.
-
-    Parameters
-    ----------
-    role : str. "train", "validation" (model selection) or "test" (reported results).
-    manifest : Manifest. The dataset.
-    named : str or None. Name of the split; None: the first of `USUAL_NAMES` that exists.
-
-    Raises
-    ------
-    DatasetError
-        The dataset has no such split.
-    """
+    """Return the split for a role: `named`, or the first of `USUAL_NAMES` that exists."""
     there = manifest.counts
     for name in USUAL_NAMES[role] if named is None else (named,):
         if name in there:
@@ -50,33 +38,17 @@ def split_for(role: Role, manifest: Manifest, named: str | None = None) -> str:
 
 
 def splits_of(manifest: Manifest, named: str) -> tuple[str, ...]:
-    """Return the splits of a dataset named in a text, each once.
-
-    Parameters
-    ----------
-    manifest : Manifest. The dataset.
-    named : str. A split, several separated by commas, or "all".
-
-    Raises
-    ------
-    DatasetError
-        The dataset has no such split.
-    """
+    """Return the splits named in a text, each once: one, several separated by commas, or "all"."""
     if named == ALL and ALL not in manifest.counts:
         return tuple(manifest.counts)
-    found = tuple(dict.fromkeys(name.strip() for name in named.split(",")))
-    for name in found:
+    splits = tuple(dict.fromkeys(name.strip() for name in named.split(",")))
+    for name in splits:
         manifest.select(name)
-    return found
+    return splits
 
 
 def require_captions(manifest: Manifest, split: str | None = None) -> None:
-    """Raise unless a dataset, or a split of it, has captions to train on.
-
-    Raises
-    ------
-    DatasetError
-    """
+    """Raise unless a dataset, or a split of it, has captions to train on."""
     if not manifest.select(split).num_captions.any():
         where = "" if split is None else f" in its split {split!r}"
         raise DatasetError(
@@ -89,13 +61,7 @@ def require_captions(manifest: Manifest, split: str | None = None) -> None:
 
 
 def split_by_hash(ids: Iterable[str], fractions: dict[str, float]) -> dict[str, str]:
-    """Assign each id a split by its SHA-256, so that adding images moves no other.
-
-    Parameters
-    ----------
-    ids : iterable of str. Image ids.
-    fractions : dict of str to float. Fraction of each split; they sum to 1.
-    """
+    """Assign each id a split by its SHA-256, so that adding images moves no other."""
     bounds: list[tuple[float, str]] = []
     total = 0.0
     for split, share in fractions.items():

@@ -22,9 +22,9 @@ from pipeline.regions.proposal_source import Proposer
 from pipeline.regions.proposals import read_proposals
 from pipeline.regions.propose import propose
 from pipeline.store.convert.importers.boxes import read_boxes
-from pipeline.store.convert.importers.source import LayoutError
 from pipeline.store.errors import PipelineError, WrongUsage
 from pipeline.store.jobs.options import Compute
+from pipeline.store.shards.format import ShardError
 from pipeline.studies.scenes.draw_scenes import draw_scenes
 from tests.project import SHARED, Recorder
 
@@ -138,12 +138,12 @@ def test_bad_input(scenes: Path, tmp_path: Path) -> None:
         **file,
     )
     refused(
-        LayoutError, r"\[0\].*missing required field", **(file | {"boxes": tmp_path / "bad.json"})
+        ShardError, r"\[0\].*missing required field", **(file | {"boxes": tmp_path / "bad.json"})
     )
     for bad in ("bad.npz", "bad.h5"):
-        refused(LayoutError, "arrays of boxes", **(file | {"boxes": tmp_path / bad}))
-    refused(LayoutError, "line 1: found 2 columns", **(file | {"boxes": tmp_path / "bad.tsv"}))
-    refused(LayoutError, "expected boxes as", **(file | {"boxes": tmp_path / "bad.csv"}))
+        refused(ShardError, "arrays of boxes", **(file | {"boxes": tmp_path / bad}))
+    refused(ShardError, "line 1: found 2 columns", **(file | {"boxes": tmp_path / "bad.tsv"}))
+    refused(ShardError, "expected boxes as", **(file | {"boxes": tmp_path / "bad.csv"}))
     refused(WrongUsage, "`boxes=FILE` is required", method="boxes")
     refused(WrongUsage, "`model=.*` applies to bing", method="grid", model=tmp_path)
     refused(WrongUsage, "at least 1", method="grid", number=0)
@@ -171,14 +171,14 @@ def test_damaged_archives_of_boxes_are_named(tmp_path: Path) -> None:
     """What a campaign of hostile files found: no bytes, a header that is no Python, and a bomb."""
     path = tmp_path / "x.npz"
     path.write_bytes(b"")
-    with pytest.raises(LayoutError, match=r"is not a readable \.npz file of boxes"):
+    with pytest.raises(ShardError, match=r"is not a readable \.npz file of boxes"):
         read_boxes(path)
     header = b"{'descr': '<f4', 'fortran_order': False, 'shape': (10,"
     with zipfile.ZipFile(path, "w") as archive:
         archive.writestr("a.npy", b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header)
-    with pytest.raises(LayoutError, match=r"is not a readable \.npz file of boxes"):
+    with pytest.raises(ShardError, match=r"is not a readable \.npz file of boxes"):
         read_boxes(path)
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("a.npy", bytes((1 << 26) + 1))
-    with pytest.raises(LayoutError, match=r"a\.npy unpacks to 67,108,865 bytes"):
+    with pytest.raises(ShardError, match=r"a\.npy unpacks to 67,108,865 bytes"):
         read_boxes(path)

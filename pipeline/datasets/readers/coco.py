@@ -40,6 +40,7 @@ def read_coco(
 
     Raises
     ------
+    DatasetError
         A file is missing or not JSON (line and column are named); an entry lacks a key or has a
         value of the wrong type; ids repeat; an annotation's image is unknown; an image has no
         caption or no file; a box leaves its image; a split has another number of images. Entries
@@ -48,7 +49,7 @@ def read_coco(
     Examples
     --------
     >>> pipeline.read_coco(
-    ...     "coco", [("val", "annotations/captions_val2017.json")], {"val": "val2017"}
+    ...     "coco", [("val", "annotations/captions_val2017.json")], folders={"val": "val2017"}
     ... )  # doctest: +SKIP
     """
     root = Path(root)
@@ -138,7 +139,7 @@ def _image_ids(images: Sequence[_Image], path: Path, seen: dict[str, str]) -> li
 
 
 def _captions_of(
-    annotations: Sequence[_Annotation], path: Path, known: set[str]
+    annotations: Sequence[_Annotation], path: Path, image_ids: set[str]
 ) -> tuple[dict[str, list[str]], int]:
     """Return the captions by image id in file order, and how many had surrounding blanks."""
     texts: dict[str, list[str]] = {}
@@ -153,7 +154,7 @@ def _captions_of(
             )
         seen[annotation.id] = index
         image_id = str(annotation.image_id)
-        if image_id not in known:
+        if image_id not in image_ids:
             raise DatasetError(
                 f"{where}: image_id {image_id!r} is not in `images`; check that the file is "
                 "complete"

@@ -17,23 +17,8 @@ _ROUNDING = 0.02
 def read_instances(
     paths: Sequence[Path], images: Collection[str]
 ) -> tuple[tuple[RegionPhrase, ...], Counter[str]]:
-    """Read instance files; their boxes are x, y, width, height, 0-based.
-
-    Parameters
-    ----------
-    paths : sequence of Path. The files.
-    images : collection of str. Ids of the images whose boxes are needed.
-
-    Returns
-    -------
-    The phrases, by image in file order, and the number of skipped boxes by reason.
-
-    Raises
-    ------
-    DatasetError
-        A file is missing or malformed, or a box leaves its image. Entries are named by index.
-    """
-    found: dict[str, list[RegionPhrase]] = {}
+    """Return boxes of images as phrases, in file order by image, and the counts of others."""
+    phrases: dict[str, list[RegionPhrase]] = {}
     left_out: Counter[str] = Counter()
     for path in paths:
         document = read_json(path, _Document)
@@ -56,7 +41,7 @@ def read_instances(
                 left_out["without an area"] += 1
             else:
                 name, kind = categories[category].name, categories[category].supercategory
-                of_image = found.setdefault(image, [])
+                of_image = phrases.setdefault(image, [])
                 of_image.append(
                     RegionPhrase(
                         id=f"{image}#p{len(of_image)}",
@@ -69,7 +54,7 @@ def read_instances(
                         size=sizes[image],
                     )
                 )
-    return tuple(phrase for of_image in found.values() for phrase in of_image), left_out
+    return tuple(phrase for of_image in phrases.values() for phrase in of_image), left_out
 
 
 class _Category(msgspec.Struct):
@@ -99,7 +84,7 @@ class _Document(msgspec.Struct):
 
 
 def _box(values: Box, size: tuple[int, int], where: str) -> Box | None:
-    """Return a box from x, y, width, height; None if it has no area."""
+    """Return a box from x, y, width, height, 0-based; None if it has no area."""
     x, y, width, height = values
     if width <= 0 or height <= 0:
         return None
@@ -108,6 +93,6 @@ def _box(values: Box, size: tuple[int, int], where: str) -> Box | None:
         x1 = float(size[0])
     if y1 > size[1] and y1 - size[1] <= _ROUNDING:
         y1 = float(size[1])
-    if fault := check_box((x, y, x1, y1), size):
-        raise DatasetError(f"{where}: bbox {list(values)} {fault}; correct the file")
+    if reason := check_box((x, y, x1, y1), size):
+        raise DatasetError(f"{where}: bbox {list(values)} {reason}; correct the file")
     return x, y, x1, y1

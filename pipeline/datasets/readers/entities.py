@@ -14,8 +14,7 @@ from typing import Any, Literal
 from pipeline.datasets.checks import DatasetError, check_counts
 from pipeline.datasets.entries import ImageEntry
 from pipeline.datasets.manifest import Manifest
-from pipeline.datasets.photo_size import photo_size
-from pipeline.datasets.phrases import Box, RegionPhrase, hull
+from pipeline.datasets.phrases import Box, RegionPhrase, hull, photo_size
 from pipeline.datasets.readers.entities_files import UNRELATED, Annotation, Source, read_files
 from pipeline.datasets.source import read_lines, source_notes
 
@@ -69,14 +68,14 @@ def read_entities(
     """
     root, images = Path(root), Path(images)
     source = read_files(root)
-    wanted = _split_lists(root, source, splits)
+    listed = _split_lists(root, source, splits)
     photos = _photos_by_number(images)
     unrelated = {tuple(line.split()) for line in source.lists.get(UNRELATED, [])}
     entries: list[ImageEntry] = []
     phrases: list[RegionPhrase] = []
     left_out: Counter[str] = Counter()
-    for split in sorted(wanted, key=lambda name: (_FIRST.get(name, 3), name)):
-        for number, where in wanted[split].items():
+    for split in sorted(listed, key=lambda name: (_FIRST.get(name, 3), name)):
+        for number, where in listed[split].items():
             entry, annotation = _image(source, photos, number, split, root, where)
             size = photo_size(images / entry.file)
             if size != annotation.size and not scale:
@@ -123,7 +122,7 @@ def _split_lists(
             "each"
         )
     listed: dict[str, str] = {}
-    found: dict[str, dict[str, str]] = {}
+    by_split: dict[str, dict[str, str]] = {}
     for split, lines in lists.items():
         for line_number, line in lines:
             if not (number := line.strip()):
@@ -132,28 +131,23 @@ def _split_lists(
             if number in listed:
                 raise DatasetError(f"{where}: duplicate image {number}, first in {listed[number]}")
             listed[number] = where
-            found.setdefault(split, {})[number] = where
-    return found
+            by_split.setdefault(split, {})[number] = where
+    return by_split
 
 
 def _photos_by_number(folder: Path) -> dict[str, list[str]]:
     """Return the names of the images in a folder by the number that they begin with."""
     if not folder.is_dir():
         raise DatasetError(f"{folder} is not a folder, expected the folder of the photos")
-    found: dict[str, list[str]] = {}
+    by_number: dict[str, list[str]] = {}
     for path in sorted(folder.iterdir()):
         if number := _NUMBER.match(path.name):
-            found.setdefault(number[0], []).append(path.name)
-    return found
+            by_number.setdefault(number[0], []).append(path.name)
+    return by_number
 
 
 def _image(
-    source: Source,
-    photos: Mapping[str, list[str]],
-    number: str,
-    split: str,
-    root: Path,
-    where: str,
+    source: Source, photos: Mapping[str, list[str]], number: str, split: str, root: Path, where: str
 ) -> tuple[ImageEntry, Annotation]:
     for kind, there in (("Annotations", source.annotations), ("Sentences", source.sentences)):
         if number not in there:
@@ -181,7 +175,7 @@ def _phrases(
     left_out: Counter[str],
 ) -> Iterator[RegionPhrase]:
     """Yield the phrases of one image that have boxes, and count the others."""
-    factors = [new / old for new, old in zip(size, annotation.size, strict=True)] * 2
+    factors = [new / old for new, old in zip(size, annotation.size, strict=True)] * 2  # x y x y
     count = 0
     for k, sentence in enumerate(source.sentences[number]):
         if (number, str(k + 1)) in unrelated:

@@ -20,58 +20,32 @@ _MARKED = re.compile(r"\[/EN#([0-9]+)((?:/[^\s/\[\]]+)+) ([^\[\]]+)\]")
 
 @dataclass(slots=True)
 class Annotation:
-    """Contents of one XML file.
+    """Contents of one XML file."""
 
-    Attributes
-    ----------
-    size : tuple of 2 int. Width and height of the image in pixels.
-    boxes : dict of str to list of Box. Boxes by chain.
-    boxless : set of str. Chains without boxes.
-    """
-
-    size: tuple[int, int]
-    boxes: dict[str, list[Box]]
-    boxless: set[str]
+    size: tuple[int, int]  # width and height of the image in pixels
+    boxes: dict[str, list[Box]]  # by chain
+    boxless: set[str]  # chains without boxes
 
 
 @dataclass(slots=True)
 class Sentence:
-    """One caption with its phrases.
+    """One caption with its phrases."""
 
-    Attributes
-    ----------
-    text : str. The caption without marks.
-    phrases : list of (str, tuple of str, str). Chain, types and words of each phrase.
-    """
-
-    text: str
-    phrases: list[tuple[str, tuple[str, ...], str]]
+    text: str  # without marks
+    phrases: list[tuple[str, tuple[str, ...], str]]  # chain, types and words
 
 
 @dataclass
 class Source:
-    """Contents of all files.
+    """Contents of all files."""
 
-    Attributes
-    ----------
-    annotations : dict of str to Annotation. Boxes by image number.
-    sentences : dict of str to list of Sentence. Captions by image number.
-    lists : dict of str to list of str. Lines of the split lists by name.
-    """
-
-    annotations: dict[str, Annotation] = field(default_factory=dict)
-    sentences: dict[str, list[Sentence]] = field(default_factory=dict)
-    lists: dict[str, list[str]] = field(default_factory=dict)
+    annotations: dict[str, Annotation] = field(default_factory=dict)  # by image number
+    sentences: dict[str, list[Sentence]] = field(default_factory=dict)  # by image number
+    lists: dict[str, list[str]] = field(default_factory=dict)  # lines by name of the split
 
 
 def read_files(root: Path) -> Source:
-    """Read all annotations, sentences and lists of a folder, tar or zip file.
-
-    Raises
-    ------
-    DatasetError
-        The source is unreadable, or a file is malformed; file and line are named.
-    """
+    """Read all annotations, sentences and lists of a folder, tar or zip file."""
     source = Source()
     for path, data in _members(root):
         _take(source, path, data, f"{root}/{path}")
@@ -104,9 +78,9 @@ def _members(root: Path) -> Iterator[tuple[str, bytes]]:
         OSError, tarfile.TarError, zipfile.BadZipFile, zlib.error, EOFError, RuntimeError,
         NotImplementedError,
     ) as error:  # fmt: skip
-        fault = " ".join(str(error).split())
+        reason = " ".join(str(error).split())
         raise DatasetError(
-            f"{root} cannot be read ({fault}); expected a folder, .tar.gz or .zip with "
+            f"{root} cannot be read ({reason}); expected a folder, .tar.gz or .zip with "
             "Annotations/ and Sentences/"
         ) from error
 
@@ -121,30 +95,29 @@ def _require_small(size: int, where: str) -> None:
 
 
 def _matters(path: str) -> bool:
-    place = PurePosixPath(path)
-    folder, name = place.parent.name, place.name
+    parts = PurePosixPath(path)
+    folder, name = parts.parent.name, parts.name
     if folder in ("Annotations", "Sentences"):
         return name.endswith((".xml", ".txt")) and not name.startswith(".")
     return name == UNRELATED or name.endswith(".txt")
 
 
 def _take(source: Source, path: str, data: bytes, where: str) -> None:
-    """Add one file to the source."""
-    place = PurePosixPath(path)
+    file = PurePosixPath(path)
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise DatasetError(f"{where}: byte {error.start} is not UTF-8; convert the file") from error
-    if place.parent.name == "Annotations":
-        source.annotations[place.stem] = _annotation(text, where)
-    elif place.parent.name == "Sentences":
+    if file.parent.name == "Annotations":
+        source.annotations[file.stem] = _annotation(text, where)
+    elif file.parent.name == "Sentences":
         lines = enumerate(text.splitlines(), start=1)
-        source.sentences[place.stem] = [
+        source.sentences[file.stem] = [
             _sentence(line, f"{where}, line {number}") for number, line in lines if line.strip()
         ]
     else:
         lines = enumerate(text.splitlines(), start=1)
-        source.lists[place.name.removesuffix(".txt")] = [
+        source.lists[file.name.removesuffix(".txt")] = [
             line for _, line in lines if not line.startswith("#")
         ]
 
@@ -158,7 +131,7 @@ def _annotation(text: str, where: str) -> Annotation:
     except ElementTree.ParseError as error:
         raise DatasetError(f"{where} is not XML: {error}; check that it is complete") from error
     width, height = (_whole(document.find("size"), side, where) for side in ("width", "height"))
-    found = Annotation((width, height), {}, set())
+    annotation = Annotation((width, height), {}, set())
     for number, thing in enumerate(document.iterfind("object")):
         here = f"{where}: object {number}"
         chains = [name.text or "" for name in thing.iterfind("name")]
@@ -166,18 +139,18 @@ def _annotation(text: str, where: str) -> Annotation:
             raise DatasetError(f"{here} has no <name>; expected the number of its chain")
         corners = thing.find("bndbox")
         if corners is None:
-            found.boxless.update(chains)
+            annotation.boxless.update(chains)
             continue
         x0, y0, x1, y1 = (_whole(corners, side, here) for side in ("xmin", "ymin", "xmax", "ymax"))
         box = (float(x0 - 1), float(y0 - 1), float(x1), float(y1))
-        if fault := check_box(box, found.size):
+        if reason := check_box(box, annotation.size):
             raise DatasetError(
                 f"{here} (chain {', '.join(chains)}): its box {x0} {y0} {x1} {y1}, counted from 1, "
-                f"{fault}; correct the file, or remove the image from its split"
+                f"{reason}; correct the file, or remove the image from its split"
             )
         for chain in chains:
-            found.boxes.setdefault(chain, []).append(box)
-    return found
+            annotation.boxes.setdefault(chain, []).append(box)
+    return annotation
 
 
 def _whole(element: ElementTree.Element | None, name: str, where: str) -> int:

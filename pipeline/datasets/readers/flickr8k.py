@@ -10,7 +10,13 @@ from pathlib import Path
 from pipeline.datasets.checks import DatasetError, check_counts
 from pipeline.datasets.entries import ImageEntry
 from pipeline.datasets.manifest import Manifest
-from pipeline.datasets.source import caption_line, media_file, read_lines, source_notes
+from pipeline.datasets.source import (
+    caption_line,
+    located_lines,
+    media_file,
+    read_lines,
+    source_notes,
+)
 
 _FIRST = {"train": 0, "dev": 1, "val": 1, "test": 2}
 _NAMES_SHOWN = 5
@@ -30,9 +36,10 @@ def read_flickr8k(
 ) -> Manifest:
     """Read Flickr8k's token file and split files.
 
-    An image's id is its name in the token file, so caption ids are Flickr8k's own. Splits are in
-    the order train, dev or val, test, others by name; images in the order of their split file.
-    Captioned images outside all splits are skipped and counted in the notes.
+    As `read_karpathy` of `dataset_flickr8k.json`, but from the original files. An image's id is its
+    name in the token file, so caption ids are Flickr8k's own. Splits are in the order train, dev or
+    val, test, others by name; images in the order of their split file. Captioned images outside all
+    splits are skipped and counted in the notes.
 
     Parameters
     ----------
@@ -61,10 +68,8 @@ def read_flickr8k(
     entries: list[ImageEntry] = []
     listed: dict[str, str] = {}
     for split in sorted(split_files, key=lambda s: (_FIRST.get(s, 3), s)):
-        for number, line in read_lines(split_files[split]):
-            if not (name := line.strip()):
-                continue
-            where = f"{split_files[split]}, line {number}"
+        for where, line in located_lines(split_files[split]):
+            name = line.strip()
             if name in listed:
                 raise DatasetError(
                     f"{where}: duplicate image {name!r}, first in {listed[name]}; an image belongs "
@@ -101,22 +106,22 @@ def read_flickr8k(
 
 
 def _token_file(folder: Path) -> Path:
-    found = sorted(p for p in folder.glob("*token*") if p.is_file())
-    if len(found) != 1:
+    files = sorted(p for p in folder.glob("*token*") if p.is_file())
+    if len(files) != 1:
         raise DatasetError(
-            f"{folder} has {len(found)} files named *token* ({[p.name for p in found]}), expected "
+            f"{folder} has {len(files)} files named *token* ({[p.name for p in files]}), expected "
             "one; pass the path of the token file"
         )
-    return found[0]
+    return files[0]
 
 
 def _split_files(folder: Path) -> dict[str, Path]:
-    found = {path.stem: path for path in sorted(folder.glob("*.txt"))}
-    if not found:
+    files = {path.stem: path for path in sorted(folder.glob("*.txt"))}
+    if not files:
         raise DatasetError(
             f"{folder} has no split file <split>.txt; pass names and paths of the split files"
         )
-    return found
+    return files
 
 
 def _read_captions(path: Path, captions_per_image: int) -> tuple[Captions, int]:

@@ -6,20 +6,15 @@ from pathlib import Path
 from pipeline.datasets.checks import DatasetError
 from pipeline.datasets.manifest import Manifest, Media
 from pipeline.datasets.readers.image_files import image_files
-from pipeline.datasets.readers.join_rows import (
-    Description,
-    manifest_of_files,
-    manifest_of_tables,
-)
+from pipeline.datasets.readers.join_rows import Description, manifest_of_files, manifest_of_tables
 from pipeline.datasets.readers.joined_images import first_folder
-from pipeline.datasets.readers.tables.faults import Faults
 from pipeline.datasets.readers.tables.open_tables import (
     SPLIT_FOLDERS,
     TableOptions,
     open_table,
     source_files,
 )
-from pipeline.datasets.readers.tables.table import Table
+from pipeline.datasets.readers.tables.table import RejectedRows, Table
 from pipeline.datasets.readers.tables.unpacked import UnpackedImages
 from pipeline.datasets.source import source_notes
 
@@ -32,7 +27,7 @@ def read_folder(
     expect: Mapping[str, int] | None = None,
     media: Media = "images",
     options: TableOptions | None = None,
-    faults: Faults | None = None,
+    faults: RejectedRows | None = None,
     unpack_to: Path | None = None,
 ) -> Manifest:
     """Read a table of paths and captions, or a folder of images without one.
@@ -53,8 +48,8 @@ def read_folder(
     expect : mapping of str to int, or None. Required number of images by split.
     media : str. Media type of the paths: images, or clips with or without sound. No file is opened.
     options : TableOptions or None. Names of columns, encoding, splits by folder; None: defaults.
-    faults : Faults or None. Collects invalid rows, and states whether they are skipped; None: any
-        invalid row is an error.
+    faults : RejectedRows or None. Collects invalid rows, and states whether they are skipped;
+        None: any invalid row is an error.
     unpack_to : Path or None. Folder for images that are stored in the caption files.
 
     Raises
@@ -70,7 +65,7 @@ def read_folder(
     >>> pipeline.read_folder("data/mine/images", name="scenes")
     <Manifest scenes: 24 images (...), 0 captions, root data/mine/images>
     """
-    options, faults = options or TableOptions(), faults or Faults()
+    options, rejected = options or TableOptions(), faults or RejectedRows()
     where = captions if captions is not None else root
     if where is None:
         raise DatasetError("neither a folder of images nor a file of captions was specified")
@@ -80,11 +75,11 @@ def read_folder(
     unit = media.removesuffix("s")
     expect = expect or {}
     if not files and captions is None and media == "images":
-        found = image_files(folder)
-        notes = source_notes([], 0) | found.left_out
+        listing = image_files(folder)
+        notes = source_notes([], 0) | listing.left_out
         described = Description(name, "image folder without captions", notes, expect)
         split_of = first_folder if options.split_by_folder else _by_hash
-        return manifest_of_files(folder, found.files, described, split_of, faults)
+        return manifest_of_files(folder, listing.files, described, split_of, rejected)
     if not files:
         raise DatasetError(
             f"{source} has no table of captions; expected metadata.csv, metadata.jsonl, "
@@ -107,7 +102,7 @@ def read_folder(
         expect,
         media,
     )
-    return manifest_of_tables(tables, folder, described, options, faults, images)
+    return manifest_of_tables(tables, folder, described, options, rejected, images)
 
 
 def _by_hash(path: str) -> None:

@@ -22,20 +22,12 @@ _NAMES_SHOWN = 5
 
 @dataclass(frozen=True)
 class ImageFiles:
-    """The image files below a folder.
+    """The image files below a folder."""
 
-    Attributes
-    ----------
-    files : tuple of str. Paths relative to the folder, with forward slashes, sorted by code point.
-    hidden : int. Skipped files and folders with names that begin with a dot.
-    others : int. Skipped files with another suffix, or that are not regular files.
-    linked_folders : int. Links to folders below the same folder, which are not followed.
-    """
-
-    files: tuple[str, ...]
-    hidden: int = 0
-    others: int = 0
-    linked_folders: int = 0
+    files: tuple[str, ...]  # relative to the folder, sorted by code point
+    hidden: int = 0  # skipped files and folders with names that begin with a dot
+    others: int = 0  # skipped files with another suffix, or that are not regular files
+    linked_folders: int = 0  # links to folders below the same folder, which are not followed
 
     @property
     def left_out(self) -> dict[str, int]:
@@ -51,18 +43,7 @@ class ImageFiles:
 def image_files(root: str | Path) -> ImageFiles:
     """List the image files below a folder and its subfolders. No file is opened.
 
-    Parameters
-    ----------
-    root : str or Path. The folder.
-
-    Returns
-    -------
-    ImageFiles
-
-    Raises
-    ------
-    DatasetError
-        The folder or a subfolder is missing or unreadable; there is no image; a link leads outside.
+    Links to folders inside are not followed; a link that leads outside is an error.
     """
     root = Path(root)
     below = root.resolve()
@@ -73,8 +54,8 @@ def image_files(root: str | Path) -> ImageFiles:
     while waiting:
         folder = waiting.pop()
         try:
-            with os.scandir(root / folder) as found:
-                entries = list(found)
+            with os.scandir(root / folder) as scan:
+                entries = list(scan)
         except OSError as error:
             raise DatasetError(
                 f"{root / folder} cannot be read ({error.strerror}); choose a folder of images"

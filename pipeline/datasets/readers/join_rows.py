@@ -9,40 +9,26 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from pipeline.datasets.checks import (
-    check_counts,
-    check_entries,
-    check_relative,
-)
+from pipeline.datasets.checks import check_counts, check_entries, check_relative
 from pipeline.datasets.entries import ImageEntry, PackedEntries
 from pipeline.datasets.manifest import Manifest, Media
 from pipeline.datasets.metadata import columns_of, without_columns
 from pipeline.datasets.readers.joined_images import JoinedImage, JoinedImages
-from pipeline.datasets.readers.tables.faults import Faults
 from pipeline.datasets.readers.tables.open_tables import TableOptions
 from pipeline.datasets.readers.tables.paths import PathResolver
 from pipeline.datasets.readers.tables.rows import Row, RowReader
-from pipeline.datasets.readers.tables.table import RowFault, Table
+from pipeline.datasets.readers.tables.table import RejectedRows, RowFault, Table
 from pipeline.datasets.readers.tables.unpacked import UnpackedImages
 from pipeline.datasets.splits import SHARES, split_by_hash
 
 
 @dataclass(frozen=True)
 class Description:
-    """Values of a manifest besides its entries; see `Manifest`.
-
-    Attributes
-    ----------
-    name : str. The dataset's name.
-    source : str. Origin of images and captions.
-    notes : dict. Notes that do not depend on the rows.
-    expect : mapping of str to int. Required number of images by split.
-    media : str. Media type of the paths.
-    """
+    """Values of a manifest besides its entries."""
 
     name: str
     source: str
-    notes: dict[str, Any] = field(default_factory=dict)
+    notes: dict[str, Any] = field(default_factory=dict)  # those that do not depend on the rows
     expect: Mapping[str, int] = field(default_factory=dict)
     media: Media = "images"
 
@@ -52,29 +38,16 @@ def manifest_of_tables(
     root: Path | None,
     description: Description,
     options: TableOptions,
-    faults: Faults,
+    rejected: RejectedRows,
     images: UnpackedImages | None = None,
 ) -> Manifest:
     """Join rows of tables by path: one image per path, in order of first appearance.
 
-    Parameters
-    ----------
-    tables : iterable of Table. Read once, one after the other.
-    root : Path or None. The image root; None: the common folder of all paths if they are absolute,
-        else the current folder.
-    description : Description.
-    options : TableOptions.
-    faults : Faults. Collects invalid rows.
-    images : UnpackedImages or None. Destination of images stored in a table; its folder is then the
-        image root.
-
-    Raises
-    ------
-    DatasetError
-        Rows are invalid and not skipped, or none remains; a split has another number of images.
+    `root` None: the common folder of all paths if they are absolute, else the current folder.
+    Images stored in a table are written to the folder of `images`, which is then the root.
     """
     unit = description.media.removesuffix("s")
-    reader = RowReader(options.columns, faults, images)
+    reader = RowReader(options.columns, rejected, images)
     opened: list[Table] = []
 
     def read() -> Iterator[Row]:
@@ -82,25 +55,26 @@ def manifest_of_tables(
             opened.append(table)
             yield from reader.rows(table)
 
+    # The first row decides whether images are stored in the records, and so the image root.
     rows = read()
     first = next(rows, None)
     if reader.images_inside and images is not None:
         root = images.folder
     all_rows = rows if first is None else chain([first], rows)
     if root is None:
-        all_rows = iter(kept := list(all_rows))
-        root = _common_folder([row.path for row in kept])
+        all_rows = iter(read_rows := list(all_rows))
+        root = _common_folder([row.path for row in read_rows])
     resolver = PathResolver(root, unit)
-    joined = JoinedImages(resolver, unit, faults, options.split_by_folder)
+    joined = JoinedImages(resolver, unit, rejected, options.split_by_folder)
     for row in all_rows:
         try:
             joined.add(row)
-        except RowFault as fault:
-            faults.add(row.table, row.number, fault, row.path)
-    faults.check(len(joined.images))
+        except RowFault as error:
+            rejected.add(row.table, row.number, error, row.path)
+    rejected.check(len(joined.images))
     notes = {**description.notes, **joined.notes(), **resolver.notes(), **_notes_of(opened, reader)}
-    if faults.counts:
-        notes["rows_left_out"] = dict(sorted(faults.counts.items()))
+    if rejected.counts:
+        notes["rows_left_out"] = dict(sorted(rejected.counts.items()))
     left_out = joined.varying | set(notes.get("columns_ignored", ()))
     metadata = without_columns(((i.id, i.metadata) for i in joined.images.values()), left_out)
     if metadata:
@@ -115,23 +89,11 @@ def manifest_of_files(
     files: Iterable[str],
     description: Description,
     split_of: Callable[[str], str | None],
-    faults: Faults,
+    rejected: RejectedRows,
 ) -> Manifest:
-    """Return a manifest of images without captions. No file is opened.
+    """Return a manifest of images without captions, with paths as ids. No file is opened.
 
-    Parameters
-    ----------
-    root : Path. The image root.
-    files : iterable of str. Paths below it, which are the ids.
-    description, faults : see `manifest_of_tables`.
-    split_of : callable. Returns the split of a path, or None to use the path's hash; raises
-        `RowFault` for a path without a split.
-
-    Raises
-    ------
-    DatasetError
-        Names are invalid ids and not skipped, or none remains; a split has another number of
-        images.
+    `split_of` returns the split of a path, or None to use the path's hash, or raises `RowFault`.
     """
     table = Table(str(root), "file", iter(()))
     images: dict[str, JoinedImage] = {}
@@ -140,12 +102,12 @@ def manifest_of_files(
             if reason := check_relative(file):
                 raise RowFault("unusable path", f"the name {file!r} {reason}; rename the file")
             images[file] = JoinedImage(file, split_of(file), table, number)
-        except RowFault as fault:
-            faults.add(table, number, fault, file)
-    faults.check(len(images))
+        except RowFault as error:
+            rejected.add(table, number, error, file)
+    rejected.check(len(images))
     notes = dict(description.notes)
-    if faults.counts:
-        notes["rows_left_out"] = dict(sorted(faults.counts.items()))
+    if rejected.counts:
+        notes["rows_left_out"] = dict(sorted(rejected.counts.items()))
     return _manifest(root, images, description, notes)
 
 
@@ -158,15 +120,14 @@ def _common_folder(paths: list[str]) -> Path:
 
 
 def _notes_of(tables: Iterable[Table], reader: RowReader) -> dict[str, Any]:
-    """Return the notes collected while reading the tables."""
     notes: dict[str, Any] = {}
     ignored = set(reader.ignored)
     members: Counter[str] = Counter()
     for table in tables:
-        found = dict(table.notes)
-        ignored.update(found.pop("columns_ignored", ()))
-        members.update(found.pop("members_ignored", {}))
-        notes.update(found)
+        of_table = dict(table.notes)
+        ignored.update(of_table.pop("columns_ignored", ()))
+        members.update(of_table.pop("members_ignored", {}))
+        notes.update(of_table)
     if ignored:
         notes["columns_ignored"] = sorted(ignored)
     if members:

@@ -5,10 +5,9 @@ from typing import Any
 
 from pipeline.datasets.checks import check_caption, check_relative, check_split
 from pipeline.datasets.manifest import Metadata
-from pipeline.datasets.readers.tables.faults import Faults
 from pipeline.datasets.readers.tables.paths import PathResolver
 from pipeline.datasets.readers.tables.rows import Row
-from pipeline.datasets.readers.tables.table import RowFault, Table
+from pipeline.datasets.readers.tables.table import RejectedRows, RowFault, Table
 from pipeline.datasets.source import one_line
 
 _MANY = 32
@@ -24,45 +23,37 @@ class JoinedImage:
     number: int
     captions: list[str] = field(default_factory=list)
     metadata: Metadata = field(default_factory=dict)
-    known: set[str] | None = None
+    caption_set: set[str] | None = None
 
     @property
     def where(self) -> str:
-        """Location of the first row."""
         return self.table.place(self.number)
 
     def has(self, caption: str) -> bool:
         """Return whether the image has a caption; a set is built once there are many."""
         if len(self.captions) < _MANY:
             return caption in self.captions
-        if self.known is None:
-            self.known = set(self.captions)
-        return caption in self.known
+        if self.caption_set is None:
+            self.caption_set = set(self.captions)
+        return caption in self.caption_set
 
     def add(self, captions: list[str]) -> None:
-        """Add captions."""
         self.captions += captions
-        if self.known is not None:
-            self.known.update(captions)
+        if self.caption_set is not None:
+            self.caption_set.update(captions)
 
 
 class JoinedImages:
-    """Images by path, and counts of what was changed.
-
-    Attributes
-    ----------
-    images : dict. By path.
-    varying : set of str. Metadata columns with several values for one image, such as a caption
-        number.
-    """
+    """Images by path, and counts of what was changed."""
 
     def __init__(
-        self, resolver: PathResolver, unit: str, faults: Faults, split_by_folder: bool
+        self, resolver: PathResolver, unit: str, rejected: RejectedRows, split_by_folder: bool
     ) -> None:
         """Start empty; `unit` is the noun for an entry in messages."""
         self.images: dict[str, JoinedImage] = {}
+        # Metadata columns with several values for one image, such as a caption number.
         self.varying: set[str] = set()
-        self._resolver, self._unit, self._faults = resolver, unit, faults
+        self._resolver, self._unit, self._rejected = resolver, unit, rejected
         self._split_by_folder = split_by_folder
         self._path_of: dict[str, str] = {}
         self._first: Row | None = None
@@ -99,11 +90,12 @@ class JoinedImages:
 
     def notes(self) -> dict[str, Any]:
         """Return what was changed, without zeros."""
-        return {
-            **({"captions_with_blanks_cut_or_lines_joined": self._mended} if self._mended else {}),
-            **({"duplicate_lines_left_out": self._repeated} if self._repeated else {}),
-            **({"split_by_folder": True} if self._split_by_folder else {}),
+        notes = {
+            "captions_with_blanks_cut_or_lines_joined": self._mended,
+            "duplicate_lines_left_out": self._repeated,
+            "split_by_folder": self._split_by_folder,
         }
+        return {key: value for key, value in notes.items() if value}
 
     def _lines(self, row: Row, image: JoinedImage) -> list[str]:
         """Return the captions of a row that the image does not have yet."""
@@ -111,8 +103,8 @@ class JoinedImages:
         for text in row.captions:
             line = one_line(text)
             if reason := check_caption(line):
-                fault = RowFault("unusable caption", f"the caption {reason}")
-                self._faults.add(row.table, row.number, fault, row.path)
+                error = RowFault("unusable caption", f"the caption {reason}")
+                self._rejected.add(row.table, row.number, error, row.path)
             elif image.has(line):
                 self._repeated += 1
             else:

@@ -33,7 +33,7 @@ def read_karpathy(
     restval: Restval = "train",
     expect: Mapping[str, int] | None = None,
 ) -> Manifest:
-    """Read a `dataset_<name>.json`.
+    """Read a `dataset_<name>.json`; for COCO's own splits use `read_coco`.
 
     An image's id is its `cocoid` as text if it exists, else its file name. Images and captions (all
     `raw` sentences) are in file order.
@@ -68,8 +68,8 @@ def read_karpathy(
     for index, image in enumerate(document.images):
         where = f"{captions}: images[{index}]"
         split = image.split
-        if fault := check_split(split):
-            raise DatasetError(f"{where}: split {split!r} {fault}")
+        if reason := check_split(split):
+            raise DatasetError(f"{where}: split {split!r} {reason}")
         if split == "restval" and restval != "keep":
             of_restval += 1
             if restval == "leave-out":

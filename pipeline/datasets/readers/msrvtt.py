@@ -62,8 +62,8 @@ def read_msrvtt(
             clip, split = video.video_id, video.split
             if clip in seen:
                 raise DatasetError(f"{where}: duplicate clip {clip!r}, first in {seen[clip]}")
-            if fault := check_split(split):
-                raise DatasetError(f"{where}: split {split!r} {fault}")
+            if reason := check_split(split):
+                raise DatasetError(f"{where}: split {split!r} {reason}")
             seen[clip], splits[clip] = where, _SPLITS.get(split, split)
     texts: dict[str, list[str]] = {clip: [] for clip in seen}
     mended = 0

@@ -14,7 +14,7 @@ from pipeline.datasets.checks import DatasetError
 from pipeline.datasets.entries import ImageEntry
 from pipeline.datasets.manifest import Manifest
 from pipeline.datasets.readers.clip_files import ClipFiles
-from pipeline.datasets.source import caption_line, read_lines, source_notes
+from pipeline.datasets.source import caption_line, located_lines, read_lines, source_notes
 
 KNOWN_COUNTS = {"train": 1_200, "val": 100, "test": 670}
 
@@ -112,9 +112,9 @@ def _split_of(number: int, where: str) -> str:
 
 
 def _number(text: str, where: str) -> int:
-    if not (found := re.fullmatch(r"vid([0-9]{1,6})", text)):
+    if not (match := re.fullmatch(r"vid([0-9]{1,6})", text)):
         raise DatasetError(f"{where}: {text!r} is not a clip number such as vid98")
-    return int(found[1])
+    return int(match[1])
 
 
 def _table(path: Path) -> Iterator[_Line]:
@@ -148,10 +148,7 @@ def _table(path: Path) -> Iterator[_Line]:
 def _numbers(path: Path) -> dict[str, int]:
     """Return the number of each clip of `youtube_mapping.txt`."""
     numbers: dict[str, int] = {}
-    for number, line in read_lines(path):
-        if not line.strip():
-            continue
-        where = f"{path}, line {number}"
+    for where, line in located_lines(path):
         if len(fields := line.split()) != 2 or fields[0] in numbers:
             raise DatasetError(f"{where}: {line[:60]!r}; expected <clip> vid<number>, once")
         numbers[fields[0]] = _number(fields[1], where)
@@ -160,10 +157,9 @@ def _numbers(path: Path) -> dict[str, int]:
 
 def _descriptions(path: Path, numbers: Mapping[str, int]) -> Iterator[_Line]:
     """Yield the lines of `AllVideoDescriptions.txt`, which begins with comments."""
-    for number, line in read_lines(path):
-        if not line.strip() or line.startswith("#"):
+    for where, line in located_lines(path):
+        if line.startswith("#"):
             continue
-        where = f"{path}, line {number}"
         clip, _, caption = line.partition(" ")
         if clip not in numbers:
             raise DatasetError(f"{where}: clip {clip!r} has no number in the mapping")

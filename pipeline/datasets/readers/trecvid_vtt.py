@@ -12,7 +12,7 @@ from pipeline.datasets.checks import DatasetError
 from pipeline.datasets.entries import ImageEntry
 from pipeline.datasets.manifest import Manifest
 from pipeline.datasets.readers.clip_files import ClipFiles
-from pipeline.datasets.source import caption_line, read_lines, source_notes
+from pipeline.datasets.source import caption_line, located_lines, source_notes
 
 SETS = ("A", "B")
 """The sets of sentences: caption #0 of every clip is from A, caption #1 from B."""
@@ -57,10 +57,7 @@ def read_trecvid_vtt(
     entries: list[ImageEntry] = []
     used: dict[tuple[str, str], str] = {}
     mended = 0
-    for number, line in read_lines(truth):
-        if not line.strip():
-            continue
-        where = f"{truth}, line {number}"
+    for where, line in located_lines(truth):
         fields = line.split()
         if len(fields) != 1 + len(SETS):
             raise DatasetError(
@@ -72,8 +69,8 @@ def read_trecvid_vtt(
                 raise DatasetError(f"{where}: set {name} has no sentence {key}")
             if (before := used.setdefault((name, key), where)) != where:
                 raise DatasetError(f"{where}: sentence {key} of set {name} repeats {before}")
-            text, place = sentences[key]
-            texts.append(caption := caption_line(text, place))
+            text, location = sentences[key]
+            texts.append(caption := caption_line(text, location))
             mended += caption != text
         if (file := clips.find(fields[0], where)) is not None:
             entries.append(ImageEntry(fields[0], file, "test", tuple(texts)))
@@ -92,13 +89,10 @@ def read_trecvid_vtt(
 
 def _sentences(path: Path) -> dict[str, tuple[str, str]]:
     """Return each sentence of a set by its number, with its location."""
-    found: dict[str, tuple[str, str]] = {}
-    for number, line in read_lines(path):
-        if not line.strip():
-            continue
-        where = f"{path}, line {number}"
+    sentences: dict[str, tuple[str, str]] = {}
+    for where, line in located_lines(path):
         key, *rest = line.split(maxsplit=1)
-        if not rest or key in found:
+        if not rest or key in sentences:
             raise DatasetError(f"{where}: {line[:60]!r}; expected <number> <sentence>, once")
-        found[key] = rest[0], where
-    return found
+        sentences[key] = rest[0], where
+    return sentences

@@ -9,8 +9,7 @@ import numpy as np
 
 from pipeline.datasets.checks import DatasetError
 from pipeline.datasets.entries import ImageEntry
-from pipeline.datasets.photo_size import photo_size
-from pipeline.datasets.phrases import RegionPhrase
+from pipeline.datasets.phrases import RegionPhrase, photo_size
 from pipeline.heads.base import Head
 from pipeline.heads.inputs.feature_rows import FeatureRows, Features, Rows, loaded
 from pipeline.heads.inputs.pairs import IN_MEMORY_BYTES

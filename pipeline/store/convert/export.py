@@ -73,13 +73,26 @@ def export(
         and captions become columns.
     monitor : Monitor. Receives the progress.
 
+    Returns
+    -------
+    int
+        Number of rows.
+
     Raises
     ------
     WrongUsage
         Arguments that do not match the layout.
-    ShardError, OutputError
-        See the function of each layout.
-    MissingRows, FailedRows, DamagedShard
+    ShardError
+        The rows do not fit the layout: an id with a line break (npy) or without a number (vqa),
+        repeated ids (h5), rows that are not grids (vqa), or too many ids (safetensors).
+    OutputError
+        `out` is a folder, or its folder is not writable.
+    MissingRows
+        An id has no row, or is not an image or caption of the dataset.
+    FailedRows
+        Rows failed, and `allow_failed` is false.
+    DamagedShard
+        A row differs from its checksum.
 
     Examples
     --------
@@ -104,36 +117,31 @@ def export(
     features = features if isinstance(features, FeatureSet) else FeatureSet(features)
     if isinstance(ids, str | Path):
         ids = read_ids(ids)
-    asked = features.ids if ids is None else ids
+    requested = features.ids if ids is None else ids
     with monitor.progress("export", "row") as progress:
         if to == "npy":
-            export_npy(features, out, asked, repeat, allow_failed, progress)
+            export_npy(features, out, requested, repeat, allow_failed, progress)
         elif view:
-            features.blocks(asked, allow_failed)
+            features.blocks(requested, allow_failed)
             export_h5_view(features, out)
         elif to == "h5":
-            export_h5_copy(features, out, asked, allow_failed, compress, progress)
+            export_h5_copy(features, out, requested, allow_failed, compress, progress)
         elif to == "safetensors":
-            export_safetensors(features, out, asked, allow_failed, progress)
+            export_safetensors(features, out, requested, allow_failed, progress)
         elif to in ("parquet", "arrow"):
             _require_output(features, out)
             # Imported here because pyarrow is slow to import.
             from pipeline.store.convert.tables import export_table
 
             manifest = None if dataset is None else read_manifest(dataset)
-            export_table(features, out, asked, to, manifest, allow_failed, progress)
+            export_table(features, out, requested, to, manifest, allow_failed, progress)
         else:
-            export_vqa(features, out, asked, allow_failed, progress)
-    return len(asked)
+            export_vqa(features, out, requested, allow_failed, progress)
+    return len(requested)
 
 
 def layout_of(out: Path) -> str:
-    """Return the layout of a file by its suffix.
-
-    Raises
-    ------
-    WrongUsage
-    """
+    """Return the layout of a file by its suffix."""
     if (to := SUFFIXES.get(out.suffix.lower())) is None:
         raise WrongUsage(
             f"{out} has none of the suffixes {', '.join(SUFFIXES)}; choose the layout with "
@@ -156,24 +164,8 @@ def export_npy(
     selects the precomputed-image layout of VSE++ and SCAN: float32, (rows * repeat, dim), as
     `data.py` of VSE++ (github.com/fartashf/vsepp) loads it, or (rows * repeat, cells, channels) for
     a grid, cells row by row from the top left, as SCAN (github.com/kuanghuei/SCAN) loads regions.
-    Line n of the text is the id of row n of the array; those programs use positions only.
-
-    Parameters
-    ----------
-    features : FeatureSet. The source.
-    out : Path. The array; its ids are in `NAME_ids.txt` for `NAME.npy` and `NAME_ims.npy`.
-    ids : sequence of str. Rows in this order.
-    repeat : int. Number of consecutive copies of each row; VSE++ expects 5, one per caption.
-    allow_failed : bool. Write failed rows as NaN instead of raising.
-    progress : callable. Called with the rows done, the total, and 0.
-
-    Raises
-    ------
-    ShardError
-        An id contains a line break.
-    OutputError
-        `out` is a folder, or its folder is not writable. The same holds for all exports.
-    MissingRows, FailedRows, DamagedShard
+    Line n of the text is the id of row n of the array; those programs use positions only. VSE++
+    expects `repeat` 5, one consecutive copy per caption.
     """
     ids_file = out.with_name(out.name.removesuffix(".npy").removesuffix("_ims") + _IDS)
     for file in (out, ids_file):
@@ -185,10 +177,7 @@ def export_npy(
         dtype = np.dtype("<f4")
         row = (int(np.prod(row[:-1])), row[-1]) if len(row) > 1 else row
     blocks = _counted(features.blocks(ids, allow_failed), len(ids), progress)
-    with (
-        appearing_whole(ids_file) as ids_part,
-        appearing_whole(out) as part,
-    ):
+    with appearing_whole(ids_file) as ids_part, appearing_whole(out) as part:
         with part.open("wb") as stream:
             shape = (len(ids) * repeat, *row)
             described = {"descr": dtype.str, "fortran_order": False, "shape": shape}
@@ -203,14 +192,7 @@ def export_h5_view(features: FeatureSet, out: Path) -> None:
     """Write a small HDF5 file that exposes all shards as one dataset.
 
     `features` is a virtual dataset over the shards by relative names; `ids`, `status`, `error`,
-    `crc32` and `source_crc32` are copied. HDF5 silently reads rows of a missing shard as zeros: the
-    file must stay next to the shards. This is checked once, here, by reading one row of each shard
-    through it.
-
-    Raises
-    ------
-    ShardError
-        A shard is not readable through the new file.
+    `crc32` and `source_crc32` are copied. The file must stay next to the shards.
     """
     require_own_rows(features.folder)
     _require_output(features, out)
@@ -223,10 +205,10 @@ def export_h5_view(features: FeatureSet, out: Path) -> None:
     for entry in features.index.shards:
         relative = os.path.relpath(features.folder.absolute() / entry.file, here)
         rows = (entry.rows, *header.row_shape)
-        place = h5py.h5s.create_simple(shape)
-        place.select_hyperslab((entry.first_row, *(0 for _ in header.row_shape)), rows)
+        target = h5py.h5s.create_simple(shape)
+        target.select_hyperslab((entry.first_row, *(0 for _ in header.row_shape)), rows)
         source = h5py.h5s.create_simple(rows)
-        creation.set_virtual(place, os.fsencode(relative), FEATURES.encode(), source)
+        creation.set_virtual(target, os.fsencode(relative), FEATURES.encode(), source)
     needed = _ID_BYTES * len(features)
     with with_room(out, needed) as part:
         with h5py.File(part, "w") as file:
@@ -236,6 +218,7 @@ def export_h5_view(features: FeatureSet, out: Path) -> None:
             errors = [features.error(row) for row in range(len(features))]
             write_columns(file, {IDS: features.ids, ERROR: errors})
             write_columns(file, {n: getattr(features, n) for n in (STATUS, CRC32, SOURCE_CRC32)})
+        # HDF5 silently reads rows of a missing shard as zeros, so one row of each is read here.
         with h5py.File(part, "r") as file:
             for entry in features.index.shards:
                 seen = file[FEATURES][entry.first_row]
@@ -254,20 +237,7 @@ def export_h5_copy(
     compress: bool = False,
     progress: Progress = no_progress,
 ) -> None:
-    """Write rows to one file that is itself a shard: the same datasets and attributes.
-
-    Parameters
-    ----------
-    features, ids, allow_failed, progress : see `export_npy`.
-    out : Path. The new file.
-    compress : bool. See `write_shard`.
-
-    Raises
-    ------
-    ShardError
-        An id is requested twice.
-    MissingRows, FailedRows, DamagedShard
-    """
+    """Write rows to one file that is itself a shard: the same datasets and attributes."""
     _require_output(features, out)
     if len(set(ids)) != len(ids):
         raise ShardError("some ids are requested twice; a shard has one row per id")
@@ -285,19 +255,7 @@ def export_safetensors(
     """Write a safetensors file: tensor `features`, and the ids as a JSON list in its metadata.
 
     The metadata also holds `recipe`, `recipe_hash`, `weights`, `weights_sha256`, `axes`, `dataset`
-    and `created_by`, as in the shards. The file is written directly, according to the format's
-    README (github.com/huggingface/safetensors), so that only some rows are in memory.
-
-    Parameters
-    ----------
-    features, ids, allow_failed, progress : see `export_npy`.
-    out : Path. The new file.
-
-    Raises
-    ------
-    ShardError
-        The ids are too long for the format's header (100 MB).
-    MissingRows, FailedRows, DamagedShard
+    and `created_by`, as in the shards.
     """
     _require_output(features, out)
     header = features.index.header
@@ -316,6 +274,8 @@ def export_safetensors(
         ensure_ascii=False,
         separators=(",", ":"),
     ).encode()
+    # Written directly, by the README of github.com/huggingface/safetensors: its own writer needs
+    # all rows in memory. The tensor is aligned to 8 bytes.
     text += b" " * (-len(text) % 8)
     if len(text) > _SAFETENSORS_HEADER_BYTES:
         raise ShardError(
@@ -338,19 +298,8 @@ def export_vqa(
 ) -> None:
     """Write an HDF5 file for pytorch-vqa: `features` (N, C, H, W) float16, `ids` int32.
 
-    The layout is that of github.com/Cyanogenoid/pytorch-vqa; an id is the number at the end of a
-    COCO file name, as in COCO_val2014_000000000042.jpg.
-
-    Parameters
-    ----------
-    features, ids, allow_failed, progress : see `export_npy`; features are grids (H, W, C).
-    out : Path. The new file.
-
-    Raises
-    ------
-    ShardError
-        Rows are not grids, an id has no number, two ids have the same, or a value exceeds float16.
-    MissingRows, FailedRows, DamagedShard
+    The layout is that of github.com/Cyanogenoid/pytorch-vqa; rows are grids (H, W, C), and an id is
+    the number at the end of a COCO file name, as in COCO_val2014_000000000042.jpg.
     """
     _require_output(features, out)
     if len(features.row_shape) != 3:
@@ -385,15 +334,15 @@ def _counted(blocks: Iterator[RowBlock], total: int, progress: Progress) -> Iter
 
 def _require_output(features: FeatureSet, out: Path) -> None:
     require_output_file(out)
-    own = {INDEX_FILE, *(entry.file for entry in features.index.shards)}
-    if out.resolve() in {(features.folder / name).resolve() for name in own}:
+    names = {INDEX_FILE, *(entry.file for entry in features.index.shards)}
+    if out.resolve() in {(features.folder / name).resolve() for name in names}:
         raise ShardError(f"{out} is a file of {features.folder}; choose another output")
 
 
 def _number(row_id: str) -> int:
-    found = re.search(r"(?<!\d)(\d{1,100})(\.\w+)?$", row_id)
-    if found is None or int(found[1]) >= 1 << 31:
+    match = re.search(r"(?<!\d)(\d{1,100})(\.\w+)?$", row_id)
+    if match is None or int(match[1]) >= 1 << 31:
         raise ShardError(
             f"id {row_id!r} does not end in a 32-bit number, which this layout requires"
         )
-    return int(found[1])
+    return int(match[1])

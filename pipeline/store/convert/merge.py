@@ -17,10 +17,6 @@ from pipeline.store.shards.index import FeatureIndex
 from pipeline.store.shards.layout import CRC32, SOURCE_CRC32, STATUS
 
 
-class RepeatedRows(ShardError):
-    """Two sets have different rows of the same id."""
-
-
 def merge(
     sets: Sequence[FeatureSet | str | Path],
     out: str | Path,
@@ -39,14 +35,21 @@ def merge(
     ----------
     sets : sequence of FeatureSet, str or Path. Feature sets or their folders, with the same recipe,
         weights, dataset, axes, shape and dtype.
-    out, rows_per_shard, compress : see `ShardBuild`.
+    out : str or Path. Folder of the shards.
+    rows_per_shard : int or None. Rows per shard; None: as many as fit into 1 GiB, at most 65,536.
+    compress : bool. Store rows in small gzip chunks.
     monitor : Monitor. Receives the progress, and a log line if rows were in several sets.
+
+    Returns
+    -------
+    FeatureIndex
+        Index of the finished set.
 
     Raises
     ------
     OtherShard
         A set differs from the first; the field is named.
-    RepeatedRows
+    ShardError
         Sets have different rows of the same id.
 
     Examples
@@ -89,8 +92,8 @@ def merge(
 
     software = "; ".join(dict.fromkeys(features.index.header.created_by for features in opened))
     header = first.index.header
-    said = [name for features in opened for name in features.index.header.trained_on]
-    trained_on = tuple(dict.fromkeys(said))
+    training_sets = [name for features in opened for name in features.index.header.trained_on]
+    trained_on = tuple(dict.fromkeys(training_sets))
     contents = [[entry.content_sha256 for entry in features.index.shards] for features in opened]
     with monitor.progress("merge", "row") as progress:
         return build_from_rows(
@@ -106,28 +109,21 @@ def merge(
 
 
 def _join(sets: Sequence[FeatureSet]) -> tuple[PackedTexts, np.ndarray]:
-    """Return each id once, and the number of its first row, counted over all sets.
-
-    Raises
-    ------
-    RepeatedRows
-        Rows of the same id differ.
-    """
+    """Return each id once, and the number (n,) of its first row, counted over all sets."""
     every = PackedTexts(row_id for features in sets for row_id in features.ids)
-    kept = np.ones(len(every), bool)
+    is_first = np.ones(len(every), bool)
     if repeated := {*repeated_texts(every)}:
         holder: dict[str, FeatureSet] = {}
         row = 0
         for features in sets:
             for row_id in features.ids:
-                if row_id in repeated and (first := holder.setdefault(row_id, features)) is not (
-                    features
-                ):
+                first = holder.setdefault(row_id, features) if row_id in repeated else features
+                if first is not features:
                     _require_same_row(first, features, row_id)
-                    kept[row] = False
+                    is_first[row] = False
                 row += 1
-        return PackedTexts(every[at] for at in np.flatnonzero(kept).tolist()), np.flatnonzero(kept)
-    return every, np.arange(len(every))
+        every = PackedTexts(every[at] for at in np.flatnonzero(is_first).tolist())
+    return every, np.flatnonzero(is_first)
 
 
 def _require_same_row(first: FeatureSet, other: FeatureSet, row_id: str) -> None:
@@ -135,7 +131,7 @@ def _require_same_row(first: FeatureSet, other: FeatureSet, row_id: str) -> None
     for what in (STATUS, SOURCE_CRC32, CRC32):
         ours, theirs = getattr(first, what)[here], getattr(other, what)[there]
         if ours != theirs:
-            raise RepeatedRows(
+            raise ShardError(
                 f"id {row_id!r} is row {here} of {first.folder} and row {there} of "
                 f"{other.folder}, with another {what} ({ours} and {theirs}); delete one of them, "
                 "or extract it once"

@@ -36,27 +36,9 @@ def export_table(
 
     `vector` is a fixed-size list of float32 or float16, as stored; a grid is flattened in C order,
     and its shape is in the schema metadata, with recipe, weights and versions. The vector of a
-    failed row is null. About 16 MiB are in memory, and form one row group or record batch. The same
-    set produces the same bytes with the same version of pyarrow.
-
-    Parameters
-    ----------
-    features : FeatureSet. The source.
-    out : Path. The new file.
-    ids : Sequence of str. Rows, in this order.
-    to : str. "parquet", or "arrow" for Arrow's IPC file format, also called Feather.
-    dataset : Manifest or None. Dataset with the splits and captions of images, captions or
-        regions; None: omit these two columns.
-    allow_failed : bool. Write failed rows instead of raising.
-    progress : Progress. Called with the rows done, the total, and 0.
-
-    Raises
-    ------
-    ShardError
-        The file cannot be written, for example on a full disk.
-    MissingRows
-        An id has no row, or is not an image or caption of the dataset.
-    FailedRows, DamagedShard
+    failed row is null. Without a dataset, split and captions are omitted. About 16 MiB are in
+    memory, and form one row group or record batch. The same set produces the same bytes with the
+    same version of pyarrow.
     """
     blocks = features.blocks(ids, allow_failed)
     described = None if dataset is None else described_rows(ids, dataset)
@@ -131,12 +113,7 @@ def vectors(
 
 
 def described_rows(ids: Sequence[str], dataset: Manifest) -> Iterator[tuple[str, list[str]]]:
-    """Return an iterator over split and captions of each row; all rows are checked first.
-
-    Raises
-    ------
-    MissingRows
-    """
+    """Return an iterator over split and captions of each row; all rows are checked first."""
     images = dataset.by_id
     for row_id, (image, kind, number) in zip(ids, images_of_rows(ids, images), strict=True):
         if image not in images:

@@ -19,7 +19,7 @@ from pipeline.store.shards.reader import ShardFile
 from pipeline.store.shards.sandbox import changed_since, require_unbroken
 from pipeline.store.share.cards.card import CARD_FILE
 from pipeline.store.share.cards.croissant import CROISSANT_FILE
-from pipeline.store.share.retry import ExchangeError
+from pipeline.store.share.retry import RemoteError
 from pipeline.store.share.spans import Spans, feature_spans, sha256_of_spans
 
 CONTENTS_FILE = "files.json"
@@ -32,20 +32,9 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+@=-]{0,199}")
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 
 
-class OtherSet(ExchangeError):
-    """A remote folder holds another set than the one pushed or requested."""
-
-
 @dataclass(frozen=True, slots=True)
 class SharedFile:
-    """A file of a shared set.
-
-    Attributes
-    ----------
-    file : str. Name.
-    size : int. Size in bytes.
-    sha256 : str. SHA-256 of its bytes.
-    """
+    """A file of a shared set."""
 
     file: str
     size: int
@@ -54,20 +43,13 @@ class SharedFile:
 
 @dataclass(frozen=True, slots=True)
 class SharedShard:
-    """Layout of a shard file.
-
-    Attributes
-    ----------
-    file, size, sha256 : str, int, str. The whole file.
-    features : Spans. Byte ranges of the features.
-    rest_sha256 : str. SHA-256 of all other bytes, in file order.
-    """
+    """Layout of a shard file."""
 
     file: str
     size: int
     sha256: str
     features: Spans
-    rest_sha256: str
+    rest_sha256: str  # of all other bytes, in file order
 
     @property
     def rest(self) -> Spans:
@@ -79,19 +61,11 @@ class SharedShard:
 
 @dataclass(frozen=True)
 class Contents:
-    """Files of a shared set.
+    """Files of a shared set."""
 
-    Attributes
-    ----------
-    shards : tuple of SharedShard. In row order.
-    card : SharedFile or None. SHARDS.md.
-    encoder : tuple of SharedFile. Files of the caption encoder, stored next to the set.
-    croissant : SharedFile or None. croissant.json.
-    """
-
-    shards: tuple[SharedShard, ...]
+    shards: tuple[SharedShard, ...]  # in row order
     card: SharedFile | None = None
-    encoder: tuple[SharedFile, ...] = ()
+    encoder: tuple[SharedFile, ...] = ()  # of captions, stored next to the set
     croissant: SharedFile | None = None
 
     @cached_property
@@ -121,17 +95,11 @@ class Contents:
         return json.dumps(values, indent=1, sort_keys=True) + "\n"
 
     def shard(self, name: str, sha256: str) -> SharedShard:
-        """Return the shard with this name.
-
-        Raises
-        ------
-        ExchangeError
-            It is not listed, or has another SHA-256.
-        """
+        """Return the shard with this name and SHA-256; raise RemoteError if it is not listed."""
         shard = self._by_name.get(name)
         if shard is not None and shard.sha256 == sha256:
             return shard
-        raise ExchangeError(
+        raise RemoteError(
             f"{CONTENTS_FILE} does not list {name} with the SHA-256 of {INDEX_FILE}: they belong "
             "to "
             "two sets, or a push is in progress; wait for it, or push the set again"
@@ -139,22 +107,14 @@ class Contents:
 
 
 def contents_of(folder: Path, index: FeatureIndex) -> Contents:
-    """Return the files of a set; features are located, not read.
-
-    Raises
-    ------
-    DamagedShard
-        A shard cannot be opened.
-    ExchangeError
-        The folder of the encoder holds other files.
-    """
+    """Return the files of a set with their SHA-256; features are located, not parsed."""
     paths = [folder / entry.file for entry in index.shards]
     require_unbroken(changed_since(folder / INDEX_FILE, paths), features=False)
     encoder = encoder_of(folder)
     files = sorted(encoder.iterdir()) if encoder.is_dir() else []
     for path in files:
         if not path.is_file() or not _is_name(path.name):
-            raise ExchangeError(
+            raise RemoteError(
                 f"{path} is not a regular file with a plain name (letters, digits, . _ + @ = -), "
                 "as encoder files must be; delete it, or move it elsewhere"
             )
@@ -189,18 +149,7 @@ def _shard_of(path: Path, sha256: str) -> SharedShard:
 
 
 def contents_from(data: bytes, where: str) -> Contents:
-    """Parse an untrusted `files.json`.
-
-    Parameters
-    ----------
-    data : bytes. The file.
-    where : str. Its origin, for messages.
-
-    Raises
-    ------
-    ExchangeError
-        It has another format, or names files outside the folder or byte ranges outside a file.
-    """
+    """Parse an untrusted `files.json` from the location `where`."""
     try:
         values = parse_json(data)
         if (values["format"], values["format_version"]) != (_FORMAT, _VERSION):
@@ -215,7 +164,7 @@ def contents_from(data: bytes, where: str) -> Contents:
         return Contents(shards, card, encoder, croissant)
     except (KeyError, TypeError, ValueError, RecursionError) as error:
         begins = data[:40].decode("utf-8", "replace")
-        raise ExchangeError(
+        raise RemoteError(
             f"{where} was not written by `pipeline shards push` ({error}); it begins with "
             f"{begins!r}"
         ) from error

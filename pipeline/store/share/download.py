@@ -9,16 +9,10 @@ from itertools import accumulate
 from pathlib import Path
 from typing import BinaryIO
 
+from pipeline.store.shards.format import DamagedShard
 from pipeline.store.share.meter import Meter
 from pipeline.store.share.remote import Remote
-from pipeline.store.share.retry import (
-    ATTEMPTS,
-    Backoff,
-    ExchangeError,
-    NoByteRanges,
-    RemoteError,
-    TransientError,
-)
+from pipeline.store.share.retry import ATTEMPTS, Backoff, NoByteRanges, RemoteError, TransientError
 from pipeline.store.share.spans import Spans
 
 COPIES = 2
@@ -30,30 +24,10 @@ _TOGETHER_PIECES, _TOGETHER_BYTES = 128, 1 << 22
 _BLOCK = 1 << 20
 
 
-class DamagedCopy(ExchangeError):
-    """The remote copy differs from the pushed file."""
-
-
 def fetch_file(
     remote: Remote, path: Path, sha256: str, size: int | None, most: int, meter: Meter
 ) -> None:
-    """Fetch a file as `NAME.part`, resuming if possible, and rename it once it is verified.
-
-    Parameters
-    ----------
-    remote : Remote. Folder of the file, which has the name of `path`.
-    path : Path. Destination.
-    sha256, size : str, int or None. Expected values; size None: unknown.
-    most : int. Upper bound of the size if it is unknown; further bytes are not read.
-    meter : Meter. Counts the received bytes.
-
-    Raises
-    ------
-    DamagedCopy
-        Several downloads in a row had another SHA-256.
-    RemoteError
-        The server does not respond, or does not have the file.
-    """
+    """Fetch a file as `NAME.part`, resumed if possible, and rename it once it is verified."""
     end = most if size is None else size
 
     def fetch(part: Path) -> str:
@@ -65,35 +39,21 @@ def fetch_file(
 def store_verified(
     fetch: Callable[[Path], str], path: Path, sha256: str, what: str, meter: Meter
 ) -> None:
-    """Download a file, retried until it has the expected SHA-256, and store it atomically.
-
-    Parameters
-    ----------
-    fetch : callable. Completes `NAME.part` and returns its SHA-256.
-    path : Path. Final name.
-    sha256 : str. Expected value.
-    what : str. The remote file, for messages.
-    meter : Meter. Logs corrupt downloads.
-
-    Raises
-    ------
-    DamagedCopy
-        Several downloads in a row had another SHA-256.
-    """
+    """Have `fetch` complete `NAME.part` until its SHA-256 is right, and rename it to `path`."""
     part = path.with_name(f"{path.name}.part")
-    found: list[str] = []
-    while len(found) < COPIES:
+    digests: list[str] = []
+    while len(digests) < COPIES:
         digest = fetch(part)
         if digest == sha256:
             part.replace(path)
             return
         part.unlink()
-        found.append(digest)
+        digests.append(digest)
         meter.log(f"{path.name} was received with the SHA-256 {digest}, expected {sha256}")
-    raise DamagedCopy(
+    raise DamagedShard(
         f"{what} was received {COPIES} times without the SHA-256 {sha256}: found "
-        f"{', '.join(dict.fromkeys(found))}; the remote copy is corrupt or of another set: notify "
-        "its publisher, or pull from another URL"
+        f"{', '.join(dict.fromkeys(digests))}; the remote copy is corrupt or of another set: "
+        "notify its publisher, or pull from another URL"
     )
 
 
@@ -103,6 +63,7 @@ def _fetch_part(
     """Append the missing bytes to a part; return the SHA-256 of the whole."""
     backoff, starts = Backoff(meter.log), 1
     with part.open("ab+") as stream:
+        # A part of an earlier run is trusted until the end: only the whole file has a checksum.
         digest, there = _hash_of(stream, end)
         meter.exists(there)
         while there < end:
@@ -117,13 +78,14 @@ def _fetch_part(
                         backoff.progressed()
                         if there == end:
                             break
-                if size is None:
+                if size is None:  # a response without an error is complete
                     break
                 if there < end:
                     raise TransientError(
                         f"{remote.shown}/{name} ended after {there:,} of {end:,} bytes"
                     )
             except NoByteRanges as error:
+                # Such a server cannot resume, so that each interruption costs a whole download.
                 starts += 1
                 if starts > ATTEMPTS:
                     raise RemoteError(
@@ -135,6 +97,7 @@ def _fetch_part(
             except TransientError as error:
                 stream.flush()
                 backoff.failed(error)
+        # The caller renames the part; after a power loss the new name must not have old bytes.
         stream.flush()
         os.fsync(stream.fileno())
     return digest.hexdigest()
@@ -156,20 +119,6 @@ def fetch_spans(remote: Remote, name: str, path: Path, spans: Spans, meter: Mete
 
     Nothing is verified here. Ranges close to each other are fetched in one request; only the
     requested bytes are written, since bytes between them may be verified already.
-
-    Parameters
-    ----------
-    remote, name : Remote, str. Folder and name of the file.
-    path : Path. Existing destination file.
-    spans : Spans. Byte ranges.
-    meter : Meter. Counts the received bytes.
-
-    Raises
-    ------
-    NoByteRanges
-        The server does not support range requests.
-    RemoteError
-        The server does not respond, or does not have the file.
     """
     waiting, backoff = _pieces(spans), Backoff(meter.log)
     with path.open("rb+", buffering=0) as stream:
@@ -187,6 +136,7 @@ def fetch_spans(remote: Remote, name: str, path: Path, spans: Spans, meter: Mete
                         stream.write(memoryview(data)[start - bounds[0] : stop - bounds[0]])
                     meter.add(len(data))
                     backoff.progressed()
+            # One wait per batch: its pieces were requested together.
             if error:
                 backoff.failed(error)
         os.fsync(stream.fileno())
@@ -215,7 +165,6 @@ def _bounds(piece: Spans) -> tuple[int, int]:
 
 
 def _first_of(pieces: list[Spans]) -> list[Spans]:
-    """Return the first pieces, as many as may be requested concurrently."""
     first = pieces[:_TOGETHER_PIECES]
     sizes = accumulate(stop - start for start, stop in map(_bounds, first))
     return first[: bisect([*sizes], _TOGETHER_BYTES)]

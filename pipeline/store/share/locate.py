@@ -20,14 +20,7 @@ _HARMLESS = {"url", "jobs", "verify", "timeout", "read_timeout", "connect_timeou
 def open_remote(url: str | Path) -> Remote:
     """Open a folder for reading; no request is sent yet.
 
-    Parameters
-    ----------
-    url : str or Path. A folder, `file://`, `http(s)://`, `dvc:REMOTE/PATH`, or any fsspec URL.
-
-    Raises
-    ------
-    RemoteError
-        The URL is not valid, or its protocol needs a package that is not installed.
+    `url` is a folder, `file://`, `http(s)://`, `dvc:REMOTE/PATH`, or any URL of fsspec.
     """
     url = _resolved(str(url))
     if url.lower().startswith(("http://", "https://")):
@@ -57,13 +50,7 @@ def open_remote(url: str | Path) -> Remote:
 
 
 def open_writable(url: str | Path) -> Remote:
-    """Open a folder for writing.
-
-    Raises
-    ------
-    RemoteError
-        See `open_remote`; HTTP(S) is read-only.
-    """
+    """Open a folder for writing; as `open_remote`, but HTTP(S) raises RemoteError."""
     remote = open_remote(url)
     if remote.is_web:
         raise RemoteError(
@@ -92,9 +79,9 @@ def _resolved(url: str) -> str:
         raise RemoteError(f"{folder / 'config'} cannot be read ({error})") from error
     sections = {section.strip("'"): section for section in config.sections()}
     remotes = {
-        found[1]: section
+        match[1]: section
         for name, section in sections.items()
-        if (found := _REMOTE.fullmatch(name))
+        if (match := _REMOTE.fullmatch(name))
     }
     if remote not in remotes:
         raise RemoteError(

@@ -10,30 +10,17 @@ from pipeline.store.shards.index import FeatureIndex
 
 @dataclass(frozen=True)
 class Transfer:
-    """Result of a transfer.
+    """Result of a transfer."""
 
-    Attributes
-    ----------
-    index : FeatureIndex. Index of the set at the destination.
-    moved : int. Bytes sent or received.
-    size : int. Bytes of the whole shared set without its index.
-    """
-
-    index: FeatureIndex
-    moved: int
-    size: int
+    index: FeatureIndex  # of the set at the destination
+    moved: int  # bytes sent or received
+    size: int  # bytes of the whole shared set without its index
 
 
 class Meter:
-    """Byte counter of a transfer.
-
-    Attributes
-    ----------
-    moved : int. Bytes sent or received.
-    """
+    """Byte counter of a transfer."""
 
     def __init__(self, monitor: Monitor) -> None:
-        """Start at 0."""
         self._monitor = monitor
         self.log: Callable[[str], None] = monitor.log
         self.moved: int = 0

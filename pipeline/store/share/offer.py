@@ -12,12 +12,11 @@ from pipeline.store.share.contents import (
     CONTENTS_FILE,
     MOST_DESCRIPTION_BYTES,
     Contents,
-    OtherSet,
     contents_from,
 )
 from pipeline.store.share.meter import Meter
 from pipeline.store.share.remote import Remote, read_bounded
-from pipeline.store.share.retry import ExchangeError, Forbidden, NotFound
+from pipeline.store.share.retry import Forbidden, NotFound, RemoteError
 
 # Upper bounds without features: ids, failure reasons and checksums need far less.
 _MOST_REST_OF_ROW, _MOST_REST_OF_SHARD = 1 << 14, 1 << 24
@@ -27,20 +26,12 @@ _MOST_SHARD_BYTES = 1 << 62
 
 @dataclass(frozen=True)
 class Offer:
-    """A remote feature set.
-
-    Attributes
-    ----------
-    remote : Remote. The folder.
-    index : FeatureIndex. Index of the set.
-    index_bytes : bytes. The index as received.
-    contents : Contents or None. `files.json` of `push`; None: the set was copied by other means.
-    """
+    """A remote feature set."""
 
     remote: Remote
     index: FeatureIndex
     index_bytes: bytes
-    contents: Contents | None
+    contents: Contents | None  # None: the set was copied by other means than `push`
 
     @property
     def size(self) -> int:
@@ -62,24 +53,7 @@ class Offer:
 
 
 def read_offer(remote: Remote, recipe: str | None, meter: Meter) -> Offer:
-    """Read and validate the contents of a remote folder.
-
-    Parameters
-    ----------
-    remote : Remote. The folder.
-    recipe : str or None. Name or hash of the expected recipe. None: any.
-    meter : Meter. Counts the received bytes.
-
-    Raises
-    ------
-    NotFound
-        The index is missing.
-    OtherSet
-        The set has another recipe.
-    ExchangeError
-        Index or `files.json` have another format, contradict each other, or record sizes that are
-        impossible for these rows.
-    """
+    """Read and validate the contents of a remote folder; `recipe`: name, hash or None (any)."""
     data = read_bounded(remote, INDEX_FILE, MOST_DESCRIPTION_BYTES, meter.log)
     if data is None:
         raise NotFound(
@@ -90,10 +64,10 @@ def read_offer(remote: Remote, recipe: str | None, meter: Meter) -> Offer:
         index = index_from(data, f"{remote.shown}/{INDEX_FILE}")
     except ShardError as error:
         begins = data[:40].decode("utf-8", "replace")
-        raise ExchangeError(f"{error}; it begins with {begins!r}: check the URL") from error
+        raise RemoteError(f"{error}; it begins with {begins!r}: check the URL") from error
     header = index.header
     if recipe not in (None, header.recipe_hash, header.recipe.get("name")):
-        raise OtherSet(
+        raise RemoteError(
             f"{remote.shown} holds features of the recipe "
             f"{reprlib.repr(header.recipe.get('name'))} ({header.recipe_hash}), and {recipe!r} was "
             "requested; choose another URL, or another recipe"
@@ -108,23 +82,23 @@ def read_offer(remote: Remote, recipe: str | None, meter: Meter) -> Offer:
     if described is not None:
         try:
             contents = contents_from(described, f"{remote.shown}/{CONTENTS_FILE}")
-        except ExchangeError as error:
-            raise ExchangeError(f"{error}: push the set again") from error
+        except RemoteError as error:
+            raise RemoteError(f"{error}: push the set again") from error
     offer = Offer(remote, index, data, contents)
     for entry in index.shards:
         size, most = offer.size_of(entry), offer.most_of(entry)
         if most > _MOST_SHARD_BYTES:
-            raise ExchangeError(
+            raise RemoteError(
                 f"{remote.shown}/{INDEX_FILE}: {reprlib.repr(entry.rows)} rows of shape "
                 f"{reprlib.repr(header.row_shape)} are larger than any disk; check the URL"
             )
         if size > most:
-            raise ExchangeError(
+            raise RemoteError(
                 f"{remote.shown}/{CONTENTS_FILE}: {entry.file} of {entry.rows} rows has "
                 f"{size:,} bytes, expected at most {most:,}: push the set again"
             )
     if contents and sum(file.size for file in contents.others) > _MOST_OTHER_BYTES:
-        raise ExchangeError(
+        raise RemoteError(
             f"{remote.shown}/{CONTENTS_FILE}: card and encoder have more than "
             f"{_MOST_OTHER_BYTES:,} bytes, which is implausible: push the set again"
         )

@@ -21,37 +21,23 @@ from pipeline.store.shards.side_by_side import is_view
 from pipeline.store.share.contents import SharedFile, encoder_of
 from pipeline.store.share.meter import Meter
 from pipeline.store.share.offer import Offer
-from pipeline.store.share.retry import ExchangeError
+from pipeline.store.share.retry import RemoteError
 
 _ENCODER_WORK = "encoder"
 
 
 class PullOutput:
-    """An output folder and the work folder next to it.
-
-    Attributes
-    ----------
-    out : Path. Folder of the shards.
-    encoder : Path. Folder of the encoder, next to it.
-    work : Path. Folder of received files; one per set, and another one for single rows.
-    """
+    """An output folder, and the work folder next to it for received files."""
 
     def __init__(self, out: Path, offer: Offer, kind: str) -> None:
-        """Raise unless the set may be stored there; nothing is written yet.
-
-        Raises
-        ------
-        OutputError
-            It is not writable.
-        OtherShard
-            It holds other features.
-        """
+        """Raise unless the set may be stored there; nothing is written yet."""
         self.out: Path = out.resolve()
         self._offer = offer
         self._parent = self.out.parent / WORK_FOLDER
         require_output_folder(self.out, self._parent)
         self.encoder: Path = encoder_of(self.out)
         fingerprint = sha256_of_json([kind, offer.index_bytes.decode()])[:16]
+        # One per set, and another one for single rows: a pull resumes only its own files.
         self.work: Path = self._parent / f"{self.out.name}-{fingerprint}"
         self._require_same_features()
 
@@ -59,6 +45,7 @@ class PullOutput:
     def pulling(self) -> Iterator[None]:
         """Hold the work folder as the only pull into this output."""
         self._parent.mkdir(parents=True, exist_ok=True)
+        # A lock of its own: pulls of rows also build a set, which locks the output itself.
         with only_writer(self._parent / f"{self.out.name}.pull.lock", self.out):
             self.work.mkdir(exist_ok=True)
             try:
@@ -73,15 +60,10 @@ class PullOutput:
             yield
 
     def require_room(self, size: int) -> None:
-        """Raise unless `size` more bytes fit on the disk.
-
-        Raises
-        ------
-        ExchangeError
-        """
+        """Raise unless `size` more bytes fit on the disk."""
         free = shutil.disk_usage(self._parent).free
         if size > free:
-            raise ExchangeError(
+            raise RemoteError(
                 f"{size / 1e6:,.1f} MB are needed in {self._parent}, and {free / 1e6:,.1f} MB are "
                 "free; free some space, choose another output folder, or pull fewer rows"
             )
@@ -93,18 +75,12 @@ class PullOutput:
         return path.is_file() and path.read_bytes() == self._offer.index_bytes
 
     def take_over_shards(self, meter: Meter) -> None:
-        """Verify the shards in the work folder, and link valid ones of the output into it.
-
-        Raises
-        ------
-        OtherShard
-            The output has shards that are not in this set.
-        """
+        """Verify the shards in the work folder, and link valid ones of the output into it."""
         shards = self._offer.index.shards
-        known = {(entry.file, entry.sha256) for entry in shards}
-        strange = {path.name for path in self.out.glob("shard-*.h5")} - {name for name, _ in known}
-        if held := _index_of(self.out):
-            strange |= {e.file for e in held.shards if (e.file, e.sha256) not in known}
+        listed = {(entry.file, entry.sha256) for entry in shards}
+        strange = {path.name for path in self.out.glob("shard-*.h5")} - {name for name, _ in listed}
+        if current := _index_of(self.out):
+            strange |= {e.file for e in current.shards if (e.file, e.sha256) not in listed}
         if strange:
             raise self._other_shard(min(strange))
         paths = [folder / entry.file for entry in shards for folder in (self.work, self.out)]
@@ -118,7 +94,7 @@ class PullOutput:
                     if sha256_of_file(existing) == entry.sha256:
                         with suppress(OSError):  # a file system without links: it is fetched again
                             os.link(existing, fetched)
-                    elif held is None:  # with an index it could be a corrupt shard of this set
+                    elif current is None:  # with an index it could be a corrupt shard of this set
                         raise self._other_shard(entry.file)
                 meter.exists(sizes.get(fetched, 0) + sizes.get(existing, 0))
 
@@ -129,13 +105,7 @@ class PullOutput:
         )
 
     def missing_others(self, descriptions: bool) -> dict[Path, SharedFile]:
-        """Return the other files to fetch, by their path in the work folder.
-
-        Raises
-        ------
-        OtherShard
-            A file of another encoder has the name of one of this set.
-        """
+        """Return the other files to fetch, by their path in the work folder."""
         missing: dict[Path, SharedFile] = {}
         contents = self._offer.contents
         if contents is None:
@@ -155,20 +125,14 @@ class PullOutput:
         return {path: file for path, file in missing.items() if not _holds(path, file)}
 
     def open_work(self) -> FeatureSet:
-        """Return the set in the work folder, each shard first opened in a child process.
-
-        Raises
-        ------
-        ExchangeError
-            The files are not a feature set.
-        """
+        """Return the set in the work folder, each shard first opened in a child process."""
         (self.work / INDEX_FILE).write_bytes(self._offer.index_bytes)
         shards = [self.work / entry.file for entry in self._offer.index.shards]
         try:
             require_unbroken(shards, features=False)
             return FeatureSet(self.work)
         except ShardError as error:
-            raise ExchangeError(
+            raise RemoteError(
                 f"{self._offer.remote.shown}: the files are verified but not a feature set "
                 f"({error}); notify its publisher"
             ) from error
@@ -179,12 +143,12 @@ class PullOutput:
         self.out.mkdir(parents=True, exist_ok=True)
         files = self._offer.contents.descriptions if self._offer.contents else []
         described = [file.file for file in files if (self.work / file.file).is_file()]
+        # The index last: a kill before it leaves shards for the next pull to verify.
         for name in [*(entry.file for entry in self._offer.index.shards), *described, INDEX_FILE]:
             (self.work / name).replace(self.out / name)
         self.remove_work()
 
     def remove_work(self) -> None:
-        """Remove the work folder."""
         shutil.rmtree(self.work)
 
     def publish_encoder(self) -> None:
@@ -200,9 +164,9 @@ class PullOutput:
             raise OtherShard(
                 f"{self.out} concatenates other features; choose another output folder"
             )
-        held = _index_of(self.out)
+        current = _index_of(self.out)
         header = self._offer.index.header
-        if held and (unlike := header.difference(held.header.metadata())):
+        if current and (unlike := header.difference(current.header.metadata())):
             raise OtherShard(
                 f"{self.out} {unlike}, as the set of {self._offer.remote.shown} has; choose "
                 f"another output folder, or delete {self.out} if it is obsolete"

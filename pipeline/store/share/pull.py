@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from pipeline.datasets.manifest import read_manifest
+from pipeline.datasets.manifest import Manifest, read_manifest
 from pipeline.store.build.feature_build import ShardBuild
 from pipeline.store.convert.importers.id_files import read_ids
 from pipeline.store.errors import WrongUsage
@@ -15,6 +15,7 @@ from pipeline.store.progress import QUIET, Monitor
 from pipeline.store.shards.feature_set import FeatureSet, MissingRows
 from pipeline.store.shards.index import FeatureIndex
 from pipeline.store.shards.reader import ShardFile
+from pipeline.store.shards.row_images import images_of_rows
 from pipeline.store.share.cards.card import CARD_FILE
 from pipeline.store.share.cards.croissant import CROISSANT_FILE
 from pipeline.store.share.contents import CONTENTS_FILE, ENCODER_SUFFIX, Contents, SharedFile
@@ -23,7 +24,7 @@ from pipeline.store.share.locate import open_remote
 from pipeline.store.share.meter import Meter, Transfer
 from pipeline.store.share.offer import Offer, read_offer
 from pipeline.store.share.output import PullOutput
-from pipeline.store.share.retry import ExchangeError, NoByteRanges, RemoteError
+from pipeline.store.share.retry import NoByteRanges, RemoteError
 from pipeline.store.share.rows import (
     bytes_moved_for_rows,
     fetch_rows,
@@ -32,7 +33,6 @@ from pipeline.store.share.rows import (
     missing_features,
     require_places,
 )
-from pipeline.store.share.selection import ids_of_split
 
 
 def pull(
@@ -76,18 +76,15 @@ def pull(
 
     Raises
     ------
-    OtherSet
-        The set has another recipe than `recipe`.
+    RemoteError
+        The server does not respond, has no feature set or one of another recipe, or does not
+        support range requests; the set is inconsistent, or does not fit on the disk.
+    DamagedShard
+        Several downloads in a row differ from the pushed file.
     OtherShard
         The output holds other features or other rows.
     MissingRows
         The set lacks requested rows.
-    DamagedCopy
-        Several downloads in a row differ from the pushed file.
-    RemoteError
-        The server does not respond, has no feature set, or does not support range requests.
-    ExchangeError
-        The set is inconsistent, or does not fit on the disk.
     DatasetError
         The dataset or its split does not exist.
     WrongUsage
@@ -105,16 +102,16 @@ def pull(
             "a split needs its dataset and excludes ids: pass `split=NAME` and `dataset=DIR`, or "
             "`ids=FILE`"
         )
-    asked = read_ids(ids) if isinstance(ids, str | Path) else ids
+    requested = read_ids(ids) if isinstance(ids, str | Path) else ids
     manifest = read_manifest(dataset) if dataset is not None else None
     if manifest is not None:
         manifest.select(split)
     meter = Meter(monitor)
     offer = read_offer(open_remote(url), recipe, meter)
-    if asked is not None:
-        return _pull_rows(offer, Path(out), lambda _: list(asked), meter)
+    if requested is not None:
+        return _pull_rows(offer, Path(out), lambda _: list(requested), meter)
     if manifest is not None and split is not None:
-        return _pull_rows(offer, Path(out), lambda ids: ids_of_split(ids, manifest, split), meter)
+        return _pull_rows(offer, Path(out), lambda ids: _ids_of_split(ids, manifest, split), meter)
     return _pull_whole(offer, Path(out), meter)
 
 
@@ -151,15 +148,9 @@ def _pull_whole(offer: Offer, out: Path, meter: Meter) -> Transfer:
 def _pull_rows(
     offer: Offer, out: Path, choose: Callable[[Sequence[str]], list[str]], meter: Meter
 ) -> Transfer:
-    """Fetch some rows and build a set of them.
-
-    Parameters
-    ----------
-    offer, out, meter : see `pull`.
-    choose : callable. Returns the requested ids, given all ids of the set.
-    """
+    """Fetch the rows that `choose` returns from all ids of the set, and build a set of them."""
     if offer.contents is None:
-        raise ExchangeError(
+        raise RemoteError(
             f"{offer.remote.shown} has no {CONTENTS_FILE}, which records the location of rows; "
             f"pull the whole set (about {offer.size / 1e6:,.1f} MB), or push it with "
             "`pipeline shards push`"
@@ -198,6 +189,33 @@ def _fetch_sparse_set(
     features = output.open_work()
     require_places(offer.remote, [output.work / shard.file for shard in shards])
     return features
+
+
+def _ids_of_split(ids: Sequence[str], dataset: Manifest, split: str) -> list[str]:
+    """Return the row ids of a split's images, captions or regions, in the set's order."""
+    entries = dataset.select(split)
+    selected, images = {*entries.ids}, {*dataset.select().ids}
+    chosen: list[str] = []
+    with_rows: set[str] = set()
+    kinds: set[str] = set()
+    for row_id, (image, kind, _) in zip(ids, images_of_rows(ids, images), strict=True):
+        if image in selected:
+            chosen.append(row_id)
+            with_rows.add(image)
+            kinds.add(kind)
+    lacking = [
+        image
+        for image, captions in zip(entries.ids, entries.num_captions.tolist(), strict=True)
+        if image not in with_rows and ("" in kinds or ("#" in kinds and captions))
+    ]
+    if lacking or not chosen:
+        lacking = lacking or [*entries.ids]
+        raise MissingRows(
+            f"the set has no row for {len(lacking)} of the {len(selected)} {dataset.media} of the "
+            f"split {split!r} of {dataset.name!r}, first {lacking[:5]}; it holds {len(ids)} rows, "
+            f"such as {ids[0]!r}: name the dataset and split of these features, or pass the ids"
+        )
+    return chosen
 
 
 def _require_rows(features: FeatureSet, ids: Sequence[str], offer: Offer) -> None:
@@ -242,7 +260,6 @@ def _build(
 
 
 def _fetch_others(offer: Offer, others: dict[Path, SharedFile], meter: Meter) -> None:
-    """Fetch encoder files and the descriptions of the set."""
     for path, file in others.items():
         path.parent.mkdir(exist_ok=True)
         here = file.file in (CARD_FILE, CROISSANT_FILE)

@@ -15,7 +15,6 @@ from pipeline.store.share.contents import (
     ENCODER_SUFFIX,
     MOST_DESCRIPTION_BYTES,
     Contents,
-    OtherSet,
     SharedFile,
     SharedShard,
     contents_from,
@@ -25,7 +24,7 @@ from pipeline.store.share.contents import (
 from pipeline.store.share.locate import open_writable
 from pipeline.store.share.meter import Meter, Transfer
 from pipeline.store.share.remote import Remote, read_bounded
-from pipeline.store.share.retry import ExchangeError, retry
+from pipeline.store.share.retry import RemoteError, retry
 
 _BLOCK = 1 << 20
 _REMEDY = "push to another URL, or delete the remote files if they are obsolete"
@@ -53,15 +52,12 @@ def push(folder: str | Path, url: str | Path, *, monitor: Monitor = QUIET) -> Tr
 
     Raises
     ------
-    OtherSet
-        The folder holds another set, or other shards of the same names. An extended set is the
-        same set.
+    RemoteError
+        The remote folder is not writable, or holds another set, or other shards of the same names
+        (an extended set is the same set); the description exceeds the size limit of a pull, or the
+        set changed during the push.
     DamagedShard
         A shard differs from its index.
-    RemoteError
-        The folder is not writable.
-    ExchangeError
-        The description exceeds the size limit of a pull, or the set changed during the push.
     ShardError
         The folder is not a finished feature folder.
 
@@ -83,14 +79,14 @@ def push(folder: str | Path, url: str | Path, *, monitor: Monitor = QUIET) -> Tr
     contents = contents_of(folder, index)
     description = contents.text().encode()
     _require_readable(folder, len(index_bytes), len(description))
-    known = _files_named_there(remote, index, contents, meter)
+    listed = _files_named_there(remote, index, contents, meter)
     if contents.card is None:
         meter.log(f"no {CARD_FILE} in {folder}; `pipeline shards card` writes licence and citation")
     files: list[tuple[Remote, Path, SharedFile | SharedShard]] = [
         *((remote.sibling(ENCODER_SUFFIX), encoder_of(folder), file) for file in contents.encoder),
         *((remote, folder, shard) for shard in contents.shards),
     ]
-    missing = [file for file in files if not _exists(file[0], file[2], known, meter)]
+    missing = [file for file in files if not _exists(file[0], file[2], listed, meter)]
     _send_small(remote, CONTENTS_FILE, description, meter)
     total = sum(file.size for _, _, file in missing)
     meter.log(
@@ -98,8 +94,8 @@ def push(folder: str | Path, url: str | Path, *, monitor: Monitor = QUIET) -> Tr
         f"{total / 1e6:.1f} of {sum(file.size for *_, file in files) / 1e6:.1f} MB will be sent"
     )
     with meter.expecting("push", total):
-        for place, source, file in missing:
-            _send(place, source / file.file, file.sha256, meter)
+        for target, source, file in missing:
+            _send(target, source / file.file, file.sha256, meter)
     for file in contents.descriptions:
         _send_small(remote, file.file, _unchanged(folder / file.file, file), meter)
     _send_small(remote, INDEX_FILE, index_bytes, meter)
@@ -116,6 +112,7 @@ def _send(remote: Remote, path: Path, sha256: str, meter: Meter) -> None:
                 digest.update(block)
                 yield block
                 meter.add(len(block))
+        # Raised before the remote part is renamed, so that a corrupt shard is never published.
         if digest.hexdigest() != sha256:
             raise DamagedShard(
                 f"{path} has the SHA-256 {digest.hexdigest()}, expected {sha256}: it is corrupt or "
@@ -134,15 +131,9 @@ def _send_small(remote: Remote, name: str, data: bytes, meter: Meter) -> None:
 
 
 def _exists(
-    remote: Remote, file: SharedFile | SharedShard, known: set[tuple[str, str]], meter: Meter
+    remote: Remote, file: SharedFile | SharedShard, listed: set[tuple[str, str]], meter: Meter
 ) -> bool:
-    """Return whether a remote file exists with the right size.
-
-    Raises
-    ------
-    OtherSet
-        Another file has its name, and is not in `known` as an unfinished copy.
-    """
+    """Return whether a remote file exists with the right size; raise if it is another file."""
 
     def sha256() -> str:
         digest = hashlib.sha256()
@@ -151,11 +142,12 @@ def _exists(
                 digest.update(block)
         return digest.hexdigest()
 
+    # `send` renames only complete files, so a listed file of the right size is the same one.
     size = retry(lambda: remote.size(file.file), meter.log)
-    if size is None or (file.file, file.sha256) in known:
+    if size is None or (file.file, file.sha256) in listed:
         return size == file.size
     if size != file.size or retry(sha256, meter.log) != file.sha256:
-        raise OtherSet(
+        raise RemoteError(
             f"{remote.shown} holds a {file.file} of another set, which neither {INDEX_FILE} nor "
             f"{CONTENTS_FILE} there lists; {_REMEDY}"
         )
@@ -165,7 +157,7 @@ def _exists(
 def _require_readable(folder: Path, *sizes: int) -> None:
     """Raise if the description of a set exceeds the size limit of a pull."""
     if max(sizes) > MOST_DESCRIPTION_BYTES:
-        raise ExchangeError(
+        raise RemoteError(
             f"{folder} needs an {INDEX_FILE} or {CONTENTS_FILE} of {max(sizes):,} bytes; a pull "
             f"reads at most {MOST_DESCRIPTION_BYTES:,}: share it as several sets, or with more "
             "rows per shard"
@@ -176,20 +168,14 @@ def _unchanged(path: Path, file: SharedFile) -> bytes:
     """Return the bytes of a small file; raise if it changed after it was described."""
     data = path.read_bytes()
     if hashlib.sha256(data).hexdigest() != file.sha256:
-        raise ExchangeError(f"{path} was just changed; rerun the command")
+        raise RemoteError(f"{path} was just changed; rerun the command")
     return data
 
 
 def _files_named_there(
     remote: Remote, index: FeatureIndex, contents: Contents, meter: Meter
 ) -> set[tuple[str, str]]:
-    """Return name and SHA-256 of the files listed in the remote index and `files.json`.
-
-    Raises
-    ------
-    OtherSet
-        They list files of another set, finished or not, or cannot be parsed.
-    """
+    """Return name and SHA-256 of the files that the remote index and `files.json` list."""
     named: set[tuple[str, str]] = set()
     described, begun = (
         read_bounded(remote, name, MOST_DESCRIPTION_BYTES, meter.log)
@@ -199,14 +185,14 @@ def _files_named_there(
         if described is not None:
             there = index_from(described, f"{remote.shown}/{INDEX_FILE}")
             if unlike := index.header.difference(there.header.metadata()):
-                raise OtherSet(f"{remote.shown} {unlike}")
+                raise RemoteError(f"{remote.shown} {unlike}")
             named |= _same_files(remote, index.shards, there.shards)
         if begun is not None:
             files = contents_from(begun, f"{remote.shown}/{CONTENTS_FILE}")
             named |= _same_files(remote, contents.shards, files.shards)
             named |= _same_files(remote, contents.encoder, files.encoder)
     except ShardError as error:
-        raise OtherSet(f"{error}; {_REMEDY}") from error
+        raise RemoteError(f"{error}; {_REMEDY}") from error
     return named
 
 
@@ -216,10 +202,10 @@ def _same_files(
     theirs: Sequence[ShardEntry | SharedFile | SharedShard],
 ) -> set[tuple[str, str]]:
     """Return name and SHA-256 of the remote files; raise unless they are among ours."""
-    known = {(file.file, file.sha256) for file in ours}
+    expected = {(file.file, file.sha256) for file in ours}
     for file in theirs:
-        if (file.file, file.sha256) not in known:
-            raise OtherSet(
+        if (file.file, file.sha256) not in expected:
+            raise RemoteError(
                 f"{remote.shown} holds or expects a {file.file} with the SHA-256 "
                 f"{file.sha256[:16]}..., which is not a file of this set"
             )

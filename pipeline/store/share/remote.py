@@ -22,13 +22,7 @@ Span = tuple[int, int]
 
 
 class Remote:
-    """A folder on an fsspec file system.
-
-    Attributes
-    ----------
-    shown : str. URL without user, password and query, for messages.
-    is_web : bool. Whether it is served over HTTP(S), which is read-only.
-    """
+    """A folder on an fsspec file system."""
 
     def __init__(
         self,
@@ -38,19 +32,10 @@ class Remote:
         query: str | None = None,
         open_stream: Callable[[str, int], Any] | None = None,
     ) -> None:
-        """Store the file system; no request is sent yet.
-
-        Parameters
-        ----------
-        files : AbstractFileSystem. File system of fsspec.
-        root : str. Path of the folder.
-        shown : str. See the class.
-        query : str or None. For HTTP(S): "" or "?" and the query appended to each URL.
-        open_stream : callable or None. Opens a path at a byte offset; None: the file system's own.
-        """
         self._files, self._root, self._query = files, root, query
-        self.shown: str = shown
+        self.shown: str = shown  # for messages: without user, password and query
         self._open_stream = open_stream
+        # "" or "?..." for HTTP(S), which is read-only.
         self.is_web: bool = query is not None
 
     def sibling(self, suffix: str) -> "Remote":
@@ -59,14 +44,7 @@ class Remote:
         return Remote(self._files, root, shown, self._query, self._open_stream)
 
     def read(self, name: str, start: int = 0) -> Generator[bytes]:
-        """Yield the bytes of a file from `start` to its end.
-
-        The length is unbounded: the caller closes the generator once it has enough.
-
-        Raises
-        ------
-        NotFound, Forbidden, NoByteRanges, TransientError, RemoteError
-        """
+        """Yield the bytes of a file from `start`; its length is unbounded, so the caller stops."""
         with self._explained(name):
             stream = self._open(name, start)
         try:
@@ -83,14 +61,7 @@ class Remote:
     def read_spans(
         self, name: str, spans: Sequence[Span]
     ) -> Generator[tuple[Span, bytes | TransientError]]:
-        """Request byte ranges concurrently; yield each with its bytes or its error.
-
-        In order of arrival, if the file system is asynchronous.
-
-        Raises
-        ------
-        NotFound, Forbidden, NoByteRanges, RemoteError
-        """
+        """Request byte ranges concurrently; yield each with its bytes or error, as it arrives."""
         path, files = self._path(name), self._files
         if not files.async_impl:
             for start, stop in spans:
@@ -122,27 +93,16 @@ class Remote:
             return span, error
 
     def size(self, name: str) -> int | None:
-        """Return the size of a file in bytes; None if it does not exist.
-
-        Raises
-        ------
-        TransientError, RemoteError
-        """
+        """Return the size of a file in bytes; None if it does not exist."""
         try:
             with self._explained(name):
-                self._files.invalidate_cache()
+                self._files.invalidate_cache()  # of listings, which may be older than the file
                 return int(self._files.size(self._path(name)))
         except NotFound:
             return None
 
     def send(self, name: str, blocks: Iterable[bytes]) -> None:
-        """Write a file atomically: as `NAME.part`, whose size is checked, then renamed.
-
-        Raises
-        ------
-        TransientError, RemoteError
-            Also whatever `blocks` raises; the part is then removed.
-        """
+        """Write a file atomically: as `NAME.part`, whose size is checked, then renamed."""
         path, part, sent = self._path(name), self._path(f"{name}.part"), 0
         try:
             with self._explained(name):
@@ -160,6 +120,7 @@ class Remote:
                 with suppress(Exception):
                     stream.close()
                 raise
+            # Shows an upload that a back end cut off without an error.
             arrived = self.size(f"{name}.part")
             with self._explained(name):
                 if arrived != sent:
@@ -208,25 +169,19 @@ class Remote:
 
 
 def read_bounded(remote: Remote, name: str, most: int, log: Callable[[str], None]) -> bytes | None:
-    """Return the bytes of a small file; None if it does not exist.
-
-    Raises
-    ------
-    RemoteError
-        It has more than `most` bytes, or is unreadable.
-    """
+    """Return the at most `most` bytes of a small file; None if it does not exist."""
 
     def read() -> bytes:
-        found = bytearray()
+        data = bytearray()
         with closing(remote.read(name)) as blocks:
             for block in blocks:
-                found += block
-                if len(found) > most:
+                data += block
+                if len(data) > most:
                     raise RemoteError(
                         f"{remote.shown}/{name} has more than {most:,} bytes, too many for a "
                         "description of a feature set; check the URL"
                     )
-        return bytes(found)
+        return bytes(data)
 
     try:
         return retry(read, log)

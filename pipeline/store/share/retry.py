@@ -13,12 +13,8 @@ MAX_PAUSE_SECONDS = 60.0
 T = TypeVar("T")
 
 
-class ExchangeError(ShardError):
-    """A feature set cannot be pushed or pulled."""
-
-
-class RemoteError(ExchangeError):
-    """A remote file cannot be read or written."""
+class RemoteError(ShardError):
+    """A feature set cannot be pushed or pulled, or a remote file read or written."""
 
 
 class NotFound(RemoteError):
@@ -26,23 +22,17 @@ class NotFound(RemoteError):
 
 
 class Forbidden(RemoteError):
-    """Access is denied; object stores also return this for missing files."""
+    """HTTP 403. Object stores also return it for missing keys, so `read_offer` handles it."""
 
 
 class NoByteRanges(RemoteError):
-    """The server does not support range requests."""
+    """The server does not support range requests; a download of a whole file starts over."""
 
 
 class TransientError(RemoteError):
-    """A transient error: a retry may succeed.
-
-    Attributes
-    ----------
-    pause : float or None. Seconds until the next attempt, if the server specifies them.
-    """
+    """A transient error: a retry may succeed."""
 
     def __init__(self, text: str, pause: float | None = None) -> None:
-        """Store the message and the pause."""
         super().__init__(text)
         self.pause = pause
 
@@ -51,11 +41,9 @@ class Backoff:
     """Exponential backoff: waits after transient errors, raises after several in a row."""
 
     def __init__(self, log: Callable[[str], None]) -> None:
-        """Store the function that logs a line before each wait."""
         self._log, self._failures = log, 0
 
     def progressed(self) -> None:
-        """Reset the failure count."""
         self._failures = 0
 
     def failed(self, error: TransientError) -> None:
@@ -73,13 +61,7 @@ class Backoff:
 
 
 def retry(request: Callable[[], T], log: Callable[[str], None]) -> T:
-    """Return the result of a request, retried with exponential backoff on transient errors.
-
-    Raises
-    ------
-    RemoteError
-        Another error, or several transient ones in a row.
-    """
+    """Return the result of a request, retried with exponential backoff on transient errors."""
     backoff = Backoff(log)
     while True:
         try:

@@ -14,19 +14,14 @@ import numpy as np
 
 from pipeline.store.guard import crashes_of
 from pipeline.store.shards.feature_set import FeatureSet
+from pipeline.store.shards.format import DamagedShard
 from pipeline.store.shards.layout import FEATURES
 from pipeline.store.shards.reader import ShardFile
 from pipeline.store.share.contents import SharedShard
-from pipeline.store.share.download import (
-    COPIES,
-    DamagedCopy,
-    bytes_moved_for,
-    fetch_spans,
-    store_verified,
-)
+from pipeline.store.share.download import COPIES, bytes_moved_for, fetch_spans, store_verified
 from pipeline.store.share.meter import Meter
 from pipeline.store.share.remote import Remote
-from pipeline.store.share.retry import ExchangeError
+from pipeline.store.share.retry import RemoteError
 from pipeline.store.share.spans import feature_spans, sha256_of_spans
 
 _ROWS = 64
@@ -36,22 +31,7 @@ MissingFeatures = dict[Path, np.ndarray]
 
 
 def fetch_sparse(remote: Remote, path: Path, shard: SharedShard, meter: Meter) -> None:
-    """Fetch a shard without its features, as a sparse file of the full size.
-
-    Parameters
-    ----------
-    remote : Remote. Folder of the shard.
-    path : Path. Destination, written atomically.
-    shard : SharedShard. Layout of the shard.
-    meter : Meter. Counts the received bytes.
-
-    Raises
-    ------
-    DamagedCopy
-        The received bytes do not have the SHA-256 of the shard's rest.
-    RemoteError
-        The server does not respond, or does not support range requests.
-    """
+    """Fetch a shard without its features, as a sparse file of the full size."""
 
     def fetch(part: Path) -> str:
         with part.open("wb") as stream:
@@ -73,15 +53,9 @@ def is_valid_sparse(path: Path, shard: SharedShard) -> bool:
 
 
 def require_places(remote: Remote, paths: Sequence[Path]) -> None:
-    """Check in a child process that HDF5 can locate the features of sparse shards.
-
-    Raises
-    ------
-    ExchangeError
-        HDF5 hangs or crashes.
-    """
+    """Check in a child process that HDF5 can locate the features of sparse shards."""
     for path, reason in crashes_of(feature_spans, [(path, 0) for path in paths]).items():
-        raise ExchangeError(
+        raise RemoteError(
             f"{remote.shown}/{path.name}: HDF5 {reason} while it located the rows of the shard; "
             "notify the publisher"
         )
@@ -90,13 +64,13 @@ def require_places(remote: Remote, paths: Sequence[Path]) -> None:
 def missing_features(features: FeatureSet, ids: Sequence[str]) -> MissingFeatures:
     """Return the requested rows whose features are missing in sparse shards."""
     rows = np.unique(features.rows_of(ids))
-    found: MissingFeatures = {}
+    by_shard: MissingFeatures = {}
     for entry in features.index.shards:
         here = rows[(rows >= entry.first_row) & (rows < entry.first_row + entry.rows)]
         path = features.folder / entry.file
         if (missing := _missing(path, here - entry.first_row)).size:
-            found[path] = missing
-    return found
+            by_shard[path] = missing
+    return by_shard
 
 
 def bytes_moved_for_rows(missing: MissingFeatures) -> int:
@@ -105,32 +79,18 @@ def bytes_moved_for_rows(missing: MissingFeatures) -> int:
 
 
 def fetch_rows(remote: Remote, missing: MissingFeatures, meter: Meter) -> None:
-    """Fetch the features of rows into sparse shards, each verified by its CRC-32.
-
-    Parameters
-    ----------
-    remote : Remote. Folder of the shards.
-    missing : MissingFeatures. The rows.
-    meter : Meter. Counts the received bytes.
-
-    Raises
-    ------
-    DamagedCopy
-        Several downloads of rows in a row had another CRC-32.
-    RemoteError
-        The server does not respond, or does not support range requests.
-    """
+    """Fetch the features of rows into sparse shards, each verified by its CRC-32."""
     for _ in range(COPIES):
         for path, rows in missing.items():
             fetch_spans(remote, path.name, path, feature_spans(path, rows), meter)
-        found = {path: _missing(path, rows) for path, rows in missing.items()}
-        missing = {path: rows for path, rows in found.items() if rows.size}
+        remaining = {path: _missing(path, rows) for path, rows in missing.items()}
+        missing = {path: rows for path, rows in remaining.items() if rows.size}
         for path, rows in missing.items():
             meter.log(f"{path.name}: {rows.size} rows were received corrupt")
     if missing:
         path, rows = next(iter(missing.items()))
         ids = ShardFile(path).ids
-        raise DamagedCopy(
+        raise DamagedShard(
             f"{remote.shown}/{path.name}: {rows.size} rows were received {COPIES} times with a "
             f"wrong CRC-32, first {[ids[row] for row in rows[:5]]}; the remote copy is corrupt: "
             "notify its publisher, or pull from another URL"
@@ -141,6 +101,7 @@ def _missing(path: Path, rows: np.ndarray) -> np.ndarray:
     """Return the rows without a matching CRC-32."""
     shard = ShardFile(path)
     if shard.compressed:
+        # Row by row: a chunk of missing bytes fails to decompress, and must not hide the others.
         with h5py.File(path, "r") as file:
             crc32 = [_crc32_of(file[FEATURES], row) for row in rows.tolist()]
     else:

@@ -16,14 +16,8 @@ Spans = list[tuple[int, int]]
 
 
 def feature_spans(path: Path, rows: np.ndarray | None = None) -> Spans:
-    """Return the byte ranges of stored features in a shard.
-
-    Parameters
-    ----------
-    path : Path. Shard; may be sparse, without the features themselves.
-    rows : (n,) int or None. Row numbers; None: all.
-    """
-    found: Spans = []
+    """Return the byte ranges of the features of `rows` (n,) int, or of all, in a (sparse) shard."""
+    spans: Spans = []
     with h5py.File(path, "r") as file:
         features = file[FEATURES]
         requested = np.full(len(features), rows is None)
@@ -33,18 +27,18 @@ def feature_spans(path: Path, rows: np.ndarray | None = None) -> Spans:
             first = features.id.get_offset()
             if first is not None:  # None: storage was never allocated
                 starts = first + size * requested.nonzero()[0]
-                found = [(start, start + size) for start in starts.tolist()]
+                spans = [(start, start + size) for start in starts.tolist()]
         else:
             step = features.chunks[0]
 
             def visit(chunk: Any) -> None:
                 row = chunk.chunk_offset[0]
                 if requested[row : row + step].any():
-                    found.append((chunk.byte_offset, chunk.byte_offset + chunk.size))
+                    spans.append((chunk.byte_offset, chunk.byte_offset + chunk.size))
 
             features.id.chunk_iter(visit)
     joined: Spans = []
-    for start, stop in sorted(found):
+    for start, stop in sorted(spans):
         if joined and start <= joined[-1][1]:
             start, stop = joined[-1][0], max(stop, joined.pop()[1])
         joined.append((start, stop))

@@ -47,15 +47,7 @@ _redirects: ContextVar[int] = ContextVar("redirects", default=0)
 
 
 def open_web(url: str) -> Remote:
-    """Open a folder of a server; a query of its URL, such as a signature, is sent with every file.
-
-    Trusts the system's certificates; proxies are read from the environment.
-
-    Raises
-    ------
-    RemoteError
-        The URL contains a user name or password, or no valid host.
-    """
+    """Open a folder of a server; a query of its URL, such as a signature, goes with every file."""
     parts = _parts_of(url)
     if parts is None or not parts.hostname or "@" in parts.netloc:
         raise RemoteError(
@@ -63,6 +55,7 @@ def open_web(url: str) -> Remote:
             "and password, which are not sent over HTTP; mount the folder, or use a protocol with "
             "its own credentials, such as s3:// or sftp://"
         )
+    # aiohttp's own `trust_env` would also read ~/.netrc.
     proxy = None if proxy_bypass(parts.hostname) else getproxies().get(parts.scheme)
 
     async def client(**_: object) -> aiohttp.ClientSession:
@@ -163,7 +156,6 @@ async def _checked(
 
 
 def _require_redirect(url: yarl.URL, location: str) -> None:
-    """Raise RemoteError if a redirect must not be followed."""
     _redirects.set(_redirects.get() + 1)
     if _redirects.get() > MAX_REDIRECTS:
         raise RemoteError(
@@ -189,6 +181,7 @@ def _require_redirect(url: yarl.URL, location: str) -> None:
 
 def _require_body(answer: aiohttp.ClientResponse, requested: str) -> None:
     """Raise a RemoteError unless a response has exactly the requested bytes."""
+    # fsspec would return a longer body, or one from another offset, as the requested range.
     span = _REQUESTED.fullmatch(requested)
     start = int(span[1]) if span else 0
     most = int(span[2]) + 1 - start if span and span[2] else None

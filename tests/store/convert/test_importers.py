@@ -13,8 +13,8 @@ from pipeline.store.build.feature_build import ShardBuild
 from pipeline.store.convert.importers.arrays import MatFeatures, NpyFeatures
 from pipeline.store.convert.importers.bottom_up import NpzFolderFeatures, TsvFeatures
 from pipeline.store.convert.importers.groups import GroupFeatures
-from pipeline.store.convert.importers.source import ImportSource, LayoutError, import_rows
-from pipeline.store.convert.merge import RepeatedRows, merge
+from pipeline.store.convert.importers.source import ImportSource, import_rows
+from pipeline.store.convert.merge import merge
 from pipeline.store.hashing import sha256_of_file
 from pipeline.store.shards.feature_set import FeatureSet
 from pipeline.store.shards.format import OtherShard, ShardError
@@ -76,16 +76,16 @@ def test_npy_with_five_rows_an_image(tmp_path: Path) -> None:
         features = imported(NpyFeatures(path, given, 5), tmp_path / f"out{number}")
         np.testing.assert_array_equal(features.read(NAMES), values)
         assert features.index.header.axes == "row, region, channel"
-    with pytest.raises(LayoutError, match="read every 5 rows as one"):
+    with pytest.raises(ShardError, match="read every 5 rows as one"):
         NpyFeatures(path, NAMES)
-    with pytest.raises(LayoutError, match="expected one id 5 times"):
+    with pytest.raises(ShardError, match="expected one id 5 times"):
         NpyFeatures(path, repeated[::-1][:7] + repeated[:8], 5)
-    with pytest.raises(LayoutError, match="not a multiple of 4"):
+    with pytest.raises(ShardError, match="not a multiple of 4"):
         NpyFeatures(path, NAMES, 4)
     wrong = np.repeat(values, 5, axis=0)
     wrong[8, 0, 0] += 1
     np.save(path, wrong)
-    with pytest.raises(LayoutError, match=r"x\.npy, row 5, id 'a/b\.jpg': the 5 rows differ"):
+    with pytest.raises(ShardError, match=r"x\.npy, row 5, id 'a/b\.jpg': the 5 rows differ"):
         imported(NpyFeatures(path, NAMES, 5), tmp_path / "other")
 
 
@@ -94,18 +94,18 @@ def test_values_that_are_no_numbers_are_named(tmp_path: Path, bad: float) -> Non
     values = np.ones((15, 4), np.float32)
     values[10:] = bad
     np.save(tmp_path / "x.npy", values)
-    with pytest.raises(LayoutError, match=r"x\.npy, row 10, id 'a\.jpg': holds inf"):
+    with pytest.raises(ShardError, match=r"x\.npy, row 10, id 'a\.jpg': holds inf"):
         imported(NpyFeatures(tmp_path / "x.npy", NAMES, 5), tmp_path / "out")
 
 
 def test_arrays_that_are_not_rows_of_floats_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "x.npy"
     np.save(path, np.array([{"a": 1}], object), allow_pickle=True)
-    with pytest.raises(LayoutError, match="pickled"):
+    with pytest.raises(ShardError, match="pickled"):
         NpyFeatures(path, NAMES)
     for array, text in ((np.zeros((3, 2), np.int64), "int64"), (np.zeros(3), "found 1 axes")):
         np.save(path, array)
-        with pytest.raises(LayoutError, match=text):
+        with pytest.raises(ShardError, match=text):
             NpyFeatures(path, NAMES)
     np.save(path, np.zeros((3, 2)))
     for names, text in (
@@ -127,14 +127,14 @@ def test_mat(tmp_path: Path, dtype: str) -> None:
     savemat(path, {"feats": values, "other": np.zeros(3)})
     features = imported(MatFeatures(path, NAMES), tmp_path / "out")
     np.testing.assert_array_equal(features.read(NAMES), values.T.astype(np.float32))
-    with pytest.raises(LayoutError, match="no variable 'x'"):
+    with pytest.raises(ShardError, match="no variable 'x'"):
         MatFeatures(path, NAMES, "x")
-    with pytest.raises(LayoutError, match="2 ids"):
+    with pytest.raises(ShardError, match="2 ids"):
         MatFeatures(path, NAMES[:2])
     path.write_bytes(path.read_bytes()[:150])
-    with pytest.raises(LayoutError, match="download is complete"):
+    with pytest.raises(ShardError, match="download is complete"):
         MatFeatures(path, NAMES)
-    with pytest.raises(LayoutError, match=r"no\.mat not found"):
+    with pytest.raises(ShardError, match=r"no\.mat not found"):
         MatFeatures(tmp_path / "no.mat", NAMES)
 
 
@@ -178,15 +178,15 @@ def test_a_folder_of_npz_files(tmp_path: Path) -> None:
     features = imported(NpzFolderFeatures(folder), tmp_path / "out")
     assert features.ids == ["a", "b", "c"]
     np.testing.assert_array_equal(features.row("b"), values["b"])
-    with pytest.raises(LayoutError, match="known:"):
+    with pytest.raises(ShardError, match="known:"):
         NpzFolderFeatures(folder, "x")
     np.savez(folder / "b.npz", features=values["b"][:3])
-    with pytest.raises(LayoutError, match=r"b\.npz: .* fixed number"):
+    with pytest.raises(ShardError, match=r"b\.npz: .* fixed number"):
         imported(NpzFolderFeatures(folder), tmp_path / "other")
     np.savez(folder / "b.npz", features=np.array([None]))
-    with pytest.raises(LayoutError, match=r"b\.npz is not a readable"):
+    with pytest.raises(ShardError, match=r"b\.npz is not a readable"):
         imported(NpzFolderFeatures(folder), tmp_path / "other")
-    with pytest.raises(LayoutError, match=r"no \.npz"):
+    with pytest.raises(ShardError, match=r"no \.npz"):
         NpzFolderFeatures(tmp_path)
 
 
@@ -200,11 +200,11 @@ def test_hdf5_groups(tmp_path: Path) -> None:
     features = imported(GroupFeatures(path), tmp_path / "out")
     assert sorted(features.ids) == sorted(NAMES)
     np.testing.assert_array_equal(features.read(NAMES), [values[name] for name in NAMES])
-    with pytest.raises(LayoutError, match="name the right dataset"):
+    with pytest.raises(ShardError, match="name the right dataset"):
         GroupFeatures(path, "keypoints")
     with h5py.File(path, "r+") as file:
         file.create_group("d.jpg")["global_descriptor"] = np.zeros(6, np.float32)
-    with pytest.raises(LayoutError, match=r"d\.jpg/global_descriptor"):
+    with pytest.raises(ShardError, match=r"d\.jpg/global_descriptor"):
         GroupFeatures(path)
 
 
@@ -254,7 +254,7 @@ def test_different_rows_of_one_id_are_not_merged(tmp_path: Path) -> None:
     first = part(tmp_path / "a", [0, 1])
     with h5py.File(part(tmp_path / "b", [1, 2]).folder / "shard-00000-of-00001.h5", "r+") as file:
         file["crc32"][0] = 1
-    with pytest.raises(RepeatedRows, match=r"row 1 of .*a and row 0 of .*b, with another crc32"):
+    with pytest.raises(ShardError, match=r"row 1 of .*a and row 0 of .*b, with another crc32"):
         merge([first, FeatureSet(tmp_path / "b")], tmp_path / "out")
 
 
@@ -280,7 +280,7 @@ def test_damaged_npy_files_are_named(tmp_path: Path) -> None:
     damaged += [sound.replace(b"<f4", b"|V0").replace(b"(3, 4)", b"(-1,) ")]
     for data in damaged:
         path.write_bytes(data)
-        with pytest.raises(LayoutError, match=r"x\.npy is not a readable \.npy file of numbers"):
+        with pytest.raises(ShardError, match=r"x\.npy is not a readable \.npy file of numbers"):
             NpyFeatures(path, NAMES)
 
 
@@ -299,7 +299,7 @@ def test_damaged_npz_files_are_named(tmp_path: Path) -> None:
     changes += [(tmp_path / "x.npy").read_bytes()]
     for data in changes:
         path.write_bytes(data)
-        with pytest.raises(LayoutError, match=r"a\.npz is not a readable \.npz file of numbers"):
+        with pytest.raises(ShardError, match=r"a\.npz is not a readable \.npz file of numbers"):
             NpzFolderFeatures(tmp_path)
 
 
@@ -309,5 +309,5 @@ def test_a_number_of_boxes_that_python_cannot_convert_names_the_line(tmp_path: P
     first, second = path.read_text().splitlines()
     fields = second.split("\t")
     path.write_text("\n".join([first, "\t".join([*fields[:3], "9" * 5000, *fields[4:]])]) + "\n")
-    with pytest.raises(LayoutError, match=r"x\.tsv, line 2: .* number of boxes"):
+    with pytest.raises(ShardError, match=r"x\.tsv, line 2: .* number of boxes"):
         TsvFeatures(path)

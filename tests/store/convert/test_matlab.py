@@ -12,7 +12,7 @@ from scipy.sparse import csc_array
 
 from pipeline.store.convert.importers.arrays import MatFeatures
 from pipeline.store.convert.importers.matlab import read_matrix
-from pipeline.store.convert.importers.source import LayoutError
+from pipeline.store.shards.format import ShardError
 
 RNG = np.random.default_rng(0)
 SHAPES = [(0, 0), (0, 3), (3, 0), (1, 1), (1, 2), (3, 5), (400, 70), (2, 1, 3)]
@@ -97,7 +97,7 @@ def test_an_unknown_type_that_scipy_looks_up_beyond_its_table_is_named(
     data = bytearray(path.read_bytes())
     data[184:188] = struct.pack("<I", kind)
     path.write_bytes(data)
-    with pytest.raises(LayoutError, match=rf"x\.mat cannot .* unknown type {kind}.*is complete"):
+    with pytest.raises(ShardError, match=rf"x\.mat cannot .* unknown type {kind}.*is complete"):
         MatFeatures(path, ["a", "b", "c"])
 
 
@@ -118,7 +118,7 @@ def test_each_damaged_byte_and_each_cut_ends_in_features_or_a_named_error(
         path.write_bytes(data)
         try:
             MatFeatures(path, ["a", "b", "c"])
-        except LayoutError:
+        except ShardError:
             refused += 1
     assert len(valid) <= refused < len(damaged)
 
@@ -126,5 +126,5 @@ def test_each_damaged_byte_and_each_cut_ends_in_features_or_a_named_error(
 def test_version_7_3_is_refused_with_its_remedy(tmp_path: Path) -> None:
     path = tmp_path / "x.mat"
     path.write_bytes(b"MATLAB 7.3 MAT-file".ljust(124) + b"\0\2IM" + bytes(512))
-    with pytest.raises(LayoutError, match="option -v7"):
+    with pytest.raises(ShardError, match="option -v7"):
         MatFeatures(path, [])

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from pipeline.store.errors import PipelineError
+from pipeline.store.shards.format import DamagedShard
 from pipeline.store.share import web
-from pipeline.store.share.download import DamagedCopy
 from pipeline.store.share.pull import pull
-from pipeline.store.share.retry import ExchangeError, NotFound, RemoteError
+from pipeline.store.share.retry import NotFound, RemoteError
 from tests.store.share.server import Misbehaving, Request
 from tests.store.share.shared import (
     IDS,
@@ -83,36 +83,36 @@ LIES: dict[str, tuple[Lie, type[PipelineError], str]] = {
     "unauthorised": (status(401, "files.json"), RemoteError, "HTTP 401; it requires credentials"),
     "forbidden": (status(403, SHARDS[0]), RemoteError, "HTTP 403; it requires credentials"),
     "broken": (status(500, SHARDS[0]), RemoteError, "500; 5 attempts in a row failed"),
-    "html": (html, ExchangeError, "corrupt or of another format.*<!DOCTYPE html>"),
+    "html": (html, RemoteError, "corrupt or of another format.*<!DOCTYPE html>"),
     "a local file": (lambda s: redirect(s, "file:///etc/passwd"), RemoteError, "from http to file"),
     "no place": (lambda s: redirect(s, "http://["), RemoteError, r"to 'http://\[', which is not"),
     "circles": (lambda s: redirect(s, "/set/index.json"), RemoteError, "more than 5 redirects"),
-    "wrong bytes": (wrong_bytes, DamagedCopy, f"{SHARDS[1]} was received 2 times.*found"),
+    "wrong bytes": (wrong_bytes, DamagedShard, f"{SHARDS[1]} was received 2 times.*found"),
     "too short": (too_short, RemoteError, "ended after 9,000 of"),
-    "endless": (endless, DamagedCopy, f"{SHARDS[1]} was received 2 times"),
+    "endless": (endless, DamagedShard, f"{SHARDS[1]} was received 2 times"),
     "a path": (
         altered("index.json", lambda v: v["shards"][0].update(file="../x.h5")),
-        ExchangeError,
+        RemoteError,
         "shards.0..file: Expected",
     ),
     "an encoder's path": (
         altered("files.json", lambda v: v["encoder"][0].update(file="../x")),
-        ExchangeError,
+        RemoteError,
         "not have a plain name",
     ),
     "a part": (
         altered("files.json", lambda v: v["encoder"][0].update(file="x.part")),
-        ExchangeError,
+        RemoteError,
         "not have a plain name",
     ),
     "a shape": (
         altered("index.json", lambda v: v.update(row_shape=[10**30])),
-        ExchangeError,
+        RemoteError,
         "larger than any disk",
     ),
-    "a size": (contents_lie("size", 1 << 50), ExchangeError, "expected at most"),
-    "places": (contents_lie("features", [[9, 5]]), ExchangeError, "invalid byte ranges"),
-    "another set": (contents_lie("sha256", "0" * 64), ExchangeError, "belong to two sets"),
+    "a size": (contents_lie("size", 1 << 50), RemoteError, "expected at most"),
+    "places": (contents_lie("features", [[9, 5]]), RemoteError, "invalid byte ranges"),
+    "another set": (contents_lie("sha256", "0" * 64), RemoteError, "belong to two sets"),
     "too many rows": (
         altered(
             "index.json",
@@ -121,7 +121,7 @@ LIES: dict[str, tuple[Lie, type[PipelineError], str]] = {
                 v["shards"][2].update(rows=10**13),
             ),
         ),
-        ExchangeError,
+        RemoteError,
         "not a feature set.*10000000000000",
     ),
 }
@@ -156,11 +156,11 @@ def test_a_server_that_stalls_is_given_up(
 def test_wrong_bytes_of_rows_are_found(tmp_path: Path, server: Misbehaving) -> None:
     """Of a row by its CRC-32, of the ids by their SHA-256; ids and URL are named."""
     wrong_bytes(server)
-    with pytest.raises(DamagedCopy, match="without its features was received 2 times"):
+    with pytest.raises(DamagedShard, match="without its features was received 2 times"):
         pull(f"{server.url}/set", tmp_path / "x", ids=IDS[25:27])
     change = server.faults
     server.faults = [lambda r: 9_000 < r.start < 160_000 and change[0](r)]
-    with pytest.raises(DamagedCopy, match=f"1 rows were received 2 times.*first .'{IDS[26]}'"):
+    with pytest.raises(DamagedShard, match=f"1 rows were received 2 times.*first .'{IDS[26]}'"):
         pull(f"{server.url}/set", tmp_path / "x", ids=IDS[25:27])
     server.faults = []
     pull(f"{server.url}/set", tmp_path / "x", ids=IDS[25:27])

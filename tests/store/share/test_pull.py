@@ -14,7 +14,6 @@ from pipeline.store.build.arrays import write_features
 from pipeline.store.shards.feature_set import FeatureSet, MissingRows
 from pipeline.store.shards.format import OtherShard
 from pipeline.store.shards.verify import verify
-from pipeline.store.share.contents import OtherSet
 from pipeline.store.share.pull import pull
 from pipeline.store.share.push import push
 from pipeline.store.share.retry import RemoteError
@@ -231,17 +230,17 @@ def test_another_recipe_is_refused_everywhere(tmp_path: Path, features: FeatureS
     push(features.folder, there)
     for name in ("made", features.recipe_hash):
         pull(there, tmp_path / "a", recipe=name)
-    with pytest.raises(OtherSet, match=f"'made' .{features.recipe_hash}.*'another'"):
+    with pytest.raises(RemoteError, match=f"'made' .{features.recipe_hash}.*'another'"):
         pull(there, tmp_path / "b", recipe="another")
     with pytest.raises(OtherShard, match="recipe"):
         pull(there, other.folder)
     with pytest.raises(OtherShard, match="recipe"):
         pull(there, other.folder, ids=IDS[:3])
     before = files_of(tmp_path / "there")
-    with pytest.raises(OtherSet, match="recipe"):
+    with pytest.raises(RemoteError, match="recipe"):
         push(other.folder, there)
     values = make(tmp_path / "values", seed=1)
-    with pytest.raises(OtherSet, match=r"shard-00000.*not a file of this set"):
+    with pytest.raises(RemoteError, match=r"shard-00000.*not a file of this set"):
         push(values.folder, there)
     with pytest.raises(OtherShard, match=r"shard-00000"):
         pull(there, values.folder)

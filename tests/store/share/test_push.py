@@ -14,7 +14,6 @@ from fsspec.registry import _registry
 
 from pipeline.store.shards.feature_set import FeatureSet
 from pipeline.store.shards.format import DamagedShard
-from pipeline.store.share.contents import OtherSet
 from pipeline.store.share.locate import open_remote
 from pipeline.store.share.pull import pull
 from pipeline.store.share.push import push
@@ -39,7 +38,7 @@ def test_a_set_that_has_grown_is_the_same_set(tmp_path: Path) -> None:
     pull(there, out)
     same_files(out, tmp_path / "set")
     assert first.stat().st_ino == before
-    with pytest.raises(OtherSet, match="not a file of this set"):
+    with pytest.raises(RemoteError, match="not a file of this set"):
         push(tmp_path / "small", there)
 
 
@@ -64,7 +63,7 @@ def test_a_push_that_breaks_leaves_no_set_and_goes_on(
     assert sorted(files_of(there)) == ["files.json", SHARDS[0]]
     with pytest.raises(NotFound, match="a push is not finished"):
         pull(there, tmp_path / "x")
-    with pytest.raises(OtherSet):
+    with pytest.raises(RemoteError):
         push(make(tmp_path / "values", seed=1).folder, there)
     sent.clear()
     index = features.folder / "index.json"
@@ -92,7 +91,7 @@ def test_a_push_that_breaks_leaves_no_set_and_goes_on(
     unknown = tmp_path / "unknown" / SHARDS[0]  # of the same size, from nobody knows where
     unknown.parent.mkdir()
     unknown.write_bytes(bytes((there / SHARDS[0]).stat().st_size))
-    with pytest.raises(OtherSet, match=f"holds a {SHARDS[0]} of another set"):
+    with pytest.raises(RemoteError, match=f"holds a {SHARDS[0]} of another set"):
         push(features.folder, unknown.parent)
     assert [*files_of(unknown.parent)] == [SHARDS[0]]
     shutil.copy(there / SHARDS[0], unknown)
@@ -101,7 +100,7 @@ def test_a_push_that_breaks_leaves_no_set_and_goes_on(
     assert SHARDS[0] not in sent
     index.write_bytes(described)
     (unknown.parent / "files.json").write_text("[")
-    with pytest.raises(OtherSet, match=r"begins with '\['; push to another URL, or delete"):
+    with pytest.raises(RemoteError, match=r"begins with '\['; push to another URL, or delete"):
         push(features.folder, unknown.parent)
 
 

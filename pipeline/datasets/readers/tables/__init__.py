@@ -2,5 +2,5 @@
 
 Read `table` first (records with their locations), then `open_tables`, which selects the reader of a
 file: `delimited`, `json_records`, `parquet`, `tar_shards`. `columns` identifies the columns and
-`rows` converts records to rows; `paths` finds the files, and `faults` collects invalid rows.
+`rows` converts records to rows, and `paths` finds the files.
 """

@@ -30,13 +30,7 @@ _NUMBERED = re.compile(
 
 @dataclass(frozen=True)
 class ColumnNames:
-    """Column names specified by the user; missing ones are detected by `KNOWN`.
-
-    Attributes
-    ----------
-    path, split, id : str or None. Columns of the image path, the split and the id.
-    captions : tuple of str. Caption columns.
-    """
+    """Column names specified by the user; missing ones are detected by `KNOWN`."""
 
     path: str | None = None
     captions: tuple[str, ...] = ()
@@ -46,15 +40,7 @@ class ColumnNames:
 
 @dataclass(frozen=True)
 class Columns:
-    """Meaning of the columns of a table.
-
-    Attributes
-    ----------
-    path : str. Column of the image path.
-    captions : tuple of str. Caption columns.
-    split, id : str or None. Columns of split and id; None: the table has none.
-    others : set of str. Metadata columns.
-    """
+    """Meaning of the columns of a table; `split` and `id` None: it lacks them."""
 
     path: str
     captions: tuple[str, ...]
@@ -65,50 +51,39 @@ class Columns:
     @property
     def recognised(self) -> dict[str, tuple[str, ...]]:
         """The columns of each meaning with non-standard names, or several of them."""
-        found = {"path": (self.path,), "caption": self.captions}
-        found |= {"split": (self.split,)} if self.split else {}
-        found |= {"id": (self.id,)} if self.id else {}
+        by_meaning = {"path": (self.path,), "caption": self.captions}
+        by_meaning |= {"split": (self.split,)} if self.split else {}
+        by_meaning |= {"id": (self.id,)} if self.id else {}
         return {
             meaning: names
-            for meaning, names in found.items()
+            for meaning, names in by_meaning.items()
             if len(names) > 1 or not _PLAIN.issuperset(names)
         }
 
 
-def find_columns(found: Sequence[str], stated: ColumnNames) -> Columns:
-    """Identify the columns of a table.
-
-    Parameters
-    ----------
-    found : sequence of str. Column names.
-    stated : ColumnNames. Names specified by the user.
-
-    Raises
-    ------
-    RowFault
-        A column is missing or ambiguous; the text lists the candidates.
-    """
-    path = _one("path", found, stated.path)
+def find_columns(header: Sequence[str], stated: ColumnNames) -> Columns:
+    """Identify the columns by name; a missing or ambiguous one is a `RowFault` with candidates."""
+    path = _one("path", header, stated.path)
     if path is None:
-        raise _missing("path", found)
-    captions = _captions(found, stated.captions)
-    split, image_id = _one("split", found, stated.split), _one("id", found, stated.id)
+        raise _missing("path", header)
+    captions = _captions(header, stated.captions)
+    split, image_id = _one("split", header, stated.split), _one("id", header, stated.id)
     used = {path, *captions, split, image_id}
-    return Columns(path, captions, split, image_id, frozenset(found) - used)
+    return Columns(path, captions, split, image_id, frozenset(header) - used)
 
 
-def _one(meaning: str, found: Sequence[str], stated: str | None) -> str | None:
+def _one(meaning: str, header: Sequence[str], stated: str | None) -> str | None:
     if stated is not None:
-        return _stated(meaning, found, stated)
-    return _recognised(meaning, found)
+        return _stated(meaning, header, stated)
+    return _recognised(meaning, header)
 
 
-def _recognised(meaning: str, found: Sequence[str]) -> str | None:
+def _recognised(meaning: str, header: Sequence[str]) -> str | None:
     """Return the detected column of a meaning; the standard name takes precedence."""
-    known = KNOWN[meaning]
-    if known[0] in found:
-        return known[0]
-    named = [name for name in found if name.strip().lower() in known]
+    aliases = KNOWN[meaning]
+    if aliases[0] in header:
+        return aliases[0]
+    named = [name for name in header if name.strip().lower() in aliases]
     if len(named) > 1:
         raise RowFault(
             "columns",
@@ -118,20 +93,20 @@ def _recognised(meaning: str, found: Sequence[str]) -> str | None:
     return named[0] if named else None
 
 
-def _captions(found: Sequence[str], stated: Sequence[str]) -> tuple[str, ...]:
+def _captions(header: Sequence[str], stated: Sequence[str]) -> tuple[str, ...]:
     if stated:
-        return tuple(_stated("caption", found, name) for name in stated)
-    if {"caption", "captions"} <= set(found):
+        return tuple(_stated("caption", header, name) for name in stated)
+    if {"caption", "captions"} <= set(header):
         raise RowFault(
             "columns",
             "found 'caption' and 'captions'; expected only one, with a text or a list of texts; "
             "state which with `caption_columns=...`",
         )
     numbered: dict[str, list[tuple[int, str]]] = {}
-    for name in found:
+    for name in header:
         if match := _NUMBERED.fullmatch(name.strip()):
             numbered.setdefault(match[1].lower(), []).append((int(match[2]), name))
-    plain = _recognised("caption", found)
+    plain = _recognised("caption", header)
     if len(numbered) > 1 or (plain and numbered and plain.lower() not in numbered):
         several = [plain] if plain else []
         several += [name for group in numbered.values() for _, name in group]
@@ -143,24 +118,23 @@ def _captions(found: Sequence[str], stated: Sequence[str]) -> tuple[str, ...]:
     names = tuple(name for group in numbered.values() for _, name in sorted(group))
     names = (plain, *names) if plain else names
     if not names:
-        raise _missing("caption", found)
+        raise _missing("caption", header)
     return names
 
 
-def _stated(meaning: str, found: Sequence[str], name: str) -> str:
-    same = [column for column in found if column.strip().lower() == name.strip().lower()]
-    if name in found or len(same) == 1:
-        return name if name in found else same[0]
-    close = get_close_matches(name, found, n=1)
+def _stated(meaning: str, header: Sequence[str], name: str) -> str:
+    same = [column for column in header if column.strip().lower() == name.strip().lower()]
+    if name in header or len(same) == 1:
+        return name if name in header else same[0]
+    close = get_close_matches(name, header, n=1)
     meant = f"; did you mean {close[0]!r}?" if close else ""
     raise RowFault(
-        "columns",
-        f"{_parameter(meaning, name)}: not one of the columns {_quoted(found)}{meant}",
+        "columns", f"{_parameter(meaning, name)}: not one of the columns {_quoted(header)}{meant}"
     )
 
 
-def _missing(meaning: str, found: Sequence[str]) -> RowFault:
-    lower = {name.strip().lower(): name for name in found}
+def _missing(meaning: str, header: Sequence[str]) -> RowFault:
+    lower = {name.strip().lower(): name for name in header}
     if meaning == "path" and (addresses := [lower[a] for a in _ADDRESSES if a in lower]):
         return RowFault(
             "columns",
@@ -168,18 +142,17 @@ def _missing(meaning: str, found: Sequence[str]) -> RowFault:
             "the images first (for example with img2dataset), and list their paths in a column "
             "`path`",
         )
-    names = [name for name in lower if not any(name in known for known in KNOWN.values())]
+    names = [name for name in lower if not any(name in aliases for aliases in KNOWN.values())]
     close = [name for name in names if get_close_matches(name, KNOWN[meaning], n=1, cutoff=0.7)]
     meant = f"; did you mean {_parameter(meaning, lower[close[0]])}?" if close else ";"
     return RowFault(
         "columns",
-        f"no column of {meaning}s among {_quoted(found)}{meant} one of {', '.join(KNOWN[meaning])} "
-        f"is recognised, others are stated with {_parameter(meaning)}",
+        f"no column of {meaning}s among {_quoted(header)}{meant} one of "
+        f"{', '.join(KNOWN[meaning])} is recognised, others are stated with {_parameter(meaning)}",
     )
 
 
 def _parameter(meaning: str, value: str = "...") -> str:
-    """Return the parameter that specifies a column, for messages."""
     return f"`caption_columns={value}`" if meaning == "caption" else f"`{meaning}_column={value}`"
 
 

@@ -18,18 +18,9 @@ def read_delimited(
 ) -> Table:
     """Return the rows of a text file with a header, by column in lower case.
 
-    Parameters
-    ----------
-    path : Path. The file.
-    check_columns : callable. Raises `RowFault` for an unknown header; the separator is the first of
-        comma, semicolon, tab and bar with a known header.
-    encoding : str or None. See `encoding_of`.
-
-    Raises
-    ------
-    DatasetError
-        No separator yields a known header, or a column occurs twice; while the records are read:
-        the file is not CSV. A row of another length is a `RowFault`.
+    The separator is the first of comma, semicolon, tab and bar with a header for which
+    `check_columns` does not raise `RowFault`. A row of another length is a `RowFault`; text that is
+    not CSV raises while the records are read.
     """
     encoding = encoding_of(path, encoding)
     lines = text_lines(path, encoding)
@@ -54,8 +45,8 @@ def _header(
     for separator in by_suffix:
         columns: list[str] = []
         try:
-            found = next(csv.reader([line], delimiter=separator, strict=True))
-            columns = [column.strip().lower() for column in found]
+            fields = next(csv.reader([line], delimiter=separator, strict=True))
+            columns = [column.strip().lower() for column in fields]
             check_columns(columns)
         except (RowFault, csv.Error) as error:
             # Report the separator with the most columns, as the most likely one.

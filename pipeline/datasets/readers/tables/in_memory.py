@@ -12,23 +12,11 @@ from pipeline.datasets.readers.tables.table import RowFault, Table
 
 
 def tables_in_memory(source: Any, columns: ColumnNames) -> list[Table]:
-    """Return the tables of an object, one per split of a `DatasetDict`.
-
-    Parameters
-    ----------
-    source : pandas.DataFrame, datasets.Dataset, datasets.DatasetDict, or iterable of mappings. A
-        `DatasetDict` with only "train", the default name in `datasets`, counts as unsplit.
-    columns : ColumnNames. Specified by the user.
-
-    Raises
-    ------
-    DatasetError
-        The object has another type, or its columns cannot be identified.
-    """
+    """Return the tables of an object, one per split of a `DatasetDict`."""
     if isinstance(source, Mapping) and source and all(map(_is_dataset, source.values())):
         return [
             _of_dataset(dataset, f"the Dataset's split {split!r}", columns, split)
-            if list(source) != ["train"]
+            if list(source) != ["train"]  # the default name in `datasets`: not split
             else _of_dataset(dataset, "the Dataset", columns, None)
             for split, dataset in source.items()
         ]
@@ -69,7 +57,7 @@ def _of_frame(frame: Any, stated: ColumnNames) -> Table:
     if len(set(names)) != len(names):
         raise DatasetError(f"the DataFrame has repeated columns: {', '.join(names)}")
     _others(names, "the DataFrame", stated)
-    columns = [frame.iloc[:, place].astype(object) for place in range(len(names))]
+    columns = [frame.iloc[:, index].astype(object) for index in range(len(names))]
     values = (column.where(column.notna(), None) for column in columns)
     rows = enumerate(zip(*values, strict=True), start=1)
     records = ((number, dict(zip(names, row, strict=True))) for number, row in rows)
@@ -80,8 +68,8 @@ def _others(names: Sequence[str], where: str, stated: ColumnNames) -> frozenset[
     """Return the metadata columns; raise if the columns cannot be identified."""
     try:
         return find_columns(names, stated).others
-    except RowFault as fault:
-        raise DatasetError(f"{where}: {fault}") from None
+    except RowFault as error:
+        raise DatasetError(f"{where}: {error}") from None
 
 
 def _is_metadata(feature: Any) -> bool:
@@ -96,7 +84,7 @@ def _is_metadata(feature: Any) -> bool:
 def _of_mappings(records: Iterable[Any]) -> Iterator[tuple[int, Mapping[str, Any] | RowFault]]:
     for number, record in enumerate(records, start=1):
         if not isinstance(record, Mapping):
-            fault = f"a mapping of columns was expected, found {type(record).__name__}"
-            yield number, RowFault("malformed record", fault)
+            reason = f"a mapping of columns was expected, found {type(record).__name__}"
+            yield number, RowFault("malformed record", reason)
         else:
             yield number, {key: value for key, value in record.items() if value is not None}

@@ -6,12 +6,7 @@ from typing import Any
 
 from pipeline.datasets.checks import DatasetError
 from pipeline.datasets.readers.tables.table import RowFault, Table
-from pipeline.datasets.readers.tables.text_file import (
-    UTF_8,
-    encoding_of,
-    text_lines,
-    whole_text,
-)
+from pipeline.datasets.readers.tables.text_file import UTF_8, encoding_of, text_lines, whole_text
 from pipeline.datasets.source import parse_json
 from pipeline.store.schema import SchemaError, decode
 
@@ -26,14 +21,7 @@ def read_json_lines(path: Path, encoding: str | None = None) -> Table:
 
 
 def read_json_table(path: Path, encoding: str | None = None) -> Table:
-    """Return the entries of a list of objects, or of an object of lists of equal length.
-
-    Raises
-    ------
-    DatasetError
-        The file is not JSON or has another structure; for captions in COCO's or Karpathy's format
-        the right command is named.
-    """
+    """Return the entries of a list of objects, or of an object of lists of equal length."""
     encoding = encoding_of(path, encoding)
     notes = {} if encoding == UTF_8 else {"encoding": encoding}
     value: Any = parse_json(whole_text(path, encoding), str(path), Any)
@@ -74,9 +62,9 @@ def _transposed(path: Path, value: dict[str, Any]) -> list[dict[str, Any]]:
         )
     lengths = {key: len(item) if isinstance(item, list) else -1 for key, item in value.items()}
     if len(set(lengths.values())) != 1 or -1 in lengths.values():
-        found = ", ".join(f"{key!r}" for key in list(value)[:10])
+        keys = ", ".join(f"{key!r}" for key in list(value)[:10])
         raise DatasetError(
-            f"{path}: found an object with {found}; expected a list of objects, or an object of "
+            f"{path}: found an object with {keys}; expected a list of objects, or an object of "
             "lists of the same length"
         )
     return [dict(zip(value, row, strict=True)) for row in zip(*value.values(), strict=True)]

@@ -22,18 +22,11 @@ _COMPRESSED = (".gz", ".tgz", ".zip", ".bz2", ".xz", ".zst", ".7z", ".rar")
 
 @dataclass(frozen=True)
 class TableOptions:
-    """User options for tables.
-
-    Attributes
-    ----------
-    columns : ColumnNames. Columns that override detection by name.
-    encoding : str or None. Encoding of text files without a byte order mark; None is UTF-8.
-    split_by_folder : bool. Use the first folder of a path as the split of its image.
-    """
+    """User options for tables."""
 
     columns: ColumnNames = field(default_factory=ColumnNames)
-    encoding: str | None = None
-    split_by_folder: bool = False
+    encoding: str | None = None  # without a byte order mark; None is UTF-8
+    split_by_folder: bool = False  # use the first folder of a path as the split of its image
 
 
 def source_files(source: Path) -> list[Path]:
@@ -41,36 +34,18 @@ def source_files(source: Path) -> list[Path]:
 
     A folder has `metadata.csv`, `.jsonl` or `.parquet`, or each of its split folders has one; or
     tar files. Otherwise the list is empty.
-
-    Raises
-    ------
-    DatasetError
-        A folder has several metadata files.
     """
     if not source.is_dir():
         return tar_shards.expand_braces(source)
-    if own := _metadata(source):
-        return [own]
+    if table := _metadata(source):
+        return [table]
     folders = (source / name for name in SPLIT_FOLDERS)
-    if of_splits := [found for folder in folders if (found := _metadata(folder))]:
-        return of_splits
-    return sorted(source.glob(f"*{tar_shards.SUFFIX}"))
+    of_splits = [table for folder in folders if (table := _metadata(folder))]
+    return of_splits or sorted(source.glob(f"*{tar_shards.SUFFIX}"))
 
 
 def open_table(file: Path, options: TableOptions, images: UnpackedImages | None) -> Table:
-    """Return the table of a file, by its suffix.
-
-    Parameters
-    ----------
-    file : Path.
-    options : TableOptions.
-    images : UnpackedImages or None. Destination of images in tar files.
-
-    Raises
-    ------
-    DatasetError
-        The file is missing or of an unknown format, or its columns cannot be identified.
-    """
+    """Return the table of a file, by its suffix; images in tar files are unpacked to `images`."""
     suffix = file.suffix.lower()
     if not file.is_file():
         raise DatasetError(f"{file} cannot be read (no such file); check the path")
@@ -98,18 +73,18 @@ def _unknown(file: Path, suffix: str) -> str:
         return f"{file} is compressed; decompress it first"
     if suffix == tar_shards.SUFFIX:
         return f"{file} contains images, but there is no folder to unpack them to"
-    known = [*delimited.SUFFIXES, *json_records.LINES_SUFFIXES, ".json", *parquet.SUFFIXES]
+    suffixes = [*delimited.SUFFIXES, *json_records.LINES_SUFFIXES, ".json", *parquet.SUFFIXES]
     return (
-        f"{file}: the name ends in none of {', '.join([*known, tar_shards.SUFFIX])}; convert the "
-        "file to one of them, or correct its name"
+        f"{file}: the name ends in none of {', '.join([*suffixes, tar_shards.SUFFIX])}; convert "
+        "the file to one of them, or correct its name"
     )
 
 
 def _metadata(folder: Path) -> Path | None:
-    found = [folder / name for name in METADATA if (folder / name).is_file()]
-    if len(found) > 1:
+    tables = [folder / name for name in METADATA if (folder / name).is_file()]
+    if len(tables) > 1:
         raise DatasetError(
-            f"{folder} has {' and '.join(path.name for path in found)}; state which of them with "
+            f"{folder} has {' and '.join(path.name for path in tables)}; state which of them with "
             "`captions=...`"
         )
-    return found[0] if found else None
+    return tables[0] if tables else None

@@ -14,18 +14,7 @@ _ROWS, _ROWS_WITH_IMAGES = 4096, 32
 
 
 def read_parquet(path: Path, find_columns: Callable[[Sequence[str]], Columns]) -> Table:
-    """Return the rows of a file; columns that cannot be metadata, such as vectors, are not read.
-
-    Parameters
-    ----------
-    path : Path. The file.
-    find_columns : callable. Identifies the columns, or raises `RowFault`.
-
-    Raises
-    ------
-    DatasetError
-        The file is not Parquet, or its columns cannot be identified.
-    """
+    """Return the rows of a file; columns that cannot be metadata, such as vectors, are not read."""
     import pyarrow
     import pyarrow.parquet
 
@@ -36,8 +25,8 @@ def read_parquet(path: Path, find_columns: Callable[[Sequence[str]], Columns]) -
     schema = file.schema_arrow
     try:
         columns = find_columns(schema.names)
-    except RowFault as fault:
-        raise DatasetError(f"{path}: {fault}") from None
+    except RowFault as error:
+        raise DatasetError(f"{path}: {error}") from None
     # A struct is an image in Hugging Face's format: its bytes and original path.
     kind = schema.field(columns.path).type
     size = _ROWS_WITH_IMAGES if pyarrow.types.is_nested(kind) else _ROWS

@@ -28,15 +28,9 @@ class PathResolver:
         self._slashed: str | None = None
 
     def resolve(self, path: str) -> str:
-        """Return the path of a file relative to the root, in normal form.
-
-        Raises
-        ------
-        RowFault
-            The path leaves the root, or the file does not exist.
-        """
-        if (known := self._changed.get(path)) is not None:
-            return known
+        """Return the path relative to the root, in normal form; raise unless the file exists."""
+        if (resolved := self._changed.get(path)) is not None:
+            return resolved
         file = path
         if "\\" in file:
             self._backslashed = self._backslashed or path
@@ -70,24 +64,19 @@ class PathResolver:
         return file
 
     def notes(self) -> dict[str, Any]:
-        """Return the number of changed paths by kind, for the notes of a dataset.
-
-        Raises
-        ------
-        DatasetError
-            Some paths have backslashes and others forward slashes.
-        """
+        """Return the number of changed paths by kind, for the notes of a dataset."""
         if self._backslashed and self._slashed:
             raise DatasetError(
                 f"the path {self._backslashed!r} has a backslash and {self._slashed!r} a forward "
                 "slash, so that the folders are not clear; use forward slashes in all of them"
             )
         cut = {prefix: count for prefix, count in self._cut.items() if count}
-        return {
-            **({"paths_with_backslashes": True} if self._backslashed else {}),
-            **({"absolute_paths_made_relative": self._absolute} if self._absolute else {}),
-            **({"folders_of_the_root_cut_from_paths": cut} if cut else {}),
+        notes = {
+            "paths_with_backslashes": bool(self._backslashed),
+            "absolute_paths_made_relative": self._absolute,
+            "folders_of_the_root_cut_from_paths": cut,
         }
+        return {key: value for key, value in notes.items() if value}
 
     def _relative(self, file: str) -> str:
         for root in self._roots:

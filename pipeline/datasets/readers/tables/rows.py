@@ -7,8 +7,7 @@ from typing import Any, NamedTuple
 from pipeline.datasets.manifest import Metadata
 from pipeline.datasets.metadata import NotKept, value_of
 from pipeline.datasets.readers.tables.columns import ColumnNames, Columns, find_columns
-from pipeline.datasets.readers.tables.faults import Faults
-from pipeline.datasets.readers.tables.table import RowFault, Table
+from pipeline.datasets.readers.tables.table import RejectedRows, RowFault, Table
 from pipeline.datasets.readers.tables.unpacked import UnpackedImages
 from pipeline.store.schema import SchemaError, decode
 
@@ -17,20 +16,11 @@ _PLURALS = ("captions", "texts", "sentences", "descriptions")
 
 
 class Row(NamedTuple):
-    """One valid record of a table.
-
-    Attributes
-    ----------
-    table, number : Table, int. The table, and the number of the record from 1.
-    path : str. Path of the image as in the table.
-    captions : list of str. Captions, possibly none.
-    split, id : str or None. Split and id, if the table has them.
-    metadata : dict. Values of the metadata columns.
-    """
+    """One valid record of a table."""
 
     table: Table
-    number: int
-    path: str
+    number: int  # of the record, from 1
+    path: str  # as in the table
     captions: list[str]
     split: str | None
     id: str | None
@@ -38,42 +28,30 @@ class Row(NamedTuple):
 
 
 class RowReader:
-    """Converts records to rows, and collects notes on their columns.
+    """Converts records to rows, and collects notes on their columns."""
 
-    Attributes
-    ----------
-    ignored : set of str. Columns whose values cannot be metadata.
-    recognised : dict. Columns with non-standard names, by meaning.
-    empty_cells : int. Number of empty cells among several caption columns.
-    images_inside : bool or None. Whether images are stored in the records; None before the first.
-    """
-
-    def __init__(self, names: ColumnNames, faults: Faults, images: UnpackedImages | None) -> None:
-        """Prepare for tables with the user's column names.
-
-        Parameters
-        ----------
-        names : ColumnNames.
-        faults : Faults. Collects invalid records.
-        images : UnpackedImages or None. Destination of images stored as bytes; None: not allowed.
-        """
-        self._names, self._faults, self._images = names, faults, images
+    def __init__(
+        self, names: ColumnNames, rejected: RejectedRows, images: UnpackedImages | None
+    ) -> None:
+        """Prepare for tables; `images` None: images stored as bytes are invalid."""
+        self._names, self._rejected, self._images = names, rejected, images
         self._columns: dict[tuple[str, ...], Columns] = {}
-        self.ignored: set[str] = set()
-        self.recognised: dict[str, list[str]] = {}
-        self.empty_cells = 0
+        self.ignored: set[str] = set()  # columns whose values cannot be metadata
+        self.recognised: dict[str, list[str]] = {}  # columns with non-standard names, by meaning
+        self.empty_cells = 0  # among several caption columns
+        # Whether images are stored in the records; None before the first.
         self.images_inside: bool | None = None
 
     def rows(self, table: Table) -> Iterator[Row]:
-        """Yield the valid rows of a table; invalid ones are collected in `faults`."""
+        """Yield the valid rows of a table; invalid ones are collected in `rejected`."""
         for number, record in table.records:
             if isinstance(record, RowFault):
-                self._faults.add(table, number, record)
+                self._rejected.add(table, number, record)
                 continue
             try:
                 row = self._row(table, number, record)
-            except RowFault as fault:
-                self._faults.add(table, number, fault)
+            except RowFault as error:
+                self._rejected.add(table, number, error)
                 continue
             yield row
 
@@ -100,7 +78,7 @@ class RowReader:
 
     def _metadata(self, columns: Columns, record: Mapping[str, Any]) -> Metadata:
         """Return the non-empty values of the other columns."""
-        found: Metadata = {}
+        values: Metadata = {}
         for name in columns.others - self.ignored:
             try:
                 value = value_of(record[name])
@@ -108,14 +86,14 @@ class RowReader:
                 self.ignored.add(name)
                 continue
             if value is not None:
-                found[name] = value
-        return found
+                values[name] = value
+        return values
 
     def _find(self, keys: tuple[str, ...]) -> Columns:
         columns = self._columns[keys] = find_columns(keys, self._names)
         for meaning, names in columns.recognised.items():
-            known = self.recognised.setdefault(meaning, [])
-            known += [name for name in names if name not in known]
+            recognised = self.recognised.setdefault(meaning, [])
+            recognised += [name for name in names if name not in recognised]
         return columns
 
     def _path(self, table: Table, value: Any) -> str:
@@ -159,13 +137,6 @@ def _path_and_bytes(value: Any) -> tuple[str, None] | tuple[str | None, bytes]:
         "unusable path",
         f"a path, or the bytes of an image file, was expected, found {type(value).__name__}",
     )
-
-
-def _is_absolute_file(path: str) -> bool:
-    try:
-        return Path(path).is_absolute() and Path(path).is_file()
-    except OSError:  # such as a name too long for this machine
-        return False
 
 
 def _texts(value: Any, name: str) -> list[str]:

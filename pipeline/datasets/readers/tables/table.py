@@ -1,50 +1,111 @@
-"""Records of a source with their locations, and the reason why one is invalid."""
+"""Records of a source with their locations, why one is invalid, and the collection of such rows."""
 
+import csv
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from io import StringIO
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from pipeline.datasets.checks import DatasetError
+from pipeline.store.files import write_text
+
+LEFT_OUT_FILE = "left-out.csv"
+
+_SHOWN = 20
 
 
 class RowFault(Exception):
-    """Reason why a row of a table is invalid.
-
-    Attributes
-    ----------
-    kind : str. Category for counting, such as "image not found".
-    reason : str. Complete message without the location.
-    path : str. Path of the image, if known.
-    """
+    """Reason why a row of a table is invalid."""
 
     def __init__(self, kind: str, reason: str, path: str = "") -> None:
         super().__init__(reason)
-        self.kind: str = kind
-        self.reason: str = reason
-        self.path: str = path
+        self.kind: str = kind  # category for counting, such as "image not found"
+        self.reason: str = reason  # complete message without the location
+        self.path: str = path  # of the image, if known
 
 
 @dataclass(eq=False)
 class Table:
-    """Records of one file, or of one object in memory.
+    """Records of one file, or of one object in memory."""
 
-    Attributes
-    ----------
-    name : str. Path of the file, or description of the object; for messages.
-    unit : str. Noun for a record: "line", "entry", "row", "sample".
-    records : iterator. Number from 1 and values by column of each record, or why it is invalid.
-    folder : str. Folder below the image root to which paths are relative; "" is the root.
-    split : str or None. Split of all records; None: that of the split column, if any.
-    images_inside : bool. Images were stored with the records, and have been unpacked.
-    notes : dict. Properties found while reading, such as a separator other than a comma (JSON).
-    """
-
-    name: str
-    unit: str
+    name: str  # path of the file, or description of the object; for messages
+    unit: str  # noun for a record: "line", "entry", "row", "sample"
+    # Number from 1 and values by column of each record, or why it is invalid.
     records: Iterator[tuple[int, Mapping[str, Any] | RowFault]]
-    folder: str = ""
-    split: str | None = None
-    images_inside: bool = False
-    notes: dict[str, Any] = field(default_factory=dict)
+    folder: str = ""  # below the image root, to which paths are relative
+    split: str | None = None  # of all records; None: that of the split column, if any
+    images_inside: bool = False  # images were stored with the records, and have been unpacked
+    notes: dict[str, Any] = field(default_factory=dict)  # found while reading, such as a separator
 
     def place(self, number: int) -> str:
         """Return the location of a record, such as "captions.csv, line 7"."""
         return f"{self.name}, {self.unit} {number}"
+
+
+class _BadRow(NamedTuple):
+    table: Table
+    number: int
+    path: str
+    reason: str
+
+
+class RejectedRows:
+    """Invalid rows of tables: reported together by `check`, or skipped and listed in a file."""
+
+    def __init__(
+        self,
+        skip: bool = False,
+        remedy: str = "correct the source, or leave such rows out (`skip_bad=True`)",
+    ) -> None:
+        self.skip = skip
+        self.remedy = remedy
+        self.counts: Counter[str] = Counter()  # by kind
+        self._rows: list[_BadRow] = []
+
+    def add(self, table: Table, number: int, error: RowFault, path: str = "") -> None:
+        """Record an invalid row of a table, for the image `path`."""
+        self.counts[error.kind] += 1
+        if self.skip or len(self._rows) < _SHOWN:
+            self._rows.append(_BadRow(table, number, error.path or path, error.reason))
+
+    def check(self, num_valid: int) -> None:
+        """Raise if there are invalid rows, unless they are skipped and others remain."""
+        if not self.counts or (self.skip and num_valid):
+            return
+        remedy = "nothing is left without them" if self.skip else self.remedy
+        if self.counts.total() == 1:
+            bad = self._rows[0]
+            text = f"{bad.table.place(bad.number)}: {bad.reason}"
+        else:
+            kinds = ", ".join(f"{kind}: {count}" for kind, count in self.counts.most_common())
+            first = self._rows[0].table
+            shown = "; ".join(
+                (
+                    f"{bad.table.unit} {bad.number}"
+                    if bad.table is first
+                    else bad.table.place(bad.number)
+                )
+                + f": {bad.reason}"
+                for bad in self._rows[:_SHOWN]
+            )
+            more = f", the first {_SHOWN} are" if self.counts.total() > _SHOWN else ""
+            text = (
+                f"{first.name}: {self.counts.total()} {first.unit}s cannot be used "
+                f"({kinds}){more}: {shown}"
+            )
+        raise DatasetError(f"{text}; {remedy}")
+
+    def write(self, folder: Path) -> None:
+        """Write `left-out.csv` (source, line, path, reason); remove it without invalid rows."""
+        path = folder / LEFT_OUT_FILE
+        if not self._rows:
+            path.unlink(missing_ok=True)
+            return
+        text = StringIO()
+        writer = csv.writer(text, lineterminator="\n")
+        writer.writerow(("source", "line", "path", "reason"))
+        for bad in self._rows:
+            writer.writerow((bad.table.name, bad.number, bad.path, bad.reason))
+        write_text(path, text.getvalue())

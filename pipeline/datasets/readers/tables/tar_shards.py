@@ -30,7 +30,7 @@ class _Sample:
     image: str | None = None
     text: str | None = None
     metadata: dict[str, Any] = field(default_factory=dict)
-    fault: RowFault | None = None
+    error: RowFault | None = None
 
     @property
     def values(self) -> dict[str, Any]:
@@ -43,13 +43,7 @@ class _Sample:
 
 
 def expand_braces(pattern: Path) -> list[Path]:
-    """Return the files of a pattern such as `shard-{000..009}.tar`; without braces, itself.
-
-    Raises
-    ------
-    DatasetError
-        A range is empty or has more than 100,000 numbers.
-    """
+    """Return the files of a pattern such as `shard-{000..009}.tar`; without braces, itself."""
     text = str(pattern)
     match = _RANGE.search(text)
     if match is None or pattern.exists():
@@ -73,18 +67,8 @@ def read_tar(path: Path, images: UnpackedImages) -> Table:
 
     A sample has one image and its captions: in a `.txt` member (or `.caption`, `.text`), else in
     the object of a `.json` member, whose other values are kept. Other members are skipped, and
-    counted in the notes by suffix once all records have been read.
-
-    Parameters
-    ----------
-    path : Path. An uncompressed tar file.
-    images : UnpackedImages. Destination of the images, under their names in the shard.
-
-    Raises
-    ------
-    DatasetError
-        While records are read: the file is not a tar file, or is corrupt. Links, devices, names
-        that leave the folder, sparse and oversized members are a `RowFault`.
+    counted in the notes by suffix once all records have been read. Links, devices, names that leave
+    the folder, sparse and oversized members are a `RowFault`.
     """
     notes: dict[str, Any] = {}
     records = _records(path, images, notes)
@@ -112,8 +96,8 @@ def _records(
                 sample = samples.setdefault(str(name.parent / stem), _Sample())
                 try:
                     _add(sample, shard, member, suffix, images)
-                except RowFault as fault:
-                    sample.fault = sample.fault or fault
+                except RowFault as error:
+                    sample.error = sample.error or error
             _check_end(shard)
     except tarfile.TarError as error:
         raise DatasetError(
@@ -125,9 +109,9 @@ def _records(
     if ignored:
         notes["members_ignored"] = dict(sorted(ignored.items()))
     for number, (key, sample) in enumerate(samples.items(), start=1):
-        if sample.fault is None and sample.image is None:
-            sample.fault = RowFault("no image", f"the sample {key!r} has no image", key)
-        yield number, sample.fault or sample.values
+        if sample.error is None and sample.image is None:
+            sample.error = RowFault("no image", f"the sample {key!r} has no image", key)
+        yield number, sample.error or sample.values
 
 
 def _check_end(shard: tarfile.TarFile) -> None:
@@ -148,7 +132,6 @@ def _add(
     suffix: str,
     images: UnpackedImages,
 ) -> None:
-    """Add one of its members to a sample."""
     name = PurePosixPath(member.name).as_posix()
     if not member.isreg() or member.issparse():
         raise RowFault("not a regular file", f"{name!r} is a link, a device or sparse", name)
@@ -170,7 +153,7 @@ def _add(
         if suffix != ".json":
             sample.text = text
         else:
-            found = decode(text, Any)
-            sample.metadata = found if isinstance(found, dict) else {"captions": found}
+            value = decode(text, Any)
+            sample.metadata = value if isinstance(value, dict) else {"captions": value}
     except (UnicodeDecodeError, SchemaError) as error:
         raise RowFault("malformed member", f"{name!r}: {error}", name) from error

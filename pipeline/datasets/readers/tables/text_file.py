@@ -30,13 +30,7 @@ def check_encoding(name: str) -> str | None:
 
 
 def encoding_of(path: Path, stated: str | None = None) -> str:
-    """Return the encoding of a file: by byte order mark, else as specified, else UTF-8.
-
-    Raises
-    ------
-    DatasetError
-        The file is unreadable, or the specified encoding is unknown.
-    """
+    """Return the encoding of a file: by byte order mark, else as specified, else UTF-8."""
     if stated is not None and (reason := check_encoding(stated)):
         raise DatasetError(f"the encoding {stated!r} {reason}")
     try:
@@ -50,13 +44,7 @@ def encoding_of(path: Path, stated: str | None = None) -> str:
 
 
 def text_lines(path: Path, encoding: str) -> Iterator[tuple[int, str]]:
-    """Yield (line number from 1, line without its end); a byte order mark is dropped.
-
-    Raises
-    ------
-    DatasetError
-        The file is unreadable, or a byte is invalid in the encoding; byte and line are named.
-    """
+    """Yield (line number from 1, line without its end); a byte order mark is dropped."""
     if encoding == UTF_8:
         yield from read_lines(path, remedy=_REMEDY)
         return
@@ -71,7 +59,7 @@ def text_lines(path: Path, encoding: str) -> Iterator[tuple[int, str]]:
 
 
 def whole_text(path: Path, encoding: str) -> str:
-    """Return the text of a file; see `text_lines`."""
+    """Return the text of a file, lines joined by a line feed."""
     return "\n".join(line for _, line in text_lines(path, encoding))
 
 

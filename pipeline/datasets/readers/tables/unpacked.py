@@ -17,12 +17,7 @@ _BLOCK = 1 << 20
 
 
 class UnpackedImages:
-    """A folder of unpacked images; existing ones are kept.
-
-    Attributes
-    ----------
-    folder : Path. Destination of the images.
-    """
+    """A folder of unpacked images; existing ones are kept."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -32,11 +27,6 @@ class UnpackedImages:
         """Write a seekable stream, from its start, to the file `name` atomically.
 
         A file with the same bytes is kept, so that an interrupted run resumes.
-
-        Raises
-        ------
-        RowFault
-            The name leaves the folder, belongs to other bytes, or is a folder.
         """
         if reason := check_relative(name):
             raise RowFault("unusable path", f"the image's name {name!r} {reason}", name)
@@ -60,18 +50,10 @@ class UnpackedImages:
                 target.write(block)
 
     def add_bytes(self, data: bytes, name: str | None) -> str:
-        """Write an image and return its name.
+        """Write the bytes of an image file and return its name.
 
-        Parameters
-        ----------
-        data : bytes. The file's bytes.
-        name : str or None. Original name; a missing name, or one that another image has, is
-            replaced by one from the SHA-256 of the bytes, so that equal bytes are one image.
-
-        Raises
-        ------
-        RowFault
-            The bytes are not an image, or the name is invalid.
+        A missing name, or one that another image has, is replaced by one from the SHA-256 of the
+        bytes, so that equal bytes are one image.
         """
         if len(data) > MAX_BYTES:
             raise RowFault("image too large", f"the image has {len(data)} bytes, over {MAX_BYTES}")

@@ -6,47 +6,40 @@ from pathlib import Path
 import numpy as np
 
 from pipeline.store.convert.importers.matlab import read_matrix
-from pipeline.store.convert.importers.source import LayoutError, named_fault, require_floats
+from pipeline.store.convert.importers.source import explained_read, require_floats
 from pipeline.store.hashing import sha256_of_file
+from pipeline.store.shards.format import ShardError
 
 
 class NpyFeatures:
     """A `*_ims.npy` of VSE++ or SCAN: row n belongs to line n of a list of ids.
 
-    The file is memory-mapped and never unpickled. See `ImportSource`.
+    An `ImportSource`. The file is memory-mapped and never unpickled.
     """
 
     layout = "npy"
 
     def __init__(self, path: Path, ids: Sequence[str], every: int = 1) -> None:
-        """Open the file and check its shape against the ids.
+        """Open a file (rows, ...) and check its shape against the ids.
 
-        Parameters
-        ----------
-        path : Path. The .npy file, (rows, ...).
-        ids : sequence of str. One per image, or one per row, repeated like the rows.
-        every : int. Consecutive rows of each image: 5 in files for VSE++. They are compared, and
-            one is kept.
-
-        Raises
-        ------
-        LayoutError
+        `ids` has one per image, or one per row, repeated like the rows. `every` consecutive rows of
+        each image are compared, and one is kept; 5 in files for VSE++.
         """
         # Not np.load, which detects zip and pickle by the first bytes, sometimes wrongly.
-        with named_fault(
+        with explained_read(
             f"{path} is not a readable .npy file of numbers", "pickled objects are not read"
         ):
             _require_header(path)
             array = np.lib.format.open_memmap(path, mode="r")
         if array.ndim < 2:
-            raise LayoutError(f"{path}: found {array.ndim} axes, expected (rows, dim) or more")
+            raise ShardError(f"{path}: found {array.ndim} axes, expected (rows, dim) or more")
         self.file: str = path.name
         self._path, self._every = path, every
         self._array = array
         self.row_shape: tuple[int, ...] = array.shape[1:]
         self.dtype: np.dtype = require_floats(array.dtype, str(path))
         if len(array) % every:
-            raise LayoutError(
+            raise ShardError(
                 f"{path} has {len(array)} rows, which is not a multiple of {every}; check the "
                 "number of rows per image"
             )
@@ -54,7 +47,7 @@ class NpyFeatures:
         if len(ids) == len(array) and every > 1:
             ids = _without_repeats(ids, every, str(path))
         if len(ids) != images:
-            raise LayoutError(
+            raise ShardError(
                 f"{path} has {len(array)} rows, {every} per image, so {images} images, but there "
                 f"are {len(ids)} ids"
                 + (
@@ -75,48 +68,35 @@ class NpyFeatures:
         # NaN differs from itself; it is rejected later, with a better message.
         same |= ~np.isfinite(rows[:, 0].reshape(stop - start, -1)).all(axis=1)
         for image in (start + np.flatnonzero(~same)).tolist():
-            raise LayoutError(
+            raise ShardError(
                 f"{self.where(image)}, id {self.ids[image]!r}: the {every} rows differ, so they "
                 "are not copies for one image; check the number of rows per image"
             )
         return rows[:, 0]
 
     def where(self, row: int) -> str:
-        """Return the file and its row number."""
         return f"{self._path}, row {row * self._every}"
 
 
 class MatFeatures:
     """Karpathy's `vgg_feats.mat`: a variable (dim, images), one column per image.
 
-    The format requires reading the whole variable into memory. See `ImportSource`.
+    An `ImportSource`. The format requires reading the whole variable into memory.
     """
 
     layout = "mat"
 
     def __init__(self, path: Path, ids: Sequence[str], variable: str = "feats") -> None:
-        """Read the variable and check its shape against the ids.
-
-        Parameters
-        ----------
-        path : Path. A MATLAB file of version 4 to 7.2.
-        ids : sequence of str. One per column.
-        variable : str. Its name.
-
-        Raises
-        ------
-        LayoutError
-            The file has another format, or another number of columns.
-        """
+        """Read the variable and check its shape against the ids, one per column."""
         if not path.is_file():
-            raise LayoutError(f"{path} not found; name a MATLAB file")
-        with named_fault(
+            raise ShardError(f"{path} not found; name a MATLAB file")
+        with explained_read(
             f"{path} cannot be read as a MATLAB file of version 4 to 7.2",
             "check that the download is complete",
         ):
             array = read_matrix(path, variable)
         if array is None or array.ndim != 2:
-            raise LayoutError(
+            raise ShardError(
                 f"{path} has no variable {variable!r} of real floating point numbers, "
                 "(dim, images); name another one"
             )
@@ -124,7 +104,7 @@ class MatFeatures:
         self._path = path
         self.dtype: np.dtype = array.dtype
         if array.shape[1] != len(ids):
-            raise LayoutError(
+            raise ShardError(
                 f"{path}: {variable!r} is {array.shape}, so {array.shape[1]} images, but there are "
                 f"{len(ids)} ids"
             )
@@ -134,11 +114,9 @@ class MatFeatures:
         self.sha256: str = sha256_of_file(path)
 
     def read(self, start: int, stop: int) -> np.ndarray:
-        """Return columns as rows."""
         return self._rows[start:stop]
 
     def where(self, row: int) -> str:
-        """Return the file and the column."""
         return f"{self._path}, column {row}"
 
 
@@ -155,7 +133,7 @@ def _require_header(path: Path) -> None:
 def _without_repeats(ids: Sequence[str], every: int, where: str) -> list[str]:
     for start in range(0, len(ids), every):
         if len(set(ids[start : start + every])) != 1:
-            raise LayoutError(
+            raise ShardError(
                 f"{where}: the ids of rows {start} to {start + every - 1} are "
                 f"{list(ids[start : start + every])}, expected one id {every} times; check the "
                 "number of rows per image"

@@ -7,12 +7,8 @@ from pathlib import Path
 
 import numpy as np
 
-from pipeline.store.convert.importers.source import (
-    LayoutError,
-    named_fault,
-    require_floats,
-    sha256_of_files,
-)
+from pipeline.store.convert.importers.source import explained_read, require_floats, sha256_of_files
+from pipeline.store.shards.format import ShardError
 
 # Columns of github.com/peteanderson80/bottom-up-attention: image_id, image_w, image_h,
 # num_boxes, boxes, features; the last two are base64 of little-endian float32.
@@ -25,23 +21,17 @@ _COLUMN = {"boxes": 4, "features": 5}
 class TsvFeatures:
     """TSV of bottom-up attention with the same number of boxes in every line ("36 boxes" files).
 
-    Only the offsets of the lines are kept in memory. One column is read: `features`, or `boxes`
-    as features. See `ImportSource`.
+    An `ImportSource`. Only the offsets of the lines are kept in memory. One column is read:
+    `features`, or `boxes` as features.
     """
 
     layout = "bottom-up-tsv"
     dtype: np.dtype = np.dtype("<f4")
 
     def __init__(self, path: Path, column: str = "features") -> None:
-        """Scan all lines once: ids, offsets, number of boxes, SHA-256.
-
-        Raises
-        ------
-        LayoutError
-            A line is malformed; its number and id are named.
-        """
+        """Scan all lines once: ids, offsets, number of boxes, SHA-256."""
         if column not in _COLUMN:
-            raise LayoutError(f"{path}: unknown column {column!r}; known: {sorted(_COLUMN)}")
+            raise ShardError(f"{path}: unknown column {column!r}; known: {sorted(_COLUMN)}")
         self.file: str = path.name
         self._path, self._column = path, _COLUMN[column]
         ids: list[str] = []
@@ -54,7 +44,7 @@ class TsvFeatures:
                     digest.update(line)
                     fields = line.rstrip(b"\r\n").split(b"\t")
                     if len(fields) != _COLUMNS or not _is_count(fields[_BOXES]):
-                        raise LayoutError(
+                        raise ShardError(
                             f"{where}: found {len(fields)} columns, expected {_COLUMNS}, separated "
                             "by tabs, with a number of boxes in the fourth"
                         )
@@ -63,7 +53,7 @@ class TsvFeatures:
                     if number == 1:
                         first = size
                     if size != first:
-                        raise LayoutError(
+                        raise ShardError(
                             f"{where}, id {row_id!r}: {size[0]} boxes in {size[1]} characters, but "
                             f"{first[0]} in {first[1]} in line 1; only files with a fixed number "
                             "of boxes can be imported"
@@ -72,24 +62,23 @@ class TsvFeatures:
                     self._offsets.append(offset)
                     offset += len(line)
         except OSError as error:
-            raise LayoutError(f"{path} cannot be read ({error.strerror})") from error
+            raise ShardError(f"{path} cannot be read ({error.strerror})") from error
         if not ids:
-            raise LayoutError(f"{path} is empty")
+            raise ShardError(f"{path} is empty")
         self.ids: Sequence[str] = ids
         self.sha256: str = digest.hexdigest()
         self._boxes = first[0]
         values = len(self._decoded(0)) // 4
         if not self._boxes or not values or values % self._boxes:
-            raise LayoutError(f"{path}, line 1: {values} numbers for {self._boxes} boxes")
+            raise ShardError(f"{path}, line 1: {values} numbers for {self._boxes} boxes")
         self.row_shape: tuple[int, ...] = (self._boxes, values // self._boxes)
 
     def read(self, start: int, stop: int) -> np.ndarray:
-        """Decode the lines of these rows."""
         rows = np.empty((stop - start, *self.row_shape), self.dtype)
         for row in range(start, stop):
             data = self._decoded(row)
             if len(data) != rows[0].nbytes:
-                raise LayoutError(
+                raise ShardError(
                     f"{self.where(row)}, id {self.ids[row]!r}: found {len(data)} bytes, expected "
                     f"{rows[0].nbytes}"
                 )
@@ -97,7 +86,6 @@ class TsvFeatures:
         return rows
 
     def where(self, row: int) -> str:
-        """Return the file and the line."""
         return f"{self._path}, line {row + 1}"
 
     def _decoded(self, row: int) -> bytes:
@@ -107,34 +95,21 @@ class TsvFeatures:
         try:
             return base64.b64decode(field, validate=True)
         except ValueError as error:
-            raise LayoutError(
+            raise ShardError(
                 f"{self.where(row)}, id {self.ids[row]!r}: not base64 ({error})"
             ) from error
 
 
 class NpzFolderFeatures:
-    """A folder with `<id>.npz` for each image, in name order.
-
-    One array of each file is read, never unpickled. See `ImportSource`.
-    """
+    """A folder with `<id>.npz` for each image, in name order: an `ImportSource`."""
 
     layout = "npz-folder"
 
     def __init__(self, folder: Path, array: str = "features") -> None:
-        """List and hash the files; read shape and dtype from the first.
-
-        Parameters
-        ----------
-        folder : Path. Folder of the files.
-        array : str. Name of the array in each file.
-
-        Raises
-        ------
-        LayoutError
-        """
+        """List and hash the files; read shape and dtype of the array from the first."""
         self._files = sorted(folder.glob("*.npz"), key=lambda path: path.name)
         if not self._files:
-            raise LayoutError(f"{folder} has no .npz file")
+            raise ShardError(f"{folder} has no .npz file")
         self.file: str = folder.absolute().name
         self._array = array
         self.ids: Sequence[str] = [path.stem for path in self._files]
@@ -144,12 +119,11 @@ class NpzFolderFeatures:
         self.sha256: str = sha256_of_files(self._files)
 
     def read(self, start: int, stop: int) -> np.ndarray:
-        """Read the files of these rows."""
         rows = np.empty((stop - start, *self.row_shape), self.dtype)
         for row in range(start, stop):
             array = self._load(row)
             if (array.shape, array.dtype) != (self.row_shape, self.dtype):
-                raise LayoutError(
+                raise ShardError(
                     f"{self.where(row)}: {self._array!r} is {array.shape} {array.dtype}, in the "
                     f"first file {self.row_shape} {self.dtype}; only a fixed number of boxes can "
                     "be imported"
@@ -158,24 +132,23 @@ class NpzFolderFeatures:
         return rows
 
     def where(self, row: int) -> str:
-        """Return the file."""
         return str(self._files[row])
 
     def _load(self, row: int) -> np.ndarray:
         what = f"{self.where(row)} is not a readable .npz file of numbers"
         with (
-            named_fault(what, "pickled objects are not read"),
+            explained_read(what, "pickled objects are not read"),
             self._files[row].open("rb") as stream,
             np.load(stream, allow_pickle=False) as arrays,
         ):
             if self._array not in arrays.files:
-                raise LayoutError(
+                raise ShardError(
                     f"{self.where(row)} has no array {self._array!r}; known: {arrays.files}"
                 )
-            found = arrays[self._array]
-            if not isinstance(found, np.ndarray):
+            values = arrays[self._array]
+            if not isinstance(values, np.ndarray):
                 raise TypeError(f"{self._array!r} is not an array")
-            return found
+            return values
 
 
 def _is_count(field: bytes) -> bool:

@@ -12,9 +12,9 @@ import h5py
 import msgspec
 import numpy as np
 
-from pipeline.store.convert.importers.source import LayoutError
 from pipeline.store.files import require_held
 from pipeline.store.schema import decode
+from pipeline.store.shards.format import ShardError
 
 Boxes = dict[str, tuple[np.ndarray, np.ndarray]]
 """Boxes (k, 4) float32, x0 y0 x1 y1, and scores (k,) float32, best first, by image id."""
@@ -39,61 +39,49 @@ _UNREADABLE = (
 
 
 def read_boxes(path: str | Path) -> Boxes:
-    """Read the boxes of each image.
+    """Read the boxes of each image, sorted by score, best first, ties in file order.
 
-    Parameters
-    ----------
-    path : str or Path. By its suffix: .tsv, columns of bottom-up attention (features are not read);
-        .npz, an array (k, 4), or (k, 5) with a score in the last column, by image id; .h5 or .hdf5,
-        `<image id>/boxes` and optionally `<image id>/scores`; .json, a list of
-        `{"image_id", "bbox": [x, y, width, height], "score"}`, as detectron and COCO write results.
-
-    Returns
-    -------
-    Boxes
-        Sorted by score, best first, ties in file order. Boxes without scores are scored by their
-        rank, from 1 down.
-
-    Raises
-    ------
-    LayoutError
-        The file is missing, of another format or invalid; the line, entry or image is named.
+    By the suffix of `path`: .tsv, columns of bottom-up attention (features are not read); .npz, an
+    array (k, 4), or (k, 5) with a score in the last column, by image id; .h5 or .hdf5,
+    `<image id>/boxes` and optionally `<image id>/scores`; .json, a list of
+    `{"image_id", "bbox": [x, y, width, height], "score"}`, as detectron and COCO write results.
+    Boxes without scores are scored by their rank, from 1 down.
     """
     path = Path(path)
     suffix = path.suffix.lower()
     if suffix not in _READERS:
-        raise LayoutError(f"{path}: expected boxes as {', '.join(_READERS)}; convert the file")
-    found: Boxes = {}
+        raise ShardError(f"{path}: expected boxes as {', '.join(_READERS)}; convert the file")
+    by_image: Boxes = {}
     try:
         for image, where, boxes, scores in _READERS[suffix](path):
-            if image in found:
-                raise LayoutError(f"{where}: image {image!r} occurs twice; merge its boxes")
-            found[image] = _checked(boxes, scores, where)
+            if image in by_image:
+                raise ShardError(f"{where}: image {image!r} occurs twice; merge its boxes")
+            by_image[image] = _checked(boxes, scores, where)
     except _UNREADABLE as error:
-        raise LayoutError(f"{path} is not a readable {suffix} file of boxes ({error})") from error
-    if not found:
-        raise LayoutError(f"{path} has no boxes")
-    return found
+        raise ShardError(f"{path} is not a readable {suffix} file of boxes ({error})") from error
+    if not by_image:
+        raise ShardError(f"{path} has no boxes")
+    return by_image
 
 
 def _checked(
     boxes: np.ndarray, scores: np.ndarray | None, where: str
 ) -> tuple[np.ndarray, np.ndarray]:
     # An archive may contain files that are not arrays, and HDF5 empty datasets.
-    for found in (boxes, scores):
-        if not isinstance(found, np.ndarray | None):
-            raise LayoutError(f"{where}: found {found!r:.50}, expected arrays of boxes and scores")
+    for array in (boxes, scores):
+        if not isinstance(array, np.ndarray | None):
+            raise ShardError(f"{where}: found {array!r:.50}, expected arrays of boxes and scores")
     if boxes.ndim != 2 or boxes.shape[1] not in (4, 5):
-        raise LayoutError(f"{where}: boxes of shape {boxes.shape}, expected (k, 4) or (k, 5)")
+        raise ShardError(f"{where}: boxes of shape {boxes.shape}, expected (k, 4) or (k, 5)")
     if boxes.shape[1] == 5:
         scores = boxes[:, 4]
     if scores is None:
         scores = np.linspace(1, 0, len(boxes), endpoint=False)
     if scores.shape != (len(boxes),):
-        raise LayoutError(f"{where}: scores of shape {scores.shape} for {len(boxes)} boxes")
+        raise ShardError(f"{where}: scores of shape {scores.shape} for {len(boxes)} boxes")
     table = np.concatenate([boxes[:, :4], scores[:, None]], axis=1).astype(np.float32)
     if not np.isfinite(table).all():
-        raise LayoutError(f"{where}: NaN or infinity among the boxes or scores")
+        raise ShardError(f"{where}: NaN or infinity among the boxes or scores")
     table = table[np.argsort(-table[:, 4], kind="stable")]
     return table[:, :4], table[:, 4]
 
@@ -104,7 +92,7 @@ def _tsv(path: Path) -> Iterator[_Table]:
             where = f"{path}, line {number}"
             fields = line.rstrip(b"\r\n").split(b"\t")
             if len(fields) != _TSV_COLUMNS:
-                raise LayoutError(
+                raise ShardError(
                     f"{where}: found {len(fields)} columns, expected image_id, image_w, image_h, "
                     "num_boxes, boxes and features, separated by tabs"
                 )
@@ -112,7 +100,7 @@ def _tsv(path: Path) -> Iterator[_Table]:
                 numbers = np.frombuffer(base64.b64decode(fields[_BOXES], validate=True), "<f4")
                 boxes = numbers.reshape(int(fields[_COUNT]), 4)
             except ValueError as error:
-                raise LayoutError(f"{where}: boxes are not base64 ({error})") from error
+                raise ShardError(f"{where}: boxes are not base64 ({error})") from error
             yield fields[_ID].decode(), where, boxes, None
 
 
@@ -120,7 +108,7 @@ def _npz(path: Path) -> Iterator[_Table]:
     with zipfile.ZipFile(path) as members:
         for member in members.infolist():
             if member.file_size > _MOST_BYTES:
-                raise LayoutError(
+                raise ShardError(
                     f"{path}: {member.filename} unpacks to {member.file_size:,} bytes, expected at "
                     f"most {_MOST_BYTES:,} per image"
                 )
@@ -136,7 +124,7 @@ def _hdf5(path: Path) -> Iterator[_Table]:
         group, _, last = name.rpartition("/")
         if last == "boxes" and group and isinstance(item, h5py.Dataset):
             if item.is_virtual or item.external:
-                raise LayoutError(f"{path}: {name!r} is stored in other files; use those")
+                raise ShardError(f"{path}: {name!r} is stored in other files; use those")
             names.append(group)
 
     with h5py.File(path, "r") as file:
@@ -159,7 +147,7 @@ def _json(path: Path) -> Iterator[_Table]:
     try:
         results = decode(path.read_text(encoding="utf-8-sig"), list[_Result])
     except ValueError as error:
-        raise LayoutError(
+        raise ShardError(
             f'{path} is not a list of results ({error}); expected {{"image_id", "bbox": [x, y, '
             'width, height], "score"}}'
         ) from error

@@ -20,18 +20,8 @@ class _Document(msgspec.Struct):
 def read_ids(path: str | Path) -> list[str]:
     """Read ids in file order; repeats are kept.
 
-    Parameters
-    ----------
-    path : str or Path. UTF-8 text with one id per line, or, ending in `.json`, a Karpathy
-        `dataset.json`: `cocoid` or else `filename` of its `images`, as in
-        `pipeline.datasets.readers.karpathy`.
-
-    Raises
-    ------
-    DatasetError
-        The file does not exist, or is not UTF-8, JSON or of that format.
-    ShardError
-        A line is blank, or the file has no ids.
+    `path` is UTF-8 text with one id per line, or, ending in `.json`, a Karpathy `dataset.json`:
+    `cocoid` or else `filename` of its `images`, as in `pipeline.datasets.readers.karpathy`.
     """
     path = Path(path)
     if path.suffix == ".json":

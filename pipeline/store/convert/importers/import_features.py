@@ -34,7 +34,9 @@ def import_features(
 ) -> FeatureIndex:
     """Import features that another program wrote.
 
-    An interrupted import resumes when it is repeated.
+    An interrupted import resumes when it is repeated. The recipe records that the provenance is
+    unknown: its name is "imported", with layout, file, SHA-256 and dtype of the source. Weights are
+    "unknown", with a SHA-256 of zeros. Values are preserved; float64 is rounded to float32.
 
     Parameters
     ----------
@@ -48,7 +50,8 @@ def import_features(
     array : str or None. Name of the array in the source; not for npy. None: as in `DEFAULT_ARRAYS`.
     axes : str or None. Names of the axes, such as "row, region, channel". None: by their number.
     note : str. How the features were computed, if known; stored in the recipe.
-    rows_per_shard, compress : see `ShardBuild`.
+    rows_per_shard : int or None. Rows per shard; None: as many as fit into 1 GiB, at most 65,536.
+    compress : bool. Store rows in small gzip chunks.
     monitor : Monitor. Receives the progress.
 
     Returns
@@ -60,10 +63,9 @@ def import_features(
     ------
     WrongUsage
         Arguments that do not match the layout.
-    LayoutError
-        The source does not match its layout, or holds infinities or NaN.
     ShardError
-        Ids repeat or are invalid, or `axes` has the wrong number of names.
+        The source does not match its layout, or holds infinities or NaN (file, row and id are
+        named); ids repeat or are invalid; `axes` has the wrong number of names.
 
     Examples
     --------

@@ -34,12 +34,8 @@ def read_matrix(path: Path, name: str) -> Matrix | None:
     """Return a dense real variable of class double or single; None if the file has none.
 
     Doubles stored as integers, to save space, are returned as float64. The array is read-only and
-    in Fortran order. If names repeat, the first variable is returned.
-
-    Raises
-    ------
-    OSError, ValueError, struct.error, zlib.error
-        The file cannot be read, is corrupt, or has another format.
+    in Fortran order. If names repeat, the first variable is returned. Corrupt files raise OSError,
+    ValueError, struct.error or zlib.error.
     """
     with path.open("rb") as file:
         read = _read_level_4 if 0 in file.read(4) else _read_level_5
@@ -109,10 +105,10 @@ def _elements(data: bytes | memoryview, order: str) -> Iterator[npt.NDArray[Any]
         yield np.frombuffer(memoryview(data)[start : start + size], dtype)
 
 
-def _dtype(known: dict[int, str], number: int, order: str) -> np.dtype[Any]:
-    if number not in known:
+def _dtype(dtypes: dict[int, str], number: int, order: str) -> np.dtype[Any]:
+    if number not in dtypes:
         raise ValueError(f"values of unknown type {number}")
-    return np.dtype(order + known[number])
+    return np.dtype(order + dtypes[number])
 
 
 def _matrix(values: npt.NDArray[Any], shape: list[int], dtype: str) -> Matrix:

@@ -15,28 +15,19 @@ from pipeline.store.shards.format import OK, FeatureHeader, RowBlock, ShardError
 from pipeline.store.shards.index import FeatureIndex
 
 
-class LayoutError(ShardError):
-    """A file of another program does not match its layout."""
-
-
 @contextmanager
-def named_fault(what: str, remedy: str) -> Iterator[None]:
-    """Convert any exception on a corrupt file into a `LayoutError`.
+def explained_read(what: str, remedy: str) -> Iterator[None]:
+    """Convert any exception on a corrupt file into a ShardError `what (reason); remedy`.
 
     NumPy, zipfile and scipy raise arbitrary exceptions on corrupt bytes: TokenError, zlib.error,
     UnboundLocalError. An exhaustive list is not feasible.
-
-    Parameters
-    ----------
-    what : str. Start of the message, such as "x.npy is not a readable .npy file".
-    remedy : str. End of the message: the remedy, or an explanation.
     """
     try:
         yield
-    except LayoutError:
+    except ShardError:
         raise
     except Exception as error:
-        raise LayoutError(f"{what} ({str(error) or type(error).__name__}); {remedy}") from error
+        raise ShardError(f"{what} ({str(error) or type(error).__name__}); {remedy}") from error
 
 
 class ImportSource(Protocol):
@@ -75,28 +66,7 @@ def import_rows(
     compress: bool = False,
     progress: Progress = no_progress,
 ) -> FeatureIndex:
-    """Write the rows of a source as a feature set.
-
-    Their provenance is unknown, and the recipe records this: its name is "imported", with layout,
-    file, SHA-256 and dtype of the source. Their weights are "unknown", with a SHA-256 of zeros.
-    Values are preserved; float64 is rounded to float32, see `source_dtype` in the recipe.
-
-    Parameters
-    ----------
-    source : ImportSource. The features.
-    out, rows_per_shard, compress : see `ShardBuild`.
-    dataset : str. Name of the dataset of the ids.
-    note : str. How they were computed, if known; part of the recipe.
-    axes : str or None. Names of the axes. Default: by their number.
-    progress : callable. Called with the rows done, the total, and 0.
-
-    Raises
-    ------
-    LayoutError
-        A row does not match the layout, or holds infinities or NaN; file, row and id are named.
-    ShardError
-        Ids repeat or are invalid, or `axes` has the wrong number of names.
-    """
+    """Write the rows of a source as a feature set; `import_features` documents its metadata."""
     require_usable_ids(source.ids, source.file)
     header = _header(source, dataset, note, axes)
     ok = np.array([OK], np.uint8)
@@ -107,7 +77,7 @@ def import_rows(
             stored = features.astype(header.dtype)
         finite = np.isfinite(stored.reshape(stop - start, -1)).all(axis=1)
         for row in (start + np.flatnonzero(~finite)).tolist():
-            raise LayoutError(
+            raise ShardError(
                 f"{source.where(row)}, id {source.ids[row]!r}: holds infinities, NaN or values "
                 f"outside {header.dtype}; remove the row or fix it"
             )
@@ -147,14 +117,9 @@ def _header(source: ImportSource, dataset: str, note: str, axes: str | None) -> 
 
 
 def require_floats(dtype: np.dtype, where: str) -> np.dtype:
-    """Return the dtype if it is a float of at most 64 bits.
-
-    Raises
-    ------
-    LayoutError
-    """
+    """Return the dtype if it is a float of at most 64 bits; raise otherwise."""
     if dtype.kind != "f" or dtype.itemsize > 8:
-        raise LayoutError(f"{where} holds {dtype}, expected floating point numbers")
+        raise ShardError(f"{where} holds {dtype}, expected floating point numbers")
     return dtype
 
 

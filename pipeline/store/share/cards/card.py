@@ -53,7 +53,10 @@ def write_card(
 
     Raises
     ------
-    ShardError, DatasetError
+    ShardError
+        The folder is not a finished set with rows of its own.
+    DatasetError
+        `dataset` is not a prepared dataset.
 
     Examples
     --------
@@ -84,19 +87,7 @@ def card_text(
     licence: str | None = None,
     source: str | None = None,
 ) -> str:
-    """Return the card as Markdown; text from data is escaped for Markdown and HTML.
-
-    Parameters
-    ----------
-    index : FeatureIndex. Index of the feature set.
-    failures : sequence of (id, status name, reason). Failed rows.
-    licence, source : str or None. Licence and origin of the images or captions. None: "not stated".
-
-    Raises
-    ------
-    ShardError
-        The index lists a file that does not have a shard's name.
-    """
+    """Return the card as Markdown; `failures` are (id, status name, reason) of failed rows."""
     for entry in index.shards:
         if not re.fullmatch(r"shard-\d+-of-\d+\.h5", entry.file):
             raise ShardError(f"index.json lists {entry.file!r}, which is not the name of a shard")
@@ -175,12 +166,11 @@ def card_text(
 
 
 def _header(index: FeatureIndex, licence: str | None) -> list[str]:
-    """Return the YAML header of a dataset card."""
     # A JSON string of printable characters is also a quoted YAML string.
     quoted = json.dumps(f"Features of {_visible(index.header.dataset)}", ensure_ascii=False)
-    known = (licence or "").lower().replace(" ", "-").removesuffix(".")
-    known = {"cc0": "cc0-1.0", "public-domain": "cc0-1.0"}.get(known, known)
-    stated = [f"license: {known if known in _LICENCES else 'other'}"] if licence else []
+    identifier = (licence or "").lower().replace(" ", "-").removesuffix(".")
+    identifier = {"cc0": "cc0-1.0", "public-domain": "cc0-1.0"}.get(identifier, identifier)
+    stated = [f"license: {identifier if identifier in _LICENCES else 'other'}"] if licence else []
     return [
         "---",
         f"pretty_name: {quoted}",
@@ -198,8 +188,8 @@ def _size_category(rows: int) -> str:
     """Return the hub's size category of a row count, such as 1K<n<10K."""
     names = ("n<1K", "1K<n<10K", "10K<n<100K", "100K<n<1M", "1M<n<10M", "10M<n<100M")
     powers = (3, 4, 5, 6, 7, 8)
-    found = zip(names, powers, strict=True)
-    return next((name for name, power in found if rows < 10**power), "100M<n<1B")
+    categories = zip(names, powers, strict=True)
+    return next((name for name, power in categories if rows < 10**power), "100M<n<1B")
 
 
 def _failed_rows(index: FeatureIndex, failures: Sequence[tuple[str, str, str]]) -> list[str]:

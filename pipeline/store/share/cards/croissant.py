@@ -30,14 +30,7 @@ _CONTEXT = {
 def croissant(
     index: FeatureIndex, sizes: dict[str, int], licence: str | None, source: str | None
 ) -> dict[str, Any]:
-    """Return the JSON-LD of a feature set: its contents, and its files with their SHA-256.
-
-    Parameters
-    ----------
-    index : FeatureIndex. The feature set.
-    sizes : dict of str to int. Size of each shard in bytes, by file name.
-    licence, source : str or None. Licence and origin of the images or captions; None: not stated.
-    """
+    """Return a set's JSON-LD: contents, and files with SHA-256 and size in bytes, from `sizes`."""
     header = index.header
     shape = " x ".join(map(str, header.row_shape))
     recipe = str(header.recipe.get("name", header.recipe_hash))
