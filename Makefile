@@ -16,7 +16,9 @@ export PYTHONDONTWRITEBYTECODE :=
 .PHONY: repro papers test slow endurance judges docs release format clean
 
 repro: $(READY)
-	@$(BIN)/pipeline repro
+	@export PATH="$(CURDIR)/$(BIN):$$PATH" && dvc repro && pipeline report && \
+	echo 'R@K in per cent, i→t: from an image to its captions. Pages: data/report/scenes/html/index.html' && \
+	echo 'Next: $(BIN)/pipeline search "red hearts on the water" --experiment kiros2014-linear'
 
 # Every published system on the dataset of params.yaml, in one process.
 papers: $(READY)

@@ -20,11 +20,9 @@ COMMANDS = {
     "ensemble": "Average the similarities of several experiments.",
     "evaluate": "Rank an embedding file and write its Recall@K.",
     "run": "Compute whatever is missing, from a dataset to recall tables.",
-    "repro": "Run dvc.yaml's stages, with a line for each.",
     "search": "Find the images or sentences nearest to a query.",
     "shards": "Describe, verify, index, convert, merge and share shards.",
-    "list": "List names: experiments, encoders, recipes, backbones...",
-    "recipes": "List the recipes, or print one.",
+    "list": "List names: experiments, recipes, encoders...; print a recipe.",
 }
 """The commands of the core in the order of the data flow, with their lines in the help."""
 

@@ -90,8 +90,10 @@ READERS = click.option(
 
 
 @click.command(cls=Command)
-@click.option("--backbone", help="Backbone whose default recipe is used; see `pipeline recipes`.")
-@click.option("--recipe", help="Name of the recipe; see `pipeline recipes`.")
+@click.option(
+    "--backbone", help="Backbone whose default recipe is used; see `pipeline list recipes`."
+)
+@click.option("--recipe", help="Name of the recipe; see `pipeline list recipes`.")
 @click.option("--dataset", type=click.Path(path_type=Path), help="Prepared dataset.")
 @click.option(
     "--images",

@@ -1,29 +1,66 @@
-"""`pipeline list`: the names that other commands accept."""
+"""`pipeline list`: the names that other commands accept, and recipes in full."""
 
 import json
 
 import click
 
 from stages.command import Answer
-from stages.listing import LISTINGS, print_table
+from stages.listing import LISTINGS, SHOWN, chosen_experiments, print_table
 from stages.options import JSON
 
 
 @click.command("list", cls=Answer)
 @click.argument("kind", type=click.Choice([*LISTINGS]), metavar="KIND")
+@click.argument("name", required=False)
+@click.option(
+    "--weights",
+    help="With the NAME of a recipe: weights for its hash, imagenet (downloaded if necessary), a "
+    "file or random:SEED.  [default: imagenet if available on this machine]",
+)
+@click.option(
+    "--paper",
+    metavar="PREFIX",
+    help="With experiments: all whose names begin so, such as wang2016.",
+)
+@click.option("--all", "everything", is_flag=True, help="With experiments: ablations too.")
 @JSON
-def list(kind: str, as_json: bool) -> None:
-    """List the names that other commands accept, with a description of each.
+def list(
+    kind: str,
+    name: str | None,
+    weights: str | None,
+    paper: str | None,
+    everything: bool,
+    as_json: bool,
+) -> None:
+    """List the names that other commands accept, or print one recipe with its hash.
 
-    KIND is experiments, encoders, tokenizers, recipes, vectors, backbones or heads.
+    KIND is experiments, encoders, tokenizers, recipes, vectors, backbones or heads. Experiments are
+    those of params.yaml and those that their papers recommend, with the features that `pipeline
+    run` computes for them.
 
     \b
     Examples:
       pipeline list experiments
+      pipeline list experiments --paper wang2016
       pipeline list encoders --json
+      pipeline list recipes resnet152-grid --weights resnet152.pth
     """
+    if name is not None:
+        if kind != "recipes":
+            raise click.UsageError(f"only recipes have a NAME to print; omit {name!r}")
+        # Here: only a recipe's hash needs torch.
+        from stages.recipe_in_full import recipe_in_full
+
+        click.echo(json.dumps(recipe_in_full(name, weights), indent=2, sort_keys=True))
+        return
+    if weights is not None:
+        raise click.UsageError("--weights determines the hash of one recipe; pass its name too")
+    if (paper or everything) and kind != "experiments":
+        raise click.UsageError("--paper and --all need KIND experiments")
     rows = LISTINGS[kind]()
+    if kind == "experiments" and not everything:
+        rows = chosen_experiments(rows, paper)
     if as_json:
         click.echo(json.dumps(rows, indent=2))
     else:
-        print_table(rows)
+        print_table(rows, SHOWN.get(kind))

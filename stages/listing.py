@@ -8,8 +8,44 @@ from importlib import import_module
 
 import click
 
+from pipeline.store.errors import UnknownName
+from pipeline.store.wording import did_you_mean
 from stages.additions import additions_to
 from stages.recipe_rows import Row, recipe_row
+
+RECOMMENDED = frozenset(
+    [
+        "qian2018-baseline",
+        "qian2018-gru-glove",
+        "wang2016-cca",
+        "wang2016-linear-bidirectional-structure",
+        "wang2016-nonlinear-bidirectional-structure",
+        "wang2016-phrases-cca",
+        "wang2016-phrases-a-mined",
+        "dong2018-w2vv-word2vec",
+        "dong2018-w2vv-multiscale",
+        "dong2018-video-multiscale",
+        "dong2018-video-multiscale-sound",
+        "kiros2014-linear",
+        "kiros2014-lstm",
+        "kiros2014-gru",
+        "vendrov2016-order",
+        "yan2019-transformer-basic",
+        "yan2019-transformer-pooling",
+        "yan2019-transformer-cross-attention",
+        "vsepp",
+        "scan-t2i-avg",
+        "zero-shot",
+        "ours-linear",
+        "kiros2014-sc-nlm",
+        "xu2015-soft-attention",
+        "ours",
+    ]
+)
+"""The systems that their papers recommend: the best or simplest of each; others are ablations."""
+
+SHOWN = {"experiments": ("name", "images", "captions")}
+"""Columns of the printed table where it has fewer than the rows, to fit 100 characters."""
 
 
 def experiments() -> list[Row]:
@@ -28,6 +64,7 @@ def experiments() -> list[Row]:
         }  # fmt: skip
 
     rows = []
+    size = params.size if params.dataset else "small"  # as `pipeline run` chooses it
     for name, entry in params.experiments.items():
         what, images, captions = f"head {entry.head}", entry.images or "", entry.captions or ""
         if preset := PRESETS.get(entry.preset or name):
@@ -37,13 +74,24 @@ def experiments() -> list[Row]:
         rows.append(row(name, "experiment", images, captions, what))
     for name, found in PRESETS.items():
         kind = "phrases" if found.of_phrases else "clips" if found.of_clips else "experiment"
-        rows.append(row(name, kind, found.images, found.captions.name, found.source))
+        made = found.at(size)
+        rows.append(row(name, kind, made.images, made.captions.name, found.source))
     for added in additions_to("LIST_EXPERIMENTS"):
-        rows += [row(*each) for each in added()]
+        rows += [row(*each) for each in added(size)]
     for name, given in {**ENSEMBLES, **params.ensembles}.items():
         members = ", ".join(given or ENSEMBLES[name])
         rows.append(row(name, "ensemble", "", "", f"mean of {members}"))
     return _first_of_each_name(rows)
+
+
+def chosen_experiments(rows: Sequence[Row], paper: str | None) -> list[Row]:
+    """Return the experiments of a paper, or those of params.yaml and the recommended ones."""
+    if paper is not None:
+        if chosen := [row for row in rows if row["name"].startswith(paper)]:
+            return chosen
+        papers = sorted({row["name"].partition("-")[0] for row in rows})
+        raise UnknownName(f"no experiment begins with {paper!r}; {did_you_mean(paper, papers)}")
+    return [row for row in rows if row["from"] == "params.yaml" or row["name"] in RECOMMENDED]
 
 
 def encoders() -> list[Row]:
@@ -178,9 +226,10 @@ LISTINGS: Mapping[str, Callable[[], list[Row]]] = {
 """Kinds of `pipeline list`; all rows of a kind have the same columns."""
 
 
-def print_table(rows: Sequence[Row]) -> None:
-    """Print rows as aligned columns under their names."""
-    lines = [[*rows[0]], *([*row.values()] for row in rows)]
+def print_table(rows: Sequence[Row], shown: Sequence[str] | None = None) -> None:
+    """Print rows as aligned columns under their names; `shown` are the columns, all by default."""
+    columns = shown or [*rows[0]]
+    lines = [columns, *([row[column] for column in columns] for row in rows)]
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     for line in lines:
         cells = (cell.ljust(width) for cell, width in zip(line, widths, strict=True))

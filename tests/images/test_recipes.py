@@ -19,7 +19,7 @@ from pipeline.images.recipes import (
     resolve_recipe,
 )
 from pipeline.store.hashing import canonical_json, recipe_hash
-from stages.recipes import recipes
+from stages.list import list as command
 from tests.project import PROJECT
 
 
@@ -188,7 +188,7 @@ def test_the_hash_is_stable_over_time_and_key_order() -> None:
 def test_the_list_needs_no_torch() -> None:
     """A list that takes seconds is not looked at."""
     code = (
-        "import sys; from stages.recipes import recipes; recipes([], standalone_mode=False); "
+        "import sys; from stages.list import list; list(['recipes'], standalone_mode=False); "
         "sys.exit('torch' in sys.modules)"
     )
     root = PROJECT
@@ -206,7 +206,7 @@ def test_one_recipe_is_printed_with_its_hash(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def printed(*arguments: str) -> dict[str, Any]:
-        result = CliRunner().invoke(recipes, arguments, catch_exceptions=False)
+        result = CliRunner().invoke(command, ["recipes", *arguments], catch_exceptions=False)
         assert result.exit_code == 0
         found: dict[str, Any] = json.loads(result.stdout)
         return found
@@ -221,6 +221,6 @@ def test_one_recipe_is_printed_with_its_hash(
     assert seeded["recipe_hash"] != values["recipe_hash"]
     monkeypatch.setenv("TORCH_HOME", str(tmp_path))
     assert printed("vgg19")["recipe_hash"] is None
-    stderr = CliRunner().invoke(recipes, ["vgg19"], catch_exceptions=False).stderr
+    stderr = CliRunner().invoke(command, ["recipes", "vgg19"], catch_exceptions=False).stderr
     assert "--weights PATH" in stderr
-    assert CliRunner().invoke(recipes, ["--weights", "random:0"]).exit_code == 2
+    assert CliRunner().invoke(command, ["recipes", "--weights", "random:0"]).exit_code == 2

@@ -16,7 +16,7 @@ from pipeline.store.errors import WrongUsage
 from stages.cli import COMMANDS, cli
 from stages.command import Answer, Command, Group, section
 from stages.console import CONSOLE, OUTPUT, as_options
-from stages.listing import LISTINGS
+from stages.listing import LISTINGS, RECOMMENDED
 from tests.project import PROJECT, Call
 
 
@@ -99,8 +99,8 @@ def test_misspelt_commands_and_options_are_recognised(
 @pytest.mark.parametrize(
     ("arguments", "messages"),
     [
-        ("recipes resnt152-grid", ("did you mean resnet152-grid",)),
-        ("recipes clip", ("open-clip:MODEL.TAG", "timm:MODEL")),
+        ("list recipes resnt152-grid", ("did you mean resnet152-grid",)),
+        ("list recipes clip", ("open-clip:MODEL.TAG", "timm:MODEL")),
         ("text --encoder maen --dataset data --out x", ("did you mean mean",)),
         ("train --experiment kiros", ("kiros2014-lstm", "kiros2014-gru")),
         ("run kiros --dataset data", ("kiros2014-lstm", "kiros2014-gru")),
@@ -122,7 +122,7 @@ def test_a_value_that_no_choice_has_is_wrong_usage(
 
 def test_a_model_of_timm_is_suggested_under_its_own_name(pipeline: Call) -> None:
     pytest.importorskip("timm")
-    ended = pipeline("recipes", "resnet50")
+    ended = pipeline("list", "recipes", "resnet50")
     assert (ended.status, "did you mean timm:resnet50" in ended.stderr) == (2, True)
 
 
@@ -156,7 +156,7 @@ def test_many_options_are_shown_in_groups(pipeline: Call) -> None:
         if line.endswith(":") and not line.startswith(" ")
     ]
     assert titles == ["Options", "Input", "Output", "Computing", "Storage", "Cluster"]
-    assert "Input" not in pipeline("recipes", "--help").stdout
+    assert "Input" not in pipeline("list", "--help").stdout
 
 
 def test_options_are_grouped_by_their_section_and_type() -> None:
@@ -184,13 +184,14 @@ def test_names_are_listed(
     assert len({row["name"] for row in rows}) == len(rows) > 1
     assert len({tuple(row) for row in rows}) == 1
     text = pipeline("list", kind).stdout.splitlines()
+    assert kind != "experiments" or max(map(len, text)) <= 100
     assert [line.split()[0] for line in text] == ["name", *(row["name"] for row in rows)]
 
 
 def test_the_lists_have_all_families(pipeline: Call, project: Path) -> None:
-    recipes = json.loads(pipeline("recipes", "--json").stdout)
+    recipes = json.loads(pipeline("list", "recipes", "--json").stdout)
     assert {row["of"] for row in recipes} == {"images", "regions", "clips", "sound"}
-    found = json.loads(pipeline("list", "experiments", "--json").stdout)
+    found = json.loads(pipeline("list", "experiments", "--all", "--json").stdout)
     assert {"params.yaml", "published"} == {row["from"] for row in found}
     kinds = {"experiment", "clips", "phrases", "language model", "ensemble"}
     assert {row["kind"] for row in found} == kinds
@@ -265,3 +266,19 @@ def texts_of(module: ast.Module) -> Iterator[str]:
         )
         if text and id(node) not in parts:
             yield ast.unparse(node)
+
+
+def test_experiments_are_those_that_papers_recommend(pipeline: Call, project: Path) -> None:
+    """With the features that `run` computes at its default size."""
+    rows = json.loads(pipeline("list", "experiments", "--json").stdout)
+    assert {row["name"] for row in rows} >= RECOMMENDED
+    assert len(RECOMMENDED) == 25
+    (vsepp,) = (row for row in rows if row["name"] == "vsepp")
+    assert vsepp["images"] == "efficientnet-lite0-pool"
+    wang = json.loads(pipeline("list", "experiments", "--paper", "wang2016", "--json").stdout)
+    assert len(wang) > 20
+    assert all(row["name"].startswith("wang2016") for row in wang)
+    ended = pipeline("list", "experiments", "--paper", "wang2061")
+    assert (ended.status, "did you mean wang2016" in ended.stderr) == (2, True)
+    for arguments in (("heads", "--all"), ("recipes", "--weights", "random:0"), ("heads", "vse")):
+        assert pipeline("list", *arguments).status == 2

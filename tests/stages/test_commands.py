@@ -363,7 +363,7 @@ def test_extract_takes_its_defaults_from_params_of_this_project_only(
 @pytest.mark.parametrize(
     "command",
     ["", "prepare", "prepare scenes", "prepare flickr8k", "prepare coco", "prepare karpathy",
-     "prepare folder", "extract", "text", "train", "embed", "evaluate", "report", "recipes"],
+     "prepare folder", "extract", "text", "train", "embed", "evaluate", "report", "list"],
 )  # fmt: skip
 def test_help_has_an_example(pipeline: Call, command: str) -> None:
     ended = pipeline(*command.split(), "--help")
@@ -372,6 +372,6 @@ def test_help_has_an_example(pipeline: Call, command: str) -> None:
 
 
 def test_recipes_are_listed_and_printed(pipeline: Call) -> None:
-    assert "7 x 7 x 2048" in pipeline("recipes").stdout
-    printed = json.loads(pipeline("recipes", "vgg19").stdout)
+    assert "7 x 7 x 2048" in pipeline("list", "recipes").stdout
+    printed = json.loads(pipeline("list", "recipes", "vgg19").stdout)
     assert (printed["name"], printed["combine_crops"]) == ("vgg19-fc7-10crop", "mean")

@@ -41,10 +41,10 @@ def test_both_sides_of_one_model(project: Path, pipeline: Call) -> None:
     assert sides[0]["weights_sha256"] == sides[1]["weights_sha256"]
     assert {side["weights"] for side in sides} == {"random:0"}
     assert 0 < head["history"][0]["rsum"] <= 600
-    printed = pipeline("recipes", CLIP, "--weights", "random:0")
+    printed = pipeline("list", "recipes", CLIP, "--weights", "random:0")
     recipe_hash = json.loads(printed.stdout)["recipe_hash"]
     assert recipe_hash == read_index(Path("data/features/scenes") / CLIP).header.recipe_hash
-    assert json.loads(pipeline("recipes", CLIP).stdout)["recipe_hash"] is None
+    assert json.loads(pipeline("list", "recipes", CLIP).stdout)["recipe_hash"] is None
 
     found = pipeline("search", "a red ball", "--experiment", "zero-shot", "--top", 3)
     assert found.status == 0, found.stderr

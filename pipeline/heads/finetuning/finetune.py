@@ -192,8 +192,8 @@ def learnable_recipe(images: FeatureSpec) -> Recipe:
         )
     if not is_image_recipe(name):
         raise FinetuningError(
-            f"image features {name!r} have a recipe that is not in `pipeline recipes`, so their "
-            "network is unknown; use features of `pipeline extract`"
+            f"image features {name!r} have a recipe that is not in `pipeline list recipes`, so "
+            "their network is unknown; use features of `pipeline extract`"
         )
     recipe = resolve_recipe(
         name, *(str(images.recipe.get(key)) for key in ("precision", "storage"))
@@ -201,7 +201,7 @@ def learnable_recipe(images: FeatureSpec) -> Recipe:
     if backbone_named(recipe.backbone).load is not None:
         raise FinetuningError(
             f"{name!r} is loaded by its own library, which does not accept tuned weights of the "
-            "image network alone; use a recipe of `pipeline recipes` or timm:<model>"
+            "image network alone; use a recipe of `pipeline list recipes` or timm:<model>"
         )
     if recipe.crop.windows > 1:
         alike = [

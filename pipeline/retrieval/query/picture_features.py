@@ -118,7 +118,7 @@ def _network(
         )
     if not is_image_recipe(side.name):
         raise SearchError(
-            f"{made} uses {side.name!r}, features that no recipe of `pipeline recipes` "
+            f"{made} uses {side.name!r}, features that no recipe of `pipeline list recipes` "
             "makes, so image files cannot be embedded; search with the id of an image that is "
             "embedded already"
         )

@@ -258,7 +258,7 @@ def test_recipes_of_several_crops_or_networks_are_refused() -> None:
     for recipe, message in (
         (crops, "needs one crop; use efficientnet-lite0-pool, and extract"),
         ({"name": "a+b", "parts": [lite, lite]}, "concatenates several recipes"),
-        ({"name": "mine"}, "not in `pipeline recipes`"),
+        ({"name": "mine"}, "not in `pipeline list recipes`"),
         ({**lite, "norm": "l2"}, "another version of their recipe"),
     ):
         with pytest.raises(FinetuningError, match=message):
