@@ -8,11 +8,7 @@ last pixel: subtract 1 from xmin and ymin, keep xmax and ymax.)
 import numpy as np
 import numpy.typing as npt
 
-from pipeline.store.errors import PipelineError
-
-
-class BoxError(PipelineError):
-    """Boxes are invalid, or outside their image."""
+from pipeline.regions import RegionError
 
 
 def as_boxes(boxes: npt.ArrayLike) -> np.ndarray:
@@ -20,14 +16,14 @@ def as_boxes(boxes: npt.ArrayLike) -> np.ndarray:
 
     Raises
     ------
-    BoxError
+    RegionError
         The shape is another, or values are not finite.
     """
     found = np.asarray(boxes, np.float64)
     if found.size == 0:
         return found.reshape(0, 4)
     if found.ndim != 2 or found.shape[1] != 4 or not np.isfinite(found).all():
-        raise BoxError(
+        raise RegionError(
             f"found boxes of shape {found.shape}; expected finite numbers (n, 4), "
             "x0 y0 x1 y1 in each row"
         )
@@ -66,12 +62,12 @@ def union(boxes: npt.ArrayLike) -> np.ndarray:
 
     Raises
     ------
-    BoxError
+    RegionError
         There is no box, or boxes are invalid.
     """
     found = np.asarray(boxes)
     if not len(as_boxes(found)):
-        raise BoxError("the union of no boxes is undefined; pass at least one")
+        raise RegionError("the union of no boxes is undefined; pass at least one")
     return np.concatenate([found[:, :2].min(0), found[:, 2:].max(0)])
 
 
@@ -85,7 +81,7 @@ def require_inside(boxes: npt.ArrayLike, width: float, height: float, where: str
 
     Raises
     ------
-    BoxError
+    RegionError
         A box does not; the first such box is named by its number.
     """
     found = as_boxes(boxes)
@@ -96,7 +92,7 @@ def require_inside(boxes: npt.ArrayLike, width: float, height: float, where: str
     ):
         if wrong.any():
             k = int(np.argmax(wrong))
-            raise BoxError(
+            raise RegionError(
                 f"{where}: box {k}, {found[k].tolist()}, {fault}; expected x0 y0 x1 y1 in pixels "
                 "of the image, from 0, right and bottom exclusive"
             )
@@ -121,12 +117,12 @@ def nms(boxes: npt.ArrayLike, scores: npt.ArrayLike, threshold: float) -> np.nda
 
     Raises
     ------
-    BoxError
+    RegionError
         The number of scores differs from that of boxes, or a score is NaN.
     """
     found, score = as_boxes(boxes), np.asarray(scores, np.float64)
     if score.shape != (len(found),) or np.isnan(score).any():
-        raise BoxError(
+        raise RegionError(
             f"{len(found)} boxes have scores of shape {score.shape}; expected one number per box, "
             "not NaN"
         )

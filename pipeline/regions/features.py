@@ -8,9 +8,10 @@ from pipeline.images.image_source import image_source
 from pipeline.images.network import device_for
 from pipeline.images.recipes import resolve_recipe
 from pipeline.images.region import PhotoCache, Region
+from pipeline.regions import RegionError
 from pipeline.regions.box_geometry import BOX_GEOMETRY
 from pipeline.regions.photo_source import PhotoSource, is_by_photo, region_features
-from pipeline.regions.proposals import ProposalError, read_proposals, region_id
+from pipeline.regions.proposals import read_proposals, region_id
 from pipeline.store.errors import WrongUsage
 from pipeline.store.jobs.feature_source import FeatureSource
 from pipeline.store.jobs.make_features import make_features
@@ -89,7 +90,7 @@ def extract_regions(
     ------
     WrongUsage
         An option does not apply to the recipe.
-    ProposalError
+    RegionError
         The proposals are of another dataset, or there are none.
     PipelineError
         See `pipeline.images.extract.extract`.
@@ -147,7 +148,7 @@ def _source(
             ids.append(region_id(entry.id, k))
             rows.append(Region(photo, (x0, y0, x1, y1), regions.context, crc32, photos))
     if not ids:
-        raise ProposalError(f"{regions.folder} has no box for any of the {len(entries)} images")
+        raise RegionError(f"{regions.folder} has no box for any of the {len(entries)} images")
     monitor.log(f"{len(ids)} regions of {len(entries)} images")
     if recipe != BOX_GEOMETRY:
         compute = compute.on(place, monitor)

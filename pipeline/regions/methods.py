@@ -1,10 +1,12 @@
 """Proposal methods by name; none of them is trained on the dataset."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import numpy as np
+
+from pipeline.datasets.phrases import RegionPhrase
 
 Found = tuple[np.ndarray, np.ndarray]
 """Boxes (k, 4) inside the image and scores (k,), best first; k may be 0."""
@@ -135,3 +137,37 @@ def _grid_shares() -> np.ndarray:
         for y in np.linspace(0, 1 - h, down):
             found += [(x, y, x + w, y + h) for x in np.linspace(0, 1 - w, across)]
     return np.array(found)
+
+
+def true_boxes(phrases: Iterable[RegionPhrase]) -> dict[str, np.ndarray]:
+    """Return the distinct boxes (k, 4) float32 of each image's phrases, in order of occurrence.
+
+    An image without phrases is missing, so k is at least 1.
+    """
+    boxes_of: dict[str, dict[tuple[float, ...], None]] = {}
+    for phrase in phrases:
+        boxes = boxes_of.setdefault(phrase.image, {})
+        for box in phrase.boxes:
+            boxes.setdefault(_as_float32(box))
+    return {image: np.array(list(boxes), np.float32) for image, boxes in boxes_of.items()}
+
+
+def true_regions(phrases: Iterable[RegionPhrase]) -> dict[str, list[int]]:
+    """Return the indices of each phrase's boxes in `true_boxes` of its image, by phrase id.
+
+    Index k is the row `<image id>@<k>` of the method "ground-truth".
+    """
+    phrases = list(phrases)
+    number = {
+        image: {tuple(box): k for k, box in enumerate(boxes.tolist())}
+        for image, boxes in true_boxes(phrases).items()
+    }
+    return {
+        phrase.id: [number[phrase.image][_as_float32(box)] for box in phrase.boxes]
+        for phrase in phrases
+    }
+
+
+def _as_float32(box: Iterable[float]) -> tuple[float, ...]:
+    # Boxes are compared as the features' shards store them.
+    return tuple(float(np.float32(value)) for value in box)

@@ -17,8 +17,8 @@ from typing import Any
 
 import numpy as np
 
+from pipeline.regions import RegionError
 from pipeline.regions.methods import NO_MODEL, Found, Unproposable
-from pipeline.regions.proposals import ProposalError
 from pipeline.store.hashing import sha256_of_file, sha256_of_json
 
 SIDE = 250
@@ -38,7 +38,7 @@ def opencv() -> Any:
 
     Raises
     ------
-    ProposalError
+    RegionError
         It is not installed, or lacks them.
     """
     try:
@@ -46,7 +46,7 @@ def opencv() -> Any:
     except ImportError:
         cv2 = None
     if cv2 is None or not (hasattr(cv2, "ximgproc") and hasattr(cv2, "saliency")):
-        raise ProposalError(
+        raise RegionError(
             f"edge-boxes, selective-search and bing need {_PACKAGE}: install the extra `regions`, "
             "as in pip install 'caption-feature-pipeline[regions]'; grid and boxes need no package"
         )
@@ -246,7 +246,7 @@ def _learned_edges(cv2: Any, pixels: np.ndarray, model: str) -> tuple[np.ndarray
     try:
         finder = cv2.ximgproc.createStructuredEdgeDetection(model)
     except cv2.error as error:
-        raise ProposalError(
+        raise RegionError(
             f"{model} is not an edge model of OpenCV ({str(error).splitlines()[0]}); pass a "
             "model.yml.gz of structured forests, or none"
         ) from error

@@ -14,8 +14,7 @@ import numpy as np
 from pipeline.images.decoding.decode import source_crc32
 from pipeline.images.region import PhotoCache, Region
 from pipeline.regions.box_geometry import BOX_GEOMETRY, box_geometry_features
-from pipeline.regions.by_photo import ByPhoto, RowsOf
-from pipeline.regions.map_recipe import ROI_ALIGN
+from pipeline.regions.by_photo import ROI_ALIGN, ByPhoto, RowsOf
 from pipeline.regions.roi_align import roi_align_features
 from pipeline.store.devices import one_core_each
 from pipeline.store.jobs.feature_source import Task

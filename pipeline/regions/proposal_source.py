@@ -12,10 +12,10 @@ import numpy as np
 
 from pipeline.datasets.regions import read_phrases, regions_sha256
 from pipeline.images.decoding.decode import read_image, source_crc32
-from pipeline.regions.ground_truth import true_boxes
-from pipeline.regions.methods import Grid, KnownBoxes, Method, Unproposable
+from pipeline.regions import RegionError
+from pipeline.regions.methods import Grid, KnownBoxes, Method, Unproposable, true_boxes
 from pipeline.regions.opencv_methods import Bing, EdgeBoxes, SelectiveSearch, opencv
-from pipeline.regions.proposals import ProposalError, proposal_row, proposals_header
+from pipeline.regions.proposals import proposal_row, proposals_header
 from pipeline.store.convert.importers.boxes import read_boxes
 from pipeline.store.errors import WrongUsage
 from pipeline.store.hashing import sha256_of_file
@@ -191,14 +191,14 @@ def method_of(proposer: Proposer, dataset: Path, split: str | None) -> Method:
 
     Raises
     ------
-    WrongUsage, DatasetError, ProposalError
+    WrongUsage, DatasetError, RegionError
         See `pipeline.regions.propose.propose`.
     """
     name, number, boxes, model = (
         proposer.method, proposer.number, proposer.boxes, proposer.model
     )  # fmt: skip
     if model is not None and not Path(model).exists():
-        raise ProposalError(f"{model} does not exist; pass the model's path")
+        raise RegionError(f"{model} does not exist; pass the model's path")
     if name == "grid":
         return Grid(number)
     if name == "edge-boxes":

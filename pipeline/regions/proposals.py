@@ -14,17 +14,13 @@ import numpy as np
 import numpy.typing as npt
 
 from pipeline.datasets.manifest import Manifest
-from pipeline.store.errors import PipelineError
+from pipeline.regions import RegionError
 from pipeline.store.files import created_by
 from pipeline.store.shards.feature_set import FeatureSet
 from pipeline.store.shards.format import FeatureHeader
 
 AXES = "row, proposal, x0_y0_x1_y1_score"
 _KIND = "proposals"
-
-
-class ProposalError(PipelineError):
-    """Proposals cannot be computed, or are not the requested ones."""
 
 
 def region_id(image_id: str, number: int) -> str:
@@ -37,12 +33,12 @@ def image_of_region(region: str) -> tuple[str, int]:
 
     Raises
     ------
-    ProposalError
+    RegionError
         It is not the id of a region.
     """
     image_id, at, number = region.rpartition("@")
     if not (at and image_id and re.fullmatch("[0-9]{1,18}", number)):
-        raise ProposalError(f"{region!r} is not the id of a region; expected <image id>@<number>")
+        raise RegionError(f"{region!r} is not the id of a region; expected <image id>@<number>")
     return image_id, int(number)
 
 
@@ -64,7 +60,7 @@ class Proposals:
 
         Raises
         ------
-        ProposalError
+        RegionError
             The shards have other contents.
         ShardError
             Shards are missing or damaged.
@@ -73,7 +69,7 @@ class Proposals:
         features = FeatureSet(folder)
         self.header: FeatureHeader = features.index.header
         if self.header.recipe.get("kind") != _KIND or self.header.axes != AXES:
-            raise ProposalError(
+            raise RegionError(
                 f"{folder} holds rows of the recipe {self.header.recipe.get('name')!r}, not "
                 "proposals; run `pipeline propose`"
             )
@@ -99,7 +95,7 @@ class Proposals:
 
         Raises
         ------
-        ProposalError
+        RegionError
             There are no proposals for the image.
         """
         row = self._row_of(image_id)
@@ -119,20 +115,20 @@ class Proposals:
 
         Raises
         ------
-        ProposalError
+        RegionError
             They are of another dataset, or of an earlier version without some of the images.
         """
         absent = [image_id for image_id in image_ids if image_id not in self._row]
         if absent or self.header.dataset != manifest.name:
             lacking = f" and lacks {len(absent)} of the images, first {absent[:3]}" * bool(absent)
-            raise ProposalError(
+            raise RegionError(
                 f"{self.folder} has proposals of the dataset {self.header.dataset!r}{lacking}; "
                 f"expected proposals of {manifest.name!r}: run `pipeline propose`"
             )
 
     def _row_of(self, image_id: str) -> int:
         if image_id not in self._row:
-            raise ProposalError(
+            raise RegionError(
                 f"{self.folder} has no image {image_id!r}; it has proposals of "
                 f"{len(self.image_ids)} images of the dataset {self.header.dataset!r}"
             )
@@ -148,7 +144,7 @@ def read_proposals(path: str | Path) -> Proposals:
 
     Raises
     ------
-    ProposalError, ShardError
+    RegionError, ShardError
         See `Proposals`.
 
     Examples

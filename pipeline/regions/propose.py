@@ -4,9 +4,10 @@ from pathlib import Path
 
 from pipeline.datasets.manifest import NO_PICTURES, read_manifest
 from pipeline.datasets.regions import has_phrases, read_phrases
+from pipeline.regions import RegionError
 from pipeline.regions.methods import KnownBoxes
 from pipeline.regions.proposal_source import Named, ProposalSource, Proposer, method_of
-from pipeline.regions.proposals import ProposalError, proposals_header, read_proposals
+from pipeline.regions.proposals import proposals_header, read_proposals
 from pipeline.regions.recall import proposal_recall
 from pipeline.store.files import write_json
 from pipeline.store.jobs.make_features import make_features
@@ -56,7 +57,7 @@ def propose(
         The method is unknown, or a file is missing or does not apply.
     DatasetError
         The dataset cannot be read, or lacks the phrases with boxes that the method needs.
-    ProposalError
+    RegionError
         The method is not available, or there is no box at all.
     FileReadError, ShardError
         The system failed; finished rows are kept.
@@ -76,7 +77,7 @@ def propose(
     most = proposer.number
     if isinstance(method, KnownBoxes):
         if not any(image in method.boxes for image in ids):
-            raise ProposalError(
+            raise RegionError(
                 f"{proposer.boxes or dataset} has no boxes for the {len(ids)} images; its ids are "
                 f"like {next(iter(method.boxes), 'none')!r}, the dataset's like {ids[0]!r}"
             )

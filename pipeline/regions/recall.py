@@ -36,7 +36,7 @@ def proposal_recall(
 
     Raises
     ------
-    ProposalError
+    RegionError
         The image of a phrase has no proposals.
     """
     by_image: dict[str, list[RegionPhrase]] = {}

@@ -20,8 +20,7 @@ from pipeline.images.decoding.decode import decoding_rule
 from pipeline.images.network import RecipeNetwork
 from pipeline.images.transforms import cut_crops, resize_image
 from pipeline.images.weights import load_weights
-from pipeline.regions.by_photo import ByPhoto, RowsOf
-from pipeline.regions.map_recipe import map_recipe
+from pipeline.regions.by_photo import ByPhoto, RowsOf, map_recipe
 from pipeline.store.jobs.options import Compute
 
 _SAMPLES = 4

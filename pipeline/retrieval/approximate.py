@@ -15,22 +15,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from pipeline.retrieval import EmbeddingsError
 from pipeline.retrieval.embeddings import Embeddings
-from pipeline.retrieval.search import (
-    Gallery,
-    Hits,
-    RowNumbers,
-    SearchError,
-    SideName,
-    Vectors,
-    best_of,
-    nearest,
-    require_comparable,
-)
-from pipeline.retrieval.similarity import SIMILARITIES
+from pipeline.retrieval.search import Gallery, Hits, SideName, best_of, nearest, require_comparable
+from pipeline.retrieval.similarity import SIMILARITIES, Vectors
 from pipeline.retrieval.stored_graph import DamagedGraph, StoredGraph, read_graph
 from pipeline.store.hashing import sha256_of_file
 from pipeline.store.packed import PackedTexts, TextIndex
+from pipeline.store.shards.row_keys import RowNumbers
 
 SIMILARITIES_INDEXED = ("cosine", "euclidean")
 """Similarities that order like a Euclidean distance, for which the graph is built."""
@@ -74,7 +66,7 @@ class ApproximateIndex:
 
         Raises
         ------
-        SearchError, EmbeddingsError
+        EmbeddingsError, EmbeddingsError
             See `search.nearest`.
         """
         gallery = self.gallery
@@ -136,7 +128,7 @@ def build_index(gallery: Gallery) -> ApproximateIndex:
 
     Raises
     ------
-    SearchError
+    EmbeddingsError
         faiss is not installed, or the similarity is not supported.
     """
     faiss = _faiss()
@@ -176,7 +168,7 @@ def open_index(
 
     Raises
     ------
-    SearchError
+    EmbeddingsError
         See `build_index`.
     """
     faiss = _faiss()
@@ -259,7 +251,7 @@ def recall_of(index: ApproximateIndex, embeddings: Embeddings) -> float:
 
 def _require_indexed(gallery: Gallery) -> None:
     if gallery.similarity not in SIMILARITIES_INDEXED:
-        raise SearchError(
+        raise EmbeddingsError(
             f"approximate search does not support the similarity {gallery.similarity}, only "
             f"{' and '.join(SIMILARITIES_INDEXED)}; use exact search"
         )
@@ -273,7 +265,7 @@ def _faiss() -> Any:
     try:
         return importlib.import_module("faiss")
     except ImportError as error:
-        raise SearchError(
+        raise EmbeddingsError(
             f"approximate search needs the package faiss-cpu ({error}); pip install "
             "'caption-feature-pipeline[search]', or use exact search"
         ) from error

@@ -7,8 +7,9 @@ cars.
 import numpy as np
 import numpy.typing as npt
 
-from pipeline.retrieval.search import Gallery, Hits, SearchError, Vectors
-from pipeline.retrieval.similarity import unit_rows
+from pipeline.retrieval import EmbeddingsError
+from pipeline.retrieval.search import Gallery, Hits
+from pipeline.retrieval.similarity import Vectors, unit_rows
 
 _CANCELLED = 1e-6
 
@@ -23,10 +24,10 @@ def require_composable(similarity: str) -> None:
 
     Raises
     ------
-    SearchError
+    EmbeddingsError
     """
     if not is_composable(similarity):
-        raise SearchError(
+        raise EmbeddingsError(
             "composing images and words, and re-sorting around a mean, need embeddings compared by "
             f"cosine; these are trained for the similarity {similarity}, for which a sum of unit "
             "vectors is meaningless; use an experiment whose head has cosine"
@@ -52,7 +53,7 @@ def compose(image: Vectors, minus: Vectors, plus: Vectors, *, unit: bool = True)
 
     Raises
     ------
-    SearchError
+    EmbeddingsError
         A vector is zero, or they cancel, so that the direction is undefined.
     """
     images = np.atleast_2d(image)
@@ -62,7 +63,7 @@ def compose(image: Vectors, minus: Vectors, plus: Vectors, *, unit: bool = True)
         names += [f"word {k} of those subtracted" for k in range(1, len(minus) + 1)]
         names += [f"word {k} of those added" for k in range(1, len(plus) + 1)]
         zero = [name for name, row in zip(names, vectors, strict=True) if not row.any()]
-        raise SearchError(
+        raise EmbeddingsError(
             f"the embedding of {' and of '.join(dict.fromkeys(zero))} is the zero vector, which "
             "has no direction; omit it"
         )
@@ -71,7 +72,7 @@ def compose(image: Vectors, minus: Vectors, plus: Vectors, *, unit: bool = True)
     queries = scaled[: len(images)] + signs @ scaled[len(images) :]
     longest = np.linalg.norm(scaled, axis=1).max()
     if (np.linalg.norm(queries, axis=1) < _CANCELLED * longest).any():
-        raise SearchError("image and words cancel to the zero vector; use other words")
+        raise EmbeddingsError("image and words cancel to the zero vector; use other words")
     return np.asarray(queries, np.float32).reshape(image.shape)
 
 

@@ -14,16 +14,16 @@ import numpy as np
 import numpy.typing as npt
 
 from pipeline import __version__
-from pipeline.retrieval.embeddings import Embeddings, EmbeddingsError, num_axes
+from pipeline.retrieval import EmbeddingsError
+from pipeline.retrieval.embeddings import Embeddings, num_axes
 from pipeline.retrieval.quantised.codes import (
     STORES,
     QuantisedRows,
     Quantiser,
     Store,
-    Vectors,
     quantiser_for,
 )
-from pipeline.retrieval.similarity import SIMILARITIES
+from pipeline.retrieval.similarity import SIMILARITIES, Vectors
 from pipeline.store.files import require_held
 from pipeline.store.guard import crash_of, trust
 from pipeline.store.hashing import canonical_json

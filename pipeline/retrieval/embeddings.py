@@ -12,17 +12,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from pipeline.retrieval import EmbeddingsError
 from pipeline.retrieval.quantised.codes import QuantisedRows
 from pipeline.retrieval.similarity import SIMILARITIES
-from pipeline.store.errors import PipelineError
 from pipeline.store.packed import TextIndex, repeated_texts
 from pipeline.store.wording import counted
 
 _BLOCK_NUMBERS = 1 << 22
-
-
-class EmbeddingsError(PipelineError):
-    """Embeddings are inconsistent, or their file does not match its format."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -7,13 +7,14 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
+from pipeline.retrieval import EmbeddingsError
 from pipeline.retrieval.embedding_file import (
     Blocks,
     EmbeddingsHeader,
     read_embeddings,
     write_in_blocks,
 )
-from pipeline.retrieval.embeddings import Embeddings, EmbeddingsError
+from pipeline.retrieval.embeddings import Embeddings
 from pipeline.retrieval.similarity import unit_rows
 from pipeline.store.hashing import sha256_of_file
 from pipeline.store.packed import TextIndex

@@ -8,12 +8,13 @@ from typing import Any
 
 import numpy as np
 
+from pipeline.retrieval import EmbeddingsError
 from pipeline.retrieval.bootstrap import RankedGallery, intervals
 from pipeline.retrieval.embedding_file import read_embeddings
-from pipeline.retrieval.embeddings import Embeddings, EmbeddingsError
+from pipeline.retrieval.embeddings import Embeddings
 from pipeline.retrieval.quantised.codes import shortened
 from pipeline.retrieval.ranking.galleries import first_captions, galleries
-from pipeline.retrieval.ranking.protocols import Protocol, ProtocolError, resolve_protocol
+from pipeline.retrieval.ranking.protocols import Protocol, resolve_protocol
 from pipeline.retrieval.ranking.ranks import Ranker, query_rows, rank_both_ways
 from pipeline.retrieval.ranking.splits import of_split
 from pipeline.retrieval.recall import (
@@ -31,7 +32,6 @@ from pipeline.retrieval.small_galleries import (
 )
 from pipeline.retrieval.tables import PROVENANCE_FILE, RELEVANCE_FILE, write_recall
 from pipeline.store.devices import AUTO, choose_device
-from pipeline.store.errors import PipelineError
 from pipeline.store.files import require_folder, write_json
 from pipeline.store.hashing import sha256_of_file
 from pipeline.store.progress import QUIET, Monitor
@@ -48,10 +48,6 @@ Judge = Callable[[Embeddings, Monitor], Relevance]
 
 _PAIRS_A_SECOND = 1e8
 """On one core, for 32 dimensions; see bench/scale.py."""
-
-
-class TooManyPairs(PipelineError):
-    """An exact table would need hours."""
 
 
 @dataclass(frozen=True)
@@ -117,9 +113,9 @@ def evaluate(
     EmbeddingsError
         The file is missing or corrupt, has no captions or no such split, or a similarity is not
         finite.
-    ProtocolError
+    EmbeddingsError
         The protocol is unknown, or the file does not match it.
-    TooManyPairs
+    EmbeddingsError
         More than `max_pairs` pairs; the message states the cost.
     StoreError
         The file has fewer dimensions than `dim`, or its similarity is not cosine.
@@ -137,7 +133,7 @@ def evaluate(
     file, folder = Path(embeddings), Path(out)
     asked = None if protocol is None else resolve_protocol(protocol, captions_per_image)
     if relevance is not None and asked is not None and (asked.folds > 1 or asked.sets):
-        raise ProtocolError(
+        raise EmbeddingsError(
             f"the protocol {asked.name} has several galleries, but judgments apply to one; omit "
             "the protocol, or choose one of a single gallery, such as coco-5k"
         )
@@ -194,7 +190,7 @@ def evaluate_protocol(
 
     Raises
     ------
-    ProtocolError
+    EmbeddingsError
         The numbers of images or captions do not match the protocol.
     EmbeddingsError
         See `rank_both_ways`.
@@ -278,7 +274,7 @@ def _require_affordable(
     folds = protocol.folds if protocol is not None else 1
     pairs = int(images * share * captions * share * folds)
     if pairs > max_pairs:
-        raise TooManyPairs(
+        raise EmbeddingsError(
             f"{file}: exact ranks of {int(images * share):,} images and "
             f"{int(captions * share):,} captions compare {pairs:.1e} pairs, about "
             f"{pairs / _PAIRS_A_SECOND / 3600:.0f} hours of one core; use a subset, for example "

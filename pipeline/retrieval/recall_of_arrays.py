@@ -5,7 +5,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pipeline.retrieval.embeddings import Embeddings, EmbeddingsError
+from pipeline.retrieval import EmbeddingsError
+from pipeline.retrieval.embeddings import Embeddings
 from pipeline.retrieval.recall import Table
 from pipeline.retrieval.small_galleries import table_of_gallery
 

@@ -8,14 +8,13 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
-from pipeline.retrieval.embeddings import Embeddings, EmbeddingsError
-from pipeline.retrieval.similarity import SIMILARITIES, Rows, Similarity
-from pipeline.store.errors import PipelineError
+from pipeline.retrieval import EmbeddingsError
+from pipeline.retrieval.embeddings import Embeddings
+from pipeline.retrieval.similarity import SIMILARITIES, Rows, Similarity, Vectors
 from pipeline.store.packed import sorted_order
+from pipeline.store.shards.row_keys import RowNumbers
 
 SideName = Literal["images", "captions"]
-Vectors = npt.NDArray[np.float32]
-RowNumbers = npt.NDArray[np.int64]
 
 BLOCK_ELEMENTS = 1 << 22
 """Number of gallery values, and of similarities, held in float64 at once: 32 MiB each."""
@@ -24,10 +23,6 @@ SYMMETRIC = ("cosine", "euclidean", "dot")
 """Similarities that also compare two images, or two captions."""
 
 _QUERIES_AT_ONCE = 256
-
-
-class SearchError(PipelineError):
-    """A query is impossible for these embeddings, or a file that it needs is missing."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -102,7 +97,7 @@ def nearest(
 
     Raises
     ------
-    SearchError
+    EmbeddingsError
         The queries are not in the gallery's space, or on the same side and the similarity is not
         symmetric.
     EmbeddingsError
@@ -159,15 +154,15 @@ def require_comparable(gallery: Gallery, queries: Vectors, asking: SideName) -> 
 
     Raises
     ------
-    SearchError
+    EmbeddingsError
     """
     if asking == gallery.side and gallery.similarity not in SYMMETRIC:
-        raise SearchError(
+        raise EmbeddingsError(
             f"the similarity {gallery.similarity} compares an image with a caption, so {asking} "
             f"cannot be searched by {asking}; this needs one of {', '.join(SYMMETRIC)}"
         )
     if queries.ndim != gallery.rows.ndim or queries.shape[-1] != gallery.rows.shape[-1]:
-        raise SearchError(
+        raise EmbeddingsError(
             f"the queries are of shape {queries.shape}, but the {gallery.side} are "
             f"{gallery.rows.shape}; embed both with one head"
         )

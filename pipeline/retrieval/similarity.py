@@ -8,8 +8,13 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-Matrix = npt.NDArray[np.float64]
+Vectors = npt.NDArray[np.float32]
+"""Embeddings: (rows, dim) float32, or sets of vectors, (rows, parts, dim)."""
+
 Rows = npt.NDArray[Any]
+"""Prepared rows: float32 or float64, in the shape of the `Vectors`."""
+
+Matrix = npt.NDArray[np.float64]
 
 CANCELLED = 2.0**-40
 """Values below this count as 0, relative to terms of size 1.

@@ -16,7 +16,7 @@ from pipeline.datasets.entries import ImageEntry
 from pipeline.datasets.manifest import Manifest, read_manifest
 from pipeline.datasets.regions import read_phrases
 from pipeline.regions.boxes import iou, require_inside
-from pipeline.regions.ground_truth import true_boxes
+from pipeline.regions.methods import true_boxes
 from pipeline.regions.opencv_methods import SIDE
 from pipeline.regions.proposal_source import Proposer
 from pipeline.regions.proposals import read_proposals

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from pipeline.regions.localization import LocalizationError
+from pipeline.regions import RegionError
 from pipeline.regions.localization.localized import Localized, read_localized
 from pipeline.regions.localization.measures import (
     IOU,
@@ -74,7 +74,7 @@ def evaluate_localized(
 
     Raises
     ------
-    LocalizationError
+    RegionError
         The file is missing or damaged, or has no query.
     OutputError
         The folder is not writable.
@@ -90,7 +90,7 @@ def evaluate_localized(
     started = time.monotonic()
     localized = read_localized(file)
     if not localized.query_ids:
-        raise LocalizationError(f"{file} has no query: no phrase of its images has a box")
+        raise RegionError(f"{file} has no query: no phrase of its images has a box")
     name = str(localized.provenance.get("experiment", file.stem))
     table = tabulate(localized, name, nms)
     counts = table.counts

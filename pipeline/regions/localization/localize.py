@@ -8,7 +8,7 @@ import numpy as np
 
 from pipeline.datasets.splits import split_for
 from pipeline.heads.trained_head import load_head
-from pipeline.regions.localization import LocalizationError
+from pipeline.regions import RegionError
 from pipeline.regions.localization.localized import Localized, write_localized
 from pipeline.regions.localization.queries import Queries
 from pipeline.regions.localization.sources import Sources
@@ -45,7 +45,7 @@ def localize(
 
     Raises
     ------
-    LocalizationError
+    RegionError
         The split has no phrase with a box.
     HeadError
         The head is missing, or was fitted on other features.
@@ -63,7 +63,7 @@ def localize(
     left_out = opened.left_out(leave_out_failed, monitor)
     queries = Queries.of(opened, split, left_out=left_out)
     if not queries.frame.query_ids:
-        raise LocalizationError(
+        raise RegionError(
             f"split {split!r} of {sources.dataset} has no phrase with a box; choose another split"
         )
     found = queries.embedded(trained.head)

@@ -68,7 +68,7 @@ def localize(
 
     Raises
     ------
-    LocalizationError
+    RegionError
         An experiment is not on regions and phrases, or folders do not match each other.
     HeadError, DatasetError, ShardError
         A name is unknown, or the dataset or features are missing.

@@ -13,12 +13,13 @@ import h5py
 import numpy as np
 import numpy.typing as npt
 
-from pipeline.regions.localization import LocalizationError
+from pipeline.regions import RegionError
 from pipeline.retrieval.similarity import SIMILARITIES
 from pipeline.store.files import require_held
 from pipeline.store.guard import crash_of, trust
 from pipeline.store.hashing import canonical_json
 from pipeline.store.schema import decode
+from pipeline.store.shards.row_keys import RowNumbers
 from pipeline.store.shards.writer import with_room
 
 FORMAT, FORMAT_VERSION = "pipeline-localization", 1
@@ -28,7 +29,6 @@ _TEXT_BYTES = 48
 
 Floats = npt.NDArray[np.float32]
 Scores = npt.NDArray[np.float64]
-RowNumbers = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False)
@@ -165,14 +165,14 @@ def read_localized(path: str | Path) -> Localized:
 
     Raises
     ------
-    LocalizationError
+    RegionError
         The file is missing, of another format, or damaged.
     """
     path = Path(path)
     if not path.is_file():
-        raise LocalizationError(f"{path} not found; `pipeline localize` writes localization files")
+        raise RegionError(f"{path} not found; `pipeline localize` writes localization files")
     if reason := crash_of(_stored, path):
-        raise LocalizationError(f"{path}: HDF5 {reason}; run `pipeline localize` again")
+        raise RegionError(f"{path}: HDF5 {reason}; run `pipeline localize` again")
     try:
         found = _stored(path)
         _check(found)
@@ -182,15 +182,13 @@ def read_localized(path: str | Path) -> Localized:
         OSError, KeyError, TypeError, ValueError, AttributeError, RuntimeError, OverflowError,
         MemoryError,
     ) as error:  # fmt: skip
-        raise LocalizationError(
-            f"{path} is damaged ({error}); run `pipeline localize` again"
-        ) from error
+        raise RegionError(f"{path} is damaged ({error}); run `pipeline localize` again") from error
 
 
 def _stored(path: Path) -> Localized:
     with h5py.File(path, "r") as file:
         if file.attrs.get("format") != FORMAT:
-            raise LocalizationError(
+            raise RegionError(
                 f"{path} is not a localization file (its format is {file.attrs.get('format')!r}); "
                 "`pipeline localize` writes one"
             )

@@ -13,7 +13,8 @@ import numpy as np
 import numpy.typing as npt
 
 from pipeline.regions.boxes import areas, iou
-from pipeline.regions.localization.localized import Localized, RowNumbers, Scores
+from pipeline.regions.localization.localized import Localized, Scores
+from pipeline.store.shards.row_keys import RowNumbers
 
 IOU = 0.5
 NMS = 0.3

@@ -14,16 +14,17 @@ import numpy as np
 
 from pipeline.datasets.phrases import RegionPhrase
 from pipeline.heads.base import Head
-from pipeline.heads.inputs.feature_rows import ArrayRows, FeatureRows, Features, RowNumbers
+from pipeline.heads.inputs.feature_rows import ArrayRows, FeatureRows, Features
 from pipeline.heads.inputs.pairs import Lists
 from pipeline.regions.boxes import iou
-from pipeline.regions.ground_truth import true_boxes, true_regions
 from pipeline.regions.localization.measures import IOU
 from pipeline.regions.localization.sources import OpenSources
+from pipeline.regions.methods import true_boxes, true_regions
 from pipeline.regions.proposals import region_id
 from pipeline.retrieval.similarity import SIMILARITIES
 from pipeline.store.progress import Progress, no_progress
 from pipeline.store.shards.feature_set import FeatureSet
+from pipeline.store.shards.row_keys import RowNumbers
 
 MINED_A_PHRASE = 50
 

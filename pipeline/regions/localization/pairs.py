@@ -8,8 +8,8 @@ from pipeline.datasets.phrases import RegionPhrase
 from pipeline.heads.inputs.feature_rows import FeatureRows, loaded
 from pipeline.heads.inputs.links import RepeatedRows
 from pipeline.heads.inputs.pairs import IN_MEMORY_BYTES, Links, Lists, Pairs
-from pipeline.regions.ground_truth import true_regions
-from pipeline.regions.localization import LocalizationError
+from pipeline.regions import RegionError
+from pipeline.regions.methods import true_regions
 from pipeline.regions.proposals import region_id
 from pipeline.store.shards.feature_set import FeatureSet
 
@@ -34,13 +34,13 @@ def training_pairs(
 
     Raises
     ------
-    LocalizationError
+    RegionError
         There is no phrase.
     MissingRows, FailedRows
         A region or phrase has no features.
     """
     if not phrases:
-        raise LocalizationError(
+        raise RegionError(
             "the training split has no phrase with a box; use a dataset with phrases, from "
             "`pipeline prepare entities`, `regions` or `scenes`"
         )

@@ -13,7 +13,7 @@ from pipeline.datasets.phrases import RegionPhrase, photo_size
 from pipeline.heads.base import Head
 from pipeline.heads.inputs.feature_rows import FeatureRows, Features, Rows, loaded
 from pipeline.heads.inputs.pairs import IN_MEMORY_BYTES
-from pipeline.regions.localization import LocalizationError
+from pipeline.regions import RegionError
 from pipeline.regions.localization.evaluate_localization import CUTOFFS
 from pipeline.regions.localization.localized import Localized
 from pipeline.regions.localization.measures import by_head, rank
@@ -57,7 +57,7 @@ class Queries:
         ------
         DatasetError
             The dataset has no such split.
-        ProposalError
+        RegionError
             The proposals are of another dataset, or lack an image.
         MissingRows, FailedRows
             A proposal or a phrase has no features.
@@ -103,12 +103,12 @@ class Queries:
 
         Raises
         ------
-        LocalizationError
+        RegionError
             There are no queries or no proposals.
         """
         asked, boxes = len(self.frame.query_ids), len(self.frame.boxes)
         if not (asked and boxes):
-            raise LocalizationError(
+            raise RegionError(
                 f"the validation split has {asked} queries and {boxes} proposals; at least one of "
                 "each is needed for model selection"
             )

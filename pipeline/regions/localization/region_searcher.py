@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, overload
 import numpy as np
 
 from pipeline.datasets.manifest import Manifest, read_manifest
+from pipeline.regions import RegionError
 from pipeline.regions.localization.localized import Localized, read_localized
-from pipeline.retrieval.search import SearchError
 from pipeline.store.errors import WrongUsage
 from pipeline.store.one_or_many import texts_of
 from pipeline.store.progress import QUIET, Monitor
@@ -81,7 +81,7 @@ class RegionSearcher:
 
         Raises
         ------
-        LocalizationError
+        RegionError
             See `read_localized`.
         """
         self.file: Path = Path(file)
@@ -97,12 +97,12 @@ class RegionSearcher:
 
         Raises
         ------
-        SearchError
+        RegionError
             The dataset lacks images of the file.
         """
         manifest = read_manifest(self.folder)
         if missing := manifest.by_id.lacking(self.found.image_ids):
-            raise SearchError(
+            raise RegionError(
                 f"{self.folder} lacks {len(missing)} images of {self.file}, first "
                 f"{missing[0]!r}; pass the dataset that was localized (`dataset=...`)"
             )
@@ -154,7 +154,7 @@ class RegionSearcher:
         ------
         WrongUsage
             `top` is below 1.
-        SearchError, PipelineError
+        RegionError, PipelineError
             A phrase cannot be embedded, or the models are not those of the file.
         """
         if top < 1:

@@ -9,7 +9,7 @@ from pipeline.datasets.phrases import RegionPhrase
 from pipeline.datasets.regions import read_phrases, regions_sha256
 from pipeline.heads.inputs.feature_spec import FeatureSpec, HeadInputs
 from pipeline.heads.inputs.pairs import made_from
-from pipeline.regions.localization import LocalizationError
+from pipeline.regions import RegionError
 from pipeline.regions.proposals import Proposals, image_of_region, read_proposals
 from pipeline.store.progress import Monitor
 from pipeline.store.shards.feature_set import FeatureSet
@@ -66,11 +66,11 @@ class OpenSources:
 
         Raises
         ------
-        DatasetError, ShardError, ProposalError
+        DatasetError, ShardError, RegionError
             A folder is missing or damaged.
         HeadError
             True boxes and proposals have features of different recipes.
-        LocalizationError
+        RegionError
             Features are of another dataset.
         """
         self.most: int = sources.most
@@ -85,7 +85,7 @@ class OpenSources:
         FeatureSpec.of(self.truth).require(self.regions, "region")
         for features in (self.texts, self.truth, self.regions):
             if features.index.header.dataset != self.manifest.name:
-                raise LocalizationError(
+                raise RegionError(
                     f"{features.folder} has features of the dataset "
                     f"{features.index.header.dataset!r}, expected {self.manifest.name!r}"
                 )

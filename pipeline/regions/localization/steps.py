@@ -10,7 +10,7 @@ from pipeline.experiments.steps.head_steps import expected_training, head_record
 from pipeline.experiments.steps.step import Plan, Step
 from pipeline.heads.head_types import Experiment
 from pipeline.heads.trained_head import TENSORS_FILE
-from pipeline.regions.localization import LocalizationError
+from pipeline.regions import RegionError
 from pipeline.regions.localization.localize import localize
 from pipeline.regions.localization.localized import read_localized
 from pipeline.regions.localization.sources import Sources
@@ -46,7 +46,7 @@ def localize_experiments(
 
     Raises
     ------
-    LocalizationError
+    RegionError
         An experiment is not on regions and phrases.
     Others : see `fit_to_phrases` and `localize`.
     """
@@ -54,7 +54,7 @@ def localize_experiments(
     for experiment, own in experiments:
         sources = known.setdefault(own, own)  # equal ones are opened once
         if not experiment.of_phrases:
-            raise LocalizationError(
+            raise RegionError(
                 f"{experiment.name!r} is fitted on images and captions, not on regions and "
                 "phrases; use the presets wang2016-phrases-*, or `pipeline run` for the others"
             )

@@ -11,7 +11,7 @@ from pipeline.heads.inputs.pairs import Pairs
 from pipeline.heads.trained_head import TrainedHead, load_head
 from pipeline.heads.training.training_job import TrainingJob
 from pipeline.heads.training.training_options import DEFAULT_TRAINING, TrainingOptions
-from pipeline.regions.localization import LocalizationError
+from pipeline.regions import RegionError
 from pipeline.regions.localization.mining import mine
 from pipeline.regions.localization.pairs import training_pairs
 from pipeline.regions.localization.queries import Queries
@@ -46,7 +46,7 @@ def fit_to_phrases(
 
     Raises
     ------
-    LocalizationError
+    RegionError
         A split has no phrases, sources are of different datasets, or the epoch is to be selected
         by mean average precision of image queries.
     HeadError
@@ -55,7 +55,7 @@ def fit_to_phrases(
         A region or phrase has no features.
     """
     if experiment.settings.get("selection") == "map":
-        raise LocalizationError(
+        raise RegionError(
             f"{experiment.name!r} has the setting selection: map, the mean average precision of "
             "image queries, but phrases are the queries here; set it to rsum or last"
         )

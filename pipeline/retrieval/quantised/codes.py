@@ -8,11 +8,10 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 import numpy.typing as npt
 
-from pipeline.retrieval.similarity import unit_rows
-from pipeline.store.errors import PipelineError
+from pipeline.retrieval import EmbeddingsError
+from pipeline.retrieval.similarity import Vectors, unit_rows
 
 Store = Literal["float32", "float16", "int8", "binary"]
-Vectors = npt.NDArray[np.float32]
 
 STORES: tuple[Store, ...] = ("float32", "float16", "int8", "binary")
 """Storage formats of embedding rows. "binary" keeps sign bits next to int8 codes."""
@@ -25,7 +24,7 @@ _WORD_BYTES = 8
 _NO_ROWS: Vectors = np.empty((0, 0), np.float32)
 
 
-class StoreError(PipelineError):
+class StoreError(EmbeddingsError):
     """Embeddings cannot be stored or shortened as requested."""
 
 

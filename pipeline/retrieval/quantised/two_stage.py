@@ -12,16 +12,8 @@ import numpy as np
 import numpy.typing as npt
 
 from pipeline.retrieval.quantised.codes import ZERO, QuantisedRows, words_of
-from pipeline.retrieval.search import (
-    Gallery,
-    Hits,
-    SideName,
-    Vectors,
-    best_of,
-    nearest,
-    require_comparable,
-)
-from pipeline.retrieval.similarity import unit_rows
+from pipeline.retrieval.search import Gallery, Hits, SideName, best_of, nearest, require_comparable
+from pipeline.retrieval.similarity import Vectors, unit_rows
 
 RESCORE = {"codes": 4, "bits": 64}
 """Number of first-stage candidates per hit, by storage format."""
@@ -51,7 +43,7 @@ def nearest_stored(
 
     Raises
     ------
-    SearchError, EmbeddingsError
+    EmbeddingsError, EmbeddingsError
         See `pipeline.retrieval.search.nearest`.
     """
     rows = gallery.rows

@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 
 from pipeline.datasets.entries import PackedEntries
 from pipeline.datasets.manifest import Metadata
-from pipeline.retrieval.search import SearchError
+from pipeline.retrieval import EmbeddingsError
 
 MAX_CHARACTERS = 1000
 """Maximum length of a condition."""
@@ -67,16 +67,16 @@ class Condition:
 
         Raises
         ------
-        SearchError
+        EmbeddingsError
             It has no operator, no field, or too many characters.
         """
         if len(text) > MAX_CHARACTERS:
-            raise SearchError(
+            raise EmbeddingsError(
                 f"a condition has {len(text)} characters; the limit is {MAX_CHARACTERS}"
             )
         found = _FORM.fullmatch(text)
         if found is None or not found[1]:
-            raise SearchError(
+            raise EmbeddingsError(
                 f"{text!r} is not a condition; expected FIELD=VALUE, FIELD!=VALUE, FIELD~REGEX, or "
                 "FIELD<NUMBER, such as split=test or 'id~^vacation/'"
             )
@@ -120,7 +120,7 @@ class Fields:
 
         Raises
         ------
-        SearchError
+        EmbeddingsError
             A field is unknown (similar names are suggested), a regular expression does not compile
             or exceeds the time limit, or a numeric comparison applies to texts.
         """
@@ -176,7 +176,7 @@ class Fields:
             lower = {known.lower(): known for known in self.names}
             close = get_close_matches(name.lower(), lower, n=3)
             meant = f" (did you mean {' or '.join(lower[c] for c in close)}?)" if close else ""
-            raise SearchError(
+            raise EmbeddingsError(
                 f"there is no field {name!r}{meant}; the dataset has {', '.join(self.names)}"
             )
         values = [
@@ -204,14 +204,14 @@ def _as_numbers(column: _Column, condition: Condition) -> tuple[npt.NDArray[np.f
     """Return the values of a column and the value of the condition as numbers."""
     if column.numbers is None:
         shown = Counter(column.texts.slice(0, 3).to_pylist())
-        raise SearchError(
+        raise EmbeddingsError(
             f"{condition.field!r} is not a column of numbers (it has {', '.join(map(repr, shown))})"
             f", so {condition.operator} does not apply; use =, != or ~"
         )
     try:
         return column.numbers, float(condition.value)
     except ValueError:
-        raise SearchError(
+        raise EmbeddingsError(
             f"{condition.field}{condition.operator}{condition.value}: {condition.value!r} is not a "
             "number"
         ) from None
@@ -223,14 +223,14 @@ def _matches(texts: pa.Array, condition: Condition, begun: float) -> Mask:
     while start < len(texts) or not start:
         batch, since = texts.slice(start, size), monotonic()
         if since - begun > SECONDS:
-            raise SearchError(
+            raise EmbeddingsError(
                 f"regular expressions, the last one {condition.value!r} of {condition.field!r}, "
                 f"take longer than {SECONDS:g} s for {len(texts)} values; use simpler ones"
             )
         try:
             matched = pc.match_substring_regex(batch, condition.value)
         except pa.ArrowInvalid as error:
-            raise SearchError(
+            raise EmbeddingsError(
                 f"the regular expression {condition.value!r} of {condition.field!r} does not "
                 f"compile ({str(error).removeprefix('Invalid regular expression: ')}); the syntax "
                 "is that of RE2, without lookarounds and references to groups"

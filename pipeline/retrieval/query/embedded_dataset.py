@@ -10,22 +10,18 @@ import numpy as np
 from pipeline.datasets.manifest import MANIFEST_FILE, Manifest, read_manifest
 from pipeline.datasets.metadata import read_metadata
 from pipeline.datasets.splits import ALL, splits_of
+from pipeline.retrieval import EmbeddingsError
 from pipeline.retrieval.approximate import ApproximateIndex, open_index
 from pipeline.retrieval.composition import ids_and_scores, require_composable
 from pipeline.retrieval.embedding_file import read_embeddings
 from pipeline.retrieval.embeddings import Embeddings
 from pipeline.retrieval.quantised.two_stage import nearest_stored
 from pipeline.retrieval.query.conditions import Condition, Fields
-from pipeline.retrieval.search import (
-    Gallery,
-    RowNumbers,
-    SearchError,
-    SideName,
-    Vectors,
-    nearest,
-)
+from pipeline.retrieval.search import Gallery, SideName, nearest
+from pipeline.retrieval.similarity import Vectors
 from pipeline.store.hashing import sha256_of_file
 from pipeline.store.packed import PackedTexts, TextIndex
+from pipeline.store.shards.row_keys import RowNumbers
 
 _MOST_CHOSEN = 16  # subsets whose rows are kept
 
@@ -54,7 +50,7 @@ class Hit:
     split: str = ""
 
 
-class NothingFulfils(SearchError):
+class NothingFulfils(EmbeddingsError):
     """No searched image or sentence fulfils the conditions of a query."""
 
 
@@ -132,13 +128,13 @@ class EmbeddedDataset:
 
         Raises
         ------
-        SearchError
+        EmbeddingsError
             The dataset lacks an id.
         """
         if side not in self._galleries:
             gallery = Gallery.of(self.space, side)
             if unknown_ids := self._known(side).without(gallery.ids):
-                raise SearchError(
+                raise EmbeddingsError(
                     f"{len(unknown_ids)} of the {len(gallery.ids)} {side} of the embedding file "
                     f"are not in {self.folder / MANIFEST_FILE}, first {unknown_ids[:5]}; pass the "
                     "dataset that was embedded "
@@ -160,7 +156,7 @@ class EmbeddedDataset:
         ------
         DatasetError
             The dataset has no such split.
-        SearchError
+        EmbeddingsError
             A condition is invalid.
         """
         gallery, key = self.gallery(side), (side, tuple(where))
@@ -197,13 +193,13 @@ class EmbeddedDataset:
 
         Raises
         ------
-        SearchError
+        EmbeddingsError
             No image of the file has this id.
         """
         try:
             at = self.space.image_ids.index(image_id)
         except ValueError:
-            raise SearchError(
+            raise EmbeddingsError(
                 f"{image_id!r} is not the id of an image in {self.file} (ids there look like "
                 f"{self.space.image_ids[0]!r})"
             ) from None
@@ -237,7 +233,7 @@ class EmbeddedDataset:
 
         Raises
         ------
-        SearchError, EmbeddingsError
+        EmbeddingsError, EmbeddingsError
             See `pipeline.retrieval.search.nearest` and `pipeline.retrieval.approximate`.
         """
         if around_mean is not None:
@@ -249,7 +245,7 @@ class EmbeddedDataset:
                 f"no {what}{self.of_splits} fulfil {' and '.join(map(repr, where))}"
             )
         if not (len(gallery.ids) if among is None else len(among)):
-            raise SearchError(
+            raise EmbeddingsError(
                 f"{self.file} has no {what}{self.of_splits}, so none can be found; look for "
                 f"{'images' if of == 'captions' else 'those of another split'}"
             )

@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
+from pipeline.retrieval import EmbeddingsError
 from pipeline.retrieval.embeddings import Embeddings
 from pipeline.retrieval.ensemble import shares
 from pipeline.retrieval.query.picture_features import PictureFeatures
 from pipeline.retrieval.query.query_models import QueryModels
-from pipeline.retrieval.search import SearchError, Vectors
-from pipeline.retrieval.similarity import unit_rows
+from pipeline.retrieval.similarity import Vectors, unit_rows
 
 
 @dataclass(frozen=True)
@@ -42,13 +42,13 @@ class EnsembleModels:
 
         Raises
         ------
-        SearchError
+        EmbeddingsError
             The file has another number of members.
         """
         provenance = embeddings.provenance
         members = provenance.get("ensemble")
         if not isinstance(members, list) or len(members) != len(folders):
-            raise SearchError(
+            raise EmbeddingsError(
                 f"{file} is not an ensemble of {len(folders)} members; rebuild it with "
                 "`pipeline ensemble`"
             )

@@ -10,9 +10,11 @@ import torch
 from pipeline.heads.finetuning import WEIGHTS_FILE
 from pipeline.heads.inputs.feature_rows import ArrayRows
 from pipeline.heads.trained_head import load_head
+from pipeline.retrieval import EmbeddingsError
 from pipeline.retrieval.query.query_embedding import embed_pictures
 from pipeline.retrieval.query.query_models import open_encoder, open_network
-from pipeline.retrieval.search import SYMMETRIC, SearchError, Vectors
+from pipeline.retrieval.search import SYMMETRIC
+from pipeline.retrieval.similarity import Vectors
 from pipeline.retrieval.torch_scores import SCORES
 from pipeline.store.hashing import sha256_of_json
 
@@ -46,7 +48,7 @@ class MtebEncoder:
 
         Raises
         ------
-        SearchError
+        EmbeddingsError
             The head was fitted on another encoder, or its similarity is not symmetric: MTEB
             compares queries with documents and does not state which of them are images.
         HeadError, EncoderError
@@ -55,7 +57,7 @@ class MtebEncoder:
         folder = Path(head)
         self.trained = load_head(folder)
         if (name := self.trained.head.similarity) not in SYMMETRIC:
-            raise SearchError(
+            raise EmbeddingsError(
                 f"the head of {self.trained.experiment!r} has the similarity {name}, which is not "
                 f"symmetric in image and text; MTEB needs one of {', '.join(SYMMETRIC)}"
             )
@@ -76,7 +78,7 @@ class MtebEncoder:
 
         Raises
         ------
-        SearchError
+        EmbeddingsError
             A batch has both or neither.
         """
         return np.concatenate([self._of_batch(batch) for batch in inputs])
@@ -107,7 +109,7 @@ class MtebEncoder:
         images: Any = batch.get("image")
         texts: Any = batch.get("text")
         if (images is None) == (texts is None):
-            raise SearchError(
+            raise EmbeddingsError(
                 f"a batch has the columns {', '.join(batch)}; a head embeds images or texts, so "
                 "choose tasks of the categories i2t and t2i"
             )

@@ -16,7 +16,7 @@ from pipeline.images.network import RecipeNetwork
 from pipeline.images.recipes import is_image_recipe, resolve_recipe
 from pipeline.images.transforms import cut_crops, read_sample, resize_image
 from pipeline.images.weights import load_weights
-from pipeline.retrieval.search import SearchError
+from pipeline.retrieval import EmbeddingsError
 from pipeline.store.hashing import recipe_hash, sha256_of_json
 from pipeline.store.shards.format import STATUS_NAMES, FeatureHeader
 from pipeline.store.shards.side_by_side import SCALINGS, scaled
@@ -46,7 +46,7 @@ class PictureFeatures:
 
         Raises
         ------
-        SearchError
+        EmbeddingsError
             A file is missing, unreadable or refused.
         UnusableImage
             A decoded image cannot be resized.
@@ -72,7 +72,7 @@ def open_features(side: FeatureSpec, made: str, weights: str | None = None) -> P
 
     Raises
     ------
-    SearchError
+    EmbeddingsError
         The features are not of a recipe of this project, or have other or unknown weights.
     RecipeError, WeightsError
         The recipe needs a package that is not installed, or its weights are not available.
@@ -80,7 +80,7 @@ def open_features(side: FeatureSpec, made: str, weights: str | None = None) -> P
     if "parts" not in side.recipe:
         network, header = _network(side, made, weights)
         if header.recipe_hash != side.recipe_hash:
-            raise SearchError(
+            raise EmbeddingsError(
                 f"the recipe {side.name!r} with the weights {header.weights!r} (recipe hash "
                 f"{header.recipe_hash}) is not the one that {made} uses: weights "
                 f"{side.weights!r}, recipe hash {side.recipe_hash}; pass those weights, or search "
@@ -88,7 +88,7 @@ def open_features(side: FeatureSpec, made: str, weights: str | None = None) -> P
             )
         return PictureFeatures([network])
     if weights is not None:
-        raise SearchError(
+        raise EmbeddingsError(
             f"{made} concatenates several recipes, {side.name!r}, and one weights file cannot "
             "replace the weights of all; omit it"
         )
@@ -99,7 +99,7 @@ def open_features(side: FeatureSpec, made: str, weights: str | None = None) -> P
     digest = sha256_of_json([header.weights_sha256 for _, header in each])
     parts = [header.recipe for _, header in each]
     if recipe_hash({**side.recipe, "parts": parts}, digest) != side.recipe_hash:
-        raise SearchError(
+        raise EmbeddingsError(
             f"the recipes {side.name!r} with their weights are not those that {made} uses; "
             "search with the id of an image that is embedded already"
         )
@@ -112,12 +112,12 @@ def _network(
 ) -> tuple[RecipeNetwork, FeatureHeader]:
     """Return the network of one recipe, and the header of its features."""
     if {"clip", "media"} & {*side.recipe}:
-        raise SearchError(
+        raise EmbeddingsError(
             f"{made} uses features of clips, {side.name!r}, for which image files are "
             "not embedded; search with the id of an embedded clip"
         )
     if not is_image_recipe(side.name):
-        raise SearchError(
+        raise EmbeddingsError(
             f"{made} uses {side.name!r}, features that no recipe of `pipeline recipes` "
             "makes, so image files cannot be embedded; search with the id of an image that is "
             "embedded already"
@@ -127,7 +127,7 @@ def _network(
     )
     source = weights or ("imagenet" if side.weights == recipe.weights else side.weights)
     if source.startswith("file:"):
-        raise SearchError(
+        raise EmbeddingsError(
             f"{made} uses features of the weights file {side.weights[5:]!r}, whose path "
             "is not recorded; pass it as the weights"
         )
@@ -142,7 +142,7 @@ def _windows(network: RecipeNetwork, picture: Path | Image.Image) -> npt.NDArray
         return cut_crops(resize_image(picture, resize), network.window)
     sample = read_sample(picture, network.recipe, network.window)
     if sample.windows is None:
-        raise SearchError(
+        raise EmbeddingsError(
             f"{picture} is {STATUS_NAMES[sample.status]}: {sample.error}; use an image that can "
             "be decoded"
         )

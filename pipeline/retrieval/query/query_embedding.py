@@ -8,8 +8,8 @@ from PIL import Image
 
 from pipeline.heads.inputs.feature_rows import ArrayRows, Features
 from pipeline.heads.trained_head import TrainedHead
+from pipeline.retrieval import EmbeddingsError
 from pipeline.retrieval.query.picture_features import PictureFeatures
-from pipeline.retrieval.search import SearchError
 from pipeline.store.wording import counted
 from pipeline.text.encoders.base import CaptionEncoder, unknown_to_all
 
@@ -38,7 +38,7 @@ def embed_sentences(
 
     Raises
     ------
-    SearchError
+    EmbeddingsError
         A text has no known word.
     """
     _log_unknown_words(encoder, texts, log)
@@ -65,7 +65,7 @@ def embed_pictures(
 
     Raises
     ------
-    SearchError
+    EmbeddingsError
         A file is missing, unreadable or refused.
     UnusableImage
         A decoded image cannot be resized.
@@ -85,7 +85,7 @@ def _log_unknown_words(
         which = f"{len(unknown)} of {counted(len(texts), 'query', 'queries')}, first {first}"
         if len(texts) == 1:
             which = f"the query {first[0]!r}"
-        raise SearchError(
+        raise EmbeddingsError(
             f"the encoder {fitted.name!r} knows no word of {which}; use words of its vocabulary, "
             "which may lack rare words of the captions that it was fitted to"
         )

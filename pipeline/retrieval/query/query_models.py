@@ -9,11 +9,12 @@ from PIL import Image
 
 from pipeline.heads.finetuning import WEIGHTS_FILE
 from pipeline.heads.trained_head import HEAD_FILE, TrainedHead, load_head
+from pipeline.retrieval import EmbeddingsError
 from pipeline.retrieval.quantised.codes import shortened
 from pipeline.retrieval.query.picture_features import PictureFeatures, open_features
 from pipeline.retrieval.query.query_embedding import embed_pictures, embed_sentences
 from pipeline.retrieval.query.query_sentences import require_lines
-from pipeline.retrieval.search import SearchError, Vectors
+from pipeline.retrieval.similarity import Vectors
 from pipeline.store.hashing import canonical_json
 from pipeline.text.caption_source import caption_header
 from pipeline.text.encoders.base import CaptionEncoder, unknown_to_all
@@ -80,7 +81,7 @@ class QueryModels:
 
         Raises
         ------
-        SearchError, PipelineError
+        EmbeddingsError, PipelineError
             See `open_encoder`.
         """
         self._kept = self._open_encoder(likely)
@@ -99,7 +100,7 @@ class QueryModels:
 
         Raises
         ------
-        SearchError, PipelineError
+        EmbeddingsError, PipelineError
             See `pipeline.retrieval.query.query_sentences.require_lines`, `open_encoder` and
             `pipeline.retrieval.query.query_embedding.embed_sentences`.
         """
@@ -111,7 +112,7 @@ class QueryModels:
 
         Raises
         ------
-        SearchError, PipelineError
+        EmbeddingsError, PipelineError
             See `open_encoder`.
         """
         return unknown_to_all(self._encoder_for(texts).reports(texts).values())
@@ -125,7 +126,7 @@ class QueryModels:
 
         Raises
         ------
-        SearchError, UnusableImage, PipelineError
+        EmbeddingsError, UnusableImage, PipelineError
             See `open_network` and `pipeline.retrieval.query.query_embedding.embed_pictures`.
         """
         return self._shortened(embed_pictures(self.head, self.network, [picture]))
@@ -138,7 +139,7 @@ class QueryModels:
     def _open_encoder(self, texts: Sequence[str]) -> CaptionEncoder:
         head = self.head
         if self._encoder is None:
-            raise SearchError(
+            raise EmbeddingsError(
                 "sentences and words are embedded by the fitted sentence encoder, whose folder "
                 "is missing; pass it (`encoder=...`)"
             )
@@ -164,7 +165,7 @@ def head_of(embeddings: WithProvenance, path: Path, folder: Path | None) -> Trai
 
     Raises
     ------
-    SearchError
+    EmbeddingsError
         The file is of an ensemble, does not record its head, or was computed by another head, such
         as another training of the same experiment; the first differences are named.
     HeadError
@@ -172,12 +173,12 @@ def head_of(embeddings: WithProvenance, path: Path, folder: Path | None) -> Trai
     """
     in_file = embeddings.provenance
     if "ensemble" in in_file:
-        raise SearchError(
+        raise EmbeddingsError(
             f"{path} is an ensemble, for which no single head can embed a query; search with the "
             "id of one of its images, or search the embedding file of one of its members"
         )
     if folder is None:
-        raise SearchError(
+        raise EmbeddingsError(
             f"a query of {path} is embedded by the head that made it, whose folder is missing; "
             "pass it (`head=...`), or search with the id of one of its images"
         )
@@ -188,7 +189,7 @@ def head_of(embeddings: WithProvenance, path: Path, folder: Path | None) -> Trai
     )
     in_head = trained.provenance
     if not in_file.keys() & in_head.keys():
-        raise SearchError(
+        raise EmbeddingsError(
             f"{path} does not record its head (its attribute 'provenance' names none), so "
             f"queries embedded by {folder} may be in another space; {again}"
         )
@@ -198,7 +199,7 @@ def head_of(embeddings: WithProvenance, path: Path, folder: Path | None) -> Trai
         for name, value in in_head.items()
         if canonical_json(in_file.get(name)) != canonical_json(value)
     ]:
-        raise SearchError(
+        raise EmbeddingsError(
             f"{path} was not made by the head that {folder / HEAD_FILE} describes now: it differs "
             f"in {', '.join(different)}; {again}"
         )
@@ -217,7 +218,7 @@ def open_encoder(trained: TrainedHead, folder: Path, texts: Sequence[str] | None
 
     Raises
     ------
-    SearchError
+    EmbeddingsError
         The head was fitted on another encoder.
     EncoderError, VocabularyError, CodebookError, VectorsError, PcaError, LemmatizerError
         The folder is missing or damaged.
@@ -225,7 +226,7 @@ def open_encoder(trained: TrainedHead, folder: Path, texts: Sequence[str] | None
     fitted = load_encoder(folder, texts)
     side = trained.inputs.captions
     if (found := caption_header(fitted, "").recipe_hash) != side.recipe_hash:
-        raise SearchError(
+        raise EmbeddingsError(
             f"{folder} holds the encoder {fitted.name!r} (recipe hash {found}), but the head of "
             f"{trained.experiment!r} was fitted on {side.name!r} (recipe hash {side.recipe_hash}); "
             "pass the folder that `pipeline text` wrote next to its caption features, or train "

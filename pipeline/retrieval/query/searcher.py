@@ -5,10 +5,11 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, overload
 
+from pipeline.retrieval import EmbeddingsError
 from pipeline.retrieval.composition import compose, require_composable
+from pipeline.retrieval.query import SIDES, default_side
 from pipeline.retrieval.query.embedded_dataset import EmbeddedDataset, Hit
-from pipeline.retrieval.query.sides import SIDES, default_side
-from pipeline.retrieval.search import SearchError, Vectors
+from pipeline.retrieval.similarity import Vectors
 from pipeline.store.errors import WrongUsage
 from pipeline.store.one_or_many import texts_of
 from pipeline.store.progress import QUIET, Monitor
@@ -178,7 +179,7 @@ class Searcher:
         ------
         WrongUsage
             `top` is below 1, or `around_mean` below `top`.
-        SearchError, PipelineError
+        EmbeddingsError, PipelineError
             A sentence cannot be embedded or compared, or the models did not compute the file.
         """
         self._check(top, around_mean)
@@ -228,7 +229,7 @@ class Searcher:
         ------
         WrongUsage
             See `by_sentences`.
-        SearchError, UnusableImage, PipelineError
+        EmbeddingsError, UnusableImage, PipelineError
             The image or a word cannot be embedded or compared.
         """
         less, more = (texts_of(words, "word")[0] for words in (minus, plus))
@@ -256,7 +257,7 @@ class Searcher:
             if image in space.image_ids:
                 return self.embedded.stored(image)
             if not Path(image).is_file():
-                raise SearchError(
+                raise EmbeddingsError(
                     f"{image!r} is neither the id of an image in {self.embedded.file} nor a file; "
                     f"pass one of them (ids there look like {space.image_ids[0]!r})"
                 )

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
+from pipeline.retrieval import EmbeddingsError
 from pipeline.retrieval.composition import ids_and_scores
-from pipeline.retrieval.search import Gallery, SearchError, nearest
+from pipeline.retrieval.search import Gallery, nearest
 from pipeline.retrieval.similarity import row_vectors
 from pipeline.store.errors import WrongUsage
 from pipeline.store.shards.feature_set import FeatureSet
@@ -72,7 +73,7 @@ class FeatureSearcher:
 
         Raises
         ------
-        SearchError
+        EmbeddingsError
             No row has features.
         ShardError
         """
@@ -80,7 +81,7 @@ class FeatureSearcher:
         self.searched: npt.NDArray[np.int64] = np.flatnonzero(self.features.status == OK)
         self._weights = weights
         if not len(self.searched):
-            raise SearchError(
+            raise EmbeddingsError(
                 f"{features}: none of the {len(self.features)} rows has features, so there is "
                 "nothing to search; `pipeline extract` states why each failed"
             )
@@ -109,7 +110,7 @@ class FeatureSearcher:
         ------
         WrongUsage
             `top` is below 1.
-        SearchError, UnusableImage, FailedRows, PipelineError
+        EmbeddingsError, UnusableImage, FailedRows, PipelineError
             The image has no features, or its network is not available.
         """
         if top < 1:
@@ -132,7 +133,7 @@ class FeatureSearcher:
             return self.features.read([own])
         if isinstance(image, str):
             if not Path(image).is_file():
-                raise SearchError(
+                raise EmbeddingsError(
                     f"{image!r} is neither an id of {self.features.folder} nor a file; pass one of "
                     f"them (ids there look like {self.features.ids[0]!r})"
                 )

@@ -13,12 +13,11 @@ from typing import Literal, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from pipeline.retrieval.similarity import SIMILARITIES
+from pipeline.retrieval.similarity import SIMILARITIES, Vectors
 
 Axis = Literal[0, 1]
 Ranks = npt.NDArray[np.int64]
 Scores = npt.NDArray[np.float32]
-Vectors = npt.NDArray[np.float32]
 
 
 class Block(Protocol):

@@ -4,9 +4,10 @@ from dataclasses import replace
 
 import numpy as np
 
+from pipeline.retrieval import EmbeddingsError
 from pipeline.retrieval.embeddings import Embeddings
 from pipeline.retrieval.ranking.blocks import Ranks
-from pipeline.retrieval.ranking.protocols import Protocol, ProtocolError
+from pipeline.retrieval.ranking.protocols import Protocol
 from pipeline.retrieval.ranking.ranks import image_rows
 from pipeline.store.packed import PackedTexts
 
@@ -18,7 +19,7 @@ def galleries(embeddings: Embeddings, protocol: Protocol) -> list[Embeddings]:
 
     Raises
     ------
-    ProtocolError
+    EmbeddingsError
         The numbers of images or captions do not match the protocol.
     """
     there, number = len(embeddings.image_ids), protocol.captions_per_image
@@ -26,7 +27,7 @@ def galleries(embeddings: Embeddings, protocol: Protocol) -> list[Embeddings]:
     asked = size * protocol.folds
     if there < asked or (there > asked and not protocol.rest):
         folds = f" ({protocol.folds} folds of {size})" if protocol.folds > 1 else ""
-        raise ProtocolError(
+        raise EmbeddingsError(
             f"the protocol {protocol.name} is of {asked} images{folds}, and there are {there}; "
             "embed the split that it is meant for, or use the protocol all"
             + (f" or first-{asked}" if there > asked else "")
@@ -38,7 +39,7 @@ def galleries(embeddings: Embeddings, protocol: Protocol) -> list[Embeddings]:
         few = np.flatnonzero(of_image < number).tolist()
         short = [embeddings.image_ids[row] for row in few]
         if short:
-            raise ProtocolError(
+            raise EmbeddingsError(
                 f"the protocol {protocol.name} is of {number} captions per image, and {len(short)} "
                 f"images have fewer, first {short[:5]}; add their captions, or count all captions "
                 "of every image"
@@ -75,7 +76,7 @@ def _sets(embeddings: Embeddings, protocol: Protocol) -> list[Embeddings]:
     """Return one gallery per caption number: all images with their captions of that number."""
     number = np.bincount(image_rows(embeddings), minlength=len(embeddings.image_ids))
     if (more := np.flatnonzero(number != protocol.sets)).size:
-        raise ProtocolError(
+        raise EmbeddingsError(
             f"the protocol {protocol.name} is of {protocol.sets} captions per image, one for each "
             f"set, and {more.size} images have more or fewer, first "
             f"{[embeddings.image_ids[row] for row in more[:5].tolist()]}"

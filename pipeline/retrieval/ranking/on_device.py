@@ -14,9 +14,9 @@ import torch
 from torch import Tensor
 
 from pipeline.retrieval.embeddings import Embeddings
-from pipeline.retrieval.ranking.blocks import Axis, Ranks, Scores, Vectors
+from pipeline.retrieval.ranking.blocks import Axis, Ranks, Scores
 from pipeline.retrieval.ranking.ranks import Ranker, rank_both_ways
-from pipeline.retrieval.similarity import CANCELLED, SIMILARITIES
+from pipeline.retrieval.similarity import CANCELLED, SIMILARITIES, Vectors
 from pipeline.retrieval.torch_scores import SCORES
 from pipeline.store.devices import DeviceError, usable_device
 

@@ -3,17 +3,10 @@
 import re
 from dataclasses import dataclass, replace
 
-from pipeline.store.errors import PipelineError, UnknownName
+from pipeline.retrieval import EmbeddingsError
+from pipeline.store.errors import UnknownName
 
 _USUAL = 5
-
-
-class ProtocolError(PipelineError):
-    """A protocol is unknown, or the embeddings do not match it."""
-
-
-class UnknownProtocol(ProtocolError, UnknownName):
-    """No protocol has this name."""
 
 
 @dataclass(frozen=True)
@@ -67,14 +60,14 @@ def resolve_protocol(name: str, captions_per_image: int | None = _USUAL) -> Prot
 
     Raises
     ------
-    ProtocolError
+    EmbeddingsError
         The name is unknown, or the protocol defines the captions itself.
     """
     if name in PROTOCOLS:
         protocol = PROTOCOLS[name]
         if (own := protocol.captions_per_image) != _USUAL:
             if captions_per_image not in (_USUAL, own):
-                raise ProtocolError(
+                raise EmbeddingsError(
                     f"the protocol {name} counts {own or 'all'} captions of a clip, and "
                     f"{captions_per_image or 'all'} were requested; omit the number"
                 )
@@ -82,7 +75,7 @@ def resolve_protocol(name: str, captions_per_image: int | None = _USUAL) -> Prot
     elif first := re.fullmatch("first-([1-9][0-9]{0,9})", name):
         protocol = Protocol(name, images=int(first[1]), rest=True)
     else:
-        raise UnknownProtocol(
+        raise UnknownName(
             f"unknown protocol {name!r}; expected one of {', '.join(PROTOCOLS)}, or first-N with a "
             "number of images such as first-1000"
         )

@@ -13,7 +13,8 @@ from math import isqrt
 
 import numpy as np
 
-from pipeline.retrieval.embeddings import Embeddings, EmbeddingsError
+from pipeline.retrieval import EmbeddingsError
+from pipeline.retrieval.embeddings import Embeddings
 from pipeline.retrieval.ranking.blocks import Axis, Block, BlockOf, HostBlock, Ranks, Scores
 from pipeline.store.packed import sorted_order
 

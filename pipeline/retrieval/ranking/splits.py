@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 
 from pipeline.datasets.splits import ALL
-from pipeline.retrieval.embeddings import Embeddings, EmbeddingsError
+from pipeline.retrieval import EmbeddingsError
+from pipeline.retrieval.embeddings import Embeddings
 from pipeline.retrieval.ranking.galleries import images_between
 from pipeline.retrieval.ranking.ranks import image_rows
 from pipeline.store.schema import Natural, SchemaError, convert

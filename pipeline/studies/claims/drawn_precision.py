@@ -6,8 +6,9 @@ import numpy as np
 import numpy.typing as npt
 from scipy.sparse import csr_array
 
-from pipeline.regions.localization.localized import Localized, RowNumbers, Scores
+from pipeline.regions.localization.localized import Localized, Scores
 from pipeline.regions.localization.measures import NMS, asked, by_head, claims
+from pipeline.store.shards.row_keys import RowNumbers
 
 _AT_ONCE = 1 << 20  # maximum number of true positives of all samples in memory
 
