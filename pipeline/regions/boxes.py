@@ -12,13 +12,7 @@ from pipeline.regions import RegionError
 
 
 def as_boxes(boxes: npt.ArrayLike) -> np.ndarray:
-    """Return (n, 4) numbers as float64 boxes; an empty input becomes (0, 4).
-
-    Raises
-    ------
-    RegionError
-        The shape is another, or values are not finite.
-    """
+    """Return (n, 4) finite numbers as float64 boxes; an empty input becomes (0, 4)."""
     found = np.asarray(boxes, np.float64)
     if found.size == 0:
         return found.reshape(0, 4)
@@ -38,15 +32,9 @@ def areas(boxes: npt.ArrayLike) -> np.ndarray:
 
 
 def iou(a: npt.ArrayLike, b: npt.ArrayLike) -> np.ndarray:
-    """Return the intersection over union of every box of `a` with every box of `b`.
+    """Return the intersection over union, (A, B) float64 in 0-1, of boxes (A, 4) with boxes (B, 4).
 
-    Parameters
-    ----------
-    a, b : (A, 4) and (B, 4).
-
-    Returns
-    -------
-    (A, B) float64 in 0-1; 0 for two boxes without an area.
+    Two boxes without an area have 0.
     """
     a, b = as_boxes(a), as_boxes(b)
     corner = np.maximum(a[:, None, :2], b[None, :, :2])
@@ -58,13 +46,7 @@ def iou(a: npt.ArrayLike, b: npt.ArrayLike) -> np.ndarray:
 
 
 def union(boxes: npt.ArrayLike) -> np.ndarray:
-    """Return the smallest box around (n, 4) boxes, (4,) of their dtype; n is at least 1.
-
-    Raises
-    ------
-    RegionError
-        There is no box, or boxes are invalid.
-    """
+    """Return the smallest box around (n, 4) boxes, (4,) of their dtype; n is at least 1."""
     found = np.asarray(boxes)
     if not len(as_boxes(found)):
         raise RegionError("the union of no boxes is undefined; pass at least one")
@@ -77,13 +59,7 @@ def clip(boxes: npt.ArrayLike, width: float, height: float) -> np.ndarray:
 
 
 def require_inside(boxes: npt.ArrayLike, width: float, height: float, where: str) -> None:
-    """Check that (n, 4) boxes have an area and are within an image of this size.
-
-    Raises
-    ------
-    RegionError
-        A box does not; the first such box is named by its number.
-    """
+    """Check that (n, 4) boxes have an area and are within an image of this size."""
     found = as_boxes(boxes)
     inside = (found[:, :2] >= 0).all(1) & (found[:, 2:] <= [width, height]).all(1)
     for fault, wrong in (
@@ -99,26 +75,10 @@ def require_inside(boxes: npt.ArrayLike, width: float, height: float, where: str
 
 
 def nms(boxes: npt.ArrayLike, scores: npt.ArrayLike, threshold: float) -> np.ndarray:
-    """Return the boxes that greedy non-maximum suppression keeps, best first.
+    """Return the row numbers (k,) int64 that greedy non-maximum suppression keeps, best first.
 
-    The box with the highest score is kept and all that overlap it by more than `threshold` are
-    dropped, repeatedly. Ties are broken by the lower index; an overlap of exactly `threshold` is
-    kept.
-
-    Parameters
-    ----------
-    boxes : (n, 4).
-    scores : (n,), higher is better, not NaN.
-    threshold : float. Intersection over union, 0-1.
-
-    Returns
-    -------
-    (k,) int64 row numbers.
-
-    Raises
-    ------
-    RegionError
-        The number of scores differs from that of boxes, or a score is NaN.
+    `boxes` (n, 4) that overlap a kept one by more than `threshold` (IoU, 0-1) are dropped, one of
+    exactly `threshold` is kept; equal `scores` (n,) are in row order.
     """
     found, score = as_boxes(boxes), np.asarray(scores, np.float64)
     if score.shape != (len(found),) or np.isnan(score).any():

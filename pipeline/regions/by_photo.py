@@ -27,7 +27,7 @@ class ByPhoto:
 
 
 def map_recipe(name: str, precision: str = "float32", storage: str = "float32") -> Recipe:
-    """Return the recipe of the map that `<backbone>-roi-align` pools: the grid at twice its side."""
+    """Return the recipe of the map that regions are pooled from: the grid at twice its side."""
     grid = resolve_recipe(name.removesuffix(ROI_ALIGN) + "-grid", precision, storage)
     if len(grid.shape) != 3 or grid.crop.rule != "none":
         raise RecipeError(

@@ -17,7 +17,7 @@ class Unproposable(Exception):
 
 
 class Method(Protocol):
-    """Protocol of a proposal method; thread-safe."""
+    """Protocol of a proposal method; thread-safe, since images are processed in parallel."""
 
     @property
     def recipe(self) -> dict[str, Any]:
@@ -32,7 +32,7 @@ class Method(Protocol):
         """Installed packages whose versions are recorded."""
 
     def __call__(self, image_id: str, pixels: np.ndarray) -> Found:
-        """Propose boxes on an image, (height, width, 3) uint8 RGB."""
+        """Propose boxes on an image, (height, width, 3) uint8 RGB, or raise `Unproposable`."""
 
 
 NO_MODEL = "none", "0" * 64
@@ -40,31 +40,18 @@ NO_MODEL = "none", "0" * 64
 
 @dataclass(frozen=True)
 class KnownBoxes:
-    """Proposals that are known in advance: true boxes, or those of a file.
-
-    Attributes
-    ----------
-    recipe, model, packages : see `Method`.
-    boxes, scores : mapping of str to numpy.ndarray. Boxes and scores by image id, best first;
-        missing images have no boxes.
-    sizes : mapping of str to tuple of 2 int. Required width and height of an image by id, if known.
-    """
+    """Proposals that are known in advance: true boxes, or those of a file."""
 
     recipe: dict[str, Any]
     model: tuple[str, str]
-    boxes: Mapping[str, np.ndarray]
-    scores: Mapping[str, np.ndarray]
+    boxes: Mapping[str, np.ndarray]  # by image id, (k, 4), best first; a missing image has no boxes
+    scores: Mapping[str, np.ndarray]  # by image id, (k,)
+    # required width and height of an image by id, if known
     sizes: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     packages: tuple[str, ...] = ()
 
     def __call__(self, image_id: str, pixels: np.ndarray) -> Found:
-        """Return the boxes of an image.
-
-        Raises
-        ------
-        Unproposable
-            The image has another size than its boxes were drawn for, or a box leaves it.
-        """
+        """Return the boxes of an image; raise if its size is another, or a box leaves it or is empty."""
         height, width = pixels.shape[:2]
         if (wanted := self.sizes.get(image_id, (width, height))) != (width, height):
             raise Unproposable(
@@ -87,18 +74,12 @@ class KnownBoxes:
 
 @dataclass(frozen=True)
 class Grid:
-    """Fixed boxes, independent of the image: windows of several shapes on a regular grid.
+    """Fixed windows of several shapes on a regular grid, independent of the image: the baseline.
 
     The whole image is first, followed by windows from large to small; neighbours overlap by half.
-    This is the baseline of all other methods.
-
-    Attributes
-    ----------
-    number : int. Maximum number of boxes per image.
-    packages : see `Method`.
     """
 
-    number: int
+    number: int  # maximum number of boxes per image
     packages: tuple[str, ...] = ()
 
     @property

@@ -34,13 +34,7 @@ _process = threading.Lock()
 
 @cache
 def opencv() -> Any:
-    """Import OpenCV with its contributed modules.
-
-    Raises
-    ------
-    RegionError
-        It is not installed, or lacks them.
-    """
+    """Import OpenCV with its contributed modules, on one thread."""
     try:
         cv2 = import_module("cv2")
     except ImportError:
@@ -56,16 +50,11 @@ def opencv() -> Any:
 
 @dataclass(frozen=True)
 class EdgeBoxes:
-    """EdgeBoxes (Zitnick and Dollár, ECCV 2014) by OpenCV.
+    """EdgeBoxes (Zitnick and Dollár, ECCV 2014) by OpenCV, on learned edges or on gradients."""
 
-    Attributes
-    ----------
-    number : int. Maximum number of boxes per image.
-    edge_model : Path or None. File of structured forests' trained edges; None: edges are the local
-        maxima of the colours' gradient along its direction, which need no model.
-    """
-
-    number: int
+    number: int  # maximum number of boxes per image
+    # structured forests' trained edges; None: edges are the local maxima of the colours'
+    # gradient along its direction, which need no model
     edge_model: Path | None = None
     packages: tuple[str, ...] = (_PACKAGE,)
 
@@ -84,7 +73,7 @@ class EdgeBoxes:
         return self.edge_model.name, sha256_of_file(self.edge_model)
 
     def __call__(self, image_id: str, pixels: np.ndarray) -> Found:
-        """Propose boxes; see `Method`."""
+        """Propose boxes."""
         cv2 = opencv()
         small, factors = _shrunk(cv2, pixels)
         edges, direction = (
@@ -99,7 +88,7 @@ class EdgeBoxes:
 
 @dataclass(frozen=True)
 class SelectiveSearch:
-    """Selective search (Uijlings et al., IJCV 2013) by OpenCV in its fast mode.
+    """Selective search (Uijlings et al., IJCV 2013) by OpenCV, in its fast mode.
 
     Its ranking is random by design; the seed is 0 for every image.
     """
@@ -117,7 +106,7 @@ class SelectiveSearch:
         return NO_MODEL
 
     def __call__(self, image_id: str, pixels: np.ndarray) -> Found:
-        """Propose boxes; see `Method`."""
+        """Propose boxes."""
         cv2 = opencv()
         small, factors = _shrunk(cv2, pixels)
         search = cv2.ximgproc.segmentation.createSelectiveSearchSegmentation()
@@ -131,14 +120,9 @@ class SelectiveSearch:
 
 @dataclass(frozen=True)
 class Bing:
-    """BING (Cheng et al., CVPR 2014) by OpenCV.
+    """BING (Cheng et al., CVPR 2014) by OpenCV."""
 
-    Attributes
-    ----------
-    folder : Path. Folder of its trained model, such as OpenCV's `ObjNessB2W8MAXBGR.*.yml.gz`.
-    """
-
-    folder: Path
+    folder: Path  # trained model, such as OpenCV's `ObjNessB2W8MAXBGR.*.yml.gz`
     packages: tuple[str, ...] = (_PACKAGE,)
 
     @property
@@ -148,12 +132,12 @@ class Bing:
 
     @property
     def model(self) -> tuple[str, str]:
-        """The SHA-256 of the names and SHA-256 of the model's files."""
+        """Name of the folder, and a SHA-256 of the names and SHA-256 of its files."""
         files = sorted(path for path in self.folder.iterdir() if path.is_file())
         return self.folder.name, sha256_of_json([[p.name, sha256_of_file(p)] for p in files])
 
     def __call__(self, image_id: str, pixels: np.ndarray) -> Found:
-        """Propose boxes; see `Method`."""
+        """Propose boxes."""
         cv2 = opencv()
         _require_large(pixels)
         with _process, _silent_stdout():
@@ -191,10 +175,7 @@ def _shrunk(cv2: Any, pixels: np.ndarray) -> tuple[np.ndarray, tuple[float, floa
 def _in_photo(
     boxes: np.ndarray, scores: np.ndarray, factors: tuple[float, float], pixels: np.ndarray
 ) -> Found:
-    """Convert boxes (x, y, width, height) of the shrunk image to clipped boxes of the image.
-
-    Boxes without an area and duplicates are left out.
-    """
+    """Return boxes (x, y, width, height) of the shrunk image as distinct boxes in the image."""
     x, y, w, h = np.asarray(boxes, np.float64).reshape(-1, 4).T
     corners = np.stack([x, y, x + w, y + h], axis=1) * [*factors, *factors]
     height, width = pixels.shape[:2]
@@ -211,12 +192,7 @@ def _by_rank(number: int) -> np.ndarray:
 
 
 def _gradient_edges(cv2: Any, pixels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return thin edges, 0-1, and the gradient's direction, 0-pi, both (h, w) float32.
-
-    The gradient is that of the channel with the largest one, by Scharr's filter after a blur. Edges
-    are thinned by non-maximum suppression along the gradient, and strengths are divided by their
-    99th percentile.
-    """
+    """Return thin edges, 0-1, and the gradient's direction, 0-pi, both (h, w) float32."""
     blurred = cv2.GaussianBlur(pixels, (0, 0), _SIGMA).astype(np.float32)
     across, down = (
         np.atleast_3d(cv2.Scharr(blurred, cv2.CV_32F, *axis)) for axis in ((1, 0), (0, 1))

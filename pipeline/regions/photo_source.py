@@ -30,23 +30,14 @@ _PHOTOS_AHEAD = 2
 
 @dataclass(frozen=True)
 class PhotoSource:
-    """Regions as a `FeatureSource` of `pipeline.store.jobs`; those of one image are computed
-    together.
+    """Regions as a `FeatureSource`; those of one image are computed together.
 
     A row depends only on its image and box. An image that fails, or has changed since its boxes
     were proposed, fails all its regions.
-
-    Attributes
-    ----------
-    ids, regions : sequence of str, sequence of Region. Id and region of each row; regions of one
-        image are consecutive.
-    recipe : str. Name of the recipe.
-    how : Compute. Options of the caller.
-    features : ByPhoto. Definition of the features.
     """
 
     ids: Sequence[str]
-    regions: Sequence[Region]
+    regions: Sequence[Region]  # those of one image are consecutive
     recipe: str
     how: Compute
     features: ByPhoto
@@ -117,20 +108,7 @@ class PhotoSource:
 
 
 def region_features(recipe: str, dataset: str, storage: str, how: Compute) -> ByPhoto:
-    """Return the definition of region features that are computed per image.
-
-    Parameters
-    ----------
-    recipe : str. `BOX_GEOMETRY`, or a name that ends in `ROI_ALIGN`.
-    dataset : str. Name of the dataset.
-    storage : str. Dtype of the rows.
-    how : Compute. Weights, arithmetic and device.
-
-    Raises
-    ------
-    RecipeError, WeightsError, WrongUsage
-        See `box_geometry_features` and `roi_align_features`.
-    """
+    """Return the features of a recipe, `BOX_GEOMETRY` or a name that ends in `ROI_ALIGN`."""
     if recipe == BOX_GEOMETRY:
         return box_geometry_features(dataset, storage, how)
     return roi_align_features(recipe, dataset, storage, how)
@@ -144,7 +122,7 @@ def is_by_photo(recipe: str) -> bool:
 def source_on_worker(
     settings: dict[str, Any], dataset: str, ids: Sequence[str], rows: list[Any]
 ) -> PhotoSource:
-    """Build the source of some regions on a worker; see `PhotoSource.task`."""
+    """Build the source of some regions on a worker."""
     given = dict(settings)
     recipe, storage = given.pop("recipe"), given.pop("storage")
     how, photos = Compute(**given), PhotoCache()

@@ -35,14 +35,19 @@ _AHEAD = 8
 class Proposer:
     """A proposal method with its settings.
 
-    Attributes
+    Parameters
     ----------
-    method : str. Name in `METHODS`.
-    number : int. Maximum number of boxes per image; "ground-truth" returns all.
-    boxes : str, Path or None. File of boxes for the method "boxes", by image id; see
-        `pipeline.store.convert.importers.boxes.read_boxes`.
+    method : str. "edge-boxes", "selective-search", "bing", "grid", "boxes" or "ground-truth".
+    number : int. Maximum number of boxes per image, at least 1; "ground-truth" returns all.
+    boxes : str, Path or None. File of boxes by image id, for the method "boxes";
+        `pipeline.store.convert.importers.boxes.read_boxes` defines its formats.
     model : str, Path or None. Folder of BING's model, or file of an edge model for EdgeBoxes (None:
         gradients).
+
+    Raises
+    ------
+    WrongUsage
+        A setting does not apply to the method, or is missing.
 
     Examples
     --------
@@ -67,38 +72,23 @@ class Proposer:
 
 @dataclass(frozen=True)
 class Named:
-    """Arguments from which a worker builds the same proposal method.
-
-    Attributes
-    ----------
-    proposer : Proposer. Name and settings of the method.
-    dataset, split : Path, str or None. Dataset and split of the phrases with true boxes.
-    """
+    """Arguments from which a worker builds the same proposal method."""
 
     proposer: Proposer
-    dataset: Path
+    dataset: Path  # of the phrases with true boxes
     split: str | None
 
 
 @dataclass(frozen=True)
 class ProposalSource:
-    """Proposals of images as a `pipeline.store.jobs.feature_source.FeatureSource`.
+    """Proposals of images as a `FeatureSource`."""
 
-    Attributes
-    ----------
-    header : see `proposals_header`; its row shape has the maximum number of boxes.
-    ids, images : sequence of str, sequence of Path. Id and file of each row.
-    method : Method. Proposal method.
-    named : Named. Arguments from which a worker builds the method.
-    threads : int or None. Images processed at once; None: one per core.
-    """
-
-    header: FeatureHeader
+    header: FeatureHeader  # its row shape has the maximum number of boxes
     ids: Sequence[str]
     images: Sequence[Path]
     method: Method
     named: Named
-    threads: int | None
+    threads: int | None  # images processed at once; None: one per core
     unit: str = "image"
 
     @property
@@ -161,7 +151,7 @@ class ProposalSource:
 def source_on_worker(
     settings: dict[str, Any], dataset: str, ids: Sequence[str], rows: list[str]
 ) -> ProposalSource:
-    """Build the source of some proposals on a worker; see `ProposalSource.task`."""
+    """Build the source of some proposals on a worker."""
     proposer = Proposer(*(settings[name] for name in ("method", "number", "boxes", "model")))
     named = Named(proposer, Path(settings["dataset"]), settings["split"])
     method = _known_method(named)
@@ -182,18 +172,7 @@ def _absolute(path: str | Path | None) -> str | None:
 
 
 def method_of(proposer: Proposer, dataset: Path, split: str | None) -> Method:
-    """Build a method.
-
-    Parameters
-    ----------
-    proposer : Proposer. Name and settings of the method.
-    dataset, split : Path, str or None. Dataset and split of the phrases with true boxes.
-
-    Raises
-    ------
-    WrongUsage, DatasetError, RegionError
-        See `pipeline.regions.propose.propose`.
-    """
+    """Build a proposer's method; "ground-truth" reads the phrases of a dataset's split."""
     name, number, boxes, model = (
         proposer.method, proposer.number, proposer.boxes, proposer.model
     )  # fmt: skip

@@ -42,14 +42,15 @@ def propose(
     out : str or Path. Output folder.
     proposer : Proposer. Method and settings.
     select : Selection or None. Images to process; None: all.
-    storage, place, monitor : see `pipeline.store.jobs.make_features.make_features`.
+    storage, place, monitor : as for `pipeline.extract`.
     compute : Compute or None. Only `threads` is used, the number of images processed at once; None:
         one per core.
 
     Returns
     -------
     FeatureIndex
-        Index of the finished shards, with images as rows; see `pipeline.regions.proposals`.
+        Index of the finished shards, with images as rows: (most, 5) float32, x0 y0 x1 y1 and score,
+        best first, padded with zeros. `read_proposals` reads them.
 
     Raises
     ------

@@ -16,28 +16,10 @@ THRESHOLD = 0.5
 def proposal_recall(
     proposals: Proposals, phrases: Iterable[RegionPhrase], numbers: Sequence[int] = NUMBERS
 ) -> dict[str, Any]:
-    """Return the recall of the first N proposals at intersection over union (IoU) 0.5, in per cent.
+    """Return the recall of the first N proposals at IoU 0.5 in per cent, by N, and counts.
 
-    A phrase is covered if a proposal has an IoU of at least 0.5 with any of its boxes. The recall
-    is the upper bound of every R@K. Images without proposals do not cover any phrase.
-
-    Parameters
-    ----------
-    proposals : Proposals. Proposals, best first.
-    phrases : iterable of RegionPhrase. Phrases of images with proposals.
-    numbers : sequence of int. Values of N; those above the maximum number of boxes are skipped,
-        except the smallest of these.
-
-    Returns
-    -------
-    dict
-        `phrases`, `images`, `images_without_proposals`, `mean_proposals` per image, and
-        `recall_at_<N>`.
-
-    Raises
-    ------
-    RegionError
-        The image of a phrase has no proposals.
+    A phrase is covered if a proposal has an intersection over union of at least 0.5 with any of its
+    boxes: the upper bound of every R@K. Images without proposals do not cover any phrase.
     """
     by_image: dict[str, list[RegionPhrase]] = {}
     for phrase in phrases:
@@ -61,17 +43,9 @@ def proposal_recall(
 
 
 def first_right(boxes: np.ndarray, phrases: Sequence[RegionPhrase]) -> np.ndarray:
-    """Return the index of the first correct box for each phrase of an image.
+    """Return the index (phrases,) int64 of the first correct box (k, 4) for each phrase.
 
-    Parameters
-    ----------
-    boxes : (k, 4). Boxes, best first.
-    phrases : sequence of RegionPhrase. Phrases of the image.
-
-    Returns
-    -------
-    (phrases,) int64
-        Index from 0; larger than any index if no box is correct.
+    It is larger than any index if no box is correct.
     """
     never = np.iinfo(np.int64).max
     result = np.full(len(phrases), never, np.int64)

@@ -40,22 +40,17 @@ Figures = dict[str, float]
 
 @dataclass(frozen=True)
 class LocalizationTable:
-    """Metrics in percent over all queries and by phrase type, with simple baselines.
+    """Metrics in percent over all queries and by phrase type, with simple baselines."""
 
-    Attributes
-    ----------
-    rows : mapping of str to Figures. By system, the head first, then "largest box", "whole image"
-        and "order of the method": `MEASURES` with `_low` and `_high`, and of the head and the
-        largest box `phrase_to_region_map`. `bound` is the share of queries with a correct proposal.
-    types : mapping of str to Figures. By phrase type, the head's `MEASURES` and `queries`. A phrase
-        of several types counts in each.
-    counts : mapping of str to int. Numbers of images, queries and distinct phrases, images without
-        proposals and their queries, phrases without a known word, and the maximum number of
-        proposals of an image.
-    """
-
+    # By system, the head first, then "largest box", "whole image" and "order of the method":
+    # `MEASURES` with `_low` and `_high`, and of the head and the largest box
+    # `phrase_to_region_map`.
     rows: Mapping[str, Figures]
+    # By phrase type, the head's `MEASURES` and `queries`; a phrase of several types counts in
+    # each.
     types: Mapping[str, Figures]
+    # Images, queries, distinct phrases, what has no proposals or no known word, most
+    # proposals.
     counts: Mapping[str, int]
 
 
@@ -64,13 +59,23 @@ def evaluate_localized(
 ) -> LocalizationTable:
     """Evaluate a localization file and write `localization.json`, `.csv` and `provenance.json`.
 
+    A proposal is correct if its intersection over union with a true box is at least 0.5. Intervals
+    are 95 % percentile bootstraps over images with their queries.
+
     Parameters
     ----------
     file : str or Path. Localization file of `pipeline localize`.
     out : str or Path. Output folder.
-    nms : float. Threshold of the suppression before average precision; see `average_precisions`.
+    nms : float. Overlap above which proposals are suppressed before average precision, 0-1.
     monitor : Monitor. Receives lines on images without proposals and phrases without a known word,
         and one with counts and seconds.
+
+    Returns
+    -------
+    LocalizationTable
+        R@1, R@5, R@10, bound (the share of queries with a correct proposal), pointing game and mAP
+        in percent, of the head, of the baselines "largest box", "whole image" and "order of the
+        method", and of the head by phrase type.
 
     Raises
     ------
@@ -165,13 +170,9 @@ def figures(
     chosen: np.ndarray | None = None,
     with_intervals: bool = True,
 ) -> Figures:
-    """Return `MEASURES` of some queries in percent, with intervals.
+    """Return `MEASURES` of all queries, or of a mask (queries,) bool, in percent.
 
-    Parameters
-    ----------
-    localized, ranked : Localized, Ranked. Queries and their ranks.
-    chosen : (queries,) bool mask; None: all.
-    with_intervals : bool. Whether to include `_low` and `_high`.
+    With intervals, they have `_low` and `_high` too.
     """
     rows = np.arange(len(localized.query_ids)) if chosen is None else np.flatnonzero(chosen)
     first = ranked.first_hit[rows]
@@ -186,14 +187,7 @@ def figures(
 
 
 def markdown(table: LocalizationTable, published: Mapping[str, Mapping[str, str]]) -> str:
-    """Return the rows, then those of the types, as Markdown tables.
-
-    Parameters
-    ----------
-    table : LocalizationTable. Metrics.
-    published : mapping of str to mapping of str to str. Published metrics by system, appended as
-        rows.
-    """
+    """Return the rows, published ones by system, and those of the types, as Markdown tables."""
     names = [f"phrase_to_region_r{k}" for k in CUTOFFS]
     columns = [*names, "phrase_to_region_map", "bound", "pointing_game"]
     heads = ["R@1", "R@5", "R@10", "mAP", "bound", "pointing"]

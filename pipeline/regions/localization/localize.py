@@ -30,28 +30,7 @@ def localize(
     leave_out_failed: bool = False,
     monitor: Monitor = QUIET,
 ) -> Localized:
-    """Embed the proposals and phrases of a split and write them to a localization file.
-
-    Parameters
-    ----------
-    sources : Sources. The data; only the recipe of `truth` is needed.
-    out : str or Path. Path of the localization file.
-    head : str or Path. Folder of the trained head.
-    encoder : str or Path or None. Folder of the phrases' fitted encoder, which determines known
-        words; None: the one next to the phrases, if it exists.
-    split : str or None. Name of the split; None: "test", or an alias.
-    leave_out_failed : bool. Whether images with failed region features are left out.
-    monitor : Monitor. Receives log lines.
-
-    Raises
-    ------
-    RegionError
-        The split has no phrase with a box.
-    HeadError
-        The head is missing, or was fitted on other features.
-    MissingRows, FailedRows
-        A region or phrase has no features.
-    """
+    """Embed the proposals and phrases of a split and write them to a localization file."""
     out = Path(out)
     require_folder(out.parent)
     started = time.monotonic()

@@ -73,6 +73,11 @@ def localize(
     HeadError, DatasetError, ShardError
         A name is unknown, or the dataset or features are missing.
 
+    References
+    ----------
+    Wang, Li and Lazebnik, "Learning deep structure-preserving image-text embeddings", CVPR 2016,
+    section 3.3.
+
     Examples
     --------
     >>> pipeline.localize(

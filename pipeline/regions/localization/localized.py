@@ -33,45 +33,26 @@ Scores = npt.NDArray[np.float64]
 
 @dataclass(frozen=True, eq=False)
 class Localized:
-    """Images with their proposals, phrases, and queries: a phrase in an image.
+    """Images with their proposals, phrases, and queries: a phrase in an image."""
 
-    Attributes
-    ----------
-    image_ids : tuple of str. Image ids in the order of the dataset.
-    sizes : (images, 2) int64, width and height in pixels.
-    first_region : (images + 1,) int64, the first proposal of each image, and the end of the last.
-        An image may have none.
-    boxes : (regions, 4) float32, x0 y0 x1 y1 in pixels of the image, from 0, right and bottom
-        exclusive.
-    regions : (regions, dim) float32 embeddings.
-    phrase_texts : tuple of str. The distinct phrases.
-    phrases : (phrases, dim) float32 embeddings.
-    known : (phrases,) bool, whether the phrase has a word that the encoder knows.
-    query_ids : tuple of str. One id per query.
-    query_image, query_phrase : (queries,) int64 row numbers.
-    query_types : (queries,) phrase types, joined by "/"; may be empty.
-    first_truth : (queries + 1,) int64, the first true box of each query, and the end of the last.
-    truth : (n, 4) float32 true boxes, any of which is correct.
-    similarity : str. Name of the similarity of regions and phrases.
-    provenance : dict. Provenance of the rows, as JSON values.
-    """
-
-    image_ids: tuple[str, ...]
-    sizes: RowNumbers
+    image_ids: tuple[str, ...]  # in the order of the dataset
+    sizes: RowNumbers  # (images, 2), width and height in pixels
+    # (images + 1,), the first proposal of each image, and the end of the last; an image may
+    # have none
     first_region: RowNumbers
-    boxes: Floats
-    regions: Floats
-    phrase_texts: tuple[str, ...]
-    phrases: Floats
-    known: npt.NDArray[np.bool_]
+    boxes: Floats  # (regions, 4), x0 y0 x1 y1 in pixels, right and bottom exclusive
+    regions: Floats  # (regions, dim) embeddings
+    phrase_texts: tuple[str, ...]  # the distinct phrases
+    phrases: Floats  # (phrases, dim) embeddings
+    known: npt.NDArray[np.bool_]  # (phrases,), whether the encoder knows a word
     query_ids: tuple[str, ...]
-    query_image: RowNumbers
-    query_phrase: RowNumbers
-    query_types: tuple[str, ...]
-    first_truth: RowNumbers
-    truth: Floats
+    query_image: RowNumbers  # (queries,) row numbers
+    query_phrase: RowNumbers  # (queries,) row numbers
+    query_types: tuple[str, ...]  # (queries,) joined by "/"; may be empty
+    first_truth: RowNumbers  # (queries + 1,), the first true box of each query, and the end
+    truth: Floats  # (n, 4) true boxes, any of which is correct
     similarity: str
-    provenance: dict[str, Any]
+    provenance: dict[str, Any]  # JSON values
 
     def regions_of(self, image: int) -> slice:
         """Return the rows of an image's proposals."""
@@ -89,16 +70,9 @@ class Localized:
         return list(np.split(order, ends))
 
     def scores(self, image: int, phrases: Floats) -> Scores:
-        """Return the similarities between an image's proposals and some phrases.
+        """Return the similarities (proposals, p) of an image's proposals with phrases (p, dim).
 
-        Parameters
-        ----------
-        image : int. Row of the image.
-        phrases : (p, dim) embeddings.
-
-        Returns
-        -------
-        (proposals, p) float64, rounded to float32; higher is more similar.
+        They are float64, rounded to float32; higher is more similar.
         """
         similarity = SIMILARITIES[self.similarity]
         regions = self.regions[self.regions_of(image)]
@@ -130,13 +104,7 @@ _COLUMNS = (
 
 
 def write_localized(path: str | Path, localized: Localized) -> None:
-    """Write a localization file atomically; equal contents have equal bytes.
-
-    Raises
-    ------
-    ShardError
-        The system cannot write it, as on a full disk.
-    """
+    """Write a localization file atomically; equal contents have equal bytes."""
     arrays = {name: getattr(localized, attribute) for name, attribute, _, _ in _COLUMNS}
     texts = {name for name, _, kind, _ in _COLUMNS if kind == "O"}
     needed = sum(
@@ -161,13 +129,7 @@ def write_localized(path: str | Path, localized: Localized) -> None:
 
 
 def read_localized(path: str | Path) -> Localized:
-    """Load a localization file.
-
-    Raises
-    ------
-    RegionError
-        The file is missing, of another format, or damaged.
-    """
+    """Load a localization file; raise if it is missing, of another format, or damaged."""
     path = Path(path)
     if not path.is_file():
         raise RegionError(f"{path} not found; `pipeline localize` writes localization files")

@@ -31,18 +31,11 @@ Scoring = Callable[[int, RowNumbers], Scores]
 
 @dataclass(frozen=True, eq=False)
 class Ranked:
-    """Result of each query.
+    """Result of each query."""
 
-    Attributes
-    ----------
-    first_hit : (queries,) int64, rank of the first correct proposal, from 0, or `NO_HIT`.
-    pointed : (queries,) bool, whether the centre of the first proposal is in a true box.
-    best : (queries,) int64, number in its image of the first proposal; -1 without proposals.
-    """
-
-    first_hit: RowNumbers
-    pointed: npt.NDArray[np.bool_]
-    best: RowNumbers
+    first_hit: RowNumbers  # (queries,), rank of the first correct proposal, from 0, or `NO_HIT`
+    pointed: npt.NDArray[np.bool_]  # (queries,), whether the centre of the first is in a true box
+    best: RowNumbers  # (queries,), number in its image of the first proposal; -1 without
 
 
 def by_head(localized: Localized) -> Scoring:
@@ -121,23 +114,13 @@ def rank_whole_image(localized: Localized) -> Ranked:
 
 
 def average_precisions(localized: Localized, scoring: Scoring, threshold: float = NMS) -> Scores:
-    """Return the average precision of each phrase over the images in which it is queried.
+    """Return the average precision (phrases,) of each phrase over its images, 0-1; NaN if not queried.
 
     In each image the proposals are reduced by non-maximum suppression, then those of all the
     phrase's images are ranked together. In rank order a proposal is correct if the true box with
     the largest overlap, at least 0.5, has not been found yet. The area is that under the
     interpolated precision-recall curve (PASCAL VOC from 2010 on). Equal true boxes of an image
     count once.
-
-    Parameters
-    ----------
-    localized : Localized. Localization with queries.
-    scoring : callable. Scoring of the proposals.
-    threshold : float. Threshold of non-maximum suppression.
-
-    Returns
-    -------
-    (phrases,) float64 in 0-1; NaN for a phrase without a query.
     """
     scores: list[list[Scores]] = [[] for _ in localized.phrase_texts]
     right: list[list[npt.NDArray[np.bool_]]] = [[] for _ in localized.phrase_texts]
@@ -179,16 +162,10 @@ def asked(
 
 
 def suppressed(overlapping: npt.NDArray[np.bool_], order: RowNumbers) -> npt.NDArray[np.bool_]:
-    """Return the ranks that greedy non-maximum suppression keeps, for several orders at once.
+    """Return the ranks (n, q) bool that `nms` keeps, for several orders of the same boxes at once.
 
-    Parameters
-    ----------
-    overlapping : (n, n), which boxes overlap too much.
-    order : (n, q), for each query the boxes from best to worst.
-
-    Returns
-    -------
-    (n, q) bool by rank; see `pipeline.regions.boxes.nms`.
+    `overlapping` (n, n) states which boxes overlap too much, `order` (n, q) the boxes of each query
+    from best to worst.
     """
     columns = np.arange(order.shape[1])
     alive = np.ones((len(overlapping), len(columns)), bool)
@@ -200,11 +177,9 @@ def suppressed(overlapping: npt.NDArray[np.bool_], order: RowNumbers) -> npt.NDA
 
 
 def claims(overlap: Scores) -> npt.NDArray[np.bool_]:
-    """Return which boxes, best first, match a true box that no earlier box matched.
+    """Return which boxes, best first, match a true box that no earlier one matched.
 
-    Parameters
-    ----------
-    overlap : (boxes, truths) intersection over union.
+    `overlap` is their intersection over union (boxes, truths).
     """
     right = np.zeros(len(overlap), bool)
     found: set[int] = set()
@@ -216,13 +191,9 @@ def claims(overlap: Scores) -> npt.NDArray[np.bool_]:
 
 
 def average_precision(scores: Scores, right: npt.NDArray[np.bool_], truths: int) -> float:
-    """Return the area under the interpolated precision-recall curve.
+    """Return the area under the interpolated precision-recall curve of `scores` (n,).
 
-    Parameters
-    ----------
-    scores : (n,); ties keep their order.
-    right : (n,), which of them match a true box.
-    truths : int. Number of true boxes, at least 1.
+    `right` (n,) are those that match one of `truths` true boxes; ties keep their order.
     """
     found = right[np.argsort(-scores, kind="stable")]
     precision = np.cumsum(found) / np.arange(1, len(found) + 1)

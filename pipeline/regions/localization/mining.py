@@ -33,18 +33,11 @@ _IMAGES = 32  # images per embedding batch
 
 @dataclass(frozen=True, eq=False)
 class MinedBoxes:
-    """Hard negatives of phrases.
+    """Hard negatives of phrases."""
 
-    Attributes
-    ----------
-    region_ids : tuple of str. The distinct boxes.
-    of_phrase : Lists. Rows of `region_ids` for each phrase, in the order of the phrases' keys.
-    found : int. Number of mined boxes before sampling, with repetitions.
-    """
-
-    region_ids: tuple[str, ...]
-    of_phrase: Lists
-    found: int
+    region_ids: tuple[str, ...]  # the distinct boxes
+    of_phrase: Lists  # rows of `region_ids`, in the order of the phrases' keys
+    found: int  # number of mined boxes before sampling, with repetitions
 
 
 def mine(
@@ -55,21 +48,7 @@ def mine(
     seed: int,
     progress: Progress = no_progress,
 ) -> MinedBoxes:
-    """Return the hard negatives of each distinct phrase: proposals ranked above its true boxes.
-
-    Parameters
-    ----------
-    head : Head. Trained head.
-    phrases : sequence of RegionPhrase. Phrases of the training split.
-    opened : OpenSources. Regions and phrases with their features.
-    seed : int. Seed of the sampling.
-    progress : callable. Called with (images done, total images, 0).
-
-    Raises
-    ------
-    MissingRows, FailedRows
-        A region or phrase has no features.
-    """
+    """Return the hard negatives of each distinct phrase: proposals ranked above its true boxes."""
     keys = list({phrase.key: None for phrase in phrases})
     proposals, most = opened.proposals, opened.most
     row = {key: number for number, key in enumerate(keys)}

@@ -24,20 +24,6 @@ def training_pairs(
 
     A phrase with more than `REGIONS_A_PHRASE` regions is paired with a random sample of that size.
     Regions without a pair are left out; the links of the others include every phrase for them.
-
-    Parameters
-    ----------
-    phrases : sequence of RegionPhrase. Phrases of the training split.
-    truth : FeatureSet. Features of the true boxes (proposals of the method ground-truth).
-    texts : FeatureSet. Features of the distinct phrases.
-    seed : int. Seed of the sampling.
-
-    Raises
-    ------
-    RegionError
-        There is no phrase.
-    MissingRows, FailedRows
-        A region or phrase has no features.
     """
     if not phrases:
         raise RegionError(

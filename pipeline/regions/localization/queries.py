@@ -23,17 +23,11 @@ from pipeline.regions.proposals import region_id
 
 @dataclass(frozen=True, eq=False)
 class Queries:
-    """The queries of some images, with the features of their proposals and phrases.
+    """The queries of some images, with the features of their proposals and phrases."""
 
-    Attributes
-    ----------
-    images, captions : Rows. Features of the proposals and of the phrases.
-    frame : Localized. The queries, without embeddings.
-    """
-
-    images: Rows
-    captions: Rows
-    frame: Localized
+    images: Rows  # features of the proposals
+    captions: Rows  # features of the phrases
+    frame: Localized  # the queries, without embeddings
 
     @classmethod
     def of(
@@ -44,24 +38,7 @@ class Queries:
         images: int | None = None,
         left_out: Container[str] = (),
     ) -> "Queries":
-        """Return the queries of a split.
-
-        Parameters
-        ----------
-        opened : OpenSources.
-        split : str.
-        images : int or None. Number of images to use, the first ones; None: all.
-        left_out : container of str. Images to leave out.
-
-        Raises
-        ------
-        DatasetError
-            The dataset has no such split.
-        RegionError
-            The proposals are of another dataset, or lack an image.
-        MissingRows, FailedRows
-            A proposal or a phrase has no features.
-        """
+        """Return the queries of a split, of its first `images` images (None: all), without some."""
         entries = [e for e in opened.manifest.select(split)[:images] if e.id not in left_out]
         ids = [entry.id for entry in entries]
         opened.proposals.require_images(opened.manifest, ids)
@@ -99,13 +76,7 @@ class Queries:
         return cls(FeatureRows(opened.regions, regions), FeatureRows(opened.texts, [*texts]), frame)
 
     def in_memory(self) -> "Queries":
-        """Return the queries for model selection, with features in memory if they fit.
-
-        Raises
-        ------
-        RegionError
-            There are no queries or no proposals.
-        """
+        """Return the queries for model selection, with features in memory if they fit."""
         asked, boxes = len(self.frame.query_ids), len(self.frame.boxes)
         if not (asked and boxes):
             raise RegionError(
@@ -139,10 +110,7 @@ class Queries:
     def figures(
         self, images: Features, captions: Features, similarity: str, with_map: bool = False
     ) -> dict[str, float]:
-        """Return R@1, R@5 and R@10 of the queries in percent, and their sum as `rsum`.
-
-        `with_map` is for image queries; `fit_to_phrases` refuses it.
-        """
+        """Return R@1, R@5 and R@10 of the queries in percent, and their sum as `rsum`."""
         found = replace(self.frame, regions=images, phrases=captions, similarity=similarity)
         first = rank(found, by_head(found)).first_hit
         recalls = {f"phrase_to_region_r{k}": 100.0 * float((first < k).mean()) for k in CUTOFFS}
@@ -157,7 +125,7 @@ def _starts(lists: Sequence[np.ndarray]) -> np.ndarray:
 def _sizes(
     root: Path, entries: Sequence[ImageEntry], phrases: Sequence[RegionPhrase]
 ) -> np.ndarray:
-    """Return width and height of each image, (images, 2); see `_size_of`."""
+    """Return width and height of each image, (images, 2)."""
     size = {phrase.image: phrase.size for phrase in phrases if phrase.size}
     return np.array([size.get(entry.id) or _size_of(root / entry.file) for entry in entries])
 

@@ -21,35 +21,39 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class RegionHit:
-    """An image with its box that is nearest to a phrase.
+    """An image with its box that is nearest to a phrase."""
 
-    Attributes
-    ----------
-    rank : int. Rank from 1.
-    score : float. Similarity of box and phrase; higher is nearer.
-    id : str. Image id.
-    file : Path. Image file.
-    box : tuple of 4 float. x0 y0 x1 y1 in pixels of the image, from 0, right and bottom exclusive.
-    size : tuple of 2 int. Width and height of the image in pixels.
-    caption : str. First caption of the image, or "".
-    """
-
-    rank: int
-    score: float
+    rank: int  # from 1
+    score: float  # similarity of box and phrase; higher is nearer
     id: str
     file: Path
-    box: tuple[float, float, float, float]
-    size: tuple[int, int]
-    caption: str
+    box: tuple[float, float, float, float]  # x0 y0 x1 y1 in pixels, right and bottom exclusive
+    size: tuple[int, int]  # width and height in pixels
+    caption: str  # first caption of the image, or ""
 
 
 class RegionSearcher:
     """Finds the images with the box that is nearest to a phrase.
 
+    As `pipeline.Searcher`, but its results are boxes in images.
+
+    Parameters
+    ----------
+    file : str or Path. Localization file of `pipeline localize`.
+    dataset : str or Path. Folder of the dataset.
+    head, encoder : str, Path or None. Folders of the head that computed the file, and of the
+        encoder of the phrases; both are needed to search.
+    monitor : Monitor. Receives log lines.
+
     Attributes
     ----------
     found : Localized. Contents of the localization file.
     file, folder : Path. Localization file, and folder of the dataset.
+
+    Raises
+    ------
+    RegionError
+        The file is missing, of another format, or damaged.
 
     Examples
     --------
@@ -69,21 +73,6 @@ class RegionSearcher:
         encoder: str | Path | None = None,
         monitor: Monitor = QUIET,
     ) -> None:
-        """Read a localization file.
-
-        Parameters
-        ----------
-        file : str or Path. Localization file of `pipeline localize`.
-        dataset : str or Path. Folder of the dataset.
-        head, encoder : str, Path or None. Folders of the head that computed the file, and of the
-            encoder of the phrases.
-        monitor : Monitor. Receives log lines.
-
-        Raises
-        ------
-        RegionError
-            See `read_localized`.
-        """
         self.file: Path = Path(file)
         self.folder: Path = Path(dataset)
         self.found: Localized = read_localized(file)
@@ -93,13 +82,7 @@ class RegionSearcher:
 
     @cached_property
     def manifest(self) -> Manifest:
-        """The dataset.
-
-        Raises
-        ------
-        RegionError
-            The dataset lacks images of the file.
-        """
+        """The dataset; it must have all images of the file."""
         manifest = read_manifest(self.folder)
         if missing := manifest.by_id.lacking(self.found.image_ids):
             raise RegionError(

@@ -27,28 +27,9 @@ def localize_experiments(
     validation_images: int | None = None,
     monitor: Monitor,
 ) -> tuple[str, ...]:
-    """Train missing and stale heads of experiments, then localize.
+    """Train missing and stale heads of experiments, then localize; return the changed steps.
 
-    Parameters
-    ----------
-    plan : Plan. Paths, training options and split; the steps are added to it.
-    experiments : iterable of (Experiment, Sources). Experiments on regions and phrases, with their
-        data. The heads that they start from are trained on the same data.
-    seeds : int. Number of trainings, with consecutive seeds from that of the plan's training; see
-        `seeded`.
-    validation_images : int or None. See `fit_to_phrases`.
-    monitor : Monitor. Receives a line before each step, its log lines and its progress.
-
-    Returns
-    -------
-    tuple of str
-        The steps that changed their output.
-
-    Raises
-    ------
-    RegionError
-        An experiment is not on regions and phrases.
-    Others : see `fit_to_phrases` and `localize`.
+    The heads that they start from are trained on the same data.
     """
     known: dict[Sources, Sources] = {}
     for experiment, own in experiments:

@@ -29,30 +29,10 @@ def fit_to_phrases(
 ) -> TrainedHead:
     """Fit an experiment's head on the regions and phrases of the training split and save it.
 
-    The epoch is selected by validation R@1 + R@5 + R@10. A head with `goes_on_from` starts from
-    another head's tensors and trains on the boxes that the latter mines. As in
+    The epoch is selected by validation R@1 + R@5 + R@10. A head with `goes_on_from` starts from the
+    tensors of the head in `start` and trains on the boxes that the latter mines. As in
     `pipeline.heads.fit.fit`, an interrupted training resumes from its last epoch and yields the
     same bytes.
-
-    Parameters
-    ----------
-    sources : Sources. The data.
-    out : str or Path. Folder of the head.
-    experiment : Experiment. Name, head, settings and precision are used.
-    start : str or Path or None. Folder of the trained head to continue from, or None.
-    validation_images : int or None. Number of validation images for model selection, the first
-        ones; None: all.
-    training : TrainingOptions. `leave_out_failed` leaves out images with a failed region.
-
-    Raises
-    ------
-    RegionError
-        A split has no phrases, sources are of different datasets, or the epoch is to be selected
-        by mean average precision of image queries.
-    HeadError
-        See `pipeline.heads.fit.fit`.
-    MissingRows, FailedRows
-        A region or phrase has no features.
     """
     if experiment.settings.get("selection") == "map":
         raise RegionError(
