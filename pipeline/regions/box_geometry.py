@@ -44,7 +44,7 @@ def box_geometry_features(dataset: str, storage: str, how: Compute) -> ByPhoto:
 def box_geometry(
     boxes: npt.NDArray[np.float64], width: int, height: int
 ) -> npt.NDArray[np.float32]:
-    """Return (k, 6) float32 of boxes (k, 4) in pixels: corners and area as shares of the image, 1."""
+    """Return (k, 6) float32 of boxes (k, 4) in pixels: corners and area as shares of it, 1."""
     corners = boxes / np.array([width, height, width, height])
     area = (corners[:, 2] - corners[:, 0]) * (corners[:, 3] - corners[:, 1])
     return np.column_stack([corners, area, np.ones(len(boxes))]).astype(np.float32)

@@ -51,7 +51,7 @@ class KnownBoxes:
     packages: tuple[str, ...] = ()
 
     def __call__(self, image_id: str, pixels: np.ndarray) -> Found:
-        """Return the boxes of an image; raise if its size is another, or a box leaves it or is empty."""
+        """Return the boxes of an image; raise unless it has their size and they are inside."""
         height, width = pixels.shape[:2]
         if (wanted := self.sizes.get(image_id, (width, height))) != (width, height):
             raise Unproposable(

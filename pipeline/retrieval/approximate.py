@@ -42,17 +42,11 @@ _ROWS_AT_ONCE = 1 << 14
 
 @dataclass(frozen=True, eq=False)
 class ApproximateIndex:
-    """One side of an embedding file with its graph.
-
-    Attributes
-    ----------
-    gallery : Gallery. The searched rows.
-    graph : faiss's IndexHNSWFlat of its rows, and of earlier ones.
-    rows : (nodes,) int64 or None. Row of each node, -1 if deleted; None: nodes are the rows.
-    """
+    """One side of an embedding file with its graph."""
 
     gallery: Gallery
-    graph: Any
+    graph: Any  # faiss's IndexHNSWFlat of its rows, and of earlier ones
+    # (nodes,), row of each node, -1 if deleted; None: nodes are the rows
     rows: RowNumbers | None = None
 
     def nearest(
@@ -60,14 +54,7 @@ class ApproximateIndex:
     ) -> Hits:
         """Return the hits of the graph, scored and ordered as by `search.nearest`.
 
-        For a subset, `among`, the number of candidates grows as the subset shrinks. A subset below
-        `EXACT_SHARE`, and a query with fewer than `top` candidates, are searched exactly, so there
-        are always `top` hits, or all rows of a smaller subset.
-
-        Raises
-        ------
-        EmbeddingsError, EmbeddingsError
-            See `search.nearest`.
+        There are always `top` hits, or all rows of a smaller subset `among`.
         """
         gallery = self.gallery
         require_comparable(gallery, queries, asking)
@@ -96,19 +83,10 @@ class ApproximateIndex:
     def candidates(
         self, queries: Vectors, number: int
     ) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.int64]]:
-        """Return the graph's candidates for each query, nearest first.
+        """Return distances and rows (queries, k) of the graph's candidates, nearest first.
 
-        Parameters
-        ----------
-        queries : (queries, dim) float32. In the space of the gallery.
-        number : int. Candidates per query, at least 1.
-
-        Returns
-        -------
-        distances : (queries, k) float32. Squared Euclidean distances of prepared rows; k is
-            `number`, the size of a smaller gallery, or more if nodes are deleted.
-        rows : (queries, k) int64. Row numbers in the gallery; -1 for missing candidates and deleted
-            nodes.
+        Distances are squared Euclidean ones of prepared rows, float32. A row is -1 for a missing
+        candidate and a deleted node, so k may exceed `number`.
         """
         nodes = len(self.gallery.rows) if self.rows is None else len(self.rows)
         # Compensate for deleted nodes.
@@ -124,13 +102,7 @@ class ApproximateIndex:
 
 
 def build_index(gallery: Gallery) -> ApproximateIndex:
-    """Build the graph on one core, which is deterministic.
-
-    Raises
-    ------
-    EmbeddingsError
-        faiss is not installed, or the similarity is not supported.
-    """
+    """Build the graph on one core, which is deterministic."""
     faiss = _faiss()
     _require_indexed(gallery)
     graph = faiss.IndexHNSWFlat(gallery.rows.shape[1], LINKS)
@@ -159,17 +131,6 @@ def open_index(
 
     An index of an earlier file is extended by new and changed rows. Nodes of deleted rows are kept
     for navigation; above a fraction of `MOST_GONE` the index is rebuilt.
-
-    Parameters
-    ----------
-    path, embeddings : Path, Embeddings. The file and its contents.
-    side : str. The searched side.
-    log : callable. Receives a line before an index is built or extended, and one with its recall.
-
-    Raises
-    ------
-    EmbeddingsError
-        See `build_index`.
     """
     faiss = _faiss()
     gallery = Gallery.of(embeddings, side)
@@ -213,10 +174,7 @@ def open_index(
 
 
 def _rows_of_nodes(gallery: Gallery, stored: StoredGraph) -> RowNumbers | None:
-    """Return the row of each node of a graph, -1 if it was deleted or changed.
-
-    None if more than a fraction of `MOST_GONE` has none.
-    """
+    """Return the row of each node, -1 if deleted or changed; None if more than `MOST_GONE` are."""
     rows = TextIndex(gallery.ids).rows_of(stored.ids, len(stored.ids))
     rows[stored.rows < 0] = -1  # the row changed earlier and has another node
     for start in range(0, len(rows), _ROWS_AT_ONCE):

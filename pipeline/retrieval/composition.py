@@ -20,12 +20,7 @@ def is_composable(similarity: str) -> bool:
 
 
 def require_composable(similarity: str) -> None:
-    """Raise unless embeddings of a similarity can be added and subtracted.
-
-    Raises
-    ------
-    EmbeddingsError
-    """
+    """Raise unless embeddings of a similarity can be added and subtracted."""
     if not is_composable(similarity):
         raise EmbeddingsError(
             "composing images and words, and re-sorting around a mean, need embeddings compared by "
@@ -35,26 +30,12 @@ def require_composable(similarity: str) -> None:
 
 
 def compose(image: Vectors, minus: Vectors, plus: Vectors, *, unit: bool = True) -> Vectors:
-    """Return the query of Kiros et al. 2014, eq. (14), right-hand side.
+    """Return queries of the shape of `image`, (dim,) or (images, dim): minus words, plus others.
 
-    There, one word is replaced by another; here, several words have equal weights.
-
-    Parameters
-    ----------
-    image : (dim,) or (images, dim) float32. With several, each is a query with the same words.
-    minus, plus : (words, dim) float32. Embeddings of the words; may be empty.
-    unit : bool. Whether all vectors are first scaled to length 1, as Kiros et al. do. False: they
-        are added as they are, like the image features and the features predicted from words of
-        Dong et al. 2018, section IV-C.
-
-    Returns
-    -------
-    Shape of `image`, float32, not of length 1.
-
-    Raises
-    ------
-    EmbeddingsError
-        A vector is zero, or they cancel, so that the direction is undefined.
+    Kiros et al. 2014, eq. (14), right-hand side, where one word is replaced by another; here,
+    several words (words, dim) have equal weights. Without `unit`, vectors are added as they are,
+    like the image features and the features predicted from words of Dong et al. 2018, section IV-C.
+    The results are not of length 1.
     """
     images = np.atleast_2d(image)
     vectors = np.concatenate((images, minus, plus))
@@ -77,18 +58,10 @@ def compose(image: Vectors, minus: Vectors, plus: Vectors, *, unit: bool = True)
 
 
 def around_the_mean(rows: Vectors) -> npt.NDArray[np.int64]:
-    """Order the N nearest rows by their distance to their mean, nearest first.
+    """Return the order (N,) of the N nearest rows (N, dim) by their distance to their mean.
 
     Kiros et al. 2014, section 3.2, against outliers among the hits. The distance is Euclidean, of
     unit vectors. Ties keep the given order.
-
-    Parameters
-    ----------
-    rows : (N, dim) float32, best first.
-
-    Returns
-    -------
-    (N,) int64, positions in `rows`.
     """
     units = unit_rows(rows)
     distances = np.linalg.norm(units - units.mean(axis=0), axis=1)
@@ -99,13 +72,9 @@ def around_the_mean(rows: Vectors) -> npt.NDArray[np.int64]:
 def ids_and_scores(
     hits: Hits, gallery: Gallery, leave_out: str | None = None, around: int | None = None
 ) -> list[list[tuple[str, float]]]:
-    """Return the ids and scores of each query's hits, best first.
+    """Return the ids and scores of each query's hits, best first, without the id `leave_out`.
 
-    Parameters
-    ----------
-    hits : Hits. Rows of the gallery with their scores.
-    leave_out : str or None. An id to exclude, such as the query's own.
-    around : int or None. Re-sort the first N by `around_the_mean`, and drop the others.
+    `around` re-sorts the first N by `around_the_mean`, and drops the others.
     """
     ranked = []
     for found, scores in zip(hits.rows, hits.scores, strict=True):

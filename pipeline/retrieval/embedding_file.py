@@ -43,22 +43,15 @@ _ID_BYTES = 64
 
 @dataclass(frozen=True, eq=False)
 class EmbeddingsHeader:
-    """Metadata of an embedding file.
-
-    Attributes
-    ----------
-    image_ids, caption_ids, caption_image_ids, similarity, provenance : see `Embeddings`.
-    quantiser : Quantiser or None. Quantisation of the rows; None: float32.
-    features_crc32 : mapping of str to numpy.ndarray. By side, the CRC-32 of the input features of
-        each row, (rows,) uint32; {} if unknown.
-    """
+    """Metadata of an embedding file, as of `Embeddings`."""
 
     image_ids: Sequence[str]
     caption_ids: Sequence[str]
     caption_image_ids: Sequence[str]
     similarity: str
     provenance: dict[str, Any]
-    quantiser: Quantiser | None = None
+    quantiser: Quantiser | None = None  # None: float32
+    # by side, the CRC-32 (rows,) of the input features of each row; {} if unknown
     features_crc32: Mapping[str, npt.NDArray[np.uint32]] = field(default_factory=dict)
 
 
@@ -75,14 +68,15 @@ def write_embeddings(
     ----------
     path : str or Path. The new file.
     embeddings : Embeddings. Contents of the file.
-    store : str. Storage of the rows: "float32", "float16", "int8" or "binary".
+    store : str. Storage of the rows: "float32", "float16", "int8" or "binary" (sign bits next to
+        int8, for a first stage of search).
     calibrate_on : Embeddings or None. Embeddings of the training split that calibrate the range of
         each dimension for "int8" and "binary"; None: `embeddings`.
 
     Raises
     ------
-    StoreError
-        The similarity does not support the storage.
+    EmbeddingsError
+        The similarity does not support the storage, or float16 cannot hold a value.
     ShardError
         The file cannot be written, for example on a full disk.
 
@@ -117,25 +111,9 @@ def write_embeddings(
 def write_in_blocks(
     path: Path, header: EmbeddingsHeader, images: Blocks, captions: Blocks
 ) -> Embeddings:
-    """Write an embedding file atomically, with rows from iterators.
+    """Write an embedding file atomically, with rows (n, dim) or (n, parts, dim) from iterators.
 
-    Parameters
-    ----------
-    path : Path. The new file.
-    header : EmbeddingsHeader. Its metadata.
-    images, captions : iterable of (n, dim) or (n, parts, dim) float32, one row per id in all.
-
-    Returns
-    -------
-    Embeddings
-        Contents of the file, with memory-mapped rows; quantised ones are `QuantisedRows`.
-
-    Raises
-    ------
-    EmbeddingsError
-        See `Embeddings`; then nothing is written.
-    ShardError
-        The file cannot be written, for example on a full disk.
+    Return its contents with memory-mapped rows; quantised ones are `QuantisedRows`.
     """
     try:
         written = _write(path, header, _made(images), _made(captions))
@@ -261,6 +239,11 @@ def read_embeddings(path: str | Path, *, codes: bool = False) -> Embeddings:
         `pipeline.retrieval.quantised.codes.QuantisedRows`, which are indexed like arrays; otherwise
         convert them to float32.
 
+    Returns
+    -------
+    Embeddings
+        Contents of the file; contiguous float32 rows are memory-mapped.
+
     Raises
     ------
     EmbeddingsError
@@ -295,13 +278,7 @@ def read_embeddings(path: str | Path, *, codes: bool = False) -> Embeddings:
 
 
 def read_provenance(path: Path) -> dict[str, Any]:
-    """Read only the provenance of an embedding file.
-
-    Raises
-    ------
-    EmbeddingsError
-        The file is not HDF5, or its provenance is not a JSON object.
-    """
+    """Read only the provenance of an embedding file."""
     _require_unbroken(path, _stored_provenance)
     try:
         return _stored_provenance(path)
@@ -310,13 +287,7 @@ def read_provenance(path: Path) -> dict[str, Any]:
 
 
 def read_store(path: Path) -> Store:
-    """Read the storage format of an embedding file.
-
-    Raises
-    ------
-    EmbeddingsError
-        The file is unreadable, or its format is unknown.
-    """
+    """Read the storage format of an embedding file."""
     _require_unbroken(path, _stored_store)
     try:
         return _stored_store(path)
@@ -325,13 +296,7 @@ def read_store(path: Path) -> Store:
 
 
 def read_features_crc32(path: Path) -> dict[str, npt.NDArray[np.uint32]]:
-    """Read the CRC-32 of the features of each row by side; {} if unknown.
-
-    Raises
-    ------
-    EmbeddingsError
-        The file is unreadable.
-    """
+    """Read the CRC-32 (rows,) of the features of each row by side; {} if unknown."""
     _require_unbroken(path, _stored_features_crc32)
     try:
         return _stored_features_crc32(path)

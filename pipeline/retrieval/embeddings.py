@@ -25,7 +25,7 @@ _BLOCK_NUMBERS = 1 << 22
 class Embeddings:
     """Embeddings of images and captions in one space, joined by ids.
 
-    Attributes
+    Parameters
     ----------
     image_ids : sequence of str. Unique image ids.
     image_embeddings : (images, dim) float32, finite; (images, parts, dim) if the similarity
@@ -35,7 +35,8 @@ class Embeddings:
         the gallery but not a query.
     caption_embeddings : (captions, dim) or (captions, parts, dim) likewise, with the same dim and
         any number of parts.
-    similarity : str. A name in `pipeline.retrieval.similarity.SIMILARITIES`.
+    similarity : str. "cosine", "euclidean" (minus the squared distance), "dot", "order" (Vendrov et
+        al. 2016) or, for sets, a cross attention "scan-..." (Lee et al. 2018).
     provenance : dict. Origin of the rows as JSON values; may be empty.
 
     Raises

@@ -10,32 +10,18 @@ from pipeline.retrieval.similarity import Matrix, unit_rows
 
 @dataclass(frozen=True)
 class Closeness:
-    """Mean cosines of pairs of sentences.
+    """Mean cosines of pairs of sentences."""
 
-    Attributes
-    ----------
-    within : float. Mean over two sentences of the same image.
-    between : float. Mean over two sentences of different images.
-    """
-
-    within: float
-    between: float
+    within: float  # of two sentences of the same image
+    between: float  # of two sentences of different images
 
 
 def closeness(
     rows: npt.NDArray[np.floating], image_rows: npt.NDArray[np.int64]
 ) -> Closeness | None:
-    """Return the mean cosine over all pairs of different sentences, computed from sums.
+    """Return the mean cosine over all pairs of different sentences (captions, dim), from sums.
 
-    Parameters
-    ----------
-    rows : (captions, dim).
-    image_rows : (captions,). Image of each.
-
-    Returns
-    -------
-    Closeness or None
-        None if no image has two sentences, or if there is only one image.
+    None if no image has two sentences, or if there is only one image.
     """
     units = unit_rows(rows)
     counts = np.bincount(image_rows)
@@ -52,17 +38,10 @@ def closeness(
 
 
 def principal_plane(rows: npt.NDArray[np.floating]) -> tuple[Matrix, tuple[float, float]]:
-    """Project rows onto their first two principal components.
+    """Return rows (n, dim) on their first two principal components, (n, 2), and explained variances.
 
-    Parameters
-    ----------
-    rows : (n, dim). Few enough for a singular value decomposition.
-
-    Returns
-    -------
-    (n, 2) float64 and two explained variances, 0-1
-        The largest entry of a component is positive. A component that does not exist, for a single
-        row or dimension, is 0.
+    The largest entry of a component is positive. A component that does not exist, for a single row
+    or dimension, is 0.
     """
     wide = rows.astype(np.float64)
     left, values, right = np.linalg.svd(wide - wide.mean(axis=0), full_matrices=False)
@@ -78,18 +57,10 @@ def principal_plane(rows: npt.NDArray[np.floating]) -> tuple[Matrix, tuple[float
 def common_plane(
     one: npt.NDArray[np.floating], other: npt.NDArray[np.floating]
 ) -> tuple[Matrix, Matrix, tuple[float, float]]:
-    """Project two kinds of rows, each centred on its own mean, onto a common principal plane.
+    """Project rows (n, dim) and (m, dim), each centred on its own mean, onto a common plane.
 
     With a common mean, the first component of most joint embeddings merely separates images from
     sentences.
-
-    Parameters
-    ----------
-    one, other : (n, dim) and (m, dim).
-
-    Returns
-    -------
-    (n, 2), (m, 2) float64 and the explained variances of `principal_plane`
     """
     sides = [rows.astype(np.float64) for rows in (one, other)]
     places, shares = principal_plane(np.concatenate([s - s.mean(axis=0) for s in sides]))

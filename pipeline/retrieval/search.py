@@ -27,18 +27,10 @@ _QUERIES_AT_ONCE = 256
 
 @dataclass(frozen=True, eq=False)
 class Gallery:
-    """The searched side of an embedding file.
-
-    Attributes
-    ----------
-    side : str. "images" or "captions".
-    ids : sequence of str. Unique id of each row.
-    rows : (rows, dim) or (rows, parts, dim) float32; see `Embeddings`.
-    similarity : str. A name in `SIMILARITIES`.
-    """
+    """The searched side of an embedding file."""
 
     side: SideName
-    ids: Sequence[str]
+    ids: Sequence[str]  # unique id of each row
     rows: Vectors
     similarity: str
 
@@ -61,16 +53,10 @@ class Gallery:
 
 @dataclass(frozen=True, eq=False)
 class Hits:
-    """The best rows of a gallery for each query, best first.
+    """The best rows of a gallery for each query, best first."""
 
-    Attributes
-    ----------
-    rows : (queries, top) int64 row numbers of the gallery.
-    scores : (queries, top) float32 similarities.
-    """
-
-    rows: npt.NDArray[np.int64]
-    scores: npt.NDArray[np.float32]
+    rows: npt.NDArray[np.int64]  # (queries, top) row numbers of the gallery
+    scores: npt.NDArray[np.float32]  # (queries, top) similarities
 
 
 def nearest(
@@ -81,27 +67,11 @@ def nearest(
     block_elements: int = BLOCK_ELEMENTS,
     among: RowNumbers | None = None,
 ) -> Hits:
-    """Compare every query with the whole gallery, or some of its rows, and return the best.
+    """Compare every query with the whole gallery, or its rows `among`, and return the best.
 
     Ties are in the sorted order of the ids, and similarities are compared as in
-    `pipeline.retrieval.ranking.ranks`: the hit at position k (from 0) is the item of rank k.
-
-    Parameters
-    ----------
-    gallery : Gallery. The searched rows.
-    queries : (queries, dim) or (queries, parts, dim) float32. In the space of the gallery.
-    asking : str. Side of the queries.
-    top : int. Number of hits, at least 1; a smaller gallery returns all its rows.
-    block_elements : int. Bounds the memory; does not affect the result.
-    among : (n,) int64 or None. Rows to search; None: all.
-
-    Raises
-    ------
-    EmbeddingsError
-        The queries are not in the gallery's space, or on the same side and the similarity is not
-        symmetric.
-    EmbeddingsError
-        A similarity is not finite in float32.
+    `pipeline.retrieval.ranking.ranks`: the hit at position k (from 0) is the item of rank k. A
+    smaller gallery returns all its rows. `block_elements` does not affect the result.
     """
     similarity = SIMILARITIES[gallery.similarity]
     require_comparable(gallery, queries, asking)
@@ -132,15 +102,7 @@ def nearest(
 def best_of(
     gallery: Gallery, query: Vectors, rows: npt.NDArray[np.int64], top: int
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float32]]:
-    """Return the best of some rows for one query and their scores, ordered as by `nearest`.
-
-    Parameters
-    ----------
-    gallery : Gallery. The searched rows.
-    query : (1, dim) float32.
-    rows : (n,). Row numbers of the candidates, n at least `top`.
-    top : int. Number of hits.
-    """
+    """Return the best of at least `top` rows (n,) for one query, and their scores, as `nearest`."""
     similarity = SIMILARITIES[gallery.similarity]
     rows = np.array(sorted(rows.tolist(), key=gallery.ids.__getitem__), np.int64)
     prepared = similarity.prepare(gallery.rows[rows]), similarity.prepare(query)
@@ -150,12 +112,7 @@ def best_of(
 
 
 def require_comparable(gallery: Gallery, queries: Vectors, asking: SideName) -> None:
-    """Raise unless queries of a side can be compared with a gallery.
-
-    Raises
-    ------
-    EmbeddingsError
-    """
+    """Raise unless queries of a side can be compared with a gallery."""
     if asking == gallery.side and gallery.similarity not in SYMMETRIC:
         raise EmbeddingsError(
             f"the similarity {gallery.similarity} compares an image with a caption, so {asking} "
@@ -171,19 +128,7 @@ def require_comparable(gallery: Gallery, queries: Vectors, asking: SideName) -> 
 def scores_of(
     similarity: Similarity, side: SideName, gallery: Rows, queries: Rows
 ) -> npt.NDArray[np.float32]:
-    """Return the similarities (queries, rows) float32 of prepared rows.
-
-    Parameters
-    ----------
-    similarity : Similarity. The similarity.
-    side : str. Side of the gallery, "images" or "captions".
-    gallery, queries : prepared rows of both; see `Similarity.prepare`.
-
-    Raises
-    ------
-    EmbeddingsError
-        A similarity is not finite.
-    """
+    """Return the similarities (queries, rows) float32 of rows prepared by `Similarity.prepare`."""
     with np.errstate(over="ignore", invalid="ignore"):
         if side == "images":
             scores = similarity.between(gallery, queries).T.astype(np.float32)

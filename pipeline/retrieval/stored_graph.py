@@ -28,28 +28,17 @@ class DamagedGraph(Exception):
 
 @dataclass(frozen=True, eq=False)
 class StoredGraph:
-    """A graph with the identity of its nodes.
+    """A graph with the identity of its nodes."""
 
-    Attributes
-    ----------
-    about : dict. What it belongs to, as JSON values.
-    ids : sequence of str. Id of each node.
-    rows : (nodes,) int64. Row of each node in the file named by `about`; -1: deleted, kept for
-        navigation.
-    points : (nodes, dim) float32.
-    levels : (nodes,) int32. Number of levels of each node, at least 1.
-    neighbors : numpy.ndarray. Int32. For each node 2 * `links` node numbers, then `links` for each
-        further level; padded with -1.
-    entry : int. Start node of a search.
-    """
-
-    about: dict[str, Any]
-    ids: PackedTexts
-    rows: Numbers
-    points: npt.NDArray[np.float32]
-    levels: npt.NDArray[np.int32]
+    about: dict[str, Any]  # what it belongs to, as JSON values
+    ids: PackedTexts  # of the nodes
+    rows: Numbers  # (nodes,), row of each node in that file; -1: deleted, kept for navigation
+    points: npt.NDArray[np.float32]  # (nodes, dim)
+    levels: npt.NDArray[np.int32]  # (nodes,), number of levels of each node, at least 1
+    # For each node 2 * `links` node numbers, then `links` for each further level; padded with
+    # -1.
     neighbors: npt.NDArray[np.int32]
-    entry: int
+    entry: int  # start node of a search
 
     def write(self, path: Path) -> None:
         """Write the file atomically."""
@@ -94,18 +83,7 @@ class StoredGraph:
 
 
 def read_graph(path: Path, links: int) -> StoredGraph | None:
-    """Read a graph; return None if the file does not exist.
-
-    Parameters
-    ----------
-    path : Path. The file.
-    links : int. Links per node and level; see `StoredGraph`.
-
-    Raises
-    ------
-    DamagedGraph
-        The file is corrupt, or has another format.
-    """
+    """Read a graph of `links` links per node and level; return None if the file does not exist."""
     if not path.is_file():
         return None
     names = ("ids", "id_lengths", "rows", "points", "levels", "neighbors")

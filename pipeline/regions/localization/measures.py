@@ -114,7 +114,7 @@ def rank_whole_image(localized: Localized) -> Ranked:
 
 
 def average_precisions(localized: Localized, scoring: Scoring, threshold: float = NMS) -> Scores:
-    """Return the average precision (phrases,) of each phrase over its images, 0-1; NaN if not queried.
+    """Return the average precision (phrases,) of each phrase over its images; NaN if not queried.
 
     In each image the proposals are reduced by non-maximum suppression, then those of all the
     phrase's images are ranked together. In rank order a proposal is correct if the true box with

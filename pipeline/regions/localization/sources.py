@@ -78,7 +78,7 @@ class OpenSources:
         return read_phrases(self._dataset, split)
 
     def left_out(self, leave_out_failed: bool, monitor: Monitor) -> frozenset[str]:
-        """Return the images to leave out: those with failed features of a true box or a proposal."""
+        """Return the images to leave out, those with a failed true box or proposal."""
         if not leave_out_failed:
             return frozenset()
         failures = [*self.truth.failures(), *self.regions.failures()]

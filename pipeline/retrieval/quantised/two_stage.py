@@ -28,23 +28,10 @@ Scores = npt.NDArray[Any]  # float32, or int16 for sign bits
 def nearest_stored(
     gallery: Gallery, queries: Vectors, asking: SideName, top: int, rescore: int | None = None
 ) -> Hits:
-    """Return the best rows of a quantised gallery.
+    """Return the best rows of a quantised gallery, as `search.nearest` of the stored vectors.
 
-    Hits have the scores and the order of an exact search of the stored vectors; the first stage may
-    miss a row. For similarities other than cosine and dot, all rows are compared exactly.
-
-    Parameters
-    ----------
-    gallery : Gallery. Its rows are `QuantisedRows`.
-    queries : array (queries, dim) float32.
-    asking : str. Side of the queries.
-    top : int. Hits per query, at least 1; a smaller gallery returns all its rows.
-    rescore : int or None. Candidates per hit; None: those of `RESCORE`.
-
-    Raises
-    ------
-    EmbeddingsError, EmbeddingsError
-        See `pipeline.retrieval.search.nearest`.
+    The first stage, with `rescore` candidates per hit (None: those of `RESCORE`), may miss a row.
+    For similarities other than cosine and dot, all rows are compared exactly.
     """
     rows = gallery.rows
     if not isinstance(rows, QuantisedRows) or gallery.similarity not in _SCANNED:

@@ -47,29 +47,15 @@ Mask = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True)
 class Condition:
-    """A condition on one field, such as `split=test`, `id~^vacation/` or `year>2019`.
+    """A condition on one field, such as `split=test`, `id~^vacation/` or `year>2019`."""
 
-    Attributes
-    ----------
-    field : str. "id", "file", "split" or a column of the metadata.
-    operator : str. "=", "!=", "<", "<=", ">", ">=", or "~", a regular expression that matches
-        anywhere in the text.
-    value : str. The number, text or pattern to compare with.
-    """
-
-    field: str
-    operator: str
-    value: str
+    field: str  # "id", "file", "split" or a column of the metadata
+    operator: str  # or "~", a regular expression that matches anywhere
+    value: str  # number, text or pattern
 
     @classmethod
     def of(cls, text: str) -> "Condition":
-        """Parse a condition; blanks around field and value are removed.
-
-        Raises
-        ------
-        EmbeddingsError
-            It has no operator, no field, or too many characters.
-        """
+        """Parse a condition; blanks around field and value are removed."""
         if len(text) > MAX_CHARACTERS:
             raise EmbeddingsError(
                 f"a condition has {len(text)} characters; the limit is {MAX_CHARACTERS}"
@@ -101,12 +87,7 @@ class _Column:
 
 
 class Fields:
-    """Searchable fields of a dataset's entries.
-
-    Attributes
-    ----------
-    names : tuple of str. Names of all fields: "id", "file", "split" and the metadata columns.
-    """
+    """Searchable fields of a dataset's entries."""
 
     def __init__(self, entries: PackedEntries, metadata: Mapping[str, Metadata]) -> None:
         """Join entries and metadata by id; a column named like another field is ignored."""
@@ -116,26 +97,14 @@ class Fields:
         self._columns: dict[str, _Column] = {}
 
     def matching(self, conditions: Iterable[Condition]) -> Mask:
-        """Return the mask of the entries that fulfil all conditions, (entries,) bool.
-
-        Raises
-        ------
-        EmbeddingsError
-            A field is unknown (similar names are suggested), a regular expression does not compile
-            or exceeds the time limit, or a numeric comparison applies to texts.
-        """
+        """Return the mask of the entries that fulfil all conditions, (entries,) bool."""
         mask, begun = np.ones(len(self._entries), bool), monotonic()
         for condition in conditions:
             mask &= self._matching(condition, begun)
         return mask
 
     def choices(self, entries: npt.NDArray[np.int64]) -> dict[str, tuple[str, ...]]:
-        """Return the sorted values of each field with 2 to `MAX_CHOICES` distinct values.
-
-        Parameters
-        ----------
-        entries : (n,) int64. Numbers of the entries to include.
-        """
+        """Return the sorted values of each field with 2 to `MAX_CHOICES` of them in `entries` (n,)."""
         found = {}
         for name in self.names[2:]:
             if _OPERATORS & {*name}:

@@ -28,26 +28,15 @@ _MOST_CHOSEN = 16  # subsets whose rows are kept
 
 @dataclass(frozen=True)
 class Hit:
-    """One result: an image or a sentence.
+    """One result: an image or a sentence."""
 
-    Attributes
-    ----------
-    rank : int. Rank from 1.
-    score : float. Similarity to the query; higher is nearer.
-    id : str. Id of the image or the caption.
-    image : str. Id of the image, or of the caption's image.
-    file : Path. File of that image.
-    caption : str. The sentence; for an image its first caption, or "".
-    split : str. Split of that image.
-    """
-
-    rank: int
-    score: float
-    id: str
-    image: str
-    file: Path
-    caption: str
-    split: str = ""
+    rank: int  # from 1
+    score: float  # similarity to the query; higher is nearer
+    id: str  # of the image or the caption
+    image: str  # id of the image, or of the caption's image
+    file: Path  # of that image
+    caption: str  # the sentence; for an image its first caption, or ""
+    split: str = ""  # of that image
 
 
 class NothingFulfils(EmbeddingsError):
@@ -55,36 +44,17 @@ class NothingFulfils(EmbeddingsError):
 
 
 class EmbeddedDataset:
-    """An embedding file and its dataset, searched by vectors.
-
-    Attributes
-    ----------
-    file, folder : Path. Embedding file, and folder of the dataset.
-    space : Embeddings. Contents of the file; quantised rows are searched in two stages, see
-        `pipeline.retrieval.quantised.two_stage`.
-    split : str or None. Searched splits, comma-separated; None: all splits in the file.
-    """
+    """An embedding file and its dataset, searched by vectors."""
 
     def __init__(
         self, file: Path, folder: Path, log: Callable[[str], None], split: str | None = None
     ) -> None:
-        """Read the embedding file; the dataset is read on first use.
-
-        Parameters
-        ----------
-        file, folder : Path. Embedding file, and folder of the dataset.
-        log : callable. Receives a line if the dataset has changed, and lines on the approximate
-            index.
-        split : str or None. See the class and `pipeline.datasets.splits.splits_of`.
-
-        Raises
-        ------
-        EmbeddingsError
-        """
+        """Read the embedding file; the dataset is read on first use."""
         self.file: Path = file
         self.folder: Path = folder
-        self.split: str | None = split
+        self.split: str | None = split  # comma-separated; None: all splits in the file
         self._log = log
+        # Quantised rows stay so, and are searched in two stages.
         self.space: Embeddings = read_embeddings(file, codes=True)
         self._galleries: dict[SideName, Gallery] = {}
         self._chosen: dict[tuple[SideName, tuple[str, ...]], RowNumbers] = {}
@@ -93,12 +63,7 @@ class EmbeddedDataset:
 
     @cached_property
     def manifest(self) -> Manifest:
-        """The dataset; logs a line if it has changed since it was embedded.
-
-        Raises
-        ------
-        DatasetError
-        """
+        """The dataset; logs a line if it has changed since it was embedded."""
         manifest = read_manifest(self.folder)
         embedded = self.space.provenance.get("manifest_sha256")
         if embedded not in (None, sha256_of_file(self.folder / MANIFEST_FILE)):
@@ -115,22 +80,11 @@ class EmbeddedDataset:
 
     @cached_property
     def fields(self) -> Fields:
-        """Fields of the dataset's images that conditions may name.
-
-        Raises
-        ------
-        DatasetError
-        """
+        """Fields of the dataset's images that conditions may name."""
         return Fields(self.manifest.packed, read_metadata(self.folder))
 
     def gallery(self, side: SideName) -> Gallery:
-        """Return one side of the file.
-
-        Raises
-        ------
-        EmbeddingsError
-            The dataset lacks an id.
-        """
+        """Return one side of the file; the dataset must have all its ids."""
         if side not in self._galleries:
             gallery = Gallery.of(self.space, side)
             if unknown_ids := self._known(side).without(gallery.ids):
@@ -145,20 +99,7 @@ class EmbeddedDataset:
         return self._galleries[side]
 
     def rows(self, side: SideName, where: Sequence[str] = ()) -> RowNumbers | None:
-        """Return the row numbers of one side that are searched, (n,) int64; None: all.
-
-        Parameters
-        ----------
-        where : sequence of str. Conditions that the images must fulfil; see
-            `pipeline.retrieval.query.conditions`.
-
-        Raises
-        ------
-        DatasetError
-            The dataset has no such split.
-        EmbeddingsError
-            A condition is invalid.
-        """
+        """Return the row numbers of one side that are searched, (n,) int64; None: all."""
         gallery, key = self.gallery(side), (side, tuple(where))
         if self.split is None and not where:
             return None
@@ -174,7 +115,7 @@ class EmbeddedDataset:
         return self._chosen[key]
 
     def ids(self, side: SideName, where: Sequence[str] = ()) -> Sequence[str]:
-        """Return the ids of one side that are searched; see `rows`."""
+        """Return the ids of one side that are searched."""
         gallery, rows = self.gallery(side), self.rows(side, where)
         if rows is None:
             return gallery.ids
@@ -185,17 +126,7 @@ class EmbeddedDataset:
         return self.fields.choices(self._known("images").images_of(self.ids("images")))
 
     def stored(self, image_id: str) -> Vectors:
-        """Return the stored embedding of an image as a query.
-
-        Returns
-        -------
-        (1, dim) or (1, parts, dim) float32.
-
-        Raises
-        ------
-        EmbeddingsError
-            No image of the file has this id.
-        """
+        """Return the stored embedding of an image, (1, dim) or (1, parts, dim) float32."""
         try:
             at = self.space.image_ids.index(image_id)
         except ValueError:
@@ -218,23 +149,8 @@ class EmbeddedDataset:
     ) -> list[list[Hit]]:
         """Return the nearest items of each query, best first; ties are sorted by id.
 
-        Parameters
-        ----------
-        queries : (queries, dim) or (queries, parts, dim) float32. Embeddings of the side `asking`.
-        asking : str. Side of the queries, "images" or "captions".
-        of : str. Searched side, "images" or "captions".
-        top : int. Number of hits, at least 1.
-        leave_out : str or None. Id to exclude, such as the query's own.
-        around_mean : int or None. Number of hits to re-sort by
-            `pipeline.retrieval.composition.around_the_mean` before the best are returned.
-        approximate : bool. Search the approximate index of the file, which is built if missing.
-        where : sequence of str. Conditions on the images, or on the images of the sentences; see
-            `rows`.
-
-        Raises
-        ------
-        EmbeddingsError, EmbeddingsError
-            See `pipeline.retrieval.search.nearest` and `pipeline.retrieval.approximate`.
+        `queries`, (queries, dim) or (queries, parts, dim), are of the side `asking`, hits of `of`. The
+        first `around_mean` hits are re-sorted by `around_the_mean` before the best are returned.
         """
         if around_mean is not None:
             require_composable(self.space.similarity)

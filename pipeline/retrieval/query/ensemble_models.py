@@ -22,7 +22,7 @@ class _Member:
 
 
 class EnsembleModels:
-    """Embeds queries in the space of `pipeline.retrieval.ensemble.average`; not thread-safe."""
+    """Embeds queries in the space of an ensemble, as `QueryModels`; not thread-safe."""
 
     def __init__(
         self,
@@ -31,20 +31,7 @@ class EnsembleModels:
         folders: Sequence[tuple[Path, Path]],
         weights: str | None = None,
     ) -> None:
-        """Store the locations; models are loaded on first use.
-
-        Parameters
-        ----------
-        embeddings, file : Embeddings, Path. Embeddings of the ensemble, and their file.
-        folders : sequence of tuple of 2 Path. Folders of head and fitted sentence encoder of each
-            member, in the order of the file.
-        weights : str or None. Weights of the image networks; see `QueryModels`.
-
-        Raises
-        ------
-        EmbeddingsError
-            The file has another number of members.
-        """
+        """Store the folders of head and encoder of each member; models are loaded on first use."""
         provenance = embeddings.provenance
         members = provenance.get("ensemble")
         if not isinstance(members, list) or len(members) != len(folders):
@@ -60,16 +47,16 @@ class EnsembleModels:
 
     @property
     def network(self) -> Sequence[PictureFeatures]:
-        """The image networks of all members; see `QueryModels.network`."""
+        """The image networks of all members."""
         return [member.network for member in self._members]
 
     def keep_encoder(self, likely: Sequence[str]) -> None:
-        """See `QueryModels.keep_encoder`."""
+        """Load the sentence encoders for many queries."""
         for member in self._members:
             member.keep_encoder(likely)
 
     def embed_sentences(self, texts: Sequence[str], log: Callable[[str], None]) -> Vectors:
-        """See `QueryModels.embed_sentences`; each text needs a word known to every member."""
+        """Embed sentences or words; each text needs a word known to every member."""
         return self._joined([member.embed_sentences(texts, log) for member in self._members])
 
     def without_known_word(self, texts: Sequence[str]) -> set[int]:
@@ -77,7 +64,7 @@ class EnsembleModels:
         return {at for member in self._members for at in member.without_known_word(texts)}
 
     def embed_picture(self, picture: Path | Image.Image) -> Vectors:
-        """See `QueryModels.embed_picture`."""
+        """Embed an image, given as a path or decoded, as one query."""
         return self._joined([member.embed_picture(picture) for member in self._members])
 
     def _joined(self, rows: Sequence[Vectors]) -> Vectors:

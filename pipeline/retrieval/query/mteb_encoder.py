@@ -25,9 +25,12 @@ class MtebEncoder:
     The image network is loaded on first use. A text without a known word is embedded as by
     `pipeline embed`.
 
-    Attributes
+    Parameters
     ----------
-    trained : TrainedHead.
+    head, encoder : str or Path. Folders of the head and of the fitted sentence encoder that it was
+        fitted on. The head's similarity must be symmetric: MTEB compares queries with documents and
+        does not state which of them are images.
+    weights : str or None. Weights of the image network; None: as recorded in the head.
 
     Examples
     --------
@@ -38,22 +41,6 @@ class MtebEncoder:
     def __init__(
         self, head: str | Path, encoder: str | Path, *, weights: str | None = None
     ) -> None:
-        """Load the head and the sentence encoder.
-
-        Parameters
-        ----------
-        head, encoder : str or Path. Folders of the head and of the fitted sentence encoder that it
-            was fitted on.
-        weights : str or None. Weights of the image network; None: as recorded in the head.
-
-        Raises
-        ------
-        EmbeddingsError
-            The head was fitted on another encoder, or its similarity is not symmetric: MTEB
-            compares queries with documents and does not state which of them are images.
-        HeadError, EncoderError
-            A folder is missing or damaged.
-        """
         folder = Path(head)
         self.trained = load_head(folder)
         if (name := self.trained.head.similarity) not in SYMMETRIC:
@@ -68,19 +55,7 @@ class MtebEncoder:
         self._network: Any = None
 
     def encode(self, inputs: Iterable[Mapping[str, Any]], **context: Any) -> Vectors:
-        """Return the embeddings (rows, dim) float32 of all batches.
-
-        Parameters
-        ----------
-        inputs : iterable of mapping. Batches with `image`, a list of Pillow images, or `text`, a
-            list of str.
-        context : object. MTEB's description of the task; ignored.
-
-        Raises
-        ------
-        EmbeddingsError
-            A batch has both or neither.
-        """
+        """Return the embeddings (rows, dim) float32 of all batches, each with `image` or `text`."""
         return np.concatenate([self._of_batch(batch) for batch in inputs])
 
     def similarity(self, first: Any, second: Any) -> torch.Tensor:

@@ -26,31 +26,11 @@ class PictureFeatures:
     """Computes features of single images, equal to those in shards of the recipe."""
 
     def __init__(self, networks: Sequence[RecipeNetwork], scaling: str = "none") -> None:
-        """Store the networks.
-
-        Parameters
-        ----------
-        networks : sequence of RecipeNetwork. Network of one recipe, or those of several
-            concatenated recipes in column order.
-        scaling : str. Scaling of each network's row, a key of
-            `pipeline.store.shards.side_by_side.SCALINGS`.
-        """
+        """Store the network of one recipe, or those of several recipes to concatenate, scaled."""
         self._networks, self._scaling = tuple(networks), scaling
 
     def of(self, picture: Path | Image.Image) -> Features:
-        """Return the features of an image, given as a path or decoded.
-
-        Returns
-        -------
-        (1, *row_shape) float32, rounded to the dtype of the shards.
-
-        Raises
-        ------
-        EmbeddingsError
-            A file is missing, unreadable or refused.
-        UnusableImage
-            A decoded image cannot be resized.
-        """
+        """Return the features of an image, (1, *row_shape) float32, rounded as in the shards."""
         rows = []
         for network in self._networks:
             windows = torch.from_numpy(_windows(network, picture)[None])
@@ -63,19 +43,8 @@ class PictureFeatures:
 def open_features(side: FeatureSpec, made: str, weights: str | None = None) -> PictureFeatures:
     """Load the networks that computed some image features, with the same weights.
 
-    Parameters
-    ----------
-    side : FeatureSpec. The features.
-    made : str. User of the features, for messages, such as "the head of 'vsepp'".
-    weights : str or None. Weights of a single network, as for `load_weights`; None: those recorded
-        in the features, unless they are from a file.
-
-    Raises
-    ------
-    EmbeddingsError
-        The features are not of a recipe of this project, or have other or unknown weights.
-    RecipeError, WeightsError
-        The recipe needs a package that is not installed, or its weights are not available.
+    `made` is the user of the features, for messages. Weights can replace those of a single network;
+    None: those recorded in the features, unless they are from a file.
     """
     if "parts" not in side.recipe:
         network, header = _network(side, made, weights)

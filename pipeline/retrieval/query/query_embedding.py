@@ -20,26 +20,10 @@ def embed_sentences(
     texts: Sequence[str],
     log: Callable[[str], None],
 ) -> Features:
-    """Embed sentences or words as captions, with a head and its sentence encoder.
+    """Embed sentences or words as captions, (texts, dim) or (texts, parts, dim) float32.
 
-    Parameters
-    ----------
-    trained : TrainedHead.
-    encoder : CaptionEncoder. Encoder that the head was fitted on; see
-        `pipeline.retrieval.query.query_models.open_encoder`.
-    texts : sequence of str. At least one text, each one line with at least one word. The result for
-        a text does not depend on the others.
-    log : callable. Receives a line per block of the encoder with unknown words, and one per
-        truncated text.
-
-    Returns
-    -------
-    (texts, dim) or (texts, parts, dim) float32, as the head's caption embeddings.
-
-    Raises
-    ------
-    EmbeddingsError
-        A text has no known word.
+    The result for a text does not depend on the others. Unknown words and truncated texts are
+    logged; a text without a known word is refused.
     """
     _log_unknown_words(encoder, texts, log)
     return trained.head.embed_captions(ArrayRows(encoder.encode(texts)))
@@ -48,27 +32,10 @@ def embed_sentences(
 def embed_pictures(
     trained: TrainedHead, network: PictureFeatures, images: Sequence[Path | Image.Image]
 ) -> Features:
-    """Embed images with a head and the network of its image features.
+    """Embed images with a head and its network, (images, dim) or (images, parts, dim) float32.
 
-    Parameters
-    ----------
-    trained : TrainedHead.
-    network : PictureFeatures. Network of the recipe that the head was fitted on; see
-        `pipeline.retrieval.query.query_models.open_network`.
-    images : sequence of Path or Image. At least one path or decoded image; the network runs on one
-        image at a time.
-
-    Returns
-    -------
-    (images, dim) or (images, parts, dim) float32, as the head's image embeddings; equal to
-    those of extracted features within the rounding of another batch size.
-
-    Raises
-    ------
-    EmbeddingsError
-        A file is missing, unreadable or refused.
-    UnusableImage
-        A decoded image cannot be resized.
+    The network runs on one image at a time: the rows equal those of extracted features within the
+    rounding of another batch size.
     """
     rows = np.concatenate([network.of(image) for image in images])
     return trained.head.embed_images(ArrayRows(rows))

@@ -44,15 +44,7 @@ class QueryModels:
         encoder: Path | None,
         weights: str | None,
     ) -> None:
-        """Store the paths of the models.
-
-        Parameters
-        ----------
-        embeddings, file : WithProvenance, Path. Contents and path of the embedding file.
-        head, encoder : Path or None. Folders of the head that computed the file and of the fitted
-            sentence encoder; None: queries that need it raise.
-        weights : str or None. Weights of the image network; see `open_network`.
-        """
+        """Store the paths of the models; queries that need a missing one raise."""
         self._embeddings, self._file = embeddings, file
         self._head, self._encoder, self._weights = head, encoder, weights
         self._kept: CaptionEncoder | None = None
@@ -60,75 +52,35 @@ class QueryModels:
 
     @cached_property
     def head(self) -> TrainedHead:
-        """The head that computed the file; see `head_of`."""
+        """The head that computed the file."""
         return head_of(self._embeddings, self._file, self._head)
 
     @cached_property
     def network(self) -> PictureFeatures:
-        """The image network; see `open_network`. Tuned weights are stored next to the head."""
+        """The image network. Tuned weights are stored next to the head."""
         weights = self._weights
         if weights is None and self._head is not None and self.head.finetuning is not None:
             weights = str(self._head / WEIGHTS_FILE)
         return open_network(self.head, weights)
 
     def keep_encoder(self, likely: Sequence[str]) -> None:
-        """Load the sentence encoder for many queries.
+        """Load the sentence encoder for many queries, with the vectors of likely words.
 
-        Parameters
-        ----------
-        likely : sequence of str. Texts with the words of likely queries, whose vectors are loaded.
-            A query with other words is slower, since it loads their vectors.
-
-        Raises
-        ------
-        EmbeddingsError, PipelineError
-            See `open_encoder`.
+        A query with other words is slower, since it loads their vectors.
         """
         self._kept = self._open_encoder(likely)
 
     def embed_sentences(self, texts: Sequence[str], log: Callable[[str], None]) -> Vectors:
-        """Embed sentences or words.
-
-        Parameters
-        ----------
-        texts : sequence of str. Each one line with at least one word.
-        log : callable. Receives a line on unknown words.
-
-        Returns
-        -------
-        (texts, dim) or (texts, parts, dim) float32.
-
-        Raises
-        ------
-        EmbeddingsError, PipelineError
-            See `pipeline.retrieval.query.query_sentences.require_lines`, `open_encoder` and
-            `pipeline.retrieval.query.query_embedding.embed_sentences`.
-        """
+        """Embed sentences or words, (texts, dim) or (texts, parts, dim) float32."""
         require_lines(texts)
         return self._shortened(embed_sentences(self.head, self._encoder_for(texts), texts, log))
 
     def without_known_word(self, texts: Sequence[str]) -> set[int]:
-        """Return the positions of the texts without a known word.
-
-        Raises
-        ------
-        EmbeddingsError, PipelineError
-            See `open_encoder`.
-        """
+        """Return the positions of the texts without a known word."""
         return unknown_to_all(self._encoder_for(texts).reports(texts).values())
 
     def embed_picture(self, picture: Path | Image.Image) -> Vectors:
-        """Embed an image, given as a path or decoded, as one query.
-
-        Returns
-        -------
-        (1, dim) or (1, parts, dim) float32.
-
-        Raises
-        ------
-        EmbeddingsError, UnusableImage, PipelineError
-            See `open_network` and `pipeline.retrieval.query.query_embedding.embed_pictures`.
-        """
+        """Embed an image, a path or decoded, as one query, (1, dim) or (1, parts, dim) float32."""
         return self._shortened(embed_pictures(self.head, self.network, [picture]))
 
     def _shortened(self, rows: Vectors) -> Vectors:
@@ -158,18 +110,8 @@ class QueryModels:
 def head_of(embeddings: WithProvenance, path: Path, folder: Path | None) -> TrainedHead:
     """Load the head of an embedding file; raise unless this head computed the file.
 
-    Parameters
-    ----------
-    embeddings, path : WithProvenance, Path. Contents and path of the embedding file.
-    folder : Path or None. Folder of the head; None raises.
-
-    Raises
-    ------
-    EmbeddingsError
-        The file is of an ensemble, does not record its head, or was computed by another head, such
-        as another training of the same experiment; the first differences are named.
-    HeadError
-        The folder has no head.
+    An ensemble has no single head. Another training of the same experiment is another head; the
+    first differences are named.
     """
     in_file = embeddings.provenance
     if "ensemble" in in_file:
@@ -209,19 +151,7 @@ def head_of(embeddings: WithProvenance, path: Path, folder: Path | None) -> Trai
 def open_encoder(trained: TrainedHead, folder: Path, texts: Sequence[str] | None) -> CaptionEncoder:
     """Load the sentence encoder of a head; raise unless the head was fitted on its features.
 
-    Parameters
-    ----------
-    trained : TrainedHead.
-    folder : Path. Folder of the fitted encoder.
-    texts : sequence of str or None. Texts whose word vectors are loaded; None: load vectors on
-        demand.
-
-    Raises
-    ------
-    EmbeddingsError
-        The head was fitted on another encoder.
-    EncoderError, VocabularyError, CodebookError, VectorsError, PcaError, LemmatizerError
-        The folder is missing or damaged.
+    Only the word vectors of `texts` are loaded; None: on demand.
     """
     fitted = load_encoder(folder, texts)
     side = trained.inputs.captions
@@ -236,8 +166,7 @@ def open_encoder(trained: TrainedHead, folder: Path, texts: Sequence[str] | None
 
 
 def open_network(trained: TrainedHead, weights: str | None = None) -> PictureFeatures:
-    """Load the networks of a head's image features; see
-    `pipeline.retrieval.query.picture_features`."""
+    """Load the networks of a head's image features."""
     return open_features(trained.inputs.images, f"the head of {trained.experiment!r}", weights)
 
 

@@ -8,13 +8,7 @@ from pipeline.retrieval import EmbeddingsError
 
 
 def read_sentences(path: str | Path) -> list[str]:
-    """Read query sentences from a UTF-8 text file, one per line.
-
-    Raises
-    ------
-    EmbeddingsError
-        The file is not UTF-8, or `require_lines` rejects a line.
-    """
+    """Read query sentences from a UTF-8 text file, one per line."""
     path = Path(path)
     try:
         texts = path.read_text(encoding="utf-8").removesuffix("\n").split("\n")
@@ -25,17 +19,7 @@ def read_sentences(path: str | Path) -> list[str]:
 
 
 def require_lines(texts: Sequence[str], what: str = "sentence or word") -> None:
-    """Raise unless each text is a single line with at least one word.
-
-    Parameters
-    ----------
-    texts : sequence of str. The texts.
-    what : str. Noun for a text in the message, before its number.
-
-    Raises
-    ------
-    EmbeddingsError
-    """
+    """Raise unless each text is a single line with at least one word; `what` names it."""
     for number, text in enumerate(texts, 1):
         if fault := check_caption(text):
             raise EmbeddingsError(

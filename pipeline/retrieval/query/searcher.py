@@ -28,9 +28,28 @@ class Searcher:
     Models are loaded on first use and cached. A query by the id of an embedded image needs neither
     head nor encoder. Not thread-safe.
 
+    Parameters
+    ----------
+    embeddings : str or Path. The file.
+    dataset : str or Path. Folder of the dataset that was embedded.
+    head, encoder : str, Path or None. Folders of the head that computed the file, and of the fitted
+        sentence encoder that the head was fitted on. Without a head, queries are image ids only;
+        without an encoder, they have no sentences or words.
+    members : sequence of tuple of 2 str or Path. For an ensemble: folders of head and encoder of
+        each member, in the order of the file.
+    weights : str or None. Weights of the image network, as for `pipeline extract`; None: as
+        recorded in the head.
+    split : str or None. Searched splits of the file, comma-separated; None: all.
+    monitor : Monitor. Receives log lines.
+
     Attributes
     ----------
     embedded : EmbeddedDataset. Embedding file and dataset.
+
+    Raises
+    ------
+    EmbeddingsError
+        The file is missing or corrupt.
 
     Examples
     --------
@@ -58,26 +77,6 @@ class Searcher:
         split: str | None = None,
         monitor: Monitor = QUIET,
     ) -> None:
-        """Read the embedding file.
-
-        Parameters
-        ----------
-        embeddings : str or Path. The file.
-        dataset : str or Path. Folder of the dataset that was embedded.
-        head, encoder : str, Path or None. Folders of the head that computed the file, and of the
-            fitted sentence encoder that the head was fitted on. Without a head, queries are image
-            ids only; without an encoder, they have no sentences or words.
-        members : sequence of tuple of 2 str or Path. For an ensemble: folders of head and encoder
-            of each member, in the order of the file.
-        weights : str or None. Weights of the image network, as for `pipeline extract`; None: as
-            recorded in the head.
-        split : str or None. Searched splits of the file, comma-separated; None: all.
-        monitor : Monitor. Receives log lines.
-
-        Raises
-        ------
-        EmbeddingsError
-        """
         self.embedded: EmbeddedDataset = EmbeddedDataset(
             Path(embeddings), Path(dataset), monitor.log, split
         )
@@ -95,7 +94,7 @@ class Searcher:
         return self.embedded.ids(SIDES[of], conditions_of(where))
 
     def default_of(self, image: bool, words: bool) -> str:
-        """Return the default kind of result; see `default_side`."""
+        """Return the default kind of result of a query, "images" or "sentences"."""
         return default_side(image, words) if len(self.embedded.space.caption_ids) else "images"
 
     @cached_property

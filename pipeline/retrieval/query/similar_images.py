@@ -27,18 +27,11 @@ _BLOCK_BYTES = 64 << 20
 
 @dataclass(frozen=True)
 class Similar:
-    """One hit.
+    """One hit."""
 
-    Attributes
-    ----------
-    rank : int. Rank from 1.
-    score : float. Cosine to the query.
-    id : str. Row id.
-    """
-
-    rank: int
-    score: float
-    id: str
+    rank: int  # from 1
+    score: float  # cosine to the query
+    id: str  # row id
 
 
 class FeatureSearcher:
@@ -48,10 +41,11 @@ class FeatureSearcher:
     skipped. Neither a dataset nor a head is needed: an image file is passed through the network of
     the features' recipe. Not thread-safe.
 
-    Attributes
+    Parameters
     ----------
-    features : FeatureSet. Searched feature set.
-    searched : (rows,) int64. Numbers of the rows with features.
+    features : str or Path. Folder of the shards, of any recipe.
+    weights : str or None. Weights of the image network, as for `pipeline extract`; None: as
+        recorded in the features.
 
     Examples
     --------
@@ -63,20 +57,6 @@ class FeatureSearcher:
     """
 
     def __init__(self, features: str | Path, *, weights: str | None = None) -> None:
-        """Open the feature set.
-
-        Parameters
-        ----------
-        features : str or Path. Folder of the shards, of any recipe.
-        weights : str or None. Weights of the image network, as for `pipeline extract`; None: as
-            recorded in the features.
-
-        Raises
-        ------
-        EmbeddingsError
-            No row has features.
-        ShardError
-        """
         self.features: FeatureSet = FeatureSet(Path(features))
         self.searched: npt.NDArray[np.int64] = np.flatnonzero(self.features.status == OK)
         self._weights = weights
@@ -88,7 +68,7 @@ class FeatureSearcher:
 
     @cached_property
     def network(self) -> "PictureFeatures":
-        """The network of the features' recipe; see `open_features`."""
+        """The network of the features' recipe."""
         # Here, since they import torch, which takes seconds.
         from pipeline.heads.inputs.feature_spec import FeatureSpec
         from pipeline.retrieval.query.picture_features import open_features
@@ -100,18 +80,7 @@ class FeatureSearcher:
     def by_image(self, image: "str | Path | Image.Image", *, top: int = 5) -> list[Similar]:
         """Return the nearest rows, best first; ties are sorted by id.
 
-        Parameters
-        ----------
-        image : str, Path or Image. A row id, which is excluded from its own hits; otherwise the
-            path of an image file, or a decoded image.
-        top : int. Number of hits, at least 1.
-
-        Raises
-        ------
-        WrongUsage
-            `top` is below 1.
-        EmbeddingsError, UnusableImage, FailedRows, PipelineError
-            The image has no features, or its network is not available.
+        The query is a row id, which is excluded from its own hits, an image file, or an image.
         """
         if top < 1:
             raise WrongUsage(f"`top={top}` is below 1; pass a positive number")

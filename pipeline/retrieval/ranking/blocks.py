@@ -30,18 +30,10 @@ class Block(Protocol):
         """Return the similarities (pairs,) of given rows and columns of the block."""
 
     def before(self, best: Scores, own: Ranks, places: Ranks, gallery: Axis) -> Ranks:
-        """Count for each query the items that rank before its correct one.
+        """Count for each query the items that rank before its correct one, (queries,) int64.
 
-        Parameters
-        ----------
-        best : (queries,). Score of each query's correct item.
-        own : (queries,). Position of that item in the tie-breaking order.
-        places : (items,). Positions of the block's items in that order.
-        gallery : Axis. Axis of the items; the other is that of the queries.
-
-        Returns
-        -------
-        (queries,) int64
+        `best` and `own` (queries,) are the scores of the correct items and their positions in the
+        tie-breaking order, `places` (items,) the positions of the block's items on the axis `gallery`.
         """
 
 
@@ -51,37 +43,28 @@ BlockOf = Callable[[str, Vectors, Vectors], Block]
 
 @dataclass(frozen=True, eq=False)
 class HostBlock:
-    """A block computed and counted by numpy.
-
-    Attributes
-    ----------
-    scores : (images, captions) float32.
-    """
+    """A block, (images, captions) float32, computed and counted by numpy."""
 
     scores: Scores
 
     @classmethod
     def of(cls, similarity: str, images: Vectors, captions: Vectors) -> "HostBlock":
-        """Compare all images with all captions, in float64.
-
-        Preparing the sides block by block is cheap compared with the product, and avoids a copy of
-        a whole side.
-        """
+        """Compare all images with all captions, in float64."""
         named = SIMILARITIES[similarity]
         with np.errstate(over="ignore", invalid="ignore"):
             wide = named.between(named.prepare(images), named.prepare(captions))
             return cls(wide.astype(np.float32, order="C"))
 
     def finite(self) -> bool:
-        """See `Block`."""
+        """Return whether all similarities are finite."""
         return bool(np.isfinite(self.scores).all())
 
     def pairs(self, images: Ranks, captions: Ranks) -> Scores:
-        """See `Block`."""
+        """Return the similarities of given rows and columns."""
         return np.asarray(self.scores[images, captions])
 
     def before(self, best: Scores, own: Ranks, places: Ranks, gallery: Axis) -> Ranks:
-        """See `Block`."""
+        """Count for each query the items that rank before its correct one."""
         wanted = np.expand_dims(best, gallery)
         better = np.count_nonzero(self.scores > wanted, axis=gallery)
         equal = np.unravel_index(np.flatnonzero(self.scores == wanted), self.scores.shape)

@@ -15,13 +15,7 @@ _MOST_DIGITS = 18
 
 
 def galleries(embeddings: Embeddings, protocol: Protocol) -> list[Embeddings]:
-    """Return the galleries of a protocol, images in the order of the embeddings' rows.
-
-    Raises
-    ------
-    EmbeddingsError
-        The numbers of images or captions do not match the protocol.
-    """
+    """Return the galleries of a protocol, images in the order of the embeddings' rows."""
     there, number = len(embeddings.image_ids), protocol.captions_per_image
     size = there if protocol.images is None else protocol.images
     asked = size * protocol.folds
@@ -58,11 +52,6 @@ def first_captions(embeddings: Embeddings, number: int) -> Embeddings:
     First by caption number if all captions of an image have ids `<image id>#<number>`, as in this
     project; otherwise by file order. Embeddings without further captions are returned as they are,
     not copied.
-
-    Raises
-    ------
-    ValueError
-        `number` is below 1.
     """
     if number < 1:
         raise ValueError(f"captions per image must be at least 1, found {number}")

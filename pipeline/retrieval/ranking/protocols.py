@@ -11,26 +11,18 @@ _USUAL = 5
 
 @dataclass(frozen=True)
 class Protocol:
-    """Evaluation protocol of a table.
-
-    Attributes
-    ----------
-    name : str. As in `resolve_protocol`.
-    images : int or None. Images per gallery; None: all images of the file.
-    folds : int. Number of galleries of that size, consecutive in row order; every figure is the
-        mean over them.
-    rest : bool. Whether further images are allowed, which are then ignored.
-    captions_per_image : int or None. Maximal number of captions per image, the first ones; with
-        `images`, the exact number. None: all.
-    sets : int. If not 0, every image has this many captions, and the k-th captions of all images
-        form a gallery of their own; every figure is the mean over these.
-    """
+    """Evaluation protocol of a table."""
 
     name: str
-    images: int | None = None
+    images: int | None = None  # per gallery; None: all images of the file
+    # Number of galleries of that size, consecutive in row order; every figure is the mean
+    # over them.
     folds: int = 1
-    rest: bool = False
+    rest: bool = False  # whether further images are allowed, which are then ignored
+    # The first ones, at most so many; with `images`, exactly so many. None: all.
     captions_per_image: int | None = _USUAL
+    # If not 0, every image has this many captions, and the k-th captions of all images form a
+    # gallery of their own; every figure is the mean over these.
     sets: int = 0
 
 
@@ -52,16 +44,8 @@ PROTOCOLS = {
 def resolve_protocol(name: str, captions_per_image: int | None = _USUAL) -> Protocol:
     """Return a protocol by its name, one of `PROTOCOLS` or `first-N`.
 
-    Parameters
-    ----------
-    name : str. Name of the protocol.
-    captions_per_image : int or None. Maximal number of captions per image; None: all. msvd and
-        trecvid-vtt define this themselves and allow only the default 5.
-
-    Raises
-    ------
-    EmbeddingsError
-        The name is unknown, or the protocol defines the captions itself.
+    msvd and trecvid-vtt define the number of captions per image themselves, and allow only the
+    default 5.
     """
     if name in PROTOCOLS:
         protocol = PROTOCOLS[name]

@@ -30,25 +30,9 @@ def rank_both_ways(
 ) -> tuple[Ranks, Ranks]:
     """Rank each image's best caption among all captions, and each caption's image among all images.
 
-    Every similarity is computed once and serves both directions. An image without a caption is in
-    the gallery, but not a query.
-
-    Parameters
-    ----------
-    e : Embeddings. Images may have different numbers of captions.
-    block_elements : int. Bounds the memory; does not affect the result. The captions of one image
-        are never split, so a block may be larger.
-    block_of : callable. Computes and counts similarities.
-
-    Returns
-    -------
-    (images with a caption,) int64 and (captions,) int64
-        0 is best; in the order of `e.query_ids` and of `e.caption_ids`.
-
-    Raises
-    ------
-    EmbeddingsError
-        There are no captions, or a similarity is not finite in float32 (embeddings too large).
+    Ranks are from 0, in the order of `e.query_ids` and of `e.caption_ids`. Every similarity is
+    computed once and serves both directions. `block_elements` bounds the memory and does not affect
+    the result; the captions of one image are never split, so a block may be larger.
     """
     if not e.caption_ids:
         raise EmbeddingsError(
@@ -97,18 +81,11 @@ def query_rows(e: Embeddings) -> Ranks:
 
 @dataclass(frozen=True)
 class _Queries:
-    """Queries of one direction: each one's correct item and the number of items before it.
+    """Queries of one direction: each one's correct item and the number of items before it."""
 
-    Attributes
-    ----------
-    best : (queries,) float32. Score of the best correct item; infinite without one.
-    places : (queries,) int64. Position of that item in the tie-breaking order.
-    ranks : (queries,) int64. Items before it so far.
-    """
-
-    best: Scores
-    places: Ranks
-    ranks: Ranks
+    best: Scores  # (queries,), score of the best correct item; infinite without one
+    places: Ranks  # (queries,), position of that item in the tie-breaking order
+    ranks: Ranks  # (queries,), items before it so far
 
     @staticmethod
     def of(number: int) -> "_Queries":
@@ -119,11 +96,7 @@ class _Queries:
         )
 
     def count(self, queries: slice | Ranks, block: Block, places: Ranks, gallery: Axis) -> None:
-        """Count a block whose axis `gallery` has items at these positions of the order.
-
-        Correct items are never counted: none is better than the best, and among equals that one is
-        the first.
-        """
+        """Count a block whose axis `gallery` has items at these positions of the order."""
         best, own = self.best[queries], self.places[queries]
         self.ranks[queries] += block.before(best, own, places, gallery)
 

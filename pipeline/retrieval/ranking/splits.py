@@ -15,18 +15,10 @@ from pipeline.store.schema import Natural, SchemaError, convert
 
 
 def of_split(embeddings: Embeddings, split: str | None) -> Embeddings:
-    """Return the images of one split with their captions.
+    """Return the images of one split, or `ALL`, with their captions; None: of the only one.
 
-    Parameters
-    ----------
-    embeddings : Embeddings. Its provenance has the `split`, and for several splits also `splits`:
-        names with numbers of images, in row order.
-    split : str or None. One of them, or `ALL`; None: the only one.
-
-    Raises
-    ------
-    EmbeddingsError
-        There are several splits and none is named, or the name is unknown.
+    The provenance has the `split`, and for several splits also `splits`: names with numbers of
+    images, in row order.
     """
     own, stored = embeddings.provenance.get("split"), embeddings.provenance.get("splits")
     if stored is None:
