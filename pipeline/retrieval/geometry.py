@@ -38,10 +38,10 @@ def closeness(
 
 
 def principal_plane(rows: npt.NDArray[np.floating]) -> tuple[Matrix, tuple[float, float]]:
-    """Return rows (n, dim) on their first two principal components, (n, 2), and explained variances.
+    """Return rows (n, dim) on their first two principal components, (n, 2), and the variances.
 
-    The largest entry of a component is positive. A component that does not exist, for a single row
-    or dimension, is 0.
+    Explained variances are 0-1. The largest entry of a component is positive; a component that does
+    not exist, for a single row or dimension, is 0.
     """
     wide = rows.astype(np.float64)
     left, values, right = np.linalg.svd(wide - wide.mean(axis=0), full_matrices=False)

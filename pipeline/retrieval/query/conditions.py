@@ -104,7 +104,7 @@ class Fields:
         return mask
 
     def choices(self, entries: npt.NDArray[np.int64]) -> dict[str, tuple[str, ...]]:
-        """Return the sorted values of each field with 2 to `MAX_CHOICES` of them in `entries` (n,)."""
+        """Return the sorted values in `entries` (n,) of each field with 2 to `MAX_CHOICES`."""
         found = {}
         for name in self.names[2:]:
             if _OPERATORS & {*name}:

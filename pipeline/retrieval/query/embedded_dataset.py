@@ -149,8 +149,8 @@ class EmbeddedDataset:
     ) -> list[list[Hit]]:
         """Return the nearest items of each query, best first; ties are sorted by id.
 
-        `queries`, (queries, dim) or (queries, parts, dim), are of the side `asking`, hits of `of`. The
-        first `around_mean` hits are re-sorted by `around_the_mean` before the best are returned.
+        `queries`, (queries, dim) or (queries, parts, dim), are of the side `asking`, hits of `of`.
+        The first `around_mean` hits are re-sorted around their mean before the best are returned.
         """
         if around_mean is not None:
             require_composable(self.space.similarity)

@@ -32,8 +32,8 @@ class Block(Protocol):
     def before(self, best: Scores, own: Ranks, places: Ranks, gallery: Axis) -> Ranks:
         """Count for each query the items that rank before its correct one, (queries,) int64.
 
-        `best` and `own` (queries,) are the scores of the correct items and their positions in the
-        tie-breaking order, `places` (items,) the positions of the block's items on the axis `gallery`.
+        `best` and `own` (queries,) are the correct items' scores and positions in the tie-breaking
+        order, `places` (items,) the positions of the block's items, on the axis `gallery`.
         """
 
 
