@@ -13,15 +13,15 @@ from pipeline.regions import RegionError
 
 def as_boxes(boxes: npt.ArrayLike) -> np.ndarray:
     """Return (n, 4) finite numbers as float64 boxes; an empty input becomes (0, 4)."""
-    found = np.asarray(boxes, np.float64)
-    if found.size == 0:
-        return found.reshape(0, 4)
-    if found.ndim != 2 or found.shape[1] != 4 or not np.isfinite(found).all():
+    array = np.asarray(boxes, np.float64)
+    if array.size == 0:
+        return array.reshape(0, 4)
+    if array.ndim != 2 or array.shape[1] != 4 or not np.isfinite(array).all():
         raise RegionError(
-            f"found boxes of shape {found.shape}; expected finite numbers (n, 4), "
+            f"found boxes of shape {array.shape}; expected finite numbers (n, 4), "
             "x0 y0 x1 y1 in each row"
         )
-    return found
+    return array
 
 
 def areas(boxes: npt.ArrayLike) -> np.ndarray:
@@ -47,10 +47,10 @@ def iou(a: npt.ArrayLike, b: npt.ArrayLike) -> np.ndarray:
 
 def union(boxes: npt.ArrayLike) -> np.ndarray:
     """Return the smallest box around (n, 4) boxes, (4,) of their dtype; n is at least 1."""
-    found = np.asarray(boxes)
-    if not len(as_boxes(found)):
+    array = np.asarray(boxes)
+    if not len(as_boxes(array)):
         raise RegionError("the union of no boxes is undefined; pass at least one")
-    return np.concatenate([found[:, :2].min(0), found[:, 2:].max(0)])
+    return np.concatenate([array[:, :2].min(0), array[:, 2:].max(0)])
 
 
 def clip(boxes: npt.ArrayLike, width: float, height: float) -> np.ndarray:
@@ -60,16 +60,16 @@ def clip(boxes: npt.ArrayLike, width: float, height: float) -> np.ndarray:
 
 def require_inside(boxes: npt.ArrayLike, width: float, height: float, where: str) -> None:
     """Check that (n, 4) boxes have an area and are within an image of this size."""
-    found = as_boxes(boxes)
-    inside = (found[:, :2] >= 0).all(1) & (found[:, 2:] <= [width, height]).all(1)
+    corners = as_boxes(boxes)
+    inside = (corners[:, :2] >= 0).all(1) & (corners[:, 2:] <= [width, height]).all(1)
     for fault, wrong in (
-        ("has no area", areas(found) == 0),
+        ("has no area", areas(corners) == 0),
         (f"leaves the image of {width:g} x {height:g} pixels", ~inside),
     ):
         if wrong.any():
             k = int(np.argmax(wrong))
             raise RegionError(
-                f"{where}: box {k}, {found[k].tolist()}, {fault}; expected x0 y0 x1 y1 in pixels "
+                f"{where}: box {k}, {corners[k].tolist()}, {fault}; expected x0 y0 x1 y1 in pixels "
                 "of the image, from 0, right and bottom exclusive"
             )
 
@@ -80,16 +80,16 @@ def nms(boxes: npt.ArrayLike, scores: npt.ArrayLike, threshold: float) -> np.nda
     `boxes` (n, 4) that overlap a kept one by more than `threshold` (IoU, 0-1) are dropped, one of
     exactly `threshold` is kept; equal `scores` (n,) are in row order.
     """
-    found, score = as_boxes(boxes), np.asarray(scores, np.float64)
-    if score.shape != (len(found),) or np.isnan(score).any():
+    array, score = as_boxes(boxes), np.asarray(scores, np.float64)
+    if score.shape != (len(array),) or np.isnan(score).any():
         raise RegionError(
-            f"{len(found)} boxes have scores of shape {score.shape}; expected one number per box, "
+            f"{len(array)} boxes have scores of shape {score.shape}; expected one number per box, "
             "not NaN"
         )
     order = np.argsort(-score, kind="stable")
-    kept = []
+    selected = []
     while order.size:
         best, order = order[0], order[1:]
-        kept.append(best)
-        order = order[iou(found[[best]], found[order])[0] <= threshold]
-    return np.array(kept, np.int64)
+        selected.append(best)
+        order = order[iou(array[[best]], array[order])[0] <= threshold]
+    return np.array(selected, np.int64)

@@ -8,7 +8,7 @@ import numpy as np
 
 from pipeline.datasets.phrases import RegionPhrase
 
-Found = tuple[np.ndarray, np.ndarray]
+ScoredBoxes = tuple[np.ndarray, np.ndarray]
 """Boxes (k, 4) inside the image and scores (k,), best first; k may be 0."""
 
 
@@ -31,7 +31,7 @@ class Method(Protocol):
     def packages(self) -> tuple[str, ...]:
         """Installed packages whose versions are recorded."""
 
-    def __call__(self, image_id: str, pixels: np.ndarray) -> Found:
+    def __call__(self, image_id: str, pixels: np.ndarray) -> ScoredBoxes:
         """Propose boxes on an image, (height, width, 3) uint8 RGB, or raise `Unproposable`."""
 
 
@@ -50,13 +50,13 @@ class KnownBoxes:
     sizes: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     packages: tuple[str, ...] = ()
 
-    def __call__(self, image_id: str, pixels: np.ndarray) -> Found:
+    def __call__(self, image_id: str, pixels: np.ndarray) -> ScoredBoxes:
         """Return the boxes of an image; raise unless it has their size and they are inside."""
         height, width = pixels.shape[:2]
-        if (wanted := self.sizes.get(image_id, (width, height))) != (width, height):
+        if (expected := self.sizes.get(image_id, (width, height))) != (width, height):
             raise Unproposable(
-                f"the photo has {width} x {height} pixels, its boxes are of {wanted[0]} x "
-                f"{wanted[1]}"
+                f"the photo has {width} x {height} pixels, its boxes are of {expected[0]} x "
+                f"{expected[1]}"
             )
         if image_id not in self.boxes:
             return np.zeros((0, 4), np.float32), np.zeros(0, np.float32)
@@ -92,7 +92,7 @@ class Grid:
         """No model."""
         return NO_MODEL
 
-    def __call__(self, image_id: str, pixels: np.ndarray) -> Found:
+    def __call__(self, image_id: str, pixels: np.ndarray) -> ScoredBoxes:
         """Return the first `number` windows, with descending scores."""
         height, width = pixels.shape[:2]
         shares = _grid_shares()[: self.number]
@@ -112,12 +112,12 @@ _GRID = (
 
 def _grid_shares() -> np.ndarray:
     """Return the windows as shares of the image, (n, 4), x0 y0 x1 y1."""
-    found = []
+    windows = []
     for w, h in _GRID:
         across, down = (1 if side == 1 else round(2 * (1 / side - 1)) + 1 for side in (w, h))
         for y in np.linspace(0, 1 - h, down):
-            found += [(x, y, x + w, y + h) for x in np.linspace(0, 1 - w, across)]
-    return np.array(found)
+            windows += [(x, y, x + w, y + h) for x in np.linspace(0, 1 - w, across)]
+    return np.array(windows)
 
 
 def true_boxes(phrases: Iterable[RegionPhrase]) -> dict[str, np.ndarray]:

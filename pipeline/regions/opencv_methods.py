@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from pipeline.regions import RegionError
-from pipeline.regions.methods import NO_MODEL, Found, Unproposable
+from pipeline.regions.methods import NO_MODEL, ScoredBoxes, Unproposable
 from pipeline.store.hashing import sha256_of_file, sha256_of_json
 
 SIDE = 250
@@ -72,7 +72,7 @@ class EdgeBoxes:
             return NO_MODEL
         return self.edge_model.name, sha256_of_file(self.edge_model)
 
-    def __call__(self, image_id: str, pixels: np.ndarray) -> Found:
+    def __call__(self, image_id: str, pixels: np.ndarray) -> ScoredBoxes:
         """Propose boxes."""
         cv2 = opencv()
         small, factors = _shrunk(cv2, pixels)
@@ -105,10 +105,11 @@ class SelectiveSearch:
         """No model."""
         return NO_MODEL
 
-    def __call__(self, image_id: str, pixels: np.ndarray) -> Found:
+    def __call__(self, image_id: str, pixels: np.ndarray) -> ScoredBoxes:
         """Propose boxes."""
         cv2 = opencv()
         small, factors = _shrunk(cv2, pixels)
+        # The order of its boxes is random by design, from C's generator.
         search = cv2.ximgproc.segmentation.createSelectiveSearchSegmentation()
         search.setBaseImage(np.ascontiguousarray(small[:, :, ::-1]))
         search.switchToSelectiveSearchFast()
@@ -136,15 +137,15 @@ class Bing:
         files = sorted(path for path in self.folder.iterdir() if path.is_file())
         return self.folder.name, sha256_of_json([[p.name, sha256_of_file(p)] for p in files])
 
-    def __call__(self, image_id: str, pixels: np.ndarray) -> Found:
+    def __call__(self, image_id: str, pixels: np.ndarray) -> ScoredBoxes:
         """Propose boxes."""
         cv2 = opencv()
         _require_large(pixels)
         with _process, _silent_stdout():
             finder = cv2.saliency.ObjectnessBING_create()
             finder.setTrainingPath(str(self.folder))
-            found, boxes = finder.computeSaliency(np.ascontiguousarray(pixels[:, :, ::-1]))
-        if not found:
+            succeeded, boxes = finder.computeSaliency(np.ascontiguousarray(pixels[:, :, ::-1]))
+        if not succeeded:
             raise Unproposable(f"BING finds nothing with the model in {self.folder}")
         # BING counts from 1 and includes the last pixel.
         corners = np.asarray(boxes, np.float64).reshape(-1, 4) - [1, 1, 0, 0]
@@ -174,16 +175,16 @@ def _shrunk(cv2: Any, pixels: np.ndarray) -> tuple[np.ndarray, tuple[float, floa
 
 def _in_photo(
     boxes: np.ndarray, scores: np.ndarray, factors: tuple[float, float], pixels: np.ndarray
-) -> Found:
+) -> ScoredBoxes:
     """Return boxes (x, y, width, height) of the shrunk image as distinct boxes in the image."""
     x, y, w, h = np.asarray(boxes, np.float64).reshape(-1, 4).T
     corners = np.stack([x, y, x + w, y + h], axis=1) * [*factors, *factors]
     height, width = pixels.shape[:2]
     corners = np.clip(corners, 0, [width, height, width, height]).astype(np.float32)
     _, first = np.unique(corners, axis=0, return_index=True)
-    kept = np.sort(first)
-    kept = kept[(corners[kept, 2:] > corners[kept, :2]).all(1)]
-    return corners[kept], scores[kept]
+    distinct = np.sort(first)
+    distinct = distinct[(corners[distinct, 2:] > corners[distinct, :2]).all(1)]
+    return corners[distinct], scores[distinct]
 
 
 def _by_rank(number: int) -> np.ndarray:
@@ -193,6 +194,7 @@ def _by_rank(number: int) -> np.ndarray:
 
 def _gradient_edges(cv2: Any, pixels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return thin edges, 0-1, and the gradient's direction, 0-pi, both (h, w) float32."""
+    # Scharr's filter after a blur; of the colours, the channel with the largest gradient counts.
     blurred = cv2.GaussianBlur(pixels, (0, 0), _SIGMA).astype(np.float32)
     across, down = (
         np.atleast_3d(cv2.Scharr(blurred, cv2.CV_32F, *axis)) for axis in ((1, 0), (0, 1))
@@ -206,11 +208,12 @@ def _gradient_edges(cv2: Any, pixels: np.ndarray) -> tuple[np.ndarray, np.ndarra
     height, width = edges.shape
     y, x = np.mgrid[:height, :width].astype(np.float32)
     step = gx / length, gy / length
-    beside = [
+    # Non-maximum suppression: compared with the strengths one pixel along the gradient, both ways.
+    neighbours = [
         cv2.remap(edges, x + side * step[0], y + side * step[1], cv2.INTER_LINEAR)
         for side in (1, -1)
     ]
-    edges = np.where((edges >= beside[0]) & (edges >= beside[1]), edges, 0)
+    edges = np.where((edges >= neighbours[0]) & (edges >= neighbours[1]), edges, 0)
     if edges.any():
         edges = np.minimum(edges / np.percentile(edges[edges > 0], _PERCENTILE), 1)
     direction = np.mod(np.arctan2(gy, gx), np.pi)
@@ -236,12 +239,12 @@ def _silent_stdout() -> Iterator[None]:
     """Suppress prints of C code to the standard output, which is for results."""
     libc = ctypes.CDLL(None)
     libc.fflush(None)
-    kept, nowhere = os.dup(1), os.open(os.devnull, os.O_WRONLY)
+    stdout, nowhere = os.dup(1), os.open(os.devnull, os.O_WRONLY)
     try:
         os.dup2(nowhere, 1)
         yield
     finally:
         libc.fflush(None)
-        os.dup2(kept, 1)
-        os.close(kept)
+        os.dup2(stdout, 1)
+        os.close(stdout)
         os.close(nowhere)

@@ -146,6 +146,7 @@ def _photo(regions: list[Region], features: ByPhoto, rows_of: RowsOf, watch: Sto
     if image is not None and first.photo_crc32 not in (0, decoded.source_crc32):
         status, image = REFUSED, None
         reason = "the photo has changed since its boxes were proposed; propose again"
+    # A refused image keeps its rows, as NaN.
     rows = np.full((len(regions), *features.header.row_shape), np.nan, np.float32)
     if image is not None:
         rows = rows_of(image, np.array([region.box for region in regions]))

@@ -133,15 +133,15 @@ class ProposalSource:
     def _row(self, row: int, watch: Stopwatch) -> RowBlock:
         decoded = read_image(self.images[row], watch=watch)
         status, reason = decoded.status, decoded.reason
-        found = np.zeros((0, 4)), np.zeros(0)
+        proposed = np.zeros((0, 4)), np.zeros(0)
         if decoded.image is not None:
             try:
                 with watch.timing(FORWARD):
-                    found = self.method(self.ids[row], np.asarray(decoded.image))
+                    proposed = self.method(self.ids[row], np.asarray(decoded.image))
             except Unproposable as fault:
                 status, reason = REFUSED, str(fault)
         return RowBlock(
-            proposal_row(*found, self.header.row_shape[0])[None],
+            proposal_row(*proposed, self.header.row_shape[0])[None],
             np.array([status], np.uint8),
             (reason,),
             np.array([decoded.source_crc32], np.uint32),
@@ -192,12 +192,12 @@ def method_of(proposer: Proposer, dataset: Path, split: str | None) -> Method:
             raise WrongUsage("bing needs the folder of its trained model: `model=FOLDER`")
         return Bing(Path(model))
     if boxes is not None:
-        found = read_boxes(boxes)
+        scored = read_boxes(boxes)
         return KnownBoxes(
             {"name": name},
             (Path(boxes).name, sha256_of_file(Path(boxes))),
-            {image: values for image, (values, _) in found.items()},
-            {image: scores for image, (_, scores) in found.items()},
+            {image: values for image, (values, _) in scored.items()},
+            {image: scores for image, (_, scores) in scored.items()},
         )
     if name == "ground-truth":
         phrases = read_phrases(dataset, split)
@@ -206,7 +206,7 @@ def method_of(proposer: Proposer, dataset: Path, split: str | None) -> Method:
             {"name": name},
             ("regions.jsonl", regions_sha256(dataset)),
             truth,
-            {image: np.ones(len(found), np.float32) for image, found in truth.items()},
+            {image: np.ones(len(of_image), np.float32) for image, of_image in truth.items()},
             {phrase.image: phrase.size for phrase in phrases if phrase.size},
         )
     raise WrongUsage(f"the method {name!r} is unknown; expected one of {', '.join(METHODS)}")

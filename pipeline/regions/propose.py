@@ -98,14 +98,14 @@ def _write_recall(
     out: Path, dataset: Path, split: str | None, images: set[str], monitor: Monitor
 ) -> None:
     phrases = [phrase for phrase in read_phrases(dataset, split) if phrase.image in images]
-    found = proposal_recall(read_proposals(out), phrases)
-    write_json(out / RECALL_FILE, found)
+    recall = proposal_recall(read_proposals(out), phrases)
+    write_json(out / RECALL_FILE, recall)
     shares = ", ".join(
         f"{value:.1f} % at {key.rpartition('_')[2]}"
-        for key, value in found.items()
+        for key, value in recall.items()
         if key.startswith("recall_at_")
     )
     monitor.log(
-        f"recall at IoU 0.5 over {found['phrases']} phrases: {shares} proposals; "
-        f"{found['mean_proposals']} per image, {found['images_without_proposals']} images without"
+        f"recall at IoU 0.5 over {recall['phrases']} phrases: {shares} proposals; "
+        f"{recall['mean_proposals']} per image, {recall['images_without_proposals']} images without"
     )

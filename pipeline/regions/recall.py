@@ -24,12 +24,12 @@ def proposal_recall(
     by_image: dict[str, list[RegionPhrase]] = {}
     for phrase in phrases:
         by_image.setdefault(phrase.image, []).append(phrase)
-    places = [first_right(proposals.boxes(i), found) for i, found in by_image.items()]
-    first = np.concatenate(places) if places else np.zeros(0, np.int64)
+    ranks = [first_right(proposals.boxes(i), of_image) for i, of_image in by_image.items()]
+    first = np.concatenate(ranks) if ranks else np.zeros(0, np.int64)
     counts = np.array([proposals.count(image) for image in by_image], np.int64)
     most = int(counts.max(initial=0))
     beyond = [n for n in numbers if n >= most]
-    kept = [n for n in numbers if n < most] + beyond[:1]
+    cutoffs = [n for n in numbers if n < most] + beyond[:1]
     return {
         "phrases": len(first),
         "images": len(by_image),
@@ -37,7 +37,7 @@ def proposal_recall(
         "mean_proposals": round(float(counts.mean()), 2) if len(counts) else 0.0,
         **{
             f"recall_at_{n}": round(100 * float((first < n).mean()), 2) if len(first) else 0.0
-            for n in kept
+            for n in cutoffs
         },
     }
 

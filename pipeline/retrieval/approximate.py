@@ -58,6 +58,8 @@ class ApproximateIndex:
         """
         gallery = self.gallery
         require_comparable(gallery, queries, asking)
+        # The smaller a subset, the more candidates contain enough of it; below `EXACT_SHARE` an exact
+        # search of the subset is faster. So is it for a query with too few candidates.
         share, allowed = 1.0, np.ones(len(gallery.ids), bool)
         if among is not None:
             allowed[:] = False
@@ -70,14 +72,14 @@ class ApproximateIndex:
         hits = Hits(
             np.empty((len(queries), top), np.int64), np.empty((len(queries), top), np.float32)
         )
-        for query, found in enumerate(candidates):
-            found = found[found >= 0]
-            rows, asked = found[allowed[found]][:width], queries[query : query + 1]
+        for query, neighbors in enumerate(candidates):
+            neighbors = neighbors[neighbors >= 0]
+            rows, query_row = neighbors[allowed[neighbors]][:width], queries[query : query + 1]
             if len(rows) < top:
-                exact = nearest(gallery, asked, asking, top, among=among)
+                exact = nearest(gallery, query_row, asking, top, among=among)
                 hits.rows[query], hits.scores[query] = exact.rows[0], exact.scores[0]
                 continue
-            hits.rows[query], hits.scores[query] = best_of(gallery, asked, rows, top)
+            hits.rows[query], hits.scores[query] = best_of(gallery, query_row, rows, top)
         return hits
 
     def candidates(
@@ -89,16 +91,16 @@ class ApproximateIndex:
         candidate and a deleted node, so k may exceed `number`.
         """
         nodes = len(self.gallery.rows) if self.rows is None else len(self.rows)
-        # Compensate for deleted nodes.
+        # Deleted nodes are among the candidates, so that more of them are needed.
         number = min(math.ceil(number * nodes / len(self.gallery.rows)), nodes)
-        distances, found = self.graph.search(
+        distances, neighbors = self.graph.search(
             _points(queries, self.gallery.similarity),
             number,
             params=_faiss().SearchParametersHNSW(efSearch=max(WIDTH_OF_SEARCH, number)),
         )
         if self.rows is not None:
-            found = np.where(found < 0, -1, self.rows[found])
-        return distances, found
+            neighbors = np.where(neighbors < 0, -1, self.rows[neighbors])
+        return distances, neighbors
 
 
 def build_index(gallery: Gallery) -> ApproximateIndex:
@@ -114,6 +116,7 @@ def _add(graph: Any, gallery: Gallery, rows: RowNumbers) -> None:
     """Add rows to a graph on one core."""
     faiss = _faiss()
     graph.hnsw.efConstruction = WIDTH_OF_BUILDING
+    # Links depend on the order of insertion, which is that of the rows on one thread only.
     threads = faiss.omp_get_max_threads()
     faiss.omp_set_num_threads(1)
     try:
@@ -136,6 +139,7 @@ def open_index(
     gallery = Gallery.of(embeddings, side)
     _require_indexed(gallery)
     file = path.with_name(f"{path.name}.index") / f"{side}.safetensors"
+    # An index of other parameters, or of another faiss, may have other links: it is rebuilt.
     source = {
         "similarity": gallery.similarity,
         "links": LINKS,
@@ -178,6 +182,7 @@ def _rows_of_nodes(gallery: Gallery, stored: StoredGraph) -> RowNumbers | None:
     rows = TextIndex(gallery.ids).rows_of(stored.ids, len(stored.ids))
     rows[stored.rows < 0] = -1  # the row changed earlier and has another node
     for start in range(0, len(rows), _ROWS_AT_ONCE):
+        # An id whose vector has changed is a new row; its node stays for navigation.
         some = rows[start : start + _ROWS_AT_ONCE]
         here = np.flatnonzero(some >= 0)
         points = _points(gallery.rows[some[here]], gallery.similarity)
@@ -203,8 +208,8 @@ def recall_of(index: ApproximateIndex, embeddings: Embeddings) -> float:
     rows = Gallery.of(embeddings, asking).rows
     queries = rows[:: max(1, len(rows) // _SAMPLE)][:_SAMPLE]
     exact = nearest(index.gallery, queries, asking, 10).rows
-    found = index.nearest(queries, asking, 10).rows
-    return float(np.mean([np.isin(a, b).mean() for a, b in zip(exact, found, strict=True)]))
+    approximate = index.nearest(queries, asking, 10).rows
+    return float(np.mean([np.isin(a, b).mean() for a, b in zip(exact, approximate, strict=True)]))
 
 
 def _require_indexed(gallery: Gallery) -> None:

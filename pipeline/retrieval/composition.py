@@ -77,10 +77,12 @@ def ids_and_scores(
     `around` re-sorts the first N by `around_the_mean`, and drops the others.
     """
     ranked = []
-    for found, scores in zip(hits.rows, hits.scores, strict=True):
-        kept = np.array([at for at, row in enumerate(found) if gallery.ids[row] != leave_out], int)
+    for rows, scores in zip(hits.rows, hits.scores, strict=True):
+        positions = np.array(
+            [at for at, row in enumerate(rows) if gallery.ids[row] != leave_out], int
+        )
         if around is not None:
-            kept = kept[:around]
-            kept = kept[around_the_mean(gallery.rows[found[kept]])]
-        ranked.append([(gallery.ids[found[at]], float(scores[at])) for at in kept])
+            positions = positions[:around]
+            positions = positions[around_the_mean(gallery.rows[rows[positions]])]
+        ranked.append([(gallery.ids[rows[at]], float(scores[at])) for at in positions])
     return ranked

@@ -116,8 +116,8 @@ def write_in_blocks(
     Return its contents with memory-mapped rows; quantised ones are `QuantisedRows`.
     """
     try:
-        written = _write(path, header, _made(images), _made(captions))
-    except _NotMade as failed:
+        written = _write(path, header, _guarded(images), _guarded(captions))
+    except _RowsError as failed:
         fault = failed.fault
     else:
         trust(path)
@@ -125,18 +125,18 @@ def write_in_blocks(
     raise fault
 
 
-class _NotMade(Exception):
-    """Rows could not be computed, which is not an error of the file."""
+class _RowsError(Exception):
+    """Rows could not be computed: carried past `with_room`, which explains errors of the file."""
 
     def __init__(self, fault: Exception) -> None:
         self.fault = fault
 
 
-def _made(blocks: Blocks) -> Blocks:
+def _guarded(blocks: Blocks) -> Blocks:
     try:
         yield from blocks
     except Exception as fault:
-        raise _NotMade(fault) from fault
+        raise _RowsError(fault) from fault
 
 
 def _write(path: Path, header: EmbeddingsHeader, images: Blocks, captions: Blocks) -> Embeddings:
@@ -172,6 +172,7 @@ def _write(path: Path, header: EmbeddingsHeader, images: Blocks, captions: Block
             _write_ids(group, "image_id", header.caption_image_ids)
             for side, crc32 in header.features_crc32.items():
                 file[side].create_dataset("features_crc32", data=crc32, track_times=False)
+            # HDF5 writes its metadata when it closes; only then is a full disk certain to show.
             file.close()
             stream.require_written()
         with h5py.File(part, "r") as file:
@@ -261,12 +262,12 @@ def read_embeddings(path: str | Path, *, codes: bool = False) -> Embeddings:
         raise EmbeddingsError(f"{path}: no such embedding file; `pipeline embed` writes one")
     _require_unbroken(path, _stored)
     try:
-        found = Embeddings(**_stored(path))
+        embeddings = Embeddings(**_stored(path))
         if codes:
-            return found
-        sides = found.image_embeddings, found.caption_embeddings
+            return embeddings
+        sides = embeddings.image_embeddings, embeddings.caption_embeddings
         images, captions = (s[:] if isinstance(s, QuantisedRows) else s for s in sides)
-        return replace(found, image_embeddings=images, caption_embeddings=captions)
+        return replace(embeddings, image_embeddings=images, caption_embeddings=captions)
     except EmbeddingsError as error:
         raise EmbeddingsError(f"{path}: {error}") from error
     # h5py and numpy raise these for dangling links and shapes that exceed the memory.
@@ -305,14 +306,14 @@ def read_features_crc32(path: Path) -> dict[str, npt.NDArray[np.uint32]]:
 
 
 def _stored_features_crc32(path: Path) -> dict[str, npt.NDArray[np.uint32]]:
-    found = {}
+    by_side = {}
     with h5py.File(path, "r") as file:
         for side in ("images", "captions"):
             crc32, ids = file.get(f"{side}/features_crc32"), file.get(f"{side}/id")
             if not isinstance(crc32, h5py.Dataset) or crc32.shape != ids.shape:
                 return {}
-            found[side] = np.asarray(require_held(crc32)[...], np.uint32)
-    return found
+            by_side[side] = np.asarray(require_held(crc32)[...], np.uint32)
+    return by_side
 
 
 def _require_unbroken(path: Path, read: Callable[[Path], object]) -> None:
@@ -391,13 +392,13 @@ def _json(file: h5py.File, name: str) -> dict[str, Any]:
 def _dataset(file: h5py.File, name: str, ndim: int) -> h5py.Dataset:
     dataset = file.get(name)
     if not isinstance(dataset, h5py.Dataset) or dataset.ndim != ndim:
-        found = (
+        reason = (
             f"its shape is {dataset.shape}"
             if isinstance(dataset, h5py.Dataset)
             else f"the file has {', '.join(file) or 'nothing'} at its top"
         )
         raise EmbeddingsError(
-            f"expected a dataset {name!r} of {ndim} dimension(s), but {found}; an embedding file "
+            f"expected a dataset {name!r} of {ndim} dimension(s), but {reason}; an embedding file "
             "has images/embedding, images/id, captions/embedding, captions/id and "
             "captions/image_id"
         )
@@ -422,16 +423,16 @@ def _both_sides(file: h5py.File, ndim: int) -> tuple[Vectors, Vectors]:
             file, "captions/embedding", ndim
         )
     sides, kind = ("images", "captions"), "<f2" if store == "float16" else "|i1"
-    found = [_stored_rows(file, f"{side}/embedding", ndim, kind) for side in sides]
+    codes = [_stored_rows(file, f"{side}/embedding", ndim, kind) for side in sides]
     middles, steps = {}, {}
     if store != "float16":
-        for side, rows in zip(sides, found, strict=True):
+        for side, rows in zip(sides, codes, strict=True):
             middles[side], steps[side] = (
                 _calibrated(file, f"{side}/{name}", rows.shape[-1]) for name in ("middle", "step")
             )
     quantiser = Quantiser(store, middles, steps, _json(file, "calibration"))
     quantised = []
-    for side, rows in zip(sides, found, strict=True):
+    for side, rows in zip(sides, codes, strict=True):
         bits = _stored_rows(file, f"{side}/bits", 2, "|u1") if store == "binary" else None
         if bits is not None and bits.shape != (len(rows), -(-rows.shape[1] // 8)):
             raise EmbeddingsError(f"dataset '{side}/bits' is {bits.shape} for rows {rows.shape}")

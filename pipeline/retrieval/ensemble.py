@@ -40,13 +40,13 @@ def members_in(ensembles: Mapping[str, Mapping[str, float]], name: str) -> Mappi
 
 def members_of(name: str, members: Mapping[str, float] | None = None) -> Mapping[str, float]:
     """Return the weights of an ensemble's members, by experiment; None or empty: of `ENSEMBLES`."""
-    found = members or members_in(ENSEMBLES, name)
-    if not found:
+    weights = members or members_in(ENSEMBLES, name)
+    if not weights:
         raise EmbeddingsError(
             f"ensemble {name!r} has no members; name experiments with their weights, or use the "
             f"ensemble {' or '.join(ENSEMBLES)}"
         )
-    return found
+    return weights
 
 
 def ensemble(
@@ -175,14 +175,14 @@ def _side_by_side(
 
 
 def _positions(
-    wanted: Sequence[str], found: Sequence[str], side: str, number: int
+    ids: Sequence[str], member_ids: Sequence[str], side: str, number: int
 ) -> npt.NDArray[np.int64]:
-    """Return the row in `found` of each id in `wanted`."""
-    rows = TextIndex(found).rows_of(wanted, len(wanted))
-    if len(found) != len(wanted) or (rows < 0).any():
-        other = sorted({*found} ^ {*wanted})
+    """Return the row of each id in `member_ids`, (ids,) int64."""
+    rows = TextIndex(member_ids).rows_of(ids, len(ids))
+    if len(member_ids) != len(ids) or (rows < 0).any():
+        other = sorted({*member_ids} ^ {*ids})
         raise EmbeddingsError(
-            f"member {number} has {len(found)} {side} and member 1 has {len(wanted)}; "
+            f"member {number} has {len(member_ids)} {side} and member 1 has {len(ids)}; "
             f"{len(other)} ids are not in both, first {other[:5]}: embed the same split"
         )
     return rows

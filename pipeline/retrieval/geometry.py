@@ -27,9 +27,9 @@ def closeness(
     counts = np.bincount(image_rows)
     sums = np.zeros((len(counts), rows.shape[1]))
     np.add.at(sums, image_rows, units)
-    own = float(np.sum(units**2))  # pairs of a sentence with itself, which do not count
-    within = float(np.sum(sums**2)) - own
-    everything = float(np.sum(sums.sum(axis=0) ** 2)) - own
+    self_products = float(np.sum(units**2))  # pairs of a sentence with itself, which do not count
+    within = float(np.sum(sums**2)) - self_products
+    everything = float(np.sum(sums.sum(axis=0) ** 2)) - self_products
     pairs_within = int(np.sum(counts * (counts - 1)))
     pairs_between = len(rows) * (len(rows) - 1) - pairs_within
     if not pairs_within or not pairs_between:
@@ -46,12 +46,12 @@ def principal_plane(rows: npt.NDArray[np.floating]) -> tuple[Matrix, tuple[float
     wide = rows.astype(np.float64)
     left, values, right = np.linalg.svd(wide - wide.mean(axis=0), full_matrices=False)
     signs = np.sign(right[np.arange(len(right)), np.argmax(np.abs(right), axis=1)])
-    places = np.zeros((len(rows), 2))
-    kept = min(2, len(values))
-    places[:, :kept] = (left * values * np.where(signs == 0, 1.0, signs))[:, :kept]
+    points = np.zeros((len(rows), 2))
+    components = min(2, len(values))
+    points[:, :components] = (left * values * np.where(signs == 0, 1.0, signs))[:, :components]
     total = float(np.sum(values**2))
     shares = [float(v) ** 2 / total if total > 0 else 0.0 for v in values[:2]] + [0.0, 0.0]
-    return places, (shares[0], shares[1])
+    return points, (shares[0], shares[1])
 
 
 def common_plane(
@@ -63,5 +63,5 @@ def common_plane(
     sentences.
     """
     sides = [rows.astype(np.float64) for rows in (one, other)]
-    places, shares = principal_plane(np.concatenate([s - s.mean(axis=0) for s in sides]))
-    return places[: len(one)], places[len(one) :], shares
+    points, shares = principal_plane(np.concatenate([s - s.mean(axis=0) for s in sides]))
+    return points[: len(one)], points[len(one) :], shares

@@ -40,8 +40,8 @@ def recall_table(
 def table_of_ranks(counted: Embeddings, ranks: tuple[Ranks, Ranks]) -> Table:
     """Return the table of `recall_table` from the ranks of `rank_both_ways`, with all captions."""
     table: Table = {}
-    for direction, found in zip(DIRECTIONS, ranks, strict=True):
-        table |= {f"{direction}_{name}": value for name, value in measures(found).items()}
+    for direction, of_direction in zip(DIRECTIONS, ranks, strict=True):
+        table |= {f"{direction}_{name}": value for name, value in measures(of_direction).items()}
     table["rsum"] = sum(table[f"{d}_r{k}"] for d in DIRECTIONS for k in CUTOFFS)
     table["num_images"] = len(counted.image_ids)
     table["num_captions"] = len(counted.caption_ids)

@@ -80,22 +80,22 @@ def nearest(
         allowed = np.zeros(len(order), bool)
         allowed[among] = True
         order = order[allowed[order]]
-    top, row_numbers = min(top, len(order)), gallery.rows[0].size
-    found: list[Hits] = []
+    top, numbers_per_row = min(top, len(order)), gallery.rows[0].size
+    batches: list[Hits] = []
     for start in range(0, len(queries), _QUERIES_AT_ONCE):
-        asked = similarity.prepare(queries[start : start + _QUERIES_AT_ONCE])
-        size = max(1, block_elements // max(row_numbers, len(asked)))
-        best = Hits(np.full((len(asked), top), -1), np.full((len(asked), top), -np.inf, np.float32))
+        batch = similarity.prepare(queries[start : start + _QUERIES_AT_ONCE])
+        size = max(1, block_elements // max(numbers_per_row, len(batch)))
+        best = Hits(np.full((len(batch), top), -1), np.full((len(batch), top), -np.inf, np.float32))
         for first in range(0, len(order), size):
             rows = order[first : first + size]
             prepared = similarity.prepare(gallery.rows[rows])
-            _improve(best, rows, scores_of(similarity, gallery.side, prepared, asked))
-        found.append(best)
-    if not found:
+            _improve(best, rows, scores_of(similarity, gallery.side, prepared, batch))
+        batches.append(best)
+    if not batches:
         return Hits(np.empty((0, top), np.int64), np.empty((0, top), np.float32))
     return Hits(
-        np.concatenate([hits.rows for hits in found]),
-        np.concatenate([hits.scores for hits in found]),
+        np.concatenate([hits.rows for hits in batches]),
+        np.concatenate([hits.scores for hits in batches]),
     )
 
 
@@ -104,6 +104,7 @@ def best_of(
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float32]]:
     """Return the best of at least `top` rows (n,) for one query, and their scores, as `nearest`."""
     similarity = SIMILARITIES[gallery.similarity]
+    # By id first, so that the stable sort breaks ties as `nearest` does.
     rows = np.array(sorted(rows.tolist(), key=gallery.ids.__getitem__), np.int64)
     prepared = similarity.prepare(gallery.rows[rows]), similarity.prepare(query)
     scores = scores_of(similarity, gallery.side, *prepared)[0]
@@ -129,6 +130,7 @@ def scores_of(
     similarity: Similarity, side: SideName, gallery: Rows, queries: Rows
 ) -> npt.NDArray[np.float32]:
     """Return the similarities (queries, rows) float32 of rows prepared by `Similarity.prepare`."""
+    # Rounded to float32 so that equal items tie, as in `pipeline.retrieval.ranking.blocks`.
     with np.errstate(over="ignore", invalid="ignore"):
         if side == "images":
             scores = similarity.between(gallery, queries).T.astype(np.float32)
@@ -146,11 +148,12 @@ def _improve(best: Hits, rows: npt.NDArray[np.int64], scores: npt.NDArray[np.flo
     """Merge scores (queries, n) of rows (n,), which follow all earlier ones in a tie."""
     top = best.rows.shape[1]
     for query, row in enumerate(scores):
+        # Strictly better: equal rows so far precede these in the order, and stay before them.
         better = np.flatnonzero(row > best.scores[query, -1])
         if len(better) > 4 * top:  # below that, a partition costs more than it saves
-            found = row[better]
-            better = better[found >= np.partition(found, -top)[-top]]
+            values = row[better]
+            better = better[values >= np.partition(values, -top)[-top]]
         all_scores = np.concatenate((best.scores[query], row[better]))
         all_rows = np.concatenate((best.rows[query], rows[better]))
-        kept = np.argsort(-all_scores, kind="stable")[:top]
-        best.scores[query], best.rows[query] = all_scores[kept], all_rows[kept]
+        order = np.argsort(-all_scores, kind="stable")[:top]
+        best.scores[query], best.rows[query] = all_scores[order], all_rows[order]

@@ -60,8 +60,8 @@ def is_small(gallery: Embeddings) -> bool:
 def chance_columns(gallery: Embeddings) -> Table:
     """Return `CHANCE_COLUMNS`: the exact expectations for a random order of this gallery."""
     recalls = chance(gallery)
-    found = {**recalls, **chance_ranks(gallery), "rsum": sum(recalls.values())}
-    return {f"{name}_chance": value for name, value in found.items()}
+    levels = {**recalls, **chance_ranks(gallery), "rsum": sum(recalls.values())}
+    return {f"{name}_chance": value for name, value in levels.items()}
 
 
 def table_of_gallery(

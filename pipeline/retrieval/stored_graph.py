@@ -71,15 +71,15 @@ class StoredGraph:
 
     def graph(self, faiss: Any, links: int) -> Any:
         """Return faiss's IndexHNSWFlat."""
-        made = faiss.IndexHNSWFlat(self.points.shape[1], links)
-        faiss.downcast_index(made.storage).add(self.points)
-        made.ntotal = len(self.points)
-        hnsw = made.hnsw
+        index = faiss.IndexHNSWFlat(self.points.shape[1], links)
+        faiss.downcast_index(index.storage).add(self.points)
+        index.ntotal = len(self.points)
+        hnsw = index.hnsw
         faiss.copy_array_to_vector(self.levels, hnsw.levels)
         faiss.copy_array_to_vector(_offsets(self.levels, links).astype(np.uint64), hnsw.offsets)
         faiss.copy_array_to_vector(self.neighbors, hnsw.neighbors)
         hnsw.entry_point, hnsw.max_level = self.entry, int(self.levels.max()) - 1
-        return made
+        return index
 
 
 def read_graph(path: Path, links: int) -> StoredGraph | None:
@@ -90,18 +90,18 @@ def read_graph(path: Path, links: int) -> StoredGraph | None:
     kinds = (np.uint8, np.int64, np.int64, np.float32, np.int32, np.int32)
     try:
         about = read_metadata(path, _KEY)
-        found = read_tensors(path, names)
+        tensors = read_tensors(path, names)
         entry = int(about.pop("entry"))
         for name, kind in zip(names, kinds, strict=True):
-            if found[name].dtype != kind or found[name].ndim != (2 if name == "points" else 1):
-                raise ValueError(f"{name} is {found[name].dtype} {found[name].shape}")
-        lengths, data = found.pop("id_lengths"), found.pop("ids").tobytes()
+            if tensors[name].dtype != kind or tensors[name].ndim != (2 if name == "points" else 1):
+                raise ValueError(f"{name} is {tensors[name].dtype} {tensors[name].shape}")
+        lengths, data = tensors.pop("id_lengths"), tensors.pop("ids").tobytes()
         ends = np.cumsum(lengths).tolist()
         if len(lengths) and (lengths.min() < 0 or ends[-1] != len(data)):
             raise ValueError("the lengths of the ids do not match their text")
         pairs = zip([0, *ends], ends, strict=False)
         stored = StoredGraph(
-            about, PackedTexts(data[a:b].decode() for a, b in pairs), **found, entry=entry
+            about, PackedTexts(data[a:b].decode() for a, b in pairs), **tensors, entry=entry
         )
         _check(stored, links)
     except (SafetensorError, KeyError, TypeError, ValueError, OSError) as error:

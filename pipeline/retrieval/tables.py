@@ -100,11 +100,11 @@ def read_recall(path: Path) -> dict[str, float | int]:
 def read_provenance(path: Path) -> dict[str, Any]:
     """Read a `provenance.json`, which has the embedding file's provenance."""
     try:
-        found = decode(path.read_bytes(), dict[str, Any])
-        convert(found.get("provenance"), dict[str, Any])
+        provenance = decode(path.read_bytes(), dict[str, Any])
+        convert(provenance.get("provenance"), dict[str, Any])
     except SchemaError as error:
         raise TableError(f"{path} is corrupt ({error}); run `pipeline evaluate` again") from error
-    return found
+    return provenance
 
 
 def write_joint_table(folder: Path, experiments: Mapping[str, Row]) -> tuple[Path, Path, Path]:
@@ -167,8 +167,8 @@ def _joint_rows(experiments: Mapping[str, Row]) -> list[dict[str, float | int | 
             raise TableError(
                 f"experiment {name!r} has a column 'experiment', which is reserved; rename it"
             )
-        known = (*METRICS, *_FURTHER)
-        numbers = {c: v for c, v in row.items() if c in known or not isinstance(v, str)}
+        numeric = (*METRICS, *_FURTHER)
+        numbers = {c: v for c, v in row.items() if c in numeric or not isinstance(v, str)}
         _check_recall(f"experiment {name!r}", numbers)
         rows.append({"experiment": name, **row})
     return rows

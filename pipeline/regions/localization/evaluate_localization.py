@@ -134,10 +134,10 @@ def evaluate_localized(
 
 def tabulate(localized: Localized, name: str, nms: float = NMS) -> LocalizationTable:
     """Return the metrics of a head, called `name`, and of the baselines."""
-    own, largest = by_head(localized), by_area(localized)
-    found = rank(localized, own)
+    scoring, largest = by_head(localized), by_area(localized)
+    ranked = rank(localized, scoring)
     rows = {
-        name: figures(localized, found) | _map(average_precisions(localized, own, nms)),
+        name: figures(localized, ranked) | _map(average_precisions(localized, scoring, nms)),
         "largest box": figures(localized, rank(localized, largest))
         | _map(average_precisions(localized, largest, nms)),
         "whole image": figures(localized, rank_whole_image(localized)),
@@ -146,8 +146,8 @@ def tabulate(localized: Localized, name: str, nms: float = NMS) -> LocalizationT
     types: dict[str, Figures] = {}
     for kind in sorted({t for types in localized.query_types for t in types.split("/") if t}):
         of_kind = np.array([kind in types.split("/") for types in localized.query_types])
-        own_figures = figures(localized, found, of_kind, with_intervals=False)
-        types[kind] = {"queries": float(of_kind.sum())} | own_figures
+        of_type = figures(localized, ranked, of_kind, with_intervals=False)
+        types[kind] = {"queries": float(of_kind.sum())} | of_type
     proposals = np.diff(localized.first_region)
     return LocalizationTable(
         rows,
@@ -177,13 +177,13 @@ def figures(
     rows = np.arange(len(localized.query_ids)) if chosen is None else np.flatnonzero(chosen)
     first = ranked.first_hit[rows]
     values = 100.0 * np.stack([*(first < k for k in CUTOFFS), first < NO_HIT, ranked.pointed[rows]])
-    made = dict(zip(MEASURES, values.mean(axis=1).tolist(), strict=True))
+    result = dict(zip(MEASURES, values.mean(axis=1).tolist(), strict=True))
     if with_intervals:
         images = len(localized.image_ids)
         low, high = mean_intervals(values, localized.query_image[rows], images)
-        made |= {f"{m}_low": float(v) for m, v in zip(MEASURES, low, strict=True)}
-        made |= {f"{m}_high": float(v) for m, v in zip(MEASURES, high, strict=True)}
-    return made
+        result |= {f"{m}_low": float(v) for m, v in zip(MEASURES, low, strict=True)}
+        result |= {f"{m}_high": float(v) for m, v in zip(MEASURES, high, strict=True)}
+    return result
 
 
 def markdown(table: LocalizationTable, published: Mapping[str, Mapping[str, str]]) -> str:

@@ -45,10 +45,10 @@ def localize(
         raise RegionError(
             f"split {split!r} of {sources.dataset} has no phrase with a box; choose another split"
         )
-    found = queries.embedded(trained.head)
+    embedded = queries.embedded(trained.head)
     localized = replace(
-        found,
-        known=_known(found, Path(encoder or sources.encoder), monitor),
+        embedded,
+        known=_known_phrases(embedded, Path(encoder or sources.encoder), monitor),
         provenance={
             **trained.provenance,
             "dataset": opened.manifest.name,
@@ -60,22 +60,22 @@ def localize(
     )
     write_localized(out, localized)
     monitor.log(
-        f"{out}: {len(found.query_ids)} queries of {len(found.image_ids)} images, "
-        f"{len(found.boxes)} proposals, {time.monotonic() - started:.1f} s"
+        f"{out}: {len(embedded.query_ids)} queries of {len(embedded.image_ids)} images, "
+        f"{len(embedded.boxes)} proposals, {time.monotonic() - started:.1f} s"
     )
     return localized
 
 
-def _known(found: Localized, encoder: Path, monitor: Monitor) -> np.ndarray:
+def _known_phrases(localized: Localized, encoder: Path, monitor: Monitor) -> np.ndarray:
     """Return which phrases have a known word; log the number of others, with the first of them."""
-    known = np.ones(len(found.phrase_texts), bool)
+    mask = np.ones(len(localized.phrase_texts), bool)
     if not encoder.is_dir():
         monitor.log(f"{encoder} not found: phrases without a known word are not detected")
-        return known
-    reports = load_encoder(encoder, found.phrase_texts).reports(found.phrase_texts)
+        return mask
+    reports = load_encoder(encoder, localized.phrase_texts).reports(localized.phrase_texts)
     unknown = sorted(unknown_to_all(reports.values()))
-    known[unknown] = False
+    mask[unknown] = False
     if unknown:
-        first = ", ".join(found.phrase_texts[row] for row in unknown[:_SHOWN])
+        first = ", ".join(localized.phrase_texts[row] for row in unknown[:_SHOWN])
         monitor.log(f"{len(unknown)} phrases have no known word, first {first}")
-    return known
+    return mask

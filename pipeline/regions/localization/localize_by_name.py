@@ -86,7 +86,7 @@ def localize(
     """
     training = replace(training, monitor=monitor).with_named_precision()
     layout, finder = Layout(Path(dataset), Path(root)), experiment_finder(experiments, size)
-    asked = []
+    runs = []
     for name in texts_of(names, "experiment")[0]:
         experiment = finder(name)
         of_recipe = recipe or experiment.images
@@ -98,10 +98,10 @@ def localize(
             regions=Path(regions or layout.regions(of_recipe, method)),
             most=most,
         )
-        asked.append((experiment, sources))
+        runs.append((experiment, sources))
     return localize_experiments(
         Plan(layout, training, test_split=split, experiment_named=finder),
-        asked,
+        runs,
         seeds=seeds,
         validation_images=validation_images,
         monitor=monitor,

@@ -78,9 +78,9 @@ class Localized:
         regions = self.regions[self.regions_of(image)]
         if not (len(regions) and len(phrases)):
             return np.zeros((len(regions), len(phrases)))
-        found = similarity.between(similarity.prepare(regions), similarity.prepare(phrases))
+        similarities = similarity.between(similarity.prepare(regions), similarity.prepare(phrases))
         # The last digits of a product depend on its shape; unrounded, they would break ties.
-        return found.astype(np.float32).astype(np.float64)
+        return similarities.astype(np.float32).astype(np.float64)
 
 
 _KINDS = {"O": "texts", "iu": "whole numbers", "f": "floats", "b": "booleans"}
@@ -136,9 +136,9 @@ def read_localized(path: str | Path) -> Localized:
     if reason := crash_of(_stored, path):
         raise RegionError(f"{path}: HDF5 {reason}; run `pipeline localize` again")
     try:
-        found = _stored(path)
-        _check(found)
-        return found
+        localized = _stored(path)
+        _check(localized)
+        return localized
     # h5py raises the last four for groups and links in place of datasets, and for absurd shapes.
     except (
         OSError, KeyError, TypeError, ValueError, AttributeError, RuntimeError, OverflowError,
@@ -174,33 +174,37 @@ def _column(
     for axis, length in zip(axes, dataset.shape or (), strict=False):
         if isinstance(axis, str):
             sizes.setdefault(axis, length)
-    wanted = tuple(sizes.get(axis) if isinstance(axis, str) else axis for axis in axes)
-    if dataset.dtype.kind not in kinds or dataset.shape != wanted:
+    expected = tuple(sizes.get(axis) if isinstance(axis, str) else axis for axis in axes)
+    if dataset.dtype.kind not in kinds or dataset.shape != expected:
         raise ValueError(
             f"{name} is {dataset.dtype} of shape {dataset.shape}, expected {_KINDS[kinds]} of "
-            f"shape {wanted}, an axis for {' and one for '.join(map(str, axes))}"
+            f"shape {expected}, an axis for {' and one for '.join(map(str, axes))}"
         )
     return tuple(dataset.asstr()[()]) if kinds == "O" else np.asarray(dataset[()])
 
 
-def _check(found: Localized) -> None:
+def _check(data: Localized) -> None:
     """Check that numbers are finite, and that row numbers are in range."""
-    regions, phrases, truth = len(found.boxes), len(found.phrase_texts), len(found.truth)
-    _check_firsts("regions", found.first_region, len(found.image_ids), regions)
-    _check_firsts("true boxes", found.first_truth, len(found.query_ids), truth)
-    for query in np.flatnonzero(np.diff(found.first_truth) == 0)[:1]:
-        raise ValueError(f"query {found.query_ids[query]!r} has no true box")
+    regions, phrases, truth = (
+        len(data.boxes),
+        len(data.phrase_texts),
+        len(data.truth),
+    )
+    _check_firsts("regions", data.first_region, len(data.image_ids), regions)
+    _check_firsts("true boxes", data.first_truth, len(data.query_ids), truth)
+    for query in np.flatnonzero(np.diff(data.first_truth) == 0)[:1]:
+        raise ValueError(f"query {data.query_ids[query]!r} has no true box")
     for what, rows, number in (
-        ("images", found.query_image, len(found.image_ids)),
-        ("phrases", found.query_phrase, phrases),
+        ("images", data.query_image, len(data.image_ids)),
+        ("phrases", data.query_phrase, phrases),
     ):
         if ((rows < 0) | (rows >= number)).any():
             raise ValueError(f"queries name {what} beyond the {number} of the file")
     for name, attribute, kinds, _ in _COLUMNS:
-        if kinds == "f" and not np.isfinite(getattr(found, attribute)).all():
+        if kinds == "f" and not np.isfinite(getattr(data, attribute)).all():
             raise ValueError(f"{name} has values that are not finite")
-    if found.similarity not in SIMILARITIES:
-        raise ValueError(f"the similarity {found.similarity!r} is unknown")
+    if data.similarity not in SIMILARITIES:
+        raise ValueError(f"the similarity {data.similarity!r} is unknown")
 
 
 def _check_firsts(what: str, firsts: RowNumbers, of: int, number: int) -> None:

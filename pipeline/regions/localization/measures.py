@@ -48,8 +48,8 @@ def by_area(localized: Localized) -> Scoring:
     """Return the scoring by area, the largest proposal first."""
 
     def scores(image: int, queries: RowNumbers) -> Scores:
-        own: Scores = areas(localized.boxes[localized.regions_of(image)])
-        return np.repeat(own[:, None], len(queries), axis=1)
+        sizes: Scores = areas(localized.boxes[localized.regions_of(image)])
+        return np.repeat(sizes[:, None], len(queries), axis=1)
 
     return scores
 
@@ -67,12 +67,12 @@ def by_method(localized: Localized) -> Scoring:
 def hits(localized: Localized, image: int, queries: RowNumbers) -> npt.NDArray[np.bool_]:
     """Return which proposals of an image are correct for some of its queries, (proposals, q)."""
     boxes = localized.boxes[localized.regions_of(image)]
-    found = np.zeros((len(boxes), len(queries)), bool)
+    correct = np.zeros((len(boxes), len(queries)), bool)
     for column, query in enumerate(queries):
         truth = localized.truth_of(int(query))
         if len(truth) and len(boxes):
-            found[:, column] = (iou(boxes, truth) >= IOU).any(axis=1)
-    return found
+            correct[:, column] = (iou(boxes, truth) >= IOU).any(axis=1)
+    return correct
 
 
 def rank(localized: Localized, scoring: Scoring) -> Ranked:
@@ -125,7 +125,7 @@ def average_precisions(localized: Localized, scoring: Scoring, threshold: float 
     scores: list[list[Scores]] = [[] for _ in localized.phrase_texts]
     right: list[list[npt.NDArray[np.bool_]]] = [[] for _ in localized.phrase_texts]
     truths = np.zeros(len(localized.phrase_texts), np.int64)
-    for _, phrase, query_scores, truth, overlap in asked(localized, scoring, threshold):
+    for _, phrase, query_scores, truth, overlap in ranked_per_phrase(localized, scoring, threshold):
         truths[phrase] += len(truth)
         if len(query_scores):
             scores[phrase].append(query_scores)
@@ -140,7 +140,7 @@ def average_precisions(localized: Localized, scoring: Scoring, threshold: float 
     )
 
 
-def asked(
+def ranked_per_phrase(
     localized: Localized, scoring: Scoring, threshold: float
 ) -> Iterator[tuple[int, int, Scores, Scores, Scores]]:
     """Yield image, phrase, scores after suppression, true boxes and overlaps, best box first."""
@@ -149,16 +149,16 @@ def asked(
             continue
         phrases, first = np.unique(localized.query_phrase[queries], return_index=True)
         boxes = localized.boxes[localized.regions_of(image)]
-        found = scoring(image, queries[first])
-        order = np.argsort(-found, axis=0, kind="stable")
-        kept = suppressed(iou(boxes, boxes) > threshold, order)
+        scores = scoring(image, queries[first])
+        order = np.argsort(-scores, axis=0, kind="stable")
+        survives = suppressed(iou(boxes, boxes) > threshold, order)
         for column, phrase in enumerate(phrases):
-            own = queries[localized.query_phrase[queries] == phrase]
+            same_phrase = queries[localized.query_phrase[queries] == phrase]
             truth = np.unique(
-                np.concatenate([localized.truth_of(int(query)) for query in own]), axis=0
+                np.concatenate([localized.truth_of(int(query)) for query in same_phrase]), axis=0
             )
-            rows = order[kept[:, column], column]
-            yield image, int(phrase), found[rows, column], truth, iou(boxes[rows], truth)
+            rows = order[survives[:, column], column]
+            yield image, int(phrase), scores[rows, column], truth, iou(boxes[rows], truth)
 
 
 def suppressed(overlapping: npt.NDArray[np.bool_], order: RowNumbers) -> npt.NDArray[np.bool_]:
@@ -169,11 +169,11 @@ def suppressed(overlapping: npt.NDArray[np.bool_], order: RowNumbers) -> npt.NDA
     """
     columns = np.arange(order.shape[1])
     alive = np.ones((len(overlapping), len(columns)), bool)
-    kept = np.zeros_like(alive)
-    for place, boxes in enumerate(order):
-        kept[place] = alive[boxes, columns]
-        alive &= ~(overlapping[boxes].T & kept[place])
-    return kept
+    survives = np.zeros_like(alive)
+    for position, boxes in enumerate(order):
+        survives[position] = alive[boxes, columns]
+        alive &= ~(overlapping[boxes].T & survives[position])
+    return survives
 
 
 def claims(overlap: Scores) -> npt.NDArray[np.bool_]:
@@ -182,11 +182,11 @@ def claims(overlap: Scores) -> npt.NDArray[np.bool_]:
     `overlap` is their intersection over union (boxes, truths).
     """
     right = np.zeros(len(overlap), bool)
-    found: set[int] = set()
+    matched: set[int] = set()
     for row in np.flatnonzero((overlap >= IOU).any(axis=1)):
         nearest = int(overlap[row].argmax())
-        right[row] = nearest not in found
-        found.add(nearest)
+        right[row] = nearest not in matched
+        matched.add(nearest)
     return right
 
 
@@ -195,7 +195,7 @@ def average_precision(scores: Scores, right: npt.NDArray[np.bool_], truths: int)
 
     `right` (n,) are those that match one of `truths` true boxes; ties keep their order.
     """
-    found = right[np.argsort(-scores, kind="stable")]
-    precision = np.cumsum(found) / np.arange(1, len(found) + 1)
+    ordered = right[np.argsort(-scores, kind="stable")]
+    precision = np.cumsum(ordered) / np.arange(1, len(ordered) + 1)
     falling = np.maximum.accumulate(precision[::-1])[::-1]
-    return float(falling[found].sum() / truths)
+    return float(falling[ordered].sum() / truths)

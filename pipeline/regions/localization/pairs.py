@@ -41,14 +41,14 @@ def training_pairs(
             annotated.setdefault((region, phrase_row[phrase.key]))
     region, phrase_of = np.array(list(annotated), np.int64).T
     drawn = _at_most(phrase_of, REGIONS_A_PHRASE, np.random.default_rng(seed))
-    kept = np.unique(region[drawn])
+    used = np.unique(region[drawn])
     new_row = np.full(len(region_row), -1)
-    new_row[kept] = np.arange(len(kept))
+    new_row[used] = np.arange(len(used))
     linked = new_row[region] >= 0
     links_region, links_phrase = new_row[region[linked]], phrase_of[linked]
     order = drawn[np.lexsort((phrase_of[drawn], region[drawn]))]
     names, key_of = list(region_row), list(keys)
-    region_ids = tuple(names[row] for row in kept)
+    region_ids = tuple(names[row] for row in used)
     rows = loaded(FeatureRows(texts, key_of), IN_MEMORY_BYTES)
     return Pairs(
         region_ids,
@@ -59,7 +59,7 @@ def training_pairs(
         Links(
             rows,
             phrase_of[order],
-            Lists.of(links_region, links_phrase, len(kept)),
+            Lists.of(links_region, links_phrase, len(used)),
             Lists.of(links_phrase, links_region, len(key_of)),
         ),
     )
@@ -67,8 +67,9 @@ def training_pairs(
 
 def _at_most(group: np.ndarray, most: int, rng: np.random.Generator) -> np.ndarray:
     """Return ascending rows with at most `most` per group, sampled at random."""
+    # A shuffle, then a stable sort by group: the first `most` of a group are a random sample.
     shuffled = rng.permutation(len(group))
     by_group = shuffled[np.argsort(group[shuffled], kind="stable")]
     counts = np.bincount(group)
-    place = np.arange(len(group)) - np.repeat(np.cumsum(counts) - counts, counts)
-    return np.sort(by_group[place < most])
+    position = np.arange(len(group)) - np.repeat(np.cumsum(counts) - counts, counts)
+    return np.sort(by_group[position < most])

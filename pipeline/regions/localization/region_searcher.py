@@ -149,14 +149,16 @@ class RegionSearcher:
         images = [i for i in range(len(self.found.image_ids)) if self._has_boxes(i)]
         best = np.empty((len(images), len(texts)), np.int64)
         score = np.empty((len(images), len(texts)))
-        for place, image in enumerate(images):
+        for position, image in enumerate(images):
             scores = self.found.scores(image, rows)
-            best[place], score[place] = scores.argmax(axis=0), scores.max(axis=0)
+            best[position], score[position] = scores.argmax(axis=0), scores.max(axis=0)
         order = np.argsort(-score, axis=0, kind="stable")[:top]
         hits = [
             [
-                self._hit(rank, images[place], int(best[place, column]), score[place, column])
-                for rank, place in enumerate(order[:, column].tolist(), 1)
+                self._hit(
+                    rank, images[position], int(best[position, column]), score[position, column]
+                )
+                for rank, position in enumerate(order[:, column].tolist(), 1)
             ]
             for column in range(len(texts))
         ]
@@ -167,9 +169,9 @@ class RegionSearcher:
         return rows.stop > rows.start
 
     def _hit(self, rank: int, image: int, number: int, score: float) -> RegionHit:
-        found, image_id = self.found, self.found.image_ids[image]
-        x0, y0, x1, y1 = found.boxes[found.regions_of(image)][number].tolist()
-        width, height = found.sizes[image].tolist()
+        localized, image_id = self.found, self.found.image_ids[image]
+        x0, y0, x1, y1 = localized.boxes[localized.regions_of(image)][number].tolist()
+        width, height = localized.sizes[image].tolist()
         entry = self.manifest.by_id[image_id]
         return RegionHit(
             rank, float(score), image_id, self.manifest.image_root / entry.file,

@@ -31,9 +31,9 @@ def localize_experiments(
 
     The heads that they start from are trained on the same data.
     """
-    known: dict[Sources, Sources] = {}
-    for experiment, own in experiments:
-        sources = known.setdefault(own, own)  # equal ones are opened once
+    distinct: dict[Sources, Sources] = {}
+    for experiment, data in experiments:
+        sources = distinct.setdefault(data, data)  # equal ones are opened once
         if not experiment.of_phrases:
             raise RegionError(
                 f"{experiment.name!r} is fitted on images and captions, not on regions and "

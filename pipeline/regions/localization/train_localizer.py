@@ -81,7 +81,7 @@ def _with_mined(
         mined = mine(begun.head, phrases, opened, seed=training.seed, progress=progress)
     having = int((mined.of_phrase.starts[1:] > mined.of_phrase.starts[:-1]).sum())
     monitor.log(
-        f"{mined.found} proposals are closer to a phrase than its true boxes; sampled "
+        f"{mined.count} proposals are closer to a phrase than its true boxes; sampled "
         f"{len(mined.of_phrase.values)} for {having} phrases, {len(mined.region_ids)} boxes"
     )
     if not mined.region_ids:

@@ -18,7 +18,7 @@ STORES: tuple[Store, ...] = ("float32", "float16", "int8", "binary")
 
 _LARGEST = 127
 ZERO = -128
-"""Code of all dimensions of a zero vector."""
+"""Code of all dimensions of a zero vector; outside the symmetric range -127 to 127 of others."""
 
 _WORD_BYTES = 8
 _NO_ROWS: Vectors = np.empty((0, 0), np.float32)
@@ -54,6 +54,7 @@ class Quantiser:
                 )
             return QuantisedRows(halves, side, self)
         step, centred = self.steps[side], rows - self.middles[side]
+        # A dimension that is constant in calibration has step 0 and keeps its middle.
         codes = np.divide(centred, step, out=np.zeros_like(rows), where=step > 0)
         codes = np.clip(np.rint(codes), -_LARGEST, _LARGEST).astype(np.int8)
         codes[~rows.any(axis=1)] = ZERO
@@ -141,8 +142,9 @@ def quantiser_for(
     if store == "float16":
         return Quantiser(store)
     middles, steps = {}, {}
-    for side, own, other in (("images", images, captions), ("captions", captions, images)):
-        rows = _scaled(own if len(own) else other, similarity)
+    for side, sample, other in (("images", images, captions), ("captions", captions, images)):
+        rows = _scaled(sample if len(sample) else other, similarity)
+        # In float64: a float32 sum of millions of rows loses digits.
         middles[side] = rows.mean(axis=0, dtype=np.float64).astype(np.float32)
         steps[side] = np.abs(rows - middles[side]).max(axis=0) / np.float32(_LARGEST)
     return Quantiser(store, middles, steps, calibrated_on or {})

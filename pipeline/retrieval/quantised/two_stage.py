@@ -42,9 +42,9 @@ def nearest_stored(
     number = min(top * (rescore or RESCORE[stage]), len(rows))
     hits = Hits(np.empty((len(queries), top), np.int64), np.empty((len(queries), top), np.float32))
     for start in range(0, len(queries), _QUERIES_AT_ONCE):
-        asked = queries[start : start + _QUERIES_AT_ONCE]
-        for at, found in enumerate(candidates(rows, asked, asking, number), start):
-            hits.rows[at], hits.scores[at] = best_of(gallery, queries[[at]], found, top)
+        batch = queries[start : start + _QUERIES_AT_ONCE]
+        for at, candidate_rows in enumerate(candidates(rows, batch, asking, number), start):
+            hits.rows[at], hits.scores[at] = best_of(gallery, queries[[at]], candidate_rows, top)
     return hits
 
 
@@ -55,15 +55,17 @@ def candidates(
     if rows.bits is None:
         blocks, nothing = _products(rows, queries), np.full(number, -np.inf, np.float32)
     else:
+        # Not -32768, whose negative is not an int16.
         blocks, nothing = _agreements(rows, queries, asking), np.full(number, -32767, np.int16)
     best: list[tuple[Scores, npt.NDArray[np.int64]]] = [
         (nothing, np.full(number, -1)) for _ in queries
     ]
     for first, block in blocks:
         for query, scores in enumerate(block):
-            kept, at = best[query]
-            if len(better := np.flatnonzero(scores > kept[-1])):
-                scores = np.concatenate((kept, scores[better]))
+            # Strictly better, and a stable sort: earlier rows come first in a tie.
+            best_scores, at = best[query]
+            if len(better := np.flatnonzero(scores > best_scores[-1])):
+                scores = np.concatenate((best_scores, scores[better]))
                 order = np.argsort(-scores, kind="stable")[:number]
                 best[query] = scores[order], np.concatenate((at, better + first))[order]
     return [at for _, at in best]
@@ -74,6 +76,7 @@ def _products(rows: QuantisedRows, queries: Vectors) -> Iterator[tuple[int, Scor
 
     The products with the middles are omitted: they are the same for all rows.
     """
+    # float32 is enough to choose candidates, which are scored again in float64.
     weights = unit_rows(queries).astype(np.float32)
     if rows.step is not None:
         of_zero = -weights @ rows.quantiser.middles[rows.side]
@@ -82,7 +85,7 @@ def _products(rows: QuantisedRows, queries: Vectors) -> Iterator[tuple[int, Scor
     buffer = np.empty((min(size, len(rows)), rows.shape[1]), np.float32)
     for start in range(0, len(rows), size):
         block = rows.codes[start : start + size]
-        np.copyto(buffer[: len(block)], block)
+        np.copyto(buffer[: len(block)], block)  # one buffer for all blocks, converted to float32
         products = weights @ buffer[: len(block)].T
         if rows.step is not None:  # the codes of a zero vector are not numbers
             products[:, block[:, 0] == ZERO] = of_zero[:, None]
@@ -94,12 +97,15 @@ def _agreements(
 ) -> Iterator[tuple[int, Scores]]:
     """Yield minus the Hamming distances (queries, n) of blocks of rows to the queries' signs."""
     signs = rows.quantiser.signs(unit_rows(queries).astype(np.float32), asking)
-    asked = words_of(signs)[:, :, None]
+    query_words = words_of(signs)[:, :, None]
     for start in range(0, len(rows), _BITS_AT_ONCE):
         block = rows.words[:, start : start + _BITS_AT_ONCE]
         yield (
             start,
             np.stack(
-                [-np.bitwise_count(block ^ query).sum(axis=0, dtype=np.int16) for query in asked]
+                [
+                    -np.bitwise_count(block ^ query).sum(axis=0, dtype=np.int16)
+                    for query in query_words
+                ]
             ),
         )

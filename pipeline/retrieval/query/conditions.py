@@ -60,13 +60,13 @@ class Condition:
             raise EmbeddingsError(
                 f"a condition has {len(text)} characters; the limit is {MAX_CHARACTERS}"
             )
-        found = _FORM.fullmatch(text)
-        if found is None or not found[1]:
+        match = _FORM.fullmatch(text)
+        if match is None or not match[1]:
             raise EmbeddingsError(
                 f"{text!r} is not a condition; expected FIELD=VALUE, FIELD!=VALUE, FIELD~REGEX, or "
                 "FIELD<NUMBER, such as split=test or 'id~^vacation/'"
             )
-        return cls(found[1], found[2], found[3] if found[2] == "~" else found[3].strip())
+        return cls(match[1], match[2], match[3] if match[2] == "~" else match[3].strip())
 
 
 @dataclass(frozen=True, eq=False)
@@ -92,7 +92,7 @@ class Fields:
     def __init__(self, entries: PackedEntries, metadata: Mapping[str, Metadata]) -> None:
         """Join entries and metadata by id; a column named like another field is ignored."""
         self._entries, self._metadata = entries, metadata
-        columns = sorted({name for own in metadata.values() for name in own} - {*_OWN})
+        columns = sorted({name for record in metadata.values() for name in record} - {*_OWN})
         self.names: tuple[str, ...] = (*_OWN, *columns)
         self._columns: dict[str, _Column] = {}
 
@@ -105,17 +105,17 @@ class Fields:
 
     def choices(self, entries: npt.NDArray[np.int64]) -> dict[str, tuple[str, ...]]:
         """Return the sorted values in `entries` (n,) of each field with 2 to `MAX_CHOICES`."""
-        found = {}
+        choices = {}
         for name in self.names[2:]:
             if _OPERATORS & {*name}:
                 continue
             column = self._column(name)
-            own = column.texts.filter(pa.array(np.isin(column.entry, entries)))
-            values = own.unique().to_pylist()
+            texts = column.texts.filter(pa.array(np.isin(column.entry, entries)))
+            values = texts.unique().to_pylist()
             if 1 < len(values) <= MAX_CHOICES and max(map(len, values)) <= MAX_CHARACTERS // 2:
                 number = column.numbers is not None
-                found[name] = tuple(sorted(values, key=float if number else None))
-        return found
+                choices[name] = tuple(sorted(values, key=float if number else None))
+        return choices
 
     def _matching(self, condition: Condition, begun: float) -> Mask:
         column, value = self._column(condition.field), condition.value
@@ -142,7 +142,7 @@ class Fields:
             texts = ids if name == "id" else self._entries.files
             return _Column(pa.array(texts[:], pa.string()), entries)
         if name not in self.names:
-            lower = {known.lower(): known for known in self.names}
+            lower = {field.lower(): field for field in self.names}
             close = get_close_matches(name.lower(), lower, n=3)
             meant = f" (did you mean {' or '.join(lower[c] for c in close)}?)" if close else ""
             raise EmbeddingsError(
@@ -150,9 +150,9 @@ class Fields:
             )
         values = [
             (at, text)
-            for at, own in enumerate(map(self._metadata.get, ids))
-            if own and name in own
-            for text in _texts(own[name])
+            for at, record in enumerate(map(self._metadata.get, ids))
+            if record and name in record
+            for text in _texts(record[name])
         ]
         rows = np.fromiter((at for at, _ in values), np.int64, len(values))
         return _Column(pa.array([text for _, text in values], pa.string()), rows)
@@ -188,7 +188,7 @@ def _as_numbers(column: _Column, condition: Condition) -> tuple[npt.NDArray[np.f
 
 def _matches(texts: pa.Array, condition: Condition, begun: float) -> Mask:
     """Return the mask of matching texts, (texts,) bool; raise `SECONDS` after `begun`."""
-    found, start, size = [np.zeros(0, bool)], 0, _FIRST_BATCH
+    masks, start, size = [np.zeros(0, bool)], 0, _FIRST_BATCH
     while start < len(texts) or not start:
         batch, since = texts.slice(start, size), monotonic()
         if since - begun > SECONDS:
@@ -204,8 +204,8 @@ def _matches(texts: pa.Array, condition: Condition, begun: float) -> Mask:
                 f"compile ({str(error).removeprefix('Invalid regular expression: ')}); the syntax "
                 "is that of RE2, without lookarounds and references to groups"
             ) from error
-        found.append(matched.to_numpy(zero_copy_only=False).astype(bool))
+        masks.append(matched.to_numpy(zero_copy_only=False).astype(bool))
         start += size
         if monotonic() - since < 0.1:
             size *= 4
-    return np.concatenate(found)
+    return np.concatenate(masks)

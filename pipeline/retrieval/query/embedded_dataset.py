@@ -58,7 +58,7 @@ class EmbeddedDataset:
         self.space: Embeddings = read_embeddings(file, codes=True)
         self._galleries: dict[SideName, Gallery] = {}
         self._chosen: dict[tuple[SideName, tuple[str, ...]], RowNumbers] = {}
-        self._of_dataset: dict[SideName, _Known] = {}
+        self._dataset_ids: dict[SideName, _DatasetIds] = {}
         self._indexes: dict[SideName, ApproximateIndex] = {}
 
     @cached_property
@@ -87,7 +87,7 @@ class EmbeddedDataset:
         """Return one side of the file; the dataset must have all its ids."""
         if side not in self._galleries:
             gallery = Gallery.of(self.space, side)
-            if unknown_ids := self._known(side).without(gallery.ids):
+            if unknown_ids := self._ids_of(side).without(gallery.ids):
                 raise EmbeddingsError(
                     f"{len(unknown_ids)} of the {len(gallery.ids)} {side} of the embedding file "
                     f"are not in {self.folder / MANIFEST_FILE}, first {unknown_ids[:5]}; pass the "
@@ -104,14 +104,14 @@ class EmbeddedDataset:
         if self.split is None and not where:
             return None
         if key not in self._chosen:
-            known = self._known(side)
+            index = self._ids_of(side)
             mask = self.fields.matching(map(Condition.of, where))
             if self.split is not None:
                 splits = splits_of(self.manifest, self.split)
                 mask &= np.isin(self.manifest.packed.splits, splits)
             if len(self._chosen) >= _MOST_CHOSEN:
                 self._chosen.pop(next(iter(self._chosen)))
-            self._chosen[key] = np.flatnonzero(mask[known.images_of(gallery.ids)])
+            self._chosen[key] = np.flatnonzero(mask[index.images_of(gallery.ids)])
         return self._chosen[key]
 
     def ids(self, side: SideName, where: Sequence[str] = ()) -> Sequence[str]:
@@ -123,7 +123,7 @@ class EmbeddedDataset:
 
     def choices(self) -> dict[str, tuple[str, ...]]:
         """Return the values of each field with few distinct values, over the searched images."""
-        return self.fields.choices(self._known("images").images_of(self.ids("images")))
+        return self.fields.choices(self._ids_of("images").images_of(self.ids("images")))
 
     def stored(self, image_id: str) -> Vectors:
         """Return the stored embedding of an image, (1, dim) or (1, parts, dim) float32."""
@@ -174,20 +174,20 @@ class EmbeddedDataset:
                 if among is None
                 else nearest(gallery, queries, asking, number, among=among)
             )
-        known = self._known(of)
+        index = self._ids_of(of)
         return [
             [
-                Hit(rank, score, id, *known.about(id))
+                Hit(rank, score, id, *index.about(id))
                 for rank, (id, score) in enumerate(best[:top], 1)
             ]
             for best in ids_and_scores(hits, gallery, leave_out, around_mean)
         ]
 
-    def _known(self, side: SideName) -> "_Known":
+    def _ids_of(self, side: SideName) -> "_DatasetIds":
         """Return the index of the dataset's images or captions by id."""
-        if side not in self._of_dataset:
-            self._of_dataset[side] = _Known(self.manifest, side)
-        return self._of_dataset[side]
+        if side not in self._dataset_ids:
+            self._dataset_ids[side] = _DatasetIds(self.manifest, side)
+        return self._dataset_ids[side]
 
     def _index(self, side: SideName) -> ApproximateIndex:
         if side not in self._indexes:
@@ -195,7 +195,7 @@ class EmbeddedDataset:
         return self._indexes[side]
 
 
-class _Known:
+class _DatasetIds:
     """Images of a dataset, or its captions, by id."""
 
     def __init__(self, manifest: Manifest, side: SideName) -> None:
@@ -204,8 +204,8 @@ class _Known:
         self._image_of_row = np.arange(len(self._entries))
         ids = self._entries.ids
         if side == "captions":
-            said = self._entries.captions
-            ids, self._texts = said.ids, said.texts
+            captions = self._entries.captions
+            ids, self._texts = captions.ids, captions.texts
             self._image_of_row = np.repeat(self._image_of_row, self._entries.num_captions)
         self._index = TextIndex(ids)
 

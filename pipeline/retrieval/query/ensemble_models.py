@@ -41,8 +41,8 @@ class EnsembleModels:
             )
         self._shares = shares([float(weight) for weight in provenance["weights"]])
         self._members = [
-            QueryModels(_Member(own), file, head=head, encoder=encoder, weights=weights)
-            for own, (head, encoder) in zip(members, folders, strict=True)
+            QueryModels(_Member(recorded), file, head=head, encoder=encoder, weights=weights)
+            for recorded, (head, encoder) in zip(members, folders, strict=True)
         ]
 
     @property

@@ -40,36 +40,36 @@ class PictureFeatures:
         return np.concatenate([scaled(row, self._scaling) for row in rows], axis=1)
 
 
-def open_features(side: FeatureSpec, made: str, weights: str | None = None) -> PictureFeatures:
+def open_features(side: FeatureSpec, user: str, weights: str | None = None) -> PictureFeatures:
     """Load the networks that computed some image features, with the same weights.
 
     `made` is the user of the features, for messages. Weights can replace those of a single network;
     None: those recorded in the features, unless they are from a file.
     """
     if "parts" not in side.recipe:
-        network, header = _network(side, made, weights)
+        network, header = _network(side, user, weights)
         if header.recipe_hash != side.recipe_hash:
             raise EmbeddingsError(
                 f"the recipe {side.name!r} with the weights {header.weights!r} (recipe hash "
-                f"{header.recipe_hash}) is not the one that {made} uses: weights "
+                f"{header.recipe_hash}) is not the one that {user} uses: weights "
                 f"{side.weights!r}, recipe hash {side.recipe_hash}; pass those weights, or search "
                 "with the id of an embedded image"
             )
         return PictureFeatures([network])
     if weights is not None:
         raise EmbeddingsError(
-            f"{made} concatenates several recipes, {side.name!r}, and one weights file cannot "
+            f"{user} concatenates several recipes, {side.name!r}, and one weights file cannot "
             "replace the weights of all; omit it"
         )
     each = [
-        _network(replace(side, recipe=recipe, weights=name), made, None)
+        _network(replace(side, recipe=recipe, weights=name), user, None)
         for recipe, name in zip(side.recipe["parts"], side.weights.split("; "), strict=True)
     ]
     digest = sha256_of_json([header.weights_sha256 for _, header in each])
     parts = [header.recipe for _, header in each]
     if recipe_hash({**side.recipe, "parts": parts}, digest) != side.recipe_hash:
         raise EmbeddingsError(
-            f"the recipes {side.name!r} with their weights are not those that {made} uses; "
+            f"the recipes {side.name!r} with their weights are not those that {user} uses; "
             "search with the id of an image that is embedded already"
         )
     (scaling,) = (key for key, text in SCALINGS.items() if text == side.recipe["scaling"])
@@ -77,17 +77,17 @@ def open_features(side: FeatureSpec, made: str, weights: str | None = None) -> P
 
 
 def _network(
-    side: FeatureSpec, made: str, weights: str | None
+    side: FeatureSpec, user: str, weights: str | None
 ) -> tuple[RecipeNetwork, FeatureHeader]:
     """Return the network of one recipe, and the header of its features."""
     if {"clip", "media"} & {*side.recipe}:
         raise EmbeddingsError(
-            f"{made} uses features of clips, {side.name!r}, for which image files are "
+            f"{user} uses features of clips, {side.name!r}, for which image files are "
             "not embedded; search with the id of an embedded clip"
         )
     if not is_image_recipe(side.name):
         raise EmbeddingsError(
-            f"{made} uses {side.name!r}, features that no recipe of `pipeline recipes` "
+            f"{user} uses {side.name!r}, features that no recipe of `pipeline recipes` "
             "makes, so image files cannot be embedded; search with the id of an image that is "
             "embedded already"
         )
@@ -97,7 +97,7 @@ def _network(
     source = weights or ("imagenet" if side.weights == recipe.weights else side.weights)
     if source.startswith("file:"):
         raise EmbeddingsError(
-            f"{made} uses features of the weights file {side.weights[5:]!r}, whose path "
+            f"{user} uses features of the weights file {side.weights[5:]!r}, whose path "
             "is not recorded; pass it as the weights"
         )
     loaded = load_weights(recipe, source)

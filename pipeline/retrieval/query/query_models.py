@@ -99,9 +99,9 @@ class QueryModels:
 
     def _encoder_for(self, texts: Sequence[str]) -> CaptionEncoder:
         """Return the cached encoder if it covers all words that have a vector."""
-        kept = self._kept
-        if kept is not None and _missing(kept, texts) <= self._unknown:
-            return kept
+        cached = self._kept
+        if cached is not None and _missing(cached, texts) <= self._unknown:
+            return cached
         read = self._open_encoder(texts)
         self._unknown |= _missing(read, texts)
         return read
@@ -155,9 +155,9 @@ def open_encoder(trained: TrainedHead, folder: Path, texts: Sequence[str] | None
     """
     fitted = load_encoder(folder, texts)
     side = trained.inputs.captions
-    if (found := caption_header(fitted, "").recipe_hash) != side.recipe_hash:
+    if (digest := caption_header(fitted, "").recipe_hash) != side.recipe_hash:
         raise EmbeddingsError(
-            f"{folder} holds the encoder {fitted.name!r} (recipe hash {found}), but the head of "
+            f"{folder} holds the encoder {fitted.name!r} (recipe hash {digest}), but the head of "
             f"{trained.experiment!r} was fitted on {side.name!r} (recipe hash {side.recipe_hash}); "
             "pass the folder that `pipeline text` wrote next to its caption features, or train "
             "again on those of this encoder"

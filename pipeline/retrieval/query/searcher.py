@@ -243,9 +243,9 @@ class Searcher:
         if words:
             vectors = self.models.embed_sentences(words, log or self._monitor.log)
             query = compose(query[0], vectors[: len(less)], vectors[len(less) :])[None]
-        own = image if side == "images" and isinstance(image, str) and image in ids else None
+        query_id = image if side == "images" and isinstance(image, str) and image in ids else None
         (hits,) = self.embedded.nearest(
-            query, "images", side, top, own, around_mean, approximate, conditions
+            query, "images", side, top, query_id, around_mean, approximate, conditions
         )
         return hits
 

@@ -84,22 +84,22 @@ class FeatureSearcher:
         """
         if top < 1:
             raise WrongUsage(f"`top={top}` is below 1; pass a positive number")
-        own = image if isinstance(image, str) and image in self.features.ids else None
-        query = row_vectors(self._row_of(image, own))
-        found = [
+        query_id = image if isinstance(image, str) and image in self.features.ids else None
+        query = row_vectors(self._row_of(image, query_id))
+        hits = [
             (-score, row_id)
             for gallery in self._galleries()
             for row_id, score in ids_and_scores(
-                nearest(gallery, query, "images", top + 1), gallery, leave_out=own
+                nearest(gallery, query, "images", top + 1), gallery, leave_out=query_id
             )[0]
         ]
-        best = sorted(found)[:top]
+        best = sorted(hits)[:top]
         return [Similar(rank, -score, row_id) for rank, (score, row_id) in enumerate(best, 1)]
 
-    def _row_of(self, image: "str | Path | Image.Image", own: str | None) -> npt.NDArray:
+    def _row_of(self, image: "str | Path | Image.Image", query_id: str | None) -> npt.NDArray:
         """Return the features of a query, (1, *row_shape)."""
-        if own is not None:
-            return self.features.read([own])
+        if query_id is not None:
+            return self.features.read([query_id])
         if isinstance(image, str):
             if not Path(image).is_file():
                 raise EmbeddingsError(

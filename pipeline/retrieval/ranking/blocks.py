@@ -29,7 +29,7 @@ class Block(Protocol):
     def pairs(self, images: Ranks, captions: Ranks) -> Scores:
         """Return the similarities (pairs,) of given rows and columns of the block."""
 
-    def before(self, best: Scores, own: Ranks, places: Ranks, gallery: Axis) -> Ranks:
+    def before(self, best: Scores, best_places: Ranks, places: Ranks, gallery: Axis) -> Ranks:
         """Count for each query the items that rank before its correct one, (queries,) int64.
 
         `best` and `own` (queries,) are the correct items' scores and positions in the tie-breaking
@@ -51,6 +51,8 @@ class HostBlock:
     def of(cls, similarity: str, images: Vectors, captions: Vectors) -> "HostBlock":
         """Compare all images with all captions, in float64."""
         named = SIMILARITIES[similarity]
+        # Sides are prepared block by block: cheap compared with the product, and without a float64
+        # copy of a whole side. Too large numbers are found by `finite`.
         with np.errstate(over="ignore", invalid="ignore"):
             wide = named.between(named.prepare(images), named.prepare(captions))
             return cls(wide.astype(np.float32, order="C"))
@@ -63,11 +65,13 @@ class HostBlock:
         """Return the similarities of given rows and columns."""
         return np.asarray(self.scores[images, captions])
 
-    def before(self, best: Scores, own: Ranks, places: Ranks, gallery: Axis) -> Ranks:
+    def before(self, best: Scores, best_places: Ranks, places: Ranks, gallery: Axis) -> Ranks:
         """Count for each query the items that rank before its correct one."""
-        wanted = np.expand_dims(best, gallery)
-        better = np.count_nonzero(self.scores > wanted, axis=gallery)
-        equal = np.unravel_index(np.flatnonzero(self.scores == wanted), self.scores.shape)
+        thresholds = np.expand_dims(best, gallery)
+        better = np.count_nonzero(self.scores > thresholds, axis=gallery)
+        # Ties are few, so only their places in the order are looked up, not a second comparison of
+        # the whole block.
+        equal = np.unravel_index(np.flatnonzero(self.scores == thresholds), self.scores.shape)
         query, item = equal[1 - gallery], equal[gallery]
-        first = query[places[item] < own[query]]
+        first = query[places[item] < best_places[query]]
         return np.asarray(better + np.bincount(first, minlength=len(best)))

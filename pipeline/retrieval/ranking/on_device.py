@@ -78,16 +78,17 @@ class DeviceBlock:
     def pairs(self, images: Ranks, captions: Ranks) -> Scores:
         """Return the similarities of given rows and columns."""
         device = self.scores.device
-        found = self.scores[_sent(images, device), _sent(captions, device)]
-        return np.asarray(found.cpu().numpy())
+        scores = self.scores[_sent(images, device), _sent(captions, device)]
+        return np.asarray(scores.cpu().numpy())
 
-    def before(self, best: Scores, own: Ranks, places: Ranks, gallery: Axis) -> Ranks:
+    def before(self, best: Scores, best_places: Ranks, places: Ranks, gallery: Axis) -> Ranks:
         """Count for each query the items that rank before its correct one."""
         device = self.scores.device
-        wanted, first = (_sent(of, device).unsqueeze(gallery) for of in (best, own))
-        before = self.scores == wanted
+        thresholds, first = (_sent(of, device).unsqueeze(gallery) for of in (best, best_places))
+        # In place: each mask is as large as the block.
+        before = self.scores == thresholds
         before &= _sent(places, device).unsqueeze(1 - gallery) < first
-        before |= self.scores > wanted
+        before |= self.scores > thresholds
         return np.asarray(before.sum(gallery).cpu().numpy())
 
 

@@ -49,10 +49,10 @@ def resolve_protocol(name: str, captions_per_image: int | None = _USUAL) -> Prot
     """
     if name in PROTOCOLS:
         protocol = PROTOCOLS[name]
-        if (own := protocol.captions_per_image) != _USUAL:
-            if captions_per_image not in (_USUAL, own):
+        if (defined := protocol.captions_per_image) != _USUAL:
+            if captions_per_image not in (_USUAL, defined):
                 raise EmbeddingsError(
-                    f"the protocol {name} counts {own or 'all'} captions of a clip, and "
+                    f"the protocol {name} counts {defined or 'all'} captions of a clip, and "
                     f"{captions_per_image or 'all'} were requested; omit the number"
                 )
             return protocol

@@ -53,13 +53,14 @@ def rank_both_ways(
         if not len(columns):
             continue
         block = _block(e, rows, columns, block_of)
-        own = block.pairs(image_of_caption[columns] - rows.start, np.arange(len(columns)))
-        captions.best[columns] = own
+        correct = block.pairs(image_of_caption[columns] - rows.start, np.arange(len(columns)))
+        captions.best[columns] = correct
         captions.places[columns] = image_places[image_of_caption[columns]]
-        order = np.lexsort((caption_places[columns], -own, image_of_caption[columns]))
+        # The best caption of an image: by image, then score, then place in the order.
+        order = np.lexsort((caption_places[columns], -correct, image_of_caption[columns]))
         asking = np.unique(image_of_caption[columns])
         first = order[np.searchsorted(image_of_caption[columns], asking)]
-        images.best[asking] = own[first]
+        images.best[asking] = correct[first]
         images.places[asking] = caption_places[columns[first]]
         count(rows, columns, block)
     for rows, own_columns in blocks:
@@ -97,8 +98,10 @@ class _Queries:
 
     def count(self, queries: slice | Ranks, block: Block, places: Ranks, gallery: Axis) -> None:
         """Count a block whose axis `gallery` has items at these positions of the order."""
-        best, own = self.best[queries], self.places[queries]
-        self.ranks[queries] += block.before(best, own, places, gallery)
+        # Correct items are never counted: none is better than the best of them, and among equal ones
+        # it is the first. So no mask of correct pairs is needed.
+        best, best_places = self.best[queries], self.places[queries]
+        self.ranks[queries] += block.before(best, best_places, places, gallery)
 
 
 def _block(e: Embeddings, rows: slice, columns: Ranks, block_of: BlockOf) -> Block:
@@ -123,6 +126,7 @@ def _blocks(
     """
     by_image = np.argsort(image_of_caption, kind="stable")
     starts = np.concatenate(([0], np.cumsum(np.bincount(image_of_caption, minlength=num_images))))
+    # A run of average images reaches both limits at once, which reads the fewest rows per pair.
     most_captions = max(1, isqrt(block_elements * len(image_of_caption) // num_images))
     most_images = max(1, block_elements // most_captions)
     blocks, start = [], 0

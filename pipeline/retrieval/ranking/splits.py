@@ -20,12 +20,12 @@ def of_split(embeddings: Embeddings, split: str | None) -> Embeddings:
     The provenance has the `split`, and for several splits also `splits`: names with numbers of
     images, in row order.
     """
-    own, stored = embeddings.provenance.get("split"), embeddings.provenance.get("splits")
+    only, stored = embeddings.provenance.get("split"), embeddings.provenance.get("splits")
     if stored is None:
-        if split in (None, ALL, own):
+        if split in (None, ALL, only):
             return embeddings
         raise EmbeddingsError(
-            f"holds the split {own!r}, not {split!r}; `pipeline embed --split all` writes a file "
+            f"holds the split {only!r}, not {split!r}; `pipeline embed --split all` writes a file "
             "of all splits"
         )
     try:
@@ -45,18 +45,18 @@ def of_split(embeddings: Embeddings, split: str | None) -> Embeddings:
             return replace(part, provenance=_stating(embeddings.provenance, name))
     if split == ALL:
         return embeddings
-    found = ", ".join(f"{name}: {images} images" for name, images in parts)
-    asked = "none is named" if split is None else f"none is {split!r}"
+    listing = ", ".join(f"{name}: {images} images" for name, images in parts)
+    problem = "none is named" if split is None else f"none is {split!r}"
     raise EmbeddingsError(
-        f"holds several splits ({found}), and {asked}; name one with `split=...`, or "
+        f"holds several splits ({listing}), and {problem}; name one with `split=...`, or "
         f"`split={ALL}`, or write a file of one with `pipeline embed --split NAME`"
     )
 
 
 def _stating(provenance: Mapping[str, Any], split: str) -> dict[str, Any]:
     """Return the provenance of one split of a file, or of an ensemble's members."""
-    kept = {key: value for key, value in provenance.items() if key != "splits"}
-    members = kept.get("ensemble")
+    stated = {key: value for key, value in provenance.items() if key != "splits"}
+    members = stated.get("ensemble")
     if isinstance(members, list) and all(isinstance(member, dict) for member in members):
-        kept["ensemble"] = [_stating(member, split) for member in members]
-    return {**kept, "split": split}
+        stated["ensemble"] = [_stating(member, split) for member in members]
+    return {**stated, "split": split}
