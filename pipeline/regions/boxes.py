@@ -45,41 +45,8 @@ def iou(a: npt.ArrayLike, b: npt.ArrayLike) -> np.ndarray:
     return result
 
 
-def union(boxes: npt.ArrayLike) -> np.ndarray:
-    """Return the smallest box around (n, 4) boxes, (4,) of their dtype; n is at least 1."""
-    array = np.asarray(boxes)
-    if not len(as_boxes(array)):
-        raise RegionError("the union of no boxes is undefined; pass at least one")
-    return np.concatenate([array[:, :2].min(0), array[:, 2:].max(0)])
-
-
-def clip(boxes: npt.ArrayLike, width: float, height: float) -> np.ndarray:
-    """Return (n, 4) float64 boxes clipped to their image; a box outside it has no area left."""
-    return np.clip(as_boxes(boxes), 0, [width, height, width, height])
-
-
-def require_inside(boxes: npt.ArrayLike, width: float, height: float, where: str) -> None:
-    """Check that (n, 4) boxes have an area and are within an image of this size."""
-    corners = as_boxes(boxes)
-    inside = (corners[:, :2] >= 0).all(1) & (corners[:, 2:] <= [width, height]).all(1)
-    for fault, wrong in (
-        ("has no area", areas(corners) == 0),
-        (f"leaves the image of {width:g} x {height:g} pixels", ~inside),
-    ):
-        if wrong.any():
-            k = int(np.argmax(wrong))
-            raise RegionError(
-                f"{where}: box {k}, {corners[k].tolist()}, {fault}; expected x0 y0 x1 y1 in pixels "
-                "of the image, from 0, right and bottom exclusive"
-            )
-
-
 def nms(boxes: npt.ArrayLike, scores: npt.ArrayLike, threshold: float) -> np.ndarray:
-    """Return the row numbers (k,) int64 that greedy non-maximum suppression keeps, best first.
-
-    `boxes` (n, 4) that overlap a kept one by more than `threshold` (IoU, 0-1) are dropped, one of
-    exactly `threshold` is kept; equal `scores` (n,) are in row order.
-    """
+    """Return the rows (k,) int64 that greedy non-maximum suppression keeps, best first."""
     array, score = as_boxes(boxes), np.asarray(scores, np.float64)
     if score.shape != (len(array),) or np.isnan(score).any():
         raise RegionError(
@@ -88,6 +55,7 @@ def nms(boxes: npt.ArrayLike, scores: npt.ArrayLike, threshold: float) -> np.nda
         )
     order = np.argsort(-score, kind="stable")
     selected = []
+    # An overlap of exactly `threshold` is kept; equal scores are in row order.
     while order.size:
         best, order = order[0], order[1:]
         selected.append(best)

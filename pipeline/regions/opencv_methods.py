@@ -73,7 +73,6 @@ class EdgeBoxes:
         return self.edge_model.name, sha256_of_file(self.edge_model)
 
     def __call__(self, image_id: str, pixels: np.ndarray) -> ScoredBoxes:
-        """Propose boxes."""
         cv2 = opencv()
         small, factors = _shrunk(cv2, pixels)
         edges, direction = (
@@ -88,10 +87,7 @@ class EdgeBoxes:
 
 @dataclass(frozen=True)
 class SelectiveSearch:
-    """Selective search (Uijlings et al., IJCV 2013) by OpenCV, in its fast mode.
-
-    Its ranking is random by design; the seed is 0 for every image.
-    """
+    """Selective search (Uijlings et al., IJCV 2013) by OpenCV, in its fast mode."""
 
     packages: tuple[str, ...] = (_PACKAGE,)
 
@@ -106,7 +102,6 @@ class SelectiveSearch:
         return NO_MODEL
 
     def __call__(self, image_id: str, pixels: np.ndarray) -> ScoredBoxes:
-        """Propose boxes."""
         cv2 = opencv()
         small, factors = _shrunk(cv2, pixels)
         # The order of its boxes is random by design, from C's generator.
@@ -138,7 +133,6 @@ class Bing:
         return self.folder.name, sha256_of_json([[p.name, sha256_of_file(p)] for p in files])
 
     def __call__(self, image_id: str, pixels: np.ndarray) -> ScoredBoxes:
-        """Propose boxes."""
         cv2 = opencv()
         _require_large(pixels)
         with _process, _silent_stdout():

@@ -30,11 +30,7 @@ _PHOTOS_AHEAD = 2
 
 @dataclass(frozen=True)
 class PhotoSource:
-    """Regions as a `FeatureSource`; those of one image are computed together.
-
-    A row depends only on its image and box. An image that fails, or has changed since its boxes
-    were proposed, fails all its regions.
-    """
+    """Regions as a `FeatureSource`; those of one image are computed together."""
 
     ids: Sequence[str]
     regions: Sequence[Region]  # those of one image are consecutive
@@ -146,7 +142,8 @@ def _photo(regions: list[Region], features: ByPhoto, rows_of: RowsOf, watch: Sto
     if image is not None and first.photo_crc32 not in (0, decoded.source_crc32):
         status, image = REFUSED, None
         reason = "the photo has changed since its boxes were proposed; propose again"
-    # A refused image keeps its rows, as NaN.
+    # A row depends on its image and box only; an image that fails or has changed fails all its
+    # regions, which stay NaN.
     rows = np.full((len(regions), *features.header.row_shape), np.nan, np.float32)
     if image is not None:
         rows = rows_of(image, np.array([region.box for region in regions]))

@@ -40,7 +40,6 @@ class Proposals:
     """Proposals of all images of a dataset, in memory (20 bytes per box)."""
 
     def __init__(self, folder: str | Path) -> None:
-        """Load the proposals."""
         self.folder: Path = Path(folder)
         features = FeatureSet(folder)
         self.header: FeatureHeader = features.index.header
@@ -62,7 +61,6 @@ class Proposals:
         self._row = {image_id: row for row, image_id in enumerate(self.image_ids)}
 
     def __len__(self) -> int:
-        """Number of proposals of all images."""
         return int(self._counts.sum())
 
     def count(self, image_id: str) -> int:

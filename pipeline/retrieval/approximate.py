@@ -52,14 +52,11 @@ class ApproximateIndex:
     def nearest(
         self, queries: Vectors, asking: SideName, top: int, among: RowNumbers | None = None
     ) -> Hits:
-        """Return the hits of the graph, scored and ordered as by `search.nearest`.
-
-        There are always `top` hits, or all rows of a smaller subset `among`.
-        """
+        """Return the hits of the graph, scored and ordered as by `search.nearest`, always `top`."""
         gallery = self.gallery
         require_comparable(gallery, queries, asking)
-        # The smaller a subset, the more candidates contain enough of it; below `EXACT_SHARE` an exact
-        # search of the subset is faster. So is it for a query with too few candidates.
+        # The smaller a subset, the more candidates contain enough of it; below `EXACT_SHARE` it is
+        # searched exactly, which is faster. So is a query with fewer than `top` candidates.
         share, allowed = 1.0, np.ones(len(gallery.ids), bool)
         if among is not None:
             allowed[:] = False
@@ -130,11 +127,7 @@ def _add(graph: Any, gallery: Gallery, rows: RowNumbers) -> None:
 def open_index(
     path: Path, embeddings: Embeddings, side: SideName, log: Callable[[str], None]
 ) -> ApproximateIndex:
-    """Load, extend or build the index of an embedding file, next to it in `<file>.index/`.
-
-    An index of an earlier file is extended by new and changed rows. Nodes of deleted rows are kept
-    for navigation; above a fraction of `MOST_GONE` the index is rebuilt.
-    """
+    """Load, extend or build the index of an embedding file, next to it in `<file>.index/`."""
     faiss = _faiss()
     gallery = Gallery.of(embeddings, side)
     _require_indexed(gallery)
@@ -161,6 +154,7 @@ def open_index(
         log(f"building an index of {len(gallery.ids)} {side} in {file.parent}, on one core")
         index, ids, rows = build_index(gallery), gallery.ids, np.arange(len(gallery.ids))
     else:
+        # Extended by new and changed rows; nodes of deleted rows stay for navigation.
         new = np.setdiff1d(np.arange(len(gallery.ids)), rows)
         index = ApproximateIndex(gallery, stored.graph(faiss, LINKS), rows)
         if stored.about.get("embeddings_sha256") == embedded:
@@ -198,11 +192,9 @@ def _with_recall(
 
 
 def recall_of(index: ApproximateIndex, embeddings: Embeddings) -> float:
-    """Return recall@10: the fraction of the exact ten nearest rows that the index finds.
-
-    The queries are up to 100 equally spaced rows of the other side, or of the same side without
-    captions.
-    """
+    """Return recall@10: the fraction of the exact ten nearest rows that the index finds."""
+    # Up to `_SAMPLE` equally spaced rows of the other side are the queries; without captions, of
+    # the same.
     one_side = not len(embeddings.caption_ids)
     asking: SideName = "images" if one_side or index.gallery.side == "captions" else "captions"
     rows = Gallery.of(embeddings, asking).rows

@@ -58,11 +58,8 @@ def compose(image: Vectors, minus: Vectors, plus: Vectors, *, unit: bool = True)
 
 
 def around_the_mean(rows: Vectors) -> npt.NDArray[np.int64]:
-    """Return the order (N,) of the N nearest rows (N, dim) by their distance to their mean.
-
-    Kiros et al. 2014, section 3.2, against outliers among the hits. The distance is Euclidean, of
-    unit vectors. Ties keep the given order.
-    """
+    """Return the order (N,) of hits (N, dim) by the distance to their mean, nearest first."""
+    # Kiros et al. 2014, section 3.2, against outliers among the hits.
     units = unit_rows(rows)
     distances = np.linalg.norm(units - units.mean(axis=0), axis=1)
     # Rounded to float32, so that equal rows tie.
@@ -72,10 +69,7 @@ def around_the_mean(rows: Vectors) -> npt.NDArray[np.int64]:
 def ids_and_scores(
     hits: Hits, gallery: Gallery, leave_out: str | None = None, around: int | None = None
 ) -> list[list[tuple[str, float]]]:
-    """Return the ids and scores of each query's hits, best first, without the id `leave_out`.
-
-    `around` re-sorts the first N by `around_the_mean`, and drops the others.
-    """
+    """Return the ids and scores of each query's hits, best first, without the id `leave_out`."""
     ranked = []
     for rows, scores in zip(hits.rows, hits.scores, strict=True):
         positions = np.array(

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 import h5py
 import numpy as np
@@ -35,6 +35,7 @@ FORMAT = "pipeline-embeddings"
 FORMAT_VERSION = 1
 
 Blocks = Iterable[npt.NDArray[np.float32]]
+Part = TypeVar("Part")
 
 _IDS_AT_ONCE = 1 << 16
 # An id needs a 16-byte reference in a file, and its text and a header in a heap.
@@ -280,29 +281,42 @@ def read_embeddings(path: str | Path, *, codes: bool = False) -> Embeddings:
 
 def read_provenance(path: Path) -> dict[str, Any]:
     """Read only the provenance of an embedding file."""
-    _require_unbroken(path, _stored_provenance)
-    try:
-        return _stored_provenance(path)
-    except (OSError, RuntimeError) as error:
-        raise EmbeddingsError(f"{path}: cannot be read as HDF5 ({error})") from error
+    return _read_part(path, _stored_provenance)
 
 
 def read_store(path: Path) -> Store:
     """Read the storage format of an embedding file."""
-    _require_unbroken(path, _stored_store)
-    try:
-        return _stored_store(path)
-    except (OSError, RuntimeError) as error:
-        raise EmbeddingsError(f"{path}: cannot be read as HDF5 ({error})") from error
+    return _read_part(path, _stored_store)
 
 
 def read_features_crc32(path: Path) -> dict[str, npt.NDArray[np.uint32]]:
     """Read the CRC-32 (rows,) of the features of each row by side; {} if unknown."""
-    _require_unbroken(path, _stored_features_crc32)
+    return _read_part(path, _stored_features_crc32)
+
+
+def _read_part(path: Path, read: Callable[[Path], Part]) -> Part:
+    _require_unbroken(path, read)
     try:
-        return _stored_features_crc32(path)
+        return read(path)
     except (OSError, RuntimeError, KeyError) as error:
         raise EmbeddingsError(f"{path}: cannot be read as HDF5 ({error})") from error
+
+
+def _require_unbroken(path: Path, read: Callable[[Path], object]) -> None:
+    """Raise if a file hangs or crashes HDF5."""
+    if reason := crash_of(read, path):
+        raise EmbeddingsError(f"{path}: HDF5 {reason}; compute the file again")
+
+
+# Functions of a path, since another process tries them first.
+def _stored_provenance(path: Path) -> dict[str, Any]:
+    with h5py.File(path, "r") as file:
+        return _json(file, "provenance")
+
+
+def _stored_store(path: Path) -> Store:
+    with h5py.File(path, "r") as file:
+        return _store(file)
 
 
 def _stored_features_crc32(path: Path) -> dict[str, npt.NDArray[np.uint32]]:
@@ -316,46 +330,29 @@ def _stored_features_crc32(path: Path) -> dict[str, npt.NDArray[np.uint32]]:
     return by_side
 
 
-def _require_unbroken(path: Path, read: Callable[[Path], object]) -> None:
-    """Raise if a file hangs or crashes HDF5."""
-    if reason := crash_of(read, path):
-        raise EmbeddingsError(f"{path}: HDF5 {reason}; compute the file again")
-
-
-def _stored_provenance(path: Path) -> dict[str, Any]:
-    with h5py.File(path, "r") as file:
-        return _provenance(file)
-
-
-def _stored_store(path: Path) -> Store:
-    with h5py.File(path, "r") as file:
-        return _store(file)
-
-
 def _stored(path: Path) -> dict[str, Any]:
     """Return the stored attributes of `Embeddings`, each checked by itself."""
     with h5py.File(path, "r") as file:
-        return _read(file)
-
-
-def _read(file: h5py.File) -> dict[str, Any]:
-    form, version = _text(file, "format"), file.attrs.get("format_version", FORMAT_VERSION)
-    if form not in (None, FORMAT) or np.shape(version) or version != FORMAT_VERSION:
-        raise EmbeddingsError(
-            f"is in the format {form!r}, version {version}; expected {FORMAT!r}, version "
-            f"{FORMAT_VERSION}, or neither attribute"
-        )
-    similarity = _similarity(file)
-    images, captions = _both_sides(file, num_axes(similarity))
-    return {
-        "image_ids": _ids(file, "images/id"),
-        "image_embeddings": images,
-        "caption_ids": _ids(file, "captions/id"),
-        "caption_image_ids": _ids(file, "captions/image_id"),
-        "caption_embeddings": captions,
-        "similarity": similarity,
-        "provenance": _provenance(file),
-    }
+        form, version = _text(file, "format"), file.attrs.get("format_version", FORMAT_VERSION)
+        if form not in (None, FORMAT) or np.shape(version) or version != FORMAT_VERSION:
+            raise EmbeddingsError(
+                f"is in the format {form!r}, version {version}; expected {FORMAT!r}, version "
+                f"{FORMAT_VERSION}, or neither attribute"
+            )
+        if (similarity := _text(file, "similarity")) is None:
+            raise EmbeddingsError(
+                "has no attribute 'similarity'; set it to one of " + ", ".join(SIMILARITIES)
+            )
+        images, captions = _both_sides(file, num_axes(similarity))
+        return {
+            "image_ids": _ids(file, "images/id"),
+            "image_embeddings": images,
+            "caption_ids": _ids(file, "captions/id"),
+            "caption_image_ids": _ids(file, "captions/image_id"),
+            "caption_embeddings": captions,
+            "similarity": similarity,
+            "provenance": _json(file, "provenance"),
+        }
 
 
 def _text(file: h5py.File, name: str) -> str | None:
@@ -365,19 +362,6 @@ def _text(file: h5py.File, name: str) -> str | None:
     if value is not None and not isinstance(value, str):
         raise EmbeddingsError(f"the attribute {name!r} is {value}, expected text")
     return value
-
-
-def _similarity(file: h5py.File) -> str:
-    value = _text(file, "similarity")
-    if value is None:
-        raise EmbeddingsError(
-            "has no attribute 'similarity'; set it to one of " + ", ".join(SIMILARITIES)
-        )
-    return value
-
-
-def _provenance(file: h5py.File) -> dict[str, Any]:
-    return _json(file, "provenance")
 
 
 def _json(file: h5py.File, name: str) -> dict[str, Any]:

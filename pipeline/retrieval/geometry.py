@@ -19,10 +19,7 @@ class Closeness:
 def closeness(
     rows: npt.NDArray[np.floating], image_rows: npt.NDArray[np.int64]
 ) -> Closeness | None:
-    """Return the mean cosine over all pairs of different sentences (captions, dim), from sums.
-
-    None if no image has two sentences, or if there is only one image.
-    """
+    """Return the mean cosines of sentences (captions, dim); None if there is no pair of a kind."""
     units = unit_rows(rows)
     counts = np.bincount(image_rows)
     sums = np.zeros((len(counts), rows.shape[1]))
@@ -57,11 +54,9 @@ def principal_plane(rows: npt.NDArray[np.floating]) -> tuple[Matrix, tuple[float
 def common_plane(
     one: npt.NDArray[np.floating], other: npt.NDArray[np.floating]
 ) -> tuple[Matrix, Matrix, tuple[float, float]]:
-    """Project rows (n, dim) and (m, dim), each centred on its own mean, onto a common plane.
-
-    With a common mean, the first component of most joint embeddings merely separates images from
-    sentences.
-    """
+    """Project rows (n, dim) and (m, dim), each centred on its own mean, onto a common plane."""
+    # A common mean's first component would merely separate images from sentences, as in most
+    # joint embeddings.
     sides = [rows.astype(np.float64) for rows in (one, other)]
     points, shares = principal_plane(np.concatenate([s - s.mean(axis=0) for s in sides]))
     return points[: len(one)], points[len(one) :], shares

@@ -60,11 +60,9 @@ def measures(ranks: Ranks) -> Table:
 
 
 def mean_inverted_rank(ranks: Ranks) -> float:
-    """Return the mean over the queries of 1 / (rank from 1), 0-1, for ranks counted from 0.
-
-    "Mean Inverted Rank (MIR) at which the annotated item is found" (Dong et al. 2018, on TrecVid
-    2016). There each query has one annotated item; of several, the best is used here.
-    """
+    """Return the mean over the queries of 1 / (rank from 1), 0-1, for ranks counted from 0."""
+    # "Mean Inverted Rank (MIR) at which the annotated item is found" (Dong et al. 2018, on TrecVid
+    # 2016), which has one annotated item per query; of several, the best is used here.
     return float(np.mean(1.0 / (ranks + 1)))
 
 

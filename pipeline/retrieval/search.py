@@ -37,13 +37,10 @@ class Gallery:
     @classmethod
     def of(cls, embeddings: Embeddings, side: SideName) -> "Gallery":
         """Return one side of an embedding file."""
+        e = embeddings
         if side == "images":
-            return cls(
-                side, embeddings.image_ids, embeddings.image_embeddings, embeddings.similarity
-            )
-        return cls(
-            side, embeddings.caption_ids, embeddings.caption_embeddings, embeddings.similarity
-        )
+            return cls(side, e.image_ids, e.image_embeddings, e.similarity)
+        return cls(side, e.caption_ids, e.caption_embeddings, e.similarity)
 
     @cached_property
     def in_order(self) -> npt.NDArray[np.int64]:

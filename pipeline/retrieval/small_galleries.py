@@ -81,11 +81,7 @@ def table_of_gallery(
 
 
 def chance_rows(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, float | int | str]]:
-    """Return one row for each distinct chance level of the rows of a joint table.
-
-    Its column "experiment" is "chance", followed by the first experiment of that gallery if there
-    are several.
-    """
+    """Return one row for each distinct chance level of the rows of a joint table."""
     first: dict[tuple[float, ...], str] = {}
     for row in rows:
         if "rsum_chance" in row:

@@ -108,10 +108,7 @@ def read_provenance(path: Path) -> dict[str, Any]:
 
 
 def write_joint_table(folder: Path, experiments: Mapping[str, Row]) -> tuple[Path, Path, Path]:
-    """Write `recall.json`, `recall.csv` and `recall.md` over all experiments, in their order.
-
-    JSON and CSV keep every digit; Markdown has one decimal, and a dash for missing text.
-    """
+    """Write `recall.json`, `recall.csv` and `recall.md` over all experiments, in their order."""
     rows = _joint_rows(experiments)
     paths = folder / "recall.json", folder / "recall.csv", folder / "recall.md"
     write_json(paths[0], rows)

@@ -39,11 +39,8 @@ def dot(images: Tensor, captions: Tensor) -> Tensor:
 
 
 def order(images: Tensor, captions: Tensor) -> Tensor:
-    """Return -sum_d max(0, s_d - v_d)^2 of images v (i, d) and captions s (c, d).
-
-    Vendrov et al. 2016, eq. (3), negated: a caption is more general than its image and has the
-    smaller coordinates.
-    """
+    """Return -sum_d max(0, s_d - v_d)^2 of images v (i, d) and captions s (c, d)."""
+    # Vendrov et al. 2016, eq. (3), negated: a caption is more general than its image.
     return _by_captions(_order_block, images, captions, images.numel())
 
 

@@ -170,10 +170,7 @@ def figures(
     chosen: np.ndarray | None = None,
     with_intervals: bool = True,
 ) -> Figures:
-    """Return `MEASURES` of all queries, or of a mask (queries,) bool, in percent.
-
-    With intervals, they have `_low` and `_high` too.
-    """
+    """Return `MEASURES` of all queries, or of a mask (queries,) bool, in percent."""
     rows = np.arange(len(localized.query_ids)) if chosen is None else np.flatnonzero(chosen)
     first = ranked.first_hit[rows]
     values = 100.0 * np.stack([*(first < k for k in CUTOFFS), first < NO_HIT, ranked.pointed[rows]])

@@ -185,18 +185,13 @@ def _column(
 
 def _check(data: Localized) -> None:
     """Check that numbers are finite, and that row numbers are in range."""
-    regions, phrases, truth = (
-        len(data.boxes),
-        len(data.phrase_texts),
-        len(data.truth),
-    )
-    _check_firsts("regions", data.first_region, len(data.image_ids), regions)
-    _check_firsts("true boxes", data.first_truth, len(data.query_ids), truth)
+    _check_firsts("regions", data.first_region, len(data.image_ids), len(data.boxes))
+    _check_firsts("true boxes", data.first_truth, len(data.query_ids), len(data.truth))
     for query in np.flatnonzero(np.diff(data.first_truth) == 0)[:1]:
         raise ValueError(f"query {data.query_ids[query]!r} has no true box")
     for what, rows, number in (
         ("images", data.query_image, len(data.image_ids)),
-        ("phrases", data.query_phrase, phrases),
+        ("phrases", data.query_phrase, len(data.phrase_texts)),
     ):
         if ((rows < 0) | (rows >= number)).any():
             raise ValueError(f"queries name {what} beyond the {number} of the file")

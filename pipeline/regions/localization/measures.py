@@ -162,12 +162,9 @@ def ranked_per_phrase(
 
 
 def suppressed(overlapping: npt.NDArray[np.bool_], order: RowNumbers) -> npt.NDArray[np.bool_]:
-    """Return the ranks (n, q) bool that `nms` keeps, for several orders of the same boxes at once.
-
-    `overlapping` (n, n) states which boxes overlap too much, `order` (n, q) the boxes of each query
-    from best to worst.
-    """
+    """Return the ranks (n, q) bool that `nms` keeps, for several orders (n, q) of the boxes."""
     columns = np.arange(order.shape[1])
+    # `overlapping` (n, n): which boxes overlap too much. One pass over ranks for all queries.
     alive = np.ones((len(overlapping), len(columns)), bool)
     survives = np.zeros_like(alive)
     for position, boxes in enumerate(order):
@@ -177,10 +174,7 @@ def suppressed(overlapping: npt.NDArray[np.bool_], order: RowNumbers) -> npt.NDA
 
 
 def claims(overlap: Scores) -> npt.NDArray[np.bool_]:
-    """Return which boxes, best first, match a true box that no earlier one matched.
-
-    `overlap` is their intersection over union (boxes, truths).
-    """
+    """Return which boxes, best first, match a true box that no earlier one matched, by overlap."""
     right = np.zeros(len(overlap), bool)
     matched: set[int] = set()
     for row in np.flatnonzero((overlap >= IOU).any(axis=1)):

@@ -20,11 +20,7 @@ REGIONS_A_PHRASE = 10
 def training_pairs(
     phrases: Sequence[RegionPhrase], truth: FeatureSet, texts: FeatureSet, seed: int
 ) -> Pairs:
-    """Return the pairs of true regions and phrases, with all their links.
-
-    A phrase with more than `REGIONS_A_PHRASE` regions is paired with a random sample of that size.
-    Regions without a pair are left out; the links of the others include every phrase for them.
-    """
+    """Return the pairs of true regions and phrases, with all their links."""
     if not phrases:
         raise RegionError(
             "the training split has no phrase with a box; use a dataset with phrases, from "
@@ -40,6 +36,7 @@ def training_pairs(
             region = region_row.setdefault(region_id(phrase.image, k), len(region_row))
             annotated.setdefault((region, phrase_row[phrase.key]))
     region, phrase_of = np.array(list(annotated), np.int64).T
+    # Regions without a pair are left out; the links of the others include every phrase for them.
     drawn = _at_most(phrase_of, REGIONS_A_PHRASE, np.random.default_rng(seed))
     used = np.unique(region[drawn])
     new_row = np.full(len(region_row), -1)

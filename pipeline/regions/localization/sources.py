@@ -42,7 +42,6 @@ class OpenSources:
     """The opened data of `Sources`, checked for consistency."""
 
     def __init__(self, sources: Sources) -> None:
-        """Open the folders."""
         self.most: int = sources.most
         self._dataset = sources.dataset
         self.manifest: Manifest = read_manifest(sources.dataset).require(

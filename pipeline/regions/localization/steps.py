@@ -27,10 +27,7 @@ def localize_experiments(
     validation_images: int | None = None,
     monitor: Monitor,
 ) -> tuple[str, ...]:
-    """Train missing and stale heads of experiments, then localize; return the changed steps.
-
-    The heads that they start from are trained on the same data.
-    """
+    """Train missing and stale heads of experiments, then localize; return the changed steps."""
     distinct: dict[Sources, Sources] = {}
     for experiment, data in experiments:
         sources = distinct.setdefault(data, data)  # equal ones are opened once

@@ -39,10 +39,7 @@ class Quantiser:
     calibrated_on: Mapping[str, Any] = field(default_factory=dict)  # calibration data, as JSON
 
     def encode(self, rows: Vectors, side: str, similarity: str) -> "QuantisedRows":
-        """Return rows (n, dim), for float16 also (n, parts, dim), in their stored form.
-
-        For cosine they are first scaled to length 1.
-        """
+        """Return rows (n, dim), for float16 also (n, parts, dim), in their stored form."""
         rows = _scaled(rows, similarity)
         if self.store == "float16":
             with np.errstate(over="ignore"):
@@ -94,7 +91,6 @@ class QuantisedRows:
         return self.quantiser.steps.get(self.side)
 
     def __len__(self) -> int:
-        """Return the number of rows."""
         return len(self.codes)
 
     def __getitem__(self, rows: Any) -> Vectors:
@@ -108,7 +104,6 @@ class QuantisedRows:
         return vectors
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> npt.NDArray[Any]:
-        """Return all vectors."""
         return np.asarray(self[:], dtype)
 
     def take(self, rows: npt.NDArray[np.int64]) -> "QuantisedRows":
@@ -164,11 +159,8 @@ def require_store(store: Store, similarity: str) -> None:
 
 
 def shortened(rows: npt.NDArray[np.float32], dim: int, similarity: str) -> Vectors:
-    """Return the first dimensions of vectors (n, d), at length 1; a zero vector stays zero.
-
-    The similarity must be cosine, for which a prefix is a vector of the same kind.
-    """
-    if similarity != "cosine":
+    """Return the first dimensions of vectors (n, d), at length 1; a zero vector stays zero."""
+    if similarity != "cosine":  # of which alone a prefix is a vector of the same kind
         raise StoreError(
             f"vectors compared by {similarity} cannot be shortened, only those compared by cosine"
         )

@@ -28,11 +28,8 @@ Scores = npt.NDArray[Any]  # float32, or int16 for sign bits
 def nearest_stored(
     gallery: Gallery, queries: Vectors, asking: SideName, top: int, rescore: int | None = None
 ) -> Hits:
-    """Return the best rows of a quantised gallery, as `search.nearest` of the stored vectors.
-
-    The first stage, with `rescore` candidates per hit (None: those of `RESCORE`), may miss a row.
-    For similarities other than cosine and dot, all rows are compared exactly.
-    """
+    """Return the best rows of a quantised gallery, as `search.nearest` of the stored vectors."""
+    # The first stage may miss a row; other similarities than these compare all rows exactly.
     rows = gallery.rows
     if not isinstance(rows, QuantisedRows) or gallery.similarity not in _SCANNED:
         return nearest(gallery, queries, asking, top)

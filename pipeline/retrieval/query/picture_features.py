@@ -41,11 +41,7 @@ class PictureFeatures:
 
 
 def open_features(side: FeatureSpec, user: str, weights: str | None = None) -> PictureFeatures:
-    """Load the networks that computed some image features, with the same weights.
-
-    `made` is the user of the features, for messages. Weights can replace those of a single network;
-    None: those recorded in the features, unless they are from a file.
-    """
+    """Load the networks that computed some image features; `user` names who uses them."""
     if "parts" not in side.recipe:
         network, header = _network(side, user, weights)
         if header.recipe_hash != side.recipe_hash:

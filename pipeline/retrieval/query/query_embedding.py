@@ -20,11 +20,7 @@ def embed_sentences(
     texts: Sequence[str],
     log: Callable[[str], None],
 ) -> Features:
-    """Embed sentences or words as captions, (texts, dim) or (texts, parts, dim) float32.
-
-    The result for a text does not depend on the others. Unknown words and truncated texts are
-    logged; a text without a known word is refused.
-    """
+    """Embed sentences or words as captions, each by itself, (texts, dim) or (texts, parts, dim)."""
     _log_unknown_words(encoder, texts, log)
     return trained.head.embed_captions(ArrayRows(encoder.encode(texts)))
 
@@ -32,11 +28,7 @@ def embed_sentences(
 def embed_pictures(
     trained: TrainedHead, network: PictureFeatures, images: Sequence[Path | Image.Image]
 ) -> Features:
-    """Embed images with a head and its network, (images, dim) or (images, parts, dim) float32.
-
-    The network runs on one image at a time: the rows equal those of extracted features within the
-    rounding of another batch size.
-    """
+    """Embed images, each by itself, (images, dim) or (images, parts, dim) float32."""
     rows = np.concatenate([network.of(image) for image in images])
     return trained.head.embed_images(ArrayRows(rows))
 

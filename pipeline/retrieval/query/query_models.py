@@ -64,10 +64,7 @@ class QueryModels:
         return open_network(self.head, weights)
 
     def keep_encoder(self, likely: Sequence[str]) -> None:
-        """Load the sentence encoder for many queries, with the vectors of likely words.
-
-        A query with other words is slower, since it loads their vectors.
-        """
+        """Load the sentence encoder for many queries; one with other words is slower."""
         self._kept = self._open_encoder(likely)
 
     def embed_sentences(self, texts: Sequence[str], log: Callable[[str], None]) -> Vectors:
@@ -108,11 +105,7 @@ class QueryModels:
 
 
 def head_of(embeddings: WithProvenance, path: Path, folder: Path | None) -> TrainedHead:
-    """Load the head of an embedding file; raise unless this head computed the file.
-
-    An ensemble has no single head. Another training of the same experiment is another head; the
-    first differences are named.
-    """
+    """Load the head of an embedding file; raise unless this head computed the file."""
     in_file = embeddings.provenance
     if "ensemble" in in_file:
         raise EmbeddingsError(
@@ -149,10 +142,7 @@ def head_of(embeddings: WithProvenance, path: Path, folder: Path | None) -> Trai
 
 
 def open_encoder(trained: TrainedHead, folder: Path, texts: Sequence[str] | None) -> CaptionEncoder:
-    """Load the sentence encoder of a head; raise unless the head was fitted on its features.
-
-    Only the word vectors of `texts` are loaded; None: on demand.
-    """
+    """Load a head's sentence encoder, for some texts or any; raise if it is another's."""
     fitted = load_encoder(folder, texts)
     side = trained.inputs.captions
     if (digest := caption_header(fitted, "").recipe_hash) != side.recipe_hash:

@@ -78,10 +78,7 @@ class FeatureSearcher:
         )
 
     def by_image(self, image: "str | Path | Image.Image", *, top: int = 5) -> list[Similar]:
-        """Return the nearest rows, best first; ties are sorted by id.
-
-        The query is a row id, which is excluded from its own hits, an image file, or an image.
-        """
+        """Return the rows nearest to a row id, image file or image, best first; ties by id."""
         if top < 1:
             raise WrongUsage(f"`top={top}` is below 1; pass a positive number")
         query_id = image if isinstance(image, str) and image in self.features.ids else None

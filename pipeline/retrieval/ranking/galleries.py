@@ -8,7 +8,6 @@ from pipeline.retrieval import EmbeddingsError
 from pipeline.retrieval.embeddings import Embeddings
 from pipeline.retrieval.ranking.blocks import Ranks
 from pipeline.retrieval.ranking.protocols import Protocol
-from pipeline.retrieval.ranking.ranks import image_rows
 from pipeline.store.packed import PackedTexts
 
 _MOST_DIGITS = 18
@@ -27,7 +26,7 @@ def galleries(embeddings: Embeddings, protocol: Protocol) -> list[Embeddings]:
             + (f" or first-{required}" if there > required else "")
         )
     counted = embeddings if number is None else first_captions(embeddings, number)
-    image_of_caption = image_rows(counted)
+    image_of_caption = counted.image_of_caption
     if number is not None and protocol.images is not None:
         of_image = np.bincount(image_of_caption, minlength=there)[:required]
         few = np.flatnonzero(of_image < number).tolist()
@@ -47,12 +46,7 @@ def galleries(embeddings: Embeddings, protocol: Protocol) -> list[Embeddings]:
 
 
 def first_captions(embeddings: Embeddings, number: int) -> Embeddings:
-    """Keep the first `number` captions of every image, in the order of the rows.
-
-    First by caption number if all captions of an image have ids `<image id>#<number>`, as in this
-    project; otherwise by file order. Embeddings without further captions are returned as they are,
-    not copied.
-    """
+    """Keep the first `number` captions of every image; all of them: the embeddings themselves."""
     if number < 1:
         raise ValueError(f"captions per image must be at least 1, found {number}")
     position = _caption_positions(embeddings)
@@ -63,7 +57,7 @@ def first_captions(embeddings: Embeddings, number: int) -> Embeddings:
 
 def _sets(embeddings: Embeddings, protocol: Protocol) -> list[Embeddings]:
     """Return one gallery per caption number: all images with their captions of that number."""
-    number = np.bincount(image_rows(embeddings), minlength=len(embeddings.image_ids))
+    number = np.bincount(embeddings.image_of_caption, minlength=len(embeddings.image_ids))
     if (more := np.flatnonzero(number != protocol.sets)).size:
         raise EmbeddingsError(
             f"the protocol {protocol.name} is of {protocol.sets} captions per image, one for each "
@@ -80,10 +74,11 @@ def _sets(embeddings: Embeddings, protocol: Protocol) -> list[Embeddings]:
 
 def _caption_positions(embeddings: Embeddings) -> Ranks:
     """Return the position of each caption among those of its image, from 0."""
-    image = image_rows(embeddings)
+    image = embeddings.image_of_caption
     named = zip(embeddings.caption_ids, embeddings.caption_image_ids, strict=True)
     number = np.fromiter((_number(*ids) for ids in named), np.int64, len(image))
-    # One caption without a number, and all captions of its image keep the order of the file.
+    # By the number in `<image id>#<number>`; if one caption lacks it, all of its image keep the
+    # order of the file.
     unnumbered = np.zeros(len(embeddings.image_ids), bool)
     unnumbered[image[number < 0]] = True
     number[unnumbered[image]] = 0

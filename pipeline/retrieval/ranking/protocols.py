@@ -42,11 +42,7 @@ PROTOCOLS = {
 
 
 def resolve_protocol(name: str, captions_per_image: int | None = _USUAL) -> Protocol:
-    """Return a protocol by its name, one of `PROTOCOLS` or `first-N`.
-
-    msvd and trecvid-vtt define the number of captions per image themselves, and allow only the
-    default 5.
-    """
+    """Return a protocol by its name, one of `PROTOCOLS` or `first-N`."""
     if name in PROTOCOLS:
         protocol = PROTOCOLS[name]
         if (defined := protocol.captions_per_image) != _USUAL:

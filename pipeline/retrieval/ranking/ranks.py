@@ -38,7 +38,7 @@ def rank_both_ways(
         raise EmbeddingsError(
             f"no captions: nothing to rank; none of the {len(e.image_ids)} images has one"
         )
-    image_of_caption = image_rows(e)
+    image_of_caption = e.image_of_caption
     blocks = _blocks(image_of_caption, len(e.image_ids), block_elements)
     image_places, caption_places = _places(e.image_ids), _places(e.caption_ids)
     images, captions = _Queries.of(len(e.image_ids)), _Queries.of(len(e.caption_ids))
@@ -70,11 +70,6 @@ def rank_both_ways(
     return images.ranks[e.captioned], captions.ranks
 
 
-def image_rows(e: Embeddings) -> Ranks:
-    """Return the row of each caption's image, (captions,) int64."""
-    return e.image_of_caption
-
-
 def query_rows(e: Embeddings) -> Ranks:
     """Return the row of each caption's image among `e.query_ids`, (captions,) int64."""
     return np.searchsorted(e.captioned, e.image_of_caption)
@@ -98,8 +93,8 @@ class _Queries:
 
     def count(self, queries: slice | Ranks, block: Block, places: Ranks, gallery: Axis) -> None:
         """Count a block whose axis `gallery` has items at these positions of the order."""
-        # Correct items are never counted: none is better than the best of them, and among equal ones
-        # it is the first. So no mask of correct pairs is needed.
+        # Correct items are never counted: none is better than the best of them, and among equals it
+        # is the first. So no mask of correct pairs is needed.
         best, best_places = self.best[queries], self.places[queries]
         self.ranks[queries] += block.before(best, best_places, places, gallery)
 

@@ -10,16 +10,11 @@ from pipeline.datasets.splits import ALL
 from pipeline.retrieval import EmbeddingsError
 from pipeline.retrieval.embeddings import Embeddings
 from pipeline.retrieval.ranking.galleries import images_between
-from pipeline.retrieval.ranking.ranks import image_rows
 from pipeline.store.schema import Natural, SchemaError, convert
 
 
 def of_split(embeddings: Embeddings, split: str | None) -> Embeddings:
-    """Return the images of one split, or `ALL`, with their captions; None: of the only one.
-
-    The provenance has the `split`, and for several splits also `splits`: names with numbers of
-    images, in row order.
-    """
+    """Return the images of one split, or `ALL`, with their captions; None: of the only one."""
     only, stored = embeddings.provenance.get("split"), embeddings.provenance.get("splits")
     if stored is None:
         if split in (None, ALL, only):
@@ -29,6 +24,7 @@ def of_split(embeddings: Embeddings, split: str | None) -> Embeddings:
             "of all splits"
         )
     try:
+        # Names with numbers of images, in row order.
         parts = convert(stored, list[tuple[str, Natural]])
     except SchemaError as error:
         raise EmbeddingsError(f"its provenance is invalid at splits: {error}") from error
@@ -41,7 +37,7 @@ def of_split(embeddings: Embeddings, split: str | None) -> Embeddings:
     for (name, images), end in zip(parts, ends, strict=True):
         if name == split:
             rows = slice(end - images, end)
-            part = images_between(embeddings, image_rows(embeddings), rows)
+            part = images_between(embeddings, embeddings.image_of_caption, rows)
             return replace(part, provenance=_stating(embeddings.provenance, name))
     if split == ALL:
         return embeddings
