@@ -17,9 +17,11 @@ import click
 import numpy as np
 import numpy.typing as npt
 
+from pipeline.retrieval import EmbeddingsError
 from pipeline.retrieval.composition import compose
 from pipeline.retrieval.query.searcher import Searcher
-from pipeline.retrieval.search import SearchError, SideName, Vectors
+from pipeline.retrieval.search import SideName
+from pipeline.retrieval.similarity import Vectors
 from pipeline.studies.scenes.grammar import describe
 from pipeline.studies.scenes.sample import sample_scene
 from pipeline.studies.scenes.words import COLOUR_WORDS, SETTING_WORDS, SHAPE_WORDS
@@ -67,7 +69,7 @@ def scenes_of(searcher: Searcher) -> dict[str, Scene]:
         rng = np.random.Generator(np.random.PCG64((manifest.notes.get("seed", 0), index)))
         drawn[entry.id] = sample_scene(rng)
         if describe(drawn[entry.id], rng) != entry.captions:
-            raise SearchError(
+            raise EmbeddingsError(
                 f"{entry.id} of {embedded.folder} is not a scene that this version draws "
                 "from the dataset's seed; pass a dataset of `pipeline prepare scenes`"
             )

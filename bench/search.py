@@ -16,7 +16,8 @@ import numpy as np
 from pipeline.retrieval.approximate import ApproximateIndex, build_index, open_index
 from pipeline.retrieval.embedding_file import write_embeddings
 from pipeline.retrieval.embeddings import Embeddings
-from pipeline.retrieval.search import Gallery, Vectors, nearest
+from pipeline.retrieval.search import Gallery, nearest
+from pipeline.retrieval.similarity import Vectors
 
 DIM, INNER, QUERIES = 256, 32, 200
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from pipeline.retrieval.query.sides import SIDES
+from pipeline.retrieval.query import SIDES
 from stages.additions import added_options, additions_to
 from stages.answers import print_answers
 from stages.command import Answer

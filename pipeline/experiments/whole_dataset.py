@@ -18,8 +18,8 @@ from pipeline.heads.embed import Stored, embed, require_head_of
 from pipeline.heads.head_types import Experiment
 from pipeline.heads.inputs.pairs import made_from
 from pipeline.heads.trained_head import HEAD_FILE, TENSORS_FILE
+from pipeline.retrieval import EmbeddingsError
 from pipeline.retrieval.embedding_file import read_provenance, read_store
-from pipeline.retrieval.embeddings import EmbeddingsError
 from pipeline.retrieval.ensemble import ensemble
 from pipeline.retrieval.quantised.codes import StoreError
 from pipeline.store.errors import PipelineError

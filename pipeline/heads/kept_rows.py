@@ -9,8 +9,9 @@ import numpy as np
 
 from pipeline.heads.embedding_source import CHUNK_ROWS, EmbeddingSource, Taken
 from pipeline.heads.inputs.feature_rows import Features, RowNumbers
+from pipeline.retrieval import EmbeddingsError
 from pipeline.retrieval.embedding_file import read_embeddings, read_features_crc32
-from pipeline.retrieval.embeddings import Embeddings, EmbeddingsError
+from pipeline.retrieval.embeddings import Embeddings
 from pipeline.retrieval.quantised.codes import QuantisedRows
 from pipeline.store.hashing import canonical_json
 from pipeline.store.packed import PackedTexts, TextIndex

@@ -5,3 +5,9 @@ dataset, in shards of their own) and `propose`, their job. `features` is the job
 `pipeline extract --regions`; `photo_source` and `proposal_source` are rows of feature sets.
 `pipeline.datasets.regions` reads phrases with true boxes. No module here knows HDF5.
 """
+
+from pipeline.store.errors import PipelineError
+
+
+class RegionError(PipelineError):
+    """Boxes, proposals or localizations are invalid, inconsistent or not available."""

@@ -22,20 +22,7 @@ _VALUES = ("x0 / width", "y0 / height", "x1 / width", "y1 / height", "share of t
 
 
 def box_geometry_features(dataset: str, storage: str, how: Compute) -> ByPhoto:
-    """Return the features of boxes, (6,) numbers from 0 to 1; see `box_geometry`.
-
-    Parameters
-    ----------
-    dataset : str. Name of the dataset.
-    storage : str. Dtype of the rows.
-    how : Compute. Options; only the defaults of weights, device and engine are accepted, since
-        there is no network.
-
-    Raises
-    ------
-    WrongUsage
-        Weights, device or engine are set.
-    """
+    """Return the definition of `box_geometry` as features, (6,) numbers from 0 to 1; no network."""
     processor = how.device in (AUTO, "cpu")
     if not processor or (str(how.weights), how.engine) != ("imagenet", Compute.engine):
         raise WrongUsage(
@@ -57,15 +44,7 @@ def box_geometry_features(dataset: str, storage: str, how: Compute) -> ByPhoto:
 def box_geometry(
     boxes: npt.NDArray[np.float64], width: int, height: int
 ) -> npt.NDArray[np.float32]:
-    """Return (k, 6) float32: corners and area as shares of the image, and 1.
-
-    The constant 1 keeps the box recoverable after L2 normalisation, alone or concatenated.
-
-    Parameters
-    ----------
-    boxes : (k, 4) x0 y0 x1 y1 in pixels of the image.
-    width, height : int. Size of the image in pixels.
-    """
+    """Return (k, 6) float32 of boxes (k, 4) in pixels: corners and area as shares of it, 1."""
     corners = boxes / np.array([width, height, width, height])
     area = (corners[:, 2] - corners[:, 0]) * (corners[:, 3] - corners[:, 1])
     return np.column_stack([corners, area, np.ones(len(boxes))]).astype(np.float32)

@@ -8,30 +8,20 @@ last pixel: subtract 1 from xmin and ymin, keep xmax and ymax.)
 import numpy as np
 import numpy.typing as npt
 
-from pipeline.store.errors import PipelineError
-
-
-class BoxError(PipelineError):
-    """Boxes are invalid, or outside their image."""
+from pipeline.regions import RegionError
 
 
 def as_boxes(boxes: npt.ArrayLike) -> np.ndarray:
-    """Return (n, 4) numbers as float64 boxes; an empty input becomes (0, 4).
-
-    Raises
-    ------
-    BoxError
-        The shape is another, or values are not finite.
-    """
-    found = np.asarray(boxes, np.float64)
-    if found.size == 0:
-        return found.reshape(0, 4)
-    if found.ndim != 2 or found.shape[1] != 4 or not np.isfinite(found).all():
-        raise BoxError(
-            f"found boxes of shape {found.shape}; expected finite numbers (n, 4), "
+    """Return (n, 4) finite numbers as float64 boxes; an empty input becomes (0, 4)."""
+    array = np.asarray(boxes, np.float64)
+    if array.size == 0:
+        return array.reshape(0, 4)
+    if array.ndim != 2 or array.shape[1] != 4 or not np.isfinite(array).all():
+        raise RegionError(
+            f"found boxes of shape {array.shape}; expected finite numbers (n, 4), "
             "x0 y0 x1 y1 in each row"
         )
-    return found
+    return array
 
 
 def areas(boxes: npt.ArrayLike) -> np.ndarray:
@@ -42,15 +32,9 @@ def areas(boxes: npt.ArrayLike) -> np.ndarray:
 
 
 def iou(a: npt.ArrayLike, b: npt.ArrayLike) -> np.ndarray:
-    """Return the intersection over union of every box of `a` with every box of `b`.
+    """Return the intersection over union, (A, B) float64 in 0-1, of boxes (A, 4) with boxes (B, 4).
 
-    Parameters
-    ----------
-    a, b : (A, 4) and (B, 4).
-
-    Returns
-    -------
-    (A, B) float64 in 0-1; 0 for two boxes without an area.
+    Two boxes without an area have 0.
     """
     a, b = as_boxes(a), as_boxes(b)
     corner = np.maximum(a[:, None, :2], b[None, :, :2])
@@ -61,79 +45,19 @@ def iou(a: npt.ArrayLike, b: npt.ArrayLike) -> np.ndarray:
     return result
 
 
-def union(boxes: npt.ArrayLike) -> np.ndarray:
-    """Return the smallest box around (n, 4) boxes, (4,) of their dtype; n is at least 1.
-
-    Raises
-    ------
-    BoxError
-        There is no box, or boxes are invalid.
-    """
-    found = np.asarray(boxes)
-    if not len(as_boxes(found)):
-        raise BoxError("the union of no boxes is undefined; pass at least one")
-    return np.concatenate([found[:, :2].min(0), found[:, 2:].max(0)])
-
-
-def clip(boxes: npt.ArrayLike, width: float, height: float) -> np.ndarray:
-    """Return (n, 4) float64 boxes clipped to their image; a box outside it has no area left."""
-    return np.clip(as_boxes(boxes), 0, [width, height, width, height])
-
-
-def require_inside(boxes: npt.ArrayLike, width: float, height: float, where: str) -> None:
-    """Check that (n, 4) boxes have an area and are within an image of this size.
-
-    Raises
-    ------
-    BoxError
-        A box does not; the first such box is named by its number.
-    """
-    found = as_boxes(boxes)
-    inside = (found[:, :2] >= 0).all(1) & (found[:, 2:] <= [width, height]).all(1)
-    for fault, wrong in (
-        ("has no area", areas(found) == 0),
-        (f"leaves the image of {width:g} x {height:g} pixels", ~inside),
-    ):
-        if wrong.any():
-            k = int(np.argmax(wrong))
-            raise BoxError(
-                f"{where}: box {k}, {found[k].tolist()}, {fault}; expected x0 y0 x1 y1 in pixels "
-                "of the image, from 0, right and bottom exclusive"
-            )
-
-
 def nms(boxes: npt.ArrayLike, scores: npt.ArrayLike, threshold: float) -> np.ndarray:
-    """Return the boxes that greedy non-maximum suppression keeps, best first.
-
-    The box with the highest score is kept and all that overlap it by more than `threshold` are
-    dropped, repeatedly. Ties are broken by the lower index; an overlap of exactly `threshold` is
-    kept.
-
-    Parameters
-    ----------
-    boxes : (n, 4).
-    scores : (n,), higher is better, not NaN.
-    threshold : float. Intersection over union, 0-1.
-
-    Returns
-    -------
-    (k,) int64 row numbers.
-
-    Raises
-    ------
-    BoxError
-        The number of scores differs from that of boxes, or a score is NaN.
-    """
-    found, score = as_boxes(boxes), np.asarray(scores, np.float64)
-    if score.shape != (len(found),) or np.isnan(score).any():
-        raise BoxError(
-            f"{len(found)} boxes have scores of shape {score.shape}; expected one number per box, "
+    """Return the rows (k,) int64 that greedy non-maximum suppression keeps, best first."""
+    array, score = as_boxes(boxes), np.asarray(scores, np.float64)
+    if score.shape != (len(array),) or np.isnan(score).any():
+        raise RegionError(
+            f"{len(array)} boxes have scores of shape {score.shape}; expected one number per box, "
             "not NaN"
         )
     order = np.argsort(-score, kind="stable")
-    kept = []
+    selected = []
+    # An overlap of exactly `threshold` is kept; equal scores are in row order.
     while order.size:
         best, order = order[0], order[1:]
-        kept.append(best)
-        order = order[iou(found[[best]], found[order])[0] <= threshold]
-    return np.array(kept, np.int64)
+        selected.append(best)
+        order = order[iou(array[[best]], array[order])[0] <= threshold]
+    return np.array(selected, np.int64)

@@ -8,9 +8,10 @@ from pipeline.images.image_source import image_source
 from pipeline.images.network import device_for
 from pipeline.images.recipes import resolve_recipe
 from pipeline.images.region import PhotoCache, Region
+from pipeline.regions import RegionError
 from pipeline.regions.box_geometry import BOX_GEOMETRY
 from pipeline.regions.photo_source import PhotoSource, is_by_photo, region_features
-from pipeline.regions.proposals import ProposalError, read_proposals, region_id
+from pipeline.regions.proposals import read_proposals, region_id
 from pipeline.store.errors import WrongUsage
 from pipeline.store.jobs.feature_source import FeatureSource
 from pipeline.store.jobs.make_features import make_features
@@ -27,11 +28,16 @@ _CUT = "outward to whole pixels, then as a picture of its own"
 class Regions:
     """Regions to extract.
 
-    Attributes
+    Parameters
     ----------
     folder : str or Path. Folder of proposals of `pipeline propose`.
     context : float. Margin added on every side before cutting, as a share of a region's width and
         height, clipped to the image; 0: none.
+
+    Raises
+    ------
+    WrongUsage
+        `context` is negative or not finite.
 
     Examples
     --------
@@ -64,21 +70,24 @@ def extract_regions(
 ) -> FeatureIndex:
     """Extract the features of the regions of a dataset's images into shards.
 
-    Row ids are `<image id>@<k>`, k the number of the region in its image. With an image recipe, a
-    region is cut from its image, which is decoded once, and passed through the network as an
-    image of its own, resized as the recipe states; for recipes that squash this is the warped crop
-    of Wang 2016 (and of R-CNN without context). With `<backbone>-roi-align` the image passes
-    through the network once, and regions are pooled from its last map; see
-    `pipeline.regions.roi_align`. `box-geometry` is the box alone, to be concatenated with others:
-    several recipes, "A+B", are extracted into separate folders next to `out`, named
-    `<recipe>@<folder of the regions>`. An image that fails, or has changed since its boxes were
-    proposed, fails all its regions.
+    As `pipeline.extract`, but with one row per region, `<image id>@<k>`, k the number of the region
+    in its image. With an image recipe, a region is cut from its image, which is decoded once, and
+    passed through the network as an image of its own, resized as the recipe states; for recipes
+    that squash this is the warped crop of Wang 2016 (and of R-CNN without context). With
+    `<backbone>-roi-align` the image passes through the network once, and regions are pooled from
+    its last map. `box-geometry` is the box alone, to be concatenated with others: several recipes,
+    "A+B", are extracted into separate folders next to `out`, named `<recipe>@<folder of the
+    regions>`. An image that fails, or has changed since its boxes were proposed, fails all its
+    regions.
 
     Parameters
     ----------
-    dataset, out, recipe, select, storage, compute, place, monitor : see `extract`; a limit counts
-        images.
+    dataset : str or Path. Folder of a prepared dataset.
+    out : str or Path. Output folder.
+    recipe : str. Image recipe, "<backbone>-roi-align", "box-geometry", or several joined by "+".
     regions : Regions. Regions to extract.
+    select : Selection or None. Images to process; a limit counts images.
+    storage, compute, place, monitor : as for `pipeline.extract`.
 
     Returns
     -------
@@ -89,10 +98,10 @@ def extract_regions(
     ------
     WrongUsage
         An option does not apply to the recipe.
-    ProposalError
+    RegionError
         The proposals are of another dataset, or there are none.
-    PipelineError
-        See `pipeline.images.extract.extract`.
+    RecipeError, WeightsError, DatasetError, ShardError
+        As for `pipeline.extract`.
 
     Examples
     --------
@@ -147,7 +156,7 @@ def _source(
             ids.append(region_id(entry.id, k))
             rows.append(Region(photo, (x0, y0, x1, y1), regions.context, crc32, photos))
     if not ids:
-        raise ProposalError(f"{regions.folder} has no box for any of the {len(entries)} images")
+        raise RegionError(f"{regions.folder} has no box for any of the {len(entries)} images")
     monitor.log(f"{len(ids)} regions of {len(entries)} images")
     if recipe != BOX_GEOMETRY:
         compute = compute.on(place, monitor)

@@ -1,12 +1,14 @@
 """Proposal methods by name; none of them is trained on the dataset."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import numpy as np
 
-Found = tuple[np.ndarray, np.ndarray]
+from pipeline.datasets.phrases import RegionPhrase
+
+ScoredBoxes = tuple[np.ndarray, np.ndarray]
 """Boxes (k, 4) inside the image and scores (k,), best first; k may be 0."""
 
 
@@ -15,7 +17,7 @@ class Unproposable(Exception):
 
 
 class Method(Protocol):
-    """Protocol of a proposal method; thread-safe."""
+    """Protocol of a proposal method; thread-safe, since images are processed in parallel."""
 
     @property
     def recipe(self) -> dict[str, Any]:
@@ -29,8 +31,8 @@ class Method(Protocol):
     def packages(self) -> tuple[str, ...]:
         """Installed packages whose versions are recorded."""
 
-    def __call__(self, image_id: str, pixels: np.ndarray) -> Found:
-        """Propose boxes on an image, (height, width, 3) uint8 RGB."""
+    def __call__(self, image_id: str, pixels: np.ndarray) -> ScoredBoxes:
+        """Propose boxes on an image, (height, width, 3) uint8 RGB, or raise `Unproposable`."""
 
 
 NO_MODEL = "none", "0" * 64
@@ -38,36 +40,23 @@ NO_MODEL = "none", "0" * 64
 
 @dataclass(frozen=True)
 class KnownBoxes:
-    """Proposals that are known in advance: true boxes, or those of a file.
-
-    Attributes
-    ----------
-    recipe, model, packages : see `Method`.
-    boxes, scores : mapping of str to numpy.ndarray. Boxes and scores by image id, best first;
-        missing images have no boxes.
-    sizes : mapping of str to tuple of 2 int. Required width and height of an image by id, if known.
-    """
+    """Proposals that are known in advance: true boxes, or those of a file."""
 
     recipe: dict[str, Any]
     model: tuple[str, str]
-    boxes: Mapping[str, np.ndarray]
-    scores: Mapping[str, np.ndarray]
+    boxes: Mapping[str, np.ndarray]  # by image id, (k, 4), best first; a missing image has no boxes
+    scores: Mapping[str, np.ndarray]  # by image id, (k,)
+    # required width and height of an image by id, if known
     sizes: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     packages: tuple[str, ...] = ()
 
-    def __call__(self, image_id: str, pixels: np.ndarray) -> Found:
-        """Return the boxes of an image.
-
-        Raises
-        ------
-        Unproposable
-            The image has another size than its boxes were drawn for, or a box leaves it.
-        """
+    def __call__(self, image_id: str, pixels: np.ndarray) -> ScoredBoxes:
+        """Return the boxes of an image; raise unless it has their size and they are inside."""
         height, width = pixels.shape[:2]
-        if (wanted := self.sizes.get(image_id, (width, height))) != (width, height):
+        if (expected := self.sizes.get(image_id, (width, height))) != (width, height):
             raise Unproposable(
-                f"the photo has {width} x {height} pixels, its boxes are of {wanted[0]} x "
-                f"{wanted[1]}"
+                f"the photo has {width} x {height} pixels, its boxes are of {expected[0]} x "
+                f"{expected[1]}"
             )
         if image_id not in self.boxes:
             return np.zeros((0, 4), np.float32), np.zeros(0, np.float32)
@@ -85,18 +74,12 @@ class KnownBoxes:
 
 @dataclass(frozen=True)
 class Grid:
-    """Fixed boxes, independent of the image: windows of several shapes on a regular grid.
+    """Fixed windows of several shapes on a regular grid, independent of the image: the baseline.
 
     The whole image is first, followed by windows from large to small; neighbours overlap by half.
-    This is the baseline of all other methods.
-
-    Attributes
-    ----------
-    number : int. Maximum number of boxes per image.
-    packages : see `Method`.
     """
 
-    number: int
+    number: int  # maximum number of boxes per image
     packages: tuple[str, ...] = ()
 
     @property
@@ -109,7 +92,7 @@ class Grid:
         """No model."""
         return NO_MODEL
 
-    def __call__(self, image_id: str, pixels: np.ndarray) -> Found:
+    def __call__(self, image_id: str, pixels: np.ndarray) -> ScoredBoxes:
         """Return the first `number` windows, with descending scores."""
         height, width = pixels.shape[:2]
         shares = _grid_shares()[: self.number]
@@ -129,9 +112,43 @@ _GRID = (
 
 def _grid_shares() -> np.ndarray:
     """Return the windows as shares of the image, (n, 4), x0 y0 x1 y1."""
-    found = []
+    windows = []
     for w, h in _GRID:
         across, down = (1 if side == 1 else round(2 * (1 / side - 1)) + 1 for side in (w, h))
         for y in np.linspace(0, 1 - h, down):
-            found += [(x, y, x + w, y + h) for x in np.linspace(0, 1 - w, across)]
-    return np.array(found)
+            windows += [(x, y, x + w, y + h) for x in np.linspace(0, 1 - w, across)]
+    return np.array(windows)
+
+
+def true_boxes(phrases: Iterable[RegionPhrase]) -> dict[str, np.ndarray]:
+    """Return the distinct boxes (k, 4) float32 of each image's phrases, in order of occurrence.
+
+    An image without phrases is missing, so k is at least 1.
+    """
+    boxes_of: dict[str, dict[tuple[float, ...], None]] = {}
+    for phrase in phrases:
+        boxes = boxes_of.setdefault(phrase.image, {})
+        for box in phrase.boxes:
+            boxes.setdefault(_as_float32(box))
+    return {image: np.array(list(boxes), np.float32) for image, boxes in boxes_of.items()}
+
+
+def true_regions(phrases: Iterable[RegionPhrase]) -> dict[str, list[int]]:
+    """Return the indices of each phrase's boxes in `true_boxes` of its image, by phrase id.
+
+    Index k is the row `<image id>@<k>` of the method "ground-truth".
+    """
+    phrases = list(phrases)
+    number = {
+        image: {tuple(box): k for k, box in enumerate(boxes.tolist())}
+        for image, boxes in true_boxes(phrases).items()
+    }
+    return {
+        phrase.id: [number[phrase.image][_as_float32(box)] for box in phrase.boxes]
+        for phrase in phrases
+    }
+
+
+def _as_float32(box: Iterable[float]) -> tuple[float, ...]:
+    # Boxes are compared as the features' shards store them.
+    return tuple(float(np.float32(value)) for value in box)

@@ -17,8 +17,8 @@ from typing import Any
 
 import numpy as np
 
-from pipeline.regions.methods import NO_MODEL, Found, Unproposable
-from pipeline.regions.proposals import ProposalError
+from pipeline.regions import RegionError
+from pipeline.regions.methods import NO_MODEL, ScoredBoxes, Unproposable
 from pipeline.store.hashing import sha256_of_file, sha256_of_json
 
 SIDE = 250
@@ -34,19 +34,13 @@ _process = threading.Lock()
 
 @cache
 def opencv() -> Any:
-    """Import OpenCV with its contributed modules.
-
-    Raises
-    ------
-    ProposalError
-        It is not installed, or lacks them.
-    """
+    """Import OpenCV with its contributed modules, on one thread."""
     try:
         cv2 = import_module("cv2")
     except ImportError:
         cv2 = None
     if cv2 is None or not (hasattr(cv2, "ximgproc") and hasattr(cv2, "saliency")):
-        raise ProposalError(
+        raise RegionError(
             f"edge-boxes, selective-search and bing need {_PACKAGE}: install the extra `regions`, "
             "as in pip install 'caption-feature-pipeline[regions]'; grid and boxes need no package"
         )
@@ -56,16 +50,11 @@ def opencv() -> Any:
 
 @dataclass(frozen=True)
 class EdgeBoxes:
-    """EdgeBoxes (Zitnick and Dollár, ECCV 2014) by OpenCV.
+    """EdgeBoxes (Zitnick and Dollár, ECCV 2014) by OpenCV, on learned edges or on gradients."""
 
-    Attributes
-    ----------
-    number : int. Maximum number of boxes per image.
-    edge_model : Path or None. File of structured forests' trained edges; None: edges are the local
-        maxima of the colours' gradient along its direction, which need no model.
-    """
-
-    number: int
+    number: int  # maximum number of boxes per image
+    # structured forests' trained edges; None: edges are the local maxima of the colours'
+    # gradient along its direction, which need no model
     edge_model: Path | None = None
     packages: tuple[str, ...] = (_PACKAGE,)
 
@@ -83,8 +72,7 @@ class EdgeBoxes:
             return NO_MODEL
         return self.edge_model.name, sha256_of_file(self.edge_model)
 
-    def __call__(self, image_id: str, pixels: np.ndarray) -> Found:
-        """Propose boxes; see `Method`."""
+    def __call__(self, image_id: str, pixels: np.ndarray) -> ScoredBoxes:
         cv2 = opencv()
         small, factors = _shrunk(cv2, pixels)
         edges, direction = (
@@ -99,10 +87,7 @@ class EdgeBoxes:
 
 @dataclass(frozen=True)
 class SelectiveSearch:
-    """Selective search (Uijlings et al., IJCV 2013) by OpenCV in its fast mode.
-
-    Its ranking is random by design; the seed is 0 for every image.
-    """
+    """Selective search (Uijlings et al., IJCV 2013) by OpenCV, in its fast mode."""
 
     packages: tuple[str, ...] = (_PACKAGE,)
 
@@ -116,10 +101,10 @@ class SelectiveSearch:
         """No model."""
         return NO_MODEL
 
-    def __call__(self, image_id: str, pixels: np.ndarray) -> Found:
-        """Propose boxes; see `Method`."""
+    def __call__(self, image_id: str, pixels: np.ndarray) -> ScoredBoxes:
         cv2 = opencv()
         small, factors = _shrunk(cv2, pixels)
+        # The order of its boxes is random by design, from C's generator.
         search = cv2.ximgproc.segmentation.createSelectiveSearchSegmentation()
         search.setBaseImage(np.ascontiguousarray(small[:, :, ::-1]))
         search.switchToSelectiveSearchFast()
@@ -131,14 +116,9 @@ class SelectiveSearch:
 
 @dataclass(frozen=True)
 class Bing:
-    """BING (Cheng et al., CVPR 2014) by OpenCV.
+    """BING (Cheng et al., CVPR 2014) by OpenCV."""
 
-    Attributes
-    ----------
-    folder : Path. Folder of its trained model, such as OpenCV's `ObjNessB2W8MAXBGR.*.yml.gz`.
-    """
-
-    folder: Path
+    folder: Path  # trained model, such as OpenCV's `ObjNessB2W8MAXBGR.*.yml.gz`
     packages: tuple[str, ...] = (_PACKAGE,)
 
     @property
@@ -148,19 +128,18 @@ class Bing:
 
     @property
     def model(self) -> tuple[str, str]:
-        """The SHA-256 of the names and SHA-256 of the model's files."""
+        """Name of the folder, and a SHA-256 of the names and SHA-256 of its files."""
         files = sorted(path for path in self.folder.iterdir() if path.is_file())
         return self.folder.name, sha256_of_json([[p.name, sha256_of_file(p)] for p in files])
 
-    def __call__(self, image_id: str, pixels: np.ndarray) -> Found:
-        """Propose boxes; see `Method`."""
+    def __call__(self, image_id: str, pixels: np.ndarray) -> ScoredBoxes:
         cv2 = opencv()
         _require_large(pixels)
         with _process, _silent_stdout():
             finder = cv2.saliency.ObjectnessBING_create()
             finder.setTrainingPath(str(self.folder))
-            found, boxes = finder.computeSaliency(np.ascontiguousarray(pixels[:, :, ::-1]))
-        if not found:
+            succeeded, boxes = finder.computeSaliency(np.ascontiguousarray(pixels[:, :, ::-1]))
+        if not succeeded:
             raise Unproposable(f"BING finds nothing with the model in {self.folder}")
         # BING counts from 1 and includes the last pixel.
         corners = np.asarray(boxes, np.float64).reshape(-1, 4) - [1, 1, 0, 0]
@@ -190,19 +169,16 @@ def _shrunk(cv2: Any, pixels: np.ndarray) -> tuple[np.ndarray, tuple[float, floa
 
 def _in_photo(
     boxes: np.ndarray, scores: np.ndarray, factors: tuple[float, float], pixels: np.ndarray
-) -> Found:
-    """Convert boxes (x, y, width, height) of the shrunk image to clipped boxes of the image.
-
-    Boxes without an area and duplicates are left out.
-    """
+) -> ScoredBoxes:
+    """Return boxes (x, y, width, height) of the shrunk image as distinct boxes in the image."""
     x, y, w, h = np.asarray(boxes, np.float64).reshape(-1, 4).T
     corners = np.stack([x, y, x + w, y + h], axis=1) * [*factors, *factors]
     height, width = pixels.shape[:2]
     corners = np.clip(corners, 0, [width, height, width, height]).astype(np.float32)
     _, first = np.unique(corners, axis=0, return_index=True)
-    kept = np.sort(first)
-    kept = kept[(corners[kept, 2:] > corners[kept, :2]).all(1)]
-    return corners[kept], scores[kept]
+    distinct = np.sort(first)
+    distinct = distinct[(corners[distinct, 2:] > corners[distinct, :2]).all(1)]
+    return corners[distinct], scores[distinct]
 
 
 def _by_rank(number: int) -> np.ndarray:
@@ -211,12 +187,8 @@ def _by_rank(number: int) -> np.ndarray:
 
 
 def _gradient_edges(cv2: Any, pixels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return thin edges, 0-1, and the gradient's direction, 0-pi, both (h, w) float32.
-
-    The gradient is that of the channel with the largest one, by Scharr's filter after a blur. Edges
-    are thinned by non-maximum suppression along the gradient, and strengths are divided by their
-    99th percentile.
-    """
+    """Return thin edges, 0-1, and the gradient's direction, 0-pi, both (h, w) float32."""
+    # Scharr's filter after a blur; of the colours, the channel with the largest gradient counts.
     blurred = cv2.GaussianBlur(pixels, (0, 0), _SIGMA).astype(np.float32)
     across, down = (
         np.atleast_3d(cv2.Scharr(blurred, cv2.CV_32F, *axis)) for axis in ((1, 0), (0, 1))
@@ -230,11 +202,12 @@ def _gradient_edges(cv2: Any, pixels: np.ndarray) -> tuple[np.ndarray, np.ndarra
     height, width = edges.shape
     y, x = np.mgrid[:height, :width].astype(np.float32)
     step = gx / length, gy / length
-    beside = [
+    # Non-maximum suppression: compared with the strengths one pixel along the gradient, both ways.
+    neighbours = [
         cv2.remap(edges, x + side * step[0], y + side * step[1], cv2.INTER_LINEAR)
         for side in (1, -1)
     ]
-    edges = np.where((edges >= beside[0]) & (edges >= beside[1]), edges, 0)
+    edges = np.where((edges >= neighbours[0]) & (edges >= neighbours[1]), edges, 0)
     if edges.any():
         edges = np.minimum(edges / np.percentile(edges[edges > 0], _PERCENTILE), 1)
     direction = np.mod(np.arctan2(gy, gx), np.pi)
@@ -246,7 +219,7 @@ def _learned_edges(cv2: Any, pixels: np.ndarray, model: str) -> tuple[np.ndarray
     try:
         finder = cv2.ximgproc.createStructuredEdgeDetection(model)
     except cv2.error as error:
-        raise ProposalError(
+        raise RegionError(
             f"{model} is not an edge model of OpenCV ({str(error).splitlines()[0]}); pass a "
             "model.yml.gz of structured forests, or none"
         ) from error
@@ -260,12 +233,12 @@ def _silent_stdout() -> Iterator[None]:
     """Suppress prints of C code to the standard output, which is for results."""
     libc = ctypes.CDLL(None)
     libc.fflush(None)
-    kept, nowhere = os.dup(1), os.open(os.devnull, os.O_WRONLY)
+    stdout, nowhere = os.dup(1), os.open(os.devnull, os.O_WRONLY)
     try:
         os.dup2(nowhere, 1)
         yield
     finally:
         libc.fflush(None)
-        os.dup2(kept, 1)
-        os.close(kept)
+        os.dup2(stdout, 1)
+        os.close(stdout)
         os.close(nowhere)

@@ -14,8 +14,7 @@ import numpy as np
 from pipeline.images.decoding.decode import source_crc32
 from pipeline.images.region import PhotoCache, Region
 from pipeline.regions.box_geometry import BOX_GEOMETRY, box_geometry_features
-from pipeline.regions.by_photo import ByPhoto, RowsOf
-from pipeline.regions.map_recipe import ROI_ALIGN
+from pipeline.regions.by_photo import ROI_ALIGN, ByPhoto, RowsOf
 from pipeline.regions.roi_align import roi_align_features
 from pipeline.store.devices import one_core_each
 from pipeline.store.jobs.feature_source import Task
@@ -31,23 +30,10 @@ _PHOTOS_AHEAD = 2
 
 @dataclass(frozen=True)
 class PhotoSource:
-    """Regions as a `FeatureSource` of `pipeline.store.jobs`; those of one image are computed
-    together.
-
-    A row depends only on its image and box. An image that fails, or has changed since its boxes
-    were proposed, fails all its regions.
-
-    Attributes
-    ----------
-    ids, regions : sequence of str, sequence of Region. Id and region of each row; regions of one
-        image are consecutive.
-    recipe : str. Name of the recipe.
-    how : Compute. Options of the caller.
-    features : ByPhoto. Definition of the features.
-    """
+    """Regions as a `FeatureSource`; those of one image are computed together."""
 
     ids: Sequence[str]
-    regions: Sequence[Region]
+    regions: Sequence[Region]  # those of one image are consecutive
     recipe: str
     how: Compute
     features: ByPhoto
@@ -118,20 +104,7 @@ class PhotoSource:
 
 
 def region_features(recipe: str, dataset: str, storage: str, how: Compute) -> ByPhoto:
-    """Return the definition of region features that are computed per image.
-
-    Parameters
-    ----------
-    recipe : str. `BOX_GEOMETRY`, or a name that ends in `ROI_ALIGN`.
-    dataset : str. Name of the dataset.
-    storage : str. Dtype of the rows.
-    how : Compute. Weights, arithmetic and device.
-
-    Raises
-    ------
-    RecipeError, WeightsError, WrongUsage
-        See `box_geometry_features` and `roi_align_features`.
-    """
+    """Return the features of a recipe, `BOX_GEOMETRY` or a name that ends in `ROI_ALIGN`."""
     if recipe == BOX_GEOMETRY:
         return box_geometry_features(dataset, storage, how)
     return roi_align_features(recipe, dataset, storage, how)
@@ -145,7 +118,7 @@ def is_by_photo(recipe: str) -> bool:
 def source_on_worker(
     settings: dict[str, Any], dataset: str, ids: Sequence[str], rows: list[Any]
 ) -> PhotoSource:
-    """Build the source of some regions on a worker; see `PhotoSource.task`."""
+    """Build the source of some regions on a worker."""
     given = dict(settings)
     recipe, storage = given.pop("recipe"), given.pop("storage")
     how, photos = Compute(**given), PhotoCache()
@@ -169,6 +142,8 @@ def _photo(regions: list[Region], features: ByPhoto, rows_of: RowsOf, watch: Sto
     if image is not None and first.photo_crc32 not in (0, decoded.source_crc32):
         status, image = REFUSED, None
         reason = "the photo has changed since its boxes were proposed; propose again"
+    # A row depends on its image and box only; an image that fails or has changed fails all its
+    # regions, which stay NaN.
     rows = np.full((len(regions), *features.header.row_shape), np.nan, np.float32)
     if image is not None:
         rows = rows_of(image, np.array([region.box for region in regions]))

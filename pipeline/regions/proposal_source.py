@@ -12,10 +12,10 @@ import numpy as np
 
 from pipeline.datasets.regions import read_phrases, regions_sha256
 from pipeline.images.decoding.decode import read_image, source_crc32
-from pipeline.regions.ground_truth import true_boxes
-from pipeline.regions.methods import Grid, KnownBoxes, Method, Unproposable
+from pipeline.regions import RegionError
+from pipeline.regions.methods import Grid, KnownBoxes, Method, Unproposable, true_boxes
 from pipeline.regions.opencv_methods import Bing, EdgeBoxes, SelectiveSearch, opencv
-from pipeline.regions.proposals import ProposalError, proposal_row, proposals_header
+from pipeline.regions.proposals import proposal_row, proposals_header
 from pipeline.store.convert.importers.boxes import read_boxes
 from pipeline.store.errors import WrongUsage
 from pipeline.store.hashing import sha256_of_file
@@ -35,14 +35,19 @@ _AHEAD = 8
 class Proposer:
     """A proposal method with its settings.
 
-    Attributes
+    Parameters
     ----------
-    method : str. Name in `METHODS`.
-    number : int. Maximum number of boxes per image; "ground-truth" returns all.
-    boxes : str, Path or None. File of boxes for the method "boxes", by image id; see
-        `pipeline.store.convert.importers.boxes.read_boxes`.
+    method : str. "edge-boxes", "selective-search", "bing", "grid", "boxes" or "ground-truth".
+    number : int. Maximum number of boxes per image, at least 1; "ground-truth" returns all.
+    boxes : str, Path or None. File of boxes by image id, for the method "boxes";
+        `pipeline.store.convert.importers.boxes.read_boxes` defines its formats.
     model : str, Path or None. Folder of BING's model, or file of an edge model for EdgeBoxes (None:
         gradients).
+
+    Raises
+    ------
+    WrongUsage
+        A setting does not apply to the method, or is missing.
 
     Examples
     --------
@@ -67,38 +72,23 @@ class Proposer:
 
 @dataclass(frozen=True)
 class Named:
-    """Arguments from which a worker builds the same proposal method.
-
-    Attributes
-    ----------
-    proposer : Proposer. Name and settings of the method.
-    dataset, split : Path, str or None. Dataset and split of the phrases with true boxes.
-    """
+    """Arguments from which a worker builds the same proposal method."""
 
     proposer: Proposer
-    dataset: Path
+    dataset: Path  # of the phrases with true boxes
     split: str | None
 
 
 @dataclass(frozen=True)
 class ProposalSource:
-    """Proposals of images as a `pipeline.store.jobs.feature_source.FeatureSource`.
+    """Proposals of images as a `FeatureSource`."""
 
-    Attributes
-    ----------
-    header : see `proposals_header`; its row shape has the maximum number of boxes.
-    ids, images : sequence of str, sequence of Path. Id and file of each row.
-    method : Method. Proposal method.
-    named : Named. Arguments from which a worker builds the method.
-    threads : int or None. Images processed at once; None: one per core.
-    """
-
-    header: FeatureHeader
+    header: FeatureHeader  # its row shape has the maximum number of boxes
     ids: Sequence[str]
     images: Sequence[Path]
     method: Method
     named: Named
-    threads: int | None
+    threads: int | None  # images processed at once; None: one per core
     unit: str = "image"
 
     @property
@@ -143,15 +133,15 @@ class ProposalSource:
     def _row(self, row: int, watch: Stopwatch) -> RowBlock:
         decoded = read_image(self.images[row], watch=watch)
         status, reason = decoded.status, decoded.reason
-        found = np.zeros((0, 4)), np.zeros(0)
+        proposed = np.zeros((0, 4)), np.zeros(0)
         if decoded.image is not None:
             try:
                 with watch.timing(FORWARD):
-                    found = self.method(self.ids[row], np.asarray(decoded.image))
+                    proposed = self.method(self.ids[row], np.asarray(decoded.image))
             except Unproposable as fault:
                 status, reason = REFUSED, str(fault)
         return RowBlock(
-            proposal_row(*found, self.header.row_shape[0])[None],
+            proposal_row(*proposed, self.header.row_shape[0])[None],
             np.array([status], np.uint8),
             (reason,),
             np.array([decoded.source_crc32], np.uint32),
@@ -161,7 +151,7 @@ class ProposalSource:
 def source_on_worker(
     settings: dict[str, Any], dataset: str, ids: Sequence[str], rows: list[str]
 ) -> ProposalSource:
-    """Build the source of some proposals on a worker; see `ProposalSource.task`."""
+    """Build the source of some proposals on a worker."""
     proposer = Proposer(*(settings[name] for name in ("method", "number", "boxes", "model")))
     named = Named(proposer, Path(settings["dataset"]), settings["split"])
     method = _known_method(named)
@@ -182,23 +172,12 @@ def _absolute(path: str | Path | None) -> str | None:
 
 
 def method_of(proposer: Proposer, dataset: Path, split: str | None) -> Method:
-    """Build a method.
-
-    Parameters
-    ----------
-    proposer : Proposer. Name and settings of the method.
-    dataset, split : Path, str or None. Dataset and split of the phrases with true boxes.
-
-    Raises
-    ------
-    WrongUsage, DatasetError, ProposalError
-        See `pipeline.regions.propose.propose`.
-    """
+    """Build a proposer's method; "ground-truth" reads the phrases of a dataset's split."""
     name, number, boxes, model = (
         proposer.method, proposer.number, proposer.boxes, proposer.model
     )  # fmt: skip
     if model is not None and not Path(model).exists():
-        raise ProposalError(f"{model} does not exist; pass the model's path")
+        raise RegionError(f"{model} does not exist; pass the model's path")
     if name == "grid":
         return Grid(number)
     if name == "edge-boxes":
@@ -213,12 +192,12 @@ def method_of(proposer: Proposer, dataset: Path, split: str | None) -> Method:
             raise WrongUsage("bing needs the folder of its trained model: `model=FOLDER`")
         return Bing(Path(model))
     if boxes is not None:
-        found = read_boxes(boxes)
+        scored = read_boxes(boxes)
         return KnownBoxes(
             {"name": name},
             (Path(boxes).name, sha256_of_file(Path(boxes))),
-            {image: values for image, (values, _) in found.items()},
-            {image: scores for image, (_, scores) in found.items()},
+            {image: values for image, (values, _) in scored.items()},
+            {image: scores for image, (_, scores) in scored.items()},
         )
     if name == "ground-truth":
         phrases = read_phrases(dataset, split)
@@ -227,7 +206,7 @@ def method_of(proposer: Proposer, dataset: Path, split: str | None) -> Method:
             {"name": name},
             ("regions.jsonl", regions_sha256(dataset)),
             truth,
-            {image: np.ones(len(found), np.float32) for image, found in truth.items()},
+            {image: np.ones(len(of_image), np.float32) for image, of_image in truth.items()},
             {phrase.image: phrase.size for phrase in phrases if phrase.size},
         )
     raise WrongUsage(f"the method {name!r} is unknown; expected one of {', '.join(METHODS)}")

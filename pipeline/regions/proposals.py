@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pipeline.datasets.manifest import Manifest
-from pipeline.store.errors import PipelineError
+from pipeline.regions import RegionError
 from pipeline.store.files import created_by
 from pipeline.store.shards.feature_set import FeatureSet
 from pipeline.store.shards.format import FeatureHeader
@@ -23,63 +23,37 @@ AXES = "row, proposal, x0_y0_x1_y1_score"
 _KIND = "proposals"
 
 
-class ProposalError(PipelineError):
-    """Proposals cannot be computed, or are not the requested ones."""
-
-
 def region_id(image_id: str, number: int) -> str:
     """Return the row id of proposal `number`, from 0, of an image: `<image id>@<k>`."""
     return f"{image_id}@{number}"
 
 
 def image_of_region(region: str) -> tuple[str, int]:
-    """Return image id and number from a region's id.
-
-    Raises
-    ------
-    ProposalError
-        It is not the id of a region.
-    """
+    """Return image id and number from a region's id."""
     image_id, at, number = region.rpartition("@")
     if not (at and image_id and re.fullmatch("[0-9]{1,18}", number)):
-        raise ProposalError(f"{region!r} is not the id of a region; expected <image id>@<number>")
+        raise RegionError(f"{region!r} is not the id of a region; expected <image id>@<number>")
     return image_id, int(number)
 
 
 class Proposals:
-    """Proposals of all images of a dataset, in memory (20 bytes per box).
-
-    Attributes
-    ----------
-    folder : Path. Folder of the shards.
-    header : FeatureHeader. Header of the shards, with recipe, hash and dataset.
-    image_ids : sequence of str. Ids of all images in file order, including those without proposals.
-    status : (images,) uint8. 0, or the status of an unreadable image.
-    source_crc32 : mapping of str to int. CRC-32 of the image file of the proposals by image id; 0
-        if unknown.
-    """
+    """Proposals of all images of a dataset, in memory (20 bytes per box)."""
 
     def __init__(self, folder: str | Path) -> None:
-        """Load the proposals.
-
-        Raises
-        ------
-        ProposalError
-            The shards have other contents.
-        ShardError
-            Shards are missing or damaged.
-        """
         self.folder: Path = Path(folder)
         features = FeatureSet(folder)
         self.header: FeatureHeader = features.index.header
         if self.header.recipe.get("kind") != _KIND or self.header.axes != AXES:
-            raise ProposalError(
+            raise RegionError(
                 f"{folder} holds rows of the recipe {self.header.recipe.get('name')!r}, not "
                 "proposals; run `pipeline propose`"
             )
+        # all images in file order, including those without proposals
         self.image_ids: Sequence[str] = features.ids
+        # (images,) uint8; not 0 for an unreadable image
         self.status: npt.NDArray[np.uint8] = features.status
         crc32 = features.source_crc32.tolist()
+        # of the image file of the proposals by image id; 0 if unknown
         self.source_crc32: dict[str, int] = dict(zip(self.image_ids, crc32, strict=True))
         self._rows = np.nan_to_num(features.read(features.ids, allow_failed=True))
         sizes = self._rows[..., 2:4] - self._rows[..., :2]
@@ -87,26 +61,19 @@ class Proposals:
         self._row = {image_id: row for row, image_id in enumerate(self.image_ids)}
 
     def __len__(self) -> int:
-        """Number of proposals of all images."""
         return int(self._counts.sum())
 
     def count(self, image_id: str) -> int:
-        """Return the number of an image's proposals; see `boxes`."""
+        """Return the number of an image's proposals."""
         return int(self._counts[self._row_of(image_id)])
 
     def boxes(self, image_id: str) -> np.ndarray:
-        """Return the boxes of an image, best first, (k, 4) float32; k may be 0.
-
-        Raises
-        ------
-        ProposalError
-            There are no proposals for the image.
-        """
+        """Return the boxes of an image, best first, (k, 4) float32; k may be 0."""
         row = self._row_of(image_id)
         return self._rows[row, : self._counts[row], :4].copy()
 
     def scores(self, image_id: str) -> np.ndarray:
-        """Return the method's score of each box, (k,) float32, higher is better; see `boxes`."""
+        """Return the method's score of each box, (k,) float32, higher is better."""
         row = self._row_of(image_id)
         return self._rows[row, : self._counts[row], 4].copy()
 
@@ -115,24 +82,18 @@ class Proposals:
         return [region_id(image_id, k) for k in range(self.count(image_id))]
 
     def require_images(self, manifest: Manifest, image_ids: Iterable[str]) -> None:
-        """Check that these are proposals of a dataset and include all these images.
-
-        Raises
-        ------
-        ProposalError
-            They are of another dataset, or of an earlier version without some of the images.
-        """
+        """Check that these are proposals of a dataset and include all these images."""
         absent = [image_id for image_id in image_ids if image_id not in self._row]
         if absent or self.header.dataset != manifest.name:
             lacking = f" and lacks {len(absent)} of the images, first {absent[:3]}" * bool(absent)
-            raise ProposalError(
+            raise RegionError(
                 f"{self.folder} has proposals of the dataset {self.header.dataset!r}{lacking}; "
                 f"expected proposals of {manifest.name!r}: run `pipeline propose`"
             )
 
     def _row_of(self, image_id: str) -> int:
         if image_id not in self._row:
-            raise ProposalError(
+            raise RegionError(
                 f"{self.folder} has no image {image_id!r}; it has proposals of "
                 f"{len(self.image_ids)} images of the dataset {self.header.dataset!r}"
             )
@@ -146,10 +107,19 @@ def read_proposals(path: str | Path) -> Proposals:
     ----------
     path : str or Path. The folder.
 
+    Returns
+    -------
+    Proposals
+        By image id: `boxes`, (k, 4) float32, best first, as x0 y0 x1 y1 in pixels of the image,
+        from 0, right and bottom exclusive; `scores`, (k,) float32; and `region_ids`, the rows of
+        their features.
+
     Raises
     ------
-    ProposalError, ShardError
-        See `Proposals`.
+    RegionError
+        The shards hold other rows than proposals.
+    ShardError
+        Shards are missing or damaged.
 
     Examples
     --------
@@ -168,16 +138,7 @@ def proposals_header(
     weights_sha256: str = "0" * 64,
     packages: Sequence[str] = (),
 ) -> FeatureHeader:
-    """Return the header of proposal shards.
-
-    Parameters
-    ----------
-    recipe : dict. Name and settings of the method, as JSON values.
-    most : int. Maximum number of boxes in a row.
-    dataset : str. Name of the dataset.
-    weights, weights_sha256 : str. Name and SHA-256 of the method's trained model or box file.
-    packages : sequence of str. Installed packages of the method, whose versions are recorded.
-    """
+    """Return the header of proposal shards of at most `most` boxes per row; a dtype of float32."""
     return FeatureHeader(
         recipe={"kind": _KIND, **recipe, "most": most},
         weights=weights,

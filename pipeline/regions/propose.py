@@ -4,9 +4,10 @@ from pathlib import Path
 
 from pipeline.datasets.manifest import NO_PICTURES, read_manifest
 from pipeline.datasets.regions import has_phrases, read_phrases
+from pipeline.regions import RegionError
 from pipeline.regions.methods import KnownBoxes
 from pipeline.regions.proposal_source import Named, ProposalSource, Proposer, method_of
-from pipeline.regions.proposals import ProposalError, proposals_header, read_proposals
+from pipeline.regions.proposals import proposals_header, read_proposals
 from pipeline.regions.recall import proposal_recall
 from pipeline.store.files import write_json
 from pipeline.store.jobs.make_features import make_features
@@ -41,14 +42,15 @@ def propose(
     out : str or Path. Output folder.
     proposer : Proposer. Method and settings.
     select : Selection or None. Images to process; None: all.
-    storage, place, monitor : see `pipeline.store.jobs.make_features.make_features`.
+    storage, place, monitor : as for `pipeline.extract`.
     compute : Compute or None. Only `threads` is used, the number of images processed at once; None:
         one per core.
 
     Returns
     -------
     FeatureIndex
-        Index of the finished shards, with images as rows; see `pipeline.regions.proposals`.
+        Index of the finished shards, with images as rows: (most, 5) float32, x0 y0 x1 y1 and score,
+        best first, padded with zeros. `read_proposals` reads them.
 
     Raises
     ------
@@ -56,7 +58,7 @@ def propose(
         The method is unknown, or a file is missing or does not apply.
     DatasetError
         The dataset cannot be read, or lacks the phrases with boxes that the method needs.
-    ProposalError
+    RegionError
         The method is not available, or there is no box at all.
     FileReadError, ShardError
         The system failed; finished rows are kept.
@@ -76,7 +78,7 @@ def propose(
     most = proposer.number
     if isinstance(method, KnownBoxes):
         if not any(image in method.boxes for image in ids):
-            raise ProposalError(
+            raise RegionError(
                 f"{proposer.boxes or dataset} has no boxes for the {len(ids)} images; its ids are "
                 f"like {next(iter(method.boxes), 'none')!r}, the dataset's like {ids[0]!r}"
             )
@@ -96,14 +98,14 @@ def _write_recall(
     out: Path, dataset: Path, split: str | None, images: set[str], monitor: Monitor
 ) -> None:
     phrases = [phrase for phrase in read_phrases(dataset, split) if phrase.image in images]
-    found = proposal_recall(read_proposals(out), phrases)
-    write_json(out / RECALL_FILE, found)
+    recall = proposal_recall(read_proposals(out), phrases)
+    write_json(out / RECALL_FILE, recall)
     shares = ", ".join(
         f"{value:.1f} % at {key.rpartition('_')[2]}"
-        for key, value in found.items()
+        for key, value in recall.items()
         if key.startswith("recall_at_")
     )
     monitor.log(
-        f"recall at IoU 0.5 over {found['phrases']} phrases: {shares} proposals; "
-        f"{found['mean_proposals']} per image, {found['images_without_proposals']} images without"
+        f"recall at IoU 0.5 over {recall['phrases']} phrases: {shares} proposals; "
+        f"{recall['mean_proposals']} per image, {recall['images_without_proposals']} images without"
     )

@@ -16,38 +16,20 @@ THRESHOLD = 0.5
 def proposal_recall(
     proposals: Proposals, phrases: Iterable[RegionPhrase], numbers: Sequence[int] = NUMBERS
 ) -> dict[str, Any]:
-    """Return the recall of the first N proposals at intersection over union (IoU) 0.5, in per cent.
+    """Return the recall of the first N proposals at IoU 0.5 in per cent, by N, and counts.
 
-    A phrase is covered if a proposal has an IoU of at least 0.5 with any of its boxes. The recall
-    is the upper bound of every R@K. Images without proposals do not cover any phrase.
-
-    Parameters
-    ----------
-    proposals : Proposals. Proposals, best first.
-    phrases : iterable of RegionPhrase. Phrases of images with proposals.
-    numbers : sequence of int. Values of N; those above the maximum number of boxes are skipped,
-        except the smallest of these.
-
-    Returns
-    -------
-    dict
-        `phrases`, `images`, `images_without_proposals`, `mean_proposals` per image, and
-        `recall_at_<N>`.
-
-    Raises
-    ------
-    ProposalError
-        The image of a phrase has no proposals.
+    A phrase is covered if a proposal has an intersection over union of at least 0.5 with any of its
+    boxes: the upper bound of every R@K. Images without proposals do not cover any phrase.
     """
     by_image: dict[str, list[RegionPhrase]] = {}
     for phrase in phrases:
         by_image.setdefault(phrase.image, []).append(phrase)
-    places = [first_right(proposals.boxes(i), found) for i, found in by_image.items()]
-    first = np.concatenate(places) if places else np.zeros(0, np.int64)
+    ranks = [first_right(proposals.boxes(i), of_image) for i, of_image in by_image.items()]
+    first = np.concatenate(ranks) if ranks else np.zeros(0, np.int64)
     counts = np.array([proposals.count(image) for image in by_image], np.int64)
     most = int(counts.max(initial=0))
     beyond = [n for n in numbers if n >= most]
-    kept = [n for n in numbers if n < most] + beyond[:1]
+    cutoffs = [n for n in numbers if n < most] + beyond[:1]
     return {
         "phrases": len(first),
         "images": len(by_image),
@@ -55,23 +37,15 @@ def proposal_recall(
         "mean_proposals": round(float(counts.mean()), 2) if len(counts) else 0.0,
         **{
             f"recall_at_{n}": round(100 * float((first < n).mean()), 2) if len(first) else 0.0
-            for n in kept
+            for n in cutoffs
         },
     }
 
 
 def first_right(boxes: np.ndarray, phrases: Sequence[RegionPhrase]) -> np.ndarray:
-    """Return the index of the first correct box for each phrase of an image.
+    """Return the index (phrases,) int64 of the first correct box (k, 4) for each phrase.
 
-    Parameters
-    ----------
-    boxes : (k, 4). Boxes, best first.
-    phrases : sequence of RegionPhrase. Phrases of the image.
-
-    Returns
-    -------
-    (phrases,) int64
-        Index from 0; larger than any index if no box is correct.
+    It is larger than any index if no box is correct.
     """
     never = np.iinfo(np.int64).max
     result = np.full(len(phrases), never, np.int64)

@@ -20,30 +20,14 @@ from pipeline.images.decoding.decode import decoding_rule
 from pipeline.images.network import RecipeNetwork
 from pipeline.images.transforms import cut_crops, resize_image
 from pipeline.images.weights import load_weights
-from pipeline.regions.by_photo import ByPhoto, RowsOf
-from pipeline.regions.map_recipe import map_recipe
+from pipeline.regions.by_photo import ByPhoto, RowsOf, map_recipe
 from pipeline.store.jobs.options import Compute
 
 _SAMPLES = 4
 
 
 def roi_align_features(recipe: str, dataset: str, storage: str, how: Compute) -> ByPhoto:
-    """Return the definition of region features pooled from one map of their image.
-
-    Parameters
-    ----------
-    recipe : str. `<backbone>-roi-align`.
-    dataset : str. Name of the dataset.
-    storage : str. Dtype of the rows.
-    how : Compute. Weights, arithmetic and device.
-
-    Raises
-    ------
-    RecipeError
-        There is no recipe `<backbone>-grid`.
-    WeightsError
-        The weights are not available.
-    """
+    """Return the definition of region features pooled from one map of their image."""
     resolved = map_recipe(recipe, how.precision, storage)
     loaded = load_weights(resolved, str(how.weights))
     header = feature_header(resolved, loaded, dataset, how.trained_on)
@@ -73,18 +57,7 @@ def _rows(
 
 
 def aligned_rows(grid: torch.Tensor, boxes: np.ndarray, width: int, height: int) -> np.ndarray:
-    """Return the rows of some regions of an image.
-
-    Parameters
-    ----------
-    grid : (cells_y, cells_x, channels) float32, the map of the whole image.
-    boxes : (k, 4) in pixels of the image.
-    width, height : int. Size of the image in pixels.
-
-    Returns
-    -------
-    (k, channels) float32.
-    """
+    """Return (k, channels) float32 of boxes (k, 4) in pixels, from the map (y, x, channels)."""
     from torchvision.ops import roi_align
 
     down, across, _ = grid.shape

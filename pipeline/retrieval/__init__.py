@@ -4,3 +4,9 @@ Read `embeddings` for the file, `ranking` for ranks and the tie rule, `recall` f
 `evaluate` is the job of `pipeline evaluate`. `search` finds the nearest rows, `approximate` among
 millions. Only `torch_scores` and `ranking.on_device` need torch; plots are made elsewhere.
 """
+
+from pipeline.store.errors import PipelineError
+
+
+class EmbeddingsError(PipelineError):
+    """Embeddings or their file are invalid, or do not support a query, protocol or storage."""

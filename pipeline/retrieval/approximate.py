@@ -15,22 +15,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from pipeline.retrieval import EmbeddingsError
 from pipeline.retrieval.embeddings import Embeddings
-from pipeline.retrieval.search import (
-    Gallery,
-    Hits,
-    RowNumbers,
-    SearchError,
-    SideName,
-    Vectors,
-    best_of,
-    nearest,
-    require_comparable,
-)
-from pipeline.retrieval.similarity import SIMILARITIES
+from pipeline.retrieval.search import Gallery, Hits, SideName, best_of, nearest, require_comparable
+from pipeline.retrieval.similarity import SIMILARITIES, Vectors
 from pipeline.retrieval.stored_graph import DamagedGraph, StoredGraph, read_graph
 from pipeline.store.hashing import sha256_of_file
 from pipeline.store.packed import PackedTexts, TextIndex
+from pipeline.store.shards.row_keys import RowNumbers
 
 SIMILARITIES_INDEXED = ("cosine", "euclidean")
 """Similarities that order like a Euclidean distance, for which the graph is built."""
@@ -50,35 +42,21 @@ _ROWS_AT_ONCE = 1 << 14
 
 @dataclass(frozen=True, eq=False)
 class ApproximateIndex:
-    """One side of an embedding file with its graph.
-
-    Attributes
-    ----------
-    gallery : Gallery. The searched rows.
-    graph : faiss's IndexHNSWFlat of its rows, and of earlier ones.
-    rows : (nodes,) int64 or None. Row of each node, -1 if deleted; None: nodes are the rows.
-    """
+    """One side of an embedding file with its graph."""
 
     gallery: Gallery
-    graph: Any
+    graph: Any  # faiss's IndexHNSWFlat of its rows, and of earlier ones
+    # (nodes,), row of each node, -1 if deleted; None: nodes are the rows
     rows: RowNumbers | None = None
 
     def nearest(
         self, queries: Vectors, asking: SideName, top: int, among: RowNumbers | None = None
     ) -> Hits:
-        """Return the hits of the graph, scored and ordered as by `search.nearest`.
-
-        For a subset, `among`, the number of candidates grows as the subset shrinks. A subset below
-        `EXACT_SHARE`, and a query with fewer than `top` candidates, are searched exactly, so there
-        are always `top` hits, or all rows of a smaller subset.
-
-        Raises
-        ------
-        SearchError, EmbeddingsError
-            See `search.nearest`.
-        """
+        """Return the hits of the graph, scored and ordered as by `search.nearest`, always `top`."""
         gallery = self.gallery
         require_comparable(gallery, queries, asking)
+        # The smaller a subset, the more candidates contain enough of it; below `EXACT_SHARE` it is
+        # searched exactly, which is faster. So is a query with fewer than `top` candidates.
         share, allowed = 1.0, np.ones(len(gallery.ids), bool)
         if among is not None:
             allowed[:] = False
@@ -91,54 +69,39 @@ class ApproximateIndex:
         hits = Hits(
             np.empty((len(queries), top), np.int64), np.empty((len(queries), top), np.float32)
         )
-        for query, found in enumerate(candidates):
-            found = found[found >= 0]
-            rows, asked = found[allowed[found]][:width], queries[query : query + 1]
+        for query, neighbors in enumerate(candidates):
+            neighbors = neighbors[neighbors >= 0]
+            rows, query_row = neighbors[allowed[neighbors]][:width], queries[query : query + 1]
             if len(rows) < top:
-                exact = nearest(gallery, asked, asking, top, among=among)
+                exact = nearest(gallery, query_row, asking, top, among=among)
                 hits.rows[query], hits.scores[query] = exact.rows[0], exact.scores[0]
                 continue
-            hits.rows[query], hits.scores[query] = best_of(gallery, asked, rows, top)
+            hits.rows[query], hits.scores[query] = best_of(gallery, query_row, rows, top)
         return hits
 
     def candidates(
         self, queries: Vectors, number: int
     ) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.int64]]:
-        """Return the graph's candidates for each query, nearest first.
+        """Return distances and rows (queries, k) of the graph's candidates, nearest first.
 
-        Parameters
-        ----------
-        queries : (queries, dim) float32. In the space of the gallery.
-        number : int. Candidates per query, at least 1.
-
-        Returns
-        -------
-        distances : (queries, k) float32. Squared Euclidean distances of prepared rows; k is
-            `number`, the size of a smaller gallery, or more if nodes are deleted.
-        rows : (queries, k) int64. Row numbers in the gallery; -1 for missing candidates and deleted
-            nodes.
+        Distances are squared Euclidean ones of prepared rows, float32. A row is -1 for a missing
+        candidate and a deleted node, so k may exceed `number`.
         """
         nodes = len(self.gallery.rows) if self.rows is None else len(self.rows)
-        # Compensate for deleted nodes.
+        # Deleted nodes are among the candidates, so that more of them are needed.
         number = min(math.ceil(number * nodes / len(self.gallery.rows)), nodes)
-        distances, found = self.graph.search(
+        distances, neighbors = self.graph.search(
             _points(queries, self.gallery.similarity),
             number,
             params=_faiss().SearchParametersHNSW(efSearch=max(WIDTH_OF_SEARCH, number)),
         )
         if self.rows is not None:
-            found = np.where(found < 0, -1, self.rows[found])
-        return distances, found
+            neighbors = np.where(neighbors < 0, -1, self.rows[neighbors])
+        return distances, neighbors
 
 
 def build_index(gallery: Gallery) -> ApproximateIndex:
-    """Build the graph on one core, which is deterministic.
-
-    Raises
-    ------
-    SearchError
-        faiss is not installed, or the similarity is not supported.
-    """
+    """Build the graph on one core, which is deterministic."""
     faiss = _faiss()
     _require_indexed(gallery)
     graph = faiss.IndexHNSWFlat(gallery.rows.shape[1], LINKS)
@@ -150,6 +113,7 @@ def _add(graph: Any, gallery: Gallery, rows: RowNumbers) -> None:
     """Add rows to a graph on one core."""
     faiss = _faiss()
     graph.hnsw.efConstruction = WIDTH_OF_BUILDING
+    # Links depend on the order of insertion, which is that of the rows on one thread only.
     threads = faiss.omp_get_max_threads()
     faiss.omp_set_num_threads(1)
     try:
@@ -163,26 +127,12 @@ def _add(graph: Any, gallery: Gallery, rows: RowNumbers) -> None:
 def open_index(
     path: Path, embeddings: Embeddings, side: SideName, log: Callable[[str], None]
 ) -> ApproximateIndex:
-    """Load, extend or build the index of an embedding file, next to it in `<file>.index/`.
-
-    An index of an earlier file is extended by new and changed rows. Nodes of deleted rows are kept
-    for navigation; above a fraction of `MOST_GONE` the index is rebuilt.
-
-    Parameters
-    ----------
-    path, embeddings : Path, Embeddings. The file and its contents.
-    side : str. The searched side.
-    log : callable. Receives a line before an index is built or extended, and one with its recall.
-
-    Raises
-    ------
-    SearchError
-        See `build_index`.
-    """
+    """Load, extend or build the index of an embedding file, next to it in `<file>.index/`."""
     faiss = _faiss()
     gallery = Gallery.of(embeddings, side)
     _require_indexed(gallery)
     file = path.with_name(f"{path.name}.index") / f"{side}.safetensors"
+    # An index of other parameters, or of another faiss, may have other links: it is rebuilt.
     source = {
         "similarity": gallery.similarity,
         "links": LINKS,
@@ -204,6 +154,7 @@ def open_index(
         log(f"building an index of {len(gallery.ids)} {side} in {file.parent}, on one core")
         index, ids, rows = build_index(gallery), gallery.ids, np.arange(len(gallery.ids))
     else:
+        # Extended by new and changed rows; nodes of deleted rows stay for navigation.
         new = np.setdiff1d(np.arange(len(gallery.ids)), rows)
         index = ApproximateIndex(gallery, stored.graph(faiss, LINKS), rows)
         if stored.about.get("embeddings_sha256") == embedded:
@@ -221,13 +172,11 @@ def open_index(
 
 
 def _rows_of_nodes(gallery: Gallery, stored: StoredGraph) -> RowNumbers | None:
-    """Return the row of each node of a graph, -1 if it was deleted or changed.
-
-    None if more than a fraction of `MOST_GONE` has none.
-    """
+    """Return the row of each node, -1 if deleted or changed; None if more than `MOST_GONE` are."""
     rows = TextIndex(gallery.ids).rows_of(stored.ids, len(stored.ids))
     rows[stored.rows < 0] = -1  # the row changed earlier and has another node
     for start in range(0, len(rows), _ROWS_AT_ONCE):
+        # An id whose vector has changed is a new row; its node stays for navigation.
         some = rows[start : start + _ROWS_AT_ONCE]
         here = np.flatnonzero(some >= 0)
         points = _points(gallery.rows[some[here]], gallery.similarity)
@@ -243,23 +192,21 @@ def _with_recall(
 
 
 def recall_of(index: ApproximateIndex, embeddings: Embeddings) -> float:
-    """Return recall@10: the fraction of the exact ten nearest rows that the index finds.
-
-    The queries are up to 100 equally spaced rows of the other side, or of the same side without
-    captions.
-    """
+    """Return recall@10: the fraction of the exact ten nearest rows that the index finds."""
+    # Up to `_SAMPLE` equally spaced rows of the other side are the queries; without captions, of
+    # the same.
     one_side = not len(embeddings.caption_ids)
     asking: SideName = "images" if one_side or index.gallery.side == "captions" else "captions"
     rows = Gallery.of(embeddings, asking).rows
     queries = rows[:: max(1, len(rows) // _SAMPLE)][:_SAMPLE]
     exact = nearest(index.gallery, queries, asking, 10).rows
-    found = index.nearest(queries, asking, 10).rows
-    return float(np.mean([np.isin(a, b).mean() for a, b in zip(exact, found, strict=True)]))
+    approximate = index.nearest(queries, asking, 10).rows
+    return float(np.mean([np.isin(a, b).mean() for a, b in zip(exact, approximate, strict=True)]))
 
 
 def _require_indexed(gallery: Gallery) -> None:
     if gallery.similarity not in SIMILARITIES_INDEXED:
-        raise SearchError(
+        raise EmbeddingsError(
             f"approximate search does not support the similarity {gallery.similarity}, only "
             f"{' and '.join(SIMILARITIES_INDEXED)}; use exact search"
         )
@@ -273,7 +220,7 @@ def _faiss() -> Any:
     try:
         return importlib.import_module("faiss")
     except ImportError as error:
-        raise SearchError(
+        raise EmbeddingsError(
             f"approximate search needs the package faiss-cpu ({error}); pip install "
             "'caption-feature-pipeline[search]', or use exact search"
         ) from error

@@ -21,18 +21,11 @@ _NAMES = tuple(f"{d}_{m}" for d in DIRECTIONS for m in MEASURES)
 
 @dataclass(frozen=True)
 class RankedGallery:
-    """The ranks of one gallery, from 0.
+    """The ranks of one gallery, from 0."""
 
-    Attributes
-    ----------
-    image_to_text : (images,) int64.
-    text_to_image : (captions,) int64.
-    image_rows : (captions,) int64. Row of each caption's image.
-    """
-
-    image_to_text: Ranks
-    text_to_image: Ranks
-    image_rows: Ranks
+    image_to_text: Ranks  # (images,)
+    text_to_image: Ranks  # (captions,)
+    image_rows: Ranks  # (captions,), row of each caption's image
 
 
 def intervals(
@@ -41,27 +34,13 @@ def intervals(
     seed: int = SEED,
     level: float = LEVEL,
 ) -> dict[str, float]:
-    """Return percentile intervals of R@K, mean inverted rank and `rsum`.
+    """Return percentile intervals of R@K, mean inverted rank and `rsum`, in their units.
 
     The percentile method of Efron & Tibshirani 1993, chapter 13, over images. A resample draws as
     many images as there are, with replacement, each with its captions: the queries of both
     directions. The captions of one image are correlated, so resampling them one by one would make
     the intervals too narrow, and `rsum` needs both directions of the same resample. The gallery and
-    the ranks stay the same. Each of several galleries (folds) is resampled separately, and figures
-    are means over them.
-
-    Parameters
-    ----------
-    galleries : sequence of RankedGallery. One, or the folds.
-    resamples : int. At least 1.
-    seed : int. Seed of numpy's default generator.
-    level : float. Level of the two-sided interval, 0-1.
-
-    Returns
-    -------
-    dict
-        `<direction>_<measure>_low` and `_high` for `MEASURES`, and `rsum_low`, `rsum_high`, in the
-        figures' units. Quantiles are interpolated linearly.
+    the ranks stay the same. Folds are resampled separately, and figures are means over them.
     """
     low, high = _bounds(_figures(galleries, resamples, seed), level)
     bounds: dict[str, float] = {}
@@ -79,20 +58,10 @@ def mean_intervals(
     seed: int = SEED,
     level: float = LEVEL,
 ) -> Matrix:
-    """Return percentile intervals of means over queries that belong to images.
+    """Return bounds (2, measures) of the means of `values` (measures, queries) over images.
 
-    As in `intervals`, a resample draws images, each with all its queries.
-
-    Parameters
-    ----------
-    values : (measures, queries).
-    image_rows : (queries,) int64. Row of each query's image.
-    num_images : int. 1 or more; images without queries are drawn too.
-    resamples, seed, level : see `intervals`.
-
-    Returns
-    -------
-    (2, measures) float64, lower and upper bounds; NaN without queries.
+    As in `intervals`, a resample draws images, also those without queries, each with all its
+    queries; `image_rows` (queries,) are the queries' images. NaN without queries.
     """
     counted = np.vstack([np.ones(len(image_rows)), values])
     sums: Matrix = np.stack(

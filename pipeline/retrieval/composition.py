@@ -7,8 +7,9 @@ cars.
 import numpy as np
 import numpy.typing as npt
 
-from pipeline.retrieval.search import Gallery, Hits, SearchError, Vectors
-from pipeline.retrieval.similarity import unit_rows
+from pipeline.retrieval import EmbeddingsError
+from pipeline.retrieval.search import Gallery, Hits
+from pipeline.retrieval.similarity import Vectors, unit_rows
 
 _CANCELLED = 1e-6
 
@@ -19,14 +20,9 @@ def is_composable(similarity: str) -> bool:
 
 
 def require_composable(similarity: str) -> None:
-    """Raise unless embeddings of a similarity can be added and subtracted.
-
-    Raises
-    ------
-    SearchError
-    """
+    """Raise unless embeddings of a similarity can be added and subtracted."""
     if not is_composable(similarity):
-        raise SearchError(
+        raise EmbeddingsError(
             "composing images and words, and re-sorting around a mean, need embeddings compared by "
             f"cosine; these are trained for the similarity {similarity}, for which a sum of unit "
             "vectors is meaningless; use an experiment whose head has cosine"
@@ -34,26 +30,12 @@ def require_composable(similarity: str) -> None:
 
 
 def compose(image: Vectors, minus: Vectors, plus: Vectors, *, unit: bool = True) -> Vectors:
-    """Return the query of Kiros et al. 2014, eq. (14), right-hand side.
+    """Return queries of the shape of `image`, (dim,) or (images, dim): minus words, plus others.
 
-    There, one word is replaced by another; here, several words have equal weights.
-
-    Parameters
-    ----------
-    image : (dim,) or (images, dim) float32. With several, each is a query with the same words.
-    minus, plus : (words, dim) float32. Embeddings of the words; may be empty.
-    unit : bool. Whether all vectors are first scaled to length 1, as Kiros et al. do. False: they
-        are added as they are, like the image features and the features predicted from words of
-        Dong et al. 2018, section IV-C.
-
-    Returns
-    -------
-    Shape of `image`, float32, not of length 1.
-
-    Raises
-    ------
-    SearchError
-        A vector is zero, or they cancel, so that the direction is undefined.
+    Kiros et al. 2014, eq. (14), right-hand side, where one word is replaced by another; here,
+    several words (words, dim) have equal weights. Without `unit`, vectors are added as they are,
+    like the image features and the features predicted from words of Dong et al. 2018, section IV-C.
+    The results are not of length 1.
     """
     images = np.atleast_2d(image)
     vectors = np.concatenate((images, minus, plus))
@@ -62,7 +44,7 @@ def compose(image: Vectors, minus: Vectors, plus: Vectors, *, unit: bool = True)
         names += [f"word {k} of those subtracted" for k in range(1, len(minus) + 1)]
         names += [f"word {k} of those added" for k in range(1, len(plus) + 1)]
         zero = [name for name, row in zip(names, vectors, strict=True) if not row.any()]
-        raise SearchError(
+        raise EmbeddingsError(
             f"the embedding of {' and of '.join(dict.fromkeys(zero))} is the zero vector, which "
             "has no direction; omit it"
         )
@@ -71,24 +53,13 @@ def compose(image: Vectors, minus: Vectors, plus: Vectors, *, unit: bool = True)
     queries = scaled[: len(images)] + signs @ scaled[len(images) :]
     longest = np.linalg.norm(scaled, axis=1).max()
     if (np.linalg.norm(queries, axis=1) < _CANCELLED * longest).any():
-        raise SearchError("image and words cancel to the zero vector; use other words")
+        raise EmbeddingsError("image and words cancel to the zero vector; use other words")
     return np.asarray(queries, np.float32).reshape(image.shape)
 
 
 def around_the_mean(rows: Vectors) -> npt.NDArray[np.int64]:
-    """Order the N nearest rows by their distance to their mean, nearest first.
-
-    Kiros et al. 2014, section 3.2, against outliers among the hits. The distance is Euclidean, of
-    unit vectors. Ties keep the given order.
-
-    Parameters
-    ----------
-    rows : (N, dim) float32, best first.
-
-    Returns
-    -------
-    (N,) int64, positions in `rows`.
-    """
+    """Return the order (N,) of hits (N, dim) by the distance to their mean, nearest first."""
+    # Kiros et al. 2014, section 3.2, against outliers among the hits.
     units = unit_rows(rows)
     distances = np.linalg.norm(units - units.mean(axis=0), axis=1)
     # Rounded to float32, so that equal rows tie.
@@ -98,19 +69,14 @@ def around_the_mean(rows: Vectors) -> npt.NDArray[np.int64]:
 def ids_and_scores(
     hits: Hits, gallery: Gallery, leave_out: str | None = None, around: int | None = None
 ) -> list[list[tuple[str, float]]]:
-    """Return the ids and scores of each query's hits, best first.
-
-    Parameters
-    ----------
-    hits : Hits. Rows of the gallery with their scores.
-    leave_out : str or None. An id to exclude, such as the query's own.
-    around : int or None. Re-sort the first N by `around_the_mean`, and drop the others.
-    """
+    """Return the ids and scores of each query's hits, best first, without the id `leave_out`."""
     ranked = []
-    for found, scores in zip(hits.rows, hits.scores, strict=True):
-        kept = np.array([at for at, row in enumerate(found) if gallery.ids[row] != leave_out], int)
+    for rows, scores in zip(hits.rows, hits.scores, strict=True):
+        positions = np.array(
+            [at for at, row in enumerate(rows) if gallery.ids[row] != leave_out], int
+        )
         if around is not None:
-            kept = kept[:around]
-            kept = kept[around_the_mean(gallery.rows[found[kept]])]
-        ranked.append([(gallery.ids[found[at]], float(scores[at])) for at in kept])
+            positions = positions[:around]
+            positions = positions[around_the_mean(gallery.rows[rows[positions]])]
+        ranked.append([(gallery.ids[rows[at]], float(scores[at])) for at in positions])
     return ranked

@@ -7,23 +7,23 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 import h5py
 import numpy as np
 import numpy.typing as npt
 
 from pipeline import __version__
-from pipeline.retrieval.embeddings import Embeddings, EmbeddingsError, num_axes
+from pipeline.retrieval import EmbeddingsError
+from pipeline.retrieval.embeddings import Embeddings, num_axes
 from pipeline.retrieval.quantised.codes import (
     STORES,
     QuantisedRows,
     Quantiser,
     Store,
-    Vectors,
     quantiser_for,
 )
-from pipeline.retrieval.similarity import SIMILARITIES
+from pipeline.retrieval.similarity import SIMILARITIES, Vectors
 from pipeline.store.files import require_held
 from pipeline.store.guard import crash_of, trust
 from pipeline.store.hashing import canonical_json
@@ -35,6 +35,7 @@ FORMAT = "pipeline-embeddings"
 FORMAT_VERSION = 1
 
 Blocks = Iterable[npt.NDArray[np.float32]]
+Part = TypeVar("Part")
 
 _IDS_AT_ONCE = 1 << 16
 # An id needs a 16-byte reference in a file, and its text and a header in a heap.
@@ -43,22 +44,15 @@ _ID_BYTES = 64
 
 @dataclass(frozen=True, eq=False)
 class EmbeddingsHeader:
-    """Metadata of an embedding file.
-
-    Attributes
-    ----------
-    image_ids, caption_ids, caption_image_ids, similarity, provenance : see `Embeddings`.
-    quantiser : Quantiser or None. Quantisation of the rows; None: float32.
-    features_crc32 : mapping of str to numpy.ndarray. By side, the CRC-32 of the input features of
-        each row, (rows,) uint32; {} if unknown.
-    """
+    """Metadata of an embedding file, as of `Embeddings`."""
 
     image_ids: Sequence[str]
     caption_ids: Sequence[str]
     caption_image_ids: Sequence[str]
     similarity: str
     provenance: dict[str, Any]
-    quantiser: Quantiser | None = None
+    quantiser: Quantiser | None = None  # None: float32
+    # by side, the CRC-32 (rows,) of the input features of each row; {} if unknown
     features_crc32: Mapping[str, npt.NDArray[np.uint32]] = field(default_factory=dict)
 
 
@@ -75,14 +69,15 @@ def write_embeddings(
     ----------
     path : str or Path. The new file.
     embeddings : Embeddings. Contents of the file.
-    store : str. Storage of the rows: "float32", "float16", "int8" or "binary".
+    store : str. Storage of the rows: "float32", "float16", "int8" or "binary" (sign bits next to
+        int8, for a first stage of search).
     calibrate_on : Embeddings or None. Embeddings of the training split that calibrate the range of
         each dimension for "int8" and "binary"; None: `embeddings`.
 
     Raises
     ------
-    StoreError
-        The similarity does not support the storage.
+    EmbeddingsError
+        The similarity does not support the storage, or float16 cannot hold a value.
     ShardError
         The file cannot be written, for example on a full disk.
 
@@ -117,29 +112,13 @@ def write_embeddings(
 def write_in_blocks(
     path: Path, header: EmbeddingsHeader, images: Blocks, captions: Blocks
 ) -> Embeddings:
-    """Write an embedding file atomically, with rows from iterators.
+    """Write an embedding file atomically, with rows (n, dim) or (n, parts, dim) from iterators.
 
-    Parameters
-    ----------
-    path : Path. The new file.
-    header : EmbeddingsHeader. Its metadata.
-    images, captions : iterable of (n, dim) or (n, parts, dim) float32, one row per id in all.
-
-    Returns
-    -------
-    Embeddings
-        Contents of the file, with memory-mapped rows; quantised ones are `QuantisedRows`.
-
-    Raises
-    ------
-    EmbeddingsError
-        See `Embeddings`; then nothing is written.
-    ShardError
-        The file cannot be written, for example on a full disk.
+    Return its contents with memory-mapped rows; quantised ones are `QuantisedRows`.
     """
     try:
-        written = _write(path, header, _made(images), _made(captions))
-    except _NotMade as failed:
+        written = _write(path, header, _guarded(images), _guarded(captions))
+    except _RowsError as failed:
         fault = failed.fault
     else:
         trust(path)
@@ -147,18 +126,18 @@ def write_in_blocks(
     raise fault
 
 
-class _NotMade(Exception):
-    """Rows could not be computed, which is not an error of the file."""
+class _RowsError(Exception):
+    """Rows could not be computed: carried past `with_room`, which explains errors of the file."""
 
     def __init__(self, fault: Exception) -> None:
         self.fault = fault
 
 
-def _made(blocks: Blocks) -> Blocks:
+def _guarded(blocks: Blocks) -> Blocks:
     try:
         yield from blocks
     except Exception as fault:
-        raise _NotMade(fault) from fault
+        raise _RowsError(fault) from fault
 
 
 def _write(path: Path, header: EmbeddingsHeader, images: Blocks, captions: Blocks) -> Embeddings:
@@ -194,6 +173,7 @@ def _write(path: Path, header: EmbeddingsHeader, images: Blocks, captions: Block
             _write_ids(group, "image_id", header.caption_image_ids)
             for side, crc32 in header.features_crc32.items():
                 file[side].create_dataset("features_crc32", data=crc32, track_times=False)
+            # HDF5 writes its metadata when it closes; only then is a full disk certain to show.
             file.close()
             stream.require_written()
         with h5py.File(part, "r") as file:
@@ -261,6 +241,11 @@ def read_embeddings(path: str | Path, *, codes: bool = False) -> Embeddings:
         `pipeline.retrieval.quantised.codes.QuantisedRows`, which are indexed like arrays; otherwise
         convert them to float32.
 
+    Returns
+    -------
+    Embeddings
+        Contents of the file; contiguous float32 rows are memory-mapped.
+
     Raises
     ------
     EmbeddingsError
@@ -278,12 +263,12 @@ def read_embeddings(path: str | Path, *, codes: bool = False) -> Embeddings:
         raise EmbeddingsError(f"{path}: no such embedding file; `pipeline embed` writes one")
     _require_unbroken(path, _stored)
     try:
-        found = Embeddings(**_stored(path))
+        embeddings = Embeddings(**_stored(path))
         if codes:
-            return found
-        sides = found.image_embeddings, found.caption_embeddings
+            return embeddings
+        sides = embeddings.image_embeddings, embeddings.caption_embeddings
         images, captions = (s[:] if isinstance(s, QuantisedRows) else s for s in sides)
-        return replace(found, image_embeddings=images, caption_embeddings=captions)
+        return replace(embeddings, image_embeddings=images, caption_embeddings=captions)
     except EmbeddingsError as error:
         raise EmbeddingsError(f"{path}: {error}") from error
     # h5py and numpy raise these for dangling links and shapes that exceed the memory.
@@ -295,59 +280,26 @@ def read_embeddings(path: str | Path, *, codes: bool = False) -> Embeddings:
 
 
 def read_provenance(path: Path) -> dict[str, Any]:
-    """Read only the provenance of an embedding file.
-
-    Raises
-    ------
-    EmbeddingsError
-        The file is not HDF5, or its provenance is not a JSON object.
-    """
-    _require_unbroken(path, _stored_provenance)
-    try:
-        return _stored_provenance(path)
-    except (OSError, RuntimeError) as error:
-        raise EmbeddingsError(f"{path}: cannot be read as HDF5 ({error})") from error
+    """Read only the provenance of an embedding file."""
+    return _read_part(path, _stored_provenance)
 
 
 def read_store(path: Path) -> Store:
-    """Read the storage format of an embedding file.
-
-    Raises
-    ------
-    EmbeddingsError
-        The file is unreadable, or its format is unknown.
-    """
-    _require_unbroken(path, _stored_store)
-    try:
-        return _stored_store(path)
-    except (OSError, RuntimeError) as error:
-        raise EmbeddingsError(f"{path}: cannot be read as HDF5 ({error})") from error
+    """Read the storage format of an embedding file."""
+    return _read_part(path, _stored_store)
 
 
 def read_features_crc32(path: Path) -> dict[str, npt.NDArray[np.uint32]]:
-    """Read the CRC-32 of the features of each row by side; {} if unknown.
+    """Read the CRC-32 (rows,) of the features of each row by side; {} if unknown."""
+    return _read_part(path, _stored_features_crc32)
 
-    Raises
-    ------
-    EmbeddingsError
-        The file is unreadable.
-    """
-    _require_unbroken(path, _stored_features_crc32)
+
+def _read_part(path: Path, read: Callable[[Path], Part]) -> Part:
+    _require_unbroken(path, read)
     try:
-        return _stored_features_crc32(path)
+        return read(path)
     except (OSError, RuntimeError, KeyError) as error:
         raise EmbeddingsError(f"{path}: cannot be read as HDF5 ({error})") from error
-
-
-def _stored_features_crc32(path: Path) -> dict[str, npt.NDArray[np.uint32]]:
-    found = {}
-    with h5py.File(path, "r") as file:
-        for side in ("images", "captions"):
-            crc32, ids = file.get(f"{side}/features_crc32"), file.get(f"{side}/id")
-            if not isinstance(crc32, h5py.Dataset) or crc32.shape != ids.shape:
-                return {}
-            found[side] = np.asarray(require_held(crc32)[...], np.uint32)
-    return found
 
 
 def _require_unbroken(path: Path, read: Callable[[Path], object]) -> None:
@@ -356,9 +308,10 @@ def _require_unbroken(path: Path, read: Callable[[Path], object]) -> None:
         raise EmbeddingsError(f"{path}: HDF5 {reason}; compute the file again")
 
 
+# Functions of a path, since another process tries them first.
 def _stored_provenance(path: Path) -> dict[str, Any]:
     with h5py.File(path, "r") as file:
-        return _provenance(file)
+        return _json(file, "provenance")
 
 
 def _stored_store(path: Path) -> Store:
@@ -366,30 +319,40 @@ def _stored_store(path: Path) -> Store:
         return _store(file)
 
 
+def _stored_features_crc32(path: Path) -> dict[str, npt.NDArray[np.uint32]]:
+    by_side = {}
+    with h5py.File(path, "r") as file:
+        for side in ("images", "captions"):
+            crc32, ids = file.get(f"{side}/features_crc32"), file.get(f"{side}/id")
+            if not isinstance(crc32, h5py.Dataset) or crc32.shape != ids.shape:
+                return {}
+            by_side[side] = np.asarray(require_held(crc32)[...], np.uint32)
+    return by_side
+
+
 def _stored(path: Path) -> dict[str, Any]:
     """Return the stored attributes of `Embeddings`, each checked by itself."""
     with h5py.File(path, "r") as file:
-        return _read(file)
-
-
-def _read(file: h5py.File) -> dict[str, Any]:
-    form, version = _text(file, "format"), file.attrs.get("format_version", FORMAT_VERSION)
-    if form not in (None, FORMAT) or np.shape(version) or version != FORMAT_VERSION:
-        raise EmbeddingsError(
-            f"is in the format {form!r}, version {version}; expected {FORMAT!r}, version "
-            f"{FORMAT_VERSION}, or neither attribute"
-        )
-    similarity = _similarity(file)
-    images, captions = _both_sides(file, num_axes(similarity))
-    return {
-        "image_ids": _ids(file, "images/id"),
-        "image_embeddings": images,
-        "caption_ids": _ids(file, "captions/id"),
-        "caption_image_ids": _ids(file, "captions/image_id"),
-        "caption_embeddings": captions,
-        "similarity": similarity,
-        "provenance": _provenance(file),
-    }
+        form, version = _text(file, "format"), file.attrs.get("format_version", FORMAT_VERSION)
+        if form not in (None, FORMAT) or np.shape(version) or version != FORMAT_VERSION:
+            raise EmbeddingsError(
+                f"is in the format {form!r}, version {version}; expected {FORMAT!r}, version "
+                f"{FORMAT_VERSION}, or neither attribute"
+            )
+        if (similarity := _text(file, "similarity")) is None:
+            raise EmbeddingsError(
+                "has no attribute 'similarity'; set it to one of " + ", ".join(SIMILARITIES)
+            )
+        images, captions = _both_sides(file, num_axes(similarity))
+        return {
+            "image_ids": _ids(file, "images/id"),
+            "image_embeddings": images,
+            "caption_ids": _ids(file, "captions/id"),
+            "caption_image_ids": _ids(file, "captions/image_id"),
+            "caption_embeddings": captions,
+            "similarity": similarity,
+            "provenance": _json(file, "provenance"),
+        }
 
 
 def _text(file: h5py.File, name: str) -> str | None:
@@ -399,19 +362,6 @@ def _text(file: h5py.File, name: str) -> str | None:
     if value is not None and not isinstance(value, str):
         raise EmbeddingsError(f"the attribute {name!r} is {value}, expected text")
     return value
-
-
-def _similarity(file: h5py.File) -> str:
-    value = _text(file, "similarity")
-    if value is None:
-        raise EmbeddingsError(
-            "has no attribute 'similarity'; set it to one of " + ", ".join(SIMILARITIES)
-        )
-    return value
-
-
-def _provenance(file: h5py.File) -> dict[str, Any]:
-    return _json(file, "provenance")
 
 
 def _json(file: h5py.File, name: str) -> dict[str, Any]:
@@ -426,13 +376,13 @@ def _json(file: h5py.File, name: str) -> dict[str, Any]:
 def _dataset(file: h5py.File, name: str, ndim: int) -> h5py.Dataset:
     dataset = file.get(name)
     if not isinstance(dataset, h5py.Dataset) or dataset.ndim != ndim:
-        found = (
+        reason = (
             f"its shape is {dataset.shape}"
             if isinstance(dataset, h5py.Dataset)
             else f"the file has {', '.join(file) or 'nothing'} at its top"
         )
         raise EmbeddingsError(
-            f"expected a dataset {name!r} of {ndim} dimension(s), but {found}; an embedding file "
+            f"expected a dataset {name!r} of {ndim} dimension(s), but {reason}; an embedding file "
             "has images/embedding, images/id, captions/embedding, captions/id and "
             "captions/image_id"
         )
@@ -457,16 +407,16 @@ def _both_sides(file: h5py.File, ndim: int) -> tuple[Vectors, Vectors]:
             file, "captions/embedding", ndim
         )
     sides, kind = ("images", "captions"), "<f2" if store == "float16" else "|i1"
-    found = [_stored_rows(file, f"{side}/embedding", ndim, kind) for side in sides]
+    codes = [_stored_rows(file, f"{side}/embedding", ndim, kind) for side in sides]
     middles, steps = {}, {}
     if store != "float16":
-        for side, rows in zip(sides, found, strict=True):
+        for side, rows in zip(sides, codes, strict=True):
             middles[side], steps[side] = (
                 _calibrated(file, f"{side}/{name}", rows.shape[-1]) for name in ("middle", "step")
             )
     quantiser = Quantiser(store, middles, steps, _json(file, "calibration"))
     quantised = []
-    for side, rows in zip(sides, found, strict=True):
+    for side, rows in zip(sides, codes, strict=True):
         bits = _stored_rows(file, f"{side}/bits", 2, "|u1") if store == "binary" else None
         if bits is not None and bits.shape != (len(rows), -(-rows.shape[1] // 8)):
             raise EmbeddingsError(f"dataset '{side}/bits' is {bits.shape} for rows {rows.shape}")

@@ -36,25 +36,6 @@ def export_embeddings(
     vectors are flattened; the side with fewer parts is padded with zeros, which such similarities
     ignore. Similarity, row shape and provenance are in the schema metadata. About 16 MiB are in
     memory at a time. Equal files produce equal bytes with the same version of pyarrow.
-
-    Parameters
-    ----------
-    embeddings : str or Path. The file.
-    out : str or Path. The new file.
-    to : str or None. "parquet" or "arrow"; None: by the suffix of `out`.
-    dataset : str, Path or None. Folder of the prepared dataset that was embedded.
-    monitor : Monitor. Receives the progress.
-
-    Raises
-    ------
-    WrongUsage
-        Another layout.
-    EmbeddingsError
-        The file is missing or corrupt.
-    MissingRows
-        An image or caption is not in the dataset.
-    OutputError, ShardError
-        The output is a folder, or is not writable.
     """
     out, file = Path(out), Path(embeddings)
     to = to or layout_of(out)

@@ -12,24 +12,20 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from pipeline.retrieval import EmbeddingsError
 from pipeline.retrieval.quantised.codes import QuantisedRows
 from pipeline.retrieval.similarity import SIMILARITIES
-from pipeline.store.errors import PipelineError
 from pipeline.store.packed import TextIndex, repeated_texts
 from pipeline.store.wording import counted
 
 _BLOCK_NUMBERS = 1 << 22
 
 
-class EmbeddingsError(PipelineError):
-    """Embeddings are inconsistent, or their file does not match its format."""
-
-
 @dataclass(frozen=True, eq=False)
 class Embeddings:
     """Embeddings of images and captions in one space, joined by ids.
 
-    Attributes
+    Parameters
     ----------
     image_ids : sequence of str. Unique image ids.
     image_embeddings : (images, dim) float32, finite; (images, parts, dim) if the similarity
@@ -39,7 +35,8 @@ class Embeddings:
         the gallery but not a query.
     caption_embeddings : (captions, dim) or (captions, parts, dim) likewise, with the same dim and
         any number of parts.
-    similarity : str. A name in `pipeline.retrieval.similarity.SIMILARITIES`.
+    similarity : str. "cosine", "euclidean" (minus the squared distance), "dot", "order" (Vendrov et
+        al. 2016) or, for sets, a cross attention "scan-..." (Lee et al. 2018).
     provenance : dict. Origin of the rows as JSON values; may be empty.
 
     Raises

@@ -7,13 +7,14 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
+from pipeline.retrieval import EmbeddingsError
 from pipeline.retrieval.embedding_file import (
     Blocks,
     EmbeddingsHeader,
     read_embeddings,
     write_in_blocks,
 )
-from pipeline.retrieval.embeddings import Embeddings, EmbeddingsError
+from pipeline.retrieval.embeddings import Embeddings
 from pipeline.retrieval.similarity import unit_rows
 from pipeline.store.hashing import sha256_of_file
 from pipeline.store.packed import TextIndex
@@ -27,7 +28,7 @@ ENSEMBLES: dict[str, Mapping[str, float]] = {
 
 
 def members_in(ensembles: Mapping[str, Mapping[str, float]], name: str) -> Mapping[str, float]:
-    """Return the members of an ensemble with their weights; {} if there is none of this name.
+    """Return the members of an ensemble with their weights; {} if none has this name.
 
     `NAME@RECIPE` is the ensemble of NAME's members on the image features of a recipe.
     """
@@ -38,25 +39,14 @@ def members_in(ensembles: Mapping[str, Mapping[str, float]], name: str) -> Mappi
 
 
 def members_of(name: str, members: Mapping[str, float] | None = None) -> Mapping[str, float]:
-    """Return the members of an ensemble, experiment names, with their weights.
-
-    Parameters
-    ----------
-    name : str. Name of the ensemble.
-    members : mapping or None. Its members; None or empty: those in `ENSEMBLES`.
-
-    Raises
-    ------
-    EmbeddingsError
-        No members, and the name is not in `ENSEMBLES`.
-    """
-    found = members or members_in(ENSEMBLES, name)
-    if not found:
+    """Return the weights of an ensemble's members, by experiment; None or empty: of `ENSEMBLES`."""
+    weights = members or members_in(ENSEMBLES, name)
+    if not weights:
         raise EmbeddingsError(
             f"ensemble {name!r} has no members; name experiments with their weights, or use the "
             f"ensemble {' or '.join(ENSEMBLES)}"
         )
-    return found
+    return weights
 
 
 def ensemble(
@@ -68,10 +58,13 @@ def ensemble(
 ) -> Embeddings:
     """Average the cosines of several embedding files, and write the result as another file.
 
+    A row is the concatenation of the members' unit vectors, each scaled by the square root of its
+    relative weight, so that the dot product of two rows is the weighted mean of the cosines.
+
     Parameters
     ----------
     members : mapping of str to str or Path. Embedding files of the same images and captions, by
-        member name.
+        member name: at least two, rows in any order, similarity "cosine".
     out : str or Path. The embedding file of the ensemble.
     name : str or None. Name of the ensemble, for its provenance; None: the file name without
         suffix.
@@ -80,12 +73,14 @@ def ensemble(
     Returns
     -------
     Embeddings
-        See `average`; its rows are memory-mapped.
+        Similarity "dot", rows in the order of the first member and of norm 1, memory-mapped; dim is
+        the sum of the members'. A zero row of a member has cosine 0 there, and reduces the norm.
 
     Raises
     ------
     EmbeddingsError
-        A file is missing or corrupt, a member has no weight, or `average` rejects the members.
+        A file is missing or corrupt, a member has no weight or another similarity, or members are
+        of different images, captions or pairs.
 
     Examples
     --------
@@ -116,27 +111,7 @@ def ensemble(
 
 
 def average(members: Sequence[Embeddings], weights: Sequence[float] | None = None) -> Embeddings:
-    """Return embeddings whose dot product is the weighted mean of the members' cosines.
-
-    They are the concatenated unit vectors, each scaled by the square root of its relative weight.
-
-    Parameters
-    ----------
-    members : sequence of Embeddings. At least two, of the same images and captions, rows in any
-        order, similarity "cosine".
-    weights : sequence of float or None. Weight of each member, above 0; None: equal weights.
-
-    Returns
-    -------
-    Embeddings
-        Similarity "dot", rows in the order of the first member and of norm 1; dim is the sum of the
-        members'. A zero row of a member has cosine 0 there, and reduces the norm.
-
-    Raises
-    ------
-    EmbeddingsError
-        Fewer than two members, another similarity, or different images, captions or pairs.
-    """
+    """Return the embeddings of `ensemble` in memory, from those of its members."""
     header, images, captions = _side_by_side(members, weights)
     return Embeddings(
         header.image_ids,
@@ -158,7 +133,7 @@ def shares(weights: Sequence[float]) -> npt.NDArray[np.float64]:
 def _side_by_side(
     members: Sequence[Embeddings], weights: Sequence[float] | None
 ) -> tuple[EmbeddingsHeader, Blocks, Blocks]:
-    """Return the result of `average`, with rows computed lazily."""
+    """Return the header of an ensemble, and its rows, computed lazily."""
     weights = [1.0] * len(members) if weights is None else list(weights)
     if len(members) < 2 or len(weights) != len(members) or min(weights) <= 0:
         raise EmbeddingsError(
@@ -200,14 +175,14 @@ def _side_by_side(
 
 
 def _positions(
-    wanted: Sequence[str], found: Sequence[str], side: str, number: int
+    ids: Sequence[str], member_ids: Sequence[str], side: str, number: int
 ) -> npt.NDArray[np.int64]:
-    """Return the row in `found` of each id in `wanted`."""
-    rows = TextIndex(found).rows_of(wanted, len(wanted))
-    if len(found) != len(wanted) or (rows < 0).any():
-        other = sorted({*found} ^ {*wanted})
+    """Return the row of each id in `member_ids`, (ids,) int64."""
+    rows = TextIndex(member_ids).rows_of(ids, len(ids))
+    if len(member_ids) != len(ids) or (rows < 0).any():
+        other = sorted({*member_ids} ^ {*ids})
         raise EmbeddingsError(
-            f"member {number} has {len(found)} {side} and member 1 has {len(wanted)}; "
+            f"member {number} has {len(member_ids)} {side} and member 1 has {len(ids)}; "
             f"{len(other)} ids are not in both, first {other[:5]}: embed the same split"
         )
     return rows

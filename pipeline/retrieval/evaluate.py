@@ -8,12 +8,13 @@ from typing import Any
 
 import numpy as np
 
+from pipeline.retrieval import EmbeddingsError
 from pipeline.retrieval.bootstrap import RankedGallery, intervals
 from pipeline.retrieval.embedding_file import read_embeddings
-from pipeline.retrieval.embeddings import Embeddings, EmbeddingsError
+from pipeline.retrieval.embeddings import Embeddings
 from pipeline.retrieval.quantised.codes import shortened
 from pipeline.retrieval.ranking.galleries import first_captions, galleries
-from pipeline.retrieval.ranking.protocols import Protocol, ProtocolError, resolve_protocol
+from pipeline.retrieval.ranking.protocols import Protocol, resolve_protocol
 from pipeline.retrieval.ranking.ranks import Ranker, query_rows, rank_both_ways
 from pipeline.retrieval.ranking.splits import of_split
 from pipeline.retrieval.recall import (
@@ -31,7 +32,6 @@ from pipeline.retrieval.small_galleries import (
 )
 from pipeline.retrieval.tables import PROVENANCE_FILE, RELEVANCE_FILE, write_recall
 from pipeline.store.devices import AUTO, choose_device
-from pipeline.store.errors import PipelineError
 from pipeline.store.files import require_folder, write_json
 from pipeline.store.hashing import sha256_of_file
 from pipeline.store.progress import QUIET, Monitor
@@ -50,29 +50,17 @@ _PAIRS_A_SECOND = 1e8
 """On one core, for 32 dimensions; see bench/scale.py."""
 
 
-class TooManyPairs(PipelineError):
-    """An exact table would need hours."""
-
-
 @dataclass(frozen=True)
 class Evaluation:
-    """A recall table and its method.
+    """A recall table and its method."""
 
-    Attributes
-    ----------
-    table : dict. The columns of `pipeline.retrieval.recall.recall_table`; with a protocol also
-        `pipeline.retrieval.tables.EXTRA_COLUMNS`, and `num_images` and `num_captions` count all
-        folds; for a gallery of fewer than 1,000 images
-        `pipeline.retrieval.small_galleries.SMALL_COLUMNS`.
-    folds : tuple of dict. The same columns up to the chance levels, for each fold; () with one
-        gallery.
-    method : dict. The protocol, or without one `captions_per_image`, and the parameters of the
-        intervals, as JSON values.
-    relevance : mapping. Figures of each file of judgments; see `pipeline.judged_by`.
-    """
-
+    # The columns of `recall_table`; with a protocol also `EXTRA_COLUMNS`, and `num_images`
+    # and `num_captions` count all folds; below 1,000 images `SMALL_COLUMNS`.
     table: Table
+    # the same up to the chance levels, of each fold; () with one gallery
     folds: tuple[Table, ...] = ()
+    # The protocol, or `captions_per_image`, and the parameters of the intervals, as JSON
+    # values.
     method: dict[str, Any] = field(default_factory=dict)
     relevance: Relevance = field(default_factory=dict)
 
@@ -92,19 +80,22 @@ def evaluate(
 ) -> Evaluation:
     """Rank an embedding file both ways and write `recall.json`, `recall.csv`, `provenance.json`.
 
+    R@K is the percentage of queries whose rank, from 0, is below K; an image query is ranked by its
+    best caption. Equal scores are in the order of the ids.
+
     Parameters
     ----------
     embeddings : str or Path. The file, from this project or others; docs/evaluation.md has the
         layout.
     out : str or Path. Folder of the three files.
     split : str or None. Split to rank in a file of several, or "all"; None: the file has one.
-    protocol : str or None. A name known to
-        `pipeline.retrieval.ranking.protocols.resolve_protocol`. It checks the contents of the file,
-        and adds mean inverted rank, chance levels and 95 % intervals. None ranks everything in one
-        gallery, without these unless it has fewer than 1,000 images.
+    protocol : str or None. "all", "flickr8k", "flickr30k", "coco-5k", "coco-1k" (5 folds), "msvd",
+        "trecvid-vtt", or "first-N" images. It checks the contents of the file, and adds mean
+        inverted rank, chance levels and 95 % intervals. None ranks everything in one gallery,
+        without these unless it has fewer than 1,000 images.
     captions_per_image : int or None. Maximal number of captions per image, the first ones; None:
         all.
-    dim : int or None. Use only the first dimensions of the vectors; None: all.
+    dim : int or None. Use only the first dimensions of the vectors, with cosine; None: all.
     relevance : callable or None. Ranks by judgments of relevance, as `pipeline.judged_by(files)`
         does; its figures are also written to `relevance.json`.
     device : str. A torch device, such as "cuda"; "auto": the best of this machine. "cpu" needs no
@@ -112,19 +103,22 @@ def evaluate(
     max_pairs : int. Raise if more image-caption pairs would be compared.
     monitor : Monitor. Receives one line with counts and seconds.
 
+    Returns
+    -------
+    Evaluation
+        `table`, with `image_to_text_*` and `text_to_image_*` of `r1`, `r5`, `r10` (0-100),
+        `median_rank`, `mean_rank` (from 1), `rsum` and counts; `folds`, `method` and `relevance`.
+
     Raises
     ------
     EmbeddingsError
-        The file is missing or corrupt, has no captions or no such split, or a similarity is not
+        The file is missing or corrupt, has no captions, split or dimensions as requested, does not
+        match the protocol, or would compare more than `max_pairs` pairs; or a similarity is not
         finite.
-    ProtocolError
-        The protocol is unknown, or the file does not match it.
-    TooManyPairs
-        More than `max_pairs` pairs; the message states the cost.
-    StoreError
-        The file has fewer dimensions than `dim`, or its similarity is not cosine.
+    UnknownName
+        The protocol is unknown.
     DeviceError
-        See `pipeline.retrieval.ranking.on_device.rank_on`.
+        The device does not exist, lacks float64, or has too little memory.
     OutputError
         The folder is not writable.
 
@@ -135,10 +129,10 @@ def evaluate(
     (4, True)
     """
     file, folder = Path(embeddings), Path(out)
-    asked = None if protocol is None else resolve_protocol(protocol, captions_per_image)
-    if relevance is not None and asked is not None and (asked.folds > 1 or asked.sets):
-        raise ProtocolError(
-            f"the protocol {asked.name} has several galleries, but judgments apply to one; omit "
+    resolved = None if protocol is None else resolve_protocol(protocol, captions_per_image)
+    if relevance is not None and resolved is not None and (resolved.folds > 1 or resolved.sets):
+        raise EmbeddingsError(
+            f"the protocol {resolved.name} has several galleries, but judgments apply to one; omit "
             "the protocol, or choose one of a single gallery, such as coco-5k"
         )
     require_folder(folder)
@@ -149,14 +143,14 @@ def evaluate(
         space = with_dim(space, dim)
     if silent := len(space.image_ids) - len(space.captioned):
         monitor.log(f"{silent} images without a caption are in the gallery, but not queries")
-    _require_affordable(file, space, asked, max_pairs)
-    if asked is None:
+    _require_affordable(file, space, resolved, max_pairs)
+    if resolved is None:
         evaluation = _evaluate_whole(space, captions_per_image, rank)
     else:
-        evaluation = evaluate_protocol(space, asked, rank)
+        evaluation = evaluate_protocol(space, resolved, rank)
     digest = sha256_of_file(file)
     if relevance is not None:
-        judged = relevance(_gallery(space, asked, captions_per_image), monitor)
+        judged = relevance(_gallery(space, resolved, captions_per_image), monitor)
         write_json(folder / RELEVANCE_FILE, {"embeddings_sha256": digest, "judgments": judged})
         evaluation = replace(evaluation, relevance=judged)
     else:
@@ -171,7 +165,7 @@ def evaluate(
         **evaluation.method,
         **({} if dim is None else {"dim": dim}),
     }
-    if asked is not None:
+    if resolved is not None:
         provenance["folds"] = list(evaluation.folds)
     write_json(folder / PROVENANCE_FILE, provenance)
     monitor.log(
@@ -189,23 +183,15 @@ def evaluate_protocol(
 
     Figures are means over folds, including median and mean rank (as in vsepp and SCAN) and `rsum`.
     `<direction>_r<K>_chance` is the expectation for a random order, `..._low` and `..._high` are
-    the bounds of `pipeline.retrieval.bootstrap.intervals`. `rank` ranks each gallery;
-    `pipeline.retrieval.ranking.on_device.rank_on` returns one for a GPU.
-
-    Raises
-    ------
-    ProtocolError
-        The numbers of images or captions do not match the protocol.
-    EmbeddingsError
-        See `rank_both_ways`.
+    the bounds of `pipeline.retrieval.bootstrap.intervals`.
     """
     tables: list[Table] = []
     ranked: list[RankedGallery] = []
     for gallery in galleries(embeddings, protocol):
         ranks = rank(gallery)
         table = table_of_ranks(gallery, ranks)
-        for direction, found in zip(DIRECTIONS, ranks, strict=True):
-            table[f"{direction}_mean_inverted_rank"] = mean_inverted_rank(found)
+        for direction, of_direction in zip(DIRECTIONS, ranks, strict=True):
+            table[f"{direction}_mean_inverted_rank"] = mean_inverted_rank(of_direction)
         if is_small(gallery):
             table |= chance_columns(gallery)
         else:
@@ -225,7 +211,7 @@ def evaluate_protocol(
 
 
 def with_dim(space: Embeddings, dim: int) -> Embeddings:
-    """Return shortened embeddings; see `pipeline.retrieval.quantised.codes.shortened`."""
+    """Return embeddings shortened to their first dimensions."""
     images, captions = (
         shortened(side, dim, space.similarity)
         for side in (space.image_embeddings, space.caption_embeddings)
@@ -278,7 +264,7 @@ def _require_affordable(
     folds = protocol.folds if protocol is not None else 1
     pairs = int(images * share * captions * share * folds)
     if pairs > max_pairs:
-        raise TooManyPairs(
+        raise EmbeddingsError(
             f"{file}: exact ranks of {int(images * share):,} images and "
             f"{int(captions * share):,} captions compare {pairs:.1e} pairs, about "
             f"{pairs / _PAIRS_A_SECOND / 3600:.0f} hours of one core; use a subset, for example "

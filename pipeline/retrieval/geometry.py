@@ -10,40 +10,23 @@ from pipeline.retrieval.similarity import Matrix, unit_rows
 
 @dataclass(frozen=True)
 class Closeness:
-    """Mean cosines of pairs of sentences.
+    """Mean cosines of pairs of sentences."""
 
-    Attributes
-    ----------
-    within : float. Mean over two sentences of the same image.
-    between : float. Mean over two sentences of different images.
-    """
-
-    within: float
-    between: float
+    within: float  # of two sentences of the same image
+    between: float  # of two sentences of different images
 
 
 def closeness(
     rows: npt.NDArray[np.floating], image_rows: npt.NDArray[np.int64]
 ) -> Closeness | None:
-    """Return the mean cosine over all pairs of different sentences, computed from sums.
-
-    Parameters
-    ----------
-    rows : (captions, dim).
-    image_rows : (captions,). Image of each.
-
-    Returns
-    -------
-    Closeness or None
-        None if no image has two sentences, or if there is only one image.
-    """
+    """Return the mean cosines of sentences (captions, dim); None if there is no pair of a kind."""
     units = unit_rows(rows)
     counts = np.bincount(image_rows)
     sums = np.zeros((len(counts), rows.shape[1]))
     np.add.at(sums, image_rows, units)
-    own = float(np.sum(units**2))  # pairs of a sentence with itself, which do not count
-    within = float(np.sum(sums**2)) - own
-    everything = float(np.sum(sums.sum(axis=0) ** 2)) - own
+    self_products = float(np.sum(units**2))  # pairs of a sentence with itself, which do not count
+    within = float(np.sum(sums**2)) - self_products
+    everything = float(np.sum(sums.sum(axis=0) ** 2)) - self_products
     pairs_within = int(np.sum(counts * (counts - 1)))
     pairs_between = len(rows) * (len(rows) - 1) - pairs_within
     if not pairs_within or not pairs_between:
@@ -52,45 +35,28 @@ def closeness(
 
 
 def principal_plane(rows: npt.NDArray[np.floating]) -> tuple[Matrix, tuple[float, float]]:
-    """Project rows onto their first two principal components.
+    """Return rows (n, dim) on their first two principal components, (n, 2), and the variances.
 
-    Parameters
-    ----------
-    rows : (n, dim). Few enough for a singular value decomposition.
-
-    Returns
-    -------
-    (n, 2) float64 and two explained variances, 0-1
-        The largest entry of a component is positive. A component that does not exist, for a single
-        row or dimension, is 0.
+    Explained variances are 0-1. The largest entry of a component is positive; a component that does
+    not exist, for a single row or dimension, is 0.
     """
     wide = rows.astype(np.float64)
     left, values, right = np.linalg.svd(wide - wide.mean(axis=0), full_matrices=False)
     signs = np.sign(right[np.arange(len(right)), np.argmax(np.abs(right), axis=1)])
-    places = np.zeros((len(rows), 2))
-    kept = min(2, len(values))
-    places[:, :kept] = (left * values * np.where(signs == 0, 1.0, signs))[:, :kept]
+    points = np.zeros((len(rows), 2))
+    components = min(2, len(values))
+    points[:, :components] = (left * values * np.where(signs == 0, 1.0, signs))[:, :components]
     total = float(np.sum(values**2))
     shares = [float(v) ** 2 / total if total > 0 else 0.0 for v in values[:2]] + [0.0, 0.0]
-    return places, (shares[0], shares[1])
+    return points, (shares[0], shares[1])
 
 
 def common_plane(
     one: npt.NDArray[np.floating], other: npt.NDArray[np.floating]
 ) -> tuple[Matrix, Matrix, tuple[float, float]]:
-    """Project two kinds of rows, each centred on its own mean, onto a common principal plane.
-
-    With a common mean, the first component of most joint embeddings merely separates images from
-    sentences.
-
-    Parameters
-    ----------
-    one, other : (n, dim) and (m, dim).
-
-    Returns
-    -------
-    (n, 2), (m, 2) float64 and the explained variances of `principal_plane`
-    """
+    """Project rows (n, dim) and (m, dim), each centred on its own mean, onto a common plane."""
+    # A common mean's first component would merely separate images from sentences, as in most
+    # joint embeddings.
     sides = [rows.astype(np.float64) for rows in (one, other)]
-    places, shares = principal_plane(np.concatenate([s - s.mean(axis=0) for s in sides]))
-    return places[: len(one)], places[len(one) :], shares
+    points, shares = principal_plane(np.concatenate([s - s.mean(axis=0) for s in sides]))
+    return points[: len(one)], points[len(one) :], shares

@@ -10,11 +10,11 @@ Metadata = Mapping[str, Any]
 
 def members_of(metadata: Metadata) -> list[dict[str, Any]]:
     """Return the provenances of an ensemble's members, or the single one of another system."""
-    own = metadata["provenance"]
-    members = own.get("ensemble")
+    provenance = metadata["provenance"]
+    members = provenance.get("ensemble")
     if isinstance(members, list) and all(isinstance(member, dict) for member in members):
         return members
-    return [own]
+    return [provenance]
 
 
 def columns_of(metadata: Metadata) -> dict[str, str]:
@@ -52,22 +52,19 @@ def _protocol_name(metadata: Metadata) -> str:
 
 
 def training_sets(members: Iterable[Mapping[str, Any]], key: str) -> str:
-    """Return the training datasets of the encoders by side: `captions: NAME, NAME; ...`.
-
-    See `pipeline.heads.embed.pretraining_of` for the keys.
-    """
+    """Return the training datasets of the encoders by side: `captions: NAME, NAME; ...`."""
     sides: dict[str, list[str]] = {}
     for member in members:
-        found = member.get(key)
-        for side, names in found.items() if isinstance(found, Mapping) else ():
+        sets = member.get(key)
+        for side, names in sets.items() if isinstance(sets, Mapping) else ():
             sides.setdefault(str(side), []).extend(map(str, names))
     return "; ".join(f"{side}: {_joined(names, ', ')}" for side, names in sides.items())
 
 
 def _learnt(members: Iterable[Mapping[str, Any]]) -> str:
     """Return `head: <dataset>/<split>` for heads trained on the ranked images, or ""."""
-    found = [text_at(member, "trained_on") for member in members if _ranks_its_own(member)]
-    return f"head: {_joined(found, ', ')}" if found else ""
+    learnt = [text_at(member, "trained_on") for member in members if _ranks_its_own(member)]
+    return f"head: {_joined(learnt, ', ')}" if learnt else ""
 
 
 def _ranks_its_own(member: Mapping[str, Any]) -> bool:

@@ -28,21 +28,8 @@ def recall_table(
 
     R@K is the percentage of queries whose rank, counted from 0, is below K; the median rank is the
     floor of the ranks' median plus 1, the mean rank their mean plus 1. An image query is ranked by
-    its best caption. `rsum` is the sum of the six R@K.
-
-    Parameters
-    ----------
-    embeddings : Embeddings. Images may have different numbers of captions.
-    captions_per_image : int or None. Maximal number of captions per image, the first ones, as
-        queries and in the gallery; None: all. See `first_captions`.
-    rank : callable. Ranks; `pipeline.retrieval.ranking.on_device.rank_on` returns one for a GPU.
-
-    Returns
-    -------
-    dict
-        `image_to_text_*` and `text_to_image_*` with `r1`, `r5`, `r10` (percentages 0-100),
-        `median_rank` and `mean_rank` (from 1); `rsum`; `num_images`; `num_captions` used;
-        `captions_per_image`, the largest number used for any image.
+    its best caption. `rsum` is the sum of the six R@K. Captions beyond the first
+    `captions_per_image` of an image are neither queries nor in the gallery; None: all count.
     """
     counted = (
         embeddings if captions_per_image is None else first_captions(embeddings, captions_per_image)
@@ -53,8 +40,8 @@ def recall_table(
 def table_of_ranks(counted: Embeddings, ranks: tuple[Ranks, Ranks]) -> Table:
     """Return the table of `recall_table` from the ranks of `rank_both_ways`, with all captions."""
     table: Table = {}
-    for direction, found in zip(DIRECTIONS, ranks, strict=True):
-        table |= {f"{direction}_{name}": value for name, value in measures(found).items()}
+    for direction, of_direction in zip(DIRECTIONS, ranks, strict=True):
+        table |= {f"{direction}_{name}": value for name, value in measures(of_direction).items()}
     table["rsum"] = sum(table[f"{d}_r{k}"] for d in DIRECTIONS for k in CUTOFFS)
     table["num_images"] = len(counted.image_ids)
     table["num_captions"] = len(counted.caption_ids)
@@ -73,11 +60,9 @@ def measures(ranks: Ranks) -> Table:
 
 
 def mean_inverted_rank(ranks: Ranks) -> float:
-    """Return the mean over the queries of 1 / (rank from 1), 0-1, for ranks counted from 0.
-
-    "Mean Inverted Rank (MIR) at which the annotated item is found" (Dong et al. 2018, on TrecVid
-    2016). There each query has one annotated item; of several, the best is used here.
-    """
+    """Return the mean over the queries of 1 / (rank from 1), 0-1, for ranks counted from 0."""
+    # "Mean Inverted Rank (MIR) at which the annotated item is found" (Dong et al. 2018, on TrecVid
+    # 2016), which has one annotated item per query; of several, the best is used here.
     return float(np.mean(1.0 / (ranks + 1)))
 
 
@@ -86,11 +71,6 @@ def mean_average_precision(e: Embeddings, images_at_once: int = 256) -> float:
 
     The average precision of a query is the mean over its captions of the precision at their ranks.
     Equal captions are in the order of their ids, as in `rank_both_ways`.
-
-    Parameters
-    ----------
-    e : Embeddings. Images and their captions; an image without a caption is not a query.
-    images_at_once : int. Bounds the memory; does not affect the result.
     """
     order = sorted_order(e.caption_ids)
     captions, image_of_caption = e.caption_embeddings[order], e.image_of_caption[order]

@@ -5,7 +5,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pipeline.retrieval.embeddings import Embeddings, EmbeddingsError
+from pipeline.retrieval import EmbeddingsError
+from pipeline.retrieval.embeddings import Embeddings
 from pipeline.retrieval.recall import Table
 from pipeline.retrieval.small_galleries import table_of_gallery
 
@@ -30,15 +31,19 @@ def recall(
     image_of_caption : array_like. (m,) integers 0 to n - 1, row of each caption's image. Images may
         have different numbers of captions, in any order; one without is in the gallery, but not a
         query.
-    similarity : str. A name in `pipeline.retrieval.similarity.SIMILARITIES`.
+    similarity : str. As for `pipeline.Embeddings`.
     captions_per_image : int or None. Maximal number of captions per image, the first by row, as
         queries and in the gallery; None: all.
 
     Returns
     -------
     dict
-        See `pipeline.retrieval.small_galleries.table_of_gallery`. Equal scores are
-        ranked in the order of the rows.
+        `image_to_text_*` and `text_to_image_*` with `r1`, `r5`, `r10` (percentages 0-100),
+        `median_rank` and `mean_rank` (from 1); `rsum`, the sum of the six recalls; `num_images`;
+        `num_captions` used; `captions_per_image`, the largest number used for any image. For fewer
+        than 1,000 images also `<figure>_chance`, the expectation for a random order, and the bounds
+        `<figure>_low` and `<figure>_high` of each R@K and `rsum`. Equal scores are ranked in the
+        order of the rows.
 
     Raises
     ------

@@ -8,14 +8,13 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
-from pipeline.retrieval.embeddings import Embeddings, EmbeddingsError
-from pipeline.retrieval.similarity import SIMILARITIES, Rows, Similarity
-from pipeline.store.errors import PipelineError
+from pipeline.retrieval import EmbeddingsError
+from pipeline.retrieval.embeddings import Embeddings
+from pipeline.retrieval.similarity import SIMILARITIES, Rows, Similarity, Vectors
 from pipeline.store.packed import sorted_order
+from pipeline.store.shards.row_keys import RowNumbers
 
 SideName = Literal["images", "captions"]
-Vectors = npt.NDArray[np.float32]
-RowNumbers = npt.NDArray[np.int64]
 
 BLOCK_ELEMENTS = 1 << 22
 """Number of gallery values, and of similarities, held in float64 at once: 32 MiB each."""
@@ -26,37 +25,22 @@ SYMMETRIC = ("cosine", "euclidean", "dot")
 _QUERIES_AT_ONCE = 256
 
 
-class SearchError(PipelineError):
-    """A query is impossible for these embeddings, or a file that it needs is missing."""
-
-
 @dataclass(frozen=True, eq=False)
 class Gallery:
-    """The searched side of an embedding file.
-
-    Attributes
-    ----------
-    side : str. "images" or "captions".
-    ids : sequence of str. Unique id of each row.
-    rows : (rows, dim) or (rows, parts, dim) float32; see `Embeddings`.
-    similarity : str. A name in `SIMILARITIES`.
-    """
+    """The searched side of an embedding file."""
 
     side: SideName
-    ids: Sequence[str]
+    ids: Sequence[str]  # unique id of each row
     rows: Vectors
     similarity: str
 
     @classmethod
     def of(cls, embeddings: Embeddings, side: SideName) -> "Gallery":
         """Return one side of an embedding file."""
+        e = embeddings
         if side == "images":
-            return cls(
-                side, embeddings.image_ids, embeddings.image_embeddings, embeddings.similarity
-            )
-        return cls(
-            side, embeddings.caption_ids, embeddings.caption_embeddings, embeddings.similarity
-        )
+            return cls(side, e.image_ids, e.image_embeddings, e.similarity)
+        return cls(side, e.caption_ids, e.caption_embeddings, e.similarity)
 
     @cached_property
     def in_order(self) -> npt.NDArray[np.int64]:
@@ -66,16 +50,10 @@ class Gallery:
 
 @dataclass(frozen=True, eq=False)
 class Hits:
-    """The best rows of a gallery for each query, best first.
+    """The best rows of a gallery for each query, best first."""
 
-    Attributes
-    ----------
-    rows : (queries, top) int64 row numbers of the gallery.
-    scores : (queries, top) float32 similarities.
-    """
-
-    rows: npt.NDArray[np.int64]
-    scores: npt.NDArray[np.float32]
+    rows: npt.NDArray[np.int64]  # (queries, top) row numbers of the gallery
+    scores: npt.NDArray[np.float32]  # (queries, top) similarities
 
 
 def nearest(
@@ -86,27 +64,11 @@ def nearest(
     block_elements: int = BLOCK_ELEMENTS,
     among: RowNumbers | None = None,
 ) -> Hits:
-    """Compare every query with the whole gallery, or some of its rows, and return the best.
+    """Compare every query with the whole gallery, or its rows `among`, and return the best.
 
     Ties are in the sorted order of the ids, and similarities are compared as in
-    `pipeline.retrieval.ranking.ranks`: the hit at position k (from 0) is the item of rank k.
-
-    Parameters
-    ----------
-    gallery : Gallery. The searched rows.
-    queries : (queries, dim) or (queries, parts, dim) float32. In the space of the gallery.
-    asking : str. Side of the queries.
-    top : int. Number of hits, at least 1; a smaller gallery returns all its rows.
-    block_elements : int. Bounds the memory; does not affect the result.
-    among : (n,) int64 or None. Rows to search; None: all.
-
-    Raises
-    ------
-    SearchError
-        The queries are not in the gallery's space, or on the same side and the similarity is not
-        symmetric.
-    EmbeddingsError
-        A similarity is not finite in float32.
+    `pipeline.retrieval.ranking.ranks`: the hit at position k (from 0) is the item of rank k. A
+    smaller gallery returns all its rows. `block_elements` does not affect the result.
     """
     similarity = SIMILARITIES[gallery.similarity]
     require_comparable(gallery, queries, asking)
@@ -115,38 +77,31 @@ def nearest(
         allowed = np.zeros(len(order), bool)
         allowed[among] = True
         order = order[allowed[order]]
-    top, row_numbers = min(top, len(order)), gallery.rows[0].size
-    found: list[Hits] = []
+    top, numbers_per_row = min(top, len(order)), gallery.rows[0].size
+    batches: list[Hits] = []
     for start in range(0, len(queries), _QUERIES_AT_ONCE):
-        asked = similarity.prepare(queries[start : start + _QUERIES_AT_ONCE])
-        size = max(1, block_elements // max(row_numbers, len(asked)))
-        best = Hits(np.full((len(asked), top), -1), np.full((len(asked), top), -np.inf, np.float32))
+        batch = similarity.prepare(queries[start : start + _QUERIES_AT_ONCE])
+        size = max(1, block_elements // max(numbers_per_row, len(batch)))
+        best = Hits(np.full((len(batch), top), -1), np.full((len(batch), top), -np.inf, np.float32))
         for first in range(0, len(order), size):
             rows = order[first : first + size]
             prepared = similarity.prepare(gallery.rows[rows])
-            _improve(best, rows, scores_of(similarity, gallery.side, prepared, asked))
-        found.append(best)
-    if not found:
+            _improve(best, rows, scores_of(similarity, gallery.side, prepared, batch))
+        batches.append(best)
+    if not batches:
         return Hits(np.empty((0, top), np.int64), np.empty((0, top), np.float32))
     return Hits(
-        np.concatenate([hits.rows for hits in found]),
-        np.concatenate([hits.scores for hits in found]),
+        np.concatenate([hits.rows for hits in batches]),
+        np.concatenate([hits.scores for hits in batches]),
     )
 
 
 def best_of(
     gallery: Gallery, query: Vectors, rows: npt.NDArray[np.int64], top: int
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float32]]:
-    """Return the best of some rows for one query and their scores, ordered as by `nearest`.
-
-    Parameters
-    ----------
-    gallery : Gallery. The searched rows.
-    query : (1, dim) float32.
-    rows : (n,). Row numbers of the candidates, n at least `top`.
-    top : int. Number of hits.
-    """
+    """Return the best of at least `top` rows (n,) for one query, and their scores, as `nearest`."""
     similarity = SIMILARITIES[gallery.similarity]
+    # By id first, so that the stable sort breaks ties as `nearest` does.
     rows = np.array(sorted(rows.tolist(), key=gallery.ids.__getitem__), np.int64)
     prepared = similarity.prepare(gallery.rows[rows]), similarity.prepare(query)
     scores = scores_of(similarity, gallery.side, *prepared)[0]
@@ -155,19 +110,14 @@ def best_of(
 
 
 def require_comparable(gallery: Gallery, queries: Vectors, asking: SideName) -> None:
-    """Raise unless queries of a side can be compared with a gallery.
-
-    Raises
-    ------
-    SearchError
-    """
+    """Raise unless queries of a side can be compared with a gallery."""
     if asking == gallery.side and gallery.similarity not in SYMMETRIC:
-        raise SearchError(
+        raise EmbeddingsError(
             f"the similarity {gallery.similarity} compares an image with a caption, so {asking} "
             f"cannot be searched by {asking}; this needs one of {', '.join(SYMMETRIC)}"
         )
     if queries.ndim != gallery.rows.ndim or queries.shape[-1] != gallery.rows.shape[-1]:
-        raise SearchError(
+        raise EmbeddingsError(
             f"the queries are of shape {queries.shape}, but the {gallery.side} are "
             f"{gallery.rows.shape}; embed both with one head"
         )
@@ -176,19 +126,8 @@ def require_comparable(gallery: Gallery, queries: Vectors, asking: SideName) -> 
 def scores_of(
     similarity: Similarity, side: SideName, gallery: Rows, queries: Rows
 ) -> npt.NDArray[np.float32]:
-    """Return the similarities (queries, rows) float32 of prepared rows.
-
-    Parameters
-    ----------
-    similarity : Similarity. The similarity.
-    side : str. Side of the gallery, "images" or "captions".
-    gallery, queries : prepared rows of both; see `Similarity.prepare`.
-
-    Raises
-    ------
-    EmbeddingsError
-        A similarity is not finite.
-    """
+    """Return the similarities (queries, rows) float32 of rows prepared by `Similarity.prepare`."""
+    # Rounded to float32 so that equal items tie, as in `pipeline.retrieval.ranking.blocks`.
     with np.errstate(over="ignore", invalid="ignore"):
         if side == "images":
             scores = similarity.between(gallery, queries).T.astype(np.float32)
@@ -206,11 +145,12 @@ def _improve(best: Hits, rows: npt.NDArray[np.int64], scores: npt.NDArray[np.flo
     """Merge scores (queries, n) of rows (n,), which follow all earlier ones in a tie."""
     top = best.rows.shape[1]
     for query, row in enumerate(scores):
+        # Strictly better: equal rows so far precede these in the order, and stay before them.
         better = np.flatnonzero(row > best.scores[query, -1])
         if len(better) > 4 * top:  # below that, a partition costs more than it saves
-            found = row[better]
-            better = better[found >= np.partition(found, -top)[-top]]
+            values = row[better]
+            better = better[values >= np.partition(values, -top)[-top]]
         all_scores = np.concatenate((best.scores[query], row[better]))
         all_rows = np.concatenate((best.rows[query], rows[better]))
-        kept = np.argsort(-all_scores, kind="stable")[:top]
-        best.scores[query], best.rows[query] = all_scores[kept], all_rows[kept]
+        order = np.argsort(-all_scores, kind="stable")[:top]
+        best.scores[query], best.rows[query] = all_scores[order], all_rows[order]

@@ -8,8 +8,13 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-Matrix = npt.NDArray[np.float64]
+Vectors = npt.NDArray[np.float32]
+"""Embeddings: (rows, dim) float32, or sets of vectors, (rows, parts, dim)."""
+
 Rows = npt.NDArray[Any]
+"""Prepared rows: float32 or float64, in the shape of the `Vectors`."""
+
+Matrix = npt.NDArray[np.float64]
 
 CANCELLED = 2.0**-40
 """Values below this count as 0, relative to terms of size 1.
@@ -33,37 +38,24 @@ class Similarity:
 
     The roles of the two sides do not depend on which one is the query, so that an asymmetric
     similarity (order-embeddings, Vendrov et al. 2016) has the same interface.
-
-    Attributes
-    ----------
-    name : str. Value of the embedding file's attribute `similarity`; it identifies the similarity
-        completely, so another parameter (a temperature) means another name.
-    prepare : callable. (rows, ...) float32 -> (rows, ...) float32 or float64, applied once to each
-        side.
-    between : callable. Prepared images (n, ...), prepared captions (m, ...) -> (n, m) float64.
-    sets : bool. False for rows (dim,); True for rows (parts, dim), where parts of zeros are absent.
     """
 
+    # Value of the embedding file's attribute `similarity`; it identifies the similarity
+    # completely, so another parameter (a temperature) means another name.
     name: str
-    prepare: Callable[[npt.NDArray[np.float32]], Rows]
+    prepare: Callable[[npt.NDArray[np.float32]], Rows]  # applied once to each side
+    # Prepared images (n, ...), prepared captions (m, ...) -> (n, m).
     between: Callable[[Rows, Rows], Matrix]
-    sets: bool = False
+    sets: bool = False  # whether rows are (parts, dim), where parts of zeros are absent
 
 
 @dataclass(frozen=True)
 class CrossAttention:
-    """Parameters of a Stacked Cross Attention (Lee et al. 2018).
+    """Parameters of a Stacked Cross Attention (Lee et al. 2018)."""
 
-    Attributes
-    ----------
-    queries : str. Side whose parts attend to those of the other side.
-    softmax : float. lambda_1, the inverse temperature of the attention.
-    lse : float or None. lambda_2 of LogSumExp over the queries' relevances; None: their mean.
-    """
-
-    queries: Literal["captions", "images"]
-    softmax: float
-    lse: float | None
+    queries: Literal["captions", "images"]  # side whose parts attend to the other's
+    softmax: float  # lambda_1, the inverse temperature of the attention
+    lse: float | None  # lambda_2 of LogSumExp over the queries' relevances; None: their mean
 
 
 # Constants of the paper and of its authors' program; for i2t-lse those of Flickr30K (COCO
@@ -87,12 +79,7 @@ def unit_rows(rows: npt.NDArray[np.floating]) -> Matrix:
 
 
 def row_vectors(rows: npt.NDArray[np.floating]) -> npt.NDArray[np.float32]:
-    """Return one vector per row of features, (n, channels): its mean over all axes in between.
-
-    Parameters
-    ----------
-    rows : (n, channels), or grids (n, ..., channels).
-    """
+    """Return one vector per row of (n, ..., channels): the mean over all axes in between."""
     wide = rows.astype(np.float32, copy=False)
     return wide if wide.ndim == 2 else wide.reshape(len(wide), -1, wide.shape[-1]).mean(axis=1)
 
@@ -177,17 +164,9 @@ def _attend(contexts: Rows, queries: Rows, attention: CrossAttention) -> Matrix:
 
 
 def _attended(context: Matrix, cosines: Matrix, m: int, attention: CrossAttention) -> Matrix:
-    """Return scores (m,) of one context (a, d) and m queries of b parts, all parts of length 1.
+    """Return scores (m,) of a context (a, d) and m queries of b parts, all parts of length 1.
 
-    The vector that a query attends to is a weighted sum of the context; its length and its product
-    with the query follow from the context's inner products, which is cheaper than the sum.
-
-    Parameters
-    ----------
-    context : (a, d).
-    cosines : (a, m * b), inner products of the context's parts with those of the queries.
-    m : int. Number of queries.
-    attention : CrossAttention.
+    `cosines` (a, m * b) are the inner products of the context's parts with those of the queries.
     """
     a, b = len(context), cosines.shape[1] // m
     clipped = np.maximum(cosines, 0.0).reshape(a, m, b)

@@ -60,26 +60,14 @@ def is_small(gallery: Embeddings) -> bool:
 def chance_columns(gallery: Embeddings) -> Table:
     """Return `CHANCE_COLUMNS`: the exact expectations for a random order of this gallery."""
     recalls = chance(gallery)
-    found = {**recalls, **chance_ranks(gallery), "rsum": sum(recalls.values())}
-    return {f"{name}_chance": value for name, value in found.items()}
+    levels = {**recalls, **chance_ranks(gallery), "rsum": sum(recalls.values())}
+    return {f"{name}_chance": value for name, value in levels.items()}
 
 
 def table_of_gallery(
     embeddings: Embeddings, captions_per_image: int | None = 5, rank: Ranker = rank_both_ways
 ) -> Table:
-    """Return the recall table of one gallery; below `SMALL` images with `SMALL_COLUMNS`.
-
-    Parameters
-    ----------
-    embeddings, captions_per_image, rank : see `pipeline.retrieval.recall.recall_table`.
-
-    Returns
-    -------
-    dict
-        The columns of `recall_table`. For a small gallery also `<figure>_chance`, the expectation
-        for a random order, and for each R@K and `rsum` the bounds `..._low` and `..._high` of
-        `pipeline.retrieval.bootstrap.intervals`.
-    """
+    """Return the recall table of one gallery; below `SMALL` images with `SMALL_COLUMNS`."""
     gallery = (
         embeddings if captions_per_image is None else first_captions(embeddings, captions_per_image)
     )
@@ -93,18 +81,7 @@ def table_of_gallery(
 
 
 def chance_rows(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, float | int | str]]:
-    """Return one row for each distinct chance level of the rows of a joint table.
-
-    Parameters
-    ----------
-    rows : sequence of mapping. Recall tables with the column "experiment".
-
-    Returns
-    -------
-    list of dict
-        Figures by name; the column "experiment" is "chance", followed by the first experiment of
-        that gallery if there are several.
-    """
+    """Return one row for each distinct chance level of the rows of a joint table."""
     first: dict[tuple[float, ...], str] = {}
     for row in rows:
         if "rsum_chance" in row:

@@ -28,28 +28,17 @@ class DamagedGraph(Exception):
 
 @dataclass(frozen=True, eq=False)
 class StoredGraph:
-    """A graph with the identity of its nodes.
+    """A graph with the identity of its nodes."""
 
-    Attributes
-    ----------
-    about : dict. What it belongs to, as JSON values.
-    ids : sequence of str. Id of each node.
-    rows : (nodes,) int64. Row of each node in the file named by `about`; -1: deleted, kept for
-        navigation.
-    points : (nodes, dim) float32.
-    levels : (nodes,) int32. Number of levels of each node, at least 1.
-    neighbors : numpy.ndarray. Int32. For each node 2 * `links` node numbers, then `links` for each
-        further level; padded with -1.
-    entry : int. Start node of a search.
-    """
-
-    about: dict[str, Any]
-    ids: PackedTexts
-    rows: Numbers
-    points: npt.NDArray[np.float32]
-    levels: npt.NDArray[np.int32]
+    about: dict[str, Any]  # what it belongs to, as JSON values
+    ids: PackedTexts  # of the nodes
+    rows: Numbers  # (nodes,), row of each node in that file; -1: deleted, kept for navigation
+    points: npt.NDArray[np.float32]  # (nodes, dim)
+    levels: npt.NDArray[np.int32]  # (nodes,), number of levels of each node, at least 1
+    # For each node 2 * `links` node numbers, then `links` for each further level; padded with
+    # -1.
     neighbors: npt.NDArray[np.int32]
-    entry: int
+    entry: int  # start node of a search
 
     def write(self, path: Path) -> None:
         """Write the file atomically."""
@@ -82,48 +71,37 @@ class StoredGraph:
 
     def graph(self, faiss: Any, links: int) -> Any:
         """Return faiss's IndexHNSWFlat."""
-        made = faiss.IndexHNSWFlat(self.points.shape[1], links)
-        faiss.downcast_index(made.storage).add(self.points)
-        made.ntotal = len(self.points)
-        hnsw = made.hnsw
+        index = faiss.IndexHNSWFlat(self.points.shape[1], links)
+        faiss.downcast_index(index.storage).add(self.points)
+        index.ntotal = len(self.points)
+        hnsw = index.hnsw
         faiss.copy_array_to_vector(self.levels, hnsw.levels)
         faiss.copy_array_to_vector(_offsets(self.levels, links).astype(np.uint64), hnsw.offsets)
         faiss.copy_array_to_vector(self.neighbors, hnsw.neighbors)
         hnsw.entry_point, hnsw.max_level = self.entry, int(self.levels.max()) - 1
-        return made
+        return index
 
 
 def read_graph(path: Path, links: int) -> StoredGraph | None:
-    """Read a graph; return None if the file does not exist.
-
-    Parameters
-    ----------
-    path : Path. The file.
-    links : int. Links per node and level; see `StoredGraph`.
-
-    Raises
-    ------
-    DamagedGraph
-        The file is corrupt, or has another format.
-    """
+    """Read a graph of `links` links per node and level; return None if the file does not exist."""
     if not path.is_file():
         return None
     names = ("ids", "id_lengths", "rows", "points", "levels", "neighbors")
     kinds = (np.uint8, np.int64, np.int64, np.float32, np.int32, np.int32)
     try:
         about = read_metadata(path, _KEY)
-        found = read_tensors(path, names)
+        tensors = read_tensors(path, names)
         entry = int(about.pop("entry"))
         for name, kind in zip(names, kinds, strict=True):
-            if found[name].dtype != kind or found[name].ndim != (2 if name == "points" else 1):
-                raise ValueError(f"{name} is {found[name].dtype} {found[name].shape}")
-        lengths, data = found.pop("id_lengths"), found.pop("ids").tobytes()
+            if tensors[name].dtype != kind or tensors[name].ndim != (2 if name == "points" else 1):
+                raise ValueError(f"{name} is {tensors[name].dtype} {tensors[name].shape}")
+        lengths, data = tensors.pop("id_lengths"), tensors.pop("ids").tobytes()
         ends = np.cumsum(lengths).tolist()
         if len(lengths) and (lengths.min() < 0 or ends[-1] != len(data)):
             raise ValueError("the lengths of the ids do not match their text")
         pairs = zip([0, *ends], ends, strict=False)
         stored = StoredGraph(
-            about, PackedTexts(data[a:b].decode() for a, b in pairs), **found, entry=entry
+            about, PackedTexts(data[a:b].decode() for a, b in pairs), **tensors, entry=entry
         )
         _check(stored, links)
     except (SafetensorError, KeyError, TypeError, ValueError, OSError) as error:

@@ -77,13 +77,7 @@ class TableError(PipelineError):
 
 
 def write_recall(folder: Path, recall: Recall) -> tuple[Path, Path]:
-    """Write an experiment's `recall.json` (flat, as DVC reads metrics) and `recall.csv`.
-
-    Raises
-    ------
-    TableError
-        A column is missing, unknown, or not a finite number.
-    """
+    """Write an experiment's `recall.json` (flat, as DVC reads metrics) and `recall.csv`."""
     _check_recall("the recall table", recall)
     as_json, as_csv = folder / RECALL_FILE, folder / "recall.csv"
     write_json(as_json, dict(recall))
@@ -92,13 +86,7 @@ def write_recall(folder: Path, recall: Recall) -> tuple[Path, Path]:
 
 
 def read_recall(path: Path) -> dict[str, float | int]:
-    """Read and validate a `recall.json`.
-
-    Raises
-    ------
-    TableError
-        The file is missing, not JSON, or not a recall table.
-    """
+    """Read and validate a `recall.json`."""
     try:
         table = decode(path.read_bytes(), dict[str, Any])
     except FileNotFoundError as error:
@@ -110,36 +98,17 @@ def read_recall(path: Path) -> dict[str, float | int]:
 
 
 def read_provenance(path: Path) -> dict[str, Any]:
-    """Read a `provenance.json`.
-
-    Raises
-    ------
-    TableError
-        The file is not a JSON object with the embedding file's provenance.
-    """
+    """Read a `provenance.json`, which has the embedding file's provenance."""
     try:
-        found = decode(path.read_bytes(), dict[str, Any])
-        convert(found.get("provenance"), dict[str, Any])
+        provenance = decode(path.read_bytes(), dict[str, Any])
+        convert(provenance.get("provenance"), dict[str, Any])
     except SchemaError as error:
         raise TableError(f"{path} is corrupt ({error}); run `pipeline evaluate` again") from error
-    return found
+    return provenance
 
 
 def write_joint_table(folder: Path, experiments: Mapping[str, Row]) -> tuple[Path, Path, Path]:
-    """Write `recall.json`, `recall.csv` and `recall.md` over all experiments, in their order.
-
-    JSON and CSV keep every digit; Markdown has one decimal, and a dash for missing text.
-
-    Parameters
-    ----------
-    folder : Path. Folder of the three files.
-    experiments : mapping. Name to a recall table, with any further text columns.
-
-    Raises
-    ------
-    TableError
-        An experiment lacks a metric, or has an unknown number.
-    """
+    """Write `recall.json`, `recall.csv` and `recall.md` over all experiments, in their order."""
     rows = _joint_rows(experiments)
     paths = folder / "recall.json", folder / "recall.csv", folder / "recall.md"
     write_json(paths[0], rows)
@@ -195,8 +164,8 @@ def _joint_rows(experiments: Mapping[str, Row]) -> list[dict[str, float | int | 
             raise TableError(
                 f"experiment {name!r} has a column 'experiment', which is reserved; rename it"
             )
-        known = (*METRICS, *_FURTHER)
-        numbers = {c: v for c, v in row.items() if c in known or not isinstance(v, str)}
+        numeric = (*METRICS, *_FURTHER)
+        numbers = {c: v for c, v in row.items() if c in numeric or not isinstance(v, str)}
         _check_recall(f"experiment {name!r}", numbers)
         rows.append({"experiment": name, **row})
     return rows

@@ -39,40 +39,26 @@ def dot(images: Tensor, captions: Tensor) -> Tensor:
 
 
 def order(images: Tensor, captions: Tensor) -> Tensor:
-    """Return -sum_d max(0, s_d - v_d)^2 of images v (i, d) and captions s (c, d).
-
-    Vendrov et al. 2016, eq. (3), negated: a caption is more general than its image and has the
-    smaller coordinates.
-    """
+    """Return -sum_d max(0, s_d - v_d)^2 of images v (i, d) and captions s (c, d)."""
+    # Vendrov et al. 2016, eq. (3), negated: a caption is more general than its image.
     return _by_captions(_order_block, images, captions, images.numel())
 
 
 def scan(images: Tensor, captions: Tensor, attention: CrossAttention) -> Tensor:
-    """Return Stacked Cross Attention scores (Lee et al. 2018, eqs. 1-8).
+    """Return Stacked Cross Attention scores (Lee et al. 2018, eqs. 1-8), (i, c).
 
-    Parts are scaled to unit length. Let the queries be the words and the context the regions
-    ("t2i"), or the reverse ("i2t"); c_rq is the cosine of context part r and query q.
+    Images are (i, regions, d), captions (c, words, d); parts are scaled to unit length. Absent
+    parts are zero vectors, which neither attend nor are attended to; a row without parts scores 0
+    with everything. Let the queries be the words and the context the regions ("t2i"), or the
+    reverse ("i2t"); c_rq is the cosine of context part r and query q.
 
     - n_rq = max(0, c_rq) / sqrt(sum_q' max(0, c_rq')^2): clipped, and normalised over the queries
     - a_q = sum_r w_rq x_r with w_rq = softmax over r of lambda_softmax * n_rq
     - R_q = cosine of query q and a_q
     - score: the mean of R_q ("avg"), or log(sum_q exp(lambda_lse * R_q)) / lambda_lse ("lse")
 
-    Only a_q's inner products are needed, which follow from the cosines among the context's parts;
-    the vectors a_q themselves are never computed. Norms below `FLOOR` count as `FLOOR`.
-    The authors' own program clips with slope 0.1 below 0; the paper and this function with 0.
-
-    Parameters
-    ----------
-    images : (i, regions, d).
-    captions : (c, words, d). On either side absent parts are zero vectors, which neither attend nor
-        are attended to. A row without parts scores 0 with everything.
-
-    Returns
-    -------
-    Tensor
-        (i, c). Memory is bounded, also for the gradient: each block of captions is recomputed in
-        the backward pass.
+    Norms below `FLOOR` count as `FLOOR`. The authors' own program clips with slope 0.1 below 0; the
+    paper and this function with 0.
     """
     regions, words = images.shape[1], captions.shape[1]
     block = partial(_scan_block, attention=attention)
@@ -93,20 +79,11 @@ SCORES: dict[str, Score] = {
 
 
 def attended_similarities(nodes: Tensor, context: Tensor) -> Tensor:
-    """Return the similarity of each node to what it attends to in the other set of its row.
+    """Return the similarity (n, a) of nodes (n, a, d) to what they attend to in (n, b, d).
 
     Yan 2019, section 2.5.2: with all nodes scaled to unit length, the inner product of node u and
-    sum_j softmax_j(u . x_j) x_j.
-
-    Parameters
-    ----------
-    nodes : (n, a, d).
-    context : (n, b, d). The other side, row by row; absent nodes are zero vectors.
-
-    Returns
-    -------
-    Tensor
-        (n, a); 0 for absent nodes and contexts without nodes.
+    sum_j softmax_j(u . x_j) x_j over the row's context x. Absent nodes are zero vectors; 0 for them
+    and for contexts without nodes.
     """
     inner = torch.einsum("nad,nbd->nab", F.normalize(nodes, dim=2), F.normalize(context, dim=2))
     weights = inner.exp() * present(context)[:, None, :]

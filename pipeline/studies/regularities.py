@@ -17,11 +17,11 @@ import numpy.typing as npt
 
 from pipeline.datasets.image_truth import ImageWords, WordKind
 from pipeline.datasets.manifest import Manifest
+from pipeline.retrieval import EmbeddingsError
 from pipeline.retrieval.composition import around_the_mean, compose, require_composable
 from pipeline.retrieval.geometry import common_plane
 from pipeline.retrieval.query.searcher import Searcher
-from pipeline.retrieval.search import SearchError, Vectors
-from pipeline.retrieval.similarity import unit_rows
+from pipeline.retrieval.similarity import Vectors, unit_rows
 from pipeline.store.errors import WrongUsage
 from pipeline.store.files import write_json
 from pipeline.store.schema import decode
@@ -167,7 +167,7 @@ def regularities(
             "chance": _mean([a.chance for a in asked]),
         }
     if not tables:
-        raise SearchError("no embedded image has a word that could replace another")
+        raise EmbeddingsError("no embedded image has a word that could replace another")
     planes = {
         kind.name: plane
         for kind in kinds
@@ -222,7 +222,7 @@ def _vectors(
     for word in dict.fromkeys(word for kind in kinds for word in kind.words):
         try:
             (row,) = searcher.models.embed_sentences([word], log)
-        except SearchError:
+        except EmbeddingsError:
             unknown.append(word)
             continue
         if row.any():
@@ -353,7 +353,7 @@ def read_regularities(file: str | Path) -> Regularities:
     try:
         return decode(Path(file).read_bytes(), Regularities)
     except (OSError, ValueError) as error:
-        raise SearchError(
+        raise EmbeddingsError(
             f"{file} holds no regularities ({error!r}); `pipeline search --regularities` writes it"
         ) from error
 

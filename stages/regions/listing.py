@@ -7,7 +7,7 @@ def recipes() -> list[Row]:
     """Return the recipes that pool a grid over boxes, and that of the boxes alone."""
     from pipeline.images.recipes import RECIPES
     from pipeline.regions.box_geometry import BOX_GEOMETRY
-    from pipeline.regions.map_recipe import ROI_ALIGN, map_recipe
+    from pipeline.regions.by_photo import ROI_ALIGN, map_recipe
 
     rows = []
     for recipe in RECIPES.values():

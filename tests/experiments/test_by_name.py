@@ -10,7 +10,7 @@ import pipeline
 from pipeline.experiments.layout import NotMade
 from pipeline.heads import HeadError
 from pipeline.language import LanguageError
-from pipeline.regions.localization import LocalizationError
+from pipeline.regions import RegionError
 from pipeline.store.errors import WrongUsage
 from pipeline.web.serve.server import Server
 from tests.project import Recorder
@@ -52,7 +52,7 @@ def test_what_was_not_made_says_what_makes_it(made: Path) -> None:
         pipeline.open_region_searcher("wang2016-phrases-cca", made / "mine", root=made / "made")
     with pytest.raises(HeadError, match="vseppp"):
         pipeline.open_searcher("vseppp", made / "mine", root=made / "made")
-    with pytest.raises(LocalizationError, match="not on regions and phrases"):
+    with pytest.raises(RegionError, match="not on regions and phrases"):
         pipeline.localize(NAME, made / "mine", method="grid", root=made / "made")
 
 

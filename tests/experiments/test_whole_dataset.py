@@ -13,8 +13,8 @@ from pipeline.experiments.layout import Layout, NotMade
 from pipeline.experiments.whole_dataset import searched_embeddings
 from pipeline.heads.embed import Stored
 from pipeline.heads.experiments import resolve_experiment
+from pipeline.retrieval import EmbeddingsError
 from pipeline.retrieval.embedding_file import read_embeddings, read_store
-from pipeline.retrieval.search import SearchError
 from pipeline.store.jobs.options import Selection
 from tests.project import Recorder
 
@@ -183,5 +183,5 @@ def test_a_dataset_without_captions_is_searched_by_a_head_of_another(layout: Lay
             [hit.score for hit in here], sorted(scores.values())[::-1], atol=1e-5
         )
         assert {hit.split for hit in here} == {"all"}
-    with pytest.raises(SearchError, match="has no sentences of all splits"):
+    with pytest.raises(EmbeddingsError, match="has no sentences of all splits"):
         searcher.by_image(source[0].id, of="sentences")

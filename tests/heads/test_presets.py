@@ -22,7 +22,7 @@ from pipeline.heads.inputs.feature_spec import FeatureSpec, HeadInputs
 from pipeline.heads.presets import PRESETS
 from pipeline.heads.training.trainer import NetworkHead
 from pipeline.images.recipes.image_recipes import resolve_recipe
-from pipeline.retrieval.embeddings import EmbeddingsError
+from pipeline.retrieval import EmbeddingsError
 from pipeline.retrieval.ensemble import ENSEMBLES, members_in, members_of
 from pipeline.store.jobs.side_by_side import SideBySide, split_name
 from pipeline.text.encoder_plans import plan_encoder

@@ -9,9 +9,10 @@ from PIL import Image
 from pipeline.datasets.checks import DatasetError
 from pipeline.datasets.manifest import read_manifest
 from pipeline.datasets.regions import has_phrases, read_phrases
-from pipeline.regions.ground_truth import true_boxes, true_regions
+from pipeline.regions import RegionError
+from pipeline.regions.methods import true_boxes, true_regions
 from pipeline.regions.proposal_source import Proposer
-from pipeline.regions.proposals import ProposalError, image_of_region, read_proposals
+from pipeline.regions.proposals import image_of_region, read_proposals
 from pipeline.regions.propose import propose
 from pipeline.store.jobs.options import Compute
 from pipeline.studies.scenes.draw_scenes import draw_scenes
@@ -52,10 +53,10 @@ def test_true_boxes_are_proposals(scenes: Path, tmp_path: Path) -> None:
     image = phrases[0].image
     assert found.region_ids(image) == [f"{image}@{k}" for k in range(len(boxes[image]))]
     assert image_of_region(f"{image}@1") == (image, 1)
-    with pytest.raises(ProposalError, match="is not the id of a region"):
+    with pytest.raises(RegionError, match="is not the id of a region"):
         image_of_region(f"{image}@{'9' * 5000}")
     found.require_images(read_manifest(scenes), [image])
-    with pytest.raises(ProposalError, match="lacks 1 of the images, first"):
+    with pytest.raises(RegionError, match="lacks 1 of the images, first"):
         found.require_images(read_manifest(scenes), [image, "scene-99999"])
     before = {path.name: path.read_bytes() for path in (tmp_path / "truth").iterdir()}
     propose(

@@ -13,10 +13,10 @@ from pyarrow import feather, parquet
 
 from pipeline.datasets.entries import ImageEntry
 from pipeline.datasets.manifest import Manifest
-from pipeline.retrieval import embedding_table
+from pipeline.retrieval import EmbeddingsError, embedding_table
 from pipeline.retrieval.embedding_file import write_embeddings
 from pipeline.retrieval.embedding_table import export_embeddings
-from pipeline.retrieval.embeddings import Embeddings, EmbeddingsError
+from pipeline.retrieval.embeddings import Embeddings
 from pipeline.store.convert.export import export
 from pipeline.store.errors import WrongUsage
 from pipeline.store.files import OutputError

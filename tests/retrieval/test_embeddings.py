@@ -12,13 +12,14 @@ import h5py
 import numpy as np
 import pytest
 
+from pipeline.retrieval import EmbeddingsError
 from pipeline.retrieval.embedding_file import (
     EmbeddingsHeader,
     read_embeddings,
     write_embeddings,
     write_in_blocks,
 )
-from pipeline.retrieval.embeddings import Embeddings, EmbeddingsError
+from pipeline.retrieval.embeddings import Embeddings
 from pipeline.store import guard
 from pipeline.store.shards.format import ShardError
 

@@ -6,8 +6,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from pipeline.retrieval import EmbeddingsError
 from pipeline.retrieval.embedding_file import read_embeddings, write_embeddings
-from pipeline.retrieval.embeddings import Embeddings, EmbeddingsError
+from pipeline.retrieval.embeddings import Embeddings
 from pipeline.retrieval.ensemble import average, ensemble
 from pipeline.retrieval.similarity import SIMILARITIES
 from pipeline.store.hashing import sha256_of_file

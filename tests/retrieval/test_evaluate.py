@@ -7,14 +7,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from pipeline.retrieval import EmbeddingsError
 from pipeline.retrieval.embedding_file import read_embeddings, write_embeddings
-from pipeline.retrieval.embeddings import EmbeddingsError
-from pipeline.retrieval.evaluate import TooManyPairs, evaluate
+from pipeline.retrieval.evaluate import evaluate
 from pipeline.retrieval.provenance import columns_of
 from pipeline.retrieval.ranking.galleries import images_between
-from pipeline.retrieval.ranking.protocols import ProtocolError
 from pipeline.retrieval.recall import recall_table
 from pipeline.retrieval.tables import PROVENANCE_FILE, read_provenance, read_recall
+from pipeline.store.errors import UnknownName
 from pipeline.store.files import OutputError
 from tests.project import Recorder
 from tests.retrieval.factories import made
@@ -54,7 +54,9 @@ def test_how_many_captions_counted_is_recorded(
 
 def test_too_many_pairs_are_refused_with_what_they_would_cost(tmp_path: Path) -> None:
     write_embeddings(tmp_path / "e.h5", made([5] * 40, "cosine"))
-    with pytest.raises(TooManyPairs, match=r"40 images and 200 captions compare 8\.0e\+03 pairs"):
+    with pytest.raises(
+        EmbeddingsError, match=r"40 images and 200 captions compare 8\.0e\+03 pairs"
+    ):
         evaluate(tmp_path / "e.h5", tmp_path / "out", max_pairs=7999)
     assert not (tmp_path / "out").exists()
     evaluate(tmp_path / "e.h5", tmp_path / "out", max_pairs=8000)
@@ -116,6 +118,6 @@ def test_mistakes_end_before_the_work(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(OutputError, match="is a file"):
         evaluate(tmp_path / "missing.h5", tmp_path / "file" / "out")
-    with pytest.raises(ProtocolError, match="unknown protocol 'coco'"):
+    with pytest.raises(UnknownName, match="unknown protocol 'coco'"):
         evaluate(tmp_path / "missing.h5", tmp_path / "out", protocol="coco")
     assert not (tmp_path / "out").exists()

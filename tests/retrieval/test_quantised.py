@@ -8,8 +8,9 @@ import h5py
 import numpy as np
 import pytest
 
+from pipeline.retrieval import EmbeddingsError
 from pipeline.retrieval.embedding_file import read_embeddings, write_embeddings
-from pipeline.retrieval.embeddings import Embeddings, EmbeddingsError
+from pipeline.retrieval.embeddings import Embeddings
 from pipeline.retrieval.evaluate import evaluate
 from pipeline.retrieval.quantised.codes import (
     QuantisedRows,
@@ -19,7 +20,7 @@ from pipeline.retrieval.quantised.codes import (
     shortened,
 )
 from pipeline.retrieval.quantised.two_stage import candidates, nearest_stored
-from pipeline.retrieval.search import Gallery, SearchError, nearest
+from pipeline.retrieval.search import Gallery, nearest
 from pipeline.retrieval.similarity import unit_rows
 from tests.retrieval.factories import made, noisy
 
@@ -82,7 +83,7 @@ def test_two_stages_find_what_a_search_of_the_stored_vectors_finds(store: str) -
     by_default = nearest_stored(gallery_of(stored), queries, "captions", 5)
     assert np.isin(by_default.rows, expected.rows).mean() > 0.9
     assert nearest_stored(gallery_of(stored), queries[:0], "captions", 5).rows.shape == (0, 5)
-    with pytest.raises(SearchError, match="embed both with one head"):
+    with pytest.raises(EmbeddingsError, match="embed both with one head"):
         nearest_stored(gallery_of(stored), queries[:, :3], "captions", 5)
 
 

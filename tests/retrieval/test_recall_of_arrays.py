@@ -9,8 +9,9 @@ import numpy.typing as npt
 import pytest
 import torch
 
+from pipeline.retrieval import EmbeddingsError
 from pipeline.retrieval.embedding_file import write_embeddings
-from pipeline.retrieval.embeddings import Embeddings, EmbeddingsError
+from pipeline.retrieval.embeddings import Embeddings
 from pipeline.retrieval.evaluate import evaluate
 from pipeline.retrieval.recall_of_arrays import recall
 from pipeline.retrieval.similarity import SIMILARITIES

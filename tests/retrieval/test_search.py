@@ -9,12 +9,12 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from pipeline.retrieval import approximate, search
+from pipeline.retrieval import EmbeddingsError, approximate, search
 from pipeline.retrieval.approximate import open_index
 from pipeline.retrieval.composition import around_the_mean, compose, require_composable
 from pipeline.retrieval.embedding_file import write_embeddings
-from pipeline.retrieval.embeddings import Embeddings, EmbeddingsError
-from pipeline.retrieval.search import SYMMETRIC, Gallery, SearchError, SideName, nearest
+from pipeline.retrieval.embeddings import Embeddings
+from pipeline.retrieval.search import SYMMETRIC, Gallery, SideName, nearest
 from pipeline.retrieval.similarity import SIMILARITIES
 from pipeline.retrieval.stored_graph import DamagedGraph, read_graph
 from pipeline.store.tensor_file import read_metadata, read_tensors, write_tensors
@@ -88,7 +88,7 @@ def test_equal_rows_stand_in_the_order_of_their_ids(similarity: str) -> None:
 def test_one_side_is_searched_by_itself_where_that_means_something(similarity: str) -> None:
     gallery = gallery_of(11, "captions", similarity)
     if similarity not in SYMMETRIC:
-        with pytest.raises(SearchError, match="compares an image with a caption"):
+        with pytest.raises(EmbeddingsError, match="compares an image with a caption"):
             nearest(gallery, gallery.rows, "captions", 1)
         return
     hits = nearest(gallery, gallery.rows[:3], "captions", 11)
@@ -106,7 +106,7 @@ def test_no_query_and_one_row() -> None:
 
 def test_what_has_no_similarity_is_refused() -> None:
     gallery = gallery_of(3, "images", "cosine")
-    with pytest.raises(SearchError, match="embed both with one head"):
+    with pytest.raises(EmbeddingsError, match="embed both with one head"):
         nearest(gallery, np.ones((1, 8), np.float32), "captions", 1)
     large = np.full((3, 7), 1e30, np.float32)
     with pytest.raises(EmbeddingsError, match="not a finite float32"):
@@ -145,17 +145,19 @@ def test_a_word_is_taken_away_and_another_put_in_its_place() -> None:
 def test_compositions_without_a_direction_are_refused() -> None:
     blue = BASIS[0][None]
     zero, none = np.zeros_like(blue), blue[:0]
-    with pytest.raises(SearchError, match="is the zero vector"):
+    with pytest.raises(EmbeddingsError, match="is the zero vector"):
         compose(blue[0], zero, none)
-    with pytest.raises(SearchError, match="cancel"):
+    with pytest.raises(EmbeddingsError, match="cancel"):
         compose(blue[0], blue * 2, none)
-    with pytest.raises(SearchError, match="cancel"):
+    with pytest.raises(EmbeddingsError, match="cancel"):
         compose(blue[0] * 2e-9, blue * np.float32(2e-9), none, unit=False)
-    with pytest.raises(SearchError, match="of the image and of word 1 of those subtracted is the"):
+    with pytest.raises(
+        EmbeddingsError, match="of the image and of word 1 of those subtracted is the"
+    ):
         compose(np.zeros((2, 4), np.float32), zero, none)
     for similarity in SIMILARITIES:
         if similarity != "cosine":
-            with pytest.raises(SearchError, match=similarity):
+            with pytest.raises(EmbeddingsError, match=similarity):
                 require_composable(similarity)
 
 
@@ -224,7 +226,7 @@ def test_an_index_belongs_to_its_file(tmp_path: Path) -> None:
     open_index(path, made_file(path, "cosine"), "images", lines.append)
     assert graph.read_bytes() == first
     assert [line for line in lines if "is corrupt" in line]
-    with pytest.raises(SearchError, match="only cosine and euclidean"):
+    with pytest.raises(EmbeddingsError, match="only cosine and euclidean"):
         open_index(path, made_file(path, "order"), "images", lines.append)
 
 
@@ -329,5 +331,5 @@ def test_without_faiss_the_message_says_what_to_install(
 ) -> None:
     monkeypatch.setitem(sys.modules, "faiss", None)
     made = made_file(tmp_path / "a.h5", "cosine")
-    with pytest.raises(SearchError, match="caption-feature-pipeline\\[search\\]"):
+    with pytest.raises(EmbeddingsError, match="caption-feature-pipeline\\[search\\]"):
         open_index(tmp_path / "a.h5", made, "images", print)

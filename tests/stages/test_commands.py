@@ -308,8 +308,7 @@ def test_a_moved_dataset_and_an_altered_one_are_told_apart(project: Path, pipeli
         ("embed --experiment qian2018-baseline", 1, "pipeline run qian2018-baseline"),
         ("evaluate params.yaml --out x", 1, "params.yaml"),
         ("report --dataset nowhere", 1, "pipeline run NAME --dataset nowhere"),
-        ("recipes resnet", 2, "did you mean resnet152"),
-        ("recipe", 2, "did you mean recipes?"),
+        ("list recipes resnet", 2, "did you mean resnet152"),
     ],
 )
 def test_mistakes_get_one_paragraph_and_nothing_half_made(

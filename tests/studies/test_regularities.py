@@ -10,8 +10,8 @@ import pytest
 from pipeline.datasets.entries import ImageEntry
 from pipeline.datasets.image_truth import WordKind
 from pipeline.datasets.manifest import Manifest
+from pipeline.retrieval import EmbeddingsError
 from pipeline.retrieval.embeddings import Embeddings
-from pipeline.retrieval.search import SearchError
 from pipeline.store.errors import WrongUsage
 from pipeline.studies.regularities import (
     PHOTOS,
@@ -44,7 +44,7 @@ def searcher(rng: np.random.Generator | None = None) -> Any:
 
     def embed(words: list[str], log: Any) -> Any:
         if words[0] not in AXES:
-            raise SearchError("unknown")
+            raise EmbeddingsError("unknown")
         return AXES[words[0]][None]
 
     return SimpleNamespace(
@@ -171,8 +171,8 @@ def test_known_words_replace_those_of_captions() -> None:
 def test_other_similarities_and_damaged_files_are_refused(tmp_path: Path) -> None:
     other = searcher()
     other.similarity = "order"
-    with pytest.raises(SearchError, match="cosine"):
+    with pytest.raises(EmbeddingsError, match="cosine"):
         regularities(other, print)
     (tmp_path / "x.json").write_text("{}")
-    with pytest.raises(SearchError, match="holds no regularities"):
+    with pytest.raises(EmbeddingsError, match="holds no regularities"):
         read_regularities(tmp_path / "x.json")

@@ -9,8 +9,8 @@ from pipeline.images.decoding.decode import UnusableImage
 from pipeline.images.given_pictures import GivenPicture, picture_of
 from pipeline.language.captioning.captions import Caption, Captioner
 from pipeline.language.captioning.captions_file import Described
+from pipeline.retrieval import EmbeddingsError
 from pipeline.retrieval.query.picture_features import PictureFeatures
-from pipeline.retrieval.search import SearchError
 from pipeline.store.progress import QUIET, Monitor
 
 
@@ -67,7 +67,7 @@ def describe_pictures(
                 opened = picture_of(image)
                 found = describe_picture(captioner, network, opened, count=count, seed=seed)
                 described.append(Described(name, found, "" if found else "no caption was found"))
-            except (SearchError, UnusableImage) as error:
+            except (EmbeddingsError, UnusableImage) as error:
                 described.append(Described(name, error=str(error)))
             progress(number + 1, len(images), sum(not d.captions for d in described))
     return described

@@ -6,9 +6,3 @@ average precision). `sources` opens the data, `train_localizer` trains heads on 
 `evaluate_localization` computes the metrics. Boxes and proposals are in `pipeline.regions`; heads,
 losses and the training job in `pipeline.heads`. No module here knows path conventions.
 """
-
-from pipeline.store.errors import PipelineError
-
-
-class LocalizationError(PipelineError):
-    """Regions or phrases are inconsistent, or a localization file is damaged."""

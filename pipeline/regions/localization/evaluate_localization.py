@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from pipeline.regions.localization import LocalizationError
+from pipeline.regions import RegionError
 from pipeline.regions.localization.localized import Localized, read_localized
 from pipeline.regions.localization.measures import (
     IOU,
@@ -40,22 +40,17 @@ Figures = dict[str, float]
 
 @dataclass(frozen=True)
 class LocalizationTable:
-    """Metrics in percent over all queries and by phrase type, with simple baselines.
+    """Metrics in percent over all queries and by phrase type, with simple baselines."""
 
-    Attributes
-    ----------
-    rows : mapping of str to Figures. By system, the head first, then "largest box", "whole image"
-        and "order of the method": `MEASURES` with `_low` and `_high`, and of the head and the
-        largest box `phrase_to_region_map`. `bound` is the share of queries with a correct proposal.
-    types : mapping of str to Figures. By phrase type, the head's `MEASURES` and `queries`. A phrase
-        of several types counts in each.
-    counts : mapping of str to int. Numbers of images, queries and distinct phrases, images without
-        proposals and their queries, phrases without a known word, and the maximum number of
-        proposals of an image.
-    """
-
+    # By system, the head first, then "largest box", "whole image" and "order of the method":
+    # `MEASURES` with `_low` and `_high`, and of the head and the largest box
+    # `phrase_to_region_map`.
     rows: Mapping[str, Figures]
+    # By phrase type, the head's `MEASURES` and `queries`; a phrase of several types counts in
+    # each.
     types: Mapping[str, Figures]
+    # Images, queries, distinct phrases, what has no proposals or no known word, most
+    # proposals.
     counts: Mapping[str, int]
 
 
@@ -64,17 +59,27 @@ def evaluate_localized(
 ) -> LocalizationTable:
     """Evaluate a localization file and write `localization.json`, `.csv` and `provenance.json`.
 
+    A proposal is correct if its intersection over union with a true box is at least 0.5. Intervals
+    are 95 % percentile bootstraps over images with their queries.
+
     Parameters
     ----------
     file : str or Path. Localization file of `pipeline localize`.
     out : str or Path. Output folder.
-    nms : float. Threshold of the suppression before average precision; see `average_precisions`.
+    nms : float. Overlap above which proposals are suppressed before average precision, 0-1.
     monitor : Monitor. Receives lines on images without proposals and phrases without a known word,
         and one with counts and seconds.
 
+    Returns
+    -------
+    LocalizationTable
+        R@1, R@5, R@10, bound (the share of queries with a correct proposal), pointing game and mAP
+        in percent, of the head, of the baselines "largest box", "whole image" and "order of the
+        method", and of the head by phrase type.
+
     Raises
     ------
-    LocalizationError
+    RegionError
         The file is missing or damaged, or has no query.
     OutputError
         The folder is not writable.
@@ -90,7 +95,7 @@ def evaluate_localized(
     started = time.monotonic()
     localized = read_localized(file)
     if not localized.query_ids:
-        raise LocalizationError(f"{file} has no query: no phrase of its images has a box")
+        raise RegionError(f"{file} has no query: no phrase of its images has a box")
     name = str(localized.provenance.get("experiment", file.stem))
     table = tabulate(localized, name, nms)
     counts = table.counts
@@ -129,10 +134,10 @@ def evaluate_localized(
 
 def tabulate(localized: Localized, name: str, nms: float = NMS) -> LocalizationTable:
     """Return the metrics of a head, called `name`, and of the baselines."""
-    own, largest = by_head(localized), by_area(localized)
-    found = rank(localized, own)
+    scoring, largest = by_head(localized), by_area(localized)
+    ranked = rank(localized, scoring)
     rows = {
-        name: figures(localized, found) | _map(average_precisions(localized, own, nms)),
+        name: figures(localized, ranked) | _map(average_precisions(localized, scoring, nms)),
         "largest box": figures(localized, rank(localized, largest))
         | _map(average_precisions(localized, largest, nms)),
         "whole image": figures(localized, rank_whole_image(localized)),
@@ -141,8 +146,8 @@ def tabulate(localized: Localized, name: str, nms: float = NMS) -> LocalizationT
     types: dict[str, Figures] = {}
     for kind in sorted({t for types in localized.query_types for t in types.split("/") if t}):
         of_kind = np.array([kind in types.split("/") for types in localized.query_types])
-        own_figures = figures(localized, found, of_kind, with_intervals=False)
-        types[kind] = {"queries": float(of_kind.sum())} | own_figures
+        of_type = figures(localized, ranked, of_kind, with_intervals=False)
+        types[kind] = {"queries": float(of_kind.sum())} | of_type
     proposals = np.diff(localized.first_region)
     return LocalizationTable(
         rows,
@@ -165,35 +170,21 @@ def figures(
     chosen: np.ndarray | None = None,
     with_intervals: bool = True,
 ) -> Figures:
-    """Return `MEASURES` of some queries in percent, with intervals.
-
-    Parameters
-    ----------
-    localized, ranked : Localized, Ranked. Queries and their ranks.
-    chosen : (queries,) bool mask; None: all.
-    with_intervals : bool. Whether to include `_low` and `_high`.
-    """
+    """Return `MEASURES` of all queries, or of a mask (queries,) bool, in percent."""
     rows = np.arange(len(localized.query_ids)) if chosen is None else np.flatnonzero(chosen)
     first = ranked.first_hit[rows]
     values = 100.0 * np.stack([*(first < k for k in CUTOFFS), first < NO_HIT, ranked.pointed[rows]])
-    made = dict(zip(MEASURES, values.mean(axis=1).tolist(), strict=True))
+    result = dict(zip(MEASURES, values.mean(axis=1).tolist(), strict=True))
     if with_intervals:
         images = len(localized.image_ids)
         low, high = mean_intervals(values, localized.query_image[rows], images)
-        made |= {f"{m}_low": float(v) for m, v in zip(MEASURES, low, strict=True)}
-        made |= {f"{m}_high": float(v) for m, v in zip(MEASURES, high, strict=True)}
-    return made
+        result |= {f"{m}_low": float(v) for m, v in zip(MEASURES, low, strict=True)}
+        result |= {f"{m}_high": float(v) for m, v in zip(MEASURES, high, strict=True)}
+    return result
 
 
 def markdown(table: LocalizationTable, published: Mapping[str, Mapping[str, str]]) -> str:
-    """Return the rows, then those of the types, as Markdown tables.
-
-    Parameters
-    ----------
-    table : LocalizationTable. Metrics.
-    published : mapping of str to mapping of str to str. Published metrics by system, appended as
-        rows.
-    """
+    """Return the rows, published ones by system, and those of the types, as Markdown tables."""
     names = [f"phrase_to_region_r{k}" for k in CUTOFFS]
     columns = [*names, "phrase_to_region_map", "bound", "pointing_game"]
     heads = ["R@1", "R@5", "R@10", "mAP", "bound", "pointing"]

@@ -8,7 +8,7 @@ import numpy as np
 
 from pipeline.datasets.splits import split_for
 from pipeline.heads.trained_head import load_head
-from pipeline.regions.localization import LocalizationError
+from pipeline.regions import RegionError
 from pipeline.regions.localization.localized import Localized, write_localized
 from pipeline.regions.localization.queries import Queries
 from pipeline.regions.localization.sources import Sources
@@ -30,28 +30,7 @@ def localize(
     leave_out_failed: bool = False,
     monitor: Monitor = QUIET,
 ) -> Localized:
-    """Embed the proposals and phrases of a split and write them to a localization file.
-
-    Parameters
-    ----------
-    sources : Sources. The data; only the recipe of `truth` is needed.
-    out : str or Path. Path of the localization file.
-    head : str or Path. Folder of the trained head.
-    encoder : str or Path or None. Folder of the phrases' fitted encoder, which determines known
-        words; None: the one next to the phrases, if it exists.
-    split : str or None. Name of the split; None: "test", or an alias.
-    leave_out_failed : bool. Whether images with failed region features are left out.
-    monitor : Monitor. Receives log lines.
-
-    Raises
-    ------
-    LocalizationError
-        The split has no phrase with a box.
-    HeadError
-        The head is missing, or was fitted on other features.
-    MissingRows, FailedRows
-        A region or phrase has no features.
-    """
+    """Embed the proposals and phrases of a split and write them to a localization file."""
     out = Path(out)
     require_folder(out.parent)
     started = time.monotonic()
@@ -63,13 +42,13 @@ def localize(
     left_out = opened.left_out(leave_out_failed, monitor)
     queries = Queries.of(opened, split, left_out=left_out)
     if not queries.frame.query_ids:
-        raise LocalizationError(
+        raise RegionError(
             f"split {split!r} of {sources.dataset} has no phrase with a box; choose another split"
         )
-    found = queries.embedded(trained.head)
+    embedded = queries.embedded(trained.head)
     localized = replace(
-        found,
-        known=_known(found, Path(encoder or sources.encoder), monitor),
+        embedded,
+        known=_known_phrases(embedded, Path(encoder or sources.encoder), monitor),
         provenance={
             **trained.provenance,
             "dataset": opened.manifest.name,
@@ -81,22 +60,22 @@ def localize(
     )
     write_localized(out, localized)
     monitor.log(
-        f"{out}: {len(found.query_ids)} queries of {len(found.image_ids)} images, "
-        f"{len(found.boxes)} proposals, {time.monotonic() - started:.1f} s"
+        f"{out}: {len(embedded.query_ids)} queries of {len(embedded.image_ids)} images, "
+        f"{len(embedded.boxes)} proposals, {time.monotonic() - started:.1f} s"
     )
     return localized
 
 
-def _known(found: Localized, encoder: Path, monitor: Monitor) -> np.ndarray:
+def _known_phrases(localized: Localized, encoder: Path, monitor: Monitor) -> np.ndarray:
     """Return which phrases have a known word; log the number of others, with the first of them."""
-    known = np.ones(len(found.phrase_texts), bool)
+    mask = np.ones(len(localized.phrase_texts), bool)
     if not encoder.is_dir():
         monitor.log(f"{encoder} not found: phrases without a known word are not detected")
-        return known
-    reports = load_encoder(encoder, found.phrase_texts).reports(found.phrase_texts)
+        return mask
+    reports = load_encoder(encoder, localized.phrase_texts).reports(localized.phrase_texts)
     unknown = sorted(unknown_to_all(reports.values()))
-    known[unknown] = False
+    mask[unknown] = False
     if unknown:
-        first = ", ".join(found.phrase_texts[row] for row in unknown[:_SHOWN])
+        first = ", ".join(localized.phrase_texts[row] for row in unknown[:_SHOWN])
         monitor.log(f"{len(unknown)} phrases have no known word, first {first}")
-    return known
+    return mask

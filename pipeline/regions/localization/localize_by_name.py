@@ -68,10 +68,15 @@ def localize(
 
     Raises
     ------
-    LocalizationError
+    RegionError
         An experiment is not on regions and phrases, or folders do not match each other.
     HeadError, DatasetError, ShardError
         A name is unknown, or the dataset or features are missing.
+
+    References
+    ----------
+    Wang, Li and Lazebnik, "Learning deep structure-preserving image-text embeddings", CVPR 2016,
+    section 3.3.
 
     Examples
     --------
@@ -81,7 +86,7 @@ def localize(
     """
     training = replace(training, monitor=monitor).with_named_precision()
     layout, finder = Layout(Path(dataset), Path(root)), experiment_finder(experiments, size)
-    asked = []
+    runs = []
     for name in texts_of(names, "experiment")[0]:
         experiment = finder(name)
         of_recipe = recipe or experiment.images
@@ -93,10 +98,10 @@ def localize(
             regions=Path(regions or layout.regions(of_recipe, method)),
             most=most,
         )
-        asked.append((experiment, sources))
+        runs.append((experiment, sources))
     return localize_experiments(
         Plan(layout, training, test_split=split, experiment_named=finder),
-        asked,
+        runs,
         seeds=seeds,
         validation_images=validation_images,
         monitor=monitor,

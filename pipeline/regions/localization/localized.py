@@ -13,12 +13,13 @@ import h5py
 import numpy as np
 import numpy.typing as npt
 
-from pipeline.regions.localization import LocalizationError
+from pipeline.regions import RegionError
 from pipeline.retrieval.similarity import SIMILARITIES
 from pipeline.store.files import require_held
 from pipeline.store.guard import crash_of, trust
 from pipeline.store.hashing import canonical_json
 from pipeline.store.schema import decode
+from pipeline.store.shards.row_keys import RowNumbers
 from pipeline.store.shards.writer import with_room
 
 FORMAT, FORMAT_VERSION = "pipeline-localization", 1
@@ -28,50 +29,30 @@ _TEXT_BYTES = 48
 
 Floats = npt.NDArray[np.float32]
 Scores = npt.NDArray[np.float64]
-RowNumbers = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False)
 class Localized:
-    """Images with their proposals, phrases, and queries: a phrase in an image.
+    """Images with their proposals, phrases, and queries: a phrase in an image."""
 
-    Attributes
-    ----------
-    image_ids : tuple of str. Image ids in the order of the dataset.
-    sizes : (images, 2) int64, width and height in pixels.
-    first_region : (images + 1,) int64, the first proposal of each image, and the end of the last.
-        An image may have none.
-    boxes : (regions, 4) float32, x0 y0 x1 y1 in pixels of the image, from 0, right and bottom
-        exclusive.
-    regions : (regions, dim) float32 embeddings.
-    phrase_texts : tuple of str. The distinct phrases.
-    phrases : (phrases, dim) float32 embeddings.
-    known : (phrases,) bool, whether the phrase has a word that the encoder knows.
-    query_ids : tuple of str. One id per query.
-    query_image, query_phrase : (queries,) int64 row numbers.
-    query_types : (queries,) phrase types, joined by "/"; may be empty.
-    first_truth : (queries + 1,) int64, the first true box of each query, and the end of the last.
-    truth : (n, 4) float32 true boxes, any of which is correct.
-    similarity : str. Name of the similarity of regions and phrases.
-    provenance : dict. Provenance of the rows, as JSON values.
-    """
-
-    image_ids: tuple[str, ...]
-    sizes: RowNumbers
+    image_ids: tuple[str, ...]  # in the order of the dataset
+    sizes: RowNumbers  # (images, 2), width and height in pixels
+    # (images + 1,), the first proposal of each image, and the end of the last; an image may
+    # have none
     first_region: RowNumbers
-    boxes: Floats
-    regions: Floats
-    phrase_texts: tuple[str, ...]
-    phrases: Floats
-    known: npt.NDArray[np.bool_]
+    boxes: Floats  # (regions, 4), x0 y0 x1 y1 in pixels, right and bottom exclusive
+    regions: Floats  # (regions, dim) embeddings
+    phrase_texts: tuple[str, ...]  # the distinct phrases
+    phrases: Floats  # (phrases, dim) embeddings
+    known: npt.NDArray[np.bool_]  # (phrases,), whether the encoder knows a word
     query_ids: tuple[str, ...]
-    query_image: RowNumbers
-    query_phrase: RowNumbers
-    query_types: tuple[str, ...]
-    first_truth: RowNumbers
-    truth: Floats
+    query_image: RowNumbers  # (queries,) row numbers
+    query_phrase: RowNumbers  # (queries,) row numbers
+    query_types: tuple[str, ...]  # (queries,) joined by "/"; may be empty
+    first_truth: RowNumbers  # (queries + 1,), the first true box of each query, and the end
+    truth: Floats  # (n, 4) true boxes, any of which is correct
     similarity: str
-    provenance: dict[str, Any]
+    provenance: dict[str, Any]  # JSON values
 
     def regions_of(self, image: int) -> slice:
         """Return the rows of an image's proposals."""
@@ -89,24 +70,17 @@ class Localized:
         return list(np.split(order, ends))
 
     def scores(self, image: int, phrases: Floats) -> Scores:
-        """Return the similarities between an image's proposals and some phrases.
+        """Return the similarities (proposals, p) of an image's proposals with phrases (p, dim).
 
-        Parameters
-        ----------
-        image : int. Row of the image.
-        phrases : (p, dim) embeddings.
-
-        Returns
-        -------
-        (proposals, p) float64, rounded to float32; higher is more similar.
+        They are float64, rounded to float32; higher is more similar.
         """
         similarity = SIMILARITIES[self.similarity]
         regions = self.regions[self.regions_of(image)]
         if not (len(regions) and len(phrases)):
             return np.zeros((len(regions), len(phrases)))
-        found = similarity.between(similarity.prepare(regions), similarity.prepare(phrases))
+        similarities = similarity.between(similarity.prepare(regions), similarity.prepare(phrases))
         # The last digits of a product depend on its shape; unrounded, they would break ties.
-        return found.astype(np.float32).astype(np.float64)
+        return similarities.astype(np.float32).astype(np.float64)
 
 
 _KINDS = {"O": "texts", "iu": "whole numbers", "f": "floats", "b": "booleans"}
@@ -130,13 +104,7 @@ _COLUMNS = (
 
 
 def write_localized(path: str | Path, localized: Localized) -> None:
-    """Write a localization file atomically; equal contents have equal bytes.
-
-    Raises
-    ------
-    ShardError
-        The system cannot write it, as on a full disk.
-    """
+    """Write a localization file atomically; equal contents have equal bytes."""
     arrays = {name: getattr(localized, attribute) for name, attribute, _, _ in _COLUMNS}
     texts = {name for name, _, kind, _ in _COLUMNS if kind == "O"}
     needed = sum(
@@ -161,36 +129,28 @@ def write_localized(path: str | Path, localized: Localized) -> None:
 
 
 def read_localized(path: str | Path) -> Localized:
-    """Load a localization file.
-
-    Raises
-    ------
-    LocalizationError
-        The file is missing, of another format, or damaged.
-    """
+    """Load a localization file; raise if it is missing, of another format, or damaged."""
     path = Path(path)
     if not path.is_file():
-        raise LocalizationError(f"{path} not found; `pipeline localize` writes localization files")
+        raise RegionError(f"{path} not found; `pipeline localize` writes localization files")
     if reason := crash_of(_stored, path):
-        raise LocalizationError(f"{path}: HDF5 {reason}; run `pipeline localize` again")
+        raise RegionError(f"{path}: HDF5 {reason}; run `pipeline localize` again")
     try:
-        found = _stored(path)
-        _check(found)
-        return found
+        localized = _stored(path)
+        _check(localized)
+        return localized
     # h5py raises the last four for groups and links in place of datasets, and for absurd shapes.
     except (
         OSError, KeyError, TypeError, ValueError, AttributeError, RuntimeError, OverflowError,
         MemoryError,
     ) as error:  # fmt: skip
-        raise LocalizationError(
-            f"{path} is damaged ({error}); run `pipeline localize` again"
-        ) from error
+        raise RegionError(f"{path} is damaged ({error}); run `pipeline localize` again") from error
 
 
 def _stored(path: Path) -> Localized:
     with h5py.File(path, "r") as file:
         if file.attrs.get("format") != FORMAT:
-            raise LocalizationError(
+            raise RegionError(
                 f"{path} is not a localization file (its format is {file.attrs.get('format')!r}); "
                 "`pipeline localize` writes one"
             )
@@ -214,33 +174,32 @@ def _column(
     for axis, length in zip(axes, dataset.shape or (), strict=False):
         if isinstance(axis, str):
             sizes.setdefault(axis, length)
-    wanted = tuple(sizes.get(axis) if isinstance(axis, str) else axis for axis in axes)
-    if dataset.dtype.kind not in kinds or dataset.shape != wanted:
+    expected = tuple(sizes.get(axis) if isinstance(axis, str) else axis for axis in axes)
+    if dataset.dtype.kind not in kinds or dataset.shape != expected:
         raise ValueError(
             f"{name} is {dataset.dtype} of shape {dataset.shape}, expected {_KINDS[kinds]} of "
-            f"shape {wanted}, an axis for {' and one for '.join(map(str, axes))}"
+            f"shape {expected}, an axis for {' and one for '.join(map(str, axes))}"
         )
     return tuple(dataset.asstr()[()]) if kinds == "O" else np.asarray(dataset[()])
 
 
-def _check(found: Localized) -> None:
+def _check(data: Localized) -> None:
     """Check that numbers are finite, and that row numbers are in range."""
-    regions, phrases, truth = len(found.boxes), len(found.phrase_texts), len(found.truth)
-    _check_firsts("regions", found.first_region, len(found.image_ids), regions)
-    _check_firsts("true boxes", found.first_truth, len(found.query_ids), truth)
-    for query in np.flatnonzero(np.diff(found.first_truth) == 0)[:1]:
-        raise ValueError(f"query {found.query_ids[query]!r} has no true box")
+    _check_firsts("regions", data.first_region, len(data.image_ids), len(data.boxes))
+    _check_firsts("true boxes", data.first_truth, len(data.query_ids), len(data.truth))
+    for query in np.flatnonzero(np.diff(data.first_truth) == 0)[:1]:
+        raise ValueError(f"query {data.query_ids[query]!r} has no true box")
     for what, rows, number in (
-        ("images", found.query_image, len(found.image_ids)),
-        ("phrases", found.query_phrase, phrases),
+        ("images", data.query_image, len(data.image_ids)),
+        ("phrases", data.query_phrase, len(data.phrase_texts)),
     ):
         if ((rows < 0) | (rows >= number)).any():
             raise ValueError(f"queries name {what} beyond the {number} of the file")
     for name, attribute, kinds, _ in _COLUMNS:
-        if kinds == "f" and not np.isfinite(getattr(found, attribute)).all():
+        if kinds == "f" and not np.isfinite(getattr(data, attribute)).all():
             raise ValueError(f"{name} has values that are not finite")
-    if found.similarity not in SIMILARITIES:
-        raise ValueError(f"the similarity {found.similarity!r} is unknown")
+    if data.similarity not in SIMILARITIES:
+        raise ValueError(f"the similarity {data.similarity!r} is unknown")
 
 
 def _check_firsts(what: str, firsts: RowNumbers, of: int, number: int) -> None:

@@ -13,7 +13,8 @@ import numpy as np
 import numpy.typing as npt
 
 from pipeline.regions.boxes import areas, iou
-from pipeline.regions.localization.localized import Localized, RowNumbers, Scores
+from pipeline.regions.localization.localized import Localized, Scores
+from pipeline.store.shards.row_keys import RowNumbers
 
 IOU = 0.5
 NMS = 0.3
@@ -30,18 +31,11 @@ Scoring = Callable[[int, RowNumbers], Scores]
 
 @dataclass(frozen=True, eq=False)
 class Ranked:
-    """Result of each query.
+    """Result of each query."""
 
-    Attributes
-    ----------
-    first_hit : (queries,) int64, rank of the first correct proposal, from 0, or `NO_HIT`.
-    pointed : (queries,) bool, whether the centre of the first proposal is in a true box.
-    best : (queries,) int64, number in its image of the first proposal; -1 without proposals.
-    """
-
-    first_hit: RowNumbers
-    pointed: npt.NDArray[np.bool_]
-    best: RowNumbers
+    first_hit: RowNumbers  # (queries,), rank of the first correct proposal, from 0, or `NO_HIT`
+    pointed: npt.NDArray[np.bool_]  # (queries,), whether the centre of the first is in a true box
+    best: RowNumbers  # (queries,), number in its image of the first proposal; -1 without
 
 
 def by_head(localized: Localized) -> Scoring:
@@ -54,8 +48,8 @@ def by_area(localized: Localized) -> Scoring:
     """Return the scoring by area, the largest proposal first."""
 
     def scores(image: int, queries: RowNumbers) -> Scores:
-        own: Scores = areas(localized.boxes[localized.regions_of(image)])
-        return np.repeat(own[:, None], len(queries), axis=1)
+        sizes: Scores = areas(localized.boxes[localized.regions_of(image)])
+        return np.repeat(sizes[:, None], len(queries), axis=1)
 
     return scores
 
@@ -73,12 +67,12 @@ def by_method(localized: Localized) -> Scoring:
 def hits(localized: Localized, image: int, queries: RowNumbers) -> npt.NDArray[np.bool_]:
     """Return which proposals of an image are correct for some of its queries, (proposals, q)."""
     boxes = localized.boxes[localized.regions_of(image)]
-    found = np.zeros((len(boxes), len(queries)), bool)
+    correct = np.zeros((len(boxes), len(queries)), bool)
     for column, query in enumerate(queries):
         truth = localized.truth_of(int(query))
         if len(truth) and len(boxes):
-            found[:, column] = (iou(boxes, truth) >= IOU).any(axis=1)
-    return found
+            correct[:, column] = (iou(boxes, truth) >= IOU).any(axis=1)
+    return correct
 
 
 def rank(localized: Localized, scoring: Scoring) -> Ranked:
@@ -120,28 +114,18 @@ def rank_whole_image(localized: Localized) -> Ranked:
 
 
 def average_precisions(localized: Localized, scoring: Scoring, threshold: float = NMS) -> Scores:
-    """Return the average precision of each phrase over the images in which it is queried.
+    """Return the average precision (phrases,) of each phrase over its images; NaN if not queried.
 
     In each image the proposals are reduced by non-maximum suppression, then those of all the
     phrase's images are ranked together. In rank order a proposal is correct if the true box with
     the largest overlap, at least 0.5, has not been found yet. The area is that under the
     interpolated precision-recall curve (PASCAL VOC from 2010 on). Equal true boxes of an image
     count once.
-
-    Parameters
-    ----------
-    localized : Localized. Localization with queries.
-    scoring : callable. Scoring of the proposals.
-    threshold : float. Threshold of non-maximum suppression.
-
-    Returns
-    -------
-    (phrases,) float64 in 0-1; NaN for a phrase without a query.
     """
     scores: list[list[Scores]] = [[] for _ in localized.phrase_texts]
     right: list[list[npt.NDArray[np.bool_]]] = [[] for _ in localized.phrase_texts]
     truths = np.zeros(len(localized.phrase_texts), np.int64)
-    for _, phrase, query_scores, truth, overlap in asked(localized, scoring, threshold):
+    for _, phrase, query_scores, truth, overlap in ranked_per_phrase(localized, scoring, threshold):
         truths[phrase] += len(truth)
         if len(query_scores):
             scores[phrase].append(query_scores)
@@ -156,7 +140,7 @@ def average_precisions(localized: Localized, scoring: Scoring, threshold: float 
     )
 
 
-def asked(
+def ranked_per_phrase(
     localized: Localized, scoring: Scoring, threshold: float
 ) -> Iterator[tuple[int, int, Scores, Scores, Scores]]:
     """Yield image, phrase, scores after suppression, true boxes and overlaps, best box first."""
@@ -165,65 +149,47 @@ def asked(
             continue
         phrases, first = np.unique(localized.query_phrase[queries], return_index=True)
         boxes = localized.boxes[localized.regions_of(image)]
-        found = scoring(image, queries[first])
-        order = np.argsort(-found, axis=0, kind="stable")
-        kept = suppressed(iou(boxes, boxes) > threshold, order)
+        scores = scoring(image, queries[first])
+        order = np.argsort(-scores, axis=0, kind="stable")
+        survives = suppressed(iou(boxes, boxes) > threshold, order)
         for column, phrase in enumerate(phrases):
-            own = queries[localized.query_phrase[queries] == phrase]
+            same_phrase = queries[localized.query_phrase[queries] == phrase]
             truth = np.unique(
-                np.concatenate([localized.truth_of(int(query)) for query in own]), axis=0
+                np.concatenate([localized.truth_of(int(query)) for query in same_phrase]), axis=0
             )
-            rows = order[kept[:, column], column]
-            yield image, int(phrase), found[rows, column], truth, iou(boxes[rows], truth)
+            rows = order[survives[:, column], column]
+            yield image, int(phrase), scores[rows, column], truth, iou(boxes[rows], truth)
 
 
 def suppressed(overlapping: npt.NDArray[np.bool_], order: RowNumbers) -> npt.NDArray[np.bool_]:
-    """Return the ranks that greedy non-maximum suppression keeps, for several orders at once.
-
-    Parameters
-    ----------
-    overlapping : (n, n), which boxes overlap too much.
-    order : (n, q), for each query the boxes from best to worst.
-
-    Returns
-    -------
-    (n, q) bool by rank; see `pipeline.regions.boxes.nms`.
-    """
+    """Return the ranks (n, q) bool that `nms` keeps, for several orders (n, q) of the boxes."""
     columns = np.arange(order.shape[1])
+    # `overlapping` (n, n): which boxes overlap too much. One pass over ranks for all queries.
     alive = np.ones((len(overlapping), len(columns)), bool)
-    kept = np.zeros_like(alive)
-    for place, boxes in enumerate(order):
-        kept[place] = alive[boxes, columns]
-        alive &= ~(overlapping[boxes].T & kept[place])
-    return kept
+    survives = np.zeros_like(alive)
+    for position, boxes in enumerate(order):
+        survives[position] = alive[boxes, columns]
+        alive &= ~(overlapping[boxes].T & survives[position])
+    return survives
 
 
 def claims(overlap: Scores) -> npt.NDArray[np.bool_]:
-    """Return which boxes, best first, match a true box that no earlier box matched.
-
-    Parameters
-    ----------
-    overlap : (boxes, truths) intersection over union.
-    """
+    """Return which boxes, best first, match a true box that no earlier one matched, by overlap."""
     right = np.zeros(len(overlap), bool)
-    found: set[int] = set()
+    matched: set[int] = set()
     for row in np.flatnonzero((overlap >= IOU).any(axis=1)):
         nearest = int(overlap[row].argmax())
-        right[row] = nearest not in found
-        found.add(nearest)
+        right[row] = nearest not in matched
+        matched.add(nearest)
     return right
 
 
 def average_precision(scores: Scores, right: npt.NDArray[np.bool_], truths: int) -> float:
-    """Return the area under the interpolated precision-recall curve.
+    """Return the area under the interpolated precision-recall curve of `scores` (n,).
 
-    Parameters
-    ----------
-    scores : (n,); ties keep their order.
-    right : (n,), which of them match a true box.
-    truths : int. Number of true boxes, at least 1.
+    `right` (n,) are those that match one of `truths` true boxes; ties keep their order.
     """
-    found = right[np.argsort(-scores, kind="stable")]
-    precision = np.cumsum(found) / np.arange(1, len(found) + 1)
+    ordered = right[np.argsort(-scores, kind="stable")]
+    precision = np.cumsum(ordered) / np.arange(1, len(ordered) + 1)
     falling = np.maximum.accumulate(precision[::-1])[::-1]
-    return float(falling[found].sum() / truths)
+    return float(falling[ordered].sum() / truths)

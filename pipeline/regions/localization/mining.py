@@ -14,16 +14,17 @@ import numpy as np
 
 from pipeline.datasets.phrases import RegionPhrase
 from pipeline.heads.base import Head
-from pipeline.heads.inputs.feature_rows import ArrayRows, FeatureRows, Features, RowNumbers
+from pipeline.heads.inputs.feature_rows import ArrayRows, FeatureRows, Features
 from pipeline.heads.inputs.pairs import Lists
 from pipeline.regions.boxes import iou
-from pipeline.regions.ground_truth import true_boxes, true_regions
 from pipeline.regions.localization.measures import IOU
 from pipeline.regions.localization.sources import OpenSources
+from pipeline.regions.methods import true_boxes, true_regions
 from pipeline.regions.proposals import region_id
 from pipeline.retrieval.similarity import SIMILARITIES
 from pipeline.store.progress import Progress, no_progress
 from pipeline.store.shards.feature_set import FeatureSet
+from pipeline.store.shards.row_keys import RowNumbers
 
 MINED_A_PHRASE = 50
 
@@ -32,18 +33,11 @@ _IMAGES = 32  # images per embedding batch
 
 @dataclass(frozen=True, eq=False)
 class MinedBoxes:
-    """Hard negatives of phrases.
+    """Hard negatives of phrases."""
 
-    Attributes
-    ----------
-    region_ids : tuple of str. The distinct boxes.
-    of_phrase : Lists. Rows of `region_ids` for each phrase, in the order of the phrases' keys.
-    found : int. Number of mined boxes before sampling, with repetitions.
-    """
-
-    region_ids: tuple[str, ...]
-    of_phrase: Lists
-    found: int
+    region_ids: tuple[str, ...]  # the distinct boxes
+    of_phrase: Lists  # rows of `region_ids`, in the order of the phrases' keys
+    count: int  # number of mined boxes before sampling, with repetitions
 
 
 def mine(
@@ -54,21 +48,7 @@ def mine(
     seed: int,
     progress: Progress = no_progress,
 ) -> MinedBoxes:
-    """Return the hard negatives of each distinct phrase: proposals ranked above its true boxes.
-
-    Parameters
-    ----------
-    head : Head. Trained head.
-    phrases : sequence of RegionPhrase. Phrases of the training split.
-    opened : OpenSources. Regions and phrases with their features.
-    seed : int. Seed of the sampling.
-    progress : callable. Called with (images done, total images, 0).
-
-    Raises
-    ------
-    MissingRows, FailedRows
-        A region or phrase has no features.
-    """
+    """Return the hard negatives of each distinct phrase: proposals ranked above its true boxes."""
     keys = list({phrase.key: None for phrase in phrases})
     proposals, most = opened.proposals, opened.most
     row = {key: number for number, key in enumerate(keys)}
@@ -81,21 +61,22 @@ def mine(
     nearer: list[list[str]] = [[] for _ in keys]
     progress(0, len(of_image), 0)
     looked_at = _with_embeddings(head, list(of_image), boxes, opened)
-    for done, (image, own, true) in enumerate(looked_at, 1):
+    for done, (image, candidates, true) in enumerate(looked_at, 1):
         progress(done, len(of_image), 0)
-        if not len(own):
+        if not len(candidates):
             continue
-        said: dict[int, set[int]] = {}
+        regions_of: dict[int, set[int]] = {}
         for phrase in of_image[image]:
-            said.setdefault(row[phrase.key], set()).update(numbers[phrase.id])
-        rows = np.array(list(said))
-        asked = similarity.prepare(embedded[rows])
-        scores = similarity.between(similarity.prepare(own), asked)
-        true_scores = similarity.between(similarity.prepare(true), asked)
+            regions_of.setdefault(row[phrase.key], set()).update(numbers[phrase.id])
+        rows = np.array(list(regions_of))
+        queries = similarity.prepare(embedded[rows])
+        scores = similarity.between(similarity.prepare(candidates), queries)
+        true_scores = similarity.between(similarity.prepare(true), queries)
         overlap = iou(proposals.boxes(image)[:most], boxes[image])
-        for column, (phrase_row, region_numbers) in enumerate(said.items()):
+        for column, (phrase_row, region_numbers) in enumerate(regions_of.items()):
             chosen = sorted(region_numbers)
             limit = true_scores[chosen, column].max()
+            # Above the best true box, and not itself a correct box of the phrase.
             hard = (scores[:, column] > limit) & (overlap[:, chosen].max(axis=1) < IOU)
             nearer[phrase_row] += [region_id(image, int(k)) for k in np.flatnonzero(hard)]
     return _sampled(nearer, seed)
@@ -107,13 +88,13 @@ def _sampled(nearer: Sequence[Sequence[str]], seed: int) -> MinedBoxes:
     number: dict[str, int] = {}
     phrase_of: list[int] = []
     values: list[int] = []
-    for phrase, found in enumerate(nearer):
-        chosen = np.arange(len(found))
-        if len(found) > MINED_A_PHRASE:
-            chosen = np.sort(rng.choice(len(found), MINED_A_PHRASE, replace=False))
+    for phrase, boxes in enumerate(nearer):
+        chosen = np.arange(len(boxes))
+        if len(boxes) > MINED_A_PHRASE:
+            chosen = np.sort(rng.choice(len(boxes), MINED_A_PHRASE, replace=False))
         for at in chosen:
             phrase_of.append(phrase)
-            values.append(number.setdefault(found[int(at)], len(number)))
+            values.append(number.setdefault(boxes[int(at)], len(number)))
     lists = Lists.of(_rows(phrase_of), _rows(values), len(nearer))
     return MinedBoxes(tuple(number), lists, sum(map(len, nearer)))
 
@@ -130,9 +111,9 @@ def _with_embeddings(
         part = images[start : start + _IMAGES]
         ids = [opened.proposals.region_ids(image)[: opened.most] for image in part]
         true_ids = [[region_id(image, k) for k in range(len(boxes[image]))] for image in part]
-        own = _embedded(head, opened.regions, ids)
+        candidates = _embedded(head, opened.regions, ids)
         true = _embedded(head, opened.truth, true_ids)
-        yield from zip(part, own, true, strict=True)
+        yield from zip(part, candidates, true, strict=True)
 
 
 def _embedded(head: Head, features: FeatureSet, ids: Sequence[Sequence[str]]) -> list[Features]:
@@ -141,5 +122,5 @@ def _embedded(head: Head, features: FeatureSet, ids: Sequence[Sequence[str]]) ->
     if not together:
         return [np.zeros((0, 1), np.float32) for _ in ids]
     rows = FeatureRows(features, together).take(np.arange(len(together)))
-    found = head.embed_images(ArrayRows(rows))
-    return list(np.split(found, np.cumsum([len(of_image) for of_image in ids])[:-1]))
+    embeddings = head.embed_images(ArrayRows(rows))
+    return list(np.split(embeddings, np.cumsum([len(of_image) for of_image in ids])[:-1]))

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, overload
 import numpy as np
 
 from pipeline.datasets.manifest import Manifest, read_manifest
+from pipeline.regions import RegionError
 from pipeline.regions.localization.localized import Localized, read_localized
-from pipeline.retrieval.search import SearchError
 from pipeline.store.errors import WrongUsage
 from pipeline.store.one_or_many import texts_of
 from pipeline.store.progress import QUIET, Monitor
@@ -21,35 +21,39 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class RegionHit:
-    """An image with its box that is nearest to a phrase.
+    """An image with its box that is nearest to a phrase."""
 
-    Attributes
-    ----------
-    rank : int. Rank from 1.
-    score : float. Similarity of box and phrase; higher is nearer.
-    id : str. Image id.
-    file : Path. Image file.
-    box : tuple of 4 float. x0 y0 x1 y1 in pixels of the image, from 0, right and bottom exclusive.
-    size : tuple of 2 int. Width and height of the image in pixels.
-    caption : str. First caption of the image, or "".
-    """
-
-    rank: int
-    score: float
+    rank: int  # from 1
+    score: float  # similarity of box and phrase; higher is nearer
     id: str
     file: Path
-    box: tuple[float, float, float, float]
-    size: tuple[int, int]
-    caption: str
+    box: tuple[float, float, float, float]  # x0 y0 x1 y1 in pixels, right and bottom exclusive
+    size: tuple[int, int]  # width and height in pixels
+    caption: str  # first caption of the image, or ""
 
 
 class RegionSearcher:
     """Finds the images with the box that is nearest to a phrase.
 
+    As `pipeline.Searcher`, but its results are boxes in images.
+
+    Parameters
+    ----------
+    file : str or Path. Localization file of `pipeline localize`.
+    dataset : str or Path. Folder of the dataset.
+    head, encoder : str, Path or None. Folders of the head that computed the file, and of the
+        encoder of the phrases; both are needed to search.
+    monitor : Monitor. Receives log lines.
+
     Attributes
     ----------
     found : Localized. Contents of the localization file.
     file, folder : Path. Localization file, and folder of the dataset.
+
+    Raises
+    ------
+    RegionError
+        The file is missing, of another format, or damaged.
 
     Examples
     --------
@@ -69,21 +73,6 @@ class RegionSearcher:
         encoder: str | Path | None = None,
         monitor: Monitor = QUIET,
     ) -> None:
-        """Read a localization file.
-
-        Parameters
-        ----------
-        file : str or Path. Localization file of `pipeline localize`.
-        dataset : str or Path. Folder of the dataset.
-        head, encoder : str, Path or None. Folders of the head that computed the file, and of the
-            encoder of the phrases.
-        monitor : Monitor. Receives log lines.
-
-        Raises
-        ------
-        LocalizationError
-            See `read_localized`.
-        """
         self.file: Path = Path(file)
         self.folder: Path = Path(dataset)
         self.found: Localized = read_localized(file)
@@ -93,16 +82,10 @@ class RegionSearcher:
 
     @cached_property
     def manifest(self) -> Manifest:
-        """The dataset.
-
-        Raises
-        ------
-        SearchError
-            The dataset lacks images of the file.
-        """
+        """The dataset; it must have all images of the file."""
         manifest = read_manifest(self.folder)
         if missing := manifest.by_id.lacking(self.found.image_ids):
-            raise SearchError(
+            raise RegionError(
                 f"{self.folder} lacks {len(missing)} images of {self.file}, first "
                 f"{missing[0]!r}; pass the dataset that was localized (`dataset=...`)"
             )
@@ -154,7 +137,7 @@ class RegionSearcher:
         ------
         WrongUsage
             `top` is below 1.
-        SearchError, PipelineError
+        RegionError, PipelineError
             A phrase cannot be embedded, or the models are not those of the file.
         """
         if top < 1:
@@ -166,14 +149,16 @@ class RegionSearcher:
         images = [i for i in range(len(self.found.image_ids)) if self._has_boxes(i)]
         best = np.empty((len(images), len(texts)), np.int64)
         score = np.empty((len(images), len(texts)))
-        for place, image in enumerate(images):
+        for position, image in enumerate(images):
             scores = self.found.scores(image, rows)
-            best[place], score[place] = scores.argmax(axis=0), scores.max(axis=0)
+            best[position], score[position] = scores.argmax(axis=0), scores.max(axis=0)
         order = np.argsort(-score, axis=0, kind="stable")[:top]
         hits = [
             [
-                self._hit(rank, images[place], int(best[place, column]), score[place, column])
-                for rank, place in enumerate(order[:, column].tolist(), 1)
+                self._hit(
+                    rank, images[position], int(best[position, column]), score[position, column]
+                )
+                for rank, position in enumerate(order[:, column].tolist(), 1)
             ]
             for column in range(len(texts))
         ]
@@ -184,9 +169,9 @@ class RegionSearcher:
         return rows.stop > rows.start
 
     def _hit(self, rank: int, image: int, number: int, score: float) -> RegionHit:
-        found, image_id = self.found, self.found.image_ids[image]
-        x0, y0, x1, y1 = found.boxes[found.regions_of(image)][number].tolist()
-        width, height = found.sizes[image].tolist()
+        localized, image_id = self.found, self.found.image_ids[image]
+        x0, y0, x1, y1 = localized.boxes[localized.regions_of(image)][number].tolist()
+        width, height = localized.sizes[image].tolist()
         entry = self.manifest.by_id[image_id]
         return RegionHit(
             rank, float(score), image_id, self.manifest.image_root / entry.file,

@@ -23,15 +23,21 @@ def open_region_searcher(
 ) -> RegionSearcher:
     """Return a searcher for the boxes of phrases, from an experiment of `pipeline.localize`.
 
+    As `pipeline.open_searcher`, but its results are boxes in images.
+
     Parameters
     ----------
-    experiment, dataset, experiments, root, monitor : see `open_searcher`.
+    experiment : str. Name of the experiment; `NAME-seed1` and so on for further trainings.
+    dataset : str or Path. Folder of a prepared dataset with phrases.
+    experiments : mapping of str to Experiment, or None. Override presets of the same names.
+    root : str or Path. Folder of all inputs and outputs.
+    monitor : Monitor. Receives log lines.
 
     Raises
     ------
     NotMade
         The experiment has no localization file.
-    HeadError, LocalizationError
+    HeadError, RegionError
         No experiment has this name, or the file is corrupt.
 
     Examples
@@ -60,25 +66,7 @@ def find_region_sources(
     head: Path | None = None,
     encoder: Path | None = None,
 ) -> dict[str, Any]:
-    """Return the locations of an experiment's localization file and models.
-
-    Parameters
-    ----------
-    experiment, layout, experiment_named, remedy, head, encoder : see `find_sources`.
-    localization : Path or None. The file, if not in the layout's location.
-
-    Returns
-    -------
-    dict
-        The arguments of `RegionSearcher`, without `monitor`.
-
-    Raises
-    ------
-    NotMade
-        The experiment has no localization file.
-    WrongUsage
-        It is not on regions.
-    """
+    """Return the arguments of `RegionSearcher` but `monitor`, from an experiment's locations."""
     of = experiment_named(unseeded(experiment))
     if localization is None:
         localization = layout.localization(experiment)

@@ -9,7 +9,7 @@ from pipeline.datasets.phrases import RegionPhrase
 from pipeline.datasets.regions import read_phrases, regions_sha256
 from pipeline.heads.inputs.feature_spec import FeatureSpec, HeadInputs
 from pipeline.heads.inputs.pairs import made_from
-from pipeline.regions.localization import LocalizationError
+from pipeline.regions import RegionError
 from pipeline.regions.proposals import Proposals, image_of_region, read_proposals
 from pipeline.store.progress import Monitor
 from pipeline.store.shards.feature_set import FeatureSet
@@ -18,24 +18,14 @@ from pipeline.store.wording import counted
 
 @dataclass(frozen=True)
 class Sources:
-    """Folders of a dataset's regions and phrases.
-
-    Attributes
-    ----------
-    dataset : Path. Prepared dataset, with phrases.
-    phrases : Path. Features of its distinct phrases (`pipeline text --phrases`).
-    truth : Path. Features of the true boxes, which are proposals of the method ground-truth.
-    proposals : Path. Boxes of every image (`pipeline propose`).
-    regions : Path. Features of these boxes, of the same recipe as `truth`.
-    most : int. Maximum number of proposals per image, the first ones.
-    """
+    """Folders of a dataset's regions and phrases."""
 
     dataset: Path
-    phrases: Path
-    truth: Path
-    proposals: Path
-    regions: Path
-    most: int = 100
+    phrases: Path  # features of the distinct phrases
+    truth: Path  # features of the true boxes
+    proposals: Path  # boxes of every image
+    regions: Path  # features of these boxes, of the same recipe as `truth`
+    most: int = 100  # maximum number of proposals per image, the first ones
 
     @property
     def encoder(self) -> Path:
@@ -44,35 +34,14 @@ class Sources:
 
     @cached_property
     def opened(self) -> "OpenSources":
-        """The data of these folders; see `OpenSources` for errors."""
+        """The data of these folders."""
         return OpenSources(self)
 
 
 class OpenSources:
-    """The opened data of `Sources`, checked for consistency.
-
-    Attributes
-    ----------
-    manifest : Manifest.
-    texts, truth, regions : FeatureSet. Features of phrases, true boxes and proposals.
-    proposals : Proposals.
-    most : int. See `Sources`.
-    inputs : HeadInputs. Shapes and recipes of regions and phrases.
-    made_from : dict of str to str. SHA-256 of all of these.
-    """
+    """The opened data of `Sources`, checked for consistency."""
 
     def __init__(self, sources: Sources) -> None:
-        """Open the folders.
-
-        Raises
-        ------
-        DatasetError, ShardError, ProposalError
-            A folder is missing or damaged.
-        HeadError
-            True boxes and proposals have features of different recipes.
-        LocalizationError
-            Features are of another dataset.
-        """
         self.most: int = sources.most
         self._dataset = sources.dataset
         self.manifest: Manifest = read_manifest(sources.dataset).require(
@@ -85,11 +54,12 @@ class OpenSources:
         FeatureSpec.of(self.truth).require(self.regions, "region")
         for features in (self.texts, self.truth, self.regions):
             if features.index.header.dataset != self.manifest.name:
-                raise LocalizationError(
+                raise RegionError(
                     f"{features.folder} has features of the dataset "
                     f"{features.index.header.dataset!r}, expected {self.manifest.name!r}"
                 )
         self.inputs: HeadInputs = HeadInputs.of(self.truth, self.texts)
+        # SHA-256 of all inputs
         self.made_from: dict[str, str] = {
             **made_from(sources.dataset, self.truth.index, self.texts.index),
             "phrases_sha256": regions_sha256(sources.dataset),
@@ -103,20 +73,11 @@ class OpenSources:
         return {**self.made_from, "validation_images": str(validation_images or "all")}
 
     def phrases(self, split: str) -> tuple[RegionPhrase, ...]:
-        """Return the phrases of a split.
-
-        Raises
-        ------
-        DatasetError
-            See `read_phrases`.
-        """
+        """Return the phrases of a split."""
         return read_phrases(self._dataset, split)
 
     def left_out(self, leave_out_failed: bool, monitor: Monitor) -> frozenset[str]:
-        """Return the images with failed features of a true box or a proposal; log their number.
-
-        Empty without `leave_out_failed`.
-        """
+        """Return the images to leave out, those with a failed true box or proposal."""
         if not leave_out_failed:
             return frozenset()
         failures = [*self.truth.failures(), *self.regions.failures()]

@@ -10,7 +10,7 @@ from pipeline.experiments.steps.head_steps import expected_training, head_record
 from pipeline.experiments.steps.step import Plan, Step
 from pipeline.heads.head_types import Experiment
 from pipeline.heads.trained_head import TENSORS_FILE
-from pipeline.regions.localization import LocalizationError
+from pipeline.regions import RegionError
 from pipeline.regions.localization.localize import localize
 from pipeline.regions.localization.localized import read_localized
 from pipeline.regions.localization.sources import Sources
@@ -27,34 +27,12 @@ def localize_experiments(
     validation_images: int | None = None,
     monitor: Monitor,
 ) -> tuple[str, ...]:
-    """Train missing and stale heads of experiments, then localize.
-
-    Parameters
-    ----------
-    plan : Plan. Paths, training options and split; the steps are added to it.
-    experiments : iterable of (Experiment, Sources). Experiments on regions and phrases, with their
-        data. The heads that they start from are trained on the same data.
-    seeds : int. Number of trainings, with consecutive seeds from that of the plan's training; see
-        `seeded`.
-    validation_images : int or None. See `fit_to_phrases`.
-    monitor : Monitor. Receives a line before each step, its log lines and its progress.
-
-    Returns
-    -------
-    tuple of str
-        The steps that changed their output.
-
-    Raises
-    ------
-    LocalizationError
-        An experiment is not on regions and phrases.
-    Others : see `fit_to_phrases` and `localize`.
-    """
-    known: dict[Sources, Sources] = {}
-    for experiment, own in experiments:
-        sources = known.setdefault(own, own)  # equal ones are opened once
+    """Train missing and stale heads of experiments, then localize; return the changed steps."""
+    distinct: dict[Sources, Sources] = {}
+    for experiment, data in experiments:
+        sources = distinct.setdefault(data, data)  # equal ones are opened once
         if not experiment.of_phrases:
-            raise LocalizationError(
+            raise RegionError(
                 f"{experiment.name!r} is fitted on images and captions, not on regions and "
                 "phrases; use the presets wang2016-phrases-*, or `pipeline run` for the others"
             )

@@ -11,7 +11,7 @@ from pipeline.heads.inputs.pairs import Pairs
 from pipeline.heads.trained_head import TrainedHead, load_head
 from pipeline.heads.training.training_job import TrainingJob
 from pipeline.heads.training.training_options import DEFAULT_TRAINING, TrainingOptions
-from pipeline.regions.localization import LocalizationError
+from pipeline.regions import RegionError
 from pipeline.regions.localization.mining import mine
 from pipeline.regions.localization.pairs import training_pairs
 from pipeline.regions.localization.queries import Queries
@@ -29,33 +29,13 @@ def fit_to_phrases(
 ) -> TrainedHead:
     """Fit an experiment's head on the regions and phrases of the training split and save it.
 
-    The epoch is selected by validation R@1 + R@5 + R@10. A head with `goes_on_from` starts from
-    another head's tensors and trains on the boxes that the latter mines. As in
+    The epoch is selected by validation R@1 + R@5 + R@10. A head with `goes_on_from` starts from the
+    tensors of the head in `start` and trains on the boxes that the latter mines. As in
     `pipeline.heads.fit.fit`, an interrupted training resumes from its last epoch and yields the
     same bytes.
-
-    Parameters
-    ----------
-    sources : Sources. The data.
-    out : str or Path. Folder of the head.
-    experiment : Experiment. Name, head, settings and precision are used.
-    start : str or Path or None. Folder of the trained head to continue from, or None.
-    validation_images : int or None. Number of validation images for model selection, the first
-        ones; None: all.
-    training : TrainingOptions. `leave_out_failed` leaves out images with a failed region.
-
-    Raises
-    ------
-    LocalizationError
-        A split has no phrases, sources are of different datasets, or the epoch is to be selected
-        by mean average precision of image queries.
-    HeadError
-        See `pipeline.heads.fit.fit`.
-    MissingRows, FailedRows
-        A region or phrase has no features.
     """
     if experiment.settings.get("selection") == "map":
-        raise LocalizationError(
+        raise RegionError(
             f"{experiment.name!r} has the setting selection: map, the mean average precision of "
             "image queries, but phrases are the queries here; set it to rsum or last"
         )
@@ -101,7 +81,7 @@ def _with_mined(
         mined = mine(begun.head, phrases, opened, seed=training.seed, progress=progress)
     having = int((mined.of_phrase.starts[1:] > mined.of_phrase.starts[:-1]).sum())
     monitor.log(
-        f"{mined.found} proposals are closer to a phrase than its true boxes; sampled "
+        f"{mined.count} proposals are closer to a phrase than its true boxes; sampled "
         f"{len(mined.of_phrase.values)} for {having} phrases, {len(mined.region_ids)} boxes"
     )
     if not mined.region_ids:

@@ -8,58 +8,38 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 import numpy.typing as npt
 
-from pipeline.retrieval.similarity import unit_rows
-from pipeline.store.errors import PipelineError
+from pipeline.retrieval import EmbeddingsError
+from pipeline.retrieval.similarity import Vectors, unit_rows
 
 Store = Literal["float32", "float16", "int8", "binary"]
-Vectors = npt.NDArray[np.float32]
 
 STORES: tuple[Store, ...] = ("float32", "float16", "int8", "binary")
 """Storage formats of embedding rows. "binary" keeps sign bits next to int8 codes."""
 
 _LARGEST = 127
 ZERO = -128
-"""Code of all dimensions of a zero vector."""
+"""Code of all dimensions of a zero vector; outside the symmetric range -127 to 127 of others."""
 
 _WORD_BYTES = 8
 _NO_ROWS: Vectors = np.empty((0, 0), np.float32)
 
 
-class StoreError(PipelineError):
+class StoreError(EmbeddingsError):
     """Embeddings cannot be stored or shortened as requested."""
 
 
 @dataclass(frozen=True, eq=False)
 class Quantiser:
-    """Quantisation of the rows of both sides of an embedding file.
-
-    Attributes
-    ----------
-    store : Store. "float16", "int8" or "binary".
-    middles, steps : mapping of str to array. For "int8" and "binary", by "images" and "captions",
-        (dim,) float32: code c of a dimension represents middle + c * step.
-    calibrated_on : mapping. Calibration data, as JSON values.
-    """
+    """Quantisation of the rows of both sides of an embedding file."""
 
     store: Store
+    # By side, (dim,) float32: code c of a dimension represents middle + c * step.
     middles: Mapping[str, Vectors] = field(default_factory=dict)
     steps: Mapping[str, Vectors] = field(default_factory=dict)
-    calibrated_on: Mapping[str, Any] = field(default_factory=dict)
+    calibrated_on: Mapping[str, Any] = field(default_factory=dict)  # calibration data, as JSON
 
     def encode(self, rows: Vectors, side: str, similarity: str) -> "QuantisedRows":
-        """Return rows in their stored form; for cosine they are first scaled to length 1.
-
-        Parameters
-        ----------
-        rows : array (n, dim), or (n, parts, dim) for float16, float32.
-        side : str. "images" or "captions".
-        similarity : str. Similarity of the rows.
-
-        Raises
-        ------
-        StoreError
-            float16 cannot hold a value.
-        """
+        """Return rows (n, dim), for float16 also (n, parts, dim), in their stored form."""
         rows = _scaled(rows, similarity)
         if self.store == "float16":
             with np.errstate(over="ignore"):
@@ -71,6 +51,7 @@ class Quantiser:
                 )
             return QuantisedRows(halves, side, self)
         step, centred = self.steps[side], rows - self.middles[side]
+        # A dimension that is constant in calibration has step 0 and keeps its middle.
         codes = np.divide(centred, step, out=np.zeros_like(rows), where=step > 0)
         codes = np.clip(np.rint(codes), -_LARGEST, _LARGEST).astype(np.int8)
         codes[~rows.any(axis=1)] = ZERO
@@ -84,21 +65,13 @@ class Quantiser:
 
 @dataclass(frozen=True, eq=False)
 class QuantisedRows:
-    """Rows of one side as stored in a file; indexed like the float32 array that they represent.
+    """Rows of one side as stored in a file; indexed like the float32 array that they represent."""
 
-    Attributes
-    ----------
-    codes : array (rows, dim) float16 or int8; float16 may be (rows, parts, dim). May be
-        memory-mapped. A row of int8 codes -128 is the zero vector.
-    side : str. "images" or "captions".
-    quantiser : Quantiser. Meaning of the codes.
-    bits : array (rows, ceil(dim / 8)) uint8, or None. Sign bits, packed as by `numpy.packbits`.
-    """
-
+    # (rows, dim) float16 or int8, or (rows, parts, dim) float16; may be memory-mapped
     codes: npt.NDArray[Any]
-    side: str
+    side: str  # "images" or "captions"
     quantiser: Quantiser
-    bits: npt.NDArray[np.uint8] | None = None
+    bits: npt.NDArray[np.uint8] | None = None  # (rows, ceil(dim / 8)), as by `packbits`
 
     dtype: ClassVar[np.dtype] = np.dtype(np.float32)
 
@@ -118,7 +91,6 @@ class QuantisedRows:
         return self.quantiser.steps.get(self.side)
 
     def __len__(self) -> int:
-        """Return the number of rows."""
         return len(self.codes)
 
     def __getitem__(self, rows: Any) -> Vectors:
@@ -132,7 +104,6 @@ class QuantisedRows:
         return vectors
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> npt.NDArray[Any]:
-        """Return all vectors."""
         return np.asarray(self[:], dtype)
 
     def take(self, rows: npt.NDArray[np.int64]) -> "QuantisedRows":
@@ -154,23 +125,11 @@ def quantiser_for(
     captions: Vectors = _NO_ROWS,
     calibrated_on: Mapping[str, Any] | None = None,
 ) -> Quantiser | None:
-    """Return the quantiser of a store, calibrated; None for float32.
+    """Return the quantiser of a store, calibrated on rows (n, dim) of both sides; None for float32.
 
     The middle of a dimension is the mean of the calibration rows, and 127 steps reach their largest
-    distance from it. Values of other rows beyond that are clipped.
-
-    Parameters
-    ----------
-    store : Store.
-    similarity : str. Similarity of the rows.
-    images, captions : array (n, dim) float32. Calibration rows, from the training split, for int8
-        and binary; a side without any is calibrated on the other.
-    calibrated_on : mapping or None. Description of the calibration rows, as JSON values.
-
-    Raises
-    ------
-    StoreError
-        The similarity does not support the storage format.
+    distance from it. Values of other rows beyond that are clipped. A side without rows is
+    calibrated on the other.
     """
     require_store(store, similarity)
     if store == "float32":
@@ -178,20 +137,16 @@ def quantiser_for(
     if store == "float16":
         return Quantiser(store)
     middles, steps = {}, {}
-    for side, own, other in (("images", images, captions), ("captions", captions, images)):
-        rows = _scaled(own if len(own) else other, similarity)
+    for side, sample, other in (("images", images, captions), ("captions", captions, images)):
+        rows = _scaled(sample if len(sample) else other, similarity)
+        # In float64: a float32 sum of millions of rows loses digits.
         middles[side] = rows.mean(axis=0, dtype=np.float64).astype(np.float32)
         steps[side] = np.abs(rows - middles[side]).max(axis=0) / np.float32(_LARGEST)
     return Quantiser(store, middles, steps, calibrated_on or {})
 
 
 def require_store(store: Store, similarity: str) -> None:
-    """Raise unless rows with a similarity can be stored in a format.
-
-    Raises
-    ------
-    StoreError
-    """
+    """Raise unless rows with a similarity can be stored in a format."""
     if store not in STORES:
         raise StoreError(f"store {store!r} is not known; expected one of {', '.join(STORES)}")
     if store == "int8" and similarity.startswith("scan-"):
@@ -204,20 +159,8 @@ def require_store(store: Store, similarity: str) -> None:
 
 
 def shortened(rows: npt.NDArray[np.float32], dim: int, similarity: str) -> Vectors:
-    """Return the first dimensions of vectors, at length 1; a zero vector stays zero.
-
-    Parameters
-    ----------
-    rows : array (n, d) float32.
-    dim : int. Number of dimensions to keep, from 1 to d.
-    similarity : str. Must be cosine, for which a prefix is a vector of the same kind.
-
-    Raises
-    ------
-    StoreError
-        The similarity is another, or the rows have fewer dimensions.
-    """
-    if similarity != "cosine":
+    """Return the first dimensions of vectors (n, d), at length 1; a zero vector stays zero."""
+    if similarity != "cosine":  # of which alone a prefix is a vector of the same kind
         raise StoreError(
             f"vectors compared by {similarity} cannot be shortened, only those compared by cosine"
         )

@@ -12,16 +12,8 @@ import numpy as np
 import numpy.typing as npt
 
 from pipeline.retrieval.quantised.codes import ZERO, QuantisedRows, words_of
-from pipeline.retrieval.search import (
-    Gallery,
-    Hits,
-    SideName,
-    Vectors,
-    best_of,
-    nearest,
-    require_comparable,
-)
-from pipeline.retrieval.similarity import unit_rows
+from pipeline.retrieval.search import Gallery, Hits, SideName, best_of, nearest, require_comparable
+from pipeline.retrieval.similarity import Vectors, unit_rows
 
 RESCORE = {"codes": 4, "bits": 64}
 """Number of first-stage candidates per hit, by storage format."""
@@ -36,24 +28,8 @@ Scores = npt.NDArray[Any]  # float32, or int16 for sign bits
 def nearest_stored(
     gallery: Gallery, queries: Vectors, asking: SideName, top: int, rescore: int | None = None
 ) -> Hits:
-    """Return the best rows of a quantised gallery.
-
-    Hits have the scores and the order of an exact search of the stored vectors; the first stage may
-    miss a row. For similarities other than cosine and dot, all rows are compared exactly.
-
-    Parameters
-    ----------
-    gallery : Gallery. Its rows are `QuantisedRows`.
-    queries : array (queries, dim) float32.
-    asking : str. Side of the queries.
-    top : int. Hits per query, at least 1; a smaller gallery returns all its rows.
-    rescore : int or None. Candidates per hit; None: those of `RESCORE`.
-
-    Raises
-    ------
-    SearchError, EmbeddingsError
-        See `pipeline.retrieval.search.nearest`.
-    """
+    """Return the best rows of a quantised gallery, as `search.nearest` of the stored vectors."""
+    # The first stage may miss a row; other similarities than these compare all rows exactly.
     rows = gallery.rows
     if not isinstance(rows, QuantisedRows) or gallery.similarity not in _SCANNED:
         return nearest(gallery, queries, asking, top)
@@ -63,9 +39,9 @@ def nearest_stored(
     number = min(top * (rescore or RESCORE[stage]), len(rows))
     hits = Hits(np.empty((len(queries), top), np.int64), np.empty((len(queries), top), np.float32))
     for start in range(0, len(queries), _QUERIES_AT_ONCE):
-        asked = queries[start : start + _QUERIES_AT_ONCE]
-        for at, found in enumerate(candidates(rows, asked, asking, number), start):
-            hits.rows[at], hits.scores[at] = best_of(gallery, queries[[at]], found, top)
+        batch = queries[start : start + _QUERIES_AT_ONCE]
+        for at, candidate_rows in enumerate(candidates(rows, batch, asking, number), start):
+            hits.rows[at], hits.scores[at] = best_of(gallery, queries[[at]], candidate_rows, top)
     return hits
 
 
@@ -76,15 +52,17 @@ def candidates(
     if rows.bits is None:
         blocks, nothing = _products(rows, queries), np.full(number, -np.inf, np.float32)
     else:
+        # Not -32768, whose negative is not an int16.
         blocks, nothing = _agreements(rows, queries, asking), np.full(number, -32767, np.int16)
     best: list[tuple[Scores, npt.NDArray[np.int64]]] = [
         (nothing, np.full(number, -1)) for _ in queries
     ]
     for first, block in blocks:
         for query, scores in enumerate(block):
-            kept, at = best[query]
-            if len(better := np.flatnonzero(scores > kept[-1])):
-                scores = np.concatenate((kept, scores[better]))
+            # Strictly better, and a stable sort: earlier rows come first in a tie.
+            best_scores, at = best[query]
+            if len(better := np.flatnonzero(scores > best_scores[-1])):
+                scores = np.concatenate((best_scores, scores[better]))
                 order = np.argsort(-scores, kind="stable")[:number]
                 best[query] = scores[order], np.concatenate((at, better + first))[order]
     return [at for _, at in best]
@@ -95,6 +73,7 @@ def _products(rows: QuantisedRows, queries: Vectors) -> Iterator[tuple[int, Scor
 
     The products with the middles are omitted: they are the same for all rows.
     """
+    # float32 is enough to choose candidates, which are scored again in float64.
     weights = unit_rows(queries).astype(np.float32)
     if rows.step is not None:
         of_zero = -weights @ rows.quantiser.middles[rows.side]
@@ -103,7 +82,7 @@ def _products(rows: QuantisedRows, queries: Vectors) -> Iterator[tuple[int, Scor
     buffer = np.empty((min(size, len(rows)), rows.shape[1]), np.float32)
     for start in range(0, len(rows), size):
         block = rows.codes[start : start + size]
-        np.copyto(buffer[: len(block)], block)
+        np.copyto(buffer[: len(block)], block)  # one buffer for all blocks, converted to float32
         products = weights @ buffer[: len(block)].T
         if rows.step is not None:  # the codes of a zero vector are not numbers
             products[:, block[:, 0] == ZERO] = of_zero[:, None]
@@ -115,12 +94,15 @@ def _agreements(
 ) -> Iterator[tuple[int, Scores]]:
     """Yield minus the Hamming distances (queries, n) of blocks of rows to the queries' signs."""
     signs = rows.quantiser.signs(unit_rows(queries).astype(np.float32), asking)
-    asked = words_of(signs)[:, :, None]
+    query_words = words_of(signs)[:, :, None]
     for start in range(0, len(rows), _BITS_AT_ONCE):
         block = rows.words[:, start : start + _BITS_AT_ONCE]
         yield (
             start,
             np.stack(
-                [-np.bitwise_count(block ^ query).sum(axis=0, dtype=np.int16) for query in asked]
+                [
+                    -np.bitwise_count(block ^ query).sum(axis=0, dtype=np.int16)
+                    for query in query_words
+                ]
             ),
         )

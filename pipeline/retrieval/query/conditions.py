@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 
 from pipeline.datasets.entries import PackedEntries
 from pipeline.datasets.manifest import Metadata
-from pipeline.retrieval.search import SearchError
+from pipeline.retrieval import EmbeddingsError
 
 MAX_CHARACTERS = 1000
 """Maximum length of a condition."""
@@ -47,40 +47,26 @@ Mask = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True)
 class Condition:
-    """A condition on one field, such as `split=test`, `id~^vacation/` or `year>2019`.
+    """A condition on one field, such as `split=test`, `id~^vacation/` or `year>2019`."""
 
-    Attributes
-    ----------
-    field : str. "id", "file", "split" or a column of the metadata.
-    operator : str. "=", "!=", "<", "<=", ">", ">=", or "~", a regular expression that matches
-        anywhere in the text.
-    value : str. The number, text or pattern to compare with.
-    """
-
-    field: str
-    operator: str
-    value: str
+    field: str  # "id", "file", "split" or a column of the metadata
+    operator: str  # or "~", a regular expression that matches anywhere
+    value: str  # number, text or pattern
 
     @classmethod
     def of(cls, text: str) -> "Condition":
-        """Parse a condition; blanks around field and value are removed.
-
-        Raises
-        ------
-        SearchError
-            It has no operator, no field, or too many characters.
-        """
+        """Parse a condition; blanks around field and value are removed."""
         if len(text) > MAX_CHARACTERS:
-            raise SearchError(
+            raise EmbeddingsError(
                 f"a condition has {len(text)} characters; the limit is {MAX_CHARACTERS}"
             )
-        found = _FORM.fullmatch(text)
-        if found is None or not found[1]:
-            raise SearchError(
+        match = _FORM.fullmatch(text)
+        if match is None or not match[1]:
+            raise EmbeddingsError(
                 f"{text!r} is not a condition; expected FIELD=VALUE, FIELD!=VALUE, FIELD~REGEX, or "
                 "FIELD<NUMBER, such as split=test or 'id~^vacation/'"
             )
-        return cls(found[1], found[2], found[3] if found[2] == "~" else found[3].strip())
+        return cls(match[1], match[2], match[3] if match[2] == "~" else match[3].strip())
 
 
 @dataclass(frozen=True, eq=False)
@@ -101,52 +87,35 @@ class _Column:
 
 
 class Fields:
-    """Searchable fields of a dataset's entries.
-
-    Attributes
-    ----------
-    names : tuple of str. Names of all fields: "id", "file", "split" and the metadata columns.
-    """
+    """Searchable fields of a dataset's entries."""
 
     def __init__(self, entries: PackedEntries, metadata: Mapping[str, Metadata]) -> None:
         """Join entries and metadata by id; a column named like another field is ignored."""
         self._entries, self._metadata = entries, metadata
-        columns = sorted({name for own in metadata.values() for name in own} - {*_OWN})
+        columns = sorted({name for record in metadata.values() for name in record} - {*_OWN})
         self.names: tuple[str, ...] = (*_OWN, *columns)
         self._columns: dict[str, _Column] = {}
 
     def matching(self, conditions: Iterable[Condition]) -> Mask:
-        """Return the mask of the entries that fulfil all conditions, (entries,) bool.
-
-        Raises
-        ------
-        SearchError
-            A field is unknown (similar names are suggested), a regular expression does not compile
-            or exceeds the time limit, or a numeric comparison applies to texts.
-        """
+        """Return the mask of the entries that fulfil all conditions, (entries,) bool."""
         mask, begun = np.ones(len(self._entries), bool), monotonic()
         for condition in conditions:
             mask &= self._matching(condition, begun)
         return mask
 
     def choices(self, entries: npt.NDArray[np.int64]) -> dict[str, tuple[str, ...]]:
-        """Return the sorted values of each field with 2 to `MAX_CHOICES` distinct values.
-
-        Parameters
-        ----------
-        entries : (n,) int64. Numbers of the entries to include.
-        """
-        found = {}
+        """Return the sorted values in `entries` (n,) of each field with 2 to `MAX_CHOICES`."""
+        choices = {}
         for name in self.names[2:]:
             if _OPERATORS & {*name}:
                 continue
             column = self._column(name)
-            own = column.texts.filter(pa.array(np.isin(column.entry, entries)))
-            values = own.unique().to_pylist()
+            texts = column.texts.filter(pa.array(np.isin(column.entry, entries)))
+            values = texts.unique().to_pylist()
             if 1 < len(values) <= MAX_CHOICES and max(map(len, values)) <= MAX_CHARACTERS // 2:
                 number = column.numbers is not None
-                found[name] = tuple(sorted(values, key=float if number else None))
-        return found
+                choices[name] = tuple(sorted(values, key=float if number else None))
+        return choices
 
     def _matching(self, condition: Condition, begun: float) -> Mask:
         column, value = self._column(condition.field), condition.value
@@ -173,17 +142,17 @@ class Fields:
             texts = ids if name == "id" else self._entries.files
             return _Column(pa.array(texts[:], pa.string()), entries)
         if name not in self.names:
-            lower = {known.lower(): known for known in self.names}
+            lower = {field.lower(): field for field in self.names}
             close = get_close_matches(name.lower(), lower, n=3)
             meant = f" (did you mean {' or '.join(lower[c] for c in close)}?)" if close else ""
-            raise SearchError(
+            raise EmbeddingsError(
                 f"there is no field {name!r}{meant}; the dataset has {', '.join(self.names)}"
             )
         values = [
             (at, text)
-            for at, own in enumerate(map(self._metadata.get, ids))
-            if own and name in own
-            for text in _texts(own[name])
+            for at, record in enumerate(map(self._metadata.get, ids))
+            if record and name in record
+            for text in _texts(record[name])
         ]
         rows = np.fromiter((at for at, _ in values), np.int64, len(values))
         return _Column(pa.array([text for _, text in values], pa.string()), rows)
@@ -204,14 +173,14 @@ def _as_numbers(column: _Column, condition: Condition) -> tuple[npt.NDArray[np.f
     """Return the values of a column and the value of the condition as numbers."""
     if column.numbers is None:
         shown = Counter(column.texts.slice(0, 3).to_pylist())
-        raise SearchError(
+        raise EmbeddingsError(
             f"{condition.field!r} is not a column of numbers (it has {', '.join(map(repr, shown))})"
             f", so {condition.operator} does not apply; use =, != or ~"
         )
     try:
         return column.numbers, float(condition.value)
     except ValueError:
-        raise SearchError(
+        raise EmbeddingsError(
             f"{condition.field}{condition.operator}{condition.value}: {condition.value!r} is not a "
             "number"
         ) from None
@@ -219,24 +188,24 @@ def _as_numbers(column: _Column, condition: Condition) -> tuple[npt.NDArray[np.f
 
 def _matches(texts: pa.Array, condition: Condition, begun: float) -> Mask:
     """Return the mask of matching texts, (texts,) bool; raise `SECONDS` after `begun`."""
-    found, start, size = [np.zeros(0, bool)], 0, _FIRST_BATCH
+    masks, start, size = [np.zeros(0, bool)], 0, _FIRST_BATCH
     while start < len(texts) or not start:
         batch, since = texts.slice(start, size), monotonic()
         if since - begun > SECONDS:
-            raise SearchError(
+            raise EmbeddingsError(
                 f"regular expressions, the last one {condition.value!r} of {condition.field!r}, "
                 f"take longer than {SECONDS:g} s for {len(texts)} values; use simpler ones"
             )
         try:
             matched = pc.match_substring_regex(batch, condition.value)
         except pa.ArrowInvalid as error:
-            raise SearchError(
+            raise EmbeddingsError(
                 f"the regular expression {condition.value!r} of {condition.field!r} does not "
                 f"compile ({str(error).removeprefix('Invalid regular expression: ')}); the syntax "
                 "is that of RE2, without lookarounds and references to groups"
             ) from error
-        found.append(matched.to_numpy(zero_copy_only=False).astype(bool))
+        masks.append(matched.to_numpy(zero_copy_only=False).astype(bool))
         start += size
         if monotonic() - since < 0.1:
             size *= 4
-    return np.concatenate(found)
+    return np.concatenate(masks)

@@ -10,99 +10,60 @@ import numpy as np
 from pipeline.datasets.manifest import MANIFEST_FILE, Manifest, read_manifest
 from pipeline.datasets.metadata import read_metadata
 from pipeline.datasets.splits import ALL, splits_of
+from pipeline.retrieval import EmbeddingsError
 from pipeline.retrieval.approximate import ApproximateIndex, open_index
 from pipeline.retrieval.composition import ids_and_scores, require_composable
 from pipeline.retrieval.embedding_file import read_embeddings
 from pipeline.retrieval.embeddings import Embeddings
 from pipeline.retrieval.quantised.two_stage import nearest_stored
 from pipeline.retrieval.query.conditions import Condition, Fields
-from pipeline.retrieval.search import (
-    Gallery,
-    RowNumbers,
-    SearchError,
-    SideName,
-    Vectors,
-    nearest,
-)
+from pipeline.retrieval.search import Gallery, SideName, nearest
+from pipeline.retrieval.similarity import Vectors
 from pipeline.store.hashing import sha256_of_file
 from pipeline.store.packed import PackedTexts, TextIndex
+from pipeline.store.shards.row_keys import RowNumbers
 
 _MOST_CHOSEN = 16  # subsets whose rows are kept
 
 
 @dataclass(frozen=True)
 class Hit:
-    """One result: an image or a sentence.
+    """One result: an image or a sentence."""
 
-    Attributes
-    ----------
-    rank : int. Rank from 1.
-    score : float. Similarity to the query; higher is nearer.
-    id : str. Id of the image or the caption.
-    image : str. Id of the image, or of the caption's image.
-    file : Path. File of that image.
-    caption : str. The sentence; for an image its first caption, or "".
-    split : str. Split of that image.
-    """
-
-    rank: int
-    score: float
-    id: str
-    image: str
-    file: Path
-    caption: str
-    split: str = ""
+    rank: int  # from 1
+    score: float  # similarity to the query; higher is nearer
+    id: str  # of the image or the caption
+    image: str  # id of the image, or of the caption's image
+    file: Path  # of that image
+    caption: str  # the sentence; for an image its first caption, or ""
+    split: str = ""  # of that image
 
 
-class NothingFulfils(SearchError):
+class NothingFulfils(EmbeddingsError):
     """No searched image or sentence fulfils the conditions of a query."""
 
 
 class EmbeddedDataset:
-    """An embedding file and its dataset, searched by vectors.
-
-    Attributes
-    ----------
-    file, folder : Path. Embedding file, and folder of the dataset.
-    space : Embeddings. Contents of the file; quantised rows are searched in two stages, see
-        `pipeline.retrieval.quantised.two_stage`.
-    split : str or None. Searched splits, comma-separated; None: all splits in the file.
-    """
+    """An embedding file and its dataset, searched by vectors."""
 
     def __init__(
         self, file: Path, folder: Path, log: Callable[[str], None], split: str | None = None
     ) -> None:
-        """Read the embedding file; the dataset is read on first use.
-
-        Parameters
-        ----------
-        file, folder : Path. Embedding file, and folder of the dataset.
-        log : callable. Receives a line if the dataset has changed, and lines on the approximate
-            index.
-        split : str or None. See the class and `pipeline.datasets.splits.splits_of`.
-
-        Raises
-        ------
-        EmbeddingsError
-        """
+        """Read the embedding file; the dataset is read on first use."""
         self.file: Path = file
         self.folder: Path = folder
-        self.split: str | None = split
+        self.split: str | None = split  # comma-separated; None: all splits in the file
         self._log = log
+        # Quantised rows stay so, and are searched in two stages.
         self.space: Embeddings = read_embeddings(file, codes=True)
         self._galleries: dict[SideName, Gallery] = {}
         self._chosen: dict[tuple[SideName, tuple[str, ...]], RowNumbers] = {}
-        self._of_dataset: dict[SideName, _Known] = {}
+        self._dataset_ids: dict[SideName, _DatasetIds] = {}
         self._indexes: dict[SideName, ApproximateIndex] = {}
 
     @cached_property
     def manifest(self) -> Manifest:
-        """The dataset; logs a line if it has changed since it was embedded.
-
-        Raises
-        ------
-        DatasetError
-        """
+        """The dataset; logs a line if it has changed since it was embedded."""
         manifest = read_manifest(self.folder)
         embedded = self.space.provenance.get("manifest_sha256")
         if embedded not in (None, sha256_of_file(self.folder / MANIFEST_FILE)):
@@ -119,26 +80,15 @@ class EmbeddedDataset:
 
     @cached_property
     def fields(self) -> Fields:
-        """Fields of the dataset's images that conditions may name.
-
-        Raises
-        ------
-        DatasetError
-        """
+        """Fields of the dataset's images that conditions may name."""
         return Fields(self.manifest.packed, read_metadata(self.folder))
 
     def gallery(self, side: SideName) -> Gallery:
-        """Return one side of the file.
-
-        Raises
-        ------
-        SearchError
-            The dataset lacks an id.
-        """
+        """Return one side of the file; the dataset must have all its ids."""
         if side not in self._galleries:
             gallery = Gallery.of(self.space, side)
-            if unknown_ids := self._known(side).without(gallery.ids):
-                raise SearchError(
+            if unknown_ids := self._ids_of(side).without(gallery.ids):
+                raise EmbeddingsError(
                     f"{len(unknown_ids)} of the {len(gallery.ids)} {side} of the embedding file "
                     f"are not in {self.folder / MANIFEST_FILE}, first {unknown_ids[:5]}; pass the "
                     "dataset that was embedded "
@@ -149,36 +99,23 @@ class EmbeddedDataset:
         return self._galleries[side]
 
     def rows(self, side: SideName, where: Sequence[str] = ()) -> RowNumbers | None:
-        """Return the row numbers of one side that are searched, (n,) int64; None: all.
-
-        Parameters
-        ----------
-        where : sequence of str. Conditions that the images must fulfil; see
-            `pipeline.retrieval.query.conditions`.
-
-        Raises
-        ------
-        DatasetError
-            The dataset has no such split.
-        SearchError
-            A condition is invalid.
-        """
+        """Return the row numbers of one side that are searched, (n,) int64; None: all."""
         gallery, key = self.gallery(side), (side, tuple(where))
         if self.split is None and not where:
             return None
         if key not in self._chosen:
-            known = self._known(side)
+            index = self._ids_of(side)
             mask = self.fields.matching(map(Condition.of, where))
             if self.split is not None:
                 splits = splits_of(self.manifest, self.split)
                 mask &= np.isin(self.manifest.packed.splits, splits)
             if len(self._chosen) >= _MOST_CHOSEN:
                 self._chosen.pop(next(iter(self._chosen)))
-            self._chosen[key] = np.flatnonzero(mask[known.images_of(gallery.ids)])
+            self._chosen[key] = np.flatnonzero(mask[index.images_of(gallery.ids)])
         return self._chosen[key]
 
     def ids(self, side: SideName, where: Sequence[str] = ()) -> Sequence[str]:
-        """Return the ids of one side that are searched; see `rows`."""
+        """Return the ids of one side that are searched."""
         gallery, rows = self.gallery(side), self.rows(side, where)
         if rows is None:
             return gallery.ids
@@ -186,24 +123,14 @@ class EmbeddedDataset:
 
     def choices(self) -> dict[str, tuple[str, ...]]:
         """Return the values of each field with few distinct values, over the searched images."""
-        return self.fields.choices(self._known("images").images_of(self.ids("images")))
+        return self.fields.choices(self._ids_of("images").images_of(self.ids("images")))
 
     def stored(self, image_id: str) -> Vectors:
-        """Return the stored embedding of an image as a query.
-
-        Returns
-        -------
-        (1, dim) or (1, parts, dim) float32.
-
-        Raises
-        ------
-        SearchError
-            No image of the file has this id.
-        """
+        """Return the stored embedding of an image, (1, dim) or (1, parts, dim) float32."""
         try:
             at = self.space.image_ids.index(image_id)
         except ValueError:
-            raise SearchError(
+            raise EmbeddingsError(
                 f"{image_id!r} is not the id of an image in {self.file} (ids there look like "
                 f"{self.space.image_ids[0]!r})"
             ) from None
@@ -222,23 +149,8 @@ class EmbeddedDataset:
     ) -> list[list[Hit]]:
         """Return the nearest items of each query, best first; ties are sorted by id.
 
-        Parameters
-        ----------
-        queries : (queries, dim) or (queries, parts, dim) float32. Embeddings of the side `asking`.
-        asking : str. Side of the queries, "images" or "captions".
-        of : str. Searched side, "images" or "captions".
-        top : int. Number of hits, at least 1.
-        leave_out : str or None. Id to exclude, such as the query's own.
-        around_mean : int or None. Number of hits to re-sort by
-            `pipeline.retrieval.composition.around_the_mean` before the best are returned.
-        approximate : bool. Search the approximate index of the file, which is built if missing.
-        where : sequence of str. Conditions on the images, or on the images of the sentences; see
-            `rows`.
-
-        Raises
-        ------
-        SearchError, EmbeddingsError
-            See `pipeline.retrieval.search.nearest` and `pipeline.retrieval.approximate`.
+        `queries`, (queries, dim) or (queries, parts, dim), are of the side `asking`, hits of `of`.
+        The first `around_mean` hits are re-sorted around their mean before the best are returned.
         """
         if around_mean is not None:
             require_composable(self.space.similarity)
@@ -249,7 +161,7 @@ class EmbeddedDataset:
                 f"no {what}{self.of_splits} fulfil {' and '.join(map(repr, where))}"
             )
         if not (len(gallery.ids) if among is None else len(among)):
-            raise SearchError(
+            raise EmbeddingsError(
                 f"{self.file} has no {what}{self.of_splits}, so none can be found; look for "
                 f"{'images' if of == 'captions' else 'those of another split'}"
             )
@@ -262,20 +174,20 @@ class EmbeddedDataset:
                 if among is None
                 else nearest(gallery, queries, asking, number, among=among)
             )
-        known = self._known(of)
+        index = self._ids_of(of)
         return [
             [
-                Hit(rank, score, id, *known.about(id))
+                Hit(rank, score, id, *index.about(id))
                 for rank, (id, score) in enumerate(best[:top], 1)
             ]
             for best in ids_and_scores(hits, gallery, leave_out, around_mean)
         ]
 
-    def _known(self, side: SideName) -> "_Known":
+    def _ids_of(self, side: SideName) -> "_DatasetIds":
         """Return the index of the dataset's images or captions by id."""
-        if side not in self._of_dataset:
-            self._of_dataset[side] = _Known(self.manifest, side)
-        return self._of_dataset[side]
+        if side not in self._dataset_ids:
+            self._dataset_ids[side] = _DatasetIds(self.manifest, side)
+        return self._dataset_ids[side]
 
     def _index(self, side: SideName) -> ApproximateIndex:
         if side not in self._indexes:
@@ -283,7 +195,7 @@ class EmbeddedDataset:
         return self._indexes[side]
 
 
-class _Known:
+class _DatasetIds:
     """Images of a dataset, or its captions, by id."""
 
     def __init__(self, manifest: Manifest, side: SideName) -> None:
@@ -292,8 +204,8 @@ class _Known:
         self._image_of_row = np.arange(len(self._entries))
         ids = self._entries.ids
         if side == "captions":
-            said = self._entries.captions
-            ids, self._texts = said.ids, said.texts
+            captions = self._entries.captions
+            ids, self._texts = captions.ids, captions.texts
             self._image_of_row = np.repeat(self._image_of_row, self._entries.num_captions)
         self._index = TextIndex(ids)
 

@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
+from pipeline.retrieval import EmbeddingsError
 from pipeline.retrieval.embeddings import Embeddings
 from pipeline.retrieval.ensemble import shares
 from pipeline.retrieval.query.picture_features import PictureFeatures
 from pipeline.retrieval.query.query_models import QueryModels
-from pipeline.retrieval.search import SearchError, Vectors
-from pipeline.retrieval.similarity import unit_rows
+from pipeline.retrieval.similarity import Vectors, unit_rows
 
 
 @dataclass(frozen=True)
@@ -22,7 +22,7 @@ class _Member:
 
 
 class EnsembleModels:
-    """Embeds queries in the space of `pipeline.retrieval.ensemble.average`; not thread-safe."""
+    """Embeds queries in the space of an ensemble, as `QueryModels`; not thread-safe."""
 
     def __init__(
         self,
@@ -31,45 +31,32 @@ class EnsembleModels:
         folders: Sequence[tuple[Path, Path]],
         weights: str | None = None,
     ) -> None:
-        """Store the locations; models are loaded on first use.
-
-        Parameters
-        ----------
-        embeddings, file : Embeddings, Path. Embeddings of the ensemble, and their file.
-        folders : sequence of tuple of 2 Path. Folders of head and fitted sentence encoder of each
-            member, in the order of the file.
-        weights : str or None. Weights of the image networks; see `QueryModels`.
-
-        Raises
-        ------
-        SearchError
-            The file has another number of members.
-        """
+        """Store the folders of head and encoder of each member; models are loaded on first use."""
         provenance = embeddings.provenance
         members = provenance.get("ensemble")
         if not isinstance(members, list) or len(members) != len(folders):
-            raise SearchError(
+            raise EmbeddingsError(
                 f"{file} is not an ensemble of {len(folders)} members; rebuild it with "
                 "`pipeline ensemble`"
             )
         self._shares = shares([float(weight) for weight in provenance["weights"]])
         self._members = [
-            QueryModels(_Member(own), file, head=head, encoder=encoder, weights=weights)
-            for own, (head, encoder) in zip(members, folders, strict=True)
+            QueryModels(_Member(recorded), file, head=head, encoder=encoder, weights=weights)
+            for recorded, (head, encoder) in zip(members, folders, strict=True)
         ]
 
     @property
     def network(self) -> Sequence[PictureFeatures]:
-        """The image networks of all members; see `QueryModels.network`."""
+        """The image networks of all members."""
         return [member.network for member in self._members]
 
     def keep_encoder(self, likely: Sequence[str]) -> None:
-        """See `QueryModels.keep_encoder`."""
+        """Load the sentence encoders for many queries."""
         for member in self._members:
             member.keep_encoder(likely)
 
     def embed_sentences(self, texts: Sequence[str], log: Callable[[str], None]) -> Vectors:
-        """See `QueryModels.embed_sentences`; each text needs a word known to every member."""
+        """Embed sentences or words; each text needs a word known to every member."""
         return self._joined([member.embed_sentences(texts, log) for member in self._members])
 
     def without_known_word(self, texts: Sequence[str]) -> set[int]:
@@ -77,7 +64,7 @@ class EnsembleModels:
         return {at for member in self._members for at in member.without_known_word(texts)}
 
     def embed_picture(self, picture: Path | Image.Image) -> Vectors:
-        """See `QueryModels.embed_picture`."""
+        """Embed an image, given as a path or decoded, as one query."""
         return self._joined([member.embed_picture(picture) for member in self._members])
 
     def _joined(self, rows: Sequence[Vectors]) -> Vectors:

@@ -10,9 +10,11 @@ import torch
 from pipeline.heads.finetuning import WEIGHTS_FILE
 from pipeline.heads.inputs.feature_rows import ArrayRows
 from pipeline.heads.trained_head import load_head
+from pipeline.retrieval import EmbeddingsError
 from pipeline.retrieval.query.query_embedding import embed_pictures
 from pipeline.retrieval.query.query_models import open_encoder, open_network
-from pipeline.retrieval.search import SYMMETRIC, SearchError, Vectors
+from pipeline.retrieval.search import SYMMETRIC
+from pipeline.retrieval.similarity import Vectors
 from pipeline.retrieval.torch_scores import SCORES
 from pipeline.store.hashing import sha256_of_json
 
@@ -23,9 +25,12 @@ class MtebEncoder:
     The image network is loaded on first use. A text without a known word is embedded as by
     `pipeline embed`.
 
-    Attributes
+    Parameters
     ----------
-    trained : TrainedHead.
+    head, encoder : str or Path. Folders of the head and of the fitted sentence encoder that it was
+        fitted on. The head's similarity must be symmetric: MTEB compares queries with documents and
+        does not state which of them are images.
+    weights : str or None. Weights of the image network; None: as recorded in the head.
 
     Examples
     --------
@@ -36,26 +41,10 @@ class MtebEncoder:
     def __init__(
         self, head: str | Path, encoder: str | Path, *, weights: str | None = None
     ) -> None:
-        """Load the head and the sentence encoder.
-
-        Parameters
-        ----------
-        head, encoder : str or Path. Folders of the head and of the fitted sentence encoder that it
-            was fitted on.
-        weights : str or None. Weights of the image network; None: as recorded in the head.
-
-        Raises
-        ------
-        SearchError
-            The head was fitted on another encoder, or its similarity is not symmetric: MTEB
-            compares queries with documents and does not state which of them are images.
-        HeadError, EncoderError
-            A folder is missing or damaged.
-        """
         folder = Path(head)
         self.trained = load_head(folder)
         if (name := self.trained.head.similarity) not in SYMMETRIC:
-            raise SearchError(
+            raise EmbeddingsError(
                 f"the head of {self.trained.experiment!r} has the similarity {name}, which is not "
                 f"symmetric in image and text; MTEB needs one of {', '.join(SYMMETRIC)}"
             )
@@ -66,19 +55,7 @@ class MtebEncoder:
         self._network: Any = None
 
     def encode(self, inputs: Iterable[Mapping[str, Any]], **context: Any) -> Vectors:
-        """Return the embeddings (rows, dim) float32 of all batches.
-
-        Parameters
-        ----------
-        inputs : iterable of mapping. Batches with `image`, a list of Pillow images, or `text`, a
-            list of str.
-        context : object. MTEB's description of the task; ignored.
-
-        Raises
-        ------
-        SearchError
-            A batch has both or neither.
-        """
+        """Return the embeddings (rows, dim) float32 of all batches, each with `image` or `text`."""
         return np.concatenate([self._of_batch(batch) for batch in inputs])
 
     def similarity(self, first: Any, second: Any) -> torch.Tensor:
@@ -107,7 +84,7 @@ class MtebEncoder:
         images: Any = batch.get("image")
         texts: Any = batch.get("text")
         if (images is None) == (texts is None):
-            raise SearchError(
+            raise EmbeddingsError(
                 f"a batch has the columns {', '.join(batch)}; a head embeds images or texts, so "
                 "choose tasks of the categories i2t and t2i"
             )

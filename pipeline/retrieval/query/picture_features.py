@@ -16,7 +16,7 @@ from pipeline.images.network import RecipeNetwork
 from pipeline.images.recipes import is_image_recipe, resolve_recipe
 from pipeline.images.transforms import cut_crops, read_sample, resize_image
 from pipeline.images.weights import load_weights
-from pipeline.retrieval.search import SearchError
+from pipeline.retrieval import EmbeddingsError
 from pipeline.store.hashing import recipe_hash, sha256_of_json
 from pipeline.store.shards.format import STATUS_NAMES, FeatureHeader
 from pipeline.store.shards.side_by_side import SCALINGS, scaled
@@ -26,31 +26,11 @@ class PictureFeatures:
     """Computes features of single images, equal to those in shards of the recipe."""
 
     def __init__(self, networks: Sequence[RecipeNetwork], scaling: str = "none") -> None:
-        """Store the networks.
-
-        Parameters
-        ----------
-        networks : sequence of RecipeNetwork. Network of one recipe, or those of several
-            concatenated recipes in column order.
-        scaling : str. Scaling of each network's row, a key of
-            `pipeline.store.shards.side_by_side.SCALINGS`.
-        """
+        """Store the network of one recipe, or those of several recipes to concatenate, scaled."""
         self._networks, self._scaling = tuple(networks), scaling
 
     def of(self, picture: Path | Image.Image) -> Features:
-        """Return the features of an image, given as a path or decoded.
-
-        Returns
-        -------
-        (1, *row_shape) float32, rounded to the dtype of the shards.
-
-        Raises
-        ------
-        SearchError
-            A file is missing, unreadable or refused.
-        UnusableImage
-            A decoded image cannot be resized.
-        """
+        """Return the features of an image, (1, *row_shape) float32, rounded as in the shards."""
         rows = []
         for network in self._networks:
             windows = torch.from_numpy(_windows(network, picture)[None])
@@ -60,47 +40,32 @@ class PictureFeatures:
         return np.concatenate([scaled(row, self._scaling) for row in rows], axis=1)
 
 
-def open_features(side: FeatureSpec, made: str, weights: str | None = None) -> PictureFeatures:
-    """Load the networks that computed some image features, with the same weights.
-
-    Parameters
-    ----------
-    side : FeatureSpec. The features.
-    made : str. User of the features, for messages, such as "the head of 'vsepp'".
-    weights : str or None. Weights of a single network, as for `load_weights`; None: those recorded
-        in the features, unless they are from a file.
-
-    Raises
-    ------
-    SearchError
-        The features are not of a recipe of this project, or have other or unknown weights.
-    RecipeError, WeightsError
-        The recipe needs a package that is not installed, or its weights are not available.
-    """
+def open_features(side: FeatureSpec, user: str, weights: str | None = None) -> PictureFeatures:
+    """Load the networks that computed some image features; `user` names who uses them."""
     if "parts" not in side.recipe:
-        network, header = _network(side, made, weights)
+        network, header = _network(side, user, weights)
         if header.recipe_hash != side.recipe_hash:
-            raise SearchError(
+            raise EmbeddingsError(
                 f"the recipe {side.name!r} with the weights {header.weights!r} (recipe hash "
-                f"{header.recipe_hash}) is not the one that {made} uses: weights "
+                f"{header.recipe_hash}) is not the one that {user} uses: weights "
                 f"{side.weights!r}, recipe hash {side.recipe_hash}; pass those weights, or search "
                 "with the id of an embedded image"
             )
         return PictureFeatures([network])
     if weights is not None:
-        raise SearchError(
-            f"{made} concatenates several recipes, {side.name!r}, and one weights file cannot "
+        raise EmbeddingsError(
+            f"{user} concatenates several recipes, {side.name!r}, and one weights file cannot "
             "replace the weights of all; omit it"
         )
     each = [
-        _network(replace(side, recipe=recipe, weights=name), made, None)
+        _network(replace(side, recipe=recipe, weights=name), user, None)
         for recipe, name in zip(side.recipe["parts"], side.weights.split("; "), strict=True)
     ]
     digest = sha256_of_json([header.weights_sha256 for _, header in each])
     parts = [header.recipe for _, header in each]
     if recipe_hash({**side.recipe, "parts": parts}, digest) != side.recipe_hash:
-        raise SearchError(
-            f"the recipes {side.name!r} with their weights are not those that {made} uses; "
+        raise EmbeddingsError(
+            f"the recipes {side.name!r} with their weights are not those that {user} uses; "
             "search with the id of an image that is embedded already"
         )
     (scaling,) = (key for key, text in SCALINGS.items() if text == side.recipe["scaling"])
@@ -108,17 +73,17 @@ def open_features(side: FeatureSpec, made: str, weights: str | None = None) -> P
 
 
 def _network(
-    side: FeatureSpec, made: str, weights: str | None
+    side: FeatureSpec, user: str, weights: str | None
 ) -> tuple[RecipeNetwork, FeatureHeader]:
     """Return the network of one recipe, and the header of its features."""
     if {"clip", "media"} & {*side.recipe}:
-        raise SearchError(
-            f"{made} uses features of clips, {side.name!r}, for which image files are "
+        raise EmbeddingsError(
+            f"{user} uses features of clips, {side.name!r}, for which image files are "
             "not embedded; search with the id of an embedded clip"
         )
     if not is_image_recipe(side.name):
-        raise SearchError(
-            f"{made} uses {side.name!r}, features that no recipe of `pipeline list recipes` "
+        raise EmbeddingsError(
+            f"{user} uses {side.name!r}, features that no recipe of `pipeline list recipes` "
             "makes, so image files cannot be embedded; search with the id of an image that is "
             "embedded already"
         )
@@ -127,8 +92,8 @@ def _network(
     )
     source = weights or ("imagenet" if side.weights == recipe.weights else side.weights)
     if source.startswith("file:"):
-        raise SearchError(
-            f"{made} uses features of the weights file {side.weights[5:]!r}, whose path "
+        raise EmbeddingsError(
+            f"{user} uses features of the weights file {side.weights[5:]!r}, whose path "
             "is not recorded; pass it as the weights"
         )
     loaded = load_weights(recipe, source)
@@ -142,7 +107,7 @@ def _windows(network: RecipeNetwork, picture: Path | Image.Image) -> npt.NDArray
         return cut_crops(resize_image(picture, resize), network.window)
     sample = read_sample(picture, network.recipe, network.window)
     if sample.windows is None:
-        raise SearchError(
+        raise EmbeddingsError(
             f"{picture} is {STATUS_NAMES[sample.status]}: {sample.error}; use an image that can "
             "be decoded"
         )

@@ -8,8 +8,8 @@ from PIL import Image
 
 from pipeline.heads.inputs.feature_rows import ArrayRows, Features
 from pipeline.heads.trained_head import TrainedHead
+from pipeline.retrieval import EmbeddingsError
 from pipeline.retrieval.query.picture_features import PictureFeatures
-from pipeline.retrieval.search import SearchError
 from pipeline.store.wording import counted
 from pipeline.text.encoders.base import CaptionEncoder, unknown_to_all
 
@@ -20,27 +20,7 @@ def embed_sentences(
     texts: Sequence[str],
     log: Callable[[str], None],
 ) -> Features:
-    """Embed sentences or words as captions, with a head and its sentence encoder.
-
-    Parameters
-    ----------
-    trained : TrainedHead.
-    encoder : CaptionEncoder. Encoder that the head was fitted on; see
-        `pipeline.retrieval.query.query_models.open_encoder`.
-    texts : sequence of str. At least one text, each one line with at least one word. The result for
-        a text does not depend on the others.
-    log : callable. Receives a line per block of the encoder with unknown words, and one per
-        truncated text.
-
-    Returns
-    -------
-    (texts, dim) or (texts, parts, dim) float32, as the head's caption embeddings.
-
-    Raises
-    ------
-    SearchError
-        A text has no known word.
-    """
+    """Embed sentences or words as captions, each by itself, (texts, dim) or (texts, parts, dim)."""
     _log_unknown_words(encoder, texts, log)
     return trained.head.embed_captions(ArrayRows(encoder.encode(texts)))
 
@@ -48,28 +28,7 @@ def embed_sentences(
 def embed_pictures(
     trained: TrainedHead, network: PictureFeatures, images: Sequence[Path | Image.Image]
 ) -> Features:
-    """Embed images with a head and the network of its image features.
-
-    Parameters
-    ----------
-    trained : TrainedHead.
-    network : PictureFeatures. Network of the recipe that the head was fitted on; see
-        `pipeline.retrieval.query.query_models.open_network`.
-    images : sequence of Path or Image. At least one path or decoded image; the network runs on one
-        image at a time.
-
-    Returns
-    -------
-    (images, dim) or (images, parts, dim) float32, as the head's image embeddings; equal to
-    those of extracted features within the rounding of another batch size.
-
-    Raises
-    ------
-    SearchError
-        A file is missing, unreadable or refused.
-    UnusableImage
-        A decoded image cannot be resized.
-    """
+    """Embed images, each by itself, (images, dim) or (images, parts, dim) float32."""
     rows = np.concatenate([network.of(image) for image in images])
     return trained.head.embed_images(ArrayRows(rows))
 
@@ -85,7 +44,7 @@ def _log_unknown_words(
         which = f"{len(unknown)} of {counted(len(texts), 'query', 'queries')}, first {first}"
         if len(texts) == 1:
             which = f"the query {first[0]!r}"
-        raise SearchError(
+        raise EmbeddingsError(
             f"the encoder {fitted.name!r} knows no word of {which}; use words of its vocabulary, "
             "which may lack rare words of the captions that it was fitted to"
         )

@@ -9,11 +9,12 @@ from PIL import Image
 
 from pipeline.heads.finetuning import WEIGHTS_FILE
 from pipeline.heads.trained_head import HEAD_FILE, TrainedHead, load_head
+from pipeline.retrieval import EmbeddingsError
 from pipeline.retrieval.quantised.codes import shortened
 from pipeline.retrieval.query.picture_features import PictureFeatures, open_features
 from pipeline.retrieval.query.query_embedding import embed_pictures, embed_sentences
 from pipeline.retrieval.query.query_sentences import require_lines
-from pipeline.retrieval.search import SearchError, Vectors
+from pipeline.retrieval.similarity import Vectors
 from pipeline.store.hashing import canonical_json
 from pipeline.text.caption_source import caption_header
 from pipeline.text.encoders.base import CaptionEncoder, unknown_to_all
@@ -43,15 +44,7 @@ class QueryModels:
         encoder: Path | None,
         weights: str | None,
     ) -> None:
-        """Store the paths of the models.
-
-        Parameters
-        ----------
-        embeddings, file : WithProvenance, Path. Contents and path of the embedding file.
-        head, encoder : Path or None. Folders of the head that computed the file and of the fitted
-            sentence encoder; None: queries that need it raise.
-        weights : str or None. Weights of the image network; see `open_network`.
-        """
+        """Store the paths of the models; queries that need a missing one raise."""
         self._embeddings, self._file = embeddings, file
         self._head, self._encoder, self._weights = head, encoder, weights
         self._kept: CaptionEncoder | None = None
@@ -59,75 +52,32 @@ class QueryModels:
 
     @cached_property
     def head(self) -> TrainedHead:
-        """The head that computed the file; see `head_of`."""
+        """The head that computed the file."""
         return head_of(self._embeddings, self._file, self._head)
 
     @cached_property
     def network(self) -> PictureFeatures:
-        """The image network; see `open_network`. Tuned weights are stored next to the head."""
+        """The image network. Tuned weights are stored next to the head."""
         weights = self._weights
         if weights is None and self._head is not None and self.head.finetuning is not None:
             weights = str(self._head / WEIGHTS_FILE)
         return open_network(self.head, weights)
 
     def keep_encoder(self, likely: Sequence[str]) -> None:
-        """Load the sentence encoder for many queries.
-
-        Parameters
-        ----------
-        likely : sequence of str. Texts with the words of likely queries, whose vectors are loaded.
-            A query with other words is slower, since it loads their vectors.
-
-        Raises
-        ------
-        SearchError, PipelineError
-            See `open_encoder`.
-        """
+        """Load the sentence encoder for many queries; one with other words is slower."""
         self._kept = self._open_encoder(likely)
 
     def embed_sentences(self, texts: Sequence[str], log: Callable[[str], None]) -> Vectors:
-        """Embed sentences or words.
-
-        Parameters
-        ----------
-        texts : sequence of str. Each one line with at least one word.
-        log : callable. Receives a line on unknown words.
-
-        Returns
-        -------
-        (texts, dim) or (texts, parts, dim) float32.
-
-        Raises
-        ------
-        SearchError, PipelineError
-            See `pipeline.retrieval.query.query_sentences.require_lines`, `open_encoder` and
-            `pipeline.retrieval.query.query_embedding.embed_sentences`.
-        """
+        """Embed sentences or words, (texts, dim) or (texts, parts, dim) float32."""
         require_lines(texts)
         return self._shortened(embed_sentences(self.head, self._encoder_for(texts), texts, log))
 
     def without_known_word(self, texts: Sequence[str]) -> set[int]:
-        """Return the positions of the texts without a known word.
-
-        Raises
-        ------
-        SearchError, PipelineError
-            See `open_encoder`.
-        """
+        """Return the positions of the texts without a known word."""
         return unknown_to_all(self._encoder_for(texts).reports(texts).values())
 
     def embed_picture(self, picture: Path | Image.Image) -> Vectors:
-        """Embed an image, given as a path or decoded, as one query.
-
-        Returns
-        -------
-        (1, dim) or (1, parts, dim) float32.
-
-        Raises
-        ------
-        SearchError, UnusableImage, PipelineError
-            See `open_network` and `pipeline.retrieval.query.query_embedding.embed_pictures`.
-        """
+        """Embed an image, a path or decoded, as one query, (1, dim) or (1, parts, dim) float32."""
         return self._shortened(embed_pictures(self.head, self.network, [picture]))
 
     def _shortened(self, rows: Vectors) -> Vectors:
@@ -138,7 +88,7 @@ class QueryModels:
     def _open_encoder(self, texts: Sequence[str]) -> CaptionEncoder:
         head = self.head
         if self._encoder is None:
-            raise SearchError(
+            raise EmbeddingsError(
                 "sentences and words are embedded by the fitted sentence encoder, whose folder "
                 "is missing; pass it (`encoder=...`)"
             )
@@ -146,38 +96,24 @@ class QueryModels:
 
     def _encoder_for(self, texts: Sequence[str]) -> CaptionEncoder:
         """Return the cached encoder if it covers all words that have a vector."""
-        kept = self._kept
-        if kept is not None and _missing(kept, texts) <= self._unknown:
-            return kept
+        cached = self._kept
+        if cached is not None and _missing(cached, texts) <= self._unknown:
+            return cached
         read = self._open_encoder(texts)
         self._unknown |= _missing(read, texts)
         return read
 
 
 def head_of(embeddings: WithProvenance, path: Path, folder: Path | None) -> TrainedHead:
-    """Load the head of an embedding file; raise unless this head computed the file.
-
-    Parameters
-    ----------
-    embeddings, path : WithProvenance, Path. Contents and path of the embedding file.
-    folder : Path or None. Folder of the head; None raises.
-
-    Raises
-    ------
-    SearchError
-        The file is of an ensemble, does not record its head, or was computed by another head, such
-        as another training of the same experiment; the first differences are named.
-    HeadError
-        The folder has no head.
-    """
+    """Load the head of an embedding file; raise unless this head computed the file."""
     in_file = embeddings.provenance
     if "ensemble" in in_file:
-        raise SearchError(
+        raise EmbeddingsError(
             f"{path} is an ensemble, for which no single head can embed a query; search with the "
             "id of one of its images, or search the embedding file of one of its members"
         )
     if folder is None:
-        raise SearchError(
+        raise EmbeddingsError(
             f"a query of {path} is embedded by the head that made it, whose folder is missing; "
             "pass it (`head=...`), or search with the id of one of its images"
         )
@@ -188,7 +124,7 @@ def head_of(embeddings: WithProvenance, path: Path, folder: Path | None) -> Trai
     )
     in_head = trained.provenance
     if not in_file.keys() & in_head.keys():
-        raise SearchError(
+        raise EmbeddingsError(
             f"{path} does not record its head (its attribute 'provenance' names none), so "
             f"queries embedded by {folder} may be in another space; {again}"
         )
@@ -198,7 +134,7 @@ def head_of(embeddings: WithProvenance, path: Path, folder: Path | None) -> Trai
         for name, value in in_head.items()
         if canonical_json(in_file.get(name)) != canonical_json(value)
     ]:
-        raise SearchError(
+        raise EmbeddingsError(
             f"{path} was not made by the head that {folder / HEAD_FILE} describes now: it differs "
             f"in {', '.join(different)}; {again}"
         )
@@ -206,27 +142,12 @@ def head_of(embeddings: WithProvenance, path: Path, folder: Path | None) -> Trai
 
 
 def open_encoder(trained: TrainedHead, folder: Path, texts: Sequence[str] | None) -> CaptionEncoder:
-    """Load the sentence encoder of a head; raise unless the head was fitted on its features.
-
-    Parameters
-    ----------
-    trained : TrainedHead.
-    folder : Path. Folder of the fitted encoder.
-    texts : sequence of str or None. Texts whose word vectors are loaded; None: load vectors on
-        demand.
-
-    Raises
-    ------
-    SearchError
-        The head was fitted on another encoder.
-    EncoderError, VocabularyError, CodebookError, VectorsError, PcaError, LemmatizerError
-        The folder is missing or damaged.
-    """
+    """Load a head's sentence encoder, for some texts or any; raise if it is another's."""
     fitted = load_encoder(folder, texts)
     side = trained.inputs.captions
-    if (found := caption_header(fitted, "").recipe_hash) != side.recipe_hash:
-        raise SearchError(
-            f"{folder} holds the encoder {fitted.name!r} (recipe hash {found}), but the head of "
+    if (digest := caption_header(fitted, "").recipe_hash) != side.recipe_hash:
+        raise EmbeddingsError(
+            f"{folder} holds the encoder {fitted.name!r} (recipe hash {digest}), but the head of "
             f"{trained.experiment!r} was fitted on {side.name!r} (recipe hash {side.recipe_hash}); "
             "pass the folder that `pipeline text` wrote next to its caption features, or train "
             "again on those of this encoder"
@@ -235,8 +156,7 @@ def open_encoder(trained: TrainedHead, folder: Path, texts: Sequence[str] | None
 
 
 def open_network(trained: TrainedHead, weights: str | None = None) -> PictureFeatures:
-    """Load the networks of a head's image features; see
-    `pipeline.retrieval.query.picture_features`."""
+    """Load the networks of a head's image features."""
     return open_features(trained.inputs.images, f"the head of {trained.experiment!r}", weights)
 
 

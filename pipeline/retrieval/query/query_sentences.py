@@ -4,41 +4,25 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from pipeline.datasets.checks import check_caption
-from pipeline.retrieval.search import SearchError
+from pipeline.retrieval import EmbeddingsError
 
 
 def read_sentences(path: str | Path) -> list[str]:
-    """Read query sentences from a UTF-8 text file, one per line.
-
-    Raises
-    ------
-    SearchError
-        The file is not UTF-8, or `require_lines` rejects a line.
-    """
+    """Read query sentences from a UTF-8 text file, one per line."""
     path = Path(path)
     try:
         texts = path.read_text(encoding="utf-8").removesuffix("\n").split("\n")
     except UnicodeDecodeError as error:
-        raise SearchError(f"{path} is not UTF-8 text ({error}); save it as UTF-8") from error
+        raise EmbeddingsError(f"{path} is not UTF-8 text ({error}); save it as UTF-8") from error
     require_lines(texts, f"{path}: line")
     return texts
 
 
 def require_lines(texts: Sequence[str], what: str = "sentence or word") -> None:
-    """Raise unless each text is a single line with at least one word.
-
-    Parameters
-    ----------
-    texts : sequence of str. The texts.
-    what : str. Noun for a text in the message, before its number.
-
-    Raises
-    ------
-    SearchError
-    """
+    """Raise unless each text is a single line with at least one word; `what` names it."""
     for number, text in enumerate(texts, 1):
         if fault := check_caption(text):
-            raise SearchError(
+            raise EmbeddingsError(
                 f"{what} {number} of {len(texts)}, {text!r}, {fault}; expected one line of text "
                 "with at least one word"
             )

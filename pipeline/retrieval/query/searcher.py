@@ -5,10 +5,11 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, overload
 
+from pipeline.retrieval import EmbeddingsError
 from pipeline.retrieval.composition import compose, require_composable
+from pipeline.retrieval.query import SIDES, default_side
 from pipeline.retrieval.query.embedded_dataset import EmbeddedDataset, Hit
-from pipeline.retrieval.query.sides import SIDES, default_side
-from pipeline.retrieval.search import SearchError, Vectors
+from pipeline.retrieval.similarity import Vectors
 from pipeline.store.errors import WrongUsage
 from pipeline.store.one_or_many import texts_of
 from pipeline.store.progress import QUIET, Monitor
@@ -27,9 +28,28 @@ class Searcher:
     Models are loaded on first use and cached. A query by the id of an embedded image needs neither
     head nor encoder. Not thread-safe.
 
+    Parameters
+    ----------
+    embeddings : str or Path. The file.
+    dataset : str or Path. Folder of the dataset that was embedded.
+    head, encoder : str, Path or None. Folders of the head that computed the file, and of the fitted
+        sentence encoder that the head was fitted on. Without a head, queries are image ids only;
+        without an encoder, they have no sentences or words.
+    members : sequence of tuple of 2 str or Path. For an ensemble: folders of head and encoder of
+        each member, in the order of the file.
+    weights : str or None. Weights of the image network, as for `pipeline extract`; None: as
+        recorded in the head.
+    split : str or None. Searched splits of the file, comma-separated; None: all.
+    monitor : Monitor. Receives log lines.
+
     Attributes
     ----------
     embedded : EmbeddedDataset. Embedding file and dataset.
+
+    Raises
+    ------
+    EmbeddingsError
+        The file is missing or corrupt.
 
     Examples
     --------
@@ -57,26 +77,6 @@ class Searcher:
         split: str | None = None,
         monitor: Monitor = QUIET,
     ) -> None:
-        """Read the embedding file.
-
-        Parameters
-        ----------
-        embeddings : str or Path. The file.
-        dataset : str or Path. Folder of the dataset that was embedded.
-        head, encoder : str, Path or None. Folders of the head that computed the file, and of the
-            fitted sentence encoder that the head was fitted on. Without a head, queries are image
-            ids only; without an encoder, they have no sentences or words.
-        members : sequence of tuple of 2 str or Path. For an ensemble: folders of head and encoder
-            of each member, in the order of the file.
-        weights : str or None. Weights of the image network, as for `pipeline extract`; None: as
-            recorded in the head.
-        split : str or None. Searched splits of the file, comma-separated; None: all.
-        monitor : Monitor. Receives log lines.
-
-        Raises
-        ------
-        EmbeddingsError
-        """
         self.embedded: EmbeddedDataset = EmbeddedDataset(
             Path(embeddings), Path(dataset), monitor.log, split
         )
@@ -94,7 +94,7 @@ class Searcher:
         return self.embedded.ids(SIDES[of], conditions_of(where))
 
     def default_of(self, image: bool, words: bool) -> str:
-        """Return the default kind of result; see `default_side`."""
+        """Return the default kind of result of a query, "images" or "sentences"."""
         return default_side(image, words) if len(self.embedded.space.caption_ids) else "images"
 
     @cached_property
@@ -178,7 +178,7 @@ class Searcher:
         ------
         WrongUsage
             `top` is below 1, or `around_mean` below `top`.
-        SearchError, PipelineError
+        EmbeddingsError, PipelineError
             A sentence cannot be embedded or compared, or the models did not compute the file.
         """
         self._check(top, around_mean)
@@ -228,7 +228,7 @@ class Searcher:
         ------
         WrongUsage
             See `by_sentences`.
-        SearchError, UnusableImage, PipelineError
+        EmbeddingsError, UnusableImage, PipelineError
             The image or a word cannot be embedded or compared.
         """
         less, more = (texts_of(words, "word")[0] for words in (minus, plus))
@@ -243,9 +243,9 @@ class Searcher:
         if words:
             vectors = self.models.embed_sentences(words, log or self._monitor.log)
             query = compose(query[0], vectors[: len(less)], vectors[len(less) :])[None]
-        own = image if side == "images" and isinstance(image, str) and image in ids else None
+        query_id = image if side == "images" and isinstance(image, str) and image in ids else None
         (hits,) = self.embedded.nearest(
-            query, "images", side, top, own, around_mean, approximate, conditions
+            query, "images", side, top, query_id, around_mean, approximate, conditions
         )
         return hits
 
@@ -256,7 +256,7 @@ class Searcher:
             if image in space.image_ids:
                 return self.embedded.stored(image)
             if not Path(image).is_file():
-                raise SearchError(
+                raise EmbeddingsError(
                     f"{image!r} is neither the id of an image in {self.embedded.file} nor a file; "
                     f"pass one of them (ids there look like {space.image_ids[0]!r})"
                 )

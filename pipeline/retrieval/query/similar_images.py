@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
+from pipeline.retrieval import EmbeddingsError
 from pipeline.retrieval.composition import ids_and_scores
-from pipeline.retrieval.search import Gallery, SearchError, nearest
+from pipeline.retrieval.search import Gallery, nearest
 from pipeline.retrieval.similarity import row_vectors
 from pipeline.store.errors import WrongUsage
 from pipeline.store.shards.feature_set import FeatureSet
@@ -26,18 +27,11 @@ _BLOCK_BYTES = 64 << 20
 
 @dataclass(frozen=True)
 class Similar:
-    """One hit.
+    """One hit."""
 
-    Attributes
-    ----------
-    rank : int. Rank from 1.
-    score : float. Cosine to the query.
-    id : str. Row id.
-    """
-
-    rank: int
-    score: float
-    id: str
+    rank: int  # from 1
+    score: float  # cosine to the query
+    id: str  # row id
 
 
 class FeatureSearcher:
@@ -47,10 +41,11 @@ class FeatureSearcher:
     skipped. Neither a dataset nor a head is needed: an image file is passed through the network of
     the features' recipe. Not thread-safe.
 
-    Attributes
+    Parameters
     ----------
-    features : FeatureSet. Searched feature set.
-    searched : (rows,) int64. Numbers of the rows with features.
+    features : str or Path. Folder of the shards, of any recipe.
+    weights : str or None. Weights of the image network, as for `pipeline extract`; None: as
+        recorded in the features.
 
     Examples
     --------
@@ -62,32 +57,18 @@ class FeatureSearcher:
     """
 
     def __init__(self, features: str | Path, *, weights: str | None = None) -> None:
-        """Open the feature set.
-
-        Parameters
-        ----------
-        features : str or Path. Folder of the shards, of any recipe.
-        weights : str or None. Weights of the image network, as for `pipeline extract`; None: as
-            recorded in the features.
-
-        Raises
-        ------
-        SearchError
-            No row has features.
-        ShardError
-        """
         self.features: FeatureSet = FeatureSet(Path(features))
         self.searched: npt.NDArray[np.int64] = np.flatnonzero(self.features.status == OK)
         self._weights = weights
         if not len(self.searched):
-            raise SearchError(
+            raise EmbeddingsError(
                 f"{features}: none of the {len(self.features)} rows has features, so there is "
                 "nothing to search; `pipeline extract` states why each failed"
             )
 
     @cached_property
     def network(self) -> "PictureFeatures":
-        """The network of the features' recipe; see `open_features`."""
+        """The network of the features' recipe."""
         # Here, since they import torch, which takes seconds.
         from pipeline.heads.inputs.feature_spec import FeatureSpec
         from pipeline.retrieval.query.picture_features import open_features
@@ -97,42 +78,28 @@ class FeatureSearcher:
         )
 
     def by_image(self, image: "str | Path | Image.Image", *, top: int = 5) -> list[Similar]:
-        """Return the nearest rows, best first; ties are sorted by id.
-
-        Parameters
-        ----------
-        image : str, Path or Image. A row id, which is excluded from its own hits; otherwise the
-            path of an image file, or a decoded image.
-        top : int. Number of hits, at least 1.
-
-        Raises
-        ------
-        WrongUsage
-            `top` is below 1.
-        SearchError, UnusableImage, FailedRows, PipelineError
-            The image has no features, or its network is not available.
-        """
+        """Return the rows nearest to a row id, image file or image, best first; ties by id."""
         if top < 1:
             raise WrongUsage(f"`top={top}` is below 1; pass a positive number")
-        own = image if isinstance(image, str) and image in self.features.ids else None
-        query = row_vectors(self._row_of(image, own))
-        found = [
+        query_id = image if isinstance(image, str) and image in self.features.ids else None
+        query = row_vectors(self._row_of(image, query_id))
+        hits = [
             (-score, row_id)
             for gallery in self._galleries()
             for row_id, score in ids_and_scores(
-                nearest(gallery, query, "images", top + 1), gallery, leave_out=own
+                nearest(gallery, query, "images", top + 1), gallery, leave_out=query_id
             )[0]
         ]
-        best = sorted(found)[:top]
+        best = sorted(hits)[:top]
         return [Similar(rank, -score, row_id) for rank, (score, row_id) in enumerate(best, 1)]
 
-    def _row_of(self, image: "str | Path | Image.Image", own: str | None) -> npt.NDArray:
+    def _row_of(self, image: "str | Path | Image.Image", query_id: str | None) -> npt.NDArray:
         """Return the features of a query, (1, *row_shape)."""
-        if own is not None:
-            return self.features.read([own])
+        if query_id is not None:
+            return self.features.read([query_id])
         if isinstance(image, str):
             if not Path(image).is_file():
-                raise SearchError(
+                raise EmbeddingsError(
                     f"{image!r} is neither an id of {self.features.folder} nor a file; pass one of "
                     f"them (ids there look like {self.features.ids[0]!r})"
                 )

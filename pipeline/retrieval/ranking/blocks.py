@@ -13,12 +13,11 @@ from typing import Literal, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from pipeline.retrieval.similarity import SIMILARITIES
+from pipeline.retrieval.similarity import SIMILARITIES, Vectors
 
 Axis = Literal[0, 1]
 Ranks = npt.NDArray[np.int64]
 Scores = npt.NDArray[np.float32]
-Vectors = npt.NDArray[np.float32]
 
 
 class Block(Protocol):
@@ -30,19 +29,11 @@ class Block(Protocol):
     def pairs(self, images: Ranks, captions: Ranks) -> Scores:
         """Return the similarities (pairs,) of given rows and columns of the block."""
 
-    def before(self, best: Scores, own: Ranks, places: Ranks, gallery: Axis) -> Ranks:
-        """Count for each query the items that rank before its correct one.
+    def before(self, best: Scores, best_places: Ranks, places: Ranks, gallery: Axis) -> Ranks:
+        """Count for each query the items that rank before its correct one, (queries,) int64.
 
-        Parameters
-        ----------
-        best : (queries,). Score of each query's correct item.
-        own : (queries,). Position of that item in the tie-breaking order.
-        places : (items,). Positions of the block's items in that order.
-        gallery : Axis. Axis of the items; the other is that of the queries.
-
-        Returns
-        -------
-        (queries,) int64
+        `best` and `own` (queries,) are the correct items' scores and positions in the tie-breaking
+        order, `places` (items,) the positions of the block's items, on the axis `gallery`.
         """
 
 
@@ -52,40 +43,35 @@ BlockOf = Callable[[str, Vectors, Vectors], Block]
 
 @dataclass(frozen=True, eq=False)
 class HostBlock:
-    """A block computed and counted by numpy.
-
-    Attributes
-    ----------
-    scores : (images, captions) float32.
-    """
+    """A block, (images, captions) float32, computed and counted by numpy."""
 
     scores: Scores
 
     @classmethod
     def of(cls, similarity: str, images: Vectors, captions: Vectors) -> "HostBlock":
-        """Compare all images with all captions, in float64.
-
-        Preparing the sides block by block is cheap compared with the product, and avoids a copy of
-        a whole side.
-        """
+        """Compare all images with all captions, in float64."""
         named = SIMILARITIES[similarity]
+        # Sides are prepared block by block: cheap compared with the product, and without a float64
+        # copy of a whole side. Too large numbers are found by `finite`.
         with np.errstate(over="ignore", invalid="ignore"):
             wide = named.between(named.prepare(images), named.prepare(captions))
             return cls(wide.astype(np.float32, order="C"))
 
     def finite(self) -> bool:
-        """See `Block`."""
+        """Return whether all similarities are finite."""
         return bool(np.isfinite(self.scores).all())
 
     def pairs(self, images: Ranks, captions: Ranks) -> Scores:
-        """See `Block`."""
+        """Return the similarities of given rows and columns."""
         return np.asarray(self.scores[images, captions])
 
-    def before(self, best: Scores, own: Ranks, places: Ranks, gallery: Axis) -> Ranks:
-        """See `Block`."""
-        wanted = np.expand_dims(best, gallery)
-        better = np.count_nonzero(self.scores > wanted, axis=gallery)
-        equal = np.unravel_index(np.flatnonzero(self.scores == wanted), self.scores.shape)
+    def before(self, best: Scores, best_places: Ranks, places: Ranks, gallery: Axis) -> Ranks:
+        """Count for each query the items that rank before its correct one."""
+        thresholds = np.expand_dims(best, gallery)
+        better = np.count_nonzero(self.scores > thresholds, axis=gallery)
+        # Ties are few, so only their places in the order are looked up, not a second comparison of
+        # the whole block.
+        equal = np.unravel_index(np.flatnonzero(self.scores == thresholds), self.scores.shape)
         query, item = equal[1 - gallery], equal[gallery]
-        first = query[places[item] < own[query]]
+        first = query[places[item] < best_places[query]]
         return np.asarray(better + np.bincount(first, minlength=len(best)))

@@ -4,102 +4,89 @@ from dataclasses import replace
 
 import numpy as np
 
+from pipeline.retrieval import EmbeddingsError
 from pipeline.retrieval.embeddings import Embeddings
 from pipeline.retrieval.ranking.blocks import Ranks
-from pipeline.retrieval.ranking.protocols import Protocol, ProtocolError
-from pipeline.retrieval.ranking.ranks import image_rows
+from pipeline.retrieval.ranking.protocols import Protocol
 from pipeline.store.packed import PackedTexts
 
 _MOST_DIGITS = 18
 
 
 def galleries(embeddings: Embeddings, protocol: Protocol) -> list[Embeddings]:
-    """Return the galleries of a protocol, images in the order of the embeddings' rows.
-
-    Raises
-    ------
-    ProtocolError
-        The numbers of images or captions do not match the protocol.
-    """
+    """Return the galleries of a protocol, images in the order of the embeddings' rows."""
     there, number = len(embeddings.image_ids), protocol.captions_per_image
     size = there if protocol.images is None else protocol.images
-    asked = size * protocol.folds
-    if there < asked or (there > asked and not protocol.rest):
+    required = size * protocol.folds
+    if there < required or (there > required and not protocol.rest):
         folds = f" ({protocol.folds} folds of {size})" if protocol.folds > 1 else ""
-        raise ProtocolError(
-            f"the protocol {protocol.name} is of {asked} images{folds}, and there are {there}; "
+        raise EmbeddingsError(
+            f"the protocol {protocol.name} is of {required} images{folds}, and there are {there}; "
             "embed the split that it is meant for, or use the protocol all"
-            + (f" or first-{asked}" if there > asked else "")
+            + (f" or first-{required}" if there > required else "")
         )
     counted = embeddings if number is None else first_captions(embeddings, number)
-    image_of_caption = image_rows(counted)
+    image_of_caption = counted.image_of_caption
     if number is not None and protocol.images is not None:
-        of_image = np.bincount(image_of_caption, minlength=there)[:asked]
+        of_image = np.bincount(image_of_caption, minlength=there)[:required]
         few = np.flatnonzero(of_image < number).tolist()
         short = [embeddings.image_ids[row] for row in few]
         if short:
-            raise ProtocolError(
+            raise EmbeddingsError(
                 f"the protocol {protocol.name} is of {number} captions per image, and {len(short)} "
                 f"images have fewer, first {short[:5]}; add their captions, or count all captions "
                 "of every image"
             )
     if protocol.sets:
         return _sets(embeddings, protocol)
-    if asked == there and protocol.folds == 1:
+    if required == there and protocol.folds == 1:
         return [counted]
-    parts = (slice(start, start + size) for start in range(0, asked, size))
+    parts = (slice(start, start + size) for start in range(0, required, size))
     return [images_between(counted, image_of_caption, part) for part in parts]
 
 
 def first_captions(embeddings: Embeddings, number: int) -> Embeddings:
-    """Keep the first `number` captions of every image, in the order of the rows.
-
-    First by caption number if all captions of an image have ids `<image id>#<number>`, as in this
-    project; otherwise by file order. Embeddings without further captions are returned as they are,
-    not copied.
-
-    Raises
-    ------
-    ValueError
-        `number` is below 1.
-    """
+    """Keep the first `number` captions of every image; all of them: the embeddings themselves."""
     if number < 1:
         raise ValueError(f"captions per image must be at least 1, found {number}")
-    place = _places_inimages_between(embeddings)
-    if (place < number).all():
+    position = _caption_positions(embeddings)
+    if (position < number).all():
         return embeddings
-    return _subset(embeddings, slice(None), np.flatnonzero(place < number))
+    return _subset(embeddings, slice(None), np.flatnonzero(position < number))
 
 
 def _sets(embeddings: Embeddings, protocol: Protocol) -> list[Embeddings]:
     """Return one gallery per caption number: all images with their captions of that number."""
-    number = np.bincount(image_rows(embeddings), minlength=len(embeddings.image_ids))
+    number = np.bincount(embeddings.image_of_caption, minlength=len(embeddings.image_ids))
     if (more := np.flatnonzero(number != protocol.sets)).size:
-        raise ProtocolError(
+        raise EmbeddingsError(
             f"the protocol {protocol.name} is of {protocol.sets} captions per image, one for each "
             f"set, and {more.size} images have more or fewer, first "
             f"{[embeddings.image_ids[row] for row in more[:5].tolist()]}"
         )
-    place = _places_inimages_between(embeddings)
+    position = _caption_positions(embeddings)
     everything = slice(None)
     return [
-        _subset(embeddings, everything, np.flatnonzero(place == at)) for at in range(protocol.sets)
+        _subset(embeddings, everything, np.flatnonzero(position == at))
+        for at in range(protocol.sets)
     ]
 
 
-def _places_inimages_between(embeddings: Embeddings) -> Ranks:
+def _caption_positions(embeddings: Embeddings) -> Ranks:
     """Return the position of each caption among those of its image, from 0."""
-    image = image_rows(embeddings)
+    image = embeddings.image_of_caption
     named = zip(embeddings.caption_ids, embeddings.caption_image_ids, strict=True)
     number = np.fromiter((_number(*ids) for ids in named), np.int64, len(image))
+    # By the number in `<image id>#<number>`; if one caption lacks it, all of its image keep the
+    # order of the file.
     unnumbered = np.zeros(len(embeddings.image_ids), bool)
     unnumbered[image[number < 0]] = True
     number[unnumbered[image]] = 0
     order = np.lexsort((np.arange(len(image)), number, image))
     starts = np.searchsorted(image[order], image[order], side="left")
-    place = np.empty(len(image), np.int64)
-    place[order] = np.arange(len(image)) - starts
-    return place
+    position = np.empty(len(image), np.int64)
+    position[order] = np.arange(len(image)) - starts
+    return position
 
 
 def _number(caption_id: str, image_id: str) -> int:
@@ -111,8 +98,8 @@ def _number(caption_id: str, image_id: str) -> int:
 
 def images_between(e: Embeddings, image_of_caption: Ranks, rows: slice) -> Embeddings:
     """Return some images with their captions."""
-    kept = (image_of_caption >= rows.start) & (image_of_caption < rows.stop)
-    return _subset(e, rows, np.flatnonzero(kept))
+    inside = (image_of_caption >= rows.start) & (image_of_caption < rows.stop)
+    return _subset(e, rows, np.flatnonzero(inside))
 
 
 def _subset(e: Embeddings, images: slice, captions: Ranks) -> Embeddings:

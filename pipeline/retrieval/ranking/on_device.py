@@ -14,9 +14,9 @@ import torch
 from torch import Tensor
 
 from pipeline.retrieval.embeddings import Embeddings
-from pipeline.retrieval.ranking.blocks import Axis, Ranks, Scores, Vectors
+from pipeline.retrieval.ranking.blocks import Axis, Ranks, Scores
 from pipeline.retrieval.ranking.ranks import Ranker, rank_both_ways
-from pipeline.retrieval.similarity import CANCELLED, SIMILARITIES
+from pipeline.retrieval.similarity import CANCELLED, SIMILARITIES, Vectors
 from pipeline.retrieval.torch_scores import SCORES
 from pipeline.store.devices import DeviceError, usable_device
 
@@ -32,11 +32,6 @@ def rank_on(device: str) -> Ranker:
 
     The ranks are those of the CPU, except for pairs of similarities that differ by about 1e-16 and
     are separated by a boundary between two float32 numbers.
-
-    Raises
-    ------
-    DeviceError
-        The device does not exist or lacks float64; the returned function: its memory is too small.
     """
     there = usable_device(device)
     try:
@@ -63,12 +58,7 @@ def rank_on(device: str) -> Ranker:
 
 @dataclass(frozen=True, eq=False)
 class DeviceBlock:
-    """A `pipeline.retrieval.ranking.blocks.Block` computed and counted by torch.
-
-    Attributes
-    ----------
-    scores : (images, captions) float32, on the device.
-    """
+    """A `Block`, (images, captions) float32 on the device, computed and counted by torch."""
 
     scores: Tensor
 
@@ -82,22 +72,23 @@ class DeviceBlock:
         return cls(wide.float())
 
     def finite(self) -> bool:
-        """See `Block`."""
+        """Return whether all similarities are finite."""
         return bool(self.scores.isfinite().all())
 
     def pairs(self, images: Ranks, captions: Ranks) -> Scores:
-        """See `Block`."""
+        """Return the similarities of given rows and columns."""
         device = self.scores.device
-        found = self.scores[_sent(images, device), _sent(captions, device)]
-        return np.asarray(found.cpu().numpy())
+        scores = self.scores[_sent(images, device), _sent(captions, device)]
+        return np.asarray(scores.cpu().numpy())
 
-    def before(self, best: Scores, own: Ranks, places: Ranks, gallery: Axis) -> Ranks:
-        """See `Block`."""
+    def before(self, best: Scores, best_places: Ranks, places: Ranks, gallery: Axis) -> Ranks:
+        """Count for each query the items that rank before its correct one."""
         device = self.scores.device
-        wanted, first = (_sent(of, device).unsqueeze(gallery) for of in (best, own))
-        before = self.scores == wanted
+        thresholds, first = (_sent(of, device).unsqueeze(gallery) for of in (best, best_places))
+        # In place: each mask is as large as the block.
+        before = self.scores == thresholds
         before &= _sent(places, device).unsqueeze(1 - gallery) < first
-        before |= self.scores > wanted
+        before |= self.scores > thresholds
         return np.asarray(before.sum(gallery).cpu().numpy())
 
 

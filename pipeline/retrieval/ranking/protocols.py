@@ -3,41 +3,26 @@
 import re
 from dataclasses import dataclass, replace
 
-from pipeline.store.errors import PipelineError, UnknownName
+from pipeline.retrieval import EmbeddingsError
+from pipeline.store.errors import UnknownName
 
 _USUAL = 5
 
 
-class ProtocolError(PipelineError):
-    """A protocol is unknown, or the embeddings do not match it."""
-
-
-class UnknownProtocol(ProtocolError, UnknownName):
-    """No protocol has this name."""
-
-
 @dataclass(frozen=True)
 class Protocol:
-    """Evaluation protocol of a table.
-
-    Attributes
-    ----------
-    name : str. As in `resolve_protocol`.
-    images : int or None. Images per gallery; None: all images of the file.
-    folds : int. Number of galleries of that size, consecutive in row order; every figure is the
-        mean over them.
-    rest : bool. Whether further images are allowed, which are then ignored.
-    captions_per_image : int or None. Maximal number of captions per image, the first ones; with
-        `images`, the exact number. None: all.
-    sets : int. If not 0, every image has this many captions, and the k-th captions of all images
-        form a gallery of their own; every figure is the mean over these.
-    """
+    """Evaluation protocol of a table."""
 
     name: str
-    images: int | None = None
+    images: int | None = None  # per gallery; None: all images of the file
+    # Number of galleries of that size, consecutive in row order; every figure is the mean
+    # over them.
     folds: int = 1
-    rest: bool = False
+    rest: bool = False  # whether further images are allowed, which are then ignored
+    # The first ones, at most so many; with `images`, exactly so many. None: all.
     captions_per_image: int | None = _USUAL
+    # If not 0, every image has this many captions, and the k-th captions of all images form a
+    # gallery of their own; every figure is the mean over these.
     sets: int = 0
 
 
@@ -57,32 +42,20 @@ PROTOCOLS = {
 
 
 def resolve_protocol(name: str, captions_per_image: int | None = _USUAL) -> Protocol:
-    """Return a protocol by its name, one of `PROTOCOLS` or `first-N`.
-
-    Parameters
-    ----------
-    name : str. Name of the protocol.
-    captions_per_image : int or None. Maximal number of captions per image; None: all. msvd and
-        trecvid-vtt define this themselves and allow only the default 5.
-
-    Raises
-    ------
-    ProtocolError
-        The name is unknown, or the protocol defines the captions itself.
-    """
+    """Return a protocol by its name, one of `PROTOCOLS` or `first-N`."""
     if name in PROTOCOLS:
         protocol = PROTOCOLS[name]
-        if (own := protocol.captions_per_image) != _USUAL:
-            if captions_per_image not in (_USUAL, own):
-                raise ProtocolError(
-                    f"the protocol {name} counts {own or 'all'} captions of a clip, and "
+        if (defined := protocol.captions_per_image) != _USUAL:
+            if captions_per_image not in (_USUAL, defined):
+                raise EmbeddingsError(
+                    f"the protocol {name} counts {defined or 'all'} captions of a clip, and "
                     f"{captions_per_image or 'all'} were requested; omit the number"
                 )
             return protocol
     elif first := re.fullmatch("first-([1-9][0-9]{0,9})", name):
         protocol = Protocol(name, images=int(first[1]), rest=True)
     else:
-        raise UnknownProtocol(
+        raise UnknownName(
             f"unknown protocol {name!r}; expected one of {', '.join(PROTOCOLS)}, or first-N with a "
             "number of images such as first-1000"
         )

@@ -13,7 +13,8 @@ from math import isqrt
 
 import numpy as np
 
-from pipeline.retrieval.embeddings import Embeddings, EmbeddingsError
+from pipeline.retrieval import EmbeddingsError
+from pipeline.retrieval.embeddings import Embeddings
 from pipeline.retrieval.ranking.blocks import Axis, Block, BlockOf, HostBlock, Ranks, Scores
 from pipeline.store.packed import sorted_order
 
@@ -29,31 +30,15 @@ def rank_both_ways(
 ) -> tuple[Ranks, Ranks]:
     """Rank each image's best caption among all captions, and each caption's image among all images.
 
-    Every similarity is computed once and serves both directions. An image without a caption is in
-    the gallery, but not a query.
-
-    Parameters
-    ----------
-    e : Embeddings. Images may have different numbers of captions.
-    block_elements : int. Bounds the memory; does not affect the result. The captions of one image
-        are never split, so a block may be larger.
-    block_of : callable. Computes and counts similarities.
-
-    Returns
-    -------
-    (images with a caption,) int64 and (captions,) int64
-        0 is best; in the order of `e.query_ids` and of `e.caption_ids`.
-
-    Raises
-    ------
-    EmbeddingsError
-        There are no captions, or a similarity is not finite in float32 (embeddings too large).
+    Ranks are from 0, in the order of `e.query_ids` and of `e.caption_ids`. Every similarity is
+    computed once and serves both directions. `block_elements` bounds the memory and does not affect
+    the result; the captions of one image are never split, so a block may be larger.
     """
     if not e.caption_ids:
         raise EmbeddingsError(
             f"no captions: nothing to rank; none of the {len(e.image_ids)} images has one"
         )
-    image_of_caption = image_rows(e)
+    image_of_caption = e.image_of_caption
     blocks = _blocks(image_of_caption, len(e.image_ids), block_elements)
     image_places, caption_places = _places(e.image_ids), _places(e.caption_ids)
     images, captions = _Queries.of(len(e.image_ids)), _Queries.of(len(e.caption_ids))
@@ -68,13 +53,14 @@ def rank_both_ways(
         if not len(columns):
             continue
         block = _block(e, rows, columns, block_of)
-        own = block.pairs(image_of_caption[columns] - rows.start, np.arange(len(columns)))
-        captions.best[columns] = own
+        correct = block.pairs(image_of_caption[columns] - rows.start, np.arange(len(columns)))
+        captions.best[columns] = correct
         captions.places[columns] = image_places[image_of_caption[columns]]
-        order = np.lexsort((caption_places[columns], -own, image_of_caption[columns]))
+        # The best caption of an image: by image, then score, then place in the order.
+        order = np.lexsort((caption_places[columns], -correct, image_of_caption[columns]))
         asking = np.unique(image_of_caption[columns])
         first = order[np.searchsorted(image_of_caption[columns], asking)]
-        images.best[asking] = own[first]
+        images.best[asking] = correct[first]
         images.places[asking] = caption_places[columns[first]]
         count(rows, columns, block)
     for rows, own_columns in blocks:
@@ -84,11 +70,6 @@ def rank_both_ways(
     return images.ranks[e.captioned], captions.ranks
 
 
-def image_rows(e: Embeddings) -> Ranks:
-    """Return the row of each caption's image, (captions,) int64."""
-    return e.image_of_caption
-
-
 def query_rows(e: Embeddings) -> Ranks:
     """Return the row of each caption's image among `e.query_ids`, (captions,) int64."""
     return np.searchsorted(e.captioned, e.image_of_caption)
@@ -96,18 +77,11 @@ def query_rows(e: Embeddings) -> Ranks:
 
 @dataclass(frozen=True)
 class _Queries:
-    """Queries of one direction: each one's correct item and the number of items before it.
+    """Queries of one direction: each one's correct item and the number of items before it."""
 
-    Attributes
-    ----------
-    best : (queries,) float32. Score of the best correct item; infinite without one.
-    places : (queries,) int64. Position of that item in the tie-breaking order.
-    ranks : (queries,) int64. Items before it so far.
-    """
-
-    best: Scores
-    places: Ranks
-    ranks: Ranks
+    best: Scores  # (queries,), score of the best correct item; infinite without one
+    places: Ranks  # (queries,), position of that item in the tie-breaking order
+    ranks: Ranks  # (queries,), items before it so far
 
     @staticmethod
     def of(number: int) -> "_Queries":
@@ -118,13 +92,11 @@ class _Queries:
         )
 
     def count(self, queries: slice | Ranks, block: Block, places: Ranks, gallery: Axis) -> None:
-        """Count a block whose axis `gallery` has items at these positions of the order.
-
-        Correct items are never counted: none is better than the best, and among equals that one is
-        the first.
-        """
-        best, own = self.best[queries], self.places[queries]
-        self.ranks[queries] += block.before(best, own, places, gallery)
+        """Count a block whose axis `gallery` has items at these positions of the order."""
+        # Correct items are never counted: none is better than the best of them, and among equals it
+        # is the first. So no mask of correct pairs is needed.
+        best, best_places = self.best[queries], self.places[queries]
+        self.ranks[queries] += block.before(best, best_places, places, gallery)
 
 
 def _block(e: Embeddings, rows: slice, columns: Ranks, block_of: BlockOf) -> Block:
@@ -149,6 +121,7 @@ def _blocks(
     """
     by_image = np.argsort(image_of_caption, kind="stable")
     starts = np.concatenate(([0], np.cumsum(np.bincount(image_of_caption, minlength=num_images))))
+    # A run of average images reaches both limits at once, which reads the fewest rows per pair.
     most_captions = max(1, isqrt(block_elements * len(image_of_caption) // num_images))
     most_images = max(1, block_elements // most_captions)
     blocks, start = [], 0

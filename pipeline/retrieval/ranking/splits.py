@@ -7,35 +7,24 @@ from typing import Any
 import numpy as np
 
 from pipeline.datasets.splits import ALL
-from pipeline.retrieval.embeddings import Embeddings, EmbeddingsError
+from pipeline.retrieval import EmbeddingsError
+from pipeline.retrieval.embeddings import Embeddings
 from pipeline.retrieval.ranking.galleries import images_between
-from pipeline.retrieval.ranking.ranks import image_rows
 from pipeline.store.schema import Natural, SchemaError, convert
 
 
 def of_split(embeddings: Embeddings, split: str | None) -> Embeddings:
-    """Return the images of one split with their captions.
-
-    Parameters
-    ----------
-    embeddings : Embeddings. Its provenance has the `split`, and for several splits also `splits`:
-        names with numbers of images, in row order.
-    split : str or None. One of them, or `ALL`; None: the only one.
-
-    Raises
-    ------
-    EmbeddingsError
-        There are several splits and none is named, or the name is unknown.
-    """
-    own, stored = embeddings.provenance.get("split"), embeddings.provenance.get("splits")
+    """Return the images of one split, or `ALL`, with their captions; None: of the only one."""
+    only, stored = embeddings.provenance.get("split"), embeddings.provenance.get("splits")
     if stored is None:
-        if split in (None, ALL, own):
+        if split in (None, ALL, only):
             return embeddings
         raise EmbeddingsError(
-            f"holds the split {own!r}, not {split!r}; `pipeline embed --split all` writes a file "
+            f"holds the split {only!r}, not {split!r}; `pipeline embed --split all` writes a file "
             "of all splits"
         )
     try:
+        # Names with numbers of images, in row order.
         parts = convert(stored, list[tuple[str, Natural]])
     except SchemaError as error:
         raise EmbeddingsError(f"its provenance is invalid at splits: {error}") from error
@@ -48,22 +37,22 @@ def of_split(embeddings: Embeddings, split: str | None) -> Embeddings:
     for (name, images), end in zip(parts, ends, strict=True):
         if name == split:
             rows = slice(end - images, end)
-            part = images_between(embeddings, image_rows(embeddings), rows)
+            part = images_between(embeddings, embeddings.image_of_caption, rows)
             return replace(part, provenance=_stating(embeddings.provenance, name))
     if split == ALL:
         return embeddings
-    found = ", ".join(f"{name}: {images} images" for name, images in parts)
-    asked = "none is named" if split is None else f"none is {split!r}"
+    listing = ", ".join(f"{name}: {images} images" for name, images in parts)
+    problem = "none is named" if split is None else f"none is {split!r}"
     raise EmbeddingsError(
-        f"holds several splits ({found}), and {asked}; name one with `split=...`, or "
+        f"holds several splits ({listing}), and {problem}; name one with `split=...`, or "
         f"`split={ALL}`, or write a file of one with `pipeline embed --split NAME`"
     )
 
 
 def _stating(provenance: Mapping[str, Any], split: str) -> dict[str, Any]:
     """Return the provenance of one split of a file, or of an ensemble's members."""
-    kept = {key: value for key, value in provenance.items() if key != "splits"}
-    members = kept.get("ensemble")
+    stated = {key: value for key, value in provenance.items() if key != "splits"}
+    members = stated.get("ensemble")
     if isinstance(members, list) and all(isinstance(member, dict) for member in members):
-        kept["ensemble"] = [_stating(member, split) for member in members]
-    return {**kept, "split": split}
+        stated["ensemble"] = [_stating(member, split) for member in members]
+    return {**stated, "split": split}

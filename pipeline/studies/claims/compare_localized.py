@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from pipeline.regions.localization import LocalizationError
+from pipeline.regions import RegionError
 from pipeline.regions.localization.evaluate_localization import CUTOFFS
 from pipeline.regions.localization.localized import Localized, read_localized
 from pipeline.regions.localization.measures import by_head, rank
@@ -51,7 +51,7 @@ class LocalizedPhrases:
         """
         for what, ours in self.asked.items():
             if ours != (theirs := other.asked[what]):
-                raise LocalizationError(
+                raise RegionError(
                     f"{self.file} has other {what} than {other.file}, "
                     f"{_first_apart(ours, theirs)}; a comparison needs the same images, phrases, "
                     "true boxes and proposals: localize the same split with the same method"
@@ -82,7 +82,7 @@ def read_phrases_found(file: str | Path) -> LocalizedPhrases:
     """
     localized = read_localized(file)
     if not localized.query_ids:
-        raise LocalizationError(f"{file} has no query: no phrase of its images has a box")
+        raise RegionError(f"{file} has no query: no phrase of its images has a box")
     ranked = rank(localized, by_head(localized))
     photos, rows = np.unique(localized.query_image, return_inverse=True)
     right = {name: ranked.first_hit < k for name, k in _RECALLS.items()}

@@ -6,8 +6,9 @@ import numpy as np
 import numpy.typing as npt
 from scipy.sparse import csr_array
 
-from pipeline.regions.localization.localized import Localized, RowNumbers, Scores
-from pipeline.regions.localization.measures import NMS, asked, by_head, claims
+from pipeline.regions.localization.localized import Localized, Scores
+from pipeline.regions.localization.measures import NMS, by_head, claims, ranked_per_phrase
+from pipeline.store.shards.row_keys import RowNumbers
 
 _AT_ONCE = 1 << 20  # maximum number of true positives of all samples in memory
 
@@ -40,7 +41,9 @@ class MeanAveragePrecision:
         """Rank the proposals by the head's embeddings, with suppression."""
         images = np.unique(localized.query_image)
         pairs, scores, right = [], [], []
-        for image, phrase, own, truth, overlap in asked(localized, by_head(localized), threshold):
+        for image, phrase, own, truth, overlap in ranked_per_phrase(
+            localized, by_head(localized), threshold
+        ):
             if len(truth):
                 pairs.append((phrase, image, len(truth)))
                 scores.append(own)

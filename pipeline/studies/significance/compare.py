@@ -6,9 +6,9 @@ from pathlib import Path
 
 import numpy as np
 
+from pipeline.retrieval import EmbeddingsError
 from pipeline.retrieval.bootstrap import RankedGallery
 from pipeline.retrieval.embedding_file import read_embeddings
-from pipeline.retrieval.embeddings import EmbeddingsError
 from pipeline.retrieval.ranking.galleries import galleries
 from pipeline.retrieval.ranking.protocols import Protocol
 from pipeline.retrieval.ranking.ranks import Ranks, query_rows, rank_both_ways

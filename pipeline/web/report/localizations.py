@@ -15,12 +15,13 @@ from pipeline.datasets.phrases import RegionPhrase
 from pipeline.datasets.regions import read_phrases
 from pipeline.images.decoding.decode import read_image
 from pipeline.regions.localization.evaluate_localization import CUTOFFS, LocalizationTable, tabulate
-from pipeline.regions.localization.localized import Localized, RowNumbers, read_localized
+from pipeline.regions.localization.localized import Localized, read_localized
 from pipeline.regions.localization.measures import NMS, NO_HIT, by_head, rank
 from pipeline.store.errors import WrongUsage
 from pipeline.store.files import require_folder, write_text
 from pipeline.store.packed import TextMapping
 from pipeline.store.progress import QUIET, Monitor
+from pipeline.store.shards.row_keys import RowNumbers
 from pipeline.store.wording import counted
 from pipeline.web.pages.marked import Mark, marked_photo
 from pipeline.web.pages.rendering import environment, jpeg_of

@@ -14,7 +14,7 @@ from pipeline.retrieval.embeddings import Embeddings
 from pipeline.retrieval.geometry import Closeness, closeness, principal_plane
 from pipeline.retrieval.ranking.galleries import galleries
 from pipeline.retrieval.ranking.protocols import Protocol
-from pipeline.retrieval.ranking.ranks import Ranks, image_rows, query_rows, rank_both_ways
+from pipeline.retrieval.ranking.ranks import Ranks, query_rows, rank_both_ways
 from pipeline.retrieval.recall import measures
 from pipeline.retrieval.search import Gallery, SideName, nearest
 from pipeline.retrieval.similarity import unit_rows
@@ -298,7 +298,7 @@ def _geometry(
     """Return `closeness`, `places` and `shares` of `Retrieval`."""
     if e.caption_embeddings.ndim != 2:
         return None, {}, (0.0, 0.0)
-    close = closeness(e.caption_embeddings, image_rows(e))
+    close = closeness(e.caption_embeddings, e.image_of_caption)
     return close, *sentence_plane(e, chosen(e.query_ids, MAPPED, SEED))
 
 

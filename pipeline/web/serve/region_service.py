@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from pipeline.datasets.manifest import Manifest
+from pipeline.retrieval import EmbeddingsError
 from pipeline.retrieval.query.embedded_dataset import Hit
-from pipeline.retrieval.search import SearchError
 from pipeline.web.pages.marked import Mark, boxes_over
 from pipeline.web.serve.service import Answer, Query, page_of
 
@@ -62,9 +62,9 @@ class RegionService:
             The query is not a phrase, or has no known word.
         """
         if not query.sentence:
-            raise SearchError("boxes are found by a phrase; enter one")
+            raise EmbeddingsError("boxes are found by a phrase; enter one")
         if query.conditions:
-            raise SearchError("conditions do not apply to boxes; omit them")
+            raise EmbeddingsError("conditions do not apply to boxes; omit them")
         notes = list[str]()
         with self._busy:
             (found,) = self._searcher.by_phrases(

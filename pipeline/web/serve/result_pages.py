@@ -5,7 +5,7 @@ from typing import Any
 from urllib.parse import urlencode
 
 from pipeline import __version__
-from pipeline.retrieval.search import SearchError
+from pipeline.retrieval import EmbeddingsError
 from pipeline.web.pages.map_values import map_values
 from pipeline.web.pages.rendering import environment
 from pipeline.web.serve.clips import Clips
@@ -89,7 +89,7 @@ class Pages:
             The results are boxes, or there are no images.
         """
         if isinstance(self._service, RegionService) or (made := self._service.map) is None:
-            raise SearchError("these images have no map")
+            raise EmbeddingsError("these images have no map")
         entries = self._service.manifest.by_id
         values = map_values(made, lambda image: entries[image].first_caption)
         return self._render("map_page.html", site=self._service, map=values)

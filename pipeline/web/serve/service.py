@@ -12,11 +12,12 @@ from PIL import Image
 
 from pipeline.datasets.manifest import Manifest
 from pipeline.images.decoding.decode import MissingImage, decode
+from pipeline.retrieval import EmbeddingsError
 from pipeline.retrieval.composition import is_composable
+from pipeline.retrieval.query import SIDES
 from pipeline.retrieval.query.embedded_dataset import Hit, NothingFulfils
 from pipeline.retrieval.query.searcher import Searcher
-from pipeline.retrieval.query.sides import SIDES
-from pipeline.retrieval.search import SYMMETRIC, SearchError
+from pipeline.retrieval.search import SYMMETRIC
 from pipeline.store.errors import PipelineError
 from pipeline.store.progress import QUIET, Monitor
 from pipeline.studies.embedding_map.make_map import EmbeddingMap, make_map
@@ -54,7 +55,7 @@ class Query:
     upload : bytes. Contents of an image file, or b"".
     minus, plus : tuple of str. Words subtracted from and added to the image.
     of : str. Kind of result, a name in `SIDES`; "" for
-        `pipeline.retrieval.query.sides.default_side`.
+        `pipeline.retrieval.query.default_side`.
     where : str. Conditions as text; see `pipeline.retrieval.query.conditions.Condition`.
     chosen : mapping of str to str. Field to the value selected from its list.
     page : int. Page of the results, from 1.
@@ -101,26 +102,26 @@ class Query:
         names = {"q", "image", "minus", "plus", "of", "where", "page"}
         own = {name: text for name, text in fields.items() if name.startswith(CHOSEN)}
         if unknown := sorted(fields.keys() - names - own.keys()):
-            raise SearchError(
+            raise EmbeddingsError(
                 f"there is no field {unknown[0]!r}; the fields are {', '.join(sorted(names))}"
             )
         if long := [name for name, text in fields.items() if len(text) > MAX_CHARACTERS]:
-            raise SearchError(
+            raise EmbeddingsError(
                 f"{long[0]} has {len(fields[long[0]])} characters; the limit is {MAX_CHARACTERS}"
             )
         page = fields.get("page") or "1"
         if not (page.isascii() and page.isdigit() and 1 <= int(page) <= MOST_PAGES):
-            raise SearchError(f"page is {page!r}; expected a number from 1 to {MOST_PAGES}")
+            raise EmbeddingsError(f"page is {page!r}; expected a number from 1 to {MOST_PAGES}")
         sentence, image, of = (fields.get(name, "") for name in ("q", "image", "of"))
         minus, plus = (_words(fields.get(name, "")) for name in ("minus", "plus"))
         if of not in ("", *SIDES):
-            raise SearchError(f"of is {of!r}; expected {' or '.join(SIDES)}")
+            raise EmbeddingsError(f"of is {of!r}; expected {' or '.join(SIDES)}")
         if sum(map(bool, (sentence, image, upload))) != 1:
-            raise SearchError("expected either a sentence or one image")
+            raise EmbeddingsError("expected either a sentence or one image")
         if sentence and (minus or plus):
-            raise SearchError("words can be subtracted from or added to an image only")
+            raise EmbeddingsError("words can be subtracted from or added to an image only")
         if len(minus) + len(plus) > MAX_WORDS:
-            raise SearchError(f"{len(minus) + len(plus)} words; the limit is {MAX_WORDS}")
+            raise EmbeddingsError(f"{len(minus) + len(plus)} words; the limit is {MAX_WORDS}")
         chosen = {name.removeprefix(CHOSEN): text for name, text in own.items() if text}
         where = fields.get("where", "")
         return cls(sentence, image, upload, minus, plus, of, where, chosen, int(page))
@@ -288,7 +289,7 @@ class SearchService:
                 raise MissingImage(f"there is no image {query.image!r}")
             return query.image
         if self.no_uploads:
-            raise SearchError(self.no_uploads)
+            raise EmbeddingsError(self.no_uploads)
         return decode(query.upload, MAX_PIXELS)
 
 

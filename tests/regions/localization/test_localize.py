@@ -20,9 +20,8 @@ from pipeline.heads.head_types import Experiment
 from pipeline.heads.inputs.links import links_of
 from pipeline.heads.trained_head import load_head
 from pipeline.heads.training.training_options import TrainingOptions
+from pipeline.regions import RegionError
 from pipeline.regions.boxes import iou
-from pipeline.regions.ground_truth import true_boxes, true_regions
-from pipeline.regions.localization import LocalizationError
 from pipeline.regions.localization.evaluate_localization import tabulate
 from pipeline.regions.localization.localize import localize
 from pipeline.regions.localization.localized import Localized, read_localized
@@ -32,10 +31,11 @@ from pipeline.regions.localization.region_searcher import RegionSearcher
 from pipeline.regions.localization.sources import OpenSources, Sources
 from pipeline.regions.localization.steps import localize_experiments
 from pipeline.regions.localization.train_localizer import fit_to_phrases
+from pipeline.regions.methods import true_boxes, true_regions
 from pipeline.regions.proposal_source import Proposer
 from pipeline.regions.proposals import read_proposals, region_id
 from pipeline.regions.propose import propose
-from pipeline.retrieval.search import SearchError
+from pipeline.retrieval import EmbeddingsError
 from pipeline.store.progress import QUIET, Monitor
 from pipeline.store.shards.feature_set import FailedRows
 from pipeline.studies.scenes.draw_scenes import draw_scenes
@@ -290,7 +290,7 @@ def test_found_boxes_are_marked(sources: Sources, tmp_path: Path) -> None:
     assert [hit.id for hit in answer.hits] == [hit.id for hit in hits[:3]]
     page = Pages(RegionService(searcher)).results(answer)
     assert page.count("<rect") == 6
-    with pytest.raises(SearchError, match="enter one"):
+    with pytest.raises(EmbeddingsError, match="enter one"):
         RegionService(searcher).answer(Query(image=hits[0].id))
 
     written = write_localization_page([tmp_path / "c.h5"], sources.dataset, tmp_path / "html")
@@ -312,9 +312,9 @@ def test_found_boxes_are_marked(sources: Sources, tmp_path: Path) -> None:
 def test_what_does_not_fit_is_refused(sources: Sources, tmp_path: Path) -> None:
     captions = resolve_experiment("wang2016-cca")
     plan = Plan(Layout(sources.dataset, tmp_path))
-    with pytest.raises(LocalizationError, match="not on regions and phrases"):
+    with pytest.raises(RegionError, match="not on regions and phrases"):
         localize_experiments(plan, [(captions, sources)], monitor=QUIET)
-    with pytest.raises(LocalizationError, match="phrases are the queries here; set it to rsum"):
+    with pytest.raises(RegionError, match="phrases are the queries here; set it to rsum"):
         fit_to_phrases(sources, tmp_path / "a", experiment=experiment("a", selection="map"))
     other = experiment("a-mined", dim=8, epochs=1)
     fit_to_phrases(sources, tmp_path / "a", experiment=experiment("a", epochs=1))

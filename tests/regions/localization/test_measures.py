@@ -9,8 +9,8 @@ import h5py
 import numpy as np
 import pytest
 
+from pipeline.regions import RegionError
 from pipeline.regions.boxes import iou, nms
-from pipeline.regions.localization import LocalizationError
 from pipeline.regions.localization.evaluate_localization import (
     evaluate_localized,
     markdown,
@@ -158,9 +158,9 @@ def test_the_largest_box_is_a_rule(tmp_path: Path) -> None:
 
 def test_another_file_is_refused(tmp_path: Path) -> None:
     (tmp_path / "a.h5").write_bytes(b"nothing")
-    with pytest.raises(LocalizationError, match="damaged"):
+    with pytest.raises(RegionError, match="damaged"):
         read_localized(tmp_path / "a.h5")
-    with pytest.raises(LocalizationError, match="pipeline localize"):
+    with pytest.raises(RegionError, match="pipeline localize"):
         read_localized(tmp_path / "b.h5")
 
 
@@ -169,7 +169,7 @@ def test_a_query_without_a_true_box_is_refused(tmp_path: Path) -> None:
     firsts = found.first_truth.copy()
     firsts[1] = 0
     write_localized(tmp_path / "a.h5", replace(found, first_truth=firsts))
-    with pytest.raises(LocalizationError, match="query 'i0#p0' has no true box"):
+    with pytest.raises(RegionError, match="query 'i0#p0' has no true box"):
         read_localized(tmp_path / "a.h5")
 
 
@@ -195,7 +195,7 @@ def test_a_file_of_other_shapes_or_numbers_is_refused(tmp_path: Path) -> None:
         with h5py.File(path, "r+") as file:
             del file[name]
             file[name] = values
-        with suppress(LocalizationError):
+        with suppress(RegionError):
             tabulate(read_localized(path), "x")
             read.append(name)
     assert len(changed) > 60

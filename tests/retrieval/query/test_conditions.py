@@ -9,9 +9,9 @@ import pyarrow as pa
 import pytest
 
 from pipeline.datasets.entries import ImageEntry, PackedEntries
+from pipeline.retrieval import EmbeddingsError
 from pipeline.retrieval.query import conditions
 from pipeline.retrieval.query.conditions import Condition, Fields
-from pipeline.retrieval.search import SearchError
 
 METADATA: dict[str, dict[str, Any]] = {
     f"vacation/{k}.jpg": {
@@ -79,7 +79,7 @@ def test_conditions_select_what_a_loop_selects(condition: str, holds: Any) -> No
     ],
 )
 def test_what_is_refused(condition: str, message: str) -> None:
-    with pytest.raises(SearchError, match=message):
+    with pytest.raises(EmbeddingsError, match=message):
         FIELDS.matching([Condition.of(condition)])
 
 
@@ -90,13 +90,13 @@ def test_patterns_that_hang_others_end(monkeypatch: pytest.MonkeyPatch) -> None:
         condition = Condition("id", "~", pattern)
         assert not conditions._matches(texts, condition, time.monotonic()).any()
     assert time.process_time() - started < 5
-    with pytest.raises(SearchError, match="take longer than 5 s for 2000 values"):
+    with pytest.raises(EmbeddingsError, match="take longer than 5 s for 2000 values"):
         conditions._matches(texts, Condition("id", "~", "a"), time.monotonic() - 6)
     # The limit is that of all conditions together.
     clock = iter(range(1000))
     monkeypatch.setattr(conditions, "monotonic", lambda: next(clock))
     FIELDS.matching([Condition.of("id~a")])
-    with pytest.raises(SearchError, match="use simpler ones"):
+    with pytest.raises(EmbeddingsError, match="use simpler ones"):
         FIELDS.matching([Condition.of("id~a")] * 9)
 
 

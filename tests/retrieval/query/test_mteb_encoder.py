@@ -9,10 +9,10 @@ import pytest
 from PIL import Image
 
 from pipeline.heads.trained_head import load_head
+from pipeline.retrieval import EmbeddingsError
 from pipeline.retrieval.embeddings import Embeddings
 from pipeline.retrieval.query.mteb_encoder import MtebEncoder
 from pipeline.retrieval.recall import DIRECTIONS, recall_table
-from pipeline.retrieval.search import SearchError
 from pipeline.studies.relevance.figures import relevance_figures
 from pipeline.studies.relevance.relevance_file import rows_of
 from tests.retrieval.query.factories import CAPTIONS, FILES, embedded
@@ -37,7 +37,7 @@ def test_embeddings_are_those_of_the_embedding_file(made: Path) -> None:
     assert model.encode([{"text": ["qzzyx"]}]).shape == found[:1].shape
     unusable: list[dict[str, Any]] = [{"text": ["a"], "image": []}, {"audio": []}]
     for batch in unusable:
-        with pytest.raises(SearchError, match="tasks of the categories i2t and t2i"):
+        with pytest.raises(EmbeddingsError, match="tasks of the categories i2t and t2i"):
             model.encode([batch])
 
 
@@ -46,7 +46,7 @@ def test_a_similarity_that_depends_on_the_side_is_refused(
 ) -> None:
     shutil.copytree(made / "head", tmp_path / "head")
     monkeypatch.setattr("pipeline.retrieval.query.mteb_encoder.SYMMETRIC", ("dot",))
-    with pytest.raises(SearchError, match="has the similarity euclidean"):
+    with pytest.raises(EmbeddingsError, match="has the similarity euclidean"):
         MtebEncoder(tmp_path / "head", made / "encoder")
 
 

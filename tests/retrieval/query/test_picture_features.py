@@ -10,8 +10,8 @@ from pipeline.images.batches import Parallelism, feature_header
 from pipeline.images.network import RecipeNetwork
 from pipeline.images.recipes import resolve_recipe
 from pipeline.images.weights import load_weights
+from pipeline.retrieval import EmbeddingsError
 from pipeline.retrieval.query.picture_features import open_features
-from pipeline.retrieval.search import SearchError
 from pipeline.store.build.feature_build import ShardBuild
 from pipeline.store.shards.feature_set import FeatureSet
 from pipeline.store.shards.side_by_side import write_view
@@ -40,5 +40,5 @@ def test_a_picture_has_the_row_of_its_shards(made: Path, beside: FeatureSet) -> 
 
 
 def test_other_weights_are_refused(beside: FeatureSet) -> None:
-    with pytest.raises(SearchError, match="cannot replace the weights of all"):
+    with pytest.raises(EmbeddingsError, match="cannot replace the weights of all"):
         open_features(FeatureSpec.of(beside), "this", "random:1")

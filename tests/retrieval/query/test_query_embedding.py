@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from pipeline.heads.trained_head import load_head
+from pipeline.retrieval import EmbeddingsError
 from pipeline.retrieval.query.query_embedding import embed_pictures, embed_sentences
 from pipeline.retrieval.query.query_models import open_encoder, open_network
-from pipeline.retrieval.search import SearchError
 from tests.retrieval.query.factories import CAPTIONS, FILES, embedded, quiet
 
 
@@ -34,7 +34,9 @@ def test_words_that_the_encoder_does_not_know_are_logged_or_refused(made: Path) 
     known = embed_sentences(trained, encoder, ["two dogs", "a red"], quiet)
     np.testing.assert_array_equal(rows, known)
     assert logged == ["bow-w2vv-filterstop-all-6 does not know: fish, qzzyx"]
-    with pytest.raises(SearchError, match=r"knows no word of 1 of 2 queries, first \['qzzyx'\]"):
+    with pytest.raises(
+        EmbeddingsError, match=r"knows no word of 1 of 2 queries, first \['qzzyx'\]"
+    ):
         embed_sentences(trained, encoder, ["a dogs", "qzzyx"], quiet)
 
 
@@ -43,5 +45,5 @@ def test_pictures_that_cannot_be_decoded_are_refused(made: Path, tmp_path: Path)
     network = open_network(trained)
     (tmp_path / "text.png").write_text("no picture")
     for name, message in (("text.png", "text.png is unreadable"), ("none.png", "is missing")):
-        with pytest.raises(SearchError, match=message):
+        with pytest.raises(EmbeddingsError, match=message):
             embed_pictures(trained, network, [made / FILES[0], tmp_path / name])

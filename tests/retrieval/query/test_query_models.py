@@ -12,10 +12,10 @@ import pytest
 from pipeline.heads import HeadError
 from pipeline.heads.trained_head import TrainedHead, load_head
 from pipeline.images.weights import WeightsError
+from pipeline.retrieval import EmbeddingsError
 from pipeline.retrieval.embedding_file import read_embeddings, write_embeddings
 from pipeline.retrieval.query.query_embedding import embed_sentences
 from pipeline.retrieval.query.query_models import QueryModels, head_of, open_encoder, open_network
-from pipeline.retrieval.search import SearchError
 from pipeline.text.encoder_plans import plan_encoder
 from pipeline.text.encoders.base import CaptionEncoder
 from pipeline.text.fitting import Fitting, fit_encoder
@@ -57,13 +57,15 @@ def test_an_encoder_that_was_fitted_to_other_captions_is_refused(
 ) -> None:
     fitting = Fitting(CAPTIONS[:1], "made", "train")
     fit_encoder(plan_encoder("bow", vocabulary="all"), tmp_path / "other", fitting, [])
-    with pytest.raises(SearchError, match=r"other holds the encoder 'bow-.*-2'.* on 'bow-.*-6'"):
+    with pytest.raises(
+        EmbeddingsError, match=r"other holds the encoder 'bow-.*-2'.* on 'bow-.*-6'"
+    ):
         open_encoder(load_head(made / "head"), tmp_path / "other", ["a red"])
 
 
 def test_a_network_of_other_or_unknown_weights_is_refused(made: Path) -> None:
     trained = load_head(made / "head")
-    with pytest.raises(SearchError, match=r"'random:4' .*uses: weights .package:"):
+    with pytest.raises(EmbeddingsError, match=r"'random:4' .*uses: weights .package:"):
         open_network(trained, "random:4")
     with pytest.raises(WeightsError, match="no weights file"):
         open_network(trained, "mine.pth")
@@ -73,7 +75,7 @@ def test_a_network_of_other_or_unknown_weights_is_refused(made: Path) -> None:
         (replace(side, recipe={"name": "bottom-up"}), "'bottom-up', features that no recipe"),
     ):
         other = replace(trained, inputs=replace(trained.inputs, images=changed))
-        with pytest.raises(SearchError, match=message):
+        with pytest.raises(EmbeddingsError, match=message):
             open_network(other)
 
 
@@ -90,7 +92,8 @@ def test_embeddings_know_the_head_that_made_them(made: Path, tmp_path: Path) -> 
     # The record says the same, but the tensors are others.
     replace(train(made, "other", ridge=0.5), settings={}).save(made / "other")
     with pytest.raises(
-        SearchError, match=r"e.h5 was not made .*other.head.json .*differs in tensors_sha256 \(\w"
+        EmbeddingsError,
+        match=r"e.h5 was not made .*other.head.json .*differs in tensors_sha256 \(\w",
     ):
         head_of(found, path, made / "other")
     with pytest.raises(HeadError, match="pipeline train"):
@@ -110,18 +113,18 @@ def test_what_another_head_made_is_refused(
 ) -> None:
     space = embedded(made, load_head(made / "head"))
     other = replace(space, provenance={**space.provenance, **changes})
-    with pytest.raises(SearchError, match=message):
+    with pytest.raises(EmbeddingsError, match=message):
         head_of(other, Path("e.h5"), made / "head")
-    with pytest.raises(SearchError, match="does not record its head"):
+    with pytest.raises(EmbeddingsError, match="does not record its head"):
         head_of(replace(space, provenance={}), Path("e.h5"), made / "head")
 
 
 def test_what_is_not_given_is_asked_for_when_it_is_needed(made: Path) -> None:
     space = embedded(made, load_head(made / "head"))
     models = QueryModels(space, Path("e.h5"), head=made / "head", encoder=None, weights=None)
-    with pytest.raises(SearchError, match=r"`encoder=.*`"):
+    with pytest.raises(EmbeddingsError, match=r"`encoder=.*`"):
         models.embed_sentences(["a red dog"], quiet)
     assert models.embed_picture(made / FILES[0]).shape == space.image_embeddings[:1].shape
     models = QueryModels(space, Path("e.h5"), head=None, encoder=None, weights=None)
-    with pytest.raises(SearchError, match=r"e.h5 .*`head=...`"):
+    with pytest.raises(EmbeddingsError, match=r"e.h5 .*`head=...`"):
         models.embed_picture(made / FILES[0])

@@ -4,13 +4,13 @@ from pathlib import Path
 
 import pytest
 
+from pipeline.retrieval import EmbeddingsError
 from pipeline.retrieval.query.query_sentences import read_sentences, require_lines
-from pipeline.retrieval.search import SearchError
 
 
 def test_sentences_are_lines_of_text() -> None:
     require_lines(["a", "a b"])
-    with pytest.raises(SearchError, match="2 of 2, 'a\\\\nb', has a line break"):
+    with pytest.raises(EmbeddingsError, match="2 of 2, 'a\\\\nb', has a line break"):
         require_lines(["a", "a\nb"])
 
 
@@ -25,5 +25,5 @@ def test_a_file_of_sentences_is_read_line_by_line(tmp_path: Path) -> None:
         (b"\xff", "not UTF-8"),
     ):
         path.write_bytes(data)
-        with pytest.raises(SearchError, match=message):
+        with pytest.raises(EmbeddingsError, match=message):
             read_sentences(path)

@@ -12,12 +12,12 @@ from PIL import Image
 from pipeline.datasets.manifest import Manifest
 from pipeline.heads.embed import embed_split
 from pipeline.heads.trained_head import load_head
+from pipeline.retrieval import EmbeddingsError
 from pipeline.retrieval.embedding_file import write_embeddings
 from pipeline.retrieval.evaluate import with_dim
 from pipeline.retrieval.query.embedded_dataset import Hit
 from pipeline.retrieval.query.query_models import QueryModels
 from pipeline.retrieval.query.searcher import Searcher
-from pipeline.retrieval.search import SearchError
 from pipeline.store.errors import WrongUsage
 from pipeline.web.serve.service import Query, SearchService
 from tests.retrieval.query.factories import CAPTIONS, ENTRIES, FILES, embedded, features
@@ -85,9 +85,9 @@ def test_a_picture_is_an_id_a_file_or_decoded(searcher: Searcher, made: Path) ->
         # Only an id is left out of its own hits.
         assert [hit.id for hit in searcher.by_image(picture, of="images")] == ["p1", "p0"]
     assert [hit.id for hit in searcher.by_image("p1", of="images")] == ["p0"]
-    with pytest.raises(SearchError, match=r"'p2' is neither the id of an image .* nor a file"):
+    with pytest.raises(EmbeddingsError, match=r"'p2' is neither the id of an image .* nor a file"):
         searcher.by_image("p2")
-    with pytest.raises(SearchError, match=r"p2.png is missing"):
+    with pytest.raises(EmbeddingsError, match=r"p2.png is missing"):
         searcher.by_image(made / "p2.png")
 
 
@@ -114,9 +114,9 @@ def test_wrong_usage_is_refused_before_a_model_is_loaded(folder: Path) -> None:
         with pytest.raises(WrongUsage, match=message):
             searcher.by_image("p0", top=top, around_mean=around_mean)
     euclidean = Searcher(folder / "e.h5", dataset=folder, head="nowhere")
-    with pytest.raises(SearchError, match="by cosine"):
+    with pytest.raises(EmbeddingsError, match="by cosine"):
         euclidean.by_image("p0", plus=["red"])
-    with pytest.raises(SearchError, match="by cosine"):
+    with pytest.raises(EmbeddingsError, match="by cosine"):
         euclidean.by_sentences(["a dog"], around_mean=5)
 
 
@@ -154,5 +154,5 @@ def test_splits_are_searched_apart_and_images_alone(made: Path, tmp_path: Path) 
     assert [hit.id for hit in searcher.by_sentences(CAPTIONS[0])] == ["p0", "p1"]
     service = SearchService(searcher)
     assert (service.sides, service.answer(Query(image="p1")).of) == (("images",), "images")
-    with pytest.raises(SearchError, match="has no sentences"):
+    with pytest.raises(EmbeddingsError, match="has no sentences"):
         searcher.by_sentences(CAPTIONS[0], of="sentences")

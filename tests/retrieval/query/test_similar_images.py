@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from pipeline.retrieval import EmbeddingsError
 from pipeline.retrieval.query import similar_images
 from pipeline.retrieval.query.similar_images import FeatureSearcher
-from pipeline.retrieval.search import SearchError
 from pipeline.store.build.arrays import write_features
 from pipeline.store.errors import WrongUsage
 from pipeline.store.shards.format import UNREADABLE
@@ -47,16 +47,16 @@ def test_what_cannot_be_asked_is_refused(made: Path, tmp_path: Path) -> None:
     searcher = FeatureSearcher(made / "images")
     with pytest.raises(WrongUsage, match="below 1"):
         searcher.by_image("p1", top=0)
-    with pytest.raises(SearchError, match=r"'p2' is neither an id of .* nor a file"):
+    with pytest.raises(EmbeddingsError, match=r"'p2' is neither an id of .* nor a file"):
         searcher.by_image("p2")
     recipe = {"name": "other"}
     write_features(tmp_path / "other", ["a"], np.ones((1, 4), np.float32), recipe=recipe)
     other = FeatureSearcher(tmp_path / "other")
-    with pytest.raises(SearchError, match="uses 'other', features that no recipe"):
+    with pytest.raises(EmbeddingsError, match="uses 'other', features that no recipe"):
         other.by_image(made / FILES[0])
     empty = np.full((1, 4), np.nan, np.float32)
     write_features(
         tmp_path / "none", ["a"], empty, recipe=recipe, status=[UNREADABLE], errors=["damaged"]
     )
-    with pytest.raises(SearchError, match="none of the 1 rows has features"):
+    with pytest.raises(EmbeddingsError, match="none of the 1 rows has features"):
         FeatureSearcher(tmp_path / "none")

@@ -10,8 +10,9 @@ import pytest
 import torch
 from click.testing import CliRunner
 
+from pipeline.retrieval import EmbeddingsError
 from pipeline.retrieval.embedding_file import write_embeddings
-from pipeline.retrieval.embeddings import Embeddings, EmbeddingsError
+from pipeline.retrieval.embeddings import Embeddings
 from pipeline.retrieval.evaluate import evaluate_protocol
 from pipeline.retrieval.ranking import on_device
 from pipeline.retrieval.ranking.blocks import HostBlock

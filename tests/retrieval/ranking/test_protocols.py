@@ -9,17 +9,13 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
+from pipeline.retrieval import EmbeddingsError
 from pipeline.retrieval.bootstrap import RankedGallery, intervals
 from pipeline.retrieval.embedding_file import write_embeddings
 from pipeline.retrieval.embeddings import Embeddings
 from pipeline.retrieval.evaluate import evaluate_protocol
 from pipeline.retrieval.ranking.galleries import galleries
-from pipeline.retrieval.ranking.protocols import (
-    PROTOCOLS,
-    Protocol,
-    ProtocolError,
-    resolve_protocol,
-)
+from pipeline.retrieval.ranking.protocols import PROTOCOLS, Protocol, resolve_protocol
 from pipeline.retrieval.recall import recall_table
 from pipeline.retrieval.small_galleries import SMALL_COLUMNS
 from pipeline.retrieval.tables import (
@@ -32,6 +28,7 @@ from pipeline.retrieval.tables import (
     write_joint_table,
     write_recall,
 )
+from pipeline.store.errors import UnknownName
 from pipeline.studies.significance.compare import rsum_of
 from pipeline.studies.significance.paired import margins
 from stages.evaluate import evaluate as command
@@ -120,7 +117,7 @@ def test_uneven_captions_are_welcome_where_the_protocol_says_all() -> None:
     e = made([1, 9, 3, 2])
     assert evaluate_protocol(e, PROTOCOLS["all"]).table["num_captions"] == 11
     assert evaluate_protocol(e, resolve_protocol("first-3", None)).table["num_captions"] == 13
-    with pytest.raises(ProtocolError, match=rf"5 captions per image, and 2 .*{e.image_ids[0]}"):
+    with pytest.raises(EmbeddingsError, match=rf"5 captions per image, and 2 .*{e.image_ids[0]}"):
         evaluate_protocol(e, resolve_protocol("first-3"))
 
 
@@ -134,18 +131,18 @@ def test_uneven_captions_are_welcome_where_the_protocol_says_all() -> None:
     ],
 )
 def test_too_few_images_are_refused(protocol: str, message: str) -> None:
-    with pytest.raises(ProtocolError, match=message):
+    with pytest.raises(EmbeddingsError, match=message):
         evaluate_protocol(made([5, 5, 5]), resolve_protocol(protocol))
 
 
 def test_too_many_images_are_refused_with_the_remedy() -> None:
-    with pytest.raises(ProtocolError, match=r"2 images, and there are 3; .* or first-2$"):
+    with pytest.raises(EmbeddingsError, match=r"2 images, and there are 3; .* or first-2$"):
         evaluate_protocol(made([5, 5, 5]), Protocol("pair", images=2))
 
 
 @pytest.mark.parametrize("name", ["", "coco", "first-0", "first-", "first-1e3", "first--1", "ALL"])
 def test_unknown_protocols_are_refused(name: str) -> None:
-    with pytest.raises(ProtocolError, match=r"expected one of all, flickr8k, .* first-1000"):
+    with pytest.raises(UnknownName, match=r"expected one of all, flickr8k, .* first-1000"):
         resolve_protocol(name)
 
 
@@ -185,9 +182,9 @@ def test_sets_of_sentences_are_galleries_of_their_own() -> None:
     assert table["text_to_image_mean_inverted_rank"] == pytest.approx(np.mean(text_to_clip))
     assert [table[n] for n in (*COUNTS, "num_folds")] == [12, 24, 1, 2]
     assert [fold["num_captions"] for fold in evaluation.folds] == [12, 12]
-    with pytest.raises(ProtocolError, match=r"two sets is of 2 captions .* 1 images have fewer"):
+    with pytest.raises(EmbeddingsError, match=r"two sets is of 2 captions .* 1 images have fewer"):
         evaluate_protocol(made([2, 1]), Protocol("two sets", 2, captions_per_image=2, sets=2))
-    with pytest.raises(ProtocolError, match="1 images have more"):
+    with pytest.raises(EmbeddingsError, match="1 images have more"):
         evaluate_protocol(made([2, 3]), Protocol("two sets", 2, captions_per_image=2, sets=2))
 
 
@@ -197,7 +194,7 @@ def test_protocols_of_clips_say_which_captions_count() -> None:
     expected = recall_table(e, captions_per_image=None)
     assert table | expected == table
     assert table["num_captions"] == 43 * 335
-    with pytest.raises(ProtocolError, match=r"msvd counts all captions .* 3 were requested"):
+    with pytest.raises(EmbeddingsError, match=r"msvd counts all captions .* 3 were requested"):
         resolve_protocol("msvd", 3)
 
 

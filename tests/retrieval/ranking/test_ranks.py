@@ -6,8 +6,9 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
+from pipeline.retrieval import EmbeddingsError
 from pipeline.retrieval import similarity as similarities
-from pipeline.retrieval.embeddings import Embeddings, EmbeddingsError
+from pipeline.retrieval.embeddings import Embeddings
 from pipeline.retrieval.ranking.ranks import rank_both_ways
 from pipeline.retrieval.recall import recall_table
 from tests.retrieval.factories import SETS, made

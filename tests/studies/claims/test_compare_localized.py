@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pipeline.regions.localization import LocalizationError
+from pipeline.regions import RegionError
 from pipeline.regions.localization.evaluate_localization import tabulate
 from pipeline.regions.localization.localized import Localized, write_localized
 from pipeline.regions.localization.measures import average_precisions, by_head
@@ -111,7 +111,7 @@ def test_what_differs_is_refused_by_name(
         value = getattr(found, name) + np.float32(1)
     other = replace(found, **{name: value})
     files = [written(tmp_path, f"{k}.h5", of) for k, of in enumerate((found, other))]
-    with pytest.raises(LocalizationError, match=fault):
+    with pytest.raises(RegionError, match=fault):
         compare(files[1], files[0])
 
 

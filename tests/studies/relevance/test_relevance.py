@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
+from pipeline.retrieval import EmbeddingsError
 from pipeline.retrieval.embedding_file import write_embeddings
 from pipeline.retrieval.embeddings import Embeddings
 from pipeline.retrieval.evaluate import evaluate
-from pipeline.retrieval.ranking.protocols import ProtocolError
 from pipeline.retrieval.recall import DIRECTIONS, recall_table
 from pipeline.retrieval.search import Hits, nearest
 from pipeline.retrieval.similarity import SIMILARITIES
@@ -250,7 +250,7 @@ def test_the_own_captions_as_judgments_give_recall(tmp_path: Path) -> None:
     # The sixth caption of an image does not count by default, and is then not found.
     few = evaluate(tmp_path / "e.h5", tmp_path / "few", relevance=judged_by(files)).relevance["i2t"]
     assert few["relevant_per_query"] == 4.0
-    with pytest.raises(ProtocolError, match="several galleries"):
+    with pytest.raises(EmbeddingsError, match="several galleries"):
         evaluate(tmp_path / "e.h5", tmp_path / "no", protocol="coco-1k", relevance=judged_by(files))
     shown = CliRunner().invoke(
         command,

@@ -6,8 +6,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from pipeline.retrieval import EmbeddingsError
 from pipeline.retrieval.bootstrap import RankedGallery
-from pipeline.retrieval.embeddings import Embeddings, EmbeddingsError
+from pipeline.retrieval.embeddings import Embeddings
 from pipeline.retrieval.ranking.protocols import Protocol, resolve_protocol
 from pipeline.retrieval.recall import recall_table
 from pipeline.store.errors import UnknownName
