@@ -28,6 +28,8 @@ class PictureError(PipelineError):
 class FeatureExtractor:
     """An image recipe as a function from images to feature rows.
 
+    As `pipeline.extract`, but in memory and for a few images; all calls share one network.
+
     Attributes
     ----------
     recipe : `pipeline.images.recipes.Recipe`. Recipe of the features.
@@ -103,7 +105,7 @@ class FeatureExtractor:
         ------
         UnexpectedType
             A value is not an image.
-        PictureError
+        WrongUsage
             An image is missing, unreadable or refused; it is named, and no features are returned.
         FileReadError
             The file system failed, not a file.

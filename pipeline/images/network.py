@@ -39,14 +39,7 @@ _DTYPES = {
 
 
 class RecipeNetwork:
-    """A recipe's network on a device; thread-safe.
-
-    Attributes
-    ----------
-    recipe, device : recipe and device.
-    window : crop to apply before calling: the recipe's crop, or none if ten crops are shared.
-    remark : why the fast engine does not rewrite the network, or "".
-    """
+    """A recipe's network on a device; thread-safe."""
 
     def __init__(
         self,
@@ -55,28 +48,15 @@ class RecipeNetwork:
         device: str = "cpu",
         engine: str = "fast",
     ) -> None:
-        """Build the network and load its weights.
+        """Build the network and load its weights, a complete state dict of the backbone.
 
-        Parameters
-        ----------
-        recipe : Recipe. Its `backbone`, `normalise`, `tap`, `activation`, `pool`, `combine_crops`
-            and `norm` are applied here, in its `precision`.
-        state : dict of str to Tensor. Complete state dict of the backbone; see
-            `pipeline.images.weights`.
-        device : torch device. TF32 is switched on or off for the whole process.
-        engine : str. One of `ENGINES`. Their features agree up to rounding.
-
-        Raises
-        ------
-        DeviceError
-            The device does not exist.
-        RecipeError
-            TF32 on a device without it, a layer that the network lacks, or an unknown engine.
+        TF32 is switched on or off for the whole process.
         """
         if engine not in ENGINES:
             raise RecipeError(f"no engine is called {engine!r}; known are {', '.join(ENGINES)}")
         self.recipe: Recipe = recipe
         self.device: torch.device = device_for(device, recipe)
+        # To be cut before a call: the recipe's crop, or none if ten crops are shared.
         self.window: Crop = recipe.crop
         self._dtype = _DTYPES[recipe.precision]
         self._backbone = backbone = backbone_named(recipe.backbone)
@@ -84,6 +64,7 @@ class RecipeNetwork:
         tapped = TappedNetwork(net.eval().requires_grad_(False), backbone, recipe)
         fast = engine == "fast"
         self._format = torch.channels_last if fast else torch.contiguous_format
+        # Why the fast engine does not rewrite the network, or "".
         self.remark: str = ""
         trunk = self._fast(tapped) if fast else tapped
         self._trunk = trunk.to(self.device, self._dtype)
@@ -133,14 +114,7 @@ class RecipeNetwork:
     def __call__(self, windows: Tensor) -> Tensor:
         """Return features (images, *recipe.shape) float32 on the CPU.
 
-        Parameters
-        ----------
-        windows : (images, windows, h, w, 3) uint8 on the CPU, cut by `self.window`.
-
-        Raises
-        ------
-        RecipeError
-            The network's rows have another shape than the recipe states.
+        `windows` is (images, windows, h, w, 3) uint8 on the CPU, cut by `self.window`.
         """
         if self.device.type != "cuda":
             return self._rows(windows)
@@ -226,15 +200,7 @@ class RecipeNetwork:
 
 
 def device_for(name: str, recipe: Recipe) -> torch.device:
-    """Return a torch device by name, if it exists and supports the recipe.
-
-    Raises
-    ------
-    DeviceError
-        The device does not exist.
-    RecipeError
-        It does not support the recipe's precision.
-    """
+    """Return a torch device by name; raise if it does not exist or lacks the recipe's precision."""
     device = usable_device(name)
     if recipe.precision == "tf32" and device.type != "cuda":
         raise RecipeError(f"precision tf32 needs a CUDA device, not {name!r}; use float32")

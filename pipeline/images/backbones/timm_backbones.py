@@ -24,13 +24,7 @@ from pipeline.images.recipes.timm_recipes import (
 
 
 def timm_backbone(name: str) -> Backbone:
-    """Return a model of timm as a backbone.
-
-    Raises
-    ------
-    RecipeError
-        timm is not installed or has no such model.
-    """
+    """Return a model of timm as a backbone."""
     build = partial(create_timm_model, name)
     with torch.device("meta"):
         net = build()

@@ -1,4 +1,4 @@
-"""Access to the model hub: one check whether it is reachable, instead of six requests per file."""
+"""The model hub: whether it is reachable, and the training datasets in tags of its weights."""
 
 import importlib
 from collections.abc import Iterator
@@ -10,16 +10,9 @@ _SECONDS = 4.0
 
 @contextmanager
 def hub_or_cache() -> Iterator[None]:
-    """Make huggingface_hub use only its cache within the block if the hub is not reachable.
-
-    Otherwise the library requests each file six times, with pauses of 23 s in total, even if the
-    file is cached.
-
-    Raises
-    ------
-    OSError
-        The block needs the hub, which is not reachable.
-    """
+    """Make huggingface_hub use only its cache within the block if the hub is not reachable."""
+    # Otherwise the library requests each file six times, with pauses of 23 s in total, even if the
+    # file is cached.
     constants: Any = importlib.import_module("huggingface_hub.constants")
     if constants.HF_HUB_OFFLINE or (reason := _unreachable()) is None:
         yield

@@ -32,16 +32,10 @@ class UnknownClipModel(ModelError, UnknownName):
 
 @dataclass(frozen=True)
 class ClipModel:
-    """A model of open_clip with a choice of its published weights.
+    """A model of open_clip with a choice of its published weights."""
 
-    Attributes
-    ----------
-    model : str. Name in `open_clip.list_models()`, such as "ViT-B-32".
-    tag : str. Tag of published weights, such as "laion2b_s34b_b79k"; "" without a tag.
-    """
-
-    model: str
-    tag: str = ""
+    model: str  # a name in `open_clip.list_models()`, such as "ViT-B-32"
+    tag: str = ""  # of published weights, such as "laion2b_s34b_b79k"
 
     @property
     def architecture(self) -> str:
@@ -63,12 +57,7 @@ class ClipModel:
         """Return the image preprocessing: mean, std, interpolation and resize_mode.
 
         It is that of the published weights. Without a tag it is that of all weights of the model,
-        or open_clip's default if there are none.
-
-        Raises
-        ------
-        ModelError
-            Without a tag: the model's weights have different preprocessings.
+        which must agree, or open_clip's default if there are none.
         """
         default = vars(open_clip().transform.PreprocessCfg())
         keys = ("mean", "std", "interpolation", "resize_mode")
@@ -83,13 +72,7 @@ class ClipModel:
         return first
 
     def files(self) -> tuple[str, tuple[str, ...]]:
-        """Return the hub repository with the weights of the tag, and their alternative files.
-
-        Raises
-        ------
-        ModelError
-            The name has no tag.
-        """
+        """Return the hub repository with the weights of the tag, and their alternative files."""
         if not self.tag:
             known = ", ".join(self._tags()) or "none, so pass a file"
             raise ModelError(
@@ -110,19 +93,7 @@ class ClipModel:
 
 
 def find_clip_model(name: str) -> ClipModel:
-    """Return a model by its name.
-
-    Parameters
-    ----------
-    name : str. "open-clip:<model>" or "open-clip:<model>.<tag>", as in
-        `open_clip.list_pretrained()`.
-
-    Raises
-    ------
-    ModelError
-        open_clip is not installed, or lacks the model or tag (the nearest are listed); or the
-        weights of the tag were trained with another activation than the model's.
-    """
+    """Return the model "open-clip:<model>" or "open-clip:<model>.<tag>", as open_clip lists them."""
     library = open_clip()
     model, _, tag = name.removeprefix(f"{PREFIX}:").partition(".")
     known = library.list_models()
@@ -136,15 +107,7 @@ def find_clip_model(name: str) -> ClipModel:
 
 
 def fetch_weights(model: ClipModel) -> Path:
-    """Return the file of a model's published weights, cached or downloaded.
-
-    Raises
-    ------
-    ModelError
-        The name has no tag.
-    OSError
-        They are not cached and cannot be downloaded; the message states what to download.
-    """
+    """Return the file of a model's published weights, cached or downloaded."""
     repository, files = model.files()
     if (cached := cached_weights(model)) is not None:
         return cached
@@ -187,13 +150,7 @@ def cached_weights(model: ClipModel) -> Path | None:
 
 
 def open_clip() -> Any:
-    """Import the library.
-
-    Raises
-    ------
-    ModelError
-        It is not installed.
-    """
+    """Import the library."""
     try:
         return importlib.import_module("open_clip")
     except ImportError as error:
