@@ -1,8 +1,7 @@
 """Batched extraction of clip features: batches span clips, and each clip is decoded once.
 
 Reader threads decode clips ahead, a few frames at a time. The frames of successive clips fill the
-batches of each recipe. Outputs are reduced in frame order as they arrive, so that memory does not
-grow with the length of a clip.
+batches of each recipe.
 """
 
 from collections import deque
@@ -46,17 +45,7 @@ def default_readers(device: str) -> int:
 
 @dataclass(frozen=True)
 class View:
-    """Frames and network of one recipe.
-
-    Attributes
-    ----------
-    recipe : ClipRecipe.
-    run : int. Number of frames per output; 1 for image networks.
-    cut : callable. Returns the network's input for a frame, uint8.
-    network : callable. Returns outputs (batch, *shape) float32 on the CPU of inputs (batch, *cut)
-        for image networks, and (batch, run, *cut) for others.
-    batch_size : int. Outputs per batch.
-    """
+    """Frames and network of one recipe."""
 
     recipe: ClipRecipe
     run: int
@@ -110,12 +99,7 @@ class _Runs:
 
 
 class _Reading:
-    """One clip in decoding, with prefetch.
-
-    `taken_frames` is a generator over the open file, advanced on a pool thread: one future holds
-    the next few pieces while the caller consumes the current ones. A failure of the file becomes a
-    status after the pieces that were decoded before it.
-    """
+    """One clip in decoding, with prefetch."""
 
     def __init__(
         self,
@@ -205,12 +189,7 @@ class _Joined:
 
 
 class _Batches:
-    """Batches of one view, filled with pieces of successive clips and computed ahead.
-
-    A batch may contain pieces of several clips, so each piece keeps a reference to the `_Joined` of
-    its clip. Outputs are added in submission order, whatever the order of completion: sums of
-    floats would otherwise depend on timing.
-    """
+    """Batches of one view, filled with pieces of successive clips and computed ahead."""
 
     def __init__(self, view: View, pool: ThreadPoolExecutor, most: int, watch: Stopwatch) -> None:
         self._view, self._pool, self._most, self._watch = view, pool, most, watch
@@ -240,7 +219,7 @@ class _Batches:
         self._filling = []
 
     def _compute(self, pixels: list[np.ndarray]) -> np.ndarray:
-        """Return the outputs of a batch, padded to a constant size: see `batches._compute`."""
+        """Return the outputs of a batch, padded to a constant size."""
         batch = np.zeros((self._view.batch_size, *pixels[0].shape), np.uint8)
         batch[: len(pixels)] = pixels
         with self._watch.timing(FORWARD):
@@ -263,28 +242,8 @@ def clip_rows(
 ) -> Iterator[tuple[int, dict[int, RowBlock]]]:
     """Yield the rows of clips in order, one block per requested view, each with a single row.
 
-    Batches have a constant size, padded with black images, so that a row does not depend on other
-    clips.
-
-    Parameters
-    ----------
-    paths : sequence of Path. Clip files.
-    wanted : sequence of set of int. Indices of the views to compute for each clip; an empty set
-        skips the clip.
-    views : sequence of View. Recipes.
-    threads : int. Concurrent batches, each on one core.
-    readers : int. Clips decoded concurrently.
-    watch : Stopwatch. Accumulates the seconds of each stage.
-
-    Yields
-    ------
-    Number of the clip, and its row for each requested view; a failed row is NaN with a status and a
-    reason.
-
-    Raises
-    ------
-    FileReadError
-        The file system failed, not a file.
+    `requested` has the indices of the views to compute for each clip; an empty set skips it. A row
+    is NaN, with a status and a reason, if its clip failed.
     """
     numbers = [number for number, views_wanted in enumerate(wanted) if views_wanted]
     with (

@@ -52,15 +52,7 @@ class NoPyAv(PipelineError):
 
 @dataclass(frozen=True)
 class Limits:
-    """Limits of a clip; a clip that exceeds one is refused.
-
-    Attributes
-    ----------
-    seconds : float. Maximum length of the clip in seconds.
-    pixels : int. Maximum number of pixels per frame.
-    bytes : int. Maximum size of the file in bytes.
-    reading_seconds : float. Maximum time in seconds for reading and decoding the file.
-    """
+    """Limits of a clip; a clip that exceeds one is refused."""
 
     seconds: float = 3600.0
     pixels: int = MAX_PIXELS
@@ -73,17 +65,7 @@ LIMITS = Limits()
 
 @dataclass(frozen=True)
 class ClipFile:
-    """An open clip.
-
-    Attributes
-    ----------
-    stream : VideoStream. Stream of its frames, at the beginning.
-    container : InputContainer. Open container of PyAV.
-    start, seconds : Fraction. Presentation time of the first frame, and time from it to the end of
-        the last frame, both in seconds, from the packets.
-    limits : Limits. Limits of the clip.
-    deadline : float. `time.monotonic` value after which reading must stop.
-    """
+    """An open clip."""
 
     container: "InputContainer"
     stream: "VideoStream"
@@ -94,12 +76,7 @@ class ClipFile:
 
 
 def require_av() -> Any:
-    """Import PyAV.
-
-    Raises
-    ------
-    NoPyAv
-    """
+    """Import PyAV."""
     try:
         import av
     except ImportError as error:
@@ -111,13 +88,7 @@ def require_av() -> Any:
 
 
 def clip_crc32(path: Path) -> int:
-    """Return the CRC-32 of a clip's bytes, read in blocks; 0 if the file cannot be opened.
-
-    Raises
-    ------
-    FileReadError
-        The system failed.
-    """
+    """Return the CRC-32 of a clip's bytes, read in blocks; 0 if the file cannot be opened."""
     try:
         with opened_file(path, LIMITS) as file:
             return crc32_of_file(file)
@@ -131,19 +102,8 @@ def clip_crc32(path: Path) -> int:
 def open_clip(path: Path, crc32: list[int], limits: Limits = LIMITS) -> Iterator[ClipFile]:
     """Open a clip for decoding, after one pass over its packets.
 
-    Parameters
-    ----------
-    path : path of the file.
-    crc32 : list of int. Receives the CRC-32 of the file's bytes as soon as it is known.
-    limits : Limits. Limits of the clip.
-
-    Raises
-    ------
-    MissingImage, UnreadableImage, RefusedImage
-        The clip is rejected, with the reason. Errors of FFmpeg within the context are converted to
-        these.
-    OSError, MemoryError
-        The system failed.
+    `crc32` receives the CRC-32 of the file's bytes as soon as it is known. Errors of FFmpeg within
+    the context become the reason of an `UnusableImage`.
     """
     av = require_av()
     deadline = time.monotonic() + limits.reading_seconds
@@ -174,27 +134,14 @@ def open_clip(path: Path, crc32: list[int], limits: Limits = LIMITS) -> Iterator
 
 
 def require_time(limits: Limits, deadline: float) -> None:
-    """Raise if the time for reading a clip is exceeded.
-
-    Raises
-    ------
-    RefusedImage
-    """
+    """Raise if the time for reading a clip is exceeded."""
     if time.monotonic() > deadline:
         raise RefusedImage(f"reading it took more than {limits.reading_seconds:g} s")
 
 
 @contextmanager
 def opened_file(path: Path, limits: Limits = LIMITS) -> Iterator[BinaryIO]:
-    """Open an ordinary file within the size limit.
-
-    Raises
-    ------
-    MissingImage, UnreadableImage, RefusedImage
-        The file is rejected, with the reason.
-    OSError
-        The system failed.
-    """
+    """Open an ordinary file within the size limit, or raise an `UnusableImage`."""
     try:
         found = path.stat()
     except FileNotFoundError:
@@ -265,17 +212,7 @@ def _length(
 
 
 def require_whole(container: "InputContainer", last: Fraction | None) -> None:
-    """Raise if a file ends before its stated length.
-
-    Parameters
-    ----------
-    container : container whose packets have been read.
-    last : Fraction or None. End of the last packet in seconds; None without packets.
-
-    Raises
-    ------
-    UnreadableImage
-    """
+    """Raise if a file ends before its stated length; `last` is the end of its last packet in s."""
     if not container.duration:
         return
     first = Fraction(container.start_time or 0, 1_000_000)

@@ -24,18 +24,7 @@ from pipeline.store.shards.plan import Span
 
 @dataclass(frozen=True)
 class ClipSource:
-    """Clips as a `pipeline.store.jobs.feature_source.FeatureSource`.
-
-    Attributes
-    ----------
-    header : FeatureHeader. Header with recipe and weights.
-    ids, clips : sequence of str, sequence of Path. Id and file of each row.
-    recipe : ClipRecipe. Frames, network, and reduction over time.
-    how : Compute. Options of the caller.
-    threads, readers : int. Concurrent batches, and clips decoded at once.
-    view : callable. Builds the network on the first call.
-    also : tuple of Sink. Other feature sets of the same clips, so that each is decoded once.
-    """
+    """Clips as a `pipeline.store.jobs.feature_source.FeatureSource`."""
 
     header: FeatureHeader
     ids: Sequence[str]
@@ -89,24 +78,13 @@ class ClipSource:
 
 @dataclass(frozen=True)
 class Sink:
-    """A further feature set that receives rows while another set is computed.
-
-    The rows are stored as finished rows in its work folder, from which its own run resumes.
-
-    Attributes
-    ----------
-    source : ClipSource. Source of the set.
-    build : ShardBuild. Entered build of the set.
-    """
+    """A further feature set that receives rows while another set is computed."""
 
     source: ClipSource
     build: ShardBuild
 
     def next_of(self, rows: Sequence[int], ids: Sequence[str]) -> Iterator[int]:
-        """Yield those of some rows, numbered as `ids`, that are next in the order of this set.
-
-        A sink can only append, so it accepts a row only after all earlier rows are finished.
-        """
+        """Yield those of some rows, numbered as `ids`, that are next in the order of this set."""
         pending = (
             self.build.ids[row]
             for span in self.build.pending()
@@ -130,13 +108,7 @@ def clip_source(
     dataset: str,
     how: Compute,
 ) -> ClipSource:
-    """Return the source of clip features; loads the weights, and builds the network later.
-
-    Raises
-    ------
-    WeightsError
-        The weights are not available.
-    """
+    """Return the source of clip features; loads the weights now, and builds the network later."""
     loaded = load_clip_weights(recipe, str(how.weights))
     return ClipSource(
         clip_header(recipe, loaded, dataset, how.trained_on),
@@ -153,7 +125,7 @@ def clip_source(
 def source_on_worker(
     settings: dict[str, Any], dataset: str, ids: Sequence[str], rows: list[str]
 ) -> ClipSource:
-    """Build the source of some clips on a worker; see `ClipSource.task`."""
+    """Build the source of some clips on a worker, from the settings of `ClipSource.task`."""
     how = Compute(**settings["how"])
     view, header = _view(*settings["recipe"], how, dataset)
     cpu = device_type(how.device) == "cpu"

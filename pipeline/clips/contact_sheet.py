@@ -19,16 +19,7 @@ _CELL, _GAP, _GROUND = 160, 2, (255, 255, 255)
 def contact_sheet(path: Path, frames: int = FRAMES, columns: int = COLUMNS) -> Decoded:
     """Return a contact sheet of a clip, mode RGB, or the reason for its absence.
 
-    Parameters
-    ----------
-    path : path of the clip.
-    frames : int. Number of frames; frames of a shorter clip are repeated.
-    columns : int. Number of columns. Frames are at most 160 pixels wide and high.
-
-    Raises
-    ------
-    FileReadError
-        The system failed.
+    Frames are at most 160 pixels wide and high; those of a shorter clip are repeated.
     """
     crc32: list[int] = []
     cells: list[Image.Image] = []

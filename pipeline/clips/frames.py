@@ -26,15 +26,7 @@ _QUARTER_TURNS = {
 
 @dataclass(frozen=True)
 class TakenFrame:
-    """A frame that at least one sampling selects.
-
-    Attributes
-    ----------
-    image : Image. Upright frame, mode RGB.
-    shown_at : Fraction. Presentation time in seconds, relative to the first frame.
-    times : tuple of tuple of Fraction. For each sampling, the times at which it selects this frame:
-        several for a frame that is displayed for long, none if it is not selected.
-    """
+    """A frame that at least one sampling selects."""
 
     image: Image.Image
     shown_at: Fraction
@@ -45,20 +37,8 @@ def taken_frames(clip: ClipFile, samplings: Sequence[Sampling]) -> Iterator[Take
     """Decode a clip once and yield the frames that at least one sampling selects, in order.
 
     A frame is displayed from its presentation time to that of the next frame, and the last one
-    until the end of the clip; times before the first decoded frame select that frame. At most three
-    frames are in memory.
-
-    Parameters
-    ----------
-    clip : ClipFile. Freshly opened clip.
-    samplings : sequence of Sampling. Rules that select frames.
-
-    Raises
-    ------
-    UnreadableImage, RefusedImage
-        There is no frame, a frame has no time or is too large, or reading exceeds the time limit.
-    av.FFmpegError
-        A frame cannot be decoded; `open_clip` converts the error to a reason.
+    until the end of the clip; times before the first decoded frame select that frame. Errors of
+    FFmpeg pass through; `open_clip` converts them to a reason.
     """
     waiting = [sampling.times(clip.seconds) for sampling in samplings]
     taken = [0] * len(samplings)
@@ -87,11 +67,7 @@ def taken_frames(clip: ClipFile, samplings: Sequence[Sampling]) -> Iterator[Take
 
 
 def _frames_in_order(clip: ClipFile) -> Iterator[tuple["VideoFrame", Fraction]]:
-    """Yield each frame with its presentation time, relative to the first one.
-
-    Frames are decoded in display order. Some AVI files swap the time stamps of two frames, which
-    is corrected, as in FFmpeg.
-    """
+    """Yield each frame with its presentation time, relative to the first one."""
     held: tuple[VideoFrame, Fraction] | None = None
     for frame in clip.container.decode(clip.stream):
         require_time(clip.limits, clip.deadline)

@@ -8,26 +8,14 @@ from pipeline.store.jobs.side_by_side import split_name
 def recipe_of_clips(
     name: str, precision: str = "float32", storage: str = "float32"
 ) -> ClipRecipe | AnySoundRecipe:
-    """Return a clip recipe by its name; audio rows are always float32.
-
-    Raises
-    ------
-    RecipeError
-        The name is unknown.
-    """
+    """Return a clip recipe by its name; audio rows are always float32."""
     if is_sound_recipe(name):
         return sound_recipe(name)
     return resolve_clip_recipe(name, precision, storage)
 
 
 def names_with(name: str, frames: str | None, over: str | None) -> str:
-    """Return a recipe's name, or several joined by "+", with other frames; audio is unchanged.
-
-    Raises
-    ------
-    WrongUsage
-        See `named_with`.
-    """
+    """Return a recipe's name, or several joined by "+", with other frames; audio is unchanged."""
     together = split_name(name)
     if together is None:
         return name if is_sound_recipe(name) else named_with(name, frames, over)

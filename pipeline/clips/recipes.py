@@ -40,19 +40,7 @@ _SPORTS = Normalise(1.0, (90.0, 98.0, 102.0), (1.0, 1.0, 1.0), "BGR")
 
 @dataclass(frozen=True, slots=True)
 class VolumeRecipe:
-    """A 3-D network for runs of frames.
-
-    Attributes
-    ----------
-    name, backbone, weights, tap, activation, normalise, shape, axes, precision, storage, source,
-    trained_on : see `pipeline.images.recipes.Recipe`.
-    frames : str. Default frames.
-    run : int. Frames per input. Runs do not overlap, except for the last one, which ends with the
-        clip; the last frame of a shorter clip is repeated.
-    canvas : (height, width) that a frame is squashed to, bilinearly without antialiasing, as in
-        torchvision's `VideoClassification`.
-    crop : int. Side of the centre crop.
-    """
+    """A 3-D network for runs of frames; other fields as in `pipeline.images.recipes.Recipe`."""
 
     name: str
     backbone: str
@@ -112,17 +100,7 @@ _DEFAULT_VOLUME = {r.backbone: name for name, r in reversed(VOLUMES.items())}
 
 @dataclass(frozen=True, slots=True)
 class ClipRecipe:
-    """A clip recipe: from one clip to one row.
-
-    Attributes
-    ----------
-    name : str. Name of the recipe.
-    network : Recipe or VolumeRecipe. Recipe for a frame, or for a run of frames.
-    frames : str. Sampling rule, see `pipeline.clips.sampling.Sampling`.
-    over : str. Reduction over time: mean, maximum, or "halves": the means of outputs that start in
-        the first and in the second half of the clip, concatenated; an empty half repeats the
-        previous.
-    """
+    """A clip recipe: from one clip to one row."""
 
     name: str
     network: Recipe | VolumeRecipe
@@ -152,13 +130,7 @@ class ClipRecipe:
 
 
 def named_with(name: str, frames: str | None, over: str | None) -> str:
-    """Return the name of a recipe with other frames or another reduction over time.
-
-    Raises
-    ------
-    WrongUsage
-        The name already has frames.
-    """
+    """Return the name of a recipe with other frames or another reduction over time."""
     if frames is None and over is None:
         return name
     if "@" in name:
@@ -174,16 +146,8 @@ def resolve_clip_recipe(
 ) -> ClipRecipe:
     """Return a clip recipe by its name.
 
-    Parameters
-    ----------
-    name : str. Name of an image recipe or a backbone, or a key of `VOLUMES` or its backbone;
-        optionally followed by "@" and a sampling rule, and "-max" or "-halves".
-    precision, storage : str. Names in `pipeline.images.recipes.PRECISIONS` and `STORAGES`.
-
-    Raises
-    ------
-    RecipeError
-        The name (the nearest are listed), frames, precision or storage are unknown.
+    `name` is that of an image recipe or a backbone, or a key of `VOLUMES` or its backbone;
+    optionally followed by "@" and a sampling rule, and "-max" or "-halves".
     """
     network_name, at, rest = name.partition("@")
     network = _network(network_name, precision, storage)

@@ -15,23 +15,12 @@ class Sampling:
     """Times at which frames are sampled, relative to the first frame's presentation.
 
     At each time, the frame shown then is selected. The arithmetic is exact.
-
-    Attributes
-    ----------
-    rule : str. "every:<seconds>" samples at 0, x, 2x ... before the end; "fps:<number>" the same
-        with x = 1 / number; "even:<number>" in the middle of each of that many equal parts; "all"
-        every frame once.
     """
 
     rule: str
 
     def __post_init__(self) -> None:
-        """Check the rule.
-
-        Raises
-        ------
-        RecipeError
-        """
+        """Raise if the rule is unknown."""
         kind, number = self._parts()
         if kind != "all" and (number <= 0 or (kind == "even" and number.denominator != 1)):
             raise self._unknown()

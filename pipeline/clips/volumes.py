@@ -39,13 +39,7 @@ VOLUME_BACKBONES: dict[str, Backbone] = {
 
 
 def load_volume_weights(recipe: VolumeRecipe, source: str = "imagenet") -> Weights:
-    """Load the weights of a 3-D network; "imagenet" means the recipe's own, of Kinetics-400.
-
-    Raises
-    ------
-    WeightsError
-        The weights are not available, cannot be read, or do not fit.
-    """
+    """Load the weights of a 3-D network; "imagenet" means the recipe's own, of Kinetics-400."""
     if source == "imagenet" and not recipe.weights.startswith("torchvision:"):
         raise WeightsError(
             f"the weights of {recipe.name} have no reliable address; pass the path of a .pth or "
@@ -57,23 +51,10 @@ def load_volume_weights(recipe: VolumeRecipe, source: str = "imagenet") -> Weigh
 
 
 class VolumeNetwork:
-    """A 3-D recipe's network on a device: 8-bit runs of frames in, rows out.
-
-    Attributes
-    ----------
-    recipe : VolumeRecipe. Recipe of the network.
-    """
+    """A 3-D recipe's network on a device: 8-bit runs of frames in, rows out."""
 
     def __init__(self, recipe: VolumeRecipe, state: dict[str, Tensor], device: str = "cpu") -> None:
-        """Build the network and load its weights, a complete state dict.
-
-        Raises
-        ------
-        DeviceError
-            The device does not exist.
-        RecipeError
-            The precision is not supported by 3-D networks.
-        """
+        """Build the network and load its weights, a complete state dict."""
         if recipe.precision not in _DTYPES:
             raise RecipeError(f"{recipe.name} has no precision {recipe.precision!r}; use float32")
         self.recipe: VolumeRecipe = recipe

@@ -42,21 +42,8 @@ def codebook_for(
 ) -> Path:
     """Return the path of a codebook; fit it on the clips of a split if it does not exist.
 
-    Parameters
-    ----------
-    manifest, out, recipe : Manifest, Path, BagRecipe. Dataset, folder and recipe of the feature
-        set.
-    given : Path or None. Codebook file; None: `codebook_beside`, which must match the clips of the
-        split.
-    split, seed : str, int. Split and seed of the fit.
-    threads : int. Files decoded concurrently.
-    monitor : Monitor. Receives log lines and progress.
-    update : bool. Refit a codebook of other clips, which supersedes the rows in `out`.
-
-    Raises
-    ------
-    SoundWordsError
-        The codebook has other words, is of other clips or is corrupt, or there is too little sound.
+    `given` None is the default path, whose codebook must match the clips of the split; `update`
+    refits one of other clips, which supersedes the rows in `out`.
     """
     file = given or codebook_beside(out, recipe)
     if file.exists():

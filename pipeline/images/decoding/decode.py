@@ -67,12 +67,7 @@ Rule = Callable[[Image.Image], Image.Image]
 
 
 class UnusableImage(Exception):
-    """Reason why a file yields no image, without its path.
-
-    Attributes
-    ----------
-    status : int. Status code of the row.
-    """
+    """Reason why a file yields no image, without its path; `status` is that of the row."""
 
     status: int
 
@@ -97,30 +92,16 @@ class RefusedImage(UnusableImage):
 
 @dataclass(frozen=True)
 class Decoded:
-    """The pixels of an image file, or the reason for their absence.
+    """The pixels of an image file, or the reason for their absence."""
 
-    Attributes
-    ----------
-    image : Image or None. Mode RGB, at least 1 x 1, or None if `status` is not 0.
-    source_crc32 : int. CRC-32 of the file's bytes; 0 if none were read.
-    status : int. Status code of `pipeline.store.shards.format`.
-    reason : str. One line without the path; "" for status 0.
-    """
-
-    image: Image.Image | None
-    source_crc32: int = 0
+    image: Image.Image | None  # mode RGB, at least 1 x 1; None if `status` is not 0
+    source_crc32: int = 0  # of the file's bytes; 0 if none were read
     status: int = OK
-    reason: str = ""
+    reason: str = ""  # one line without the path
 
 
 def to_rgb(image: Image.Image) -> Image.Image:
-    """Return an upright 8-bit RGB copy of an opened image of any mode.
-
-    Raises
-    ------
-    RefusedImage
-        The mode has no stated 8-bit range: floating point, L*a*b*, 32-bit values outside 0-65535.
-    """
+    """Return an upright 8-bit RGB copy of an opened image; refuse modes without an 8-bit range."""
     image = _upright(image)
     if image.mode in _SIXTEEN_BIT:
         values = np.asarray(image).astype(np.int32)
@@ -142,10 +123,8 @@ def to_rgb(image: Image.Image) -> Image.Image:
 
 
 def _upright(image: Image.Image) -> Image.Image:
-    """Apply the EXIF orientation; a missing, unknown or unreadable one is ignored.
-
-    Pillow's `exif_transpose` also rewrites the metadata, and fails if they are damaged.
-    """
+    """Apply the EXIF orientation; a missing, unknown or unreadable one is ignored."""
+    # Pillow's `exif_transpose` also rewrites the metadata, and fails if they are damaged.
     try:
         turn = _TURN_UPRIGHT.get(image.getexif().get(ExifTags.Base.Orientation, 1))
     except MemoryError:
@@ -160,13 +139,7 @@ RULES: dict[str, Rule] = {PILLOW_RGB: to_rgb}
 
 
 def decoding_rule(recipe_decode: str) -> Rule:
-    """Return the decoding function of a recipe's `decode`.
-
-    Raises
-    ------
-    RecipeError
-        The rule is unknown.
-    """
+    """Return the decoding function of a recipe's `decode`."""
     if recipe_decode not in RULES:
         raise RecipeError(
             f"no decoding rule is called {recipe_decode!r}; known: {'; '.join(RULES)}"
@@ -175,20 +148,7 @@ def decoding_rule(recipe_decode: str) -> Rule:
 
 
 def read_image(path: Path, rule: Rule = to_rgb, watch: Stopwatch | None = None) -> Decoded:
-    """Read an image file once and decode it.
-
-    Parameters
-    ----------
-    path : path of the file.
-    rule : callable. Function from a Pillow image to 8-bit RGB.
-    watch : Stopwatch or None. Accumulates the seconds of reading and of decoding.
-
-    Raises
-    ------
-    FileReadError
-        The system failed: permission, I/O, open files, memory. Pixels are limited before decoding,
-        so exhausted memory is never attributed to the file.
-    """
+    """Read an image file once and decode it; a system error ends the run, as `FileReadError`."""
     watch = watch or Stopwatch()
     crc32 = 0
     try:
@@ -199,20 +159,13 @@ def read_image(path: Path, rule: Rule = to_rgb, watch: Stopwatch | None = None) 
             return Decoded(decode(data, rule=rule), crc32)
     except UnusableImage as fault:
         return Decoded(None, crc32, fault.status, str(fault))
+    # Pixels are limited before decoding, so exhausted memory is never attributed to the file.
     except (OSError, MemoryError) as error:
         raise fault_of_the_system(path, error) from error
 
 
 def rgb_of_picture(picture: Image.Image, rule: Rule) -> Decoded:
-    """Decode an image that Pillow has opened; it is not modified.
-
-    `source_crc32` is 0, since there is no file.
-
-    Raises
-    ------
-    OSError, MemoryError
-        The system failed.
-    """
+    """Decode an image that Pillow has opened, without a CRC-32; the image is not modified."""
     try:
         with _reasons(MAX_PIXELS):
             _require_size(picture, MAX_PIXELS)
@@ -222,13 +175,7 @@ def rgb_of_picture(picture: Image.Image, rule: Rule) -> Decoded:
 
 
 def source_crc32(path: Path) -> int:
-    """Return the CRC-32 of a file's bytes; 0 if the file is missing or not readable as a file.
-
-    Raises
-    ------
-    FileReadError
-        The system failed.
-    """
+    """Return the CRC-32 of a file's bytes; 0 if the file is missing or not readable as a file."""
     try:
         return zlib.crc32(read_bytes(path))
     except UnusableImage:
@@ -238,15 +185,7 @@ def source_crc32(path: Path) -> int:
 
 
 def read_bytes(path: Path) -> bytes:
-    """Return the bytes of an ordinary file.
-
-    Raises
-    ------
-    MissingImage, UnreadableImage, RefusedImage
-        The file is missing; is a folder, pipe or device; is larger than `MAX_BYTES`.
-    OSError
-        Any other failure of the system.
-    """
+    """Return the bytes of an ordinary file of at most `MAX_BYTES`, or raise an `UnusableImage`."""
     try:
         found = path.stat()
         if stat.S_ISDIR(found.st_mode):
@@ -266,21 +205,7 @@ def read_bytes(path: Path) -> bytes:
 
 
 def decode(data: bytes, max_pixels: int = MAX_PIXELS, rule: Rule = to_rgb) -> Image.Image:
-    """Decode the bytes of an image file to mode RGB, (height, width, 3) 0-255.
-
-    Parameters
-    ----------
-    data : bytes. Contents of the file.
-    max_pixels : int. Limit on the pixels stated in the file's header.
-    rule : callable. Function from a Pillow image to 8-bit RGB.
-
-    Raises
-    ------
-    UnreadableImage, RefusedImage
-        The file is rejected, with the reason.
-    OSError, MemoryError
-        The system failed.
-    """
+    """Decode a file's bytes to mode RGB; `max_pixels` limits the size stated in its header."""
     formats = (*FORMATS, heif.FORMAT) if heif.is_heif(data) and heif.register_heif() else FORMATS
     with _reasons(max_pixels, data), Image.open(BytesIO(data), formats=formats) as image:
         _require_size(image, max_pixels)

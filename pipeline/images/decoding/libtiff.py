@@ -1,4 +1,4 @@
-"""Turns error reports of libtiff about a damaged file into exceptions; it only prints them.
+"""Error reports of libtiff, which only prints them, as exceptions.
 
 The library's error handler is replaced in this process. Nothing else is affected, since Pillow has
 its own copy of libtiff. Messages are collected per thread, since several threads decode.
@@ -22,13 +22,10 @@ class TiffError(Exception):
 
 @contextmanager
 def libtiff_errors() -> Iterator[None]:
-    """Raise the first error that libtiff reports within the block.
+    """Raise the first error that libtiff reports within the block, as a `TiffError`.
 
-    Raises
-    ------
-    TiffError
-        An error was reported. Pixels of such a file are wrong, even if Pillow returns some: group
-        4 and JPEG compression resume after an error.
+    Pixels of such a file are wrong, even if Pillow returns some: group 4 and JPEG compression
+    resume after an error.
     """
     said: list[str] = []
     _lines.said = said

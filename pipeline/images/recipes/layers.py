@@ -21,30 +21,17 @@ TOKEN_AXES = "row, token, channel"
 
 @dataclass(frozen=True)
 class Layout:
-    """Output layout of a layer for one image.
-
-    Attributes
-    ----------
-    kind : str. "row", (channels,); "maps", (channels, y, x); "channels last", (y, x, channels); or
-        "tokens", (tokens, channels): those of `prefix`, then one per cell, row by row.
-    cells : tuple of int. (y, x); () for a row.
-    channels : int. Number of channels.
-    prefix : dict. Names in `TOKENS` and numbers of the tokens before the cells.
-    """
+    """Output layout of a layer for one image."""
 
     kind: Literal["row", "maps", "channels last", "tokens"]
-    cells: tuple[int, ...]
+    """(channels,), (channels, y, x), (y, x, channels), or (tokens, channels): those of `prefix`,
+    then one per cell, row by row."""
+    cells: tuple[int, ...]  # (y, x); () for a row
     channels: int
-    prefix: Mapping[str, int]
+    prefix: Mapping[str, int]  # names in `TOKENS` and numbers of the tokens before the cells
 
     def tokens(self, pool: str) -> slice:
-        """Return the slice of the tokens that `pool` names.
-
-        Raises
-        ------
-        RecipeError
-            The layer has no such tokens.
-        """
+        """Return the slice of the tokens that `pool` names."""
         start = 0
         for name, count in self.prefix.items():
             if TOKENS[name] == pool:
@@ -54,13 +41,7 @@ class Layout:
         raise RecipeError(f"no {pool}; the tokens before the cells are {there}")
 
     def row(self, pool: str) -> tuple[tuple[int, ...], str]:
-        """Return shape and axes of the row that `pool` produces.
-
-        Raises
-        ------
-        RecipeError
-            The layer has no cells to average, or no such tokens.
-        """
+        """Return shape and axes of the row that `pool` produces."""
         if pool in TOKENS.values():
             found = self.tokens(pool)
             count = found.stop - found.start
@@ -77,19 +58,11 @@ class Layout:
 def layout_of(
     shape: tuple[int, ...], prefix: Mapping[str, int] | None = None, channels_last: bool = False
 ) -> Layout:
-    """Return the layout of a layer's output.
+    """Return the layout of a layer's output of this shape, for one image.
 
-    Parameters
-    ----------
-    shape : tuple of int. Output shape for one image.
-    prefix : mapping or None. Names and numbers of the tokens that the network puts before the patch
-        tokens. A layer whose tokens form a square without them has none.
-    channels_last : bool. Resolves maps that are as high as wide as deep, which are ambiguous.
-
-    Raises
-    ------
-    RecipeError
-        The shape is neither a row, a map nor tokens of a square grid.
+    `prefix` names and counts the tokens that the network puts before the patch tokens; a layer
+    whose tokens form a square without them has none. `channels_last` resolves maps that are as
+    high as wide as deep, which are ambiguous.
     """
     if len(shape) == 1:
         return Layout("row", (), shape[0], {})

@@ -11,17 +11,6 @@ def open_clip_recipe(name: str) -> Recipe:
     """Return the recipe of an open_clip model, with open_clip's evaluation preprocessing.
 
     Deviation: an image is converted to RGB before it is resized; open_clip does so afterwards.
-
-    Parameters
-    ----------
-    name : str. "open-clip:<model>" or "open-clip:<model>.<tag>"; see `find_clip_model`.
-
-    Raises
-    ------
-    ModelError
-        open_clip is not installed, or has no such model or weights.
-    RecipeError
-        A recipe cannot express the preprocessing of the model.
     """
     model = find_clip_model(name)
     config, way = model.config, model.preprocessing()

@@ -39,25 +39,11 @@ def is_timm_model(model: str) -> bool:
 def timm_recipe(name: str) -> Recipe:
     """Return the recipe of a timm model, with timm's evaluation preprocessing at its test size.
 
-    Parameters
-    ----------
-    name : str. "timm:<model>[.<tag>][-<part>][@<layer>]", model and tag as in
-        `timm.list_pretrained()`. Without a layer: timm's own pooled row before the classifier; with
-        the part "grid" the output of `forward_features` without its prefix tokens; with "class",
-        "distillation" or "registers" those tokens. With a layer: its output, as a grid or a row;
-        with the part "pool" the mean of its cells.
-
-    Returns
-    -------
-    Recipe
-        Its name contains the tag of the pretrained weights, so that the same name means the same
-        features if a later timm changes its default.
-
-    Raises
-    ------
-    RecipeError
-        timm is not installed, has no such model, tag or layer, its preprocessing cannot be
-        expressed in a recipe, or the requested output does not exist.
+    `name` is "timm:<model>[.<tag>][-<part>][@<layer>]", model and tag as in
+    `timm.list_pretrained()`. Without a layer: timm's own pooled row before the classifier; with
+    the part "grid" the output of `forward_features` without its prefix tokens; with "class",
+    "distillation" or "registers" those tokens. With a layer: its output, as a grid or a row; with
+    the part "pool" the mean of its cells.
     """
     said = _NAME.fullmatch(name)
     if said is None or said["part"] not in (None, *_PARTS) or said["layer"] == "":
@@ -83,6 +69,8 @@ def timm_recipe(name: str) -> Recipe:
             raise RecipeError("its output is a row, which has no cells")
     except RecipeError as fault:
         raise RecipeError(f"{name} reads {tap!r} of {backbone}: {fault}") from fault
+    # The name has the tag of the weights, also if it was left out: should a later timm change the
+    # default, the same name still means the same features.
     return Recipe(
         name=backbone + ("" if usual else f"-{part}") + (f"@{layer}" if layer else ""),
         backbone=backbone,
@@ -111,11 +99,9 @@ def is_channels_last(net: Any) -> bool:
 
 
 def prefix_tokens(net: Any) -> dict[str, int]:
-    """Return name and number of the tokens that a timm model puts before the patch tokens.
-
-    Models that do not record the number have a class token, if any.
-    """
+    """Return name and number of the tokens that a timm model puts before the patch tokens."""
     own = {name.rpartition(".")[2].rstrip("0123456789_") for name, _ in net.named_parameters()}
+    # Models that do not record the number have a class token, if any.
     named = {"class": int("cls_token" in own), "distillation": int("dist_token" in own)}
     count = getattr(net, "num_prefix_tokens", sum(named.values()))
     if count == 0:
@@ -125,20 +111,7 @@ def prefix_tokens(net: Any) -> dict[str, int]:
 
 
 def create_timm_model(name: str, pretrained: bool = False) -> Any:
-    """Return a timm model without its classifier, in evaluation mode.
-
-    Parameters
-    ----------
-    name : str. "timm:<model>" or "timm:<model>.<tag>".
-    pretrained : bool. Load its weights, from the cache of huggingface_hub or by download.
-
-    Raises
-    ------
-    RecipeError
-        timm is not installed, has no such model or tag, or cannot build it.
-    OSError, RuntimeError, ValueError
-        The pretrained weights are not available.
-    """
+    """Return the model "timm:<model>[.<tag>]" without its classifier, in evaluation mode."""
     timm, full = _timm(), name.removeprefix(_PREFIX)
     model, _, tag = full.partition(".")
     if not timm.is_model(model):
