@@ -48,10 +48,12 @@ class View:
     """Frames and network of one recipe."""
 
     recipe: ClipRecipe
-    run: int
-    cut: Callable[[Image.Image], np.ndarray]
+    run: int  # frames per output; 1 for image networks
+    cut: Callable[[Image.Image], np.ndarray]  # the network's input for a frame, uint8
     network: Callable[[Tensor], Tensor]
-    batch_size: int
+    """Returns outputs (batch, *shape) float32 on the CPU of inputs (batch, *cut) for image
+    networks, and (batch, run, *cut) for others."""
+    batch_size: int  # outputs per batch
 
 
 @dataclass
@@ -101,6 +103,11 @@ class _Runs:
 class _Reading:
     """One clip in decoding, with prefetch."""
 
+    # `taken_frames` is a generator over the open file, advanced on a pool thread: one future holds
+    # the next few pieces while the caller consumes the current ones. So a clip never holds more than
+    # two lists of `_PIECES_AHEAD` pieces, whatever its length. A failure of the file becomes a
+    # status after the pieces that were decoded before it.
+
     def __init__(
         self,
         path: Path,
@@ -122,6 +129,7 @@ class _Reading:
         return self._crc32[0] if self._crc32 else 0
 
     def __iter__(self) -> Iterator[_Piece]:
+        # A generator cannot be advanced by two threads: the next call starts after the last ended.
         while some := self._next.result():
             self._next = self._pool.submit(self._some)
             yield from some
@@ -153,6 +161,8 @@ class _Reading:
 @dataclass
 class _Joined:
     """Running reduction of the outputs of one clip and view, in the order of its frames."""
+
+    # Outputs are added as they arrive, so that memory does not grow with the length of a clip.
 
     recipe: ClipRecipe
     expected: int = 0
@@ -191,6 +201,10 @@ class _Joined:
 class _Batches:
     """Batches of one view, filled with pieces of successive clips and computed ahead."""
 
+    # A batch may contain pieces of several clips, so each piece keeps a reference to the reduction
+    # of its clip. Outputs are added in submission order, whatever the order of completion: sums of
+    # floats would otherwise depend on timing.
+
     def __init__(self, view: View, pool: ThreadPoolExecutor, most: int, watch: Stopwatch) -> None:
         self._view, self._pool, self._most, self._watch = view, pool, most, watch
         self._filling: list[tuple[_Joined, int, np.ndarray]] = []
@@ -210,7 +224,8 @@ class _Batches:
             self._collect()
 
     def _submit(self) -> None:
-        # Bounds the batches in memory.
+        # Bounds the batches in memory, and with them the decoding: no clip is read further while
+        # its consumer waits here.
         if len(self._computing) == self._most:
             self._collect()
         owners = [(joined, part) for joined, part, _ in self._filling]
@@ -220,6 +235,8 @@ class _Batches:
 
     def _compute(self, pixels: list[np.ndarray]) -> np.ndarray:
         """Return the outputs of a batch, padded to a constant size."""
+        # A row then does not depend on the clips that share its last batch, and kernels are chosen
+        # for one size only.
         batch = np.zeros((self._view.batch_size, *pixels[0].shape), np.uint8)
         batch[: len(pixels)] = pixels
         with self._watch.timing(FORWARD):
@@ -257,6 +274,9 @@ def clip_rows(
             return _Reading(paths[number], wanted[number], views, reading, watch)
 
         batches = [_Batches(v, computing, threads + _BATCHES_AHEAD, watch) for v in views]
+        # Rows leave in the order of the clips: a writer appends, and a run that is killed resumes
+        # after the last row. A clip waits here for its last frames, which share a batch with pieces
+        # of later clips, as reduced outputs, not frames: a few rows, whatever the length of a clip.
         waiting: deque[tuple[int, _Reading, dict[int, _Joined]]] = deque()
         for number, clip in started_ahead(numbers, read, readers + 1):
             joined = {view: _Joined(views[view].recipe) for view in sorted(clip.wanted)}
@@ -264,7 +284,8 @@ def clip_rows(
                 joined[piece.view].expected += 1
                 batches[piece.view].add(joined[piece.view], piece)
             waiting.append((number, clip, joined))
-            # A clip's last frames wait until pieces of later clips have filled their batch.
+            # A failed clip waits for no batch: its outputs are dropped. Those behind it still wait
+            # for their turn.
             while waiting and _complete(waiting[0]):
                 yield _rows_of(*waiting.popleft())
         for batch in batches:

@@ -54,10 +54,10 @@ class NoPyAv(PipelineError):
 class Limits:
     """Limits of a clip; a clip that exceeds one is refused."""
 
-    seconds: float = 3600.0
-    pixels: int = MAX_PIXELS
-    bytes: int = 1 << 32
-    reading_seconds: float = 1200.0
+    seconds: float = 3600.0  # length of the clip
+    pixels: int = MAX_PIXELS  # per frame
+    bytes: int = 1 << 32  # size of the file
+    reading_seconds: float = 1200.0  # for reading and decoding the file
 
 
 LIMITS = Limits()
@@ -68,11 +68,11 @@ class ClipFile:
     """An open clip."""
 
     container: "InputContainer"
-    stream: "VideoStream"
-    start: Fraction
-    seconds: Fraction
+    stream: "VideoStream"  # of its frames, at the beginning
+    start: Fraction  # presentation time of the first frame in seconds, from the packets
+    seconds: Fraction  # from it to the end of the last frame
     limits: Limits
-    deadline: float
+    deadline: float  # `time.monotonic` value after which reading must stop
 
 
 def require_av() -> Any:
@@ -106,6 +106,8 @@ def open_clip(path: Path, crc32: list[int], limits: Limits = LIMITS) -> Iterator
     the context become the reason of an `UnusableImage`.
     """
     av = require_av()
+    # The packets are read once to the end before a frame is decoded: a file that is cut off or too
+    # long is refused for a few reads, and samplings need the length.
     deadline = time.monotonic() + limits.reading_seconds
     with opened_file(path, limits) as file:
         crc32.append(crc32_of_file(file))

@@ -30,11 +30,11 @@ class ClipSource:
     ids: Sequence[str]
     clips: Sequence[Path]
     recipe: ClipRecipe
-    how: Compute
-    threads: int
-    readers: int
-    view: Callable[[], View]
-    also: tuple["Sink", ...] = ()
+    how: Compute  # options of the caller
+    threads: int  # concurrent batches
+    readers: int  # clips decoded at once
+    view: Callable[[], View]  # builds the network on the first call
+    also: tuple["Sink", ...] = ()  # other sets of the same clips, so that each is decoded once
     unit: str = "clip"
 
     @property
@@ -80,11 +80,13 @@ class ClipSource:
 class Sink:
     """A further feature set that receives rows while another set is computed."""
 
+    # Rows are stored as finished rows in its work folder, from which its own run resumes.
     source: ClipSource
-    build: ShardBuild
+    build: ShardBuild  # entered
 
     def next_of(self, rows: Sequence[int], ids: Sequence[str]) -> Iterator[int]:
         """Yield those of some rows, numbered as `ids`, that are next in the order of this set."""
+        # A sink can only append, so it accepts a row only after all earlier rows are finished.
         pending = (
             self.build.ids[row]
             for span in self.build.pending()

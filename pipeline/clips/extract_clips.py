@@ -37,9 +37,9 @@ def extract_clips(
 ) -> FeatureIndex:
     """Extract the features of a dataset's clips into shards.
 
-    As `pipeline.extract`, but each row is computed from the frames or the sound of a clip. A missing,
-    unreadable or refused clip keeps its row, as NaN with a status and a reason. Recipes that are
-    extracted together share the decoding of each clip, except on workers.
+    As `pipeline.extract`, but each row is computed from the frames or the sound of a clip. A
+    missing, unreadable or refused clip keeps its row, as NaN with a status and a reason. Recipes
+    that are extracted together share the decoding of each clip, except on workers.
 
     Parameters
     ----------

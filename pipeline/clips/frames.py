@@ -28,9 +28,11 @@ _QUARTER_TURNS = {
 class TakenFrame:
     """A frame that at least one sampling selects."""
 
-    image: Image.Image
-    shown_at: Fraction
+    image: Image.Image  # upright, mode RGB
+    shown_at: Fraction  # presentation time in seconds, relative to the first frame
     times: tuple[tuple[Fraction, ...], ...]
+    """For each sampling, the times at which it selects this frame: several for a frame that is
+    displayed for long, none if it is not selected."""
 
 
 def taken_frames(clip: ClipFile, samplings: Sequence[Sampling]) -> Iterator[TakenFrame]:
@@ -56,6 +58,7 @@ def taken_frames(clip: ClipFile, samplings: Sequence[Sampling]) -> Iterator[Take
             times.append(tuple(wanted[first : taken[k]]))
         return TakenFrame(_upright(frame), since, tuple(times)) if any(times) else None
 
+    # How long a frame is displayed is known only at the next one: at most three are in memory.
     for frame, shown_at in _frames_in_order(clip):
         if held is not None and (found := take(*held, shown_at)) is not None:
             yield found
@@ -68,6 +71,8 @@ def taken_frames(clip: ClipFile, samplings: Sequence[Sampling]) -> Iterator[Take
 
 def _frames_in_order(clip: ClipFile) -> Iterator[tuple["VideoFrame", Fraction]]:
     """Yield each frame with its presentation time, relative to the first one."""
+    # Frames are decoded in display order. Some AVI files swap the time stamps of two frames, which
+    # is corrected, as in FFmpeg.
     held: tuple[VideoFrame, Fraction] | None = None
     for frame in clip.container.decode(clip.stream):
         require_time(clip.limits, clip.deadline)

@@ -46,13 +46,19 @@ class VolumeRecipe:
     backbone: str
     weights: str
     frames: str
+    """Default frames."""
     canvas: tuple[int, int]
+    """(height, width) that a frame is squashed to, bilinearly without antialiasing, as in
+    torchvision's `VideoClassification`."""
     crop: int
+    """Side of the centre crop."""
     normalise: Normalise
     tap: str
     activation: Literal["relu", "none"]
     shape: tuple[int, ...]
     run: int = 16
+    """Frames per input. Runs do not overlap, except for the last one, which ends with the clip; the
+    last frame of a shorter clip is repeated."""
     axes: str = "row, channel"
     precision: str = "float32"
     storage: str = "float32"
@@ -104,8 +110,12 @@ class ClipRecipe:
 
     name: str
     network: Recipe | VolumeRecipe
+    """Recipe for a frame, or for a run of frames."""
     frames: str
+    """Sampling rule of `pipeline.clips.sampling.Sampling`."""
     over: Over
+    """Reduction over time: mean, maximum, or "halves": the means of outputs that start in the first
+    and in the second half of the clip, concatenated; an empty half repeats the previous."""
 
     @property
     def shape(self) -> tuple[int, ...]:

@@ -18,6 +18,9 @@ class Sampling:
     """
 
     rule: str
+    """"every:<seconds>" samples at 0, x, 2x ... before the end; "fps:<number>" the same with x =
+    1 / number; "even:<number>" in the middle of each of that many equal parts; "all" every frame
+    once."""
 
     def __post_init__(self) -> None:
         """Raise if the rule is unknown."""

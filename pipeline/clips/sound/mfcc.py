@@ -9,6 +9,7 @@ from scipy.fft import dct, rfft
 
 # Windows per block of spectra: only the coefficients of a long sound stay in memory.
 _WINDOWS_AT_ONCE = 4096
+# Of a band, so that silence has coefficients.
 _LEAST_POWER = 1e-10
 
 
@@ -16,12 +17,16 @@ _LEAST_POWER = 1e-10
 class Mfcc:
     """Parameters of the MFCC of a mono sound; the defaults are windows of 32 ms every 10 ms."""
 
-    rate: int = 16_000
-    window: int = 512
-    hop: int = 160
+    rate: int = 16_000  # Hz
+    window: int = 512  # samples; windows do not extend beyond the sound
+    hop: int = 160  # samples
     bands: int = 40
+    """Number of triangular filters of equal width in mel from 0 to half the rate, with peak 1. Mel
+    is 2595 log10(1 + Hz / 700)."""
     coefficients: int = 13
+    """Number of coefficients of the orthonormal DCT-II of the bands' decibels."""
     reach: int = 2
+    """Number of windows on either side for the regression of slopes."""
 
     @property
     def dim(self) -> int:
@@ -31,8 +36,7 @@ class Mfcc:
     def __call__(self, sound: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
         """Return each window's coefficients with first and second slopes, (windows, dim) float32.
 
-        `sound` is (samples,) float32, mono, at `rate`, full scale 1. A sound shorter than a window has
-        none.
+        `sound` is (samples,) float32, mono, at `rate`, full scale 1.
         """
         plain = self.plain(sound)
         slopes = _slopes(plain, self.reach)
@@ -70,6 +74,7 @@ def _slopes(rows: npt.NDArray[np.float64], reach: int) -> npt.NDArray[np.float64
     """Return the least-squares slope of each column over `reach` rows on either side."""
     if not len(rows):
         return rows
+    # The first and the last row are repeated beyond the ends.
     padded = np.pad(rows, ((reach, reach), (0, 0)), mode="edge")
     steps = range(1, reach + 1)
     last = len(rows) + reach

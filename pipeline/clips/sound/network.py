@@ -31,7 +31,8 @@ class SoundNetwork:
 
     recipe: SoundNetworkRecipe
     weights: str
-    weights_sha256: str
+    weights_sha256: str  # of the model file
+    # From a window (samples,) float32 to (dim,) float32.
     forward: Callable[[npt.NDArray[np.float32]], npt.NDArray[np.float32]] = field(repr=False)
 
     @property

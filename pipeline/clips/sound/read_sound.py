@@ -51,7 +51,8 @@ class Sound:
     """The sound of one file, or the reason for its absence."""
 
     samples: npt.NDArray[np.float32] | None
-    seconds: float | None = None
+    """(samples,), mono, full scale 1; empty without sound, None if `status` is not 0."""
+    seconds: float | None = None  # of the video; None without one or without a stated length
     source_crc32: int = 0
     status: int = OK
     reason: str = ""

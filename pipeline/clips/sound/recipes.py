@@ -23,10 +23,18 @@ class BagRecipe:
     """A bag of sound words."""
 
     name: str
+    """`mfcc-bow-<words>[-soft][-halves][-<norm>]`."""
     words: int
+    """Number of words in the codebook."""
     soft: bool = False
+    """Whether a window counts for its four nearest words, each with half the weight of the previous
+    one, instead of only for the nearest."""
     halves: bool = False
+    """Whether the first and the second half of the windows have separate, concatenated bags, which
+    preserve the temporal order."""
     norm: Norm = "l1"
+    """Normalisation of each bag: "l1" (sum 1), "l2" (norm 1), "root" (square root of "l1") or
+    "counts" (none). An empty bag stays zero."""
     mfcc: Mfcc = field(default_factory=Mfcc)
 
     @property
@@ -58,8 +66,12 @@ class SoundNetworkRecipe:
 
     name: str = BIRDNET
     rate: int = 48_000
+    """Sampling rate in Hz."""
     window: int = 144_000
+    """Samples. Windows do not overlap, except for the last one, which ends with the sound; a
+    shorter sound is zero-padded."""
     tap: str = "model/GLOBAL_AVG_POOL/Mean"
+    """Layer that is read, the mean over the last map."""
     shape: tuple[int, ...] = (1024,)
 
     @property

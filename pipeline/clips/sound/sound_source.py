@@ -34,9 +34,9 @@ class RowMaker(Protocol):
     @property
     def recipe(self) -> AnySoundRecipe: ...
     @property
-    def rate(self) -> int: ...
+    def rate(self) -> int: ...  # sampling rate in Hz
     @property
-    def weights(self) -> str: ...
+    def weights(self) -> str: ...  # name of the codebook or network
     @property
     def weights_sha256(self) -> str: ...
     def recipe_json(self) -> dict[str, Any]: ...
@@ -51,9 +51,10 @@ class SoundSource:
     ids: Sequence[str]
     files: Sequence[Path]
     maker: RowMaker
-    codebook: Path | None
-    how: Compute
+    codebook: Path | None  # file from which workers load the maker's; None for a network
+    how: Compute  # options of the caller
     lengths: dict[str, tuple[float, float]] = field(default_factory=dict, compare=False)
+    """Receives the seconds of sound and of video, by id, if they differ."""
     unit: str = "clip"
 
     @property

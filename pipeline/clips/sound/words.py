@@ -39,15 +39,16 @@ class SoundWordsMetadata:
 
     dataset: str
     split: str
-    clips: int
-    windows: int
-    clips_sha256: str
-    seed: int
+    clips: int  # with sound
+    windows: int  # in the sample
+    clips_sha256: str  # of ids and sizes in bytes of all clips of the split
+    seed: int  # of the sample and of k-means
     mfcc: dict[str, int]
-    inertia: float
-    iterations: int
+    inertia: float  # mean squared distance of a window to its word, in standard deviations
+    iterations: int  # of k-means, at most `_ITERATIONS`
     created_by: str
     requested: int | None = None
+    """Requested number of words, if there were fewer distinct windows; otherwise None."""
 
     def to_json(self) -> dict[str, Any]:
         """Return all fields as JSON values; `requested` only if fewer were fitted."""
@@ -62,9 +63,9 @@ class SoundWords:
     """A codebook of sound words."""
 
     metadata: SoundWordsMetadata
-    mean: npt.NDArray[np.float32]
+    mean: npt.NDArray[np.float32]  # (dim,), with `scale` for standardising windows
     scale: npt.NDArray[np.float32]
-    words: npt.NDArray[np.float32]
+    words: npt.NDArray[np.float32]  # (words, dim), centroids of standardised windows
 
     @cached_property
     def sha256(self) -> str:
@@ -78,6 +79,7 @@ class SoundWords:
         """Return the nearest words of each window, (windows, number), nearest first."""
         standard = ((windows - self.mean) / self.scale).astype(np.float64)
         words = self.words.astype(np.float64)
+        # |w - x|^2 - |x|^2, which orders the words of a window as their distances do.
         lengths = (words**2).sum(1)
         found = np.empty((len(windows), number), np.int64)
         # One thread: another order of sums could change the nearest word.
@@ -88,6 +90,7 @@ class SoundWords:
                 if number == 1:
                     found[part] = distances.argmin(1)[:, None]
                     continue
+                # Sorted by index first: the stable sort by distance then leaves ties to the lower.
                 near = np.sort(np.argpartition(distances, number - 1, axis=1)[:, :number], axis=1)
                 order = np.take_along_axis(distances, near, 1).argsort(axis=1, kind="stable")
                 found[part] = np.take_along_axis(near, order, 1)
@@ -103,6 +106,7 @@ class SoundWords:
     def _counts(
         self, windows: npt.NDArray[np.float32], recipe: BagRecipe
     ) -> npt.NDArray[np.float64]:
+        # Words of the recipe that were not fitted, for lack of windows, count 0.
         number = min(NEAREST, len(self.words)) if recipe.soft else 1
         share = 0.5 ** np.arange(number)
         weights = np.broadcast_to(share / share.sum(), (len(windows), number))

