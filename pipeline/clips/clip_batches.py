@@ -93,30 +93,30 @@ class _Runs:
     def _piece(self) -> _Piece:
         self._fresh = 0
         parts = PARTS[self._of.recipe.over]
-        place = self._frames[0][0] / self._seconds if self._seconds else Fraction(0)
+        position = self._frames[0][0] / self._seconds if self._seconds else Fraction(0)
         pixels = [frame for _, frame in self._frames]
         whole = pixels[0] if self._of.run == 1 else np.stack(pixels)
         # A frame at the very end belongs to the last part.
-        return _Piece(self._view, min(int(parts * place), parts - 1), whole)
+        return _Piece(self._view, min(int(parts * position), parts - 1), whole)
 
 
 class _Reading:
     """One clip in decoding, with prefetch."""
 
     # `taken_frames` is a generator over the open file, advanced on a pool thread: one future holds
-    # the next few pieces while the caller consumes the current ones. So a clip never holds more than
-    # two lists of `_PIECES_AHEAD` pieces, whatever its length. A failure of the file becomes a
+    # the next few pieces while the caller consumes the current ones. So a clip never holds more
+    # than two lists of `_PIECES_AHEAD` pieces, whatever its length. A failure of the file becomes a
     # status after the pieces that were decoded before it.
 
     def __init__(
         self,
         path: Path,
-        wanted: frozenset[int],
+        requested: frozenset[int],
         views: Sequence[View],
         pool: ThreadPoolExecutor,
         watch: Stopwatch,
     ) -> None:
-        self.path, self.wanted = path, wanted
+        self.path, self.requested = path, requested
         self.status, self.reason = OK, ""
         self._crc32: list[int] = []
         self._views, self._pool, self._watch = views, pool, watch
@@ -139,7 +139,7 @@ class _Reading:
             return list(islice(self._pieces, _PIECES_AHEAD))
 
     def _read(self) -> Iterator[_Piece]:
-        order = sorted(self.wanted)
+        order = sorted(self.requested)
         samplings = [Sampling(self._views[k].recipe.frames) for k in order]
         try:
             with open_clip(self.path, self._crc32) as clip:
@@ -159,14 +159,14 @@ class _Reading:
 
 
 @dataclass
-class _Joined:
+class _Reduction:
     """Running reduction of the outputs of one clip and view, in the order of its frames."""
 
     # Outputs are added as they arrive, so that memory does not grow with the length of a clip.
 
     recipe: ClipRecipe
     expected: int = 0
-    found: int = 0
+    received: int = 0
     counts: list[int] = field(init=False)
     sums: list[np.ndarray] = field(init=False)
 
@@ -177,9 +177,9 @@ class _Joined:
         # float64, for sums over many outputs.
         self.sums = [np.full(self.recipe.network.shape, start) for _ in range(parts)]
 
-    def take(self, part: int, output: np.ndarray) -> None:
+    def add(self, part: int, output: np.ndarray) -> None:
         """Add one output, of the network's output shape."""
-        self.found += 1
+        self.received += 1
         self.counts[part] += 1
         if self.recipe.over == "max":
             np.maximum(self.sums[part], output, out=self.sums[part])
@@ -207,10 +207,10 @@ class _Batches:
 
     def __init__(self, view: View, pool: ThreadPoolExecutor, most: int, watch: Stopwatch) -> None:
         self._view, self._pool, self._most, self._watch = view, pool, most, watch
-        self._filling: list[tuple[_Joined, int, np.ndarray]] = []
-        self._computing: deque[tuple[list[tuple[_Joined, int]], Future[np.ndarray]]] = deque()
+        self._filling: list[tuple[_Reduction, int, np.ndarray]] = []
+        self._computing: deque[tuple[list[tuple[_Reduction, int]], Future[np.ndarray]]] = deque()
 
-    def add(self, joined: _Joined, piece: _Piece) -> None:
+    def add(self, joined: _Reduction, piece: _Piece) -> None:
         """Add a piece to the current batch; submit the batch when it is full."""
         self._filling.append((joined, piece.part, piece.pixels))
         if len(self._filling) == self._view.batch_size:
@@ -246,12 +246,12 @@ class _Batches:
     def _collect(self) -> None:
         owners, outputs = self._computing.popleft()
         for (joined, part), output in zip(owners, outputs.result(), strict=True):
-            joined.take(part, output)
+            joined.add(part, output)
 
 
 def clip_rows(
     paths: Sequence[Path],
-    wanted: Sequence[frozenset[int]],
+    requested: Sequence[frozenset[int]],
     views: Sequence[View],
     threads: int,
     readers: int,
@@ -262,7 +262,7 @@ def clip_rows(
     `requested` has the indices of the views to compute for each clip; an empty set skips it. A row
     is NaN, with a status and a reason, if its clip failed.
     """
-    numbers = [number for number, views_wanted in enumerate(wanted) if views_wanted]
+    numbers = [number for number, indices in enumerate(requested) if indices]
     with (
         one_core_each(),
         ThreadPoolExecutor(readers, thread_name_prefix="read") as reading,
@@ -271,15 +271,15 @@ def clip_rows(
     ):
 
         def read(number: int) -> _Reading:
-            return _Reading(paths[number], wanted[number], views, reading, watch)
+            return _Reading(paths[number], requested[number], views, reading, watch)
 
         batches = [_Batches(v, computing, threads + _BATCHES_AHEAD, watch) for v in views]
         # Rows leave in the order of the clips: a writer appends, and a run that is killed resumes
         # after the last row. A clip waits here for its last frames, which share a batch with pieces
         # of later clips, as reduced outputs, not frames: a few rows, whatever the length of a clip.
-        waiting: deque[tuple[int, _Reading, dict[int, _Joined]]] = deque()
+        waiting: deque[tuple[int, _Reading, dict[int, _Reduction]]] = deque()
         for number, clip in started_ahead(numbers, read, readers + 1):
-            joined = {view: _Joined(views[view].recipe) for view in sorted(clip.wanted)}
+            joined = {view: _Reduction(views[view].recipe) for view in sorted(clip.requested)}
             for piece in clip:
                 joined[piece.view].expected += 1
                 batches[piece.view].add(joined[piece.view], piece)
@@ -294,13 +294,13 @@ def clip_rows(
             yield _rows_of(*entry)
 
 
-def _complete(entry: tuple[int, _Reading, dict[int, _Joined]]) -> bool:
+def _complete(entry: tuple[int, _Reading, dict[int, _Reduction]]) -> bool:
     _, clip, joined = entry
-    return clip.status != OK or all(j.found == j.expected for j in joined.values())
+    return clip.status != OK or all(j.received == j.expected for j in joined.values())
 
 
 def _rows_of(
-    number: int, clip: _Reading, joined: dict[int, _Joined]
+    number: int, clip: _Reading, joined: dict[int, _Reduction]
 ) -> tuple[int, dict[int, RowBlock]]:
     blocks = {}
     for view, outputs in joined.items():

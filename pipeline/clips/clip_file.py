@@ -145,16 +145,16 @@ def require_time(limits: Limits, deadline: float) -> None:
 def opened_file(path: Path, limits: Limits = LIMITS) -> Iterator[BinaryIO]:
     """Open an ordinary file within the size limit, or raise an `UnusableImage`."""
     try:
-        found = path.stat()
+        info = path.stat()
     except FileNotFoundError:
         raise MissingImage("no such file") from None
     except (NotADirectoryError, ValueError):
         raise MissingImage("no such file") from None
-    if not stat.S_ISREG(found.st_mode):
+    if not stat.S_ISREG(info.st_mode):
         # Reading a pipe would block, a device might never end.
         raise UnreadableImage("not an ordinary file")
-    if found.st_size > limits.bytes:
-        raise RefusedImage(f"{found.st_size} bytes are more than the limit of {limits.bytes}")
+    if info.st_size > limits.bytes:
+        raise RefusedImage(f"{info.st_size} bytes are more than the limit of {limits.bytes}")
     with path.open("rb") as file:
         yield file
 
@@ -219,19 +219,19 @@ def require_whole(container: "InputContainer", last: Fraction | None) -> None:
         return
     first = Fraction(container.start_time or 0, 1_000_000)
     stated = Fraction(container.duration, 1_000_000)
-    found = Fraction(0) if last is None else last - first
-    if stated - found > max(stated * MISSING_SHARE, _MISSING_SECONDS):
+    actual = Fraction(0) if last is None else last - first
+    if stated - actual > max(stated * MISSING_SHARE, _MISSING_SECONDS):
         raise UnreadableImage(
-            f"it ends after {float(found):.2f} of {float(stated):.2f} s: the file is not whole"
+            f"it ends after {float(actual):.2f} of {float(stated):.2f} s: the file is not whole"
         )
 
 
 def _require_whole_gif(file: BinaryIO) -> None:
     """Raise if a GIF lacks its end byte; it does not state a length."""
-    place = file.tell()
+    position = file.tell()
     file.seek(-min(16, file.seek(0, 2)), 2)
     whole = b"\x3b" in file.read()
-    file.seek(place)
+    file.seek(position)
     if not whole:
         raise UnreadableImage("the GIF ends early: the file is not whole")
 
@@ -243,5 +243,5 @@ def _why_not(file: BinaryIO, error: "OSError | FFmpegError") -> str:
             return f"a picture ({picture.format}), not a clip"
     # Pillow's parsers raise any exception over a damaged file.
     except Exception:
-        known = ", ".join(CONTAINERS.values())
-        return f"damaged, or not a clip of a known format ({known}): {error.strerror}"
+        formats = ", ".join(CONTAINERS.values())
+        return f"damaged, or not a clip of a known format ({formats}): {error.strerror}"

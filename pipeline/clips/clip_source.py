@@ -44,15 +44,15 @@ class ClipSource:
 
     def compute(self, spans: Sequence[Span], watch: Stopwatch) -> Iterator[tuple[int, RowBlock]]:
         """Compute the clips of some spans; the sinks keep their rows."""
-        wanted: list[set[int]] = [set() for _ in self.ids]
+        requested: list[set[int]] = [set() for _ in self.ids]
         rows = [row for span in spans for row in range(span.start, span.stop)]
         for row in rows:
-            wanted[row].add(0)
+            requested[row].add(0)
         for number, sink in enumerate(self.also, 1):
             for row in sink.next_of(rows, self.ids):
-                wanted[row].add(number)
+                requested[row].add(number)
         views = [self.view(), *(sink.source.view() for sink in self.also)]
-        frozen = [frozenset(w) for w in wanted]
+        frozen = [frozenset(w) for w in requested]
         for row, blocks in clip_rows(self.clips, frozen, views, self.threads, self.readers, watch):
             with watch.timing(WRITE):
                 for number in sorted({*blocks} - {0}):

@@ -42,38 +42,38 @@ def taken_frames(clip: ClipFile, samplings: Sequence[Sampling]) -> Iterator[Take
     until the end of the clip; times before the first decoded frame select that frame. Errors of
     FFmpeg pass through; `open_clip` converts them to a reason.
     """
-    waiting = [sampling.times(clip.seconds) for sampling in samplings]
+    schedules = [sampling.times(clip.seconds) for sampling in samplings]
     taken = [0] * len(samplings)
-    held: tuple[VideoFrame, Fraction] | None = None
+    previous: tuple[VideoFrame, Fraction] | None = None
 
     def take(frame: "VideoFrame", since: Fraction, until: Fraction | None) -> TakenFrame | None:
         times: list[tuple[Fraction, ...]] = []
-        for k, wanted in enumerate(waiting):
-            if wanted is None:
+        for k, schedule in enumerate(schedules):
+            if schedule is None:
                 times.append((since,))
                 continue
             first = taken[k]
-            while taken[k] < len(wanted) and (until is None or wanted[taken[k]] < until):
+            while taken[k] < len(schedule) and (until is None or schedule[taken[k]] < until):
                 taken[k] += 1
-            times.append(tuple(wanted[first : taken[k]]))
+            times.append(tuple(schedule[first : taken[k]]))
         return TakenFrame(_upright(frame), since, tuple(times)) if any(times) else None
 
     # How long a frame is displayed is known only at the next one: at most three are in memory.
     for frame, shown_at in _frames_in_order(clip):
-        if held is not None and (found := take(*held, shown_at)) is not None:
-            yield found
-        held = frame, shown_at
-    if held is None:
+        if previous is not None and (selected := take(*previous, shown_at)) is not None:
+            yield selected
+        previous = frame, shown_at
+    if previous is None:
         raise UnreadableImage("none of its frames can be decoded")
-    if (found := take(*held, None)) is not None:
-        yield found
+    if (selected := take(*previous, None)) is not None:
+        yield selected
 
 
 def _frames_in_order(clip: ClipFile) -> Iterator[tuple["VideoFrame", Fraction]]:
     """Yield each frame with its presentation time, relative to the first one."""
     # Frames are decoded in display order. Some AVI files swap the time stamps of two frames, which
     # is corrected, as in FFmpeg.
-    held: tuple[VideoFrame, Fraction] | None = None
+    previous: tuple[VideoFrame, Fraction] | None = None
     for frame in clip.container.decode(clip.stream):
         require_time(clip.limits, clip.deadline)
         if frame.width * frame.height > clip.limits.pixels:
@@ -82,13 +82,13 @@ def _frames_in_order(clip: ClipFile) -> Iterator[tuple["VideoFrame", Fraction]]:
                 f"{clip.limits.pixels}"
             )
         shown_at = _time_of(frame) - clip.start
-        if held is not None:
-            earlier, later = sorted((held[1], shown_at))
-            yield held[0], earlier
+        if previous is not None:
+            earlier, later = sorted((previous[1], shown_at))
+            yield previous[0], earlier
             shown_at = later
-        held = frame, shown_at
-    if held is not None:
-        yield held
+        previous = frame, shown_at
+    if previous is not None:
+        yield previous
 
 
 def _time_of(frame: "VideoFrame") -> Fraction:

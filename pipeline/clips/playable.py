@@ -25,9 +25,9 @@ def media_type(path: Path) -> tuple[str, bool]:
             codec = clip.stream.codec_context.name
     except UnusableImage:
         return "", False
-    found = _AS_IT_IS.get(container, "")
-    if codec in _OF_BROWSERS.get(found, ()):
-        return found, False
+    kind = _AS_IT_IS.get(container, "")
+    if codec in _OF_BROWSERS.get(kind, ()):
+        return kind, False
     return (MP4, True) if codec == "h264" else ("", False)
 
 

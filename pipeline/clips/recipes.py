@@ -163,11 +163,11 @@ def resolve_clip_recipe(
     network = _network(network_name, precision, storage)
     if not at:
         return ClipRecipe(network.name, network, _usual_frames(network), "mean")
-    frames, _, said = rest.partition("-")
-    over: Over | None = {"": "mean", "max": "max", "halves": "halves"}.get(said)  # type: ignore[assignment]
+    frames, _, ending = rest.partition("-")
+    over: Over | None = {"": "mean", "max": "max", "halves": "halves"}.get(ending)  # type: ignore[assignment]
     if over is None:
         raise RecipeError(
-            f"{name!r} has the unknown reduction {said!r}; expected -max or -halves, or nothing "
+            f"{name!r} has the unknown reduction {ending!r}; expected -max or -halves, or nothing "
             "for the mean"
         )
     return ClipRecipe(f"{network.name}@{rest}", network, Sampling(frames).rule, over)
@@ -181,8 +181,8 @@ def _network(name: str, precision: str, storage: str) -> Recipe | VolumeRecipe:
     key = _DEFAULT_VOLUME.get(name, name)
     if key not in VOLUMES:
         if ":" not in name and not is_image_recipe(DEFAULT_RECIPE.get(name, name)):
-            known = [*VOLUMES, *RECIPES]
-            hint = did_you_mean(name, known, "pipeline list recipes")
+            names = [*VOLUMES, *RECIPES]
+            hint = did_you_mean(name, names, "pipeline list recipes")
             raise UnknownRecipe(f"no recipe of clips is called {name!r}; {hint}")
         return resolve_recipe(name, precision, storage)
     for what, value, values in (

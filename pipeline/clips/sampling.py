@@ -39,10 +39,10 @@ class Sampling:
         return [k * step for k in range(max(1, math.ceil(seconds / step)))]
 
     def _parts(self) -> tuple[str, Fraction]:
-        found = _RULE.fullmatch(self.rule)
-        if found is None:
+        match = _RULE.fullmatch(self.rule)
+        if match is None:
             raise self._unknown()
-        return (found[1], Fraction(found[2])) if found[1] else ("all", Fraction(1))
+        return (match[1], Fraction(match[2])) if match[1] else ("all", Fraction(1))
 
     def _unknown(self) -> RecipeError:
         return RecipeError(

@@ -30,7 +30,7 @@ def clip_header(
 ) -> FeatureHeader:
     """Return the header of these features."""
     network = recipe.network
-    own = network.trained_on if weights.name == network.weights else ()
+    recorded = network.trained_on if weights.name == network.weights else ()
     return FeatureHeader(
         recipe=recipe.to_json(),
         weights=weights.name,
@@ -40,7 +40,7 @@ def clip_header(
         row_shape=recipe.shape,
         dtype=recipe.storage,
         created_by=created_by("torch", "torchvision", "pillow", "numpy", "h5py", "av"),
-        trained_on=own if trained_on is None else names_in(trained_on),
+        trained_on=recorded if trained_on is None else names_in(trained_on),
     )
 
 

@@ -74,7 +74,7 @@ def feature_header(
     recipe: Recipe, weights: Weights, dataset: str, trained_on: str | None = None
 ) -> FeatureHeader:
     """Return the header of image features; `trained_on` None: the recipe's, if the weights are."""
-    own = recipe.trained_on if weights.name == recipe.weights else ()
+    recorded = recipe.trained_on if weights.name == recipe.weights else ()
     return FeatureHeader(
         recipe=recipe.to_json(),
         weights=weights.name,
@@ -84,7 +84,7 @@ def feature_header(
         row_shape=recipe.shape,
         dtype=recipe.storage,
         created_by=created_by("torch", "torchvision", "pillow", "numpy", "h5py"),
-        trained_on=own if trained_on is None else names_in(trained_on),
+        trained_on=recorded if trained_on is None else names_in(trained_on),
     )
 
 
@@ -149,14 +149,14 @@ def _compute(
     # With a constant batch size, a row does not depend on how many of its neighbours failed, and
     # weights are packed for one size only.
     samples = [sample for future in reading for sample in future.result()]
-    found = [windows for s in samples if (windows := s.windows) is not None]
+    readable = [windows for s in samples if (windows := s.windows) is not None]
     rows = np.empty((0, *network.recipe.shape), np.float32)
-    if found:
-        batch = np.zeros((size, *found[0].shape), np.uint8)
-        np.stack(found, out=batch[: len(found)])
+    if readable:
+        batch = np.zeros((size, *readable[0].shape), np.uint8)
+        np.stack(readable, out=batch[: len(readable)])
         with watch.timing(FORWARD):
-            rows = network(torch.from_numpy(batch)).numpy()[: len(found)]
-    if len(found) == len(samples):
+            rows = network(torch.from_numpy(batch)).numpy()[: len(readable)]
+    if len(readable) == len(samples):
         features = rows
     else:
         features = np.full((len(samples), *network.recipe.shape), np.nan, np.float32)

@@ -71,17 +71,17 @@ def _channels_last(tensor: torch.Tensor) -> npt.NDArray:
 
 
 def _from_pixels(array: npt.NDArray, shape: Iterable[int]) -> Image.Image:
-    found = f"{array.dtype} of shape {tuple(shape)}"
+    kind = f"{array.dtype} of shape {tuple(shape)}"
     if not (array.ndim == 2 or (array.ndim == 3 and array.shape[2] == 3)) or not array.size:
-        raise UnexpectedType(f"found {found}; expected {_EXPECTED}")
+        raise UnexpectedType(f"found {kind}; expected {_EXPECTED}")
     if array.dtype.kind == "f":
         low, high = float(array.min()), float(array.max())
         if not (low >= 0 and high <= 1):
             raise UnexpectedType(
-                f"found {found} with values from {low:g} to {high:g}; expected floats from 0 to 1, "
+                f"found {kind} with values from {low:g} to {high:g}; expected floats from 0 to 1, "
                 "or uint8: for values from 0 to 255 pass array.astype('uint8')"
             )
         array = np.rint(array.astype(np.float64) * 255).astype(np.uint8)
     if array.dtype != np.uint8:
-        raise UnexpectedType(f"found {found}; expected {_EXPECTED}")
+        raise UnexpectedType(f"found {kind}; expected {_EXPECTED}")
     return Image.fromarray(np.ascontiguousarray(array))

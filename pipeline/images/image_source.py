@@ -208,11 +208,11 @@ def _from_json(value: Any, region: dict[str, Any] | None, photos: PhotoCache) ->
 
 def _log_memory(network: RecipeNetwork, parallelism: Parallelism, monitor: Monitor) -> None:
     sharing = "; the ten crops share their work" if network.shares_crops else ""
-    held, more = (size / 1e9 for size in (resident_memory(), expected_memory(network, parallelism)))
+    used, extra = (size / 1e9 for size in (resident_memory(), expected_memory(network, parallelism)))
     if network.remark:
         monitor.log(network.remark)
     monitor.log(
         f"batches of {counted(parallelism.batch_size, 'image')}, {parallelism.threads} at once, "
-        f"{counted(parallelism.readers, 'reader')}; memory: {held:.1f} GB "
-        f"now, at most {more:.1f} GB more{sharing}"
+        f"{counted(parallelism.readers, 'reader')}; memory: {used:.1f} GB "
+        f"now, at most {extra:.1f} GB more{sharing}"
     )

@@ -140,10 +140,10 @@ class RecipeNetwork:
         x = x.mean(dim=1) if self.recipe.combine_crops == "mean" else x.squeeze(1)
         if self.recipe.norm == "l2":
             x = F.normalize(x, dim=-1)
-        self._require_as_said(x)
+        self._require_recipe_shape(x)
         return x.contiguous()
 
-    def _require_as_said(self, rows: Tensor) -> None:
+    def _require_recipe_shape(self, rows: Tensor) -> None:
         """Raise if the rows do not have the shape and axes of the recipe."""
         recipe = self.recipe
         axes = _AXES.get(rows.ndim, "none that are known")
@@ -189,11 +189,11 @@ class RecipeNetwork:
         with torch.inference_mode():
             expected = tapped(x)
             try:
-                found = rewritten.float()(x)
+                actual = rewritten.float()(x)
             # As in tracing, a third-party model may fail in any way.
             except Exception as error:
                 return f"once traced it fails ({type(error).__name__})"
-        difference = float((found - expected).norm() / expected.norm())
+        difference = float((actual - expected).norm() / expected.norm())
         if difference <= _ROUNDING:
             return ""
         return f"with them its rows differ by {difference:.1e} (relative), more than by rounding"

@@ -61,8 +61,8 @@ class ReaderProcesses:
             raise FileReadError(reply["failed"])
         watch.add_all(reply["seconds"])
         return [
-            Sample(None if place is None else windows[place], *rest)
-            for place, *rest in reply["samples"]
+            Sample(None if index is None else windows[index], *rest)
+            for index, *rest in reply["samples"]
         ]
 
     def _started(self) -> _Child:
@@ -132,10 +132,10 @@ def answer() -> None:
         windows: list[np.ndarray] = []
         try:
             for path in json.loads(line):
-                found = read_windows(Path(path), *rules, watch)
-                place = None if found.windows is None else len(windows)
-                samples.append((place, found.source_crc32, found.status, found.error))
-                windows += [] if found.windows is None else [found.windows]
+                sample = read_windows(Path(path), *rules, watch)
+                index = None if sample.windows is None else len(windows)
+                samples.append((index, sample.source_crc32, sample.status, sample.error))
+                windows += [] if sample.windows is None else [sample.windows]
         except FileReadError as error:
             failed, windows = str(error), []
         reply = {

@@ -30,13 +30,13 @@ class PhotoCache:
         # The lock covers the lookup only: the future is shared before the image is decoded, so that
         # threads with regions of one image wait for it, and others decode theirs meanwhile.
         with self._lock:
-            known = self._photos.get(path)
-            photo: Future[Decoded] = known or Future()
-            if known is None:
+            cached = self._photos.get(path)
+            photo: Future[Decoded] = cached or Future()
+            if cached is None:
                 self._photos[path] = photo
                 if len(self._photos) > _PHOTOS_KEPT:
                     self._photos.popitem(last=False)
-        if known is None:
+        if cached is None:
             try:
                 photo.set_result(read_image(path, rule, watch))
             except BaseException as error:
@@ -65,17 +65,17 @@ class Region:
     def read(self, rule: Rule, watch: Stopwatch | None = None) -> Decoded:
         """Return the region as an RGB image, or the reason for its absence."""
         whole = self.photos.read(self.photo, rule, watch)
-        found = replace(whole, image=None, source_crc32=self.source_crc32(whole.source_crc32))
+        decoded = replace(whole, image=None, source_crc32=self.source_crc32(whole.source_crc32))
         if whole.image is None:
-            return found
+            return decoded
         if self.photo_crc32 not in (0, whole.source_crc32):
             reason = "the photo has changed since its boxes were proposed; propose again"
-            return replace(found, status=REFUSED, reason=reason)
+            return replace(decoded, status=REFUSED, reason=reason)
         x0, y0, x1, y1 = window = self.window(*whole.image.size)
         if x0 >= x1 or y0 >= y1:
             reason = f"box {list(self.box)} has no pixel of {whole.image.width} x "
-            return replace(found, status=REFUSED, reason=f"{reason}{whole.image.height}")
-        return replace(found, image=whole.image.crop(window))
+            return replace(decoded, status=REFUSED, reason=f"{reason}{whole.image.height}")
+        return replace(decoded, image=whole.image.crop(window))
 
     def window(self, width: int, height: int) -> tuple[int, int, int, int]:
         """Return (left, top, right, bottom) in whole pixels for an image of this size.

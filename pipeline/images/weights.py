@@ -55,27 +55,27 @@ def load_weights(recipe: Recipe, source: str = "imagenet") -> Weights:
     return load_backbone_weights(backbone, recipe.backbone, recipe.weights, source)
 
 
-def load_backbone_weights(backbone: Backbone, name: str, own: str, source: str) -> Weights:
+def load_backbone_weights(backbone: Backbone, name: str, default: str, source: str) -> Weights:
     """As `load_weights`, for any network; "imagenet" selects the weights `default`."""
     published = source == "imagenet"
     if backbone.load is not None:
-        return backbone.load(own, source)
+        return backbone.load(default, source)
     if source.startswith("random:"):
         return _random_weights(backbone, source)
     if published and backbone.pretrained is not None:
         state = backbone.pretrained()
-        return Weights(own, state_sha256(state), state)
-    path = _fetched(own) if published else Path(source)
+        return Weights(default, state_sha256(state), state)
+    path = _fetched(default) if published else Path(source)
     if not path.is_file():
         raise WeightsError(
             f"no weights file {source!r}; pass `imagenet`, `random:SEED`, or the path of a "
             ".pth, .safetensors, .caffemodel or .tgz file"
         )
     sha256 = sha256_of_file(path)
-    if published and not own.startswith("package:"):
-        _check_published(own, path, sha256)
+    if published and not default.startswith("package:"):
+        _check_published(default, path, sha256)
     state = read_state_dict(path, backbone, name)
-    return Weights(own if published else f"file:{path.name}", sha256, state)
+    return Weights(default if published else f"file:{path.name}", sha256, state)
 
 
 def are_here(recipe: Recipe) -> bool:
@@ -161,8 +161,8 @@ def _check_published(weights: str, path: Path, sha256: str) -> None:
 
 def _digits(path: Path) -> str:
     """Return the SHA-256 prefix in a file name such as resnet152-394f9c45.pth, or ""."""
-    found = re.search(r"-([0-9a-f]{8})$", path.stem)
-    return found[1] if found else ""
+    match = re.search(r"-([0-9a-f]{8})$", path.stem)
+    return match[1] if match else ""
 
 
 def _random_weights(backbone: Backbone, source: str) -> Weights:

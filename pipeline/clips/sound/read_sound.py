@@ -153,11 +153,11 @@ def _mixed(frame: "AudioFrame") -> npt.NDArray[np.float32]:
 
 def _require_whole_wav(file: BinaryIO) -> None:
     """Raise if a WAV file is shorter than its header states, which FFmpeg ignores."""
-    place = file.tell()
+    position = file.tell()
     size = file.seek(0, 2)
     file.seek(0)
     magic, stated = struct.unpack("<4sI", file.read(8))
-    file.seek(place)
+    file.seek(position)
     if magic == b"RIFF" and stated not in _UNKNOWN_SIZES and stated - size > stated * MISSING_SHARE:
         raise UnreadableImage(f"it ends after {size} of {stated + 8} bytes: the file is not whole")
 

@@ -112,12 +112,12 @@ def sound_recipe(name: str) -> AnySoundRecipe:
 
 def bag_recipe(name: str) -> BagRecipe:
     """Return a recipe of bags of sound words by its name."""
-    if (found := _NAME.fullmatch(name)) is None:
+    if (match := _NAME.fullmatch(name)) is None:
         raise UnknownRecipe(
             f"the audio recipe {name!r} is unknown; expected {BIRDNET}, or a name like {EXAMPLE}, "
             f"followed by -soft, -halves and one of {', '.join(get_args(Norm))}, all optional, "
             "in this order"
         )
-    norm: Norm = found["norm"] or "l1"  # type: ignore[assignment]
-    words, soft, halves = int(found["words"]), bool(found["soft"]), bool(found["halves"])
+    norm: Norm = match["norm"] or "l1"  # type: ignore[assignment]
+    words, soft, halves = int(match["words"]), bool(match["soft"]), bool(match["halves"])
     return BagRecipe(name, words, soft, halves, norm)

@@ -81,20 +81,20 @@ class SoundWords:
         words = self.words.astype(np.float64)
         # |w - x|^2 - |x|^2, which orders the words of a window as their distances do.
         lengths = (words**2).sum(1)
-        found = np.empty((len(windows), number), np.int64)
+        nearest = np.empty((len(windows), number), np.int64)
         # One thread: another order of sums could change the nearest word.
         with threadpool_limits(limits=1):
             for start in range(0, len(windows), _WINDOWS_AT_ONCE):
                 part = slice(start, start + _WINDOWS_AT_ONCE)
                 distances = lengths - 2 * (standard[part] @ words.T)
                 if number == 1:
-                    found[part] = distances.argmin(1)[:, None]
+                    nearest[part] = distances.argmin(1)[:, None]
                     continue
                 # Sorted by index first: the stable sort by distance then leaves ties to the lower.
                 near = np.sort(np.argpartition(distances, number - 1, axis=1)[:, :number], axis=1)
                 order = np.take_along_axis(distances, near, 1).argsort(axis=1, kind="stable")
-                found[part] = np.take_along_axis(near, order, 1)
-        return found
+                nearest[part] = np.take_along_axis(near, order, 1)
+        return nearest
 
     def bag(self, windows: npt.NDArray[np.float32], recipe: BagRecipe) -> npt.NDArray[np.float32]:
         """Return the row of the windows (windows, dim) of one sound, in order."""

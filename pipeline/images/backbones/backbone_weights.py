@@ -39,12 +39,12 @@ def read_state_dict(path: Path, backbone: Backbone, name: str) -> dict[str, Tens
     expected = backbone.outline().state_dict()
     state = {}
     for key, value in from_keras(_read_tensors(path)).items():
-        own = key if key in expected else _own_name(key, backbone)
-        if own.startswith(backbone.heads):
+        target = key if key in expected else _target_name(key, backbone)
+        if target.startswith(backbone.heads):
             continue
-        if own in state:
-            raise WeightsError(f"{path} has {own} of {name} twice, once as {key}")
-        state[own] = value
+        if target in state:
+            raise WeightsError(f"{path} has {target} of {name} twice, once as {key}")
+        state[target] = value
     state = backbone.merge(state)
     for key, value in expected.items():
         if key.endswith("num_batches_tracked"):
@@ -61,7 +61,7 @@ def read_state_dict(path: Path, backbone: Backbone, name: str) -> dict[str, Tens
     }
 
 
-def _own_name(key: str, backbone: Backbone) -> str:
+def _target_name(key: str, backbone: Backbone) -> str:
     layer, _, parameter = re.sub(r"(^|\.)module\.", r"\1", key).rpartition(".")
     layer = backbone.layer_names.get(layer, layer)
     return f"{layer}.{parameter}" if layer else parameter

@@ -65,8 +65,8 @@ class CaffeResNet(nn.Module):
         self.add_module(f"bn{name}", nn.BatchNorm2d(width))
 
     def _norm_of(self, name: str, x: Tensor) -> Tensor:
-        found: Tensor = self.get_submodule(f"bn{name}")(self.get_submodule(f"res{name}")(x))
-        return found
+        y: Tensor = self.get_submodule(f"bn{name}")(self.get_submodule(f"res{name}")(x))
+        return y
 
 
 def caffe_resnet_layer_names(depth: int) -> dict[str, str]:

@@ -36,13 +36,13 @@ def from_keras(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
     `<layer>/kernel`, (height, width, in, out) or (in, out), becomes `<layer>.weight`, (out, in,
     height, width) or (out, in); `<layer>/moving_variance` becomes `<layer>.running_var`.
     """
-    found = {}
+    converted = {}
     for key, value in tensors.items():
         name = _KEY.fullmatch(key)
         if name is not None and name["leaf"] == "kernel" and value.ndim in (2, 4):
             value = value.permute(3, 2, 0, 1) if value.ndim == 4 else value.T
-        found[f"{name['layer']}.{_LEAVES[name['leaf']]}" if name else key] = value
-    return found
+        converted[f"{name['layer']}.{_LEAVES[name['leaf']]}" if name else key] = value
+    return converted
 
 
 def read_tensorflowjs_package(path: Path) -> dict[str, Tensor]:

@@ -20,9 +20,9 @@ class _ImageTower(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Return (n, dim) embeddings, not L2-normalised, of (n, 3, size, size) crops."""
-        found = self.visual(x)
+        output = self.visual(x)
         # CoCa's tower also returns its tokens.
-        embedding: Tensor = found[0] if isinstance(found, tuple) else found
+        embedding: Tensor = output[0] if isinstance(output, tuple) else output
         return embedding
 
 

@@ -187,14 +187,14 @@ def source_crc32(path: Path) -> int:
 def read_bytes(path: Path) -> bytes:
     """Return the bytes of an ordinary file of at most `MAX_BYTES`, or raise an `UnusableImage`."""
     try:
-        found = path.stat()
-        if stat.S_ISDIR(found.st_mode):
+        info = path.stat()
+        if stat.S_ISDIR(info.st_mode):
             raise UnreadableImage("a folder, not a file")
         # Reading a pipe would block, a device might never end.
-        if not stat.S_ISREG(found.st_mode):
+        if not stat.S_ISREG(info.st_mode):
             raise UnreadableImage("not an ordinary file")
-        if found.st_size > MAX_BYTES:
-            raise RefusedImage(f"{found.st_size} bytes are more than the limit of {MAX_BYTES}")
+        if info.st_size > MAX_BYTES:
+            raise RefusedImage(f"{info.st_size} bytes are more than the limit of {MAX_BYTES}")
         return path.read_bytes()
     except OSError as error:
         if error.errno in _NO_SUCH_FILE:
@@ -253,9 +253,9 @@ def fault_of_the_system(
     path: Path, error: OSError | MemoryError, what: str = "image"
 ) -> FileReadError:
     """Return the error for a file (an image or a clip) that the system fails to read."""
-    found = (isinstance(error, OSError) and error.strerror) or "out of memory"
+    reason = (isinstance(error, OSError) and error.strerror) or "out of memory"
     return FileReadError(
-        f"{path} could not be read ({found}), a system error, not one of the {what}, so its row "
+        f"{path} could not be read ({reason}), a system error, not one of the {what}, so its row "
         "was not written; fix that, or delete the file to have its row marked as missing, and run "
         "the same command again: it resumes where it stopped"
     )

@@ -63,14 +63,14 @@ class CudnnConvolution(PlainConvolution):
         # three runs of 3 x channels numbers, so that the copy to columns reads long runs.
         windows = padded.unfold(1, 3, 1).unfold(2, 3, 1).permute(0, 1, 2, 4, 5, 3)
         weight = self.weight.permute(2, 3, 1, 0).reshape(9 * channels, filters)
-        found = x.new_empty(images, height, width, filters)
+        output = x.new_empty(images, height, width, filters)
         image_bytes = height * width * len(weight) * x.element_size()
         # Columns have nine times the bytes of the maps, so they are made for some images at a time.
         some = max(1, _COLUMN_BYTES // image_bytes)
-        for part, result in zip(windows.split(some), found.split(some), strict=True):
+        for part, result in zip(windows.split(some), output.split(some), strict=True):
             columns = part.reshape(-1, len(weight))
             torch._addmm_activation(self.bias, columns, weight, out=result.flatten(0, 2))
-        return found.permute(0, 3, 1, 2)
+        return output.permute(0, 3, 1, 2)
 
     def _shape(self, x: Tensor, padding: tuple[int, ...]) -> tuple[int, ...]:
         """Return the shape of the convolution's result."""
@@ -88,11 +88,11 @@ class CudnnConvolution(PlainConvolution):
         pixels = x.permute(0, 2, 3, 1)
         weight = self.weight.flatten(1)
         if self.activation == "none":
-            found = F.linear(pixels, weight, self.bias)
+            product = F.linear(pixels, weight, self.bias)
         else:
             assert self.bias is not None
-            found = torch._addmm_activation(self.bias, pixels.flatten(0, 2), weight.t())
-        return found.view(*pixels.shape[:3], -1).permute(0, 3, 1, 2)
+            product = torch._addmm_activation(self.bias, pixels.flatten(0, 2), weight.t())
+        return product.view(*pixels.shape[:3], -1).permute(0, 3, 1, 2)
 
 
 def _is_slow(x: Tensor) -> bool:

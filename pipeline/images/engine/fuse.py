@@ -166,7 +166,7 @@ def rewrite(network: nn.Module, layers: Layers, tracing: Tracing = Tracing()) ->
     except Exception:
         return network
     rewritten = fx.GraphModule(tracer.root, graph)
-    _take_apart(rewritten, tracing)
+    _split_leaves(rewritten, tracing)
     _Rewriting(rewritten, layers).run()
     rewritten.delete_all_unused_submodules()
     rewritten.recompile()
@@ -191,7 +191,7 @@ class _Tracer(fx.Tracer):
             raise
 
 
-def _take_apart(module: fx.GraphModule, tracing: Tracing) -> None:
+def _split_leaves(module: fx.GraphModule, tracing: Tracing) -> None:
     """Replace every leaf that has parts by its parts."""
     for number, node in enumerate(list(module.graph.nodes)):
         if node.op != "call_module" or len(node.args) != 1 or node.kwargs:
@@ -317,10 +317,10 @@ class _Rewriting:
     def _constant(self, node: Any) -> Tensor | None:
         if not isinstance(node, fx.Node) or node.op != "get_attr":
             return None
-        found: Any = self._module
+        value: Any = self._module
         for part in str(node.target).split("."):
-            found = getattr(found, part)
-        return found.detach() if isinstance(found, Tensor) else None
+            value = getattr(value, part)
+        return value.detach() if isinstance(value, Tensor) else None
 
     def _addend(self, addition: fx.Node, chain: list[fx.Node]) -> fx.Node | None:
         """Return the node that an addition adds to a branch, if the sum may overwrite it."""
@@ -336,7 +336,7 @@ class _Rewriting:
             return None
         # These layers allocate their result; a function or method may return a view of other
         # memory.
-        own = other in self._replaced or isinstance(
+        owns_memory = other in self._replaced or isinstance(
             self._called(other), nn.MaxPool2d | nn.BatchNorm2d | nn.Conv2d
         )
         before: set[fx.Node] = set()
@@ -347,21 +347,21 @@ class _Rewriting:
         unread = all(
             user is addition or (user in before and self._is_pure(user)) for user in other.users
         )
-        return other if own and unread and other in before else None
+        return other if owns_memory and unread and other in before else None
 
     def _is_pure(self, node: fx.Node) -> bool:
         """Return whether a node returns memory of its own and does not modify its input."""
         return node in self._replaced or isinstance(self._called(node), _PURE)
 
-    def _may_move(self, chain: list[fx.Node], place: fx.Node | None) -> bool:
+    def _may_move(self, chain: list[fx.Node], target: fx.Node | None) -> bool:
         """Return whether no node between a chain's start and a later node writes in place."""
         # The chain moves to that node; an in-place write in between would change what it reads.
         node = chain[0].next
-        while place is not None and node is not place:
+        while target is not None and node is not target:
             if node not in chain and self._overwrites(node):
                 return False
             node = node.next
-        return place is not None
+        return target is not None
 
     def _overwrites(self, node: fx.Node) -> bool:
         if node in self._replaced:

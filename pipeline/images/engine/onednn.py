@@ -92,8 +92,8 @@ class WholeOrPart(nn.Module):
         """Return activation(convolution(x) [+ other])."""
         # `WinogradConvolution` pads every side with one zero and cannot add.
         if other is None and padding is None:
-            found: Tensor = self.whole(x)
-            return found
+            y: Tensor = self.whole(x)
+            return y
         return self.part(x, other, padding)
 
 

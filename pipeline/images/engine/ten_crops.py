@@ -88,7 +88,7 @@ def shared_steps(
             ring = -(-ring // 2)
             grid *= 2
             # Off the grid, the pooling cells of a crop are not those of the canvas.
-            if any(place % grid for place in (canvas, size, *sum(offsets, ()))):
+            if any(position % grid for position in (canvas, size, *sum(offsets, ()))):
                 break
             if plain - shared > saved:
                 best, saved = number, plain - shared
@@ -170,7 +170,7 @@ class _Window:
         self.top, self.left, self.size = self.top // 2, self.left // 2, self.size // 2
 
     def _cut(self, canvas: Tensor, top: int, bottom: int, left: int, right: int) -> Tensor:
-        found = canvas[
+        cut = canvas[
             :, :, self.top + top : self.top + bottom, self.left + left : self.left + right
         ].clone(memory_format=torch.channels_last)
         # Strips overlap in the corners, where either is right: each has its crop's zeros at its
@@ -178,18 +178,16 @@ class _Window:
         for side, strip in self.strips.items():
             wide = strip.shape[2 if side in ("top", "bottom") else 3]
             if side == "top" and top < wide:
-                found[:, :, : wide - top] = strip[:, :, top:bottom, left:right]
+                cut[:, :, : wide - top] = strip[:, :, top:bottom, left:right]
             elif side == "bottom" and (start := self.size - wide) < bottom:
                 keep = max(top, start)
-                found[:, :, keep - top :] = strip[:, :, keep - start : bottom - start, left:right]
+                cut[:, :, keep - top :] = strip[:, :, keep - start : bottom - start, left:right]
             elif side == "left" and left < wide:
-                found[:, :, :, : wide - left] = strip[:, :, top:bottom, left:right]
+                cut[:, :, :, : wide - left] = strip[:, :, top:bottom, left:right]
             elif side == "right" and (start := self.size - wide) < right:
                 keep = max(left, start)
-                found[:, :, :, keep - left :] = strip[
-                    :, :, top:bottom, keep - start : right - start
-                ]
-        return found
+                cut[:, :, :, keep - left :] = strip[:, :, top:bottom, keep - start : right - start]
+        return cut
 
 
 class SharedTenCrops(nn.Module):
@@ -234,15 +232,15 @@ class SharedTenCrops(nn.Module):
         # Each of the canvases and then their mirror images, channels, rows, columns.
         maps = [window.map(full) for window in windows]
         whole = [window[:count] for window in maps]
-        mirrored = [maps[place][count:] for place in self._mirrored]
+        mirrored = [maps[k][count:] for k in self._mirrored]
         crops = torch.stack([*whole, *mirrored], 1).flatten(0, 1)
-        found: Tensor = self.rest(crops.contiguous(memory_format=torch.channels_last))
-        return found
+        output: Tensor = self.rest(crops.contiguous(memory_format=torch.channels_last))
+        return output
 
 
 def _convolve(windows: list[_Window], full: Tensor, ring: int, layer: nn.Module) -> None:
     """Compute the strips of all windows; those of one direction have one shape: one batch."""
-    found: list[tuple[_Window, str, Tensor]] = []
+    computed: list[tuple[_Window, str, Tensor]] = []
     for way, padding in ((("top", "bottom"), [0, 1]), (("left", "right"), [1, 0])):
         places = [(window, side) for window in windows for side in window.sides if side in way]
         if not places:
@@ -250,9 +248,9 @@ def _convolve(windows: list[_Window], full: Tensor, ring: int, layer: nn.Module)
         # `ring` outputs read one row or column more on the inner side, and zeros on the outer one.
         bands = [_with_zeros(window.band(full, side, ring + 1), side) for window, side in places]
         strips = layer(torch.cat(bands), padding=padding).chunk(len(places))
-        found += [(w, side, strip) for (w, side), strip in zip(places, strips, strict=True)]
+        computed += [(w, side, strip) for (w, side), strip in zip(places, strips, strict=True)]
     # Only now: bands of one side are cut with the previous strips of the others.
-    for window, side, strip in found:
+    for window, side, strip in computed:
         window.strips[side] = strip
 
 

@@ -102,9 +102,9 @@ def _both_ways(matrix: Tensor, tiles: Tensor, size: int) -> Tensor:
     rows = len(matrix)
     half = _SCRATCH.take("two", rows, _TILE * size)
     torch.mm(matrix, tiles.view(_TILE, -1), out=half)
-    found = _SCRATCH.take("three", rows, rows, size)
-    torch.bmm(matrix.expand(rows, -1, -1), half.view(rows, _TILE, size), out=found)
-    return found
+    product = _SCRATCH.take("three", rows, rows, size)
+    torch.bmm(matrix.expand(rows, -1, -1), half.view(rows, _TILE, size), out=product)
+    return product
 
 
 def toom_cook() -> tuple[np.ndarray, np.ndarray, np.ndarray]:

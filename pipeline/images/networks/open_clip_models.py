@@ -50,8 +50,8 @@ class ClipModel:
     @property
     def config(self) -> dict[str, Any]:
         """A copy of open_clip's configuration: `embed_dim`, `vision_cfg`, `text_cfg` and more."""
-        found: dict[str, Any] = open_clip().get_model_config(self.model)
-        return found
+        config: dict[str, Any] = open_clip().get_model_config(self.model)
+        return config
 
     def preprocessing(self) -> dict[str, Any]:
         """Return the image preprocessing: mean, std, interpolation and resize_mode.
@@ -74,10 +74,10 @@ class ClipModel:
     def files(self) -> tuple[str, tuple[str, ...]]:
         """Return the hub repository with the weights of the tag, and their alternative files."""
         if not self.tag:
-            known = ", ".join(self._tags()) or "none, so pass a file"
+            tags = ", ".join(self._tags()) or "none, so pass a file"
             raise ModelError(
                 f"{self.name} names no weights; add a tag, as in {self.name}.TAG (available: "
-                f"{known}), or pass a file or random:SEED"
+                f"{tags}), or pass a file or random:SEED"
             )
         repository, _, file = self._published(self.tag)["hf_hub"].rpartition("/")
         return repository, (str(Path(file).with_suffix(".safetensors")), file) if file else (
@@ -88,22 +88,22 @@ class ClipModel:
         return list(open_clip().list_pretrained_tags_by_model(self.model))
 
     def _published(self, tag: str) -> Mapping[str, Any]:
-        found: Mapping[str, Any] = open_clip().get_pretrained_cfg(self.model, tag)
-        return found
+        config: Mapping[str, Any] = open_clip().get_pretrained_cfg(self.model, tag)
+        return config
 
 
 def find_clip_model(name: str) -> ClipModel:
     """Return the model "open-clip:<model>" or "open-clip:<model>.<tag>", named as in open_clip."""
     library = open_clip()
     model, _, tag = name.removeprefix(f"{PREFIX}:").partition(".")
-    known = library.list_models()
-    if model not in known:
-        hint = did_you_mean(model, known)
+    models = library.list_models()
+    if model not in models:
+        hint = did_you_mean(model, models)
         raise UnknownClipModel(f"open_clip {library.__version__} has no model {model!r}; {hint}")
-    found = ClipModel(model, tag)
+    clip_model = ClipModel(model, tag)
     if tag:
-        _require_tag(found)
-    return found
+        _require_tag(clip_model)
+    return clip_model
 
 
 def fetch_weights(model: ClipModel) -> Path:
@@ -112,7 +112,7 @@ def fetch_weights(model: ClipModel) -> Path:
     if (cached := cached_weights(model)) is not None:
         return cached
     hub, errors = map(importlib.import_module, ("huggingface_hub", "huggingface_hub.errors"))
-    fault = "the repository has neither file"
+    reason = "the repository has neither file"
     for file in files:
         try:
             with hub_or_cache():
@@ -121,11 +121,11 @@ def fetch_weights(model: ClipModel) -> Path:
             continue
         # The hub's client raises errors of several libraries.
         except Exception as error:
-            fault = str(error).partition("\n")[0]
+            reason = str(error).partition("\n")[0]
             break
     raise OSError(
         f"the weights of {model.name} are not in the cache of huggingface_hub and cannot be "
-        f"downloaded ({fault}); on a machine with access, download {' or '.join(files)} of "
+        f"downloaded ({reason}); on a machine with access, download {' or '.join(files)} of "
         f"{_HUB}/{repository} and pass its path as the weights, or {cache_remedy(repository)}"
     )
 
@@ -144,8 +144,8 @@ def cached_weights(model: ClipModel) -> Path | None:
     hub = importlib.import_module("huggingface_hub")
     repository, files = model.files()
     for file in files:
-        if isinstance(found := hub.try_to_load_from_cache(repository, file), str):
-            return Path(found)
+        if isinstance(path := hub.try_to_load_from_cache(repository, file), str):
+            return Path(path)
     return None
 
 

@@ -32,9 +32,9 @@ _PIECES = {
 
 def datasets_in_tag(tag: str) -> tuple[str, ...]:
     """Return the datasets in a tag such as "laion2b_ft_in1k"; () if there are none."""
-    found = [
+    names = [
         name
         for piece, name in _PIECES.items()
         if re.search(rf"(^|_)({piece})(_|$)", tag, re.IGNORECASE)
     ]
-    return tuple(found)
+    return tuple(names)

@@ -216,13 +216,13 @@ def is_image_recipe(name: str) -> bool:
 
 def _resized(base: Recipe, size: int) -> Recipe:
     """Return a recipe at another crop size, its canvas scaled in proportion."""
-    name, own = f"{base.name}-{size}", base.crop.size
+    name, base_size = f"{base.name}-{size}", base.crop.size
     if base.pool == "none" and base.axes != _GRID:
         raise RecipeError(
             f"{name}: {base.tap} of {base.backbone} is fully connected and has a fixed input size, "
-            f"{own} pixels; other sizes apply to grids and means over cells only"
+            f"{base_size} pixels; other sizes apply to grids and means over cells only"
         )
-    if size == own:
+    if size == base_size:
         raise RecipeError(f"{name}: {size} pixels is the size of {base.name}; use that name")
     if size % _STRIDE or not _LEAST <= size <= _MOST:
         raise RecipeError(
@@ -232,7 +232,7 @@ def _resized(base: Recipe, size: int) -> Recipe:
     return replace(
         base,
         name=name,
-        resize=replace(base.resize, size=round(base.resize.size * size / own)),
+        resize=replace(base.resize, size=round(base.resize.size * size / base_size)),
         crop=replace(base.crop, size=size),
         shape=(*cells, base.shape[-1]),
         source=f"as {base.name}, at {size} pixels",
@@ -286,6 +286,6 @@ def _hint(name: str) -> str:
     if is_timm_model(name):
         near = f"did you mean {' or '.join([f'timm:{name}', *nearest(name, DEFAULT_RECIPE, 1)])}?"
     else:
-        known = [*DEFAULT_RECIPE, *RECIPES, open_clip]
-        near = did_you_mean(name, known, "pipeline list recipes")
+        names = [*DEFAULT_RECIPE, *RECIPES, open_clip]
+        near = did_you_mean(name, names, "pipeline list recipes")
     return f"{near} Models of timm are {timm}, those of open_clip {open_clip}"

@@ -43,8 +43,8 @@ class Layout:
     def row(self, pool: str) -> tuple[tuple[int, ...], str]:
         """Return shape and axes of the row that `pool` produces."""
         if pool in TOKENS.values():
-            found = self.tokens(pool)
-            count = found.stop - found.start
+            tokens = self.tokens(pool)
+            count = tokens.stop - tokens.start
             if count == 1:
                 return (self.channels,), ROW_AXES
             return (count, self.channels), TOKEN_AXES

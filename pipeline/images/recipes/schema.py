@@ -23,16 +23,16 @@ class UnknownRecipe(RecipeError, UnknownName):
     """No recipe or backbone has this name."""
 
 
-def _require_known(said: Any) -> None:
+def _require_known(instance: Any) -> None:
     """Raise on an unsupported value, which would change a hash but no feature."""
-    for field in fields(said):
+    for field in fields(instance):
         if get_origin(field.type) is Literal:
-            _require_one_of(field.name, getattr(said, field.name), get_args(field.type))
+            _require_one_of(field.name, getattr(instance, field.name), get_args(field.type))
 
 
-def _require_one_of(name: str, value: Any, known: tuple[Any, ...]) -> None:
-    if value not in known:
-        raise RecipeError(f"unknown {name} {value!r}; known: {', '.join(map(str, known))}")
+def _require_one_of(name: str, value: Any, choices: tuple[Any, ...]) -> None:
+    if value not in choices:
+        raise RecipeError(f"unknown {name} {value!r}; known: {', '.join(map(str, choices))}")
 
 
 @dataclass(frozen=True, slots=True)

@@ -45,18 +45,18 @@ def timm_recipe(name: str) -> Recipe:
     "distillation" or "registers" those tokens. With a layer: its output, as a grid or a row; with
     the part "pool" the mean of its cells.
     """
-    said = _NAME.fullmatch(name)
-    if said is None or said["part"] not in (None, *_PARTS) or said["layer"] == "":
+    match = _NAME.fullmatch(name)
+    if match is None or match["part"] not in (None, *_PARTS) or match["layer"] == "":
         raise RecipeError(
             f"cannot parse {name!r}; expected timm:<model> or timm:<model>-<part> with one of the "
             f"parts {', '.join(_PARTS)}, optionally followed by @<layer>"
         )
     with _torch().device("meta"):
-        net = create_timm_model(_PREFIX + said["model"])
+        net = create_timm_model(_PREFIX + match["model"])
     cfg = net.pretrained_cfg
     backbone = _PREFIX + cfg["architecture"] + (f".{cfg['tag']}" if cfg.get("tag") else "")
     config = _evaluation(net, backbone)
-    part, layer, size = said["part"], said["layer"], config["input_size"][1]
+    part, layer, size = match["part"], match["layer"], config["input_size"][1]
     pooled = layer is None and part in (None, "pool")
     tap = layer or ("pre_logits" if pooled else "forward_features")
     pool: Pool = "none" if pooled else _PARTS[part or "grid"]
@@ -100,9 +100,9 @@ def is_channels_last(net: Any) -> bool:
 
 def prefix_tokens(net: Any) -> dict[str, int]:
     """Return name and number of the tokens that a timm model puts before the patch tokens."""
-    own = {name.rpartition(".")[2].rstrip("0123456789_") for name, _ in net.named_parameters()}
+    names = {name.rpartition(".")[2].rstrip("0123456789_") for name, _ in net.named_parameters()}
     # Models that do not record the number have a class token, if any.
-    named = {"class": int("cls_token" in own), "distillation": int("dist_token" in own)}
+    named = {"class": int("cls_token" in names), "distillation": int("dist_token" in names)}
     count = getattr(net, "num_prefix_tokens", sum(named.values()))
     if count == 0:
         return {}
@@ -122,7 +122,7 @@ def create_timm_model(name: str, pretrained: bool = False) -> Any:
     except RuntimeError as error:
         if pretrained:
             raise
-        tags = [known.partition(".")[2] for known in timm.list_pretrained(f"{model}.*")]
+        tags = [entry.partition(".")[2] for entry in timm.list_pretrained(f"{model}.*")]
         near = difflib.get_close_matches(tag, tags, n=3, cutoff=0.3) or tags[:5]
         hint = f"; did you mean {' or '.join(near)}?" if tag and tag not in tags and near else ""
         raise RecipeError(f"timm cannot build {full!r}: {error}{hint}") from error
@@ -133,8 +133,8 @@ def _evaluation(net: Any, backbone: str) -> dict[str, Any]:
     config: dict[str, Any] = _timm().data.resolve_data_config({}, model=net, use_test_size=True)
     channels, height, width = config["input_size"]
     faults = [
-        said
-        for said, known in (
+        text
+        for text, supported in (
             (f"{channels} channels", channels == 3),
             (f"{height} x {width} pixels", height == width),
             (f"a crop of {config['crop_pct']} times the canvas", config["crop_pct"] <= 1),
@@ -144,7 +144,7 @@ def _evaluation(net: Any, backbone: str) -> dict[str, Any]:
                 config["interpolation"] in ("bilinear", "bicubic"),
             ),
         )
-        if not known
+        if not supported
     ]
     if faults:
         raise RecipeError(
@@ -170,12 +170,12 @@ def _output(net: Any, backbone: str, tap: str, size: int) -> tuple[int, ...]:
             raise unused_layer(backbone, tap)
         output = seen[0]
     if not hasattr(output, "shape"):
-        gives = f"a {type(output).__name__}"
+        actual = f"a {type(output).__name__}"
     elif output.shape[0] != 1:
-        gives = f"{output.shape[0]} outputs of {tuple(output.shape[1:])} per image"
+        actual = f"{output.shape[0]} outputs of {tuple(output.shape[1:])} per image"
     else:
         return tuple(output.shape[1:])
-    raise RecipeError(f"{tap!r} of {backbone} has {gives}, expected one; choose another layer")
+    raise RecipeError(f"{tap!r} of {backbone} has {actual}, expected one; choose another layer")
 
 
 def _timm() -> Any:
