@@ -210,9 +210,9 @@ class _Batches:
         self._filling: list[tuple[_Reduction, int, np.ndarray]] = []
         self._computing: deque[tuple[list[tuple[_Reduction, int]], Future[np.ndarray]]] = deque()
 
-    def add(self, joined: _Reduction, piece: _Piece) -> None:
+    def add(self, reduction: _Reduction, piece: _Piece) -> None:
         """Add a piece to the current batch; submit the batch when it is full."""
-        self._filling.append((joined, piece.part, piece.pixels))
+        self._filling.append((reduction, piece.part, piece.pixels))
         if len(self._filling) == self._view.batch_size:
             self._submit()
 
@@ -228,7 +228,7 @@ class _Batches:
         # its consumer waits here.
         if len(self._computing) == self._most:
             self._collect()
-        owners = [(joined, part) for joined, part, _ in self._filling]
+        owners = [(reduction, part) for reduction, part, _ in self._filling]
         pixels = [item for _, _, item in self._filling]
         self._computing.append((owners, self._pool.submit(self._compute, pixels)))
         self._filling = []
@@ -245,8 +245,8 @@ class _Batches:
 
     def _collect(self) -> None:
         owners, outputs = self._computing.popleft()
-        for (joined, part), output in zip(owners, outputs.result(), strict=True):
-            joined.add(part, output)
+        for (reduction, part), output in zip(owners, outputs.result(), strict=True):
+            reduction.add(part, output)
 
 
 def clip_rows(
@@ -279,11 +279,11 @@ def clip_rows(
         # of later clips, as reduced outputs, not frames: a few rows, whatever the length of a clip.
         waiting: deque[tuple[int, _Reading, dict[int, _Reduction]]] = deque()
         for number, clip in started_ahead(numbers, read, readers + 1):
-            joined = {view: _Reduction(views[view].recipe) for view in sorted(clip.requested)}
+            reductions = {view: _Reduction(views[view].recipe) for view in sorted(clip.requested)}
             for piece in clip:
-                joined[piece.view].expected += 1
-                batches[piece.view].add(joined[piece.view], piece)
-            waiting.append((number, clip, joined))
+                reductions[piece.view].expected += 1
+                batches[piece.view].add(reductions[piece.view], piece)
+            waiting.append((number, clip, reductions))
             # A failed clip waits for no batch: its outputs are dropped. Those behind it still wait
             # for their turn.
             while waiting and _complete(waiting[0]):
@@ -295,16 +295,16 @@ def clip_rows(
 
 
 def _complete(entry: tuple[int, _Reading, dict[int, _Reduction]]) -> bool:
-    _, clip, joined = entry
-    return clip.status != OK or all(j.received == j.expected for j in joined.values())
+    _, clip, reductions = entry
+    return clip.status != OK or all(j.received == j.expected for j in reductions.values())
 
 
 def _rows_of(
-    number: int, clip: _Reading, joined: dict[int, _Reduction]
+    number: int, clip: _Reading, reductions: dict[int, _Reduction]
 ) -> tuple[int, dict[int, RowBlock]]:
     blocks = {}
-    for view, outputs in joined.items():
-        row = outputs.row() if clip.status == OK else np.full(outputs.recipe.shape, np.nan)
+    for view, reduction in reductions.items():
+        row = reduction.row() if clip.status == OK else np.full(reduction.recipe.shape, np.nan)
         blocks[view] = RowBlock(
             row[None].astype(np.float32),
             np.array([clip.status], np.uint8),

@@ -18,11 +18,10 @@ from pipeline.images.recipes import (
     Normalise,
     Recipe,
     RecipeError,
-    UnknownRecipe,
     is_image_recipe,
     resolve_recipe,
 )
-from pipeline.store.errors import WrongUsage
+from pipeline.store.errors import UnknownName, WrongUsage
 from pipeline.store.wording import did_you_mean
 
 Over = Literal["mean", "max", "halves"]
@@ -183,7 +182,7 @@ def _network(name: str, precision: str, storage: str) -> Recipe | VolumeRecipe:
         if ":" not in name and not is_image_recipe(DEFAULT_RECIPE.get(name, name)):
             names = [*VOLUMES, *RECIPES]
             hint = did_you_mean(name, names, "pipeline list recipes")
-            raise UnknownRecipe(f"no recipe of clips is called {name!r}; {hint}")
+            raise UnknownName(f"no recipe of clips is called {name!r}; {hint}")
         return resolve_recipe(name, precision, storage)
     for what, value, values in (
         ("precision", precision, PRECISIONS),

@@ -208,7 +208,7 @@ def _from_json(value: Any, region: dict[str, Any] | None, photos: PhotoCache) ->
 
 def _log_memory(network: RecipeNetwork, parallelism: Parallelism, monitor: Monitor) -> None:
     sharing = "; the ten crops share their work" if network.shares_crops else ""
-    used, extra = (size / 1e9 for size in (resident_memory(), expected_memory(network, parallelism)))
+    used, extra = resident_memory() / 1e9, expected_memory(network, parallelism) / 1e9
     if network.remark:
         monitor.log(network.remark)
     monitor.log(

@@ -11,13 +11,13 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from pipeline.images.backbones.backbone import Backbone
 from pipeline.images.backbones.known_backbones import backbone_named
 from pipeline.images.engine import ENGINES
 from pipeline.images.engine.cudnn import CudnnLayers
 from pipeline.images.engine.fuse import Layers, PlainLayers, Tracing, rewrite
 from pipeline.images.engine.onednn import OneDnnLayers
 from pipeline.images.engine.ten_crops import SharedTenCrops, share_ten_crops
-from pipeline.images.layouts import pooled
 from pipeline.images.recipes import Crop, Recipe, RecipeError
 from pipeline.images.recipes.layers import GRID_AXES, ROW_AXES, TOKEN_AXES
 from pipeline.images.tap import TappedNetwork
@@ -197,6 +197,28 @@ class RecipeNetwork:
         if difference <= _ROUNDING:
             return ""
         return f"with them its rows differ by {difference:.1e} (relative), more than by rounding"
+
+
+def pooled(output: Tensor, recipe: Recipe, backbone: Backbone) -> Tensor:
+    """Apply a recipe's `pool` to the (n, ...) output of its tap, whose layout `backbone` defines.
+
+    The result is (n, channels), (n, cell_y, cell_x, channels) or (n, tokens, channels).
+    """
+    try:
+        layout = backbone.layout(tuple(output.shape[1:]))
+        shape, _ = layout.row(recipe.pool)
+    except RecipeError as error:
+        raise RecipeError(
+            f"{recipe.name}: pool {recipe.pool!r} does not fit layer {recipe.tap!r} with output "
+            f"{tuple(output.shape[1:])}: {error}; set another pool, or read another layer"
+        ) from error
+    if recipe.pool not in ("none", "mean over cells"):
+        return output[:, layout.tokens(recipe.pool)].reshape(-1, *shape)
+    if layout.kind == "tokens":
+        output = output[:, sum(layout.prefix.values()) :].unflatten(1, layout.cells)
+    elif layout.kind == "maps":
+        output = output.permute(0, 2, 3, 1)
+    return output.mean(dim=(1, 2)) if recipe.pool == "mean over cells" else output
 
 
 def device_for(name: str, recipe: Recipe) -> torch.device:

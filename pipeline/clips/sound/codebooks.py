@@ -8,12 +8,12 @@ from pipeline.clips.sound.read_sound import Sound, read_sound
 from pipeline.clips.sound.recipes import BagRecipe
 from pipeline.clips.sound.words import (
     SAMPLE,
-    SoundWordsError,
     fit_sound_words,
     load_sound_words,
     sample_of,
 )
 from pipeline.datasets.manifest import Manifest
+from pipeline.images.networks import WeightsError
 from pipeline.store.build.reuse import supersede
 from pipeline.store.hashing import sha256_of_json
 from pipeline.store.jobs.ordered import ending_at_once, in_order
@@ -55,7 +55,7 @@ def codebook_for(
             f"{file} was fitted on other clips than split {split!r} of {manifest.name!r} has now"
         )
         if not update:
-            raise SoundWordsError(
+            raise WeightsError(
                 f"{others}; `update=True` fits it again, `codebook=...` with its path uses it as is"
             )
         monitor.log(f"{others}: it is fitted again, and all rows are recomputed")

@@ -6,7 +6,7 @@ from typing import Any, Literal, get_args
 
 from pipeline.clips.sound.mfcc import Mfcc
 from pipeline.clips.sound.read_sound import DECODING
-from pipeline.images.recipes import UnknownRecipe
+from pipeline.store.errors import UnknownName
 
 Norm = Literal["l1", "l2", "root", "counts"]
 
@@ -113,7 +113,7 @@ def sound_recipe(name: str) -> AnySoundRecipe:
 def bag_recipe(name: str) -> BagRecipe:
     """Return a recipe of bags of sound words by its name."""
     if (match := _NAME.fullmatch(name)) is None:
-        raise UnknownRecipe(
+        raise UnknownName(
             f"the audio recipe {name!r} is unknown; expected {BIRDNET}, or a name like {EXAMPLE}, "
             f"followed by -soft, -halves and one of {', '.join(get_args(Norm))}, all optional, "
             "in this order"

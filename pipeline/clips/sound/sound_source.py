@@ -15,7 +15,8 @@ from pipeline.clips.sound.codebooks import sounds_of
 from pipeline.clips.sound.network import load_sound_network
 from pipeline.clips.sound.read_sound import Sound
 from pipeline.clips.sound.recipes import AnySoundRecipe, BagRecipe, sound_recipe
-from pipeline.clips.sound.words import Bags, SoundWordsError, load_sound_words
+from pipeline.clips.sound.words import Bags, load_sound_words
+from pipeline.images.networks import WeightsError
 from pipeline.store.files import created_by
 from pipeline.store.jobs.feature_source import Task
 from pipeline.store.jobs.options import Compute
@@ -115,7 +116,7 @@ def row_maker(recipe: AnySoundRecipe, codebook: Path | None) -> RowMaker:
     if not isinstance(recipe, BagRecipe):
         return load_sound_network()
     if codebook is None:
-        raise SoundWordsError(f"{recipe.name} needs a codebook; pass its file")
+        raise WeightsError(f"{recipe.name} needs a codebook; pass its file")
     words = load_sound_words(codebook)
     words.require(recipe, str(codebook))
     return Bags(recipe, words)

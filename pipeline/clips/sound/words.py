@@ -14,7 +14,7 @@ from threadpoolctl import threadpool_limits
 
 from pipeline.clips.sound.mfcc import Mfcc
 from pipeline.clips.sound.recipes import BagRecipe
-from pipeline.store.errors import PipelineError
+from pipeline.images.networks import WeightsError
 from pipeline.store.files import created_by
 from pipeline.store.hashing import canonical_json
 from pipeline.store.tensor_file import read_metadata, read_tensors, write_tensors
@@ -27,10 +27,6 @@ NEAREST = 4
 _KEY = "codebook"
 _ITERATIONS = 50
 _WINDOWS_AT_ONCE = 4096
-
-
-class SoundWordsError(PipelineError):
-    """A codebook of sound words cannot be fitted or loaded, or is of other windows."""
 
 
 @dataclass(frozen=True)
@@ -118,7 +114,7 @@ class SoundWords:
         """Raise if the codebook does not have a recipe's words and windows."""
         requested = self.metadata.requested or len(self.words)
         if (requested, self.metadata.mfcc) != (recipe.words, asdict(recipe.mfcc)):
-            raise SoundWordsError(
+            raise WeightsError(
                 f"{what} has {requested} words of windows {self.metadata.mfcc}; "
                 f"{recipe.name} needs {recipe.words} of {asdict(recipe.mfcc)}: set another "
                 "`codebook=...`, or use a recipe with these words"
@@ -176,7 +172,7 @@ def load_sound_words(path: Path) -> SoundWords:
         if not (scale > 0).all() or not len(words):
             raise ValueError("it has no words, or a scale that is not positive")
     except (OSError, KeyError, TypeError, ValueError, SafetensorError) as error:
-        raise SoundWordsError(
+        raise WeightsError(
             f"{path} is not a codebook of sound words or is damaged ({error}); delete it to have "
             "one fitted, or pass another"
         ) from error
@@ -221,7 +217,7 @@ def fit_sound_words(
     windows = np.concatenate([np.zeros((0, mfcc.dim), np.float32), *chosen])
     different = len(np.unique(windows, axis=0))
     if not different:
-        raise SoundWordsError(
+        raise WeightsError(
             f"split {split!r} of {dataset} has no window of sound, but a codebook needs at least "
             "1; add clips with sound, or use a codebook of other clips with `codebook=...`"
         )

@@ -28,7 +28,7 @@ class Backbone:
     merge: Callable[[dict[str, Tensor]], dict[str, Tensor]] = lambda tensors: tensors
     """Merges tensors of a file that are one in the network, by the network's names."""
     layout: Callable[[tuple[int, ...]], OutputLayout] = layout_of
-    """Layout of one image's output of a given shape."""
+    """OutputLayout of one image's output of a given shape."""
     tracing: Tracing = field(default_factory=Tracing)
     tested: bool = True
     """Whether a test in this project compares the fast engine's network with this one. Otherwise

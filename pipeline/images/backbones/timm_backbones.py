@@ -12,8 +12,8 @@ from torch import Tensor, nn
 
 from pipeline.images.backbones.backbone import Backbone
 from pipeline.images.engine.fuse import Tracing
+from pipeline.images.networks import WeightsError
 from pipeline.images.networks.hub import hub_or_cache
-from pipeline.images.networks.state_dicts import WeightsError
 from pipeline.images.recipes.layers import layout_of
 from pipeline.images.recipes.timm_recipes import (
     METHODS,

@@ -12,20 +12,21 @@ open files, no memory) ends the run, which can be resumed.
 """
 
 import errno
+import importlib
 import stat
+import struct
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
 from io import BytesIO
 from pathlib import Path
 
 import numpy as np
 from PIL import AvifImagePlugin, ExifTags, Image, UnidentifiedImageError
 
-from pipeline.images.decoding import heif
 from pipeline.images.decoding.libtiff import TiffError, libtiff_errors
-from pipeline.images.decoding.png_checksums import pixels_are_damaged
 from pipeline.images.recipes import PILLOW_RGB, RecipeError
 from pipeline.store.errors import FileReadError
 from pipeline.store.progress import DECODE, READ, Stopwatch
@@ -50,6 +51,15 @@ _EIGHT_BIT = ("1", "L", "LA", "P", "PA", "RGB", "RGBA", "RGBX", "CMYK", "YCbCr")
 
 # Impossible file names and dangling links count as missing files.
 _NO_SUCH_FILE = (errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG, errno.ELOOP)
+
+# HEIC files, as phones write them, need the extra `heif`.
+_HEIF_EXTRA = (
+    "a HEIC image, which the extra `heif` decodes: pip install 'caption-feature-pipeline[heif]'"
+)
+# Major brands of ISO/IEC 23008-12. `mif1` and `msf1` may also be AVIF, which Pillow tries first.
+_HEIF_BRANDS = (b"heic", b"heix", b"hevc", b"hevx", b"heim", b"heis", b"mif1", b"msf1")
+
+_PNG_SIGNATURE = b"\x89PNG\r\n\x1a\n"
 
 _TURN_UPRIGHT = {
     2: Image.Transpose.FLIP_LEFT_RIGHT,
@@ -206,13 +216,44 @@ def read_bytes(path: Path) -> bytes:
 
 def decode(data: bytes, max_pixels: int = MAX_PIXELS, rule: Rule = to_rgb) -> Image.Image:
     """Decode a file's bytes to mode RGB; `max_pixels` limits the size stated in its header."""
-    formats = (*FORMATS, heif.FORMAT) if heif.is_heif(data) and heif.register_heif() else FORMATS
+    formats = (*FORMATS, "HEIF") if _is_heif(data) and register_heif() else FORMATS
     with _reasons(max_pixels, data), Image.open(BytesIO(data), formats=formats) as image:
         _require_size(image, max_pixels)
         image.load()
-        if image.format == "PNG" and pixels_are_damaged(data):
+        if image.format == "PNG" and _pixels_are_damaged(data):
             raise UnreadableImage("damaged: its pixels have another checksum than the PNG states")
         return rule(image)
+
+
+def _is_heif(data: bytes) -> bool:
+    """Return whether a file starts like a HEIC image."""
+    return data[4:8] == b"ftyp" and data[8:12] in _HEIF_BRANDS
+
+
+@cache
+def register_heif() -> bool:
+    """Register HEIC with Pillow, and return whether the extra is installed."""
+    try:
+        library = importlib.import_module("pillow_heif")
+    except ImportError:
+        return False
+    # One thread per image, since images are decoded on all cores at once.
+    library.register_heif_opener(decode_threads=1, thumbnails=False)
+    return True
+
+
+def _pixels_are_damaged(data: bytes) -> bool:
+    """Return whether a pixel chunk (`IDAT`) of a PNG file has a wrong checksum."""
+    # Pillow does not verify it. PNG (third edition, section 5.3): a chunk is its length, its type,
+    # its data, and the CRC-32 of type and data.
+    view, start = memoryview(data), len(_PNG_SIGNATURE)
+    while data.startswith(_PNG_SIGNATURE) and start + 12 <= len(data):
+        length, kind = struct.unpack_from(">I4s", view, start)
+        end = start + 8 + length
+        if kind == b"IDAT" and zlib.crc32(view[start + 4 : end]).to_bytes(4) != view[end : end + 4]:
+            return True
+        start = end + 4
+    return False
 
 
 def _require_size(image: Image.Image, max_pixels: int) -> None:
@@ -234,8 +275,8 @@ def _reasons(max_pixels: int, data: bytes = b"") -> Iterator[None]:
     except (Image.DecompressionBombError, Image.DecompressionBombWarning) as error:
         raise RefusedImage(f"more pixels than the limit of {max_pixels} ({error})") from error
     except UnidentifiedImageError:
-        if heif.is_heif(data) and not heif.register_heif():
-            raise UnreadableImage(heif.EXTRA) from None
+        if _is_heif(data) and not register_heif():
+            raise UnreadableImage(_HEIF_EXTRA) from None
         raise UnreadableImage(f"not an image of a known format ({', '.join(FORMATS)})") from None
     except TiffError as error:
         raise UnreadableImage(str(error)) from error

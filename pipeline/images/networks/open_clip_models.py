@@ -11,8 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from pipeline.images.networks import WeightsError
 from pipeline.images.networks.hub import hub_or_cache
-from pipeline.store.errors import PipelineError, UnknownName
+from pipeline.store.errors import UnknownName
 from pipeline.store.wording import did_you_mean, nearest
 
 PREFIX = "open-clip"
@@ -20,14 +21,6 @@ PREFIX = "open-clip"
 _HUB = "https://huggingface.co"
 # Default names of open_clip's files on the hub, the safe format first.
 _USUAL_FILES = ("open_clip_model.safetensors", "open_clip_pytorch_model.bin")
-
-
-class ModelError(PipelineError):
-    """open_clip is not installed, or lacks the model or weights."""
-
-
-class UnknownClipModel(ModelError, UnknownName):
-    """The name of an open_clip model is unknown."""
 
 
 @dataclass(frozen=True)
@@ -65,7 +58,7 @@ class ClipModel:
         ways = {tag: {key: self._published(tag)[key] for key in keys} for tag in tags}
         first: dict[str, Any] = next(iter(ways.values()), {key: default[key] for key in keys})
         if any(way != first for way in ways.values()):
-            raise ModelError(
+            raise WeightsError(
                 f"the weights of {self.architecture} have different image preprocessings; name a "
                 f"tag, as in {self.architecture}.{tags[0]} (available: {', '.join(tags)})"
             )
@@ -75,7 +68,7 @@ class ClipModel:
         """Return the hub repository with the weights of the tag, and their alternative files."""
         if not self.tag:
             tags = ", ".join(self._tags()) or "none, so pass a file"
-            raise ModelError(
+            raise WeightsError(
                 f"{self.name} names no weights; add a tag, as in {self.name}.TAG (available: "
                 f"{tags}), or pass a file or random:SEED"
             )
@@ -99,7 +92,7 @@ def find_clip_model(name: str) -> ClipModel:
     models = library.list_models()
     if model not in models:
         hint = did_you_mean(model, models)
-        raise UnknownClipModel(f"open_clip {library.__version__} has no model {model!r}; {hint}")
+        raise UnknownName(f"open_clip {library.__version__} has no model {model!r}; {hint}")
     clip_model = ClipModel(model, tag)
     if tag:
         _require_tag(clip_model)
@@ -154,7 +147,7 @@ def open_clip() -> Any:
     try:
         return importlib.import_module("open_clip")
     except ImportError as error:
-        raise ModelError(
+        raise WeightsError(
             f"models of open_clip need the package open-clip-torch ({error}); "
             "pip install 'caption-feature-pipeline[open-clip]'"
         ) from error
@@ -181,10 +174,10 @@ def _require_tag(model: ClipModel) -> None:
     if model.tag not in tags:
         near = nearest(model.tag, tags) or tags
         hint = f"available: {', '.join(near)}" if near else "it has none, so pass a file"
-        raise UnknownClipModel(f"{model.architecture} has no weights {model.tag!r}; {hint}")
+        raise UnknownName(f"{model.architecture} has no weights {model.tag!r}; {hint}")
     sibling = f"{model.model}-quickgelu"
     if model.tag in library.list_pretrained_tags_by_model(sibling):
-        raise ModelError(
+        raise WeightsError(
             f"the weights {model.tag!r} were trained with QuickGELU, which {model.architecture} "
             f"does not have; use {PREFIX}:{sibling}.{model.tag}"
         )

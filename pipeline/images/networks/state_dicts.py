@@ -12,11 +12,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor
 
-from pipeline.store.errors import PipelineError
-
-
-class WeightsError(PipelineError):
-    """Weights are not available, cannot be read, or belong to another network."""
+from pipeline.images.networks import WeightsError
 
 
 @dataclass(frozen=True)

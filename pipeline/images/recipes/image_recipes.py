@@ -5,19 +5,20 @@ A recipe is data. `pipeline.images` executes it, shards record it as canonical J
 """
 
 import re
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Literal
 
-from pipeline.images.recipes.providers import PROVIDERS, provider_of
+from pipeline.images.recipes.open_clip_recipes import open_clip_recipe
 from pipeline.images.recipes.schema import (
     Crop,
     Normalise,
     Recipe,
     RecipeError,
     Resize,
-    UnknownRecipe,
 )
-from pipeline.images.recipes.timm_recipes import is_timm_model
+from pipeline.images.recipes.timm_recipes import is_timm_model, timm_recipe
+from pipeline.store.errors import UnknownName
 from pipeline.store.wording import did_you_mean, nearest
 
 # Training normalisation of torchvision's ImageNet weights, of Oxford's VGG (He's ResNets have the
@@ -201,6 +202,20 @@ DEFAULT_RECIPE = {
 }
 
 
+PROVIDERS: dict[str, Callable[[str], Recipe]] = {
+    "open-clip": open_clip_recipe,
+    "timm": timm_recipe,
+}
+"""Recipes of the models of libraries, by name prefix: "timm:<model>". The entry of the same prefix
+in `pipeline.images.backbones.known_backbones` builds the network."""
+
+
+def provider_of(name: str) -> str | None:
+    """Return the prefix of a recipe or backbone name if it is in `PROVIDERS`, otherwise None."""
+    prefix, colon, _ = name.partition(":")
+    return prefix if colon and prefix in PROVIDERS else None
+
+
 # "<recipe>-<pixels>": the recipe at another size. The networks halve the map five times, so a side
 # of 32 n pixels has n cells; the limit of 2048 keeps a typing error from exhausting memory.
 _RESIZED = re.compile(r"(?P<base>.+)-(?P<size>[1-9][0-9]{1,4})")
@@ -276,7 +291,7 @@ def resolve_recipe(name: str, precision: str = "float32", storage: str = "float3
     elif resized is not None and resized["base"] in RECIPES:
         recipe = _resized(RECIPES[resized["base"]], int(resized["size"]))
     else:
-        raise UnknownRecipe(f"no image recipe or backbone is called {name!r}; {_hint(name)}")
+        raise UnknownName(f"no image recipe or backbone is called {name!r}; {_hint(name)}")
     return replace(recipe, precision=precision, storage=storage)
 
 

@@ -5,7 +5,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from pipeline.images.recipes.schema import Pool, RecipeError, UnknownRecipe
+from pipeline.images.recipes.schema import Pool, RecipeError
+from pipeline.store.errors import UnknownName
 from pipeline.store.wording import nearest
 
 TOKENS: dict[str, Pool] = {
@@ -20,7 +21,7 @@ TOKEN_AXES = "row, token, channel"
 
 
 @dataclass(frozen=True)
-class Layout:
+class OutputLayout:
     """Output layout of a layer for one image."""
 
     kind: Literal["row", "maps", "channels last", "tokens"]
@@ -57,7 +58,7 @@ class Layout:
 
 def layout_of(
     shape: tuple[int, ...], prefix: Mapping[str, int] | None = None, channels_last: bool = False
-) -> Layout:
+) -> OutputLayout:
     """Return the layout of a layer's output of this shape, for one image.
 
     `prefix` names and counts the tokens that the network puts before the patch tokens; a layer
@@ -65,30 +66,30 @@ def layout_of(
     high as wide as deep, which are ambiguous.
     """
     if len(shape) == 1:
-        return Layout("row", (), shape[0], {})
+        return OutputLayout("row", (), shape[0], {})
     if len(shape) == 3:
         down, across = shape[0] == shape[1], shape[1] == shape[2]
         if down and (channels_last or not across):
-            return Layout("channels last", shape[:2], shape[2], {})
-        return Layout("maps", shape[1:], shape[0], {})
+            return OutputLayout("channels last", shape[:2], shape[2], {})
+        return OutputLayout("maps", shape[1:], shape[0], {})
     if len(shape) == 2:
         for before in (dict(prefix or {}), dict[str, int]()):
             cells = shape[0] - sum(before.values())
             side = math.isqrt(max(cells, 0))
             if side > 1 and side**2 == cells:
-                return Layout("tokens", (side, side), shape[1], before)
+                return OutputLayout("tokens", (side, side), shape[1], before)
     raise RecipeError(
         f"its output per image is {shape}, expected a row, a map, or tokens of a square grid"
     )
 
 
-def unknown_layer(backbone: str, layer: str, names: Iterable[str]) -> RecipeError:
+def unknown_layer(backbone: str, layer: str, names: Iterable[str]) -> UnknownName:
     """Return the error of an unknown layer, with the nearest or the top-level names."""
     names = list(names)
     near = nearest(layer, names)
     top = ", ".join(name for name in names if "." not in name)
     hint = f"did you mean {' or '.join(near)}?" if near else f"it has {top} and layers within"
-    return UnknownRecipe(f"{backbone} has no layer {layer!r}; {hint}")
+    return UnknownName(f"{backbone} has no layer {layer!r}; {hint}")
 
 
 def unused_layer(backbone: str, layer: str) -> RecipeError:

@@ -2,8 +2,8 @@
 
 from typing import Literal
 
+from pipeline.images.networks.hub import datasets_in_tag
 from pipeline.images.networks.open_clip_models import find_clip_model
-from pipeline.images.networks.pretraining import datasets_in_tag
 from pipeline.images.recipes.schema import Crop, Normalise, Recipe, RecipeError, Resize
 
 

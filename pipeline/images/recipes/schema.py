@@ -4,7 +4,7 @@ import math
 from dataclasses import asdict, dataclass, fields
 from typing import Any, Literal, get_args, get_origin
 
-from pipeline.store.errors import PipelineError, UnknownName
+from pipeline.store.errors import PipelineError
 
 PRECISIONS = ("float32", "tf32", "bf16", "fp16")
 STORAGES = ("float32", "float16")
@@ -17,10 +17,6 @@ PILLOW_RGB = "pillow, exif orientation applied, 16-bit / 257, convert('RGB')"
 
 class RecipeError(PipelineError):
     """A recipe with contradictory fields, or an unsupported layer, rule, precision or storage."""
-
-
-class UnknownRecipe(RecipeError, UnknownName):
-    """No recipe or backbone has this name."""
 
 
 def _require_known(instance: Any) -> None:

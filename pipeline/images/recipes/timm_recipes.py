@@ -9,7 +9,7 @@ import math
 import re
 from typing import Any
 
-from pipeline.images.networks.pretraining import datasets_in_tag
+from pipeline.images.networks.hub import datasets_in_tag
 from pipeline.images.recipes.layers import TOKENS, layout_of, unknown_layer, unused_layer
 from pipeline.images.recipes.schema import (
     Crop,
@@ -18,8 +18,8 @@ from pipeline.images.recipes.schema import (
     Recipe,
     RecipeError,
     Resize,
-    UnknownRecipe,
 )
+from pipeline.store.errors import UnknownName
 from pipeline.store.wording import did_you_mean
 
 METHODS = {"pre_logits": "forward", "forward_features": "forward_features"}
@@ -116,7 +116,7 @@ def create_timm_model(name: str, pretrained: bool = False) -> Any:
     model, _, tag = full.partition(".")
     if not timm.is_model(model):
         hint = did_you_mean(model, timm.list_models())
-        raise UnknownRecipe(f"timm {timm.__version__} has no model {model!r}; {hint}")
+        raise UnknownName(f"timm {timm.__version__} has no model {model!r}; {hint}")
     try:
         return timm.create_model(full, pretrained=pretrained, num_classes=0).eval()
     except RuntimeError as error:
