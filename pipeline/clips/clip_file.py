@@ -146,9 +146,7 @@ def opened_file(path: Path, limits: Limits = LIMITS) -> Iterator[BinaryIO]:
     """Open an ordinary file within the size limit, or raise an `UnusableImage`."""
     try:
         info = path.stat()
-    except FileNotFoundError:
-        raise MissingImage("no such file") from None
-    except (NotADirectoryError, ValueError):
+    except (FileNotFoundError, NotADirectoryError, ValueError):
         raise MissingImage("no such file") from None
     if not stat.S_ISREG(info.st_mode):
         # Reading a pipe would block, a device might never end.

@@ -12,8 +12,9 @@ import torch
 from pipeline.images.backbones.backbone import Backbone
 from pipeline.images.backbones.backbone_weights import read_state_dict
 from pipeline.images.backbones.known_backbones import backbone_named
-from pipeline.images.networks.random_weights import seeded_state
-from pipeline.images.networks.state_dicts import Weights, WeightsError, state_sha256
+from pipeline.images.networks import WeightsError
+from pipeline.images.networks.random_weights import seed_of, seeded_state
+from pipeline.images.networks.state_dicts import Weights, state_sha256
 from pipeline.images.npm_weights import SHA256, fetched_npm_archive, npm_archive
 from pipeline.images.recipes import Recipe
 from pipeline.store.hashing import sha256_of_file
@@ -166,10 +167,9 @@ def _digits(path: Path) -> str:
 
 
 def _random_weights(backbone: Backbone, source: str) -> Weights:
-    digits = source.removeprefix("random:")
-    if not digits.isdecimal():
-        raise WeightsError(f"{source!r}: the seed must be an integer, as in random:0")
-    state = seeded_state(backbone.outline(), int(digits), backbone.residual_norms)
+    seed, norms = seed_of(source), backbone.residual_norms
+    state = seeded_state(backbone.outline(), seed, norms)
+    # Constants that a network computes at construction have no values on the meta device.
     if any(constant.is_meta for constant in state.values()):
-        state = seeded_state(backbone.build(), int(digits), backbone.residual_norms)
+        state = seeded_state(backbone.build(), seed, norms)
     return Weights(source, state_sha256(state), state)

@@ -22,7 +22,7 @@ from pipeline.datasets.checks import DatasetError
 from pipeline.datasets.entries import ImageEntry
 from pipeline.datasets.manifest import Manifest
 from pipeline.images.feature_extractor import FeatureExtractor
-from pipeline.images.networks.state_dicts import WeightsError
+from pipeline.images.networks import WeightsError
 from pipeline.store.jobs.options import Compute, Storage
 from pipeline.store.progress import Monitor
 from pipeline.store.shards.feature_set import FeatureSet

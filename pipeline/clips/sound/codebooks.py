@@ -24,7 +24,7 @@ from pipeline.store.progress import Monitor
 _AHEAD = 8
 
 
-def codebook_beside(out: Path, recipe: BagRecipe) -> Path:
+def default_codebook(out: Path, recipe: BagRecipe) -> Path:
     """Return the default path of the codebook of a feature set in the folder `out`."""
     return out.with_name(f"mfcc-{recipe.words}.codebook.safetensors")
 
@@ -45,7 +45,7 @@ def codebook_for(
     `given` None is the default path, whose codebook must match the clips of the split; `update`
     refits one of other clips, which supersedes the rows in `out`.
     """
-    file = given or codebook_beside(out, recipe)
+    file = given or default_codebook(out, recipe)
     if file.exists():
         words = load_sound_words(file)
         words.require(recipe, str(file))

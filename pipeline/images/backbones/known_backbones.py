@@ -38,13 +38,14 @@ def backbone_named(name: str) -> Backbone:
     return BACKBONES[name] if provider is None else _PROVIDED[provider](name)
 
 
-def _torchvision(name: str, **options: bool) -> Callable[[], nn.Module]:
+def torchvision_network(
+    name: str, package: str = "torchvision.models", **options: bool
+) -> Callable[[], nn.Module]:
     """Return the function that builds a network of torchvision without weights."""
 
     def build() -> nn.Module:
         # Imported here: torchvision imports torch's compiler, which is slower than torch itself.
-        models = import_module("torchvision.models")
-        net: nn.Module = getattr(models, name)(weights=None, **options)
+        net: nn.Module = getattr(import_module(package), name)(weights=None, **options)
         return net
 
     return build
@@ -53,7 +54,7 @@ def _torchvision(name: str, **options: bool) -> Callable[[], nn.Module]:
 def _googlenet() -> nn.Module:
     # torchvision's published weights expect (x / 255 - 0.5) / 0.5; its own builder converts
     # from the ImageNet normalisation inside the network, which the recipe makes unnecessary.
-    net = _torchvision("googlenet", aux_logits=False, init_weights=False)()
+    net = torchvision_network("googlenet", aux_logits=False, init_weights=False)()
     net.fc = nn.Identity()
     return net
 
@@ -117,11 +118,11 @@ def _dct_weights() -> dict[str, Tensor]:
 
 _LITES = ("efficientnet-lite0", "efficientnet-lite1", "efficientnet-lite2")
 BACKBONES: dict[str, Backbone] = {
-    "resnet152": Backbone(_torchvision("resnet152"), residual_norms=".bn3"),
+    "resnet152": Backbone(torchvision_network("resnet152"), residual_norms=".bn3"),
     **{f"resnet{depth}-caffe": _caffe_resnet(depth) for depth in (50, 101, 152)},
-    "vgg19": Backbone(_torchvision("vgg19"), layer_names=_vgg_layer_names((2, 2, 4, 4, 4))),
-    "vgg16": Backbone(_torchvision("vgg16"), layer_names=_vgg_layer_names((2, 2, 3, 3, 3))),
-    "alexnet": Backbone(_torchvision("alexnet")),
+    "vgg19": Backbone(torchvision_network("vgg19"), layer_names=_vgg_layer_names((2, 2, 4, 4, 4))),
+    "vgg16": Backbone(torchvision_network("vgg16"), layer_names=_vgg_layer_names((2, 2, 3, 3, 3))),
+    "alexnet": Backbone(torchvision_network("alexnet")),
     "caffenet": Backbone(CaffeNet),
     "googlenet": Backbone(_googlenet, heads=("fc.", "aux1.", "aux2.")),
     **{name: _efficientnet_lite(name) for name in _LITES},

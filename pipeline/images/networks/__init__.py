@@ -7,8 +7,6 @@ Read `state_dicts` (weight files), `random_weights` (weights from a seed) and `o
 from pipeline.store.errors import PipelineError
 
 
+# Here, since recipes and codebooks raise it too, and importing this module does not import torch.
 class WeightsError(PipelineError):
-    """Weights or a codebook are not available, cannot be read, or do not fit; there is no fallback.
-
-    Defined here, where importing it does not import torch.
-    """
+    """Weights or a codebook are missing, cannot be read, or do not fit; there is no fallback."""

@@ -16,7 +16,7 @@ from pipeline.images.networks.open_clip_models import (
     open_clip,
     quiet_logging,
 )
-from pipeline.images.networks.random_weights import seeded_state
+from pipeline.images.networks.random_weights import seed_of, seeded_state
 from pipeline.images.networks.state_dicts import (
     Weights,
     WeightsError,
@@ -70,11 +70,8 @@ def load_clip_weights(model: ClipModel, source: str, net: Any) -> Weights:
 
 
 def _random(model: ClipModel, source: str, net: Any) -> Weights:
-    digits = source.removeprefix("random:")
-    if not digits.isdecimal():
-        raise WeightsError(f"{source!r}: the seed must be an integer, as in random:0")
     # The last norms of a ResNet's residual branches; other towers have no such names.
-    state = _of_features(seeded_state(net, int(digits), ".bn3"))
+    state = _of_features(seeded_state(net, seed_of(source), ".bn3"))
     return Weights(source, state_sha256(state), state)
 
 

@@ -4,9 +4,19 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from pipeline.images.networks import WeightsError
+
 # Scale of the last batch norm of every residual branch, without which fifty branches would double
 # the variance fifty times.
 _RESIDUAL_SCALE = 0.2
+
+
+def seed_of(source: str) -> int:
+    """Return the seed of "random:SEED"."""
+    digits = source.removeprefix("random:")
+    if not digits.isdecimal():
+        raise WeightsError(f"{source!r}: the seed must be an integer, as in random:0")
+    return int(digits)
 
 
 def seeded_state(net: nn.Module, seed: int, residual_norms: str) -> dict[str, Tensor]:

@@ -8,6 +8,7 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
+from pipeline.images.networks import WeightsError
 from pipeline.images.networks.open_clip_models import (
     ClipModel,
     cached_weights,
@@ -15,7 +16,7 @@ from pipeline.images.networks.open_clip_models import (
     open_clip,
 )
 from pipeline.images.networks.open_clip_weights import build_clip, load_clip_weights
-from pipeline.images.networks.state_dicts import WeightsError, state_sha256
+from pipeline.images.networks.state_dicts import state_sha256
 from pipeline.store.errors import PipelineError, UnknownName
 from tests.images.networks.factories import add_tiny_models
 

@@ -9,9 +9,9 @@ import torch
 
 from pipeline.datasets.entries import ImageEntry
 from pipeline.datasets.manifest import Manifest
+from pipeline.images.networks import WeightsError
 from pipeline.images.networks.open_clip_models import find_clip_model, open_clip
 from pipeline.images.networks.open_clip_weights import build_clip, load_clip_weights
-from pipeline.images.networks.state_dicts import WeightsError
 from pipeline.store.errors import UnknownName
 from pipeline.store.shards.feature_set import FeatureSet
 from pipeline.text.encode import encode, encoder_folder
