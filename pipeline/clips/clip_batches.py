@@ -18,7 +18,7 @@ from PIL import Image
 from torch import Tensor
 
 from pipeline.clips.clip_file import open_clip
-from pipeline.clips.frames import taken_frames
+from pipeline.clips.frames import sampled_frames
 from pipeline.clips.recipes import PARTS, ClipRecipe
 from pipeline.clips.sampling import Sampling
 from pipeline.images.decoding.decode import UnusableImage, fault_of_the_system
@@ -103,10 +103,10 @@ class _Runs:
 class _Reading:
     """One clip in decoding, with prefetch."""
 
-    # `taken_frames` is a generator over the open file, advanced on a pool thread: one future holds
-    # the next few pieces while the caller consumes the current ones. So a clip never holds more
-    # than two lists of `_PIECES_AHEAD` pieces, whatever its length. A failure of the file becomes a
-    # status after the pieces that were decoded before it.
+    # `sampled_frames` is a generator over the open file, advanced on a pool thread: one future
+    # holds the next few pieces while the caller consumes the current ones. So a clip never holds
+    # more than two lists of `_PIECES_AHEAD` pieces, whatever its length. A failure of the file
+    # becomes a status after the pieces that were decoded before it.
 
     def __init__(
         self,
@@ -144,7 +144,7 @@ class _Reading:
         try:
             with open_clip(self.path, self._crc32) as clip:
                 runs = [_Runs(k, self._views[k], clip.seconds) for k in order]
-                for frame in taken_frames(clip, samplings):
+                for frame in sampled_frames(clip, samplings):
                     for k, of, times in zip(order, runs, frame.times, strict=True):
                         if times:
                             pixels = self._views[k].cut(frame.image)

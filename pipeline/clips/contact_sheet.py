@@ -5,7 +5,7 @@ from pathlib import Path
 from PIL import Image
 
 from pipeline.clips.clip_file import NoPyAv, open_clip
-from pipeline.clips.frames import taken_frames
+from pipeline.clips.frames import sampled_frames
 from pipeline.clips.sampling import Sampling
 from pipeline.images.decoding.decode import Decoded, UnusableImage, fault_of_the_system
 from pipeline.store.shards.format import UNREADABLE
@@ -25,7 +25,7 @@ def contact_sheet(path: Path, frames: int = FRAMES, columns: int = COLUMNS) -> D
     cells: list[Image.Image] = []
     try:
         with open_clip(path, crc32) as clip:
-            for frame in taken_frames(clip, [Sampling(f"even:{frames}")]):
+            for frame in sampled_frames(clip, [Sampling(f"even:{frames}")]):
                 small = frame.image
                 small.thumbnail((_CELL, _CELL), Image.Resampling.BICUBIC)
                 cells += [small] * len(frame.times[0])

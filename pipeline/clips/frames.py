@@ -25,7 +25,7 @@ _QUARTER_TURNS = {
 
 
 @dataclass(frozen=True)
-class TakenFrame:
+class SampledFrame:
     """A frame that at least one sampling selects."""
 
     image: Image.Image  # upright, mode RGB
@@ -35,7 +35,7 @@ class TakenFrame:
     displayed for long, none if it is not selected."""
 
 
-def taken_frames(clip: ClipFile, samplings: Sequence[Sampling]) -> Iterator[TakenFrame]:
+def sampled_frames(clip: ClipFile, samplings: Sequence[Sampling]) -> Iterator[SampledFrame]:
     """Decode a clip once and yield the frames that at least one sampling selects, in order.
 
     A frame is displayed from its presentation time to that of the next frame, and the last one
@@ -43,29 +43,29 @@ def taken_frames(clip: ClipFile, samplings: Sequence[Sampling]) -> Iterator[Take
     FFmpeg pass through; `open_clip` converts them to a reason.
     """
     schedules = [sampling.times(clip.seconds) for sampling in samplings]
-    taken = [0] * len(samplings)
+    counts = [0] * len(samplings)
     previous: tuple[VideoFrame, Fraction] | None = None
 
-    def take(frame: "VideoFrame", since: Fraction, until: Fraction | None) -> TakenFrame | None:
+    def pick(frame: "VideoFrame", since: Fraction, until: Fraction | None) -> SampledFrame | None:
         times: list[tuple[Fraction, ...]] = []
         for k, schedule in enumerate(schedules):
             if schedule is None:
                 times.append((since,))
                 continue
-            first = taken[k]
-            while taken[k] < len(schedule) and (until is None or schedule[taken[k]] < until):
-                taken[k] += 1
-            times.append(tuple(schedule[first : taken[k]]))
-        return TakenFrame(_upright(frame), since, tuple(times)) if any(times) else None
+            first = counts[k]
+            while counts[k] < len(schedule) and (until is None or schedule[counts[k]] < until):
+                counts[k] += 1
+            times.append(tuple(schedule[first : counts[k]]))
+        return SampledFrame(_upright(frame), since, tuple(times)) if any(times) else None
 
     # How long a frame is displayed is known only at the next one: at most three are in memory.
     for frame, shown_at in _frames_in_order(clip):
-        if previous is not None and (selected := take(*previous, shown_at)) is not None:
+        if previous is not None and (selected := pick(*previous, shown_at)) is not None:
             yield selected
         previous = frame, shown_at
     if previous is None:
         raise UnreadableImage("none of its frames can be decoded")
-    if (selected := take(*previous, None)) is not None:
+    if (selected := pick(*previous, None)) is not None:
         yield selected
 
 

@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 from pipeline.clips.frames import DECODING
 from pipeline.clips.sampling import Sampling
+from pipeline.clips.sound.recipes import AnySoundRecipe, is_sound_recipe, sound_recipe
 from pipeline.images.recipes import (
     DEFAULT_RECIPE,
     PRECISIONS,
@@ -22,6 +23,7 @@ from pipeline.images.recipes import (
     resolve_recipe,
 )
 from pipeline.store.errors import UnknownName, WrongUsage
+from pipeline.store.jobs.side_by_side import split_name
 from pipeline.store.wording import did_you_mean
 
 Over = Literal["mean", "max", "halves"]
@@ -138,6 +140,15 @@ class ClipRecipe:
         return {**self.network.to_json(), "name": self.name, "shape": self.shape, "clip": clip}
 
 
+def recipe_of_clips(
+    name: str, precision: str = "float32", storage: str = "float32"
+) -> ClipRecipe | AnySoundRecipe:
+    """Return a clip recipe by its name; audio rows are always float32."""
+    if is_sound_recipe(name):
+        return sound_recipe(name)
+    return resolve_clip_recipe(name, precision, storage)
+
+
 def named_with(name: str, frames: str | None, over: str | None) -> str:
     """Return the name of a recipe with other frames or another reduction over time."""
     if frames is None and over is None:
@@ -170,6 +181,15 @@ def resolve_clip_recipe(
             "for the mean"
         )
     return ClipRecipe(f"{network.name}@{rest}", network, Sampling(frames).rule, over)
+
+
+def names_with(name: str, frames: str | None, over: str | None) -> str:
+    """Return a recipe's name, or several joined by "+", with other frames; audio is unchanged."""
+    together = split_name(name)
+    if together is None:
+        return name if is_sound_recipe(name) else named_with(name, frames, over)
+    names = (n if is_sound_recipe(n) else named_with(n, frames, over) for n in together.recipes)
+    return f"{together.scaling}:{'+'.join(names)}"
 
 
 def _usual_frames(network: Recipe | VolumeRecipe) -> str:
