@@ -152,8 +152,8 @@ class _Reading:
                                 yield from of.add(time, pixels)
                 for of in runs:
                     yield from of.end()
-        except UnusableImage as fault:
-            self.status, self.reason = fault.status, str(fault)
+        except UnusableImage as error:
+            self.status, self.reason = error.status, str(error)
         except (OSError, MemoryError) as error:
             raise fault_of_the_system(self.path, error, "clip") from error
 

@@ -29,10 +29,10 @@ def contact_sheet(path: Path, frames: int = FRAMES, columns: int = COLUMNS) -> D
                 small = frame.image
                 small.thumbnail((_CELL, _CELL), Image.Resampling.BICUBIC)
                 cells += [small] * len(frame.times[0])
-    except UnusableImage as fault:
-        return Decoded(None, crc32[0] if crc32 else 0, fault.status, str(fault))
-    except NoPyAv as fault:
-        return Decoded(None, 0, UNREADABLE, str(fault))
+    except UnusableImage as error:
+        return Decoded(None, crc32[0] if crc32 else 0, error.status, str(error))
+    except NoPyAv as error:
+        return Decoded(None, 0, UNREADABLE, str(error))
     except (OSError, MemoryError) as error:
         raise fault_of_the_system(path, error, "clip") from error
     across, down = (max(sizes) for sizes in zip(*(cell.size for cell in cells), strict=True))

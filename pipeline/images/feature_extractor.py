@@ -128,10 +128,10 @@ class FeatureExtractor:
 def _opened(picture: GivenPicture, row: int) -> Path | Image.Image:
     try:
         return picture_of(picture)
-    except UnusableImage as fault:
+    except UnusableImage as error:
         raise WrongUsage(
-            _message(Image.new("RGB", (1, 1)), row, STATUS_NAMES[fault.status], str(fault))
-        ) from fault
+            _message(Image.new("RGB", (1, 1)), row, STATUS_NAMES[error.status], str(error))
+        ) from error
 
 
 def _message(picture: Path | Image.Image, row: int, status: str, reason: str) -> str:

@@ -154,6 +154,6 @@ def read_windows(
     try:
         with watch.timing(DECODE):
             windows = cut_crops(resize_image(decoded.image, resize), window)
-    except UnusableImage as fault:
-        return Sample(None, decoded.source_crc32, fault.status, str(fault))
+    except UnusableImage as error:
+        return Sample(None, decoded.source_crc32, error.status, str(error))
     return Sample(windows, decoded.source_crc32)

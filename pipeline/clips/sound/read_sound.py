@@ -72,8 +72,8 @@ def read_sound(path: Path, rate: int) -> Sound:
             file.seek(0)
             samples, seconds = decode_sound(file, rate)
         return Sound(samples, seconds, crc32)
-    except UnusableImage as fault:
-        return Sound(None, None, crc32, fault.status, str(fault))
+    except UnusableImage as error:
+        return Sound(None, None, crc32, error.status, str(error))
     except (OSError, MemoryError) as error:
         raise fault_of_the_system(path, error, "clip") from error
 

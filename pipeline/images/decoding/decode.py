@@ -167,8 +167,8 @@ def read_image(path: Path, rule: Rule = to_rgb, watch: Stopwatch | None = None) 
         with watch.timing(DECODE):
             crc32 = zlib.crc32(data)
             return Decoded(decode(data, rule=rule), crc32)
-    except UnusableImage as fault:
-        return Decoded(None, crc32, fault.status, str(fault))
+    except UnusableImage as error:
+        return Decoded(None, crc32, error.status, str(error))
     # Pixels are limited before decoding, so exhausted memory is never attributed to the file.
     except (OSError, MemoryError) as error:
         raise fault_of_the_system(path, error) from error
@@ -180,8 +180,8 @@ def rgb_of_picture(picture: Image.Image, rule: Rule) -> Decoded:
         with _reasons(MAX_PIXELS):
             _require_size(picture, MAX_PIXELS)
             return Decoded(rule(picture))
-    except UnusableImage as fault:
-        return Decoded(None, 0, fault.status, str(fault))
+    except UnusableImage as error:
+        return Decoded(None, 0, error.status, str(error))
 
 
 def source_crc32(path: Path) -> int:

@@ -67,8 +67,8 @@ def timm_recipe(name: str) -> Recipe:
         shape, axes = layout.row(pool)
         if part == "grid" and not layout.cells:
             raise RecipeError("its output is a row, which has no cells")
-    except RecipeError as fault:
-        raise RecipeError(f"{name} reads {tap!r} of {backbone}: {fault}") from fault
+    except RecipeError as error:
+        raise RecipeError(f"{name} reads {tap!r} of {backbone}: {error}") from error
     # The name has the tag of the weights, also if it was left out: should a later timm change the
     # default, the same name still means the same features.
     return Recipe(
