@@ -13,9 +13,8 @@ from PIL import Image
 import pipeline
 from pipeline.heads import HeadError
 from pipeline.heads.inputs.feature_rows import ArrayRows
-from pipeline.images.feature_extractor import PictureError
 from pipeline.images.given_pictures import picture_of
-from pipeline.store.errors import PipelineError, UnexpectedType
+from pipeline.store.errors import PipelineError, UnexpectedType, WrongUsage
 from pipeline.store.one_or_many import texts_of, values_of
 from pipeline.text.fitting import Fitting, fit_encoder
 from tests.heads.test_heads import SMALL, fitted, trained_head
@@ -140,7 +139,7 @@ def test_what_is_no_image_is_refused(
 def test_bytes_that_are_no_image_are_named(
     extractor: pipeline.FeatureExtractor, pixels: np.ndarray
 ) -> None:
-    with pytest.raises(PictureError, match=r"an image \(number 1 .* is unreadable: not an image"):
+    with pytest.raises(WrongUsage, match=r"an image \(number 1 .* is unreadable: not an image"):
         extractor([pixels, b"no image"])
 
 

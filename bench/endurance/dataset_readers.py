@@ -27,14 +27,14 @@ def pictures(folder: Path) -> object:
 
 def clips(folder: Path) -> object:
     from pipeline.clips.clip_file import open_clip
-    from pipeline.clips.frames import taken_frames
+    from pipeline.clips.frames import sampled_frames
     from pipeline.clips.sampling import Sampling
     from pipeline.images.decoding.decode import UnusableImage
 
     for path in sorted(folder.iterdir()):
         try:
             with open_clip(path, []) as clip:
-                list(taken_frames(clip, [Sampling("every:0.5")]))
+                list(sampled_frames(clip, [Sampling("every:0.5")]))
         except UnusableImage:
             pass
     return None

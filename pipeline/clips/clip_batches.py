@@ -1,8 +1,7 @@
 """Batched extraction of clip features: batches span clips, and each clip is decoded once.
 
 Reader threads decode clips ahead, a few frames at a time. The frames of successive clips fill the
-batches of each recipe. Outputs are reduced in frame order as they arrive, so that memory does not
-grow with the length of a clip.
+batches of each recipe.
 """
 
 from collections import deque
@@ -19,7 +18,7 @@ from PIL import Image
 from torch import Tensor
 
 from pipeline.clips.clip_file import open_clip
-from pipeline.clips.frames import taken_frames
+from pipeline.clips.frames import sampled_frames
 from pipeline.clips.recipes import PARTS, ClipRecipe
 from pipeline.clips.sampling import Sampling
 from pipeline.images.decoding.decode import UnusableImage, fault_of_the_system
@@ -46,23 +45,15 @@ def default_readers(device: str) -> int:
 
 @dataclass(frozen=True)
 class View:
-    """Frames and network of one recipe.
-
-    Attributes
-    ----------
-    recipe : ClipRecipe.
-    run : int. Number of frames per output; 1 for image networks.
-    cut : callable. Returns the network's input for a frame, uint8.
-    network : callable. Returns outputs (batch, *shape) float32 on the CPU of inputs (batch, *cut)
-        for image networks, and (batch, run, *cut) for others.
-    batch_size : int. Outputs per batch.
-    """
+    """Frames and network of one recipe."""
 
     recipe: ClipRecipe
-    run: int
-    cut: Callable[[Image.Image], np.ndarray]
+    run: int  # frames per output; 1 for image networks
+    cut: Callable[[Image.Image], np.ndarray]  # the network's input for a frame, uint8
     network: Callable[[Tensor], Tensor]
-    batch_size: int
+    """Returns outputs (batch, *shape) float32 on the CPU of inputs (batch, *cut) for image
+    networks, and (batch, run, *cut) for others."""
+    batch_size: int  # outputs per batch
 
 
 @dataclass
@@ -102,30 +93,30 @@ class _Runs:
     def _piece(self) -> _Piece:
         self._fresh = 0
         parts = PARTS[self._of.recipe.over]
-        place = self._frames[0][0] / self._seconds if self._seconds else Fraction(0)
+        position = self._frames[0][0] / self._seconds if self._seconds else Fraction(0)
         pixels = [frame for _, frame in self._frames]
         whole = pixels[0] if self._of.run == 1 else np.stack(pixels)
         # A frame at the very end belongs to the last part.
-        return _Piece(self._view, min(int(parts * place), parts - 1), whole)
+        return _Piece(self._view, min(int(parts * position), parts - 1), whole)
 
 
 class _Reading:
-    """One clip in decoding, with prefetch.
+    """One clip in decoding, with prefetch."""
 
-    `taken_frames` is a generator over the open file, advanced on a pool thread: one future holds
-    the next few pieces while the caller consumes the current ones. A failure of the file becomes a
-    status after the pieces that were decoded before it.
-    """
+    # `sampled_frames` is a generator over the open file, advanced on a pool thread: one future
+    # holds the next few pieces while the caller consumes the current ones. So a clip never holds
+    # more than two lists of `_PIECES_AHEAD` pieces, whatever its length. A failure of the file
+    # becomes a status after the pieces that were decoded before it.
 
     def __init__(
         self,
         path: Path,
-        wanted: frozenset[int],
+        requested: frozenset[int],
         views: Sequence[View],
         pool: ThreadPoolExecutor,
         watch: Stopwatch,
     ) -> None:
-        self.path, self.wanted = path, wanted
+        self.path, self.requested = path, requested
         self.status, self.reason = OK, ""
         self._crc32: list[int] = []
         self._views, self._pool, self._watch = views, pool, watch
@@ -138,6 +129,7 @@ class _Reading:
         return self._crc32[0] if self._crc32 else 0
 
     def __iter__(self) -> Iterator[_Piece]:
+        # A generator cannot be advanced by two threads: the next call starts after the last ended.
         while some := self._next.result():
             self._next = self._pool.submit(self._some)
             yield from some
@@ -147,12 +139,12 @@ class _Reading:
             return list(islice(self._pieces, _PIECES_AHEAD))
 
     def _read(self) -> Iterator[_Piece]:
-        order = sorted(self.wanted)
+        order = sorted(self.requested)
         samplings = [Sampling(self._views[k].recipe.frames) for k in order]
         try:
             with open_clip(self.path, self._crc32) as clip:
                 runs = [_Runs(k, self._views[k], clip.seconds) for k in order]
-                for frame in taken_frames(clip, samplings):
+                for frame in sampled_frames(clip, samplings):
                     for k, of, times in zip(order, runs, frame.times, strict=True):
                         if times:
                             pixels = self._views[k].cut(frame.image)
@@ -160,19 +152,21 @@ class _Reading:
                                 yield from of.add(time, pixels)
                 for of in runs:
                     yield from of.end()
-        except UnusableImage as fault:
-            self.status, self.reason = fault.status, str(fault)
+        except UnusableImage as error:
+            self.status, self.reason = error.status, str(error)
         except (OSError, MemoryError) as error:
             raise fault_of_the_system(self.path, error, "clip") from error
 
 
 @dataclass
-class _Joined:
+class _Reduction:
     """Running reduction of the outputs of one clip and view, in the order of its frames."""
+
+    # Outputs are added as they arrive, so that memory does not grow with the length of a clip.
 
     recipe: ClipRecipe
     expected: int = 0
-    found: int = 0
+    received: int = 0
     counts: list[int] = field(init=False)
     sums: list[np.ndarray] = field(init=False)
 
@@ -183,9 +177,9 @@ class _Joined:
         # float64, for sums over many outputs.
         self.sums = [np.full(self.recipe.network.shape, start) for _ in range(parts)]
 
-    def take(self, part: int, output: np.ndarray) -> None:
+    def add(self, part: int, output: np.ndarray) -> None:
         """Add one output, of the network's output shape."""
-        self.found += 1
+        self.received += 1
         self.counts[part] += 1
         if self.recipe.over == "max":
             np.maximum(self.sums[part], output, out=self.sums[part])
@@ -205,21 +199,20 @@ class _Joined:
 
 
 class _Batches:
-    """Batches of one view, filled with pieces of successive clips and computed ahead.
+    """Batches of one view, filled with pieces of successive clips and computed ahead."""
 
-    A batch may contain pieces of several clips, so each piece keeps a reference to the `_Joined` of
-    its clip. Outputs are added in submission order, whatever the order of completion: sums of
-    floats would otherwise depend on timing.
-    """
+    # A batch may contain pieces of several clips, so each piece keeps a reference to the reduction
+    # of its clip. Outputs are added in submission order, whatever the order of completion: sums of
+    # floats would otherwise depend on timing.
 
     def __init__(self, view: View, pool: ThreadPoolExecutor, most: int, watch: Stopwatch) -> None:
         self._view, self._pool, self._most, self._watch = view, pool, most, watch
-        self._filling: list[tuple[_Joined, int, np.ndarray]] = []
-        self._computing: deque[tuple[list[tuple[_Joined, int]], Future[np.ndarray]]] = deque()
+        self._filling: list[tuple[_Reduction, int, np.ndarray]] = []
+        self._computing: deque[tuple[list[tuple[_Reduction, int]], Future[np.ndarray]]] = deque()
 
-    def add(self, joined: _Joined, piece: _Piece) -> None:
+    def add(self, reduction: _Reduction, piece: _Piece) -> None:
         """Add a piece to the current batch; submit the batch when it is full."""
-        self._filling.append((joined, piece.part, piece.pixels))
+        self._filling.append((reduction, piece.part, piece.pixels))
         if len(self._filling) == self._view.batch_size:
             self._submit()
 
@@ -231,16 +224,19 @@ class _Batches:
             self._collect()
 
     def _submit(self) -> None:
-        # Bounds the batches in memory.
+        # Bounds the batches in memory, and with them the decoding: no clip is read further while
+        # its consumer waits here.
         if len(self._computing) == self._most:
             self._collect()
-        owners = [(joined, part) for joined, part, _ in self._filling]
+        owners = [(reduction, part) for reduction, part, _ in self._filling]
         pixels = [item for _, _, item in self._filling]
         self._computing.append((owners, self._pool.submit(self._compute, pixels)))
         self._filling = []
 
     def _compute(self, pixels: list[np.ndarray]) -> np.ndarray:
-        """Return the outputs of a batch, padded to a constant size: see `batches._compute`."""
+        """Return the outputs of a batch, padded to a constant size."""
+        # A row then does not depend on the clips that share its last batch, and kernels are chosen
+        # for one size only.
         batch = np.zeros((self._view.batch_size, *pixels[0].shape), np.uint8)
         batch[: len(pixels)] = pixels
         with self._watch.timing(FORWARD):
@@ -249,13 +245,13 @@ class _Batches:
 
     def _collect(self) -> None:
         owners, outputs = self._computing.popleft()
-        for (joined, part), output in zip(owners, outputs.result(), strict=True):
-            joined.take(part, output)
+        for (reduction, part), output in zip(owners, outputs.result(), strict=True):
+            reduction.add(part, output)
 
 
 def clip_rows(
     paths: Sequence[Path],
-    wanted: Sequence[frozenset[int]],
+    requested: Sequence[frozenset[int]],
     views: Sequence[View],
     threads: int,
     readers: int,
@@ -263,30 +259,10 @@ def clip_rows(
 ) -> Iterator[tuple[int, dict[int, RowBlock]]]:
     """Yield the rows of clips in order, one block per requested view, each with a single row.
 
-    Batches have a constant size, padded with black images, so that a row does not depend on other
-    clips.
-
-    Parameters
-    ----------
-    paths : sequence of Path. Clip files.
-    wanted : sequence of set of int. Indices of the views to compute for each clip; an empty set
-        skips the clip.
-    views : sequence of View. Recipes.
-    threads : int. Concurrent batches, each on one core.
-    readers : int. Clips decoded concurrently.
-    watch : Stopwatch. Accumulates the seconds of each stage.
-
-    Yields
-    ------
-    Number of the clip, and its row for each requested view; a failed row is NaN with a status and a
-    reason.
-
-    Raises
-    ------
-    FileReadError
-        The file system failed, not a file.
+    `requested` has the indices of the views to compute for each clip; an empty set skips it. A row
+    is NaN, with a status and a reason, if its clip failed.
     """
-    numbers = [number for number, views_wanted in enumerate(wanted) if views_wanted]
+    numbers = [number for number, indices in enumerate(requested) if indices]
     with (
         one_core_each(),
         ThreadPoolExecutor(readers, thread_name_prefix="read") as reading,
@@ -295,17 +271,21 @@ def clip_rows(
     ):
 
         def read(number: int) -> _Reading:
-            return _Reading(paths[number], wanted[number], views, reading, watch)
+            return _Reading(paths[number], requested[number], views, reading, watch)
 
         batches = [_Batches(v, computing, threads + _BATCHES_AHEAD, watch) for v in views]
-        waiting: deque[tuple[int, _Reading, dict[int, _Joined]]] = deque()
+        # Rows leave in the order of the clips: a writer appends, and a run that is killed resumes
+        # after the last row. A clip waits here for its last frames, which share a batch with pieces
+        # of later clips, as reduced outputs, not frames: a few rows, whatever the length of a clip.
+        waiting: deque[tuple[int, _Reading, dict[int, _Reduction]]] = deque()
         for number, clip in started_ahead(numbers, read, readers + 1):
-            joined = {view: _Joined(views[view].recipe) for view in sorted(clip.wanted)}
+            reductions = {view: _Reduction(views[view].recipe) for view in sorted(clip.requested)}
             for piece in clip:
-                joined[piece.view].expected += 1
-                batches[piece.view].add(joined[piece.view], piece)
-            waiting.append((number, clip, joined))
-            # A clip's last frames wait until pieces of later clips have filled their batch.
+                reductions[piece.view].expected += 1
+                batches[piece.view].add(reductions[piece.view], piece)
+            waiting.append((number, clip, reductions))
+            # A failed clip waits for no batch: its outputs are dropped. Those behind it still wait
+            # for their turn.
             while waiting and _complete(waiting[0]):
                 yield _rows_of(*waiting.popleft())
         for batch in batches:
@@ -314,17 +294,17 @@ def clip_rows(
             yield _rows_of(*entry)
 
 
-def _complete(entry: tuple[int, _Reading, dict[int, _Joined]]) -> bool:
-    _, clip, joined = entry
-    return clip.status != OK or all(j.found == j.expected for j in joined.values())
+def _complete(entry: tuple[int, _Reading, dict[int, _Reduction]]) -> bool:
+    _, clip, reductions = entry
+    return clip.status != OK or all(j.received == j.expected for j in reductions.values())
 
 
 def _rows_of(
-    number: int, clip: _Reading, joined: dict[int, _Joined]
+    number: int, clip: _Reading, reductions: dict[int, _Reduction]
 ) -> tuple[int, dict[int, RowBlock]]:
     blocks = {}
-    for view, outputs in joined.items():
-        row = outputs.row() if clip.status == OK else np.full(outputs.recipe.shape, np.nan)
+    for view, reduction in reductions.items():
+        row = reduction.row() if clip.status == OK else np.full(reduction.recipe.shape, np.nan)
         blocks[view] = RowBlock(
             row[None].astype(np.float32),
             np.array([clip.status], np.uint8),

@@ -52,20 +52,12 @@ class NoPyAv(PipelineError):
 
 @dataclass(frozen=True)
 class Limits:
-    """Limits of a clip; a clip that exceeds one is refused.
+    """Limits of a clip; a clip that exceeds one is refused."""
 
-    Attributes
-    ----------
-    seconds : float. Maximum length of the clip in seconds.
-    pixels : int. Maximum number of pixels per frame.
-    bytes : int. Maximum size of the file in bytes.
-    reading_seconds : float. Maximum time in seconds for reading and decoding the file.
-    """
-
-    seconds: float = 3600.0
-    pixels: int = MAX_PIXELS
-    bytes: int = 1 << 32
-    reading_seconds: float = 1200.0
+    seconds: float = 3600.0  # length of the clip
+    pixels: int = MAX_PIXELS  # per frame
+    bytes: int = 1 << 32  # size of the file
+    reading_seconds: float = 1200.0  # for reading and decoding the file
 
 
 LIMITS = Limits()
@@ -73,33 +65,18 @@ LIMITS = Limits()
 
 @dataclass(frozen=True)
 class ClipFile:
-    """An open clip.
-
-    Attributes
-    ----------
-    stream : VideoStream. Stream of its frames, at the beginning.
-    container : InputContainer. Open container of PyAV.
-    start, seconds : Fraction. Presentation time of the first frame, and time from it to the end of
-        the last frame, both in seconds, from the packets.
-    limits : Limits. Limits of the clip.
-    deadline : float. `time.monotonic` value after which reading must stop.
-    """
+    """An open clip."""
 
     container: "InputContainer"
-    stream: "VideoStream"
-    start: Fraction
-    seconds: Fraction
+    stream: "VideoStream"  # of its frames, at the beginning
+    start: Fraction  # presentation time of the first frame in seconds, from the packets
+    seconds: Fraction  # from it to the end of the last frame
     limits: Limits
-    deadline: float
+    deadline: float  # `time.monotonic` value after which reading must stop
 
 
 def require_av() -> Any:
-    """Import PyAV.
-
-    Raises
-    ------
-    NoPyAv
-    """
+    """Import PyAV."""
     try:
         import av
     except ImportError as error:
@@ -111,13 +88,7 @@ def require_av() -> Any:
 
 
 def clip_crc32(path: Path) -> int:
-    """Return the CRC-32 of a clip's bytes, read in blocks; 0 if the file cannot be opened.
-
-    Raises
-    ------
-    FileReadError
-        The system failed.
-    """
+    """Return the CRC-32 of a clip's bytes, read in blocks; 0 if the file cannot be opened."""
     try:
         with opened_file(path, LIMITS) as file:
             return crc32_of_file(file)
@@ -131,21 +102,12 @@ def clip_crc32(path: Path) -> int:
 def open_clip(path: Path, crc32: list[int], limits: Limits = LIMITS) -> Iterator[ClipFile]:
     """Open a clip for decoding, after one pass over its packets.
 
-    Parameters
-    ----------
-    path : path of the file.
-    crc32 : list of int. Receives the CRC-32 of the file's bytes as soon as it is known.
-    limits : Limits. Limits of the clip.
-
-    Raises
-    ------
-    MissingImage, UnreadableImage, RefusedImage
-        The clip is rejected, with the reason. Errors of FFmpeg within the context are converted to
-        these.
-    OSError, MemoryError
-        The system failed.
+    `crc32` receives the CRC-32 of the file's bytes as soon as it is known. Errors of FFmpeg within
+    the context become the reason of an `UnusableImage`.
     """
     av = require_av()
+    # The packets are read once to the end before a frame is decoded: a file that is cut off or too
+    # long is refused for a few reads, and samplings need the length.
     deadline = time.monotonic() + limits.reading_seconds
     with opened_file(path, limits) as file:
         crc32.append(crc32_of_file(file))
@@ -174,38 +136,23 @@ def open_clip(path: Path, crc32: list[int], limits: Limits = LIMITS) -> Iterator
 
 
 def require_time(limits: Limits, deadline: float) -> None:
-    """Raise if the time for reading a clip is exceeded.
-
-    Raises
-    ------
-    RefusedImage
-    """
+    """Raise if the time for reading a clip is exceeded."""
     if time.monotonic() > deadline:
         raise RefusedImage(f"reading it took more than {limits.reading_seconds:g} s")
 
 
 @contextmanager
 def opened_file(path: Path, limits: Limits = LIMITS) -> Iterator[BinaryIO]:
-    """Open an ordinary file within the size limit.
-
-    Raises
-    ------
-    MissingImage, UnreadableImage, RefusedImage
-        The file is rejected, with the reason.
-    OSError
-        The system failed.
-    """
+    """Open an ordinary file within the size limit, or raise an `UnusableImage`."""
     try:
-        found = path.stat()
-    except FileNotFoundError:
+        info = path.stat()
+    except (FileNotFoundError, NotADirectoryError, ValueError):
         raise MissingImage("no such file") from None
-    except (NotADirectoryError, ValueError):
-        raise MissingImage("no such file") from None
-    if not stat.S_ISREG(found.st_mode):
+    if not stat.S_ISREG(info.st_mode):
         # Reading a pipe would block, a device might never end.
         raise UnreadableImage("not an ordinary file")
-    if found.st_size > limits.bytes:
-        raise RefusedImage(f"{found.st_size} bytes are more than the limit of {limits.bytes}")
+    if info.st_size > limits.bytes:
+        raise RefusedImage(f"{info.st_size} bytes are more than the limit of {limits.bytes}")
     with path.open("rb") as file:
         yield file
 
@@ -265,34 +212,24 @@ def _length(
 
 
 def require_whole(container: "InputContainer", last: Fraction | None) -> None:
-    """Raise if a file ends before its stated length.
-
-    Parameters
-    ----------
-    container : container whose packets have been read.
-    last : Fraction or None. End of the last packet in seconds; None without packets.
-
-    Raises
-    ------
-    UnreadableImage
-    """
+    """Raise if a file ends before its stated length; `last` is the end of its last packet in s."""
     if not container.duration:
         return
     first = Fraction(container.start_time or 0, 1_000_000)
     stated = Fraction(container.duration, 1_000_000)
-    found = Fraction(0) if last is None else last - first
-    if stated - found > max(stated * MISSING_SHARE, _MISSING_SECONDS):
+    actual = Fraction(0) if last is None else last - first
+    if stated - actual > max(stated * MISSING_SHARE, _MISSING_SECONDS):
         raise UnreadableImage(
-            f"it ends after {float(found):.2f} of {float(stated):.2f} s: the file is not whole"
+            f"it ends after {float(actual):.2f} of {float(stated):.2f} s: the file is not whole"
         )
 
 
 def _require_whole_gif(file: BinaryIO) -> None:
     """Raise if a GIF lacks its end byte; it does not state a length."""
-    place = file.tell()
+    position = file.tell()
     file.seek(-min(16, file.seek(0, 2)), 2)
     whole = b"\x3b" in file.read()
-    file.seek(place)
+    file.seek(position)
     if not whole:
         raise UnreadableImage("the GIF ends early: the file is not whole")
 
@@ -304,5 +241,5 @@ def _why_not(file: BinaryIO, error: "OSError | FFmpegError") -> str:
             return f"a picture ({picture.format}), not a clip"
     # Pillow's parsers raise any exception over a damaged file.
     except Exception:
-        known = ", ".join(CONTAINERS.values())
-        return f"damaged, or not a clip of a known format ({known}): {error.strerror}"
+        formats = ", ".join(CONTAINERS.values())
+        return f"damaged, or not a clip of a known format ({formats}): {error.strerror}"

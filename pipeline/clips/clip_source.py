@@ -24,28 +24,17 @@ from pipeline.store.shards.plan import Span
 
 @dataclass(frozen=True)
 class ClipSource:
-    """Clips as a `pipeline.store.jobs.feature_source.FeatureSource`.
-
-    Attributes
-    ----------
-    header : FeatureHeader. Header with recipe and weights.
-    ids, clips : sequence of str, sequence of Path. Id and file of each row.
-    recipe : ClipRecipe. Frames, network, and reduction over time.
-    how : Compute. Options of the caller.
-    threads, readers : int. Concurrent batches, and clips decoded at once.
-    view : callable. Builds the network on the first call.
-    also : tuple of Sink. Other feature sets of the same clips, so that each is decoded once.
-    """
+    """Clips as a `pipeline.store.jobs.feature_source.FeatureSource`."""
 
     header: FeatureHeader
     ids: Sequence[str]
     clips: Sequence[Path]
     recipe: ClipRecipe
-    how: Compute
-    threads: int
-    readers: int
-    view: Callable[[], View]
-    also: tuple["Sink", ...] = ()
+    how: Compute  # options of the caller
+    threads: int  # concurrent batches
+    readers: int  # clips decoded at once
+    view: Callable[[], View]  # builds the network on the first call
+    also: tuple["Sink", ...] = ()  # other sets of the same clips, so that each is decoded once
     unit: str = "clip"
 
     @property
@@ -55,15 +44,15 @@ class ClipSource:
 
     def compute(self, spans: Sequence[Span], watch: Stopwatch) -> Iterator[tuple[int, RowBlock]]:
         """Compute the clips of some spans; the sinks keep their rows."""
-        wanted: list[set[int]] = [set() for _ in self.ids]
+        requested: list[set[int]] = [set() for _ in self.ids]
         rows = [row for span in spans for row in range(span.start, span.stop)]
         for row in rows:
-            wanted[row].add(0)
+            requested[row].add(0)
         for number, sink in enumerate(self.also, 1):
             for row in sink.next_of(rows, self.ids):
-                wanted[row].add(number)
+                requested[row].add(number)
         views = [self.view(), *(sink.source.view() for sink in self.also)]
-        frozen = [frozenset(w) for w in wanted]
+        frozen = [frozenset(w) for w in requested]
         for row, blocks in clip_rows(self.clips, frozen, views, self.threads, self.readers, watch):
             with watch.timing(WRITE):
                 for number in sorted({*blocks} - {0}):
@@ -89,24 +78,15 @@ class ClipSource:
 
 @dataclass(frozen=True)
 class Sink:
-    """A further feature set that receives rows while another set is computed.
+    """A further feature set that receives rows while another set is computed."""
 
-    The rows are stored as finished rows in its work folder, from which its own run resumes.
-
-    Attributes
-    ----------
-    source : ClipSource. Source of the set.
-    build : ShardBuild. Entered build of the set.
-    """
-
+    # Rows are stored as finished rows in its work folder, from which its own run resumes.
     source: ClipSource
-    build: ShardBuild
+    build: ShardBuild  # entered
 
     def next_of(self, rows: Sequence[int], ids: Sequence[str]) -> Iterator[int]:
-        """Yield those of some rows, numbered as `ids`, that are next in the order of this set.
-
-        A sink can only append, so it accepts a row only after all earlier rows are finished.
-        """
+        """Yield those of some rows, numbered as `ids`, that are next in the order of this set."""
+        # A sink can only append, so it accepts a row only after all earlier rows are finished.
         pending = (
             self.build.ids[row]
             for span in self.build.pending()
@@ -130,13 +110,7 @@ def clip_source(
     dataset: str,
     how: Compute,
 ) -> ClipSource:
-    """Return the source of clip features; loads the weights, and builds the network later.
-
-    Raises
-    ------
-    WeightsError
-        The weights are not available.
-    """
+    """Return the source of clip features; loads the weights now, and builds the network later."""
     loaded = load_clip_weights(recipe, str(how.weights))
     return ClipSource(
         clip_header(recipe, loaded, dataset, how.trained_on),
@@ -153,7 +127,7 @@ def clip_source(
 def source_on_worker(
     settings: dict[str, Any], dataset: str, ids: Sequence[str], rows: list[str]
 ) -> ClipSource:
-    """Build the source of some clips on a worker; see `ClipSource.task`."""
+    """Build the source of some clips on a worker, from the settings of `ClipSource.task`."""
     how = Compute(**settings["how"])
     view, header = _view(*settings["recipe"], how, dataset)
     cpu = device_type(how.device) == "cpu"

@@ -5,7 +5,7 @@ from pathlib import Path
 from PIL import Image
 
 from pipeline.clips.clip_file import NoPyAv, open_clip
-from pipeline.clips.frames import taken_frames
+from pipeline.clips.frames import sampled_frames
 from pipeline.clips.sampling import Sampling
 from pipeline.images.decoding.decode import Decoded, UnusableImage, fault_of_the_system
 from pipeline.store.shards.format import UNREADABLE
@@ -19,29 +19,20 @@ _CELL, _GAP, _GROUND = 160, 2, (255, 255, 255)
 def contact_sheet(path: Path, frames: int = FRAMES, columns: int = COLUMNS) -> Decoded:
     """Return a contact sheet of a clip, mode RGB, or the reason for its absence.
 
-    Parameters
-    ----------
-    path : path of the clip.
-    frames : int. Number of frames; frames of a shorter clip are repeated.
-    columns : int. Number of columns. Frames are at most 160 pixels wide and high.
-
-    Raises
-    ------
-    FileReadError
-        The system failed.
+    Frames are at most 160 pixels wide and high; those of a shorter clip are repeated.
     """
     crc32: list[int] = []
     cells: list[Image.Image] = []
     try:
         with open_clip(path, crc32) as clip:
-            for frame in taken_frames(clip, [Sampling(f"even:{frames}")]):
+            for frame in sampled_frames(clip, [Sampling(f"even:{frames}")]):
                 small = frame.image
                 small.thumbnail((_CELL, _CELL), Image.Resampling.BICUBIC)
                 cells += [small] * len(frame.times[0])
-    except UnusableImage as fault:
-        return Decoded(None, crc32[0] if crc32 else 0, fault.status, str(fault))
-    except NoPyAv as fault:
-        return Decoded(None, 0, UNREADABLE, str(fault))
+    except UnusableImage as error:
+        return Decoded(None, crc32[0] if crc32 else 0, error.status, str(error))
+    except NoPyAv as error:
+        return Decoded(None, 0, UNREADABLE, str(error))
     except (OSError, MemoryError) as error:
         raise fault_of_the_system(path, error, "clip") from error
     across, down = (max(sizes) for sizes in zip(*(cell.size for cell in cells), strict=True))

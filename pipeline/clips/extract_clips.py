@@ -37,19 +37,21 @@ def extract_clips(
 ) -> FeatureIndex:
     """Extract the features of a dataset's clips into shards.
 
-    A missing, unreadable or refused clip keeps its row, as NaN with a status and a reason. See
-    `pipeline.store.jobs.make_features.make_features`. Recipes that are extracted together share the
-    decoding of each clip, except on workers.
+    As `pipeline.extract`, but each row is computed from the frames or the sound of a clip. A
+    missing, unreadable or refused clip keeps its row, as NaN with a status and a reason. Recipes
+    that are extracted together share the decoding of each clip, except on workers.
 
     Parameters
     ----------
-    dataset, out, select, storage, place, monitor : see `pipeline.images.extract.extract`.
+    dataset : str or Path. Folder of a prepared dataset of clips.
+    out, select, storage, place, monitor : as for `pipeline.extract`.
     recipe : str. Name in `pipeline.clips.recipes` or `pipeline.clips.sound.recipes`, or several
         joined by "+", extracted into separate folders next to `out`.
     compute : Compute or None. As for images; `weights` "imagenet" means the recipe's own, for 3-D
         networks those of Kinetics-400; `batch_size` counts frames (or runs of frames; None: 8 or 1,
         on a GPU 128 or 16), `readers` clips decoded at once. `codebook` applies to recipes of
-        sound words, which have no weights; see `pipeline.clips.sound.extract_sound.extract_sound`.
+        sound words, which have no weights: a file, or None for one next to `out`, which is fitted
+        on the training split if it does not exist.
 
     Returns
     -------
@@ -63,7 +65,7 @@ def extract_clips(
     DatasetError
         The dataset is one of images, or cannot be read.
     WrongUsage, RecipeError, WeightsError, DeviceError, FileReadError, PipelineError
-        See `pipeline.images.extract.extract`.
+        As `pipeline.extract`; WeightsError also for a codebook of other words or clips.
 
     Examples
     --------

@@ -11,5 +11,5 @@ PUBLIC = {"extract_clips": "pipeline.clips.extract_clips:extract_clips"}
 
 # By the `media` of a dataset; `pipeline.images` has the same for "images".
 EXTRACT = {"clips": "pipeline.clips.extract_clips:extract_clips"}
-RECIPE = {"clips": "pipeline.clips.recipe_lookup:recipe_of_clips"}
+RECIPE = {"clips": "pipeline.clips.recipes:recipe_of_clips"}
 SHOWN = {"clips": "pipeline.clips.contact_sheet:contact_sheet"}

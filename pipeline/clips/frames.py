@@ -25,74 +25,55 @@ _QUARTER_TURNS = {
 
 
 @dataclass(frozen=True)
-class TakenFrame:
-    """A frame that at least one sampling selects.
+class SampledFrame:
+    """A frame that at least one sampling selects."""
 
-    Attributes
-    ----------
-    image : Image. Upright frame, mode RGB.
-    shown_at : Fraction. Presentation time in seconds, relative to the first frame.
-    times : tuple of tuple of Fraction. For each sampling, the times at which it selects this frame:
-        several for a frame that is displayed for long, none if it is not selected.
-    """
-
-    image: Image.Image
-    shown_at: Fraction
+    image: Image.Image  # upright, mode RGB
+    shown_at: Fraction  # presentation time in seconds, relative to the first frame
     times: tuple[tuple[Fraction, ...], ...]
+    """For each sampling, the times at which it selects this frame: several for a frame that is
+    displayed for long, none if it is not selected."""
 
 
-def taken_frames(clip: ClipFile, samplings: Sequence[Sampling]) -> Iterator[TakenFrame]:
+def sampled_frames(clip: ClipFile, samplings: Sequence[Sampling]) -> Iterator[SampledFrame]:
     """Decode a clip once and yield the frames that at least one sampling selects, in order.
 
     A frame is displayed from its presentation time to that of the next frame, and the last one
-    until the end of the clip; times before the first decoded frame select that frame. At most three
-    frames are in memory.
-
-    Parameters
-    ----------
-    clip : ClipFile. Freshly opened clip.
-    samplings : sequence of Sampling. Rules that select frames.
-
-    Raises
-    ------
-    UnreadableImage, RefusedImage
-        There is no frame, a frame has no time or is too large, or reading exceeds the time limit.
-    av.FFmpegError
-        A frame cannot be decoded; `open_clip` converts the error to a reason.
+    until the end of the clip; times before the first decoded frame select that frame. Errors of
+    FFmpeg pass through; `open_clip` converts them to a reason.
     """
-    waiting = [sampling.times(clip.seconds) for sampling in samplings]
-    taken = [0] * len(samplings)
-    held: tuple[VideoFrame, Fraction] | None = None
+    schedules = [sampling.times(clip.seconds) for sampling in samplings]
+    counts = [0] * len(samplings)
+    previous: tuple[VideoFrame, Fraction] | None = None
 
-    def take(frame: "VideoFrame", since: Fraction, until: Fraction | None) -> TakenFrame | None:
+    def pick(frame: "VideoFrame", since: Fraction, until: Fraction | None) -> SampledFrame | None:
         times: list[tuple[Fraction, ...]] = []
-        for k, wanted in enumerate(waiting):
-            if wanted is None:
+        for k, schedule in enumerate(schedules):
+            if schedule is None:
                 times.append((since,))
                 continue
-            first = taken[k]
-            while taken[k] < len(wanted) and (until is None or wanted[taken[k]] < until):
-                taken[k] += 1
-            times.append(tuple(wanted[first : taken[k]]))
-        return TakenFrame(_upright(frame), since, tuple(times)) if any(times) else None
+            first = counts[k]
+            while counts[k] < len(schedule) and (until is None or schedule[counts[k]] < until):
+                counts[k] += 1
+            times.append(tuple(schedule[first : counts[k]]))
+        return SampledFrame(_upright(frame), since, tuple(times)) if any(times) else None
 
+    # How long a frame is displayed is known only at the next one: at most three are in memory.
     for frame, shown_at in _frames_in_order(clip):
-        if held is not None and (found := take(*held, shown_at)) is not None:
-            yield found
-        held = frame, shown_at
-    if held is None:
+        if previous is not None and (selected := pick(*previous, shown_at)) is not None:
+            yield selected
+        previous = frame, shown_at
+    if previous is None:
         raise UnreadableImage("none of its frames can be decoded")
-    if (found := take(*held, None)) is not None:
-        yield found
+    if (selected := pick(*previous, None)) is not None:
+        yield selected
 
 
 def _frames_in_order(clip: ClipFile) -> Iterator[tuple["VideoFrame", Fraction]]:
-    """Yield each frame with its presentation time, relative to the first one.
-
-    Frames are decoded in display order. Some AVI files swap the time stamps of two frames, which
-    is corrected, as in FFmpeg.
-    """
-    held: tuple[VideoFrame, Fraction] | None = None
+    """Yield each frame with its presentation time, relative to the first one."""
+    # Frames are decoded in display order. Some AVI files swap the time stamps of two frames, which
+    # is corrected, as in FFmpeg.
+    previous: tuple[VideoFrame, Fraction] | None = None
     for frame in clip.container.decode(clip.stream):
         require_time(clip.limits, clip.deadline)
         if frame.width * frame.height > clip.limits.pixels:
@@ -101,13 +82,13 @@ def _frames_in_order(clip: ClipFile) -> Iterator[tuple["VideoFrame", Fraction]]:
                 f"{clip.limits.pixels}"
             )
         shown_at = _time_of(frame) - clip.start
-        if held is not None:
-            earlier, later = sorted((held[1], shown_at))
-            yield held[0], earlier
+        if previous is not None:
+            earlier, later = sorted((previous[1], shown_at))
+            yield previous[0], earlier
             shown_at = later
-        held = frame, shown_at
-    if held is not None:
-        yield held
+        previous = frame, shown_at
+    if previous is not None:
+        yield previous
 
 
 def _time_of(frame: "VideoFrame") -> Fraction:

@@ -17,15 +17,7 @@ MP4 = "video/mp4"
 def media_type(path: Path) -> tuple[str, bool]:
     """Return the media type of a clip for browsers, and whether it must be remuxed to MP4 first.
 
-    Returns
-    -------
     ("", False) if browsers cannot play it: other codecs, or not a clip.
-
-    Raises
-    ------
-    NoPyAv
-    OSError
-        The system failed.
     """
     try:
         with open_clip(path, []) as clip:
@@ -33,20 +25,14 @@ def media_type(path: Path) -> tuple[str, bool]:
             codec = clip.stream.codec_context.name
     except UnusableImage:
         return "", False
-    found = _AS_IT_IS.get(container, "")
-    if codec in _OF_BROWSERS.get(found, ()):
-        return found, False
+    kind = _AS_IT_IS.get(container, "")
+    if codec in _OF_BROWSERS.get(kind, ()):
+        return kind, False
     return (MP4, True) if codec == "h264" else ("", False)
 
 
 def write_mp4(path: Path, out: Path) -> None:
-    """Remux the video of an H.264 clip to an MP4 file, without its sound.
-
-    Raises
-    ------
-    UnreadableImage
-        The packets are not supported.
-    """
+    """Remux the video of an H.264 clip to an MP4 file, without its sound."""
     av = require_av()
     with open_clip(path, []) as clip, av.open(str(out), "w", format="mp4") as written:
         stream = written.add_stream_from_template(clip.stream)

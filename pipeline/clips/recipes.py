@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 from pipeline.clips.frames import DECODING
 from pipeline.clips.sampling import Sampling
+from pipeline.clips.sound.recipes import AnySoundRecipe, is_sound_recipe, sound_recipe
 from pipeline.images.recipes import (
     DEFAULT_RECIPE,
     PRECISIONS,
@@ -18,11 +19,11 @@ from pipeline.images.recipes import (
     Normalise,
     Recipe,
     RecipeError,
-    UnknownRecipe,
     is_image_recipe,
     resolve_recipe,
 )
-from pipeline.store.errors import WrongUsage
+from pipeline.store.errors import UnknownName, WrongUsage
+from pipeline.store.jobs.side_by_side import split_name
 from pipeline.store.wording import did_you_mean
 
 Over = Literal["mean", "max", "halves"]
@@ -40,31 +41,25 @@ _SPORTS = Normalise(1.0, (90.0, 98.0, 102.0), (1.0, 1.0, 1.0), "BGR")
 
 @dataclass(frozen=True, slots=True)
 class VolumeRecipe:
-    """A 3-D network for runs of frames.
-
-    Attributes
-    ----------
-    name, backbone, weights, tap, activation, normalise, shape, axes, precision, storage, source,
-    trained_on : see `pipeline.images.recipes.Recipe`.
-    frames : str. Default frames.
-    run : int. Frames per input. Runs do not overlap, except for the last one, which ends with the
-        clip; the last frame of a shorter clip is repeated.
-    canvas : (height, width) that a frame is squashed to, bilinearly without antialiasing, as in
-        torchvision's `VideoClassification`.
-    crop : int. Side of the centre crop.
-    """
+    """A 3-D network for runs of frames; other fields as in `pipeline.images.recipes.Recipe`."""
 
     name: str
     backbone: str
     weights: str
     frames: str
+    """Default frames."""
     canvas: tuple[int, int]
+    """(height, width) that a frame is squashed to, bilinearly without antialiasing, as in
+    torchvision's `VideoClassification`."""
     crop: int
+    """Side of the centre crop."""
     normalise: Normalise
     tap: str
     activation: Literal["relu", "none"]
     shape: tuple[int, ...]
     run: int = 16
+    """Frames per input. Runs do not overlap, except for the last one, which ends with the clip; the
+    last frame of a shorter clip is repeated."""
     axes: str = "row, channel"
     precision: str = "float32"
     storage: str = "float32"
@@ -112,22 +107,16 @@ _DEFAULT_VOLUME = {r.backbone: name for name, r in reversed(VOLUMES.items())}
 
 @dataclass(frozen=True, slots=True)
 class ClipRecipe:
-    """A clip recipe: from one clip to one row.
-
-    Attributes
-    ----------
-    name : str. Name of the recipe.
-    network : Recipe or VolumeRecipe. Recipe for a frame, or for a run of frames.
-    frames : str. Sampling rule, see `pipeline.clips.sampling.Sampling`.
-    over : str. Reduction over time: mean, maximum, or "halves": the means of outputs that start in
-        the first and in the second half of the clip, concatenated; an empty half repeats the
-        previous.
-    """
+    """A clip recipe: from one clip to one row."""
 
     name: str
     network: Recipe | VolumeRecipe
+    """Recipe for a frame, or for a run of frames."""
     frames: str
+    """Sampling rule of `pipeline.clips.sampling.Sampling`."""
     over: Over
+    """Reduction over time: mean, maximum, or "halves": the means of outputs that start in the first
+    and in the second half of the clip, concatenated; an empty half repeats the previous."""
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -151,14 +140,17 @@ class ClipRecipe:
         return {**self.network.to_json(), "name": self.name, "shape": self.shape, "clip": clip}
 
 
-def named_with(name: str, frames: str | None, over: str | None) -> str:
-    """Return the name of a recipe with other frames or another reduction over time.
+def recipe_of_clips(
+    name: str, precision: str = "float32", storage: str = "float32"
+) -> ClipRecipe | AnySoundRecipe:
+    """Return a clip recipe by its name; audio rows are always float32."""
+    if is_sound_recipe(name):
+        return sound_recipe(name)
+    return resolve_clip_recipe(name, precision, storage)
 
-    Raises
-    ------
-    WrongUsage
-        The name already has frames.
-    """
+
+def named_with(name: str, frames: str | None, over: str | None) -> str:
+    """Return the name of a recipe with other frames or another reduction over time."""
     if frames is None and over is None:
         return name
     if "@" in name:
@@ -174,29 +166,30 @@ def resolve_clip_recipe(
 ) -> ClipRecipe:
     """Return a clip recipe by its name.
 
-    Parameters
-    ----------
-    name : str. Name of an image recipe or a backbone, or a key of `VOLUMES` or its backbone;
-        optionally followed by "@" and a sampling rule, and "-max" or "-halves".
-    precision, storage : str. Names in `pipeline.images.recipes.PRECISIONS` and `STORAGES`.
-
-    Raises
-    ------
-    RecipeError
-        The name (the nearest are listed), frames, precision or storage are unknown.
+    `name` is that of an image recipe or a backbone, or a key of `VOLUMES` or its backbone;
+    optionally followed by "@" and a sampling rule, and "-max" or "-halves".
     """
     network_name, at, rest = name.partition("@")
     network = _network(network_name, precision, storage)
     if not at:
         return ClipRecipe(network.name, network, _usual_frames(network), "mean")
-    frames, _, said = rest.partition("-")
-    over: Over | None = {"": "mean", "max": "max", "halves": "halves"}.get(said)  # type: ignore[assignment]
+    frames, _, ending = rest.partition("-")
+    over: Over | None = {"": "mean", "max": "max", "halves": "halves"}.get(ending)  # type: ignore[assignment]
     if over is None:
         raise RecipeError(
-            f"{name!r} has the unknown reduction {said!r}; expected -max or -halves, or nothing "
+            f"{name!r} has the unknown reduction {ending!r}; expected -max or -halves, or nothing "
             "for the mean"
         )
     return ClipRecipe(f"{network.name}@{rest}", network, Sampling(frames).rule, over)
+
+
+def names_with(name: str, frames: str | None, over: str | None) -> str:
+    """Return a recipe's name, or several joined by "+", with other frames; audio is unchanged."""
+    together = split_name(name)
+    if together is None:
+        return name if is_sound_recipe(name) else named_with(name, frames, over)
+    names = (n if is_sound_recipe(n) else named_with(n, frames, over) for n in together.recipes)
+    return f"{together.scaling}:{'+'.join(names)}"
 
 
 def _usual_frames(network: Recipe | VolumeRecipe) -> str:
@@ -207,9 +200,9 @@ def _network(name: str, precision: str, storage: str) -> Recipe | VolumeRecipe:
     key = _DEFAULT_VOLUME.get(name, name)
     if key not in VOLUMES:
         if ":" not in name and not is_image_recipe(DEFAULT_RECIPE.get(name, name)):
-            known = [*VOLUMES, *RECIPES]
-            hint = did_you_mean(name, known, "pipeline list recipes")
-            raise UnknownRecipe(f"no recipe of clips is called {name!r}; {hint}")
+            names = [*VOLUMES, *RECIPES]
+            hint = did_you_mean(name, names, "pipeline list recipes")
+            raise UnknownName(f"no recipe of clips is called {name!r}; {hint}")
         return resolve_recipe(name, precision, storage)
     for what, value, values in (
         ("precision", precision, PRECISIONS),

@@ -15,23 +15,15 @@ class Sampling:
     """Times at which frames are sampled, relative to the first frame's presentation.
 
     At each time, the frame shown then is selected. The arithmetic is exact.
-
-    Attributes
-    ----------
-    rule : str. "every:<seconds>" samples at 0, x, 2x ... before the end; "fps:<number>" the same
-        with x = 1 / number; "even:<number>" in the middle of each of that many equal parts; "all"
-        every frame once.
     """
 
     rule: str
+    """"every:<seconds>" samples at 0, x, 2x ... before the end; "fps:<number>" the same with x =
+    1 / number; "even:<number>" in the middle of each of that many equal parts; "all" every frame
+    once."""
 
     def __post_init__(self) -> None:
-        """Check the rule.
-
-        Raises
-        ------
-        RecipeError
-        """
+        """Raise if the rule is unknown."""
         kind, number = self._parts()
         if kind != "all" and (number <= 0 or (kind == "even" and number.denominator != 1)):
             raise self._unknown()
@@ -47,10 +39,10 @@ class Sampling:
         return [k * step for k in range(max(1, math.ceil(seconds / step)))]
 
     def _parts(self) -> tuple[str, Fraction]:
-        found = _RULE.fullmatch(self.rule)
-        if found is None:
+        match = _RULE.fullmatch(self.rule)
+        if match is None:
             raise self._unknown()
-        return (found[1], Fraction(found[2])) if found[1] else ("all", Fraction(1))
+        return (match[1], Fraction(match[2])) if match[1] else ("all", Fraction(1))
 
     def _unknown(self) -> RecipeError:
         return RecipeError(

@@ -19,12 +19,7 @@ _RUNS_PER_BATCH, _RUNS_PER_BATCH_ON_GPU = 1, 16
 
 
 def load_clip_weights(recipe: ClipRecipe, source: str) -> Weights:
-    """Load the weights for a recipe's network; see `pipeline.images.weights.load_weights`.
-
-    Raises
-    ------
-    WeightsError
-    """
+    """Load the weights for a recipe's network; `source` is as for `load_weights`."""
     if isinstance(recipe.network, VolumeRecipe):
         return load_volume_weights(recipe.network, source)
     return load_weights(recipe.network, source)
@@ -35,7 +30,7 @@ def clip_header(
 ) -> FeatureHeader:
     """Return the header of these features."""
     network = recipe.network
-    own = network.trained_on if weights.name == network.weights else ()
+    recorded = network.trained_on if weights.name == network.weights else ()
     return FeatureHeader(
         recipe=recipe.to_json(),
         weights=weights.name,
@@ -45,18 +40,12 @@ def clip_header(
         row_shape=recipe.shape,
         dtype=recipe.storage,
         created_by=created_by("torch", "torchvision", "pillow", "numpy", "h5py", "av"),
-        trained_on=own if trained_on is None else names_in(trained_on),
+        trained_on=recorded if trained_on is None else names_in(trained_on),
     )
 
 
 def clip_view(recipe: ClipRecipe, weights: Weights, how: Compute) -> View:
-    """Build a recipe's network.
-
-    Raises
-    ------
-    DeviceError, RecipeError
-        See `pipeline.images.network.RecipeNetwork`.
-    """
+    """Build a recipe's network."""
     if isinstance(recipe.network, VolumeRecipe):
         volumes = VolumeNetwork(recipe.network, weights.state, how.device)
         usual = _RUNS_PER_BATCH

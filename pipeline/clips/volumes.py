@@ -1,16 +1,16 @@
 """3-D networks (torchvision's and C3D): from runs of frames to rows."""
 
-from collections.abc import Callable
-from importlib import import_module
+from functools import partial
 
 import numpy as np
 import torch
 from PIL import Image
-from torch import Tensor, nn
+from torch import Tensor
 
 from pipeline.clips.c3d import C3D
 from pipeline.clips.recipes import VolumeRecipe
 from pipeline.images.backbones.backbone import Backbone
+from pipeline.images.backbones.known_backbones import torchvision_network
 from pipeline.images.recipes import RecipeError
 from pipeline.images.tap import TappedNetwork
 from pipeline.images.transforms import bilinear, centre_offset
@@ -19,16 +19,7 @@ from pipeline.store.devices import usable_device
 
 _DTYPES = {"float32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 
-
-def _torchvision(name: str) -> Callable[[], nn.Module]:
-    def build() -> nn.Module:
-        # Imported here, see `pipeline.images.backbones.known_backbones`.
-        net: nn.Module = getattr(import_module("torchvision.models.video"), name)(weights=None)
-        return net
-
-    return build
-
-
+_torchvision = partial(torchvision_network, package="torchvision.models.video")
 VOLUME_BACKBONES: dict[str, Backbone] = {
     "r3d_18": Backbone(_torchvision("r3d_18"), residual_norms=".conv2.1"),
     "mc3_18": Backbone(_torchvision("mc3_18"), residual_norms=".conv2.1"),
@@ -39,13 +30,7 @@ VOLUME_BACKBONES: dict[str, Backbone] = {
 
 
 def load_volume_weights(recipe: VolumeRecipe, source: str = "imagenet") -> Weights:
-    """Load the weights of a 3-D network; "imagenet" means the recipe's own, of Kinetics-400.
-
-    Raises
-    ------
-    WeightsError
-        The weights are not available, cannot be read, or do not fit.
-    """
+    """Load the weights of a 3-D network; "imagenet" means the recipe's own, of Kinetics-400."""
     if source == "imagenet" and not recipe.weights.startswith("torchvision:"):
         raise WeightsError(
             f"the weights of {recipe.name} have no reliable address; pass the path of a .pth or "
@@ -57,23 +42,10 @@ def load_volume_weights(recipe: VolumeRecipe, source: str = "imagenet") -> Weigh
 
 
 class VolumeNetwork:
-    """A 3-D recipe's network on a device: 8-bit runs of frames in, rows out.
-
-    Attributes
-    ----------
-    recipe : VolumeRecipe. Recipe of the network.
-    """
+    """A 3-D recipe's network on a device: 8-bit runs of frames in, rows out."""
 
     def __init__(self, recipe: VolumeRecipe, state: dict[str, Tensor], device: str = "cpu") -> None:
-        """Build the network and load its weights, a complete state dict.
-
-        Raises
-        ------
-        DeviceError
-            The device does not exist.
-        RecipeError
-            The precision is not supported by 3-D networks.
-        """
+        """Build the network and load its weights, a complete state dict."""
         if recipe.precision not in _DTYPES:
             raise RecipeError(f"{recipe.name} has no precision {recipe.precision!r}; use float32")
         self.recipe: VolumeRecipe = recipe

@@ -46,21 +46,16 @@ _PROCESSES: WeakKeyDictionary[RecipeNetwork, ReaderProcesses] = WeakKeyDictionar
 
 @dataclass(frozen=True)
 class Parallelism:
-    """Batch size and degree of parallelism.
-
-    Attributes
-    ----------
-    batch_size : int. Images per batch; the last batch is padded with black images.
-    threads : int. Batches computed concurrently, one per thread. On a CPU every thread uses one
-        core, so that the load of another program slows down only one of them. For a GPU, which
-        computes two at a time, the other threads assemble batches and convert rows. Results do not
-        depend on it.
-    readers : int. Prefetch threads, which read, decode and resize images.
-    """
+    """Batch size and degree of parallelism; only the batch size affects features, by rounding."""
 
     batch_size: int
+    """Images per batch; the last batch is padded with black images."""
     threads: int
+    """Batches computed concurrently, one per thread. On a CPU every thread uses one core, so that
+    the load of another program slows down only one of them. For a GPU, which computes two at a
+    time, the other threads assemble batches and convert rows."""
     readers: int
+    """Prefetch threads, which read, decode and resize images."""
 
 
 def default_parallelism(recipe: Recipe, device: str) -> Parallelism:
@@ -78,17 +73,8 @@ def default_parallelism(recipe: Recipe, device: str) -> Parallelism:
 def feature_header(
     recipe: Recipe, weights: Weights, dataset: str, trained_on: str | None = None
 ) -> FeatureHeader:
-    """Return the header of image features.
-
-    Parameters
-    ----------
-    recipe : Recipe. Recipe of the features.
-    weights : Weights. Weights of the network; name and hash are recorded.
-    dataset : str. Name of the dataset.
-    trained_on : str or None. Training datasets of the weights, comma-separated; None: as in the
-        recipe.
-    """
-    own = recipe.trained_on if weights.name == recipe.weights else ()
+    """Return the header of image features; `trained_on` None: the recipe's, if the weights are."""
+    recorded = recipe.trained_on if weights.name == recipe.weights else ()
     return FeatureHeader(
         recipe=recipe.to_json(),
         weights=weights.name,
@@ -98,7 +84,7 @@ def feature_header(
         row_shape=recipe.shape,
         dtype=recipe.storage,
         created_by=created_by("torch", "torchvision", "pillow", "numpy", "h5py"),
-        trained_on=own if trained_on is None else names_in(trained_on),
+        trained_on=recorded if trained_on is None else names_in(trained_on),
     )
 
 
@@ -110,27 +96,9 @@ def picture_rows(
     watch: Stopwatch,
     convert: Convert = lambda first_row, block: block,
 ) -> Iterator[tuple[int, RowBlock]]:
-    """Yield the rows of spans in order, each batch with the number of its first row.
-
-    No batch crosses two spans or shards. Batches have the same rows in an interrupted run and in
-    any process, so that features have the same bytes.
-
-    Parameters
-    ----------
-    spans : iterable of Span. Rows to compute.
-    pictures : sequence of Path, Region or Image. Image file, region or Pillow image of each row.
-    network : RecipeNetwork. Network of the recipe.
-    parallelism : Parallelism. Batch size and threads. Only `batch_size` affects features, within
-        rounding.
-    watch : Stopwatch. Accumulates the seconds of each stage.
-    convert : callable. Converts the rows of a batch, such as to what a shard stores, on the compute
-        threads.
-
-    Raises
-    ------
-    FileReadError
-        The file system failed, not a file.
-    """
+    """Yield the rows of spans in order, each batch with the number of its first row."""
+    # No batch crosses two spans or shards: batches have the same rows in an interrupted run and in
+    # any process, so that features have the same bytes.
     batches = [batch for span in spans for batch in span.batches(parallelism.batch_size)]
     size = parallelism.batch_size
     together, read = reader_of(network, len(pictures), parallelism)
@@ -147,6 +115,8 @@ def picture_rows(
                 for part in batch.batches(together)
             ]
 
+            # Waits for its readers on a compute thread. Batches are submitted in order to both
+            # pools, so that the oldest batch never waits for a newer one.
             def rows() -> RowBlock:
                 return convert(batch.start, _compute(samples, network, size, watch))
 
@@ -175,20 +145,18 @@ def reader_of(
 def _compute(
     reading: Sequence[Future[list[Sample]]], network: RecipeNetwork, size: int, watch: Stopwatch
 ) -> RowBlock:
-    """Compute the rows of a batch, padded with black images to `size`.
-
-    With a constant batch size, a row does not depend on how many of its neighbours failed, and
-    weights are packed for one size only.
-    """
+    """Compute the rows of a batch, padded with black images to `size`."""
+    # With a constant batch size, a row does not depend on how many of its neighbours failed, and
+    # weights are packed for one size only.
     samples = [sample for future in reading for sample in future.result()]
-    found = [windows for s in samples if (windows := s.windows) is not None]
+    readable = [windows for s in samples if (windows := s.windows) is not None]
     rows = np.empty((0, *network.recipe.shape), np.float32)
-    if found:
-        batch = np.zeros((size, *found[0].shape), np.uint8)
-        np.stack(found, out=batch[: len(found)])
+    if readable:
+        batch = np.zeros((size, *readable[0].shape), np.uint8)
+        np.stack(readable, out=batch[: len(readable)])
         with watch.timing(FORWARD):
-            rows = network(torch.from_numpy(batch)).numpy()[: len(found)]
-    if len(found) == len(samples):
+            rows = network(torch.from_numpy(batch)).numpy()[: len(readable)]
+    if len(readable) == len(samples):
         features = rows
     else:
         features = np.full((len(samples), *network.recipe.shape), np.nan, np.float32)

@@ -15,18 +15,16 @@ from pipeline.images.network import RecipeNetwork
 from pipeline.images.recipes import Recipe, resolve_recipe
 from pipeline.images.weights import load_weights
 from pipeline.store.devices import AUTO, choose_precision
-from pipeline.store.errors import PipelineError
+from pipeline.store.errors import WrongUsage
 from pipeline.store.progress import QUIET, Stopwatch
 from pipeline.store.shards.format import OK, STATUS_NAMES
 from pipeline.store.shards.plan import Span
 
 
-class PictureError(PipelineError):
-    """An image has no features: its file is missing, unreadable or refused."""
-
-
 class FeatureExtractor:
     """An image recipe as a function from images to feature rows.
+
+    As `pipeline.extract`, but in memory and for a few images; all calls share one network.
 
     Attributes
     ----------
@@ -103,7 +101,7 @@ class FeatureExtractor:
         ------
         UnexpectedType
             A value is not an image.
-        PictureError
+        WrongUsage
             An image is missing, unreadable or refused; it is named, and no features are returned.
         FileReadError
             The file system failed, not a file.
@@ -122,7 +120,7 @@ class FeatureExtractor:
                 zip(block.status, block.errors, strict=True), first_row
             ):
                 if status != OK:
-                    raise PictureError(_message(given[row], row, STATUS_NAMES[status], reason))
+                    raise WrongUsage(_message(given[row], row, STATUS_NAMES[status], reason))
             rows[first_row : first_row + len(block)] = block.features
         return rows[0] if alone else rows
 
@@ -130,10 +128,10 @@ class FeatureExtractor:
 def _opened(picture: GivenPicture, row: int) -> Path | Image.Image:
     try:
         return picture_of(picture)
-    except UnusableImage as fault:
-        raise PictureError(
-            _message(Image.new("RGB", (1, 1)), row, STATUS_NAMES[fault.status], str(fault))
-        ) from fault
+    except UnusableImage as error:
+        raise WrongUsage(
+            _message(Image.new("RGB", (1, 1)), row, STATUS_NAMES[error.status], str(error))
+        ) from error
 
 
 def _message(picture: Path | Image.Image, row: int, status: str, reason: str) -> str:

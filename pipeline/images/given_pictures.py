@@ -25,11 +25,6 @@ def pictures_of(given: GivenPicture | Iterable[GivenPicture]) -> tuple[list[Give
     """Return the images that a caller passed, and whether it was a single one.
 
     An array or tensor of four axes holds images along the first.
-
-    Raises
-    ------
-    UnexpectedType
-        The value is neither an image nor an iterable of images in a fixed order.
     """
     if isinstance(given, str | Path | bytes | bytearray | Image.Image):
         return [given], True
@@ -41,21 +36,8 @@ def pictures_of(given: GivenPicture | Iterable[GivenPicture]) -> tuple[list[Give
 def picture_of(given: GivenPicture) -> Path | Image.Image:
     """Return an image as a path or a Pillow image.
 
-    Parameters
-    ----------
-    given : str, Path, bytes, PIL.Image.Image, numpy.ndarray or torch.Tensor. Arrays are (H, W, 3)
-        RGB or (H, W) grey; tensors are (3, H, W), (1, H, W), (H, W, 3) or (H, W). Integers are
-        uint8; floats are finite, from 0 to 1, and are rounded to the nearest of 256 levels.
-
-    Raises
-    ------
-    UnexpectedType
-        Another type, shape or dtype, floats outside 0 to 1, or a tensor (3, n, 3), whose channel
-        axis is ambiguous.
-    UnusableImage
-        The bytes are not an image, or it is refused.
-    OSError, MemoryError
-        The system failed.
+    Arrays are (H, W, 3) RGB or (H, W) grey; tensors are (3, H, W), (1, H, W), (H, W, 3) or (H, W).
+    Integers are uint8; floats are finite, from 0 to 1, rounded to the nearest of 256 levels.
     """
     if isinstance(given, Image.Image):
         return given
@@ -77,6 +59,7 @@ def _channels_last(tensor: torch.Tensor) -> npt.NDArray:
     if array.ndim != 3:
         return array
     first, last = array.shape[0] in (1, 3), array.shape[2] == 3
+    # A tensor (3, n, 3) could be channels first or last.
     if first and last and array.shape[0] == 3:
         raise UnexpectedType(
             f"the channel axis of a tensor of shape {tuple(tensor.shape)} is ambiguous; pass a "
@@ -88,17 +71,17 @@ def _channels_last(tensor: torch.Tensor) -> npt.NDArray:
 
 
 def _from_pixels(array: npt.NDArray, shape: Iterable[int]) -> Image.Image:
-    found = f"{array.dtype} of shape {tuple(shape)}"
+    kind = f"{array.dtype} of shape {tuple(shape)}"
     if not (array.ndim == 2 or (array.ndim == 3 and array.shape[2] == 3)) or not array.size:
-        raise UnexpectedType(f"found {found}; expected {_EXPECTED}")
+        raise UnexpectedType(f"found {kind}; expected {_EXPECTED}")
     if array.dtype.kind == "f":
         low, high = float(array.min()), float(array.max())
         if not (low >= 0 and high <= 1):
             raise UnexpectedType(
-                f"found {found} with values from {low:g} to {high:g}; expected floats from 0 to 1, "
+                f"found {kind} with values from {low:g} to {high:g}; expected floats from 0 to 1, "
                 "or uint8: for values from 0 to 255 pass array.astype('uint8')"
             )
         array = np.rint(array.astype(np.float64) * 255).astype(np.uint8)
     if array.dtype != np.uint8:
-        raise UnexpectedType(f"found {found}; expected {_EXPECTED}")
+        raise UnexpectedType(f"found {kind}; expected {_EXPECTED}")
     return Image.fromarray(np.ascontiguousarray(array))

@@ -36,29 +36,17 @@ _GPU_READERS = 16
 
 @dataclass(frozen=True)
 class ImageSource:
-    """Images or cut regions as a `pipeline.store.jobs.feature_source.FeatureSource`.
-
-    Attributes
-    ----------
-    header : FeatureHeader. Header with recipe and weights.
-    ids : sequence of str. Row ids.
-    pictures : sequence of Source. File or region of each row; regions of one image are consecutive.
-    recipe : Recipe. Recipe of the network.
-    how : Compute. Options of the caller.
-    parallelism : Parallelism. Degree of parallelism that follows from them.
-    network : callable. Builds the network on the first call.
-    region : dict or None. Cropping rule of regions, as in the header's recipe; None: rows are whole
-        images.
-    """
+    """Images or cut regions as a `pipeline.store.jobs.feature_source.FeatureSource`."""
 
     header: FeatureHeader
     ids: Sequence[str]
-    pictures: Sequence[Source]
+    pictures: Sequence[Source]  # file or region of each row; regions of one image are consecutive
     recipe: Recipe
-    how: Compute
-    parallelism: Parallelism
-    network: Callable[[], RecipeNetwork]
+    how: Compute  # options of the caller
+    parallelism: Parallelism  # follows from them
+    network: Callable[[], RecipeNetwork]  # builds it on the first call
     region: dict[str, Any] | None = None
+    """Cropping rule of regions, as in the header's recipe; None: rows are whole images."""
 
     @property
     def unit(self) -> str:
@@ -79,7 +67,7 @@ class ImageSource:
         return Files(files, "images", source_crc32, readers, engine, boxes, of_part)
 
     def compute(self, spans: Sequence[Span], watch: Stopwatch) -> Iterator[tuple[int, RowBlock]]:
-        """Run some spans of images through the network; see `picture_rows`."""
+        """Yield the rows of some spans, each batch with the number of its first row."""
         return picture_rows(
             spans, self.pictures, self.network(), self.parallelism, watch, self._stored
         )
@@ -127,20 +115,7 @@ def image_source(
     monitor: Monitor,
     region: dict[str, Any] | None = None,
 ) -> ImageSource:
-    """Return the source of image features; loads the weights, and builds the network later.
-
-    Parameters
-    ----------
-    ids, pictures, recipe, region : see `ImageSource`.
-    dataset : str. Name of the dataset.
-    how : Compute. Weights, arithmetic, device and parallelism.
-    monitor : Monitor. Receives a line on batches and memory when the network is built.
-
-    Raises
-    ------
-    WeightsError
-        The weights are not available.
-    """
+    """Return the source of image features; loads the weights now, and builds the network later."""
     usual = default_parallelism(recipe, how.device)
     size = min(how.batch_size or usual.batch_size, len(ids))
     parallelism = Parallelism(
@@ -163,7 +138,7 @@ def image_source(
 def source_on_worker(
     settings: dict[str, Any], dataset: str, ids: Sequence[str], rows: list[Any]
 ) -> ImageSource:
-    """Build the source of some images on a worker; see `ImageSource.task`."""
+    """Build the source of some images on a worker, from the settings of `ImageSource.task`."""
     name, precision, storage = settings["recipe"]
     threads, readers = settings["threads"]
     how = Compute(
@@ -204,8 +179,7 @@ def _network(
 
 
 def _default_on_worker(recipe: Recipe, device: str) -> Parallelism:
-    """Return the default parallelism of a worker: one thread on a CPU, all cores as readers on a
-    GPU."""
+    """Return the default parallelism of a worker: one thread on a CPU, all cores read for a GPU."""
     usual = default_parallelism(recipe, device)
     if device_type(device) == "cpu":
         return usual
@@ -234,11 +208,11 @@ def _from_json(value: Any, region: dict[str, Any] | None, photos: PhotoCache) ->
 
 def _log_memory(network: RecipeNetwork, parallelism: Parallelism, monitor: Monitor) -> None:
     sharing = "; the ten crops share their work" if network.shares_crops else ""
-    held, more = (size / 1e9 for size in (resident_memory(), expected_memory(network, parallelism)))
+    used, extra = resident_memory() / 1e9, expected_memory(network, parallelism) / 1e9
     if network.remark:
         monitor.log(network.remark)
     monitor.log(
         f"batches of {counted(parallelism.batch_size, 'image')}, {parallelism.threads} at once, "
-        f"{counted(parallelism.readers, 'reader')}; memory: {held:.1f} GB "
-        f"now, at most {more:.1f} GB more{sharing}"
+        f"{counted(parallelism.readers, 'reader')}; memory: {used:.1f} GB "
+        f"now, at most {extra:.1f} GB more{sharing}"
     )

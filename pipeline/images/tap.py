@@ -31,6 +31,9 @@ class Tap(Protocol):
 class _Reached(Exception):
     """Raised with the output of the tap, to skip all later layers."""
 
+    # An exception leaves any depth of modules, whatever their forward methods do with an output.
+    # While a network is traced, the output is a proxy, and the graph ends at the tap as well.
+
     def __init__(self, output: Tensor) -> None:
         super().__init__()
         self.output = output
@@ -56,29 +59,16 @@ class TappedNetwork(nn.Module):
     """
 
     def __init__(self, net: nn.Module, backbone: Backbone, recipe: Tap) -> None:
-        """Stop the network after the tap.
-
-        Parameters
-        ----------
-        net : nn.Module. Network of `backbone` with its weights; modified in place.
-        backbone : Backbone. Definition of the network.
-        recipe : Tap. Its `tap` is a layer name of `net.named_modules()` or a key of
-            `backbone.methods`; its `activation` is applied to the output of the tap, and has no
-            effect if the tap ends with it.
-
-        Raises
-        ------
-        RecipeError
-            The network has no such layer (near names are listed), or it is a list of layers.
-        """
+        """Stop `net`, which is modified in place, after the tap of a recipe."""
         super().__init__()
         self.net = net
         self._backbone, self._tap = recipe.backbone, recipe.tap
         method = backbone.methods.get(recipe.tap)
         self._whole = method is not None
+        # Has no effect on a tap that ends with it.
         self._activation = _ACTIVATIONS[recipe.activation]
         if method is not None:
-            # Called like the network itself, so that a tracer follows.
+            # A key of `backbone.methods`, called like the network itself, so that a tracer follows.
             net.forward = getattr(net, method)
         else:
             names = [name for name, _ in net.named_modules() if name]

@@ -29,30 +29,18 @@ _FILTERS = {"bilinear": Image.Resampling.BILINEAR, "bicubic": Image.Resampling.B
 
 @dataclass(frozen=True)
 class Sample:
-    """Input of the network for one image, or the reason for its absence.
+    """Input of the network for one image, or the reason for its absence."""
 
-    Attributes
-    ----------
-    windows : (windows, h, w, 3) uint8, or None if `status` is not 0.
-    source_crc32 : int. CRC-32 of the file's bytes and of a region's box; 0 if no file was read.
-    status, error : int, str. Status and reason, as in the shards.
-    """
-
-    windows: np.ndarray | None
-    source_crc32: int
+    windows: np.ndarray | None  # (windows, h, w, 3) uint8; None if `status` is not 0
+    source_crc32: int  # of the file's bytes and of a region's box; 0 if no file was read
     status: int = OK
-    error: str = ""
+    error: str = ""  # reason, as in the shards
 
 
 def canvas_size(width: int, height: int, resize: Resize) -> tuple[int, int]:
-    """Return (width, height) of the canvas to which an image of this size is resized.
+    """Return (width, height) of the canvas of an image of this size.
 
     "shorter-side" rounds the longer side down, as torchvision and order-embeddings do.
-
-    Raises
-    ------
-    RefusedImage
-        The aspect ratio would require a canvas beyond the pixel limit.
     """
     size = resize.size
     if resize.rule == "squash":
@@ -70,39 +58,25 @@ def canvas_size(width: int, height: int, resize: Resize) -> tuple[int, int]:
 def resize_image(image: Image.Image, resize: Resize) -> np.ndarray:
     """Return an RGB image resized to its canvas, (height, width, 3) uint8.
 
-    Pillow's filters widen with the scale when shrinking, so they antialias; its bicubic is
-    MATLAB's (a = -0.5). Values are rounded to 8 bits, which skimage, Caffe and MATLAB in floating
-    point do not do: the deviation is at most half a grey level, and bicubic values beyond 0-255
-    are clipped.
-
-    Raises
-    ------
-    RefusedImage
-        See `canvas_size`.
+    Deviation: skimage, Caffe and MATLAB in floating point do not round to 8 bits; the difference
+    is at most half a grey level, and bicubic values beyond 0-255 are clipped.
     """
     size = canvas_size(image.width, image.height, resize)
     if size == image.size:
         return np.asarray(image)
+    # Pillow's filters widen with the scale when shrinking, so they antialias; its bicubic is
+    # MATLAB's (a = -0.5).
     if resize.antialias:
         return np.asarray(image.resize(size, _FILTERS[resize.interpolation]))
     return np.rint(bilinear(np.asarray(image), *size)).astype(np.uint8)
 
 
 def bilinear(pixels: np.ndarray, width: int, height: int) -> np.ndarray:
-    """Interpolate bilinearly between the four nearest pixels, without antialiasing.
+    """Resize (rows, columns, channels) uint8 bilinearly: (height, width, channels) float64.
 
-    Equivalent to skimage's `resize` of order 1 before it antialiased, and so to
-    `caffe.io.resize_image`: pixel i has its centre at i + 1/2. Deviation: beyond the outermost
+    The four nearest pixels are mixed without antialiasing and rounding: skimage's `resize` of
+    order 1 before it antialiased, and so `caffe.io.resize_image`. Deviation: beyond the outermost
     centres, when enlarging, the edge is repeated (skimage's default was black).
-
-    Parameters
-    ----------
-    pixels : (rows, columns, channels) uint8.
-    width, height : int. Size of the result.
-
-    Returns
-    -------
-    (height, width, channels) float64, not rounded.
     """
     above, below, down = _neighbours(pixels.shape[0], height)
     left, right, across = _neighbours(pixels.shape[1], width)
@@ -115,6 +89,7 @@ def bilinear(pixels: np.ndarray, width: int, height: int) -> np.ndarray:
 
 def _neighbours(old: int, new: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return the two old pixels around each new centre, and the weight of the second."""
+    # Pixel i has its centre at i + 1/2.
     centres = np.clip((np.arange(new) + 0.5) * (old / new) - 0.5, 0, old - 1)
     first = centres.astype(np.intp)
     return first, np.minimum(first + 1, old - 1), centres - first
@@ -143,18 +118,10 @@ def crop_offsets(height: int, width: int, crop: Crop) -> list[Offset]:
 
 
 def cut_crops(canvas: np.ndarray, crop: Crop) -> np.ndarray:
-    """Cut a canvas into its windows.
+    """Cut a canvas (height, width, 3) uint8 into windows (crops, size, size, 3).
 
-    Parameters
-    ----------
-    canvas : (height, width, 3) uint8, at least `crop.size` on both sides.
-    crop : Crop. Crop rule.
-
-    Returns
-    -------
-    (crops, size, size, 3) uint8, `crop.windows` of them. Ten: top left, top right, bottom left,
-    bottom right, centre, then the mirror of each in the same order (Caffe's order; torchvision's
-    TenCrop orders the last five differently).
+    Ten: top left, top right, bottom left, bottom right, centre, then the mirror of each in the same
+    order (Caffe's order; torchvision's TenCrop orders the last five differently).
     """
     size = crop.size
     offsets = crop_offsets(canvas.shape[0], canvas.shape[1], crop)
@@ -167,29 +134,14 @@ def cut_crops(canvas: np.ndarray, crop: Crop) -> np.ndarray:
 def read_sample(
     picture: Picture, recipe: Recipe, window: Crop, watch: Stopwatch | None = None
 ) -> Sample:
-    """Read, decode, resize and crop one image; see `read_windows`.
-
-    Parameters
-    ----------
-    picture : Path, Region or Image. File, region of a file, or Pillow image.
-    recipe : Recipe. Its `decode` and `resize` are applied.
-    window : Crop. Crop rule; see `pipeline.images.network.RecipeNetwork`.
-    watch : Stopwatch or None. Accumulates the seconds of reading the file, and of the rest.
-
-    Raises
-    ------
-    FileReadError
-        The file system failed, not the file.
-    RecipeError
-        The recipe's decoding rule is unknown.
-    """
+    """Read, decode, resize and crop one image by the rules of a recipe, but cut by `window`."""
     return read_windows(picture, recipe.decode, recipe.resize, window, watch or Stopwatch())
 
 
 def read_windows(
     picture: Picture, decode: str, resize: Resize, window: Crop, watch: Stopwatch
 ) -> Sample:
-    """Read, decode, resize and crop one image by the rules of a recipe; see `read_sample`."""
+    """As `read_sample`, with the rules of the recipe in place of the recipe."""
     rule = decoding_rule(decode)
     if isinstance(picture, Path):
         decoded = read_image(picture, rule, watch)
@@ -202,6 +154,6 @@ def read_windows(
     try:
         with watch.timing(DECODE):
             windows = cut_crops(resize_image(decoded.image, resize), window)
-    except UnusableImage as fault:
-        return Sample(None, decoded.source_crc32, fault.status, str(fault))
+    except UnusableImage as error:
+        return Sample(None, decoded.source_crc32, error.status, str(error))
     return Sample(windows, decoded.source_crc32)

@@ -12,8 +12,9 @@ import torch
 from pipeline.images.backbones.backbone import Backbone
 from pipeline.images.backbones.backbone_weights import read_state_dict
 from pipeline.images.backbones.known_backbones import backbone_named
-from pipeline.images.networks.random_weights import seeded_state
-from pipeline.images.networks.state_dicts import Weights, WeightsError, state_sha256
+from pipeline.images.networks import WeightsError
+from pipeline.images.networks.random_weights import seed_of, seeded_state
+from pipeline.images.networks.state_dicts import Weights, state_sha256
 from pipeline.images.npm_weights import SHA256, fetched_npm_archive, npm_archive
 from pipeline.images.recipes import Recipe
 from pipeline.store.hashing import sha256_of_file
@@ -46,57 +47,36 @@ _UNVERIFIED = {
 
 
 def load_weights(recipe: Recipe, source: str = "imagenet") -> Weights:
-    """Load the weights for a recipe's network.
+    """Load the weights for a recipe's network; there is no fallback.
 
-    Parameters
-    ----------
-    recipe : Recipe. Recipe, which names the network and the weights of "imagenet".
-    source : str. "imagenet", "random:SEED", or the path of a `.pth`, `.pt`, `.safetensors`,
-        `.caffemodel` or `.tgz` file; for their layouts see
-        `pipeline.images.backbones.backbone_weights`.
-
-    Raises
-    ------
-    WeightsError
-        The weights are not available, cannot be read, or do not fit the network; the first
-        different keys are named. There is no fallback.
+    `source` is "imagenet" (the recipe's own), "random:SEED", or the path of a `.pth`, `.pt`,
+    `.safetensors`, `.caffemodel` or `.tgz` file.
     """
     backbone = backbone_named(recipe.backbone)
     return load_backbone_weights(backbone, recipe.backbone, recipe.weights, source)
 
 
-def load_backbone_weights(backbone: Backbone, name: str, own: str, source: str) -> Weights:
-    """Load the weights for any network; see `load_weights`.
-
-    Parameters
-    ----------
-    backbone, name : Backbone, str. Network, and its name in messages.
-    own : str. Name of the weights of "imagenet".
-    source : see `load_weights`.
-
-    Raises
-    ------
-    WeightsError
-    """
+def load_backbone_weights(backbone: Backbone, name: str, default: str, source: str) -> Weights:
+    """As `load_weights`, for any network; "imagenet" selects the weights `default`."""
     published = source == "imagenet"
     if backbone.load is not None:
-        return backbone.load(own, source)
+        return backbone.load(default, source)
     if source.startswith("random:"):
         return _random_weights(backbone, source)
     if published and backbone.pretrained is not None:
         state = backbone.pretrained()
-        return Weights(own, state_sha256(state), state)
-    path = _fetched(own) if published else Path(source)
+        return Weights(default, state_sha256(state), state)
+    path = _fetched(default) if published else Path(source)
     if not path.is_file():
         raise WeightsError(
             f"no weights file {source!r}; pass `imagenet`, `random:SEED`, or the path of a "
             ".pth, .safetensors, .caffemodel or .tgz file"
         )
     sha256 = sha256_of_file(path)
-    if published and not own.startswith("package:"):
-        _check_published(own, path, sha256)
+    if published and not default.startswith("package:"):
+        _check_published(default, path, sha256)
     state = read_state_dict(path, backbone, name)
-    return Weights(own if published else f"file:{path.name}", sha256, state)
+    return Weights(default if published else f"file:{path.name}", sha256, state)
 
 
 def are_here(recipe: Recipe) -> bool:
@@ -111,17 +91,7 @@ def are_here(recipe: Recipe) -> bool:
 
 
 def published_file(recipe: Recipe) -> Path:
-    """Return the path of the file of a recipe's own weights, whether or not it exists.
-
-    Parameters
-    ----------
-    recipe : Recipe. Recipe of the catalogue; libraries have caches of their own.
-
-    Raises
-    ------
-    WeightsError
-        The package that contains them is not installed.
-    """
+    """Return the path of the file of a catalogue recipe's weights, whether or not it exists."""
     return _file_of(recipe.weights)
 
 
@@ -192,15 +162,14 @@ def _check_published(weights: str, path: Path, sha256: str) -> None:
 
 def _digits(path: Path) -> str:
     """Return the SHA-256 prefix in a file name such as resnet152-394f9c45.pth, or ""."""
-    found = re.search(r"-([0-9a-f]{8})$", path.stem)
-    return found[1] if found else ""
+    match = re.search(r"-([0-9a-f]{8})$", path.stem)
+    return match[1] if match else ""
 
 
 def _random_weights(backbone: Backbone, source: str) -> Weights:
-    digits = source.removeprefix("random:")
-    if not digits.isdecimal():
-        raise WeightsError(f"{source!r}: the seed must be an integer, as in random:0")
-    state = seeded_state(backbone.outline(), int(digits), backbone.residual_norms)
+    seed, norms = seed_of(source), backbone.residual_norms
+    state = seeded_state(backbone.outline(), seed, norms)
+    # Constants that a network computes at construction have no values on the meta device.
     if any(constant.is_meta for constant in state.values()):
-        state = seeded_state(backbone.build(), int(digits), backbone.residual_norms)
+        state = seeded_state(backbone.build(), seed, norms)
     return Weights(source, state_sha256(state), state)

@@ -36,6 +36,6 @@ class ExtractClips:
         ):
             return None
         from pipeline.clips.extract_clips import extract_clips
-        from pipeline.clips.recipe_lookup import names_with
+        from pipeline.clips.recipes import names_with
 
         return partial(extract_clips, recipe=names_with(request["recipe"], frames, over))

@@ -12,7 +12,7 @@ from torch import Tensor
 from pipeline.clips.clip_batches import View, clip_rows
 from pipeline.clips.recipes import ClipRecipe, named_with, resolve_clip_recipe
 from pipeline.images.recipes import RecipeError
-from pipeline.store.errors import WrongUsage
+from pipeline.store.errors import UnknownName, WrongUsage
 from pipeline.store.progress import Stopwatch
 from pipeline.store.shards.format import MISSING, OK, UNREADABLE
 from tests.clips.moving import number_of, write_clip
@@ -127,7 +127,7 @@ def test_names() -> None:
     ("call", "error", "message"),
     [
         (lambda: named_with("r3d_18@all", "all", None), WrongUsage, "already names its frames"),
-        (lambda: resolve_clip_recipe("r3d_19"), RecipeError, "did you mean r3d_18-pool"),
+        (lambda: resolve_clip_recipe("r3d_19"), UnknownName, "did you mean r3d_18-pool"),
         (lambda: resolve_clip_recipe("r3d_18@often"), RecipeError, "expected every:SECONDS"),
         (lambda: resolve_clip_recipe("r3d_18@all-sum"), RecipeError, "-max or -halves"),
         (lambda: resolve_clip_recipe("r3d_18", "int8"), RecipeError, "precision 'int8'"),

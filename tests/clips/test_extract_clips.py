@@ -14,7 +14,7 @@ from pipeline.clips.c3d import C3D
 from pipeline.clips.clip_batches import View
 from pipeline.clips.clip_file import open_clip
 from pipeline.clips.extract_clips import extract_clips
-from pipeline.clips.frames import DECODING, taken_frames
+from pipeline.clips.frames import DECODING, sampled_frames
 from pipeline.clips.recipes import VOLUMES, ClipRecipe
 from pipeline.clips.sampling import Sampling
 from pipeline.clips.volumes import VOLUME_BACKBONES, VolumeNetwork, load_volume_weights
@@ -22,7 +22,7 @@ from pipeline.datasets.checks import DatasetError
 from pipeline.datasets.entries import ImageEntry
 from pipeline.datasets.manifest import Manifest
 from pipeline.images.feature_extractor import FeatureExtractor
-from pipeline.images.networks.state_dicts import WeightsError
+from pipeline.images.networks import WeightsError
 from pipeline.store.jobs.options import Compute, Storage
 from pipeline.store.progress import Monitor
 from pipeline.store.shards.feature_set import FeatureSet
@@ -84,7 +84,7 @@ def test_a_row_is_the_mean_of_the_rows_of_its_frames(dataset: Path, tmp_path: Pa
         "decode": DECODING, "frames": "even:3", "over_frames": "mean",
     }  # fmt: skip
     with open_clip(tmp_path / "clips/3.mp4", []) as clip:
-        images = [frame.image for frame in taken_frames(clip, [Sampling("even:3")])]
+        images = [frame.image for frame in sampled_frames(clip, [Sampling("even:3")])]
     for k, image in enumerate(images):
         image.save(tmp_path / f"{k}.png")
     rows = FeatureExtractor("efficientnet-lite0-pool")([tmp_path / f"{k}.png" for k in range(3)])

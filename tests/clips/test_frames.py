@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from pipeline.clips.clip_file import LIMITS, Limits, clip_crc32, open_clip
-from pipeline.clips.frames import TakenFrame, taken_frames
+from pipeline.clips.frames import SampledFrame, sampled_frames
 from pipeline.clips.sampling import Sampling
 from pipeline.images.decoding.decode import (
     MissingImage,
@@ -25,9 +25,9 @@ from tests.project import SHARED
 UNEVEN = [0, 100, 150, 400, 420, 1000, 1010, 1500, 1700, 2500]
 
 
-def frames_of(path: Path, *rules: str, limits: Limits = LIMITS) -> list[TakenFrame]:
+def frames_of(path: Path, *rules: str, limits: Limits = LIMITS) -> list[SampledFrame]:
     with open_clip(path, [], limits) as clip:
-        return list(taken_frames(clip, [Sampling(rule) for rule in rules]))
+        return list(sampled_frames(clip, [Sampling(rule) for rule in rules]))
 
 
 def taken(path: Path, rule: str, frames: int) -> list[int]:
@@ -219,7 +219,7 @@ def test_limits(tmp_path: Path) -> None:
 def test_a_long_gif_is_read_a_frame_at_a_time(tmp_path: Path) -> None:
     path = write_clip(tmp_path / "a.gif", 600, codec="gif", size=(16, 16))
     with open_clip(path, []) as clip:
-        found = taken_frames(clip, [Sampling("every:0.5")])
+        found = sampled_frames(clip, [Sampling("every:0.5")])
         assert sum(1 for _ in found) == 120
 
 

@@ -11,10 +11,11 @@ import pytest
 from pipeline.clips.extract_clips import extract_clips
 from pipeline.clips.sound import sound_source as sound_features
 from pipeline.clips.sound.extract_sound import extract_sound, silent_rows
-from pipeline.clips.sound.words import SoundWordsError, load_sound_words
+from pipeline.clips.sound.words import load_sound_words
 from pipeline.datasets.entries import ImageEntry
 from pipeline.datasets.manifest import Manifest
 from pipeline.datasets.readers.folder import read_folder
+from pipeline.images.networks import WeightsError
 from pipeline.store.errors import WrongUsage
 from pipeline.store.jobs.options import Compute, Storage
 from pipeline.store.progress import no_progress
@@ -174,7 +175,7 @@ def test_a_codebook_of_other_clips_is_asked_for_by_name(dataset: Path, tmp_path:
     out = tmp_path / "features" / RECIPE
     extract_sound(dataset, out, recipe=RECIPE)
     write_wav(tmp_path / "sounds" / "0.wav", tone(300, 0.4))
-    with pytest.raises(SoundWordsError, match="fitted on other clips than split 'train'"):
+    with pytest.raises(WeightsError, match="fitted on other clips than split 'train'"):
         extract_sound(dataset, out, recipe=RECIPE)
     codebook = out.with_name("mfcc-8.codebook.safetensors")
     extract_sound(dataset, out, recipe=RECIPE, compute=Compute(codebook=codebook))

@@ -11,12 +11,12 @@ from pipeline.clips.sound.mfcc import Mfcc
 from pipeline.clips.sound.recipes import BagRecipe, bag_recipe
 from pipeline.clips.sound.words import (
     SoundWords,
-    SoundWordsError,
     fit_sound_words,
     load_sound_words,
     sample_of,
 )
-from pipeline.images.recipes import RecipeError
+from pipeline.images.networks import WeightsError
+from pipeline.store.errors import UnknownName
 
 _RNG = np.random.default_rng(0)
 WINDOWS: Any = (_RNG.normal(size=(60, 39)) * np.arange(1, 40)).astype(np.float32)
@@ -93,12 +93,12 @@ def test_the_same_windows_and_seed_give_the_same_file(tmp_path: Path) -> None:
 def test_a_damaged_or_other_codebook_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "a.safetensors"
     fitted().save(path)
-    with pytest.raises(SoundWordsError, match=r"has 8 words .* needs 9"):
+    with pytest.raises(WeightsError, match=r"has 8 words .* needs 9"):
         load_sound_words(path).require(bag_recipe("mfcc-bow-9"), "a")
     path.write_bytes(path.read_bytes()[:-100])
-    with pytest.raises(SoundWordsError, match="damaged"):
+    with pytest.raises(WeightsError, match="damaged"):
         load_sound_words(path)
-    with pytest.raises(SoundWordsError, match="no window of sound, but a codebook needs at least"):
+    with pytest.raises(WeightsError, match="no window of sound, but a codebook needs at least"):
         fit_sound_words(
             [], Mfcc(), 8, seed=0, dataset="drawn", split="train", clips_sha256="0" * 64
         )
@@ -123,7 +123,7 @@ def test_names_say_all() -> None:
     assert recipe.shape == (2048,)
     assert recipe.to_json()["mfcc"]["rate"] == 16_000
     for wrong in ("mfcc-bow", "mfcc-bow-0", "mfcc-bow-10-l3", "mfcc-bow-10-halves-soft"):
-        with pytest.raises(RecipeError, match="mfcc-bow-1024"):
+        with pytest.raises(UnknownName, match="mfcc-bow-1024"):
             bag_recipe(wrong)
 
 

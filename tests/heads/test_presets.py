@@ -11,7 +11,7 @@ from typing import Any, get_args
 import pytest
 import yaml
 
-from pipeline.clips.recipe_lookup import recipe_of_clips
+from pipeline.clips.recipes import recipe_of_clips
 from pipeline.heads import HeadError
 from pipeline.heads.architectures.two_branch import TwoBranchSettings
 from pipeline.heads.architectures.vse import VseSettings

@@ -9,8 +9,13 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from pipeline.images.decoding import heif
-from pipeline.images.decoding.decode import RefusedImage, UnreadableImage, decode, read_image
+from pipeline.images.decoding.decode import (
+    RefusedImage,
+    UnreadableImage,
+    decode,
+    read_image,
+    register_heif,
+)
 from pipeline.store.shards.format import OK, UNREADABLE
 from tests.images.odd_files import photo
 
@@ -24,7 +29,7 @@ EXACT: dict[str, dict[str, Any]] = {
 def encoded(kind: str, image: Image.Image, **options: Any) -> bytes:
     if kind == "HEIF":
         pytest.importorskip("pillow_heif", reason="the extra `heif` is not installed")
-        heif.register_heif()
+        register_heif()
     buffer = io.BytesIO()
     image.save(buffer, kind, **EXACT[kind], **options)
     return buffer.getvalue()
@@ -91,7 +96,7 @@ def test_a_file_that_ends_early_or_is_damaged_is_unreadable(kind: str, tmp_path:
 
 def test_without_the_extra_a_heic_image_names_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pillow_heif", None)
-    heif.register_heif.cache_clear()
+    register_heif.cache_clear()
     try:
         for brand in (b"heic", b"mif1"):
             with pytest.raises(UnreadableImage, match=r"pip install '.*\[heif\]'"):
@@ -99,4 +104,4 @@ def test_without_the_extra_a_heic_image_names_it(monkeypatch: pytest.MonkeyPatch
         with pytest.raises(UnreadableImage, match="not an image of a known format"):
             decode(b"\0\0\0\x18ftypmp42" + bytes(64))
     finally:
-        heif.register_heif.cache_clear()
+        register_heif.cache_clear()

@@ -23,7 +23,7 @@ from torch.nn import functional as F
 from torchvision import models
 from torchvision.transforms import v2
 
-from pipeline.images.backbones import caffe_resnet
+from pipeline.images.backbones import caffe_networks
 from pipeline.images.backbones.caffemodel import read_caffemodel
 from pipeline.images.backbones.known_backbones import BACKBONES
 from pipeline.images.engine.fuse import rewrite
@@ -109,8 +109,8 @@ def state(monkeypatch: pytest.MonkeyPatch) -> dict[str, Tensor]:
     """Weights of ResNet-50 with an eighth to a quarter of its channels, whose copies are small."""
 
     def build() -> nn.Module:
-        with patch.object(caffe_resnet, "_WIDTHS", WIDTHS):
-            return caffe_resnet.CaffeResNet(50)
+        with patch.object(caffe_networks, "_WIDTHS", WIDTHS):
+            return caffe_networks.CaffeResNet(50)
 
     name = "resnet50-caffe"
     monkeypatch.setitem(BACKBONES, name, replace(BACKBONES[name], build=build))

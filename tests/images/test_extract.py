@@ -16,7 +16,7 @@ from pipeline.images import network
 from pipeline.images.decoding.decode import source_crc32
 from pipeline.images.extract import extract
 from pipeline.images.recipes import RecipeError
-from pipeline.store.errors import WrongUsage
+from pipeline.store.errors import UnknownName, WrongUsage
 from pipeline.store.jobs.options import Compute, Selection, Storage
 from pipeline.store.jobs.side_by_side import SideBySide, split_name
 from pipeline.store.shards.feature_set import FeatureSet
@@ -123,7 +123,7 @@ def test_counts_below_one_are_refused(name: str, dataset: Path, tmp_path: Path) 
 
 def test_wrong_names_are_refused_before_any_work(dataset: Path, tmp_path: Path) -> None:
     for arguments in ({"recipe": "efficientnet"}, options(recipe=LITE, engine="fats")):
-        with pytest.raises(RecipeError, match=r"did you mean|fast, reference"):
+        with pytest.raises((UnknownName, RecipeError), match=r"did you mean|fast, reference"):
             extract(dataset, tmp_path / "out", **arguments)
     assert not (tmp_path / "out").exists()
     with pytest.raises(WrongUsage, match="not both"):

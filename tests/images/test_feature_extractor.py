@@ -9,8 +9,9 @@ from PIL import Image
 from pipeline.images.decoding.decode import read_image
 from pipeline.images.engine import ENGINES
 from pipeline.images.extract import extract
-from pipeline.images.feature_extractor import FeatureExtractor, PictureError
+from pipeline.images.feature_extractor import FeatureExtractor
 from pipeline.images.recipes import RecipeError
+from pipeline.store.errors import UnknownName, WrongUsage
 from pipeline.store.jobs.options import Compute
 from pipeline.store.shards.feature_set import FeatureSet
 from tests.images.odd_files import photo
@@ -93,7 +94,7 @@ def test_a_picture_without_features_is_named(
 ) -> None:
     if content is not None:
         (tmp_path / name).write_bytes(content)
-    with pytest.raises(PictureError, match=message):
+    with pytest.raises(WrongUsage, match=message):
         extractor([*files[:2], tmp_path / name])
 
 
@@ -104,15 +105,15 @@ def test_an_opened_picture_without_features_is_named(
     (tmp_path / "cut.jpg").write_bytes((tmp_path / "cut.jpg").read_bytes()[:-900])
     with (
         Image.open(tmp_path / "cut.jpg") as cut,
-        pytest.raises(PictureError, match=r"cut\.jpg .* is unreadable: image file is truncated"),
+        pytest.raises(WrongUsage, match=r"cut\.jpg .* is unreadable: image file is truncated"),
     ):
         extractor([cut])
-    with pytest.raises(PictureError, match=r"an image .* is refused: values of Pillow's mode F"):
+    with pytest.raises(WrongUsage, match=r"an image .* is refused: values of Pillow's mode F"):
         extractor([Image.new("F", (8, 8))])
 
 
 def test_wrong_names_are_refused() -> None:
-    with pytest.raises(RecipeError, match="did you mean"):
+    with pytest.raises(UnknownName, match="did you mean"):
         FeatureExtractor("resnet152-gird")
     with pytest.raises(RecipeError, match="float64"):
         FeatureExtractor(LITE, precision="float64")

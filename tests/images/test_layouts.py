@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from pipeline.images.backbones.known_backbones import BACKBONES
-from pipeline.images.layouts import pooled
+from pipeline.images.network import pooled
 from pipeline.images.recipes import RECIPES, RecipeError
 from pipeline.images.recipes.layers import layout_of
 from pipeline.images.recipes.schema import Pool

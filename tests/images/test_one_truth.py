@@ -23,6 +23,7 @@ from pipeline.images.networks.random_weights import seeded_state
 from pipeline.images.recipes import RECIPES, Crop, Recipe, RecipeError, Resize
 from pipeline.images.transforms import read_sample
 from pipeline.images.weights import load_weights
+from pipeline.store.errors import UnknownName
 from pipeline.store.hashing import recipe_hash
 from tests.images.odd_files import photo
 
@@ -150,8 +151,8 @@ REFUSED: dict[str, Callable[[Recipe], Recipe]] = {
 def test_what_is_not_carried_out_is_refused(
     field: str, engine: str, state: dict[str, Tensor], picture: Path
 ) -> None:
-    wrong = (RecipeError, RuntimeError) if field == "backbone" else RecipeError
-    with pytest.raises(wrong):
+    errors = {"backbone": (RecipeError, RuntimeError), "tap": (UnknownName,)}
+    with pytest.raises(errors.get(field, (RecipeError,))):
         features(REFUSED[field](BASE), state, picture, engine)
 
 
@@ -277,7 +278,7 @@ def test_ten_crops_may_be_tapped_anywhere(
     ],
 )
 def test_an_unknown_tap_names_near_ones(tap: str, message: str, state: dict[str, Tensor]) -> None:
-    with pytest.raises(RecipeError, match=message):
+    with pytest.raises(UnknownName, match=message):
         RecipeNetwork(replace(BASE, tap=tap), state)
 
 

@@ -21,7 +21,7 @@ from torchvision.models.resnet import Bottleneck, ResNet
 from torchvision.models.vgg import VGG, make_layers
 from torchvision.transforms import v2
 
-from pipeline.images.backbones.caffenet import CaffeNet
+from pipeline.images.backbones.caffe_networks import CaffeNet
 from pipeline.images.backbones.known_backbones import BACKBONES
 from pipeline.images.engine import ENGINES
 from pipeline.images.network import RecipeNetwork

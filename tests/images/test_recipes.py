@@ -18,6 +18,7 @@ from pipeline.images.recipes import (
     is_image_recipe,
     resolve_recipe,
 )
+from pipeline.store.errors import UnknownName
 from pipeline.store.hashing import canonical_json, recipe_hash
 from stages.list import list as command
 from tests.project import PROJECT
@@ -31,7 +32,7 @@ def test_backbones_stand_for_their_default_recipes() -> None:
 
 
 def test_near_names_are_offered() -> None:
-    with pytest.raises(RecipeError, match="did you mean resnet152"):
+    with pytest.raises(UnknownName, match="did you mean resnet152"):
         resolve_recipe("resnet152-gird")
     with pytest.raises(RecipeError, match="float64"):
         resolve_recipe("resnet152", storage="float64")
@@ -122,7 +123,8 @@ def test_a_number_of_pixels_is_a_recipe_at_that_size() -> None:
     ],
 )
 def test_sizes_that_no_network_has_are_refused(name: str, message: str) -> None:
-    with pytest.raises(RecipeError, match=message):
+    error = UnknownName if "did you mean" in message else RecipeError
+    with pytest.raises(error, match=message):
         resolve_recipe(name)
 
 

@@ -16,7 +16,7 @@ from pipeline.images.backbones import known_backbones as backbones
 from pipeline.images.backbones.known_backbones import BACKBONES
 from pipeline.images.networks.random_weights import seeded_state
 from pipeline.images.recipes import RECIPES, Recipe
-from pipeline.images.recipes.providers import PROVIDERS
+from pipeline.images.recipes.image_recipes import PROVIDERS
 from pipeline.images.weights import WeightsError, are_here, load_weights
 from pipeline.store.hashing import sha256_of_file
 from tests.images.caffe_files import blob, block, number, varint

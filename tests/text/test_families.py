@@ -2,7 +2,7 @@
 
 import pytest
 
-from pipeline.images.networks.pretraining import datasets_in_tag
+from pipeline.images.networks.hub import datasets_in_tag
 from pipeline.text.families import families_of, seen_of
 
 

@@ -8,12 +8,12 @@ from pipeline.clips.sound.read_sound import Sound, read_sound
 from pipeline.clips.sound.recipes import BagRecipe
 from pipeline.clips.sound.words import (
     SAMPLE,
-    SoundWordsError,
     fit_sound_words,
     load_sound_words,
     sample_of,
 )
 from pipeline.datasets.manifest import Manifest
+from pipeline.images.networks import WeightsError
 from pipeline.store.build.reuse import supersede
 from pipeline.store.hashing import sha256_of_json
 from pipeline.store.jobs.ordered import ending_at_once, in_order
@@ -24,7 +24,7 @@ from pipeline.store.progress import Monitor
 _AHEAD = 8
 
 
-def codebook_beside(out: Path, recipe: BagRecipe) -> Path:
+def default_codebook(out: Path, recipe: BagRecipe) -> Path:
     """Return the default path of the codebook of a feature set in the folder `out`."""
     return out.with_name(f"mfcc-{recipe.words}.codebook.safetensors")
 
@@ -42,23 +42,10 @@ def codebook_for(
 ) -> Path:
     """Return the path of a codebook; fit it on the clips of a split if it does not exist.
 
-    Parameters
-    ----------
-    manifest, out, recipe : Manifest, Path, BagRecipe. Dataset, folder and recipe of the feature
-        set.
-    given : Path or None. Codebook file; None: `codebook_beside`, which must match the clips of the
-        split.
-    split, seed : str, int. Split and seed of the fit.
-    threads : int. Files decoded concurrently.
-    monitor : Monitor. Receives log lines and progress.
-    update : bool. Refit a codebook of other clips, which supersedes the rows in `out`.
-
-    Raises
-    ------
-    SoundWordsError
-        The codebook has other words, is of other clips or is corrupt, or there is too little sound.
+    `given` None is the default path, whose codebook must match the clips of the split; `update`
+    refits one of other clips, which supersedes the rows in `out`.
     """
-    file = given or codebook_beside(out, recipe)
+    file = given or default_codebook(out, recipe)
     if file.exists():
         words = load_sound_words(file)
         words.require(recipe, str(file))
@@ -68,7 +55,7 @@ def codebook_for(
             f"{file} was fitted on other clips than split {split!r} of {manifest.name!r} has now"
         )
         if not update:
-            raise SoundWordsError(
+            raise WeightsError(
                 f"{others}; `update=True` fits it again, `codebook=...` with its path uses it as is"
             )
         monitor.log(f"{others}: it is fitted again, and all rows are recomputed")

@@ -33,39 +33,11 @@ def extract_sound(
     place: Place | None = None,
     monitor: Monitor = QUIET,
 ) -> FeatureIndex:
-    """Extract audio features of a dataset's clips or sound files into shards.
+    """Extract audio features of a dataset's clips or sound files into shards of float32 rows.
 
     A file without sound, or with less than one window, has a row of zeros; a log line counts them.
-    A missing or undecodable file keeps its row, with a status and a reason. See
-    `pipeline.store.jobs.make_features.make_features`. The codebook is fitted in this process, on
-    the training split.
-
-    Parameters
-    ----------
-    dataset : str or Path. Folder of a prepared dataset.
-    out : str or Path. Output folder; rows are float32.
-    recipe : str. Recipe name such as `mfcc-bow-1024` or `birdnet`; see
-        `pipeline.clips.sound.recipes`.
-    compute : Compute or None. Only `codebook` and `threads`, files decoded at once, are used.
-    select, storage, place, monitor : see `pipeline.images.extract.extract`.
-
-    Returns
-    -------
-    FeatureIndex
-        Index of the finished shards.
-
-    Raises
-    ------
-    RecipeError
-        The recipe is unknown.
-    SoundWordsError
-        No codebook can be fitted on the training split, or the file has other words or clips.
-    NoSoundNetwork
-        The network is not installed.
-    WrongUsage
-        A codebook is set for a recipe without one.
-    NoPyAv, FileReadError, PipelineError
-        The system failed, the dataset cannot be read, or shards cannot be written.
+    The codebook is fitted in this process, on the training split. Of `compute`, only `codebook` and
+    `threads`, files decoded at once, are used.
     """
     select, compute, out = select or Selection(), compute or Compute(), Path(out)
     expected = sound_recipe(recipe)

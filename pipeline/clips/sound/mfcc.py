@@ -9,30 +9,24 @@ from scipy.fft import dct, rfft
 
 # Windows per block of spectra: only the coefficients of a long sound stay in memory.
 _WINDOWS_AT_ONCE = 4096
+# Of a band, so that silence has coefficients.
 _LEAST_POWER = 1e-10
 
 
 @dataclass(frozen=True)
 class Mfcc:
-    """Parameters of the MFCC of a mono sound.
+    """Parameters of the MFCC of a mono sound; the defaults are windows of 32 ms every 10 ms."""
 
-    Attributes
-    ----------
-    rate : int. Sampling rate in Hz.
-    window, hop : int. Window length and hop in samples; windows do not extend beyond the sound. The
-        defaults are 32 ms every 10 ms.
-    bands : int. Number of triangular filters of equal width in mel from 0 to half the rate, with
-        peak 1. Mel is 2595 log10(1 + Hz / 700).
-    coefficients : int. Number of coefficients of the orthonormal DCT-II of the bands' decibels.
-    reach : int. Number of windows on either side for the regression of slopes.
-    """
-
-    rate: int = 16_000
-    window: int = 512
-    hop: int = 160
+    rate: int = 16_000  # Hz
+    window: int = 512  # samples; windows do not extend beyond the sound
+    hop: int = 160  # samples
     bands: int = 40
+    """Number of triangular filters of equal width in mel from 0 to half the rate, with peak 1. Mel
+    is 2595 log10(1 + Hz / 700)."""
     coefficients: int = 13
+    """Number of coefficients of the orthonormal DCT-II of the bands' decibels."""
     reach: int = 2
+    """Number of windows on either side for the regression of slopes."""
 
     @property
     def dim(self) -> int:
@@ -40,17 +34,9 @@ class Mfcc:
         return 3 * self.coefficients
 
     def __call__(self, sound: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
-        """Return the coefficients of each window with first and second slopes (delta).
+        """Return each window's coefficients with first and second slopes, (windows, dim) float32.
 
-        Parameters
-        ----------
-        sound : (samples,) float32, mono, at `rate`, full scale 1.
-
-        Returns
-        -------
-        (windows, dim) float32
-            No window for a sound shorter than one. A band's power is at least 1e-10, so that
-            silence has coefficients.
+        `sound` is (samples,) float32, mono, at `rate`, full scale 1.
         """
         plain = self.plain(sound)
         slopes = _slopes(plain, self.reach)
@@ -85,12 +71,10 @@ def _filters(rate: int, window: int, bands: int) -> npt.NDArray[np.float64]:
 
 
 def _slopes(rows: npt.NDArray[np.float64], reach: int) -> npt.NDArray[np.float64]:
-    """Return the least-squares slope of each column over `reach` rows on either side.
-
-    The first and the last row are repeated beyond the ends.
-    """
+    """Return the least-squares slope of each column over `reach` rows on either side."""
     if not len(rows):
         return rows
+    # The first and the last row are repeated beyond the ends.
     padded = np.pad(rows, ((reach, reach), (0, 0)), mode="edge")
     steps = range(1, reach + 1)
     last = len(rows) + reach

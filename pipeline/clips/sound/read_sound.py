@@ -48,40 +48,21 @@ MAX_SECONDS = 3600.0
 
 @dataclass(frozen=True)
 class Sound:
-    """The sound of one file, or the reason for its absence.
-
-    Attributes
-    ----------
-    samples : (samples,) float32, mono, full scale 1; empty if the file has no sound, None if
-        `status` is not 0.
-    seconds : float or None. Length of the video; None without video or without a stated length.
-    source_crc32, status, reason : see `pipeline.images.decoding.decode.Decoded`.
-    """
+    """The sound of one file, or the reason for its absence."""
 
     samples: npt.NDArray[np.float32] | None
-    seconds: float | None = None
+    """(samples,), mono, full scale 1; empty without sound, None if `status` is not 0."""
+    seconds: float | None = None  # of the video; None without one or without a stated length
     source_crc32: int = 0
     status: int = OK
     reason: str = ""
 
 
 def read_sound(path: Path, rate: int) -> Sound:
-    """Read a file once, and decode its first audio track to mono at a sampling rate.
+    """Read a clip or sound file once, and decode its first audio track to mono at a rate in Hz.
 
     FFmpeg's swresample with its defaults converts rates. Channels are averaged. Rate and channels
     may change within a file.
-
-    Parameters
-    ----------
-    path : path of a clip, or of a sound file such as WAV, MP3 or OGG.
-    rate : int. Sampling rate in Hz.
-
-    Raises
-    ------
-    FileReadError
-        The system failed; see `pipeline.images.decoding.decode.read_image`.
-    NoPyAv
-        PyAV is not installed.
     """
     require_av()
     crc32 = 0
@@ -91,8 +72,8 @@ def read_sound(path: Path, rate: int) -> Sound:
             file.seek(0)
             samples, seconds = decode_sound(file, rate)
         return Sound(samples, seconds, crc32)
-    except UnusableImage as fault:
-        return Sound(None, None, crc32, fault.status, str(fault))
+    except UnusableImage as error:
+        return Sound(None, None, crc32, error.status, str(error))
     except (OSError, MemoryError) as error:
         raise fault_of_the_system(path, error, "clip") from error
 
@@ -100,17 +81,9 @@ def read_sound(path: Path, rate: int) -> Sound:
 def decode_sound(
     file: BinaryIO, rate: int, most: float = MAX_SECONDS
 ) -> tuple[npt.NDArray[np.float32], float | None]:
-    """Decode an open file.
+    """Decode an open file of at most `most` seconds: samples, and the seconds of its video.
 
-    Returns
-    -------
-    samples : (samples,) float32; empty without an audio track.
-    seconds : length of the video, see `Sound`.
-
-    Raises
-    ------
-    UnreadableImage, RefusedImage
-        The format is unknown, the file is damaged, or longer than `most` seconds.
+    (samples,) float32, empty without an audio track.
     """
     av = require_av()
     try:
@@ -180,11 +153,11 @@ def _mixed(frame: "AudioFrame") -> npt.NDArray[np.float32]:
 
 def _require_whole_wav(file: BinaryIO) -> None:
     """Raise if a WAV file is shorter than its header states, which FFmpeg ignores."""
-    place = file.tell()
+    position = file.tell()
     size = file.seek(0, 2)
     file.seek(0)
     magic, stated = struct.unpack("<4sI", file.read(8))
-    file.seek(place)
+    file.seek(position)
     if magic == b"RIFF" and stated not in _UNKNOWN_SIZES and stated - size > stated * MISSING_SHARE:
         raise UnreadableImage(f"it ends after {size} of {stated + 8} bytes: the file is not whole")
 

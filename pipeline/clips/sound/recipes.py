@@ -6,7 +6,7 @@ from typing import Any, Literal, get_args
 
 from pipeline.clips.sound.mfcc import Mfcc
 from pipeline.clips.sound.read_sound import DECODING
-from pipeline.images.recipes import UnknownRecipe
+from pipeline.store.errors import UnknownName
 
 Norm = Literal["l1", "l2", "root", "counts"]
 
@@ -20,26 +20,21 @@ BIRDNET = "birdnet"
 
 @dataclass(frozen=True)
 class BagRecipe:
-    """A bag of sound words.
-
-    Attributes
-    ----------
-    name : str. `mfcc-bow-<words>[-soft][-halves][-<norm>]`.
-    words : int. Number of words in the codebook.
-    soft : bool. Whether a window counts for its four nearest words, each with half the weight of
-        the previous one, instead of only for the nearest.
-    halves : bool. Whether the first and the second half of the windows have separate, concatenated
-        bags, which preserve the temporal order.
-    norm : str. Normalisation of each bag: "l1" (sum 1), "l2" (norm 1), "root" (square root of "l1")
-        or "counts" (none). An empty bag stays zero.
-    mfcc : Mfcc. Parameters of the windows.
-    """
+    """A bag of sound words."""
 
     name: str
+    """`mfcc-bow-<words>[-soft][-halves][-<norm>]`."""
     words: int
+    """Number of words in the codebook."""
     soft: bool = False
+    """Whether a window counts for its four nearest words, each with half the weight of the previous
+    one, instead of only for the nearest."""
     halves: bool = False
+    """Whether the first and the second half of the windows have separate, concatenated bags, which
+    preserve the temporal order."""
     norm: Norm = "l1"
+    """Normalisation of each bag: "l1" (sum 1), "l2" (norm 1), "root" (square root of "l1") or
+    "counts" (none). An empty bag stays zero."""
     mfcc: Mfcc = field(default_factory=Mfcc)
 
     @property
@@ -66,21 +61,17 @@ class BagRecipe:
 class SoundNetworkRecipe:
     """Kahl et al. 2021, BirdNET 2.4: trained to classify 6,522 birds, frogs, insects and noises.
 
-    Attributes
-    ----------
-    name : str. Name of the recipe.
-    rate : int. Sampling rate in Hz.
-    window : int. Window length in samples. Windows do not overlap, except for the last one, which
-        ends with the sound; a shorter sound is zero-padded.
-    tap : str. Layer that is read, the mean over the last map; a row is its mean over windows. A
-        file without sound has a row of zeros.
-    shape : tuple of int. Shape of a row, float32.
+    A row is the mean over windows; a file without sound has a row of zeros.
     """
 
     name: str = BIRDNET
     rate: int = 48_000
+    """Sampling rate in Hz."""
     window: int = 144_000
+    """Samples. Windows do not overlap, except for the last one, which ends with the sound; a
+    shorter sound is zero-padded."""
     tap: str = "model/GLOBAL_AVG_POOL/Mean"
+    """Layer that is read, the mean over the last map."""
     shape: tuple[int, ...] = (1024,)
 
     @property
@@ -115,30 +106,18 @@ def is_sound_recipe(name: str) -> bool:
 
 
 def sound_recipe(name: str) -> AnySoundRecipe:
-    """Return an audio recipe by its name.
-
-    Raises
-    ------
-    RecipeError
-        The name is unknown.
-    """
+    """Return an audio recipe by its name."""
     return SoundNetworkRecipe() if name == BIRDNET else bag_recipe(name)
 
 
 def bag_recipe(name: str) -> BagRecipe:
-    """Return a recipe of bags of sound words by its name.
-
-    Raises
-    ------
-    RecipeError
-        The name is invalid.
-    """
-    if (found := _NAME.fullmatch(name)) is None:
-        raise UnknownRecipe(
+    """Return a recipe of bags of sound words by its name."""
+    if (match := _NAME.fullmatch(name)) is None:
+        raise UnknownName(
             f"the audio recipe {name!r} is unknown; expected {BIRDNET}, or a name like {EXAMPLE}, "
             f"followed by -soft, -halves and one of {', '.join(get_args(Norm))}, all optional, "
             "in this order"
         )
-    norm: Norm = found["norm"] or "l1"  # type: ignore[assignment]
-    words, soft, halves = int(found["words"]), bool(found["soft"]), bool(found["halves"])
+    norm: Norm = match["norm"] or "l1"  # type: ignore[assignment]
+    words, soft, halves = int(match["words"]), bool(match["soft"]), bool(match["halves"])
     return BagRecipe(name, words, soft, halves, norm)

@@ -15,7 +15,8 @@ from pipeline.clips.sound.codebooks import sounds_of
 from pipeline.clips.sound.network import load_sound_network
 from pipeline.clips.sound.read_sound import Sound
 from pipeline.clips.sound.recipes import AnySoundRecipe, BagRecipe, sound_recipe
-from pipeline.clips.sound.words import Bags, SoundWordsError, load_sound_words
+from pipeline.clips.sound.words import Bags, load_sound_words
+from pipeline.images.networks import WeightsError
 from pipeline.store.files import created_by
 from pipeline.store.jobs.feature_source import Task
 from pipeline.store.jobs.options import Compute
@@ -29,21 +30,14 @@ LENGTHS_DIFFER = 0.5
 
 
 class RowMaker(Protocol):
-    """Computes the row of a sound: `pipeline.clips.sound.words.Bags`, or a network.
-
-    Attributes
-    ----------
-    recipe : AnySoundRecipe. Recipe of the rows.
-    rate : int. Sampling rate in Hz.
-    weights, weights_sha256 : str. Name and SHA-256 of codebook or network.
-    """
+    """Computes the row of a sound: `pipeline.clips.sound.words.Bags`, or a network."""
 
     @property
     def recipe(self) -> AnySoundRecipe: ...
     @property
-    def rate(self) -> int: ...
+    def rate(self) -> int: ...  # sampling rate in Hz
     @property
-    def weights(self) -> str: ...
+    def weights(self) -> str: ...  # name of the codebook or network
     @property
     def weights_sha256(self) -> str: ...
     def recipe_json(self) -> dict[str, Any]: ...
@@ -52,27 +46,16 @@ class RowMaker(Protocol):
 
 @dataclass(frozen=True)
 class SoundSource:
-    """Sounds as a `pipeline.store.jobs.feature_source.FeatureSource`.
-
-    Attributes
-    ----------
-    header : FeatureHeader. Header with recipe and codebook or network.
-    ids, files : sequence of str, sequence of Path. Id and file of each row.
-    maker : RowMaker. Computes a row.
-    codebook : Path or None. File of the maker's codebook, from which workers load it; None for a
-        network.
-    how : Compute. Options of the caller.
-    lengths : dict of str to tuple of 2 float. Receives the seconds of sound and of video, by id, if
-        they differ.
-    """
+    """Sounds as a `pipeline.store.jobs.feature_source.FeatureSource`."""
 
     header: FeatureHeader
     ids: Sequence[str]
     files: Sequence[Path]
     maker: RowMaker
-    codebook: Path | None
-    how: Compute
+    codebook: Path | None  # file from which workers load the maker's; None for a network
+    how: Compute  # options of the caller
     lengths: dict[str, tuple[float, float]] = field(default_factory=dict, compare=False)
+    """Receives the seconds of sound and of video, by id, if they differ."""
     unit: str = "clip"
 
     @property
@@ -116,7 +99,7 @@ class SoundSource:
 def source_on_worker(
     settings: dict[str, Any], dataset: str, ids: Sequence[str], rows: list[str]
 ) -> SoundSource:
-    """Build the source of some sounds on a worker; see `SoundSource.task`."""
+    """Build the source of some sounds on a worker, from the settings of `SoundSource.task`."""
     codebook = None if settings["codebook"] is None else Path(settings["codebook"])
     maker = _maker(settings["recipe"], codebook)
     files, how = [Path(row) for row in rows], Compute(threads=settings["threads"])
@@ -129,24 +112,11 @@ def _maker(recipe: str, codebook: Path | None) -> RowMaker:
 
 
 def row_maker(recipe: AnySoundRecipe, codebook: Path | None) -> RowMaker:
-    """Return the object that computes the rows of a recipe.
-
-    Parameters
-    ----------
-    recipe : AnySoundRecipe. Recipe of bags of sound words, or of a network.
-    codebook : Path or None. File of the words; None for a network.
-
-    Raises
-    ------
-    SoundWordsError
-        The codebook is missing, or has other words.
-    NoSoundNetwork
-        The network is not installed.
-    """
+    """Return the object that computes the rows of a recipe; bags need the file of a codebook."""
     if not isinstance(recipe, BagRecipe):
         return load_sound_network()
     if codebook is None:
-        raise SoundWordsError(f"{recipe.name} needs a codebook; pass its file")
+        raise WeightsError(f"{recipe.name} needs a codebook; pass its file")
     words = load_sound_words(codebook)
     words.require(recipe, str(codebook))
     return Bags(recipe, words)

@@ -14,7 +14,7 @@ from threadpoolctl import threadpool_limits
 
 from pipeline.clips.sound.mfcc import Mfcc
 from pipeline.clips.sound.recipes import BagRecipe
-from pipeline.store.errors import PipelineError
+from pipeline.images.networks import WeightsError
 from pipeline.store.files import created_by
 from pipeline.store.hashing import canonical_json
 from pipeline.store.tensor_file import read_metadata, read_tensors, write_tensors
@@ -29,39 +29,22 @@ _ITERATIONS = 50
 _WINDOWS_AT_ONCE = 4096
 
 
-class SoundWordsError(PipelineError):
-    """A codebook of sound words cannot be fitted or loaded, or is of other windows."""
-
-
 @dataclass(frozen=True)
 class SoundWordsMetadata:
-    """Data and outcome of a codebook's fit.
-
-    Attributes
-    ----------
-    dataset, split : str. Dataset and split of the clips.
-    clips, windows : int. Number of clips with sound, and of windows in the sample.
-    clips_sha256 : str. SHA-256 of ids and sizes in bytes of all clips of the split.
-    seed : int. Seed of the sample and of k-means.
-    mfcc : dict of str to int. Parameters of the windows.
-    inertia : float. Mean squared distance of a window to its word, in standard deviations.
-    iterations : int. Number of k-means iterations; at most `_ITERATIONS`.
-    created_by : str. Software and versions.
-    requested : int or None. Requested number of words, if there were fewer distinct windows;
-        otherwise None.
-    """
+    """Data and outcome of a codebook's fit."""
 
     dataset: str
     split: str
-    clips: int
-    windows: int
-    clips_sha256: str
-    seed: int
+    clips: int  # with sound
+    windows: int  # in the sample
+    clips_sha256: str  # of ids and sizes in bytes of all clips of the split
+    seed: int  # of the sample and of k-means
     mfcc: dict[str, int]
-    inertia: float
-    iterations: int
+    inertia: float  # mean squared distance of a window to its word, in standard deviations
+    iterations: int  # of k-means, at most `_ITERATIONS`
     created_by: str
     requested: int | None = None
+    """Requested number of words, if there were fewer distinct windows; otherwise None."""
 
     def to_json(self) -> dict[str, Any]:
         """Return all fields as JSON values; `requested` only if fewer were fitted."""
@@ -73,19 +56,12 @@ class SoundWordsMetadata:
 
 @dataclass(frozen=True, eq=False)
 class SoundWords:
-    """A codebook of sound words.
-
-    Attributes
-    ----------
-    metadata : SoundWordsMetadata. Data and outcome of the fit.
-    mean, scale : (dim,) float32, for standardising windows.
-    words : (words, dim) float32 centroids of standardised windows.
-    """
+    """A codebook of sound words."""
 
     metadata: SoundWordsMetadata
-    mean: npt.NDArray[np.float32]
+    mean: npt.NDArray[np.float32]  # (dim,), with `scale` for standardising windows
     scale: npt.NDArray[np.float32]
-    words: npt.NDArray[np.float32]
+    words: npt.NDArray[np.float32]  # (words, dim), centroids of standardised windows
 
     @cached_property
     def sha256(self) -> str:
@@ -96,36 +72,28 @@ class SoundWords:
         return digest.hexdigest()
 
     def nearest(self, windows: npt.NDArray[np.float32], number: int) -> npt.NDArray[np.int64]:
-        """Return the nearest words of each window, (windows, number), nearest first.
-
-        The lower index wins ties.
-        """
+        """Return the nearest words of each window, (windows, number), nearest first."""
         standard = ((windows - self.mean) / self.scale).astype(np.float64)
         words = self.words.astype(np.float64)
+        # |w - x|^2 - |x|^2, which orders the words of a window as their distances do.
         lengths = (words**2).sum(1)
-        found = np.empty((len(windows), number), np.int64)
+        nearest = np.empty((len(windows), number), np.int64)
         # One thread: another order of sums could change the nearest word.
         with threadpool_limits(limits=1):
             for start in range(0, len(windows), _WINDOWS_AT_ONCE):
                 part = slice(start, start + _WINDOWS_AT_ONCE)
                 distances = lengths - 2 * (standard[part] @ words.T)
                 if number == 1:
-                    found[part] = distances.argmin(1)[:, None]
+                    nearest[part] = distances.argmin(1)[:, None]
                     continue
+                # Sorted by index first: the stable sort by distance then leaves ties to the lower.
                 near = np.sort(np.argpartition(distances, number - 1, axis=1)[:, :number], axis=1)
                 order = np.take_along_axis(distances, near, 1).argsort(axis=1, kind="stable")
-                found[part] = np.take_along_axis(near, order, 1)
-        return found
+                nearest[part] = np.take_along_axis(near, order, 1)
+        return nearest
 
     def bag(self, windows: npt.NDArray[np.float32], recipe: BagRecipe) -> npt.NDArray[np.float32]:
-        """Return the row of the windows of one sound.
-
-        Parameters
-        ----------
-        windows : (windows, dim) float32, in order.
-        recipe : BagRecipe. Recipe with the requested number of words; words that were not fitted
-            count 0.
-        """
+        """Return the row of the windows (windows, dim) of one sound, in order."""
         middle = (len(windows) + 1) // 2
         parts = [windows[:middle], windows[middle:]] if recipe.halves else [windows]
         bags = [_normalised(self._counts(part, recipe), recipe.norm) for part in parts]
@@ -134,6 +102,7 @@ class SoundWords:
     def _counts(
         self, windows: npt.NDArray[np.float32], recipe: BagRecipe
     ) -> npt.NDArray[np.float64]:
+        # Words of the recipe that were not fitted, for lack of windows, count 0.
         number = min(NEAREST, len(self.words)) if recipe.soft else 1
         share = 0.5 ** np.arange(number)
         weights = np.broadcast_to(share / share.sum(), (len(windows), number))
@@ -142,15 +111,10 @@ class SoundWords:
         return counts.astype(np.float64)
 
     def require(self, recipe: BagRecipe, what: str) -> None:
-        """Check that the codebook has a recipe's words and windows.
-
-        Raises
-        ------
-        SoundWordsError
-        """
+        """Raise if the codebook does not have a recipe's words and windows."""
         requested = self.metadata.requested or len(self.words)
         if (requested, self.metadata.mfcc) != (recipe.words, asdict(recipe.mfcc)):
-            raise SoundWordsError(
+            raise WeightsError(
                 f"{what} has {requested} words of windows {self.metadata.mfcc}; "
                 f"{recipe.name} needs {recipe.words} of {asdict(recipe.mfcc)}: set another "
                 "`codebook=...`, or use a recipe with these words"
@@ -164,13 +128,7 @@ class SoundWords:
 
 @dataclass(frozen=True)
 class Bags:
-    """Computes the rows of a recipe of bags.
-
-    Attributes
-    ----------
-    recipe : BagRecipe. Recipe of the bags.
-    words : SoundWords. Codebook.
-    """
+    """Computes the rows of a recipe of bags."""
 
     recipe: BagRecipe
     words: SoundWords
@@ -202,13 +160,7 @@ class Bags:
 
 
 def load_sound_words(path: Path) -> SoundWords:
-    """Load a codebook that `SoundWords.save` wrote.
-
-    Raises
-    ------
-    SoundWordsError
-        It is missing, damaged or of another kind.
-    """
+    """Load a codebook that `SoundWords.save` wrote."""
     try:
         metadata = SoundWordsMetadata(**read_metadata(path, _KEY))
         arrays = read_tensors(path, ["mean", "scale", "words"])
@@ -220,7 +172,7 @@ def load_sound_words(path: Path) -> SoundWords:
         if not (scale > 0).all() or not len(words):
             raise ValueError("it has no words, or a scale that is not positive")
     except (OSError, KeyError, TypeError, ValueError, SafetensorError) as error:
-        raise SoundWordsError(
+        raise WeightsError(
             f"{path} is not a codebook of sound words or is damaged ({error}); delete it to have "
             "one fitted, or pass another"
         ) from error
@@ -230,14 +182,9 @@ def load_sound_words(path: Path) -> SoundWords:
 def sample_of(
     windows: npt.NDArray[np.float32], clip: int, clips: int, seed: int, sample: int
 ) -> npt.NDArray[np.float32]:
-    """Return a random sample of the windows of one clip, of its share of the total sample size.
+    """Return a random sample of the windows (windows, dim) of one clip.
 
-    Parameters
-    ----------
-    windows : (windows, dim). Windows of the clip.
-    clip, clips : int. Index of the clip, and number of clips.
-    seed : int. Seed of the sample.
-    sample : int. Total sample size; the share of a clip is this divided by `clips`, rounded up.
+    Its size is the clip's share of `sample`, the total: divided by `clips`, rounded up.
     """
     share = -(-sample // clips)
     if len(windows) <= share:
@@ -257,26 +204,11 @@ def fit_sound_words(
     clips_sha256: str,
     log: Callable[[str], None] = lambda line: None,
 ) -> SoundWords:
-    """Fit a codebook on audio windows by k-means.
+    """Fit a codebook on audio windows (windows, dim) by k-means.
 
     Windows are standardised in each dimension; k-means++ initialises (scikit-learn's, one start, at
-    most 50 iterations of Lloyd's algorithm). Deterministic for the same windows and seed.
-
-    Parameters
-    ----------
-    parts : iterable of numpy.ndarray. Windows of each clip, (windows, dim) float32, from
-        `sample_of`.
-    mfcc : Mfcc. Parameters of the windows.
-    number : int. Number of words, at most the number of distinct windows; the metadata then record
-        the requested number.
-    seed, dataset, split, clips_sha256 : int, str, str, str. Metadata; the seed is also that of
-        k-means.
-    log : callable. Receives a line.
-
-    Raises
-    ------
-    SoundWordsError
-        There is no window.
+    most 50 iterations of Lloyd's algorithm). Deterministic for the same windows and seed. Fewer
+    distinct windows than `number` are as many words; the metadata then record `number`.
     """
     # Imported here: scikit-learn takes a second to import, and codebooks are mostly loaded.
     from sklearn.cluster import KMeans
@@ -285,7 +217,7 @@ def fit_sound_words(
     windows = np.concatenate([np.zeros((0, mfcc.dim), np.float32), *chosen])
     different = len(np.unique(windows, axis=0))
     if not different:
-        raise SoundWordsError(
+        raise WeightsError(
             f"split {split!r} of {dataset} has no window of sound, but a codebook needs at least "
             "1; add clips with sound, or use a codebook of other clips with `codebook=...`"
         )

@@ -6,7 +6,7 @@ from torch.nn import functional as F
 
 from pipeline.heads.finetuning import FinetuningError
 from pipeline.images.backbones.backbone import Backbone
-from pipeline.images.layouts import pooled
+from pipeline.images.network import pooled
 from pipeline.images.recipes import Recipe
 from pipeline.images.recipes.layers import unknown_layer
 from pipeline.images.tap import TappedNetwork

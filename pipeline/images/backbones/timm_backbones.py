@@ -12,8 +12,8 @@ from torch import Tensor, nn
 
 from pipeline.images.backbones.backbone import Backbone
 from pipeline.images.engine.fuse import Tracing
+from pipeline.images.networks import WeightsError
 from pipeline.images.networks.hub import hub_or_cache
-from pipeline.images.networks.state_dicts import WeightsError
 from pipeline.images.recipes.layers import layout_of
 from pipeline.images.recipes.timm_recipes import (
     METHODS,
@@ -24,13 +24,7 @@ from pipeline.images.recipes.timm_recipes import (
 
 
 def timm_backbone(name: str) -> Backbone:
-    """Return a model of timm as a backbone.
-
-    Raises
-    ------
-    RecipeError
-        timm is not installed or has no such model.
-    """
+    """Return a model of timm as a backbone."""
     build = partial(create_timm_model, name)
     with torch.device("meta"):
         net = build()

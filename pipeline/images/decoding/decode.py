@@ -12,20 +12,21 @@ open files, no memory) ends the run, which can be resumed.
 """
 
 import errno
+import importlib
 import stat
+import struct
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
 from io import BytesIO
 from pathlib import Path
 
 import numpy as np
 from PIL import AvifImagePlugin, ExifTags, Image, UnidentifiedImageError
 
-from pipeline.images.decoding import heif
 from pipeline.images.decoding.libtiff import TiffError, libtiff_errors
-from pipeline.images.decoding.png_checksums import pixels_are_damaged
 from pipeline.images.recipes import PILLOW_RGB, RecipeError
 from pipeline.store.errors import FileReadError
 from pipeline.store.progress import DECODE, READ, Stopwatch
@@ -51,6 +52,15 @@ _EIGHT_BIT = ("1", "L", "LA", "P", "PA", "RGB", "RGBA", "RGBX", "CMYK", "YCbCr")
 # Impossible file names and dangling links count as missing files.
 _NO_SUCH_FILE = (errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG, errno.ELOOP)
 
+# HEIC files, as phones write them, need the extra `heif`.
+_HEIF_EXTRA = (
+    "a HEIC image, which the extra `heif` decodes: pip install 'caption-feature-pipeline[heif]'"
+)
+# Major brands of ISO/IEC 23008-12. `mif1` and `msf1` may also be AVIF, which Pillow tries first.
+_HEIF_BRANDS = (b"heic", b"heix", b"hevc", b"hevx", b"heim", b"heis", b"mif1", b"msf1")
+
+_PNG_SIGNATURE = b"\x89PNG\r\n\x1a\n"
+
 _TURN_UPRIGHT = {
     2: Image.Transpose.FLIP_LEFT_RIGHT,
     3: Image.Transpose.ROTATE_180,
@@ -67,12 +77,7 @@ Rule = Callable[[Image.Image], Image.Image]
 
 
 class UnusableImage(Exception):
-    """Reason why a file yields no image, without its path.
-
-    Attributes
-    ----------
-    status : int. Status code of the row.
-    """
+    """Reason why a file yields no image, without its path; `status` is that of the row."""
 
     status: int
 
@@ -97,30 +102,16 @@ class RefusedImage(UnusableImage):
 
 @dataclass(frozen=True)
 class Decoded:
-    """The pixels of an image file, or the reason for their absence.
+    """The pixels of an image file, or the reason for their absence."""
 
-    Attributes
-    ----------
-    image : Image or None. Mode RGB, at least 1 x 1, or None if `status` is not 0.
-    source_crc32 : int. CRC-32 of the file's bytes; 0 if none were read.
-    status : int. Status code of `pipeline.store.shards.format`.
-    reason : str. One line without the path; "" for status 0.
-    """
-
-    image: Image.Image | None
-    source_crc32: int = 0
+    image: Image.Image | None  # mode RGB, at least 1 x 1; None if `status` is not 0
+    source_crc32: int = 0  # of the file's bytes; 0 if none were read
     status: int = OK
-    reason: str = ""
+    reason: str = ""  # one line without the path
 
 
 def to_rgb(image: Image.Image) -> Image.Image:
-    """Return an upright 8-bit RGB copy of an opened image of any mode.
-
-    Raises
-    ------
-    RefusedImage
-        The mode has no stated 8-bit range: floating point, L*a*b*, 32-bit values outside 0-65535.
-    """
+    """Return an upright 8-bit RGB copy of an opened image; refuse modes without an 8-bit range."""
     image = _upright(image)
     if image.mode in _SIXTEEN_BIT:
         values = np.asarray(image).astype(np.int32)
@@ -142,10 +133,8 @@ def to_rgb(image: Image.Image) -> Image.Image:
 
 
 def _upright(image: Image.Image) -> Image.Image:
-    """Apply the EXIF orientation; a missing, unknown or unreadable one is ignored.
-
-    Pillow's `exif_transpose` also rewrites the metadata, and fails if they are damaged.
-    """
+    """Apply the EXIF orientation; a missing, unknown or unreadable one is ignored."""
+    # Pillow's `exif_transpose` also rewrites the metadata, and fails if they are damaged.
     try:
         turn = _TURN_UPRIGHT.get(image.getexif().get(ExifTags.Base.Orientation, 1))
     except MemoryError:
@@ -160,13 +149,7 @@ RULES: dict[str, Rule] = {PILLOW_RGB: to_rgb}
 
 
 def decoding_rule(recipe_decode: str) -> Rule:
-    """Return the decoding function of a recipe's `decode`.
-
-    Raises
-    ------
-    RecipeError
-        The rule is unknown.
-    """
+    """Return the decoding function of a recipe's `decode`."""
     if recipe_decode not in RULES:
         raise RecipeError(
             f"no decoding rule is called {recipe_decode!r}; known: {'; '.join(RULES)}"
@@ -175,20 +158,7 @@ def decoding_rule(recipe_decode: str) -> Rule:
 
 
 def read_image(path: Path, rule: Rule = to_rgb, watch: Stopwatch | None = None) -> Decoded:
-    """Read an image file once and decode it.
-
-    Parameters
-    ----------
-    path : path of the file.
-    rule : callable. Function from a Pillow image to 8-bit RGB.
-    watch : Stopwatch or None. Accumulates the seconds of reading and of decoding.
-
-    Raises
-    ------
-    FileReadError
-        The system failed: permission, I/O, open files, memory. Pixels are limited before decoding,
-        so exhausted memory is never attributed to the file.
-    """
+    """Read an image file once and decode it; a system error ends the run, as `FileReadError`."""
     watch = watch or Stopwatch()
     crc32 = 0
     try:
@@ -197,38 +167,25 @@ def read_image(path: Path, rule: Rule = to_rgb, watch: Stopwatch | None = None) 
         with watch.timing(DECODE):
             crc32 = zlib.crc32(data)
             return Decoded(decode(data, rule=rule), crc32)
-    except UnusableImage as fault:
-        return Decoded(None, crc32, fault.status, str(fault))
+    except UnusableImage as error:
+        return Decoded(None, crc32, error.status, str(error))
+    # Pixels are limited before decoding, so exhausted memory is never attributed to the file.
     except (OSError, MemoryError) as error:
         raise fault_of_the_system(path, error) from error
 
 
 def rgb_of_picture(picture: Image.Image, rule: Rule) -> Decoded:
-    """Decode an image that Pillow has opened; it is not modified.
-
-    `source_crc32` is 0, since there is no file.
-
-    Raises
-    ------
-    OSError, MemoryError
-        The system failed.
-    """
+    """Decode an image that Pillow has opened, without a CRC-32; the image is not modified."""
     try:
         with _reasons(MAX_PIXELS):
             _require_size(picture, MAX_PIXELS)
             return Decoded(rule(picture))
-    except UnusableImage as fault:
-        return Decoded(None, 0, fault.status, str(fault))
+    except UnusableImage as error:
+        return Decoded(None, 0, error.status, str(error))
 
 
 def source_crc32(path: Path) -> int:
-    """Return the CRC-32 of a file's bytes; 0 if the file is missing or not readable as a file.
-
-    Raises
-    ------
-    FileReadError
-        The system failed.
-    """
+    """Return the CRC-32 of a file's bytes; 0 if the file is missing or not readable as a file."""
     try:
         return zlib.crc32(read_bytes(path))
     except UnusableImage:
@@ -238,24 +195,16 @@ def source_crc32(path: Path) -> int:
 
 
 def read_bytes(path: Path) -> bytes:
-    """Return the bytes of an ordinary file.
-
-    Raises
-    ------
-    MissingImage, UnreadableImage, RefusedImage
-        The file is missing; is a folder, pipe or device; is larger than `MAX_BYTES`.
-    OSError
-        Any other failure of the system.
-    """
+    """Return the bytes of an ordinary file of at most `MAX_BYTES`, or raise an `UnusableImage`."""
     try:
-        found = path.stat()
-        if stat.S_ISDIR(found.st_mode):
+        info = path.stat()
+        if stat.S_ISDIR(info.st_mode):
             raise UnreadableImage("a folder, not a file")
         # Reading a pipe would block, a device might never end.
-        if not stat.S_ISREG(found.st_mode):
+        if not stat.S_ISREG(info.st_mode):
             raise UnreadableImage("not an ordinary file")
-        if found.st_size > MAX_BYTES:
-            raise RefusedImage(f"{found.st_size} bytes are more than the limit of {MAX_BYTES}")
+        if info.st_size > MAX_BYTES:
+            raise RefusedImage(f"{info.st_size} bytes are more than the limit of {MAX_BYTES}")
         return path.read_bytes()
     except OSError as error:
         if error.errno in _NO_SUCH_FILE:
@@ -266,28 +215,45 @@ def read_bytes(path: Path) -> bytes:
 
 
 def decode(data: bytes, max_pixels: int = MAX_PIXELS, rule: Rule = to_rgb) -> Image.Image:
-    """Decode the bytes of an image file to mode RGB, (height, width, 3) 0-255.
-
-    Parameters
-    ----------
-    data : bytes. Contents of the file.
-    max_pixels : int. Limit on the pixels stated in the file's header.
-    rule : callable. Function from a Pillow image to 8-bit RGB.
-
-    Raises
-    ------
-    UnreadableImage, RefusedImage
-        The file is rejected, with the reason.
-    OSError, MemoryError
-        The system failed.
-    """
-    formats = (*FORMATS, heif.FORMAT) if heif.is_heif(data) and heif.register_heif() else FORMATS
+    """Decode a file's bytes to mode RGB; `max_pixels` limits the size stated in its header."""
+    formats = (*FORMATS, "HEIF") if _is_heif(data) and register_heif() else FORMATS
     with _reasons(max_pixels, data), Image.open(BytesIO(data), formats=formats) as image:
         _require_size(image, max_pixels)
         image.load()
-        if image.format == "PNG" and pixels_are_damaged(data):
+        if image.format == "PNG" and _pixels_are_damaged(data):
             raise UnreadableImage("damaged: its pixels have another checksum than the PNG states")
         return rule(image)
+
+
+def _is_heif(data: bytes) -> bool:
+    """Return whether a file starts like a HEIC image."""
+    return data[4:8] == b"ftyp" and data[8:12] in _HEIF_BRANDS
+
+
+@cache
+def register_heif() -> bool:
+    """Register HEIC with Pillow, and return whether the extra is installed."""
+    try:
+        library = importlib.import_module("pillow_heif")
+    except ImportError:
+        return False
+    # One thread per image, since images are decoded on all cores at once.
+    library.register_heif_opener(decode_threads=1, thumbnails=False)
+    return True
+
+
+def _pixels_are_damaged(data: bytes) -> bool:
+    """Return whether a pixel chunk (`IDAT`) of a PNG file has a wrong checksum."""
+    # Pillow does not verify it. PNG (third edition, section 5.3): a chunk is its length, its type,
+    # its data, and the CRC-32 of type and data.
+    view, start = memoryview(data), len(_PNG_SIGNATURE)
+    while data.startswith(_PNG_SIGNATURE) and start + 12 <= len(data):
+        length, kind = struct.unpack_from(">I4s", view, start)
+        end = start + 8 + length
+        if kind == b"IDAT" and zlib.crc32(view[start + 4 : end]).to_bytes(4) != view[end : end + 4]:
+            return True
+        start = end + 4
+    return False
 
 
 def _require_size(image: Image.Image, max_pixels: int) -> None:
@@ -309,8 +275,8 @@ def _reasons(max_pixels: int, data: bytes = b"") -> Iterator[None]:
     except (Image.DecompressionBombError, Image.DecompressionBombWarning) as error:
         raise RefusedImage(f"more pixels than the limit of {max_pixels} ({error})") from error
     except UnidentifiedImageError:
-        if heif.is_heif(data) and not heif.register_heif():
-            raise UnreadableImage(heif.EXTRA) from None
+        if _is_heif(data) and not register_heif():
+            raise UnreadableImage(_HEIF_EXTRA) from None
         raise UnreadableImage(f"not an image of a known format ({', '.join(FORMATS)})") from None
     except TiffError as error:
         raise UnreadableImage(str(error)) from error
@@ -328,9 +294,9 @@ def fault_of_the_system(
     path: Path, error: OSError | MemoryError, what: str = "image"
 ) -> FileReadError:
     """Return the error for a file (an image or a clip) that the system fails to read."""
-    found = (isinstance(error, OSError) and error.strerror) or "out of memory"
+    reason = (isinstance(error, OSError) and error.strerror) or "out of memory"
     return FileReadError(
-        f"{path} could not be read ({found}), a system error, not one of the {what}, so its row "
+        f"{path} could not be read ({reason}), a system error, not one of the {what}, so its row "
         "was not written; fix that, or delete the file to have its row marked as missing, and run "
         "the same command again: it resumes where it stopped"
     )

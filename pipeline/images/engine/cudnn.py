@@ -35,7 +35,7 @@ class CudnnConvolution(PlainConvolution):
     def forward(
         self, x: Tensor, other: Tensor | None = None, padding: list[int] | None = None
     ) -> Tensor:
-        """Return activation(convolution(x) [+ other]); see `PlainConvolution`."""
+        """Return activation(convolution(x) [+ other]), as `PlainConvolution`."""
         if x.device.type != "cuda":
             return super().forward(x, other, padding)
         if self.is_product and other is None and padding is None:
@@ -59,15 +59,18 @@ class CudnnConvolution(PlainConvolution):
         channels, filters = x.shape[1], len(self.weight)
         below, right = padding
         padded = F.pad(x.permute(0, 2, 3, 1), (0, 0, right, right, below, below))
+        # A view (n, h, w, 3, 3, channels): in channels-last memory the pixels around a pixel are
+        # three runs of 3 x channels numbers, so that the copy to columns reads long runs.
         windows = padded.unfold(1, 3, 1).unfold(2, 3, 1).permute(0, 1, 2, 4, 5, 3)
         weight = self.weight.permute(2, 3, 1, 0).reshape(9 * channels, filters)
-        found = x.new_empty(images, height, width, filters)
+        output = x.new_empty(images, height, width, filters)
         image_bytes = height * width * len(weight) * x.element_size()
+        # Columns have nine times the bytes of the maps, so they are made for some images at a time.
         some = max(1, _COLUMN_BYTES // image_bytes)
-        for part, result in zip(windows.split(some), found.split(some), strict=True):
+        for part, result in zip(windows.split(some), output.split(some), strict=True):
             columns = part.reshape(-1, len(weight))
             torch._addmm_activation(self.bias, columns, weight, out=result.flatten(0, 2))
-        return found.permute(0, 3, 1, 2)
+        return output.permute(0, 3, 1, 2)
 
     def _shape(self, x: Tensor, padding: tuple[int, ...]) -> tuple[int, ...]:
         """Return the shape of the convolution's result."""
@@ -85,19 +88,17 @@ class CudnnConvolution(PlainConvolution):
         pixels = x.permute(0, 2, 3, 1)
         weight = self.weight.flatten(1)
         if self.activation == "none":
-            found = F.linear(pixels, weight, self.bias)
+            product = F.linear(pixels, weight, self.bias)
         else:
             assert self.bias is not None
-            found = torch._addmm_activation(self.bias, pixels.flatten(0, 2), weight.t())
-        return found.view(*pixels.shape[:3], -1).permute(0, 3, 1, 2)
+            product = torch._addmm_activation(self.bias, pixels.flatten(0, 2), weight.t())
+        return product.view(*pixels.shape[:3], -1).permute(0, 3, 1, 2)
 
 
 def _is_slow(x: Tensor) -> bool:
-    """Return whether cuDNN's choice for a 3 x 3 convolution is slower than matrix products.
-
-    For strips of ten crops and for wide maps in float32, cuDNN 9 chooses Fourier transforms, up to
-    26 times slower on an H200.
-    """
+    """Return whether cuDNN's choice for a 3 x 3 convolution is slower than matrix products."""
+    # For strips of ten crops and for wide maps in float32, cuDNN 9 chooses Fourier transforms, up
+    # to 26 times slower on an H200.
     if x.dtype != torch.float32 or torch.backends.cudnn.allow_tf32:
         return False
     channels, *sides = x.shape[1:]

@@ -27,19 +27,11 @@ LinearActivation = Literal["none", "relu", "gelu", "gelu tanh"]
 
 @dataclass
 class Convolution:
-    """Weights and geometry of a 2-D convolution with zero padding.
+    """Weights and geometry of a 2-D convolution with zero padding."""
 
-    Attributes
-    ----------
-    weight : Tensor. (out, in / groups, rows, columns) float64.
-    bias : Tensor or None. (out,) float64.
-    padding, stride, dilation : list of int. [rows, columns] each.
-    groups : int. Number of groups.
-    """
-
-    weight: Tensor
-    bias: Tensor | None
-    padding: list[int]
+    weight: Tensor  # (out, in / groups, rows, columns) float64
+    bias: Tensor | None  # (out,) float64
+    padding: list[int]  # [rows, columns], like the next two
     stride: list[int]
     dilation: list[int]
     groups: int
@@ -63,6 +55,8 @@ class Convolution:
         mean, variance = norm.running_mean, norm.running_var
         if mean is None or variance is None:
             raise ValueError("a batch norm without running statistics cannot be folded")
+        # y = (w x + b - mean) / sqrt(var + eps) * gamma + beta, in float64: the folded weights are
+        # rounded once, when the network is converted to its dtype.
         scale = (variance.double() + norm.eps).rsqrt()
         shift = -mean.double() if self.bias is None else self.bias - mean.double()
         if norm.affine:
@@ -147,17 +141,11 @@ class PlainLayers:
 
 @dataclass(frozen=True)
 class Tracing:
-    """Options for tracing networks with modules of other libraries.
+    """Options for tracing networks with modules of other libraries."""
 
-    Attributes
-    ----------
-    leaves : tuple of type. Module types that are not traced into.
-    functions : tuple of callable. Functions that are not traced into.
-    parts : callable. Splits a leaf into consecutive modules; empty: the leaf is not split.
-    """
-
-    leaves: tuple[type[nn.Module], ...] = ()
-    functions: tuple[Callable[..., Any], ...] = ()
+    leaves: tuple[type[nn.Module], ...] = ()  # module types that are not traced into
+    functions: tuple[Callable[..., Any], ...] = ()  # functions that are not traced into
+    # Splits a leaf into consecutive modules; empty: the leaf is not split.
     parts: Callable[[nn.Module], Sequence[nn.Module]] = lambda module: ()
 
     def with_leaf(self, leaf: type[nn.Module]) -> "Tracing":
@@ -166,19 +154,10 @@ class Tracing:
 
 
 def rewrite(network: nn.Module, layers: Layers, tracing: Tracing = Tracing()) -> nn.Module:
-    """Return an equivalent network with fewer passes over memory.
+    """Return a network that is equal up to rounding, with fewer passes over memory.
 
-    Parameters
-    ----------
-    network : nn.Module. Network in evaluation mode with float32 weights; it is not modified.
-    layers : Layers. Factory of the replacement layers.
-    tracing : Tracing. Tracing options.
-
-    Returns
-    -------
-    nn.Module
-        Equal to `network` up to rounding. A network that cannot be traced, such as one with
-        data-dependent control flow, is returned unchanged.
+    `network`, in evaluation mode with float32 weights, is not modified. One that cannot be traced,
+    such as one with data-dependent control flow, is returned unchanged.
     """
     tracer = _Tracer(tracing)
     try:
@@ -187,7 +166,7 @@ def rewrite(network: nn.Module, layers: Layers, tracing: Tracing = Tracing()) ->
     except Exception:
         return network
     rewritten = fx.GraphModule(tracer.root, graph)
-    _take_apart(rewritten, tracing)
+    _split_leaves(rewritten, tracing)
     _Rewriting(rewritten, layers).run()
     rewritten.delete_all_unused_submodules()
     rewritten.recompile()
@@ -212,7 +191,7 @@ class _Tracer(fx.Tracer):
             raise
 
 
-def _take_apart(module: fx.GraphModule, tracing: Tracing) -> None:
+def _split_leaves(module: fx.GraphModule, tracing: Tracing) -> None:
     """Replace every leaf that has parts by its parts."""
     for number, node in enumerate(list(module.graph.nodes)):
         if node.op != "call_module" or len(node.args) != 1 or node.kwargs:
@@ -228,13 +207,12 @@ def _take_apart(module: fx.GraphModule, tracing: Tracing) -> None:
 
 
 class _Rewriting:
-    """One pass over a graph that fuses each convolution with the operations after it.
+    """One pass over a graph that fuses each convolution with the operations after it."""
 
-    `chain` is the sequence of nodes that one new layer replaces. The new layer runs at the place of
-    the chain's last node, but reads the input of its first one. So every fusion must prove that
-    no node in between writes to that input (`_may_move`), and that the memory of a residual
-    addend, which oneDNN overwrites with the sum, has no other reader (`_addend`).
-    """
+    # `chain` is the sequence of nodes that one new layer replaces. The new layer runs at the
+    # position of the chain's last node, but reads the input of its first one. So every fusion must
+    # prove that no node in between writes to that input (`_may_move`), and that the memory of a
+    # residual addend, which oneDNN overwrites with the sum, has no other reader (`_addend`).
 
     def __init__(self, module: fx.GraphModule, layers: Layers) -> None:
         self._module, self._graph, self._layers = module, module.graph, layers
@@ -289,6 +267,7 @@ class _Rewriting:
             new = self._graph.call_module(name, tuple(arguments))
         self._replaced.add(new)
         chain[-1].replace_all_uses_with(new)
+        # Backwards, as fx erases only nodes without users.
         for node in reversed(chain):
             self._graph.erase_node(node)
 
@@ -338,17 +317,15 @@ class _Rewriting:
     def _constant(self, node: Any) -> Tensor | None:
         if not isinstance(node, fx.Node) or node.op != "get_attr":
             return None
-        found: Any = self._module
+        value: Any = self._module
         for part in str(node.target).split("."):
-            found = getattr(found, part)
-        return found.detach() if isinstance(found, Tensor) else None
+            value = getattr(value, part)
+        return value.detach() if isinstance(value, Tensor) else None
 
     def _addend(self, addition: fx.Node, chain: list[fx.Node]) -> fx.Node | None:
-        """Return the node that an addition adds to a branch, if the sum may overwrite it.
-
-        Required: its memory is its own (not a view of another tensor), it is computed before the
-        addition, and all its other readers run earlier and do not keep a reference.
-        """
+        """Return the node that an addition adds to a branch, if the sum may overwrite it."""
+        # Required: its memory is its own (not a view of another tensor), it is computed before the
+        # addition, and all its other readers run earlier and do not keep a reference.
         if addition.op != "call_function" or addition.target not in _ADDITIONS:
             return None
         if len(addition.args) != 2 or addition.kwargs or not self._may_move(chain, addition):
@@ -359,7 +336,7 @@ class _Rewriting:
             return None
         # These layers allocate their result; a function or method may return a view of other
         # memory.
-        own = other in self._replaced or isinstance(
+        owns_memory = other in self._replaced or isinstance(
             self._called(other), nn.MaxPool2d | nn.BatchNorm2d | nn.Conv2d
         )
         before: set[fx.Node] = set()
@@ -370,23 +347,21 @@ class _Rewriting:
         unread = all(
             user is addition or (user in before and self._is_pure(user)) for user in other.users
         )
-        return other if own and unread and other in before else None
+        return other if owns_memory and unread and other in before else None
 
     def _is_pure(self, node: fx.Node) -> bool:
         """Return whether a node returns memory of its own and does not modify its input."""
         return node in self._replaced or isinstance(self._called(node), _PURE)
 
-    def _may_move(self, chain: list[fx.Node], place: fx.Node | None) -> bool:
-        """Return whether no node between a chain's start and a later place writes in place.
-
-        The chain moves to that place; an in-place write in between would change what it reads.
-        """
+    def _may_move(self, chain: list[fx.Node], target: fx.Node | None) -> bool:
+        """Return whether no node between a chain's start and a later node writes in place."""
+        # The chain moves to that node; an in-place write in between would change what it reads.
         node = chain[0].next
-        while place is not None and node is not place:
+        while target is not None and node is not target:
             if node not in chain and self._overwrites(node):
                 return False
             node = node.next
-        return place is not None
+        return target is not None
 
     def _overwrites(self, node: fx.Node) -> bool:
         if node in self._replaced:

@@ -20,11 +20,7 @@ _WINOGRAD_COST = 0.55
 
 
 class OneDnnConvolution(nn.Module):
-    """A convolution, an optional addition and an optional activation, in one pass.
-
-    oneDNN's best weight layout depends on the input size, and any other would be converted at every
-    call, so one copy per size is cached.
-    """
+    """A convolution, an optional addition and an optional activation, in one pass."""
 
     def __init__(
         self, convolution: Convolution, activation: Activation, dtype: torch.dtype
@@ -42,11 +38,11 @@ class OneDnnConvolution(nn.Module):
     ) -> Tensor:
         """Return activation(convolution(x) [+ other]), written into `other`.
 
-        Parameters
-        ----------
-        x, other : (n, c, h, w), channels-last.
-        padding : list of int or None. [rows, columns] of zeros, in place of the convolution's own.
+        `x` and `other` are (n, c, h, w), channels-last; `padding`, [rows, columns] of zeros,
+        replaces the convolution's own.
         """
+        # oneDNN's best weight layout depends on the input size, and any other would be converted at
+        # every call, so one copy per size is cached. Two threads may both pack one: equal copies.
         geometry = (padding or self.padding, *self.rest)
         key = (*x.shape, *geometry[0])
         weight = self._packed.get(key)
@@ -93,11 +89,11 @@ class WholeOrPart(nn.Module):
     def forward(
         self, x: Tensor, other: Tensor | None = None, padding: list[int] | None = None
     ) -> Tensor:
-        """Return activation(convolution(x) [+ other]); see `OneDnnConvolution`."""
+        """Return activation(convolution(x) [+ other])."""
         # `WinogradConvolution` pads every side with one zero and cannot add.
         if other is None and padding is None:
-            found: Tensor = self.whole(x)
-            return found
+            y: Tensor = self.whole(x)
+            return y
         return self.part(x, other, padding)
 
 

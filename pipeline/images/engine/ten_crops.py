@@ -23,15 +23,10 @@ _SIDES = ("top", "bottom", "left", "right")
 
 @dataclass(frozen=True)
 class Step:
-    """One step of a plain stack.
-
-    Attributes
-    ----------
-    convolution : nn.Conv2d or None. a 3 x 3 convolution that keeps the size, followed by a ReLU;
-        None: a 2 x 2 max-pooling.
-    """
+    """One step of a plain stack."""
 
     convolution: nn.Conv2d | None
+    """A 3 x 3 convolution that keeps the size, followed by a ReLU; None: a 2 x 2 max-pooling."""
 
     @property
     def layers(self) -> int:
@@ -44,19 +39,9 @@ def share_ten_crops(
 ) -> "SharedTenCrops | None":
     """Return a stack for whole canvases in place of one for crops, if the geometry allows it.
 
-    Parameters
-    ----------
-    stack : nn.Module. Layers from (n, 3, size, size) crops to maps, in evaluation mode.
-    offsets : (top, left) of the five windows of the square canvas, symmetric about its vertical
-        axis.
-    canvas, size : int. Sides of canvas and windows in pixels.
-    layers : Layers. Factory of the convolutions.
-
-    Returns
-    -------
-    SharedTenCrops or None
-        None if the stack has other layers, or no window stays on the pooling grid long enough to
-        save multiplications.
+    `stack` maps (n, 3, size, size) crops to maps. `offsets` are (top, left) of the five windows of
+    the square canvas, symmetric about its vertical axis. None if the stack has other layers, or no
+    window stays on the pooling grid long enough to save multiplications.
     """
     steps = steps_of(stack)
     if not (count := shared_steps(steps, offsets, canvas, size, layers)):
@@ -103,7 +88,7 @@ def shared_steps(
             ring = -(-ring // 2)
             grid *= 2
             # Off the grid, the pooling cells of a crop are not those of the canvas.
-            if any(place % grid for place in (canvas, size, *sum(offsets, ()))):
+            if any(position % grid for position in (canvas, size, *sum(offsets, ()))):
                 break
             if plain - shared > saved:
                 best, saved = number, plain - shared
@@ -185,7 +170,7 @@ class _Window:
         self.top, self.left, self.size = self.top // 2, self.left // 2, self.size // 2
 
     def _cut(self, canvas: Tensor, top: int, bottom: int, left: int, right: int) -> Tensor:
-        found = canvas[
+        cut = canvas[
             :, :, self.top + top : self.top + bottom, self.left + left : self.left + right
         ].clone(memory_format=torch.channels_last)
         # Strips overlap in the corners, where either is right: each has its crop's zeros at its
@@ -193,30 +178,20 @@ class _Window:
         for side, strip in self.strips.items():
             wide = strip.shape[2 if side in ("top", "bottom") else 3]
             if side == "top" and top < wide:
-                found[:, :, : wide - top] = strip[:, :, top:bottom, left:right]
+                cut[:, :, : wide - top] = strip[:, :, top:bottom, left:right]
             elif side == "bottom" and (start := self.size - wide) < bottom:
                 keep = max(top, start)
-                found[:, :, keep - top :] = strip[:, :, keep - start : bottom - start, left:right]
+                cut[:, :, keep - top :] = strip[:, :, keep - start : bottom - start, left:right]
             elif side == "left" and left < wide:
-                found[:, :, :, : wide - left] = strip[:, :, top:bottom, left:right]
+                cut[:, :, :, : wide - left] = strip[:, :, top:bottom, left:right]
             elif side == "right" and (start := self.size - wide) < right:
                 keep = max(left, start)
-                found[:, :, :, keep - left :] = strip[
-                    :, :, top:bottom, keep - start : right - start
-                ]
-        return found
+                cut[:, :, :, keep - left :] = strip[:, :, top:bottom, keep - start : right - start]
+        return cut
 
 
 class SharedTenCrops(nn.Module):
-    """The shared layers of a stack for the ten crops of square canvases.
-
-    Parameters
-    ----------
-    shared : layers before the crops are assembled: `nn.MaxPool2d`, or modules of
-        `Layers.convolution` for 3 x 3 convolutions.
-    rest : nn.Module. Layers after the crops are assembled.
-    offsets, canvas, size : see `share_ten_crops`.
-    """
+    """The shared layers of a stack for the ten crops of square canvases."""
 
     def __init__(
         self,
@@ -227,6 +202,8 @@ class SharedTenCrops(nn.Module):
         size: int,
     ) -> None:
         super().__init__()
+        # Before and after the crops are assembled; `shared` has `nn.MaxPool2d` and modules of
+        # `Layers.convolution` for 3 x 3 convolutions.
         self.shared, self.rest = nn.ModuleList(shared), rest
         self.offsets, self.canvas, self.size = list(offsets), canvas, size
         # A mirrored window is at the place of another of the five on the mirrored canvas.
@@ -235,13 +212,9 @@ class SharedTenCrops(nn.Module):
         ]
 
     def forward(self, canvases: Tensor) -> Tensor:
-        """Return the stack's output for the ten crops of (n, 3, canvas, canvas) canvases.
+        """Return the stack's output for the ten crops of (n, 3, canvas, canvas), (10 n, ...).
 
-        Returns
-        -------
-        Tensor
-            (10 n, ...): the five windows of the first canvas, their mirrors in the same order,
-            then those of the next canvas.
+        The five windows of the first canvas, their mirrors in the same order, then the next canvas.
         """
         count = len(canvases)
         full = torch.cat([canvases, canvases.flip(3)]).contiguous(memory_format=torch.channels_last)
@@ -259,15 +232,15 @@ class SharedTenCrops(nn.Module):
         # Each of the canvases and then their mirror images, channels, rows, columns.
         maps = [window.map(full) for window in windows]
         whole = [window[:count] for window in maps]
-        mirrored = [maps[place][count:] for place in self._mirrored]
+        mirrored = [maps[k][count:] for k in self._mirrored]
         crops = torch.stack([*whole, *mirrored], 1).flatten(0, 1)
-        found: Tensor = self.rest(crops.contiguous(memory_format=torch.channels_last))
-        return found
+        output: Tensor = self.rest(crops.contiguous(memory_format=torch.channels_last))
+        return output
 
 
 def _convolve(windows: list[_Window], full: Tensor, ring: int, layer: nn.Module) -> None:
     """Compute the strips of all windows; those of one direction have one shape: one batch."""
-    found: list[tuple[_Window, str, Tensor]] = []
+    computed: list[tuple[_Window, str, Tensor]] = []
     for way, padding in ((("top", "bottom"), [0, 1]), (("left", "right"), [1, 0])):
         places = [(window, side) for window in windows for side in window.sides if side in way]
         if not places:
@@ -275,9 +248,9 @@ def _convolve(windows: list[_Window], full: Tensor, ring: int, layer: nn.Module)
         # `ring` outputs read one row or column more on the inner side, and zeros on the outer one.
         bands = [_with_zeros(window.band(full, side, ring + 1), side) for window, side in places]
         strips = layer(torch.cat(bands), padding=padding).chunk(len(places))
-        found += [(w, side, strip) for (w, side), strip in zip(places, strips, strict=True)]
+        computed += [(w, side, strip) for (w, side), strip in zip(places, strips, strict=True)]
     # Only now: bands of one side are cut with the previous strips of the others.
-    for window, side, strip in found:
+    for window, side, strip in computed:
         window.strips[side] = strip
 
 

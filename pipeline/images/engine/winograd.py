@@ -31,11 +31,9 @@ def applicable(convolution: Convolution) -> bool:
 
 
 class _Scratch(threading.local):
-    """Scratch memory that the layers of one thread reuse.
+    """Scratch memory that the layers of one thread reuse."""
 
-    The system would map, zero and unmap fresh tensors of this size at every call.
-    """
-
+    # The system would map, zero and unmap fresh tensors of this size at every call.
     def __init__(self) -> None:
         self._buffers: dict[str, Tensor] = {}
 
@@ -100,26 +98,18 @@ class WinogradConvolution(nn.Module):
 
 
 def _both_ways(matrix: Tensor, tiles: Tensor, size: int) -> Tensor:
-    """Multiply the rows and columns of (6, 6, ...) tiles by a matrix (m, 6).
-
-    Returns
-    -------
-    Tensor
-        (m, m, size), in scratch memory.
-    """
+    """Multiply rows and columns of (6, 6, ...) tiles by a matrix (m, 6): (m, m, size), scratch."""
     rows = len(matrix)
     half = _SCRATCH.take("two", rows, _TILE * size)
     torch.mm(matrix, tiles.view(_TILE, -1), out=half)
-    found = _SCRATCH.take("three", rows, rows, size)
-    torch.bmm(matrix.expand(rows, -1, -1), half.view(rows, _TILE, size), out=found)
-    return found
+    product = _SCRATCH.take("three", rows, rows, size)
+    torch.bmm(matrix.expand(rows, -1, -1), half.view(rows, _TILE, size), out=product)
+    return product
 
 
 def toom_cook() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return the matrices A', G and B' of F(4, 3): (4, 6), (6, 3) and (6, 6) float64.
-
-    Polynomials are multiplied by their values at five points and at infinity.
-    """
+    """Return the matrices A', G and B' of F(4, 3): (4, 6), (6, 3) and (6, 6) float64."""
+    # Toom-Cook: polynomials are multiplied by their values at five points and at infinity.
     differences = [
         _product([point - other for other in _POINTS if other != point]) for point in _POINTS
     ]

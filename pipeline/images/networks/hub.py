@@ -1,25 +1,46 @@
-"""Access to the model hub: one check whether it is reachable, instead of six requests per file."""
+"""The model hub: whether it is reachable, and the training datasets in tags of its weights."""
 
 import importlib
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
 _SECONDS = 4.0
 
+# Parts of the tags of timm and open_clip. ImageNet-21k and -22k are the same up to some names.
+_TAG_PARTS = {
+    "in1k": "ImageNet-1k",
+    "in12k": "ImageNet-12k",
+    "in21k|in22k|inw21k": "ImageNet-21k",
+    "laion400m": "LAION-400M",
+    "laion2b": "LAION-2B",
+    "laion5b": "LAION-5B",
+    "laiona|laion_aesthetic": "LAION-Aesthetics",
+    "merged2b": "LAION-2B and COYO-700M",
+    "datacomp[a-z0-9]*": "DataComp",
+    "commonpool": "CommonPool",
+    "openai": "WebImageText",
+    "webli": "WebLI",
+    "metaclip|metaclip2": "MetaCLIP",
+    "dfn2b|dfn5b|dfndr2b": "Data Filtering Networks",
+    "cc12m": "Conceptual 12M",
+    "yfcc15m": "YFCC-15M",
+    "yfcc100m": "YFCC-100M",
+    "ig1b": "Instagram-1B",
+    "jft": "JFT-300M",
+    "lvd142m": "LVD-142M",
+    "lvd1689m": "LVD-1689M",
+    "sa1b": "SA-1B",
+    "mscoco": "COCO captions",
+}
+
 
 @contextmanager
 def hub_or_cache() -> Iterator[None]:
-    """Make huggingface_hub use only its cache within the block if the hub is not reachable.
-
-    Otherwise the library requests each file six times, with pauses of 23 s in total, even if the
-    file is cached.
-
-    Raises
-    ------
-    OSError
-        The block needs the hub, which is not reachable.
-    """
+    """Make huggingface_hub use only its cache within the block if the hub is not reachable."""
+    # Otherwise the library requests each file six times, with pauses of 23 s in total, even if the
+    # file is cached.
     constants: Any = importlib.import_module("huggingface_hub.constants")
     if constants.HF_HUB_OFFLINE or (reason := _unreachable()) is None:
         yield
@@ -43,3 +64,13 @@ def _unreachable() -> str | None:
     except Exception as error:
         return f"{endpoint} does not answer: {str(error) or type(error).__name__}"
     return None
+
+
+def datasets_in_tag(tag: str) -> tuple[str, ...]:
+    """Return the datasets in a tag such as "laion2b_ft_in1k"; () if there are none."""
+    names = [
+        name
+        for part, name in _TAG_PARTS.items()
+        if re.search(rf"(^|_)({part})(_|$)", tag, re.IGNORECASE)
+    ]
+    return tuple(names)

@@ -11,8 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from pipeline.images.networks import WeightsError
 from pipeline.images.networks.hub import hub_or_cache
-from pipeline.store.errors import PipelineError, UnknownName
+from pipeline.store.errors import UnknownName
 from pipeline.store.wording import did_you_mean, nearest
 
 PREFIX = "open-clip"
@@ -22,26 +23,12 @@ _HUB = "https://huggingface.co"
 _USUAL_FILES = ("open_clip_model.safetensors", "open_clip_pytorch_model.bin")
 
 
-class ModelError(PipelineError):
-    """open_clip is not installed, or lacks the model or weights."""
-
-
-class UnknownClipModel(ModelError, UnknownName):
-    """The name of an open_clip model is unknown."""
-
-
 @dataclass(frozen=True)
 class ClipModel:
-    """A model of open_clip with a choice of its published weights.
+    """A model of open_clip with a choice of its published weights."""
 
-    Attributes
-    ----------
-    model : str. Name in `open_clip.list_models()`, such as "ViT-B-32".
-    tag : str. Tag of published weights, such as "laion2b_s34b_b79k"; "" without a tag.
-    """
-
-    model: str
-    tag: str = ""
+    model: str  # a name in `open_clip.list_models()`, such as "ViT-B-32"
+    tag: str = ""  # of published weights, such as "laion2b_s34b_b79k"
 
     @property
     def architecture(self) -> str:
@@ -56,19 +43,14 @@ class ClipModel:
     @property
     def config(self) -> dict[str, Any]:
         """A copy of open_clip's configuration: `embed_dim`, `vision_cfg`, `text_cfg` and more."""
-        found: dict[str, Any] = open_clip().get_model_config(self.model)
-        return found
+        config: dict[str, Any] = open_clip().get_model_config(self.model)
+        return config
 
     def preprocessing(self) -> dict[str, Any]:
         """Return the image preprocessing: mean, std, interpolation and resize_mode.
 
         It is that of the published weights. Without a tag it is that of all weights of the model,
-        or open_clip's default if there are none.
-
-        Raises
-        ------
-        ModelError
-            Without a tag: the model's weights have different preprocessings.
+        which must agree, or open_clip's default if there are none.
         """
         default = vars(open_clip().transform.PreprocessCfg())
         keys = ("mean", "std", "interpolation", "resize_mode")
@@ -76,25 +58,19 @@ class ClipModel:
         ways = {tag: {key: self._published(tag)[key] for key in keys} for tag in tags}
         first: dict[str, Any] = next(iter(ways.values()), {key: default[key] for key in keys})
         if any(way != first for way in ways.values()):
-            raise ModelError(
+            raise WeightsError(
                 f"the weights of {self.architecture} have different image preprocessings; name a "
                 f"tag, as in {self.architecture}.{tags[0]} (available: {', '.join(tags)})"
             )
         return first
 
     def files(self) -> tuple[str, tuple[str, ...]]:
-        """Return the hub repository with the weights of the tag, and their alternative files.
-
-        Raises
-        ------
-        ModelError
-            The name has no tag.
-        """
+        """Return the hub repository with the weights of the tag, and their alternative files."""
         if not self.tag:
-            known = ", ".join(self._tags()) or "none, so pass a file"
-            raise ModelError(
+            tags = ", ".join(self._tags()) or "none, so pass a file"
+            raise WeightsError(
                 f"{self.name} names no weights; add a tag, as in {self.name}.TAG (available: "
-                f"{known}), or pass a file or random:SEED"
+                f"{tags}), or pass a file or random:SEED"
             )
         repository, _, file = self._published(self.tag)["hf_hub"].rpartition("/")
         return repository, (str(Path(file).with_suffix(".safetensors")), file) if file else (
@@ -105,51 +81,31 @@ class ClipModel:
         return list(open_clip().list_pretrained_tags_by_model(self.model))
 
     def _published(self, tag: str) -> Mapping[str, Any]:
-        found: Mapping[str, Any] = open_clip().get_pretrained_cfg(self.model, tag)
-        return found
+        config: Mapping[str, Any] = open_clip().get_pretrained_cfg(self.model, tag)
+        return config
 
 
 def find_clip_model(name: str) -> ClipModel:
-    """Return a model by its name.
-
-    Parameters
-    ----------
-    name : str. "open-clip:<model>" or "open-clip:<model>.<tag>", as in
-        `open_clip.list_pretrained()`.
-
-    Raises
-    ------
-    ModelError
-        open_clip is not installed, or lacks the model or tag (the nearest are listed); or the
-        weights of the tag were trained with another activation than the model's.
-    """
+    """Return the model "open-clip:<model>" or "open-clip:<model>.<tag>", named as in open_clip."""
     library = open_clip()
     model, _, tag = name.removeprefix(f"{PREFIX}:").partition(".")
-    known = library.list_models()
-    if model not in known:
-        hint = did_you_mean(model, known)
-        raise UnknownClipModel(f"open_clip {library.__version__} has no model {model!r}; {hint}")
-    found = ClipModel(model, tag)
+    models = library.list_models()
+    if model not in models:
+        hint = did_you_mean(model, models)
+        raise UnknownName(f"open_clip {library.__version__} has no model {model!r}; {hint}")
+    clip_model = ClipModel(model, tag)
     if tag:
-        _require_tag(found)
-    return found
+        _require_tag(clip_model)
+    return clip_model
 
 
 def fetch_weights(model: ClipModel) -> Path:
-    """Return the file of a model's published weights, cached or downloaded.
-
-    Raises
-    ------
-    ModelError
-        The name has no tag.
-    OSError
-        They are not cached and cannot be downloaded; the message states what to download.
-    """
+    """Return the file of a model's published weights, cached or downloaded."""
     repository, files = model.files()
     if (cached := cached_weights(model)) is not None:
         return cached
     hub, errors = map(importlib.import_module, ("huggingface_hub", "huggingface_hub.errors"))
-    fault = "the repository has neither file"
+    reason = "the repository has neither file"
     for file in files:
         try:
             with hub_or_cache():
@@ -158,11 +114,11 @@ def fetch_weights(model: ClipModel) -> Path:
             continue
         # The hub's client raises errors of several libraries.
         except Exception as error:
-            fault = str(error).partition("\n")[0]
+            reason = str(error).partition("\n")[0]
             break
     raise OSError(
         f"the weights of {model.name} are not in the cache of huggingface_hub and cannot be "
-        f"downloaded ({fault}); on a machine with access, download {' or '.join(files)} of "
+        f"downloaded ({reason}); on a machine with access, download {' or '.join(files)} of "
         f"{_HUB}/{repository} and pass its path as the weights, or {cache_remedy(repository)}"
     )
 
@@ -181,23 +137,17 @@ def cached_weights(model: ClipModel) -> Path | None:
     hub = importlib.import_module("huggingface_hub")
     repository, files = model.files()
     for file in files:
-        if isinstance(found := hub.try_to_load_from_cache(repository, file), str):
-            return Path(found)
+        if isinstance(path := hub.try_to_load_from_cache(repository, file), str):
+            return Path(path)
     return None
 
 
 def open_clip() -> Any:
-    """Import the library.
-
-    Raises
-    ------
-    ModelError
-        It is not installed.
-    """
+    """Import the library."""
     try:
         return importlib.import_module("open_clip")
     except ImportError as error:
-        raise ModelError(
+        raise WeightsError(
             f"models of open_clip need the package open-clip-torch ({error}); "
             "pip install 'caption-feature-pipeline[open-clip]'"
         ) from error
@@ -224,10 +174,10 @@ def _require_tag(model: ClipModel) -> None:
     if model.tag not in tags:
         near = nearest(model.tag, tags) or tags
         hint = f"available: {', '.join(near)}" if near else "it has none, so pass a file"
-        raise UnknownClipModel(f"{model.architecture} has no weights {model.tag!r}; {hint}")
+        raise UnknownName(f"{model.architecture} has no weights {model.tag!r}; {hint}")
     sibling = f"{model.model}-quickgelu"
     if model.tag in library.list_pretrained_tags_by_model(sibling):
-        raise ModelError(
+        raise WeightsError(
             f"the weights {model.tag!r} were trained with QuickGELU, which {model.architecture} "
             f"does not have; use {PREFIX}:{sibling}.{model.tag}"
         )

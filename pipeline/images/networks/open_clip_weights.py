@@ -16,7 +16,7 @@ from pipeline.images.networks.open_clip_models import (
     open_clip,
     quiet_logging,
 )
-from pipeline.images.networks.random_weights import seeded_state
+from pipeline.images.networks.random_weights import seed_of, seeded_state
 from pipeline.images.networks.state_dicts import (
     Weights,
     WeightsError,
@@ -31,13 +31,7 @@ _OF_NO_FEATURE = ("logit_scale", "logit_bias", "input_resolution", "context_leng
 
 
 def build_clip(model: ClipModel) -> Any:
-    """Return a model on the CPU in evaluation mode, with arbitrary initial weights.
-
-    Raises
-    ------
-    WeightsError
-        The model needs another library's configuration, which is not on this machine.
-    """
+    """Return a model on the CPU in evaluation mode, with arbitrary initial weights."""
     # On the CPU, since constants that are not in the state dict are computed at construction.
     with torch.device("cpu"), quiet_logging():
         try:
@@ -52,22 +46,10 @@ def build_clip(model: ClipModel) -> Any:
 
 
 def load_clip_weights(model: ClipModel, source: str, net: Any) -> Weights:
-    """Load the weights of both towers.
+    """Load the weights of both towers; `net`, from `build_clip`, is not modified.
 
-    Parameters
-    ----------
-    model : ClipModel. Model, whose tag "pretrained" refers to.
-    source : str. "pretrained", "random:SEED", or the path of a `.pth`, `.pt`, `.bin` or
-        `.safetensors` file from open_clip's training or its hub repositories.
-    net : model from `build_clip`; it is not modified.
-
-    Raises
-    ------
-    ModelError
-        "pretrained" for a name without a tag.
-    WeightsError
-        The weights are not available, cannot be read, or do not fit; the first different keys are
-        named.
+    `source` is "pretrained" (of the model's tag), "random:SEED", or the path of a `.pth`, `.pt`,
+    `.bin` or `.safetensors` file from open_clip's training or its hub repositories.
     """
     if source.startswith("random:"):
         return _random(model, source, net)
@@ -88,11 +70,8 @@ def load_clip_weights(model: ClipModel, source: str, net: Any) -> Weights:
 
 
 def _random(model: ClipModel, source: str, net: Any) -> Weights:
-    digits = source.removeprefix("random:")
-    if not digits.isdecimal():
-        raise WeightsError(f"{source!r}: the seed must be an integer, as in random:0")
     # The last norms of a ResNet's residual branches; other towers have no such names.
-    state = _of_features(seeded_state(net, int(digits), ".bn3"))
+    state = _of_features(seeded_state(net, seed_of(source), ".bn3"))
     return Weights(source, state_sha256(state), state)
 
 

@@ -4,24 +4,29 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from pipeline.images.networks import WeightsError
+
 # Scale of the last batch norm of every residual branch, without which fifty branches would double
 # the variance fifty times.
 _RESIDUAL_SCALE = 0.2
 
 
+def seed_of(source: str) -> int:
+    """Return the seed of "random:SEED"."""
+    digits = source.removeprefix("random:")
+    if not digits.isdecimal():
+        raise WeightsError(f"{source!r}: the seed must be an integer, as in random:0")
+    return int(digits)
+
+
 def seeded_state(net: nn.Module, seed: int, residual_norms: str) -> dict[str, Tensor]:
-    """Return a state dict of random weights.
+    """Return a state dict of random weights, the same on every machine.
 
-    Weights are normal with variance 2 / fan-in (He et al. 2015); batch norms have varied scales,
-    offsets and statistics, so that wrong folding is detected. They are drawn from numpy's PCG64,
-    so that a seed yields the same weights on every machine.
-
-    Parameters
-    ----------
-    net : nn.Module. A network, on any device; only names, shapes and constant buffers are read.
-    seed : int. Seed of the generator.
-    residual_norms : str. Name suffix of the batch norms that close residual branches, or "".
+    Weights are normal with variance 2 / fan-in (He et al. 2015). Only names, shapes and constant
+    buffers of `net` are read; `residual_norms` is the name suffix of the batch norms that close
+    residual branches, or "".
     """
+    # numpy's PCG64, whose stream does not depend on the machine or the version of torch.
     rng = np.random.default_rng(seed)
 
     def normal(shape: torch.Size, scale: float, around: float = 0.0) -> Tensor:
@@ -31,6 +36,7 @@ def seeded_state(net: nn.Module, seed: int, residual_norms: str) -> dict[str, Te
     state: dict[str, Tensor] = {}
     for name, module in net.named_modules():
         if isinstance(module, nn.BatchNorm2d | nn.BatchNorm3d):
+            # Varied scales, offsets and statistics, so that wrong folding is detected.
             shape = module.running_mean.shape  # type: ignore[union-attr]
             closes = bool(residual_norms) and name.endswith(residual_norms)
             state[f"{name}.weight"] = normal(shape, 0.1, 1.0) * (_RESIDUAL_SCALE if closes else 1)

@@ -12,40 +12,24 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor
 
-from pipeline.store.errors import PipelineError
-
-
-class WeightsError(PipelineError):
-    """Weights are not available, cannot be read, or belong to another network."""
+from pipeline.images.networks import WeightsError
 
 
 @dataclass(frozen=True)
 class Weights:
-    """Weights of a network.
-
-    Attributes
-    ----------
-    name : str. Name as in the shards, such as "torchvision:VGG19_Weights.IMAGENET1K_V1",
-        "file:mine.pth" or "random:0".
-    sha256 : str. SHA-256 of the file; for random weights and those that a library downloads, of
-        their names, shapes and bytes.
-    state : dict of str to Tensor. Complete float32 state dict.
-    """
+    """Weights of a network."""
 
     name: str
+    """As in the shards: "torchvision:VGG19_Weights.IMAGENET1K_V1", "file:mine.pth", "random:0"."""
     sha256: str
-    state: dict[str, Tensor]
+    """Of the file; for random weights and those that a library downloads, of the state."""
+    state: dict[str, Tensor]  # complete, float32
 
 
 def read_tensors(path: Path) -> dict[str, Tensor]:
     """Load names and tensors of a `.pth`, `.pt`, `.bin` or `.safetensors` file, without pickles.
 
     A state dict under the key "state_dict" is unwrapped.
-
-    Raises
-    ------
-    WeightsError
-        The file cannot be read, or has other contents.
     """
     try:
         state = load_file(path) if path.suffix == ".safetensors" else _unpickled(path)
@@ -72,19 +56,7 @@ def read_tensors(path: Path) -> dict[str, Tensor]:
 def require_fit(
     state: Mapping[str, Tensor], expected: Mapping[str, Tensor], path: Path, name: str
 ) -> None:
-    """Raise if the names or shapes of weights do not match a network.
-
-    Parameters
-    ----------
-    state : mapping of str to Tensor. Tensors from `path`.
-    expected : mapping of str to Tensor. State dict of the network called `name`; only names and
-        shapes are compared.
-
-    Raises
-    ------
-    WeightsError
-        They differ; the first different keys are named.
-    """
+    """Raise if names or shapes of the tensors in `path` differ from those of the network `name`."""
     faults = [f"{key} is missing" for key in expected if key not in state]
     faults += [f"{key} is not part of {name}" for key in state if key not in expected]
     faults += [

@@ -8,9 +8,9 @@ from pipeline.images.recipes.image_recipes import (
     DEFAULT_RECIPE,
     RECIPES,
     is_image_recipe,
+    provider_of,
     resolve_recipe,
 )
-from pipeline.images.recipes.providers import provider_of
 from pipeline.images.recipes.schema import (
     PILLOW_RGB,
     PRECISIONS,
@@ -20,7 +20,6 @@ from pipeline.images.recipes.schema import (
     Recipe,
     RecipeError,
     Resize,
-    UnknownRecipe,
 )
 
 __all__ = [
@@ -34,7 +33,6 @@ __all__ = [
     "Recipe",
     "RecipeError",
     "Resize",
-    "UnknownRecipe",
     "is_image_recipe",
     "provider_of",
     "resolve_recipe",

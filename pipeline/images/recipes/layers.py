@@ -5,7 +5,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from pipeline.images.recipes.schema import Pool, RecipeError, UnknownRecipe
+from pipeline.images.recipes.schema import Pool, RecipeError
+from pipeline.store.errors import UnknownName
 from pipeline.store.wording import nearest
 
 TOKENS: dict[str, Pool] = {
@@ -20,31 +21,18 @@ TOKEN_AXES = "row, token, channel"
 
 
 @dataclass(frozen=True)
-class Layout:
-    """Output layout of a layer for one image.
-
-    Attributes
-    ----------
-    kind : str. "row", (channels,); "maps", (channels, y, x); "channels last", (y, x, channels); or
-        "tokens", (tokens, channels): those of `prefix`, then one per cell, row by row.
-    cells : tuple of int. (y, x); () for a row.
-    channels : int. Number of channels.
-    prefix : dict. Names in `TOKENS` and numbers of the tokens before the cells.
-    """
+class OutputLayout:
+    """Output layout of a layer for one image."""
 
     kind: Literal["row", "maps", "channels last", "tokens"]
-    cells: tuple[int, ...]
+    """(channels,), (channels, y, x), (y, x, channels), or (tokens, channels): those of `prefix`,
+    then one per cell, row by row."""
+    cells: tuple[int, ...]  # (y, x); () for a row
     channels: int
-    prefix: Mapping[str, int]
+    prefix: Mapping[str, int]  # names in `TOKENS` and numbers of the tokens before the cells
 
     def tokens(self, pool: str) -> slice:
-        """Return the slice of the tokens that `pool` names.
-
-        Raises
-        ------
-        RecipeError
-            The layer has no such tokens.
-        """
+        """Return the slice of the tokens that `pool` names."""
         start = 0
         for name, count in self.prefix.items():
             if TOKENS[name] == pool:
@@ -54,16 +42,10 @@ class Layout:
         raise RecipeError(f"no {pool}; the tokens before the cells are {there}")
 
     def row(self, pool: str) -> tuple[tuple[int, ...], str]:
-        """Return shape and axes of the row that `pool` produces.
-
-        Raises
-        ------
-        RecipeError
-            The layer has no cells to average, or no such tokens.
-        """
+        """Return shape and axes of the row that `pool` produces."""
         if pool in TOKENS.values():
-            found = self.tokens(pool)
-            count = found.stop - found.start
+            tokens = self.tokens(pool)
+            count = tokens.stop - tokens.start
             if count == 1:
                 return (self.channels,), ROW_AXES
             return (count, self.channels), TOKEN_AXES
@@ -76,46 +58,38 @@ class Layout:
 
 def layout_of(
     shape: tuple[int, ...], prefix: Mapping[str, int] | None = None, channels_last: bool = False
-) -> Layout:
-    """Return the layout of a layer's output.
+) -> OutputLayout:
+    """Return the layout of a layer's output of this shape, for one image.
 
-    Parameters
-    ----------
-    shape : tuple of int. Output shape for one image.
-    prefix : mapping or None. Names and numbers of the tokens that the network puts before the patch
-        tokens. A layer whose tokens form a square without them has none.
-    channels_last : bool. Resolves maps that are as high as wide as deep, which are ambiguous.
-
-    Raises
-    ------
-    RecipeError
-        The shape is neither a row, a map nor tokens of a square grid.
+    `prefix` names and counts the tokens that the network puts before the patch tokens; a layer
+    whose tokens form a square without them has none. `channels_last` resolves maps that are as
+    high as wide as deep, which are ambiguous.
     """
     if len(shape) == 1:
-        return Layout("row", (), shape[0], {})
+        return OutputLayout("row", (), shape[0], {})
     if len(shape) == 3:
         down, across = shape[0] == shape[1], shape[1] == shape[2]
         if down and (channels_last or not across):
-            return Layout("channels last", shape[:2], shape[2], {})
-        return Layout("maps", shape[1:], shape[0], {})
+            return OutputLayout("channels last", shape[:2], shape[2], {})
+        return OutputLayout("maps", shape[1:], shape[0], {})
     if len(shape) == 2:
         for before in (dict(prefix or {}), dict[str, int]()):
             cells = shape[0] - sum(before.values())
             side = math.isqrt(max(cells, 0))
             if side > 1 and side**2 == cells:
-                return Layout("tokens", (side, side), shape[1], before)
+                return OutputLayout("tokens", (side, side), shape[1], before)
     raise RecipeError(
         f"its output per image is {shape}, expected a row, a map, or tokens of a square grid"
     )
 
 
-def unknown_layer(backbone: str, layer: str, names: Iterable[str]) -> RecipeError:
+def unknown_layer(backbone: str, layer: str, names: Iterable[str]) -> UnknownName:
     """Return the error of an unknown layer, with the nearest or the top-level names."""
     names = list(names)
     near = nearest(layer, names)
     top = ", ".join(name for name in names if "." not in name)
     hint = f"did you mean {' or '.join(near)}?" if near else f"it has {top} and layers within"
-    return UnknownRecipe(f"{backbone} has no layer {layer!r}; {hint}")
+    return UnknownName(f"{backbone} has no layer {layer!r}; {hint}")
 
 
 def unused_layer(backbone: str, layer: str) -> RecipeError:

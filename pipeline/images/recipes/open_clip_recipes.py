@@ -2,8 +2,8 @@
 
 from typing import Literal
 
+from pipeline.images.networks.hub import datasets_in_tag
 from pipeline.images.networks.open_clip_models import find_clip_model
-from pipeline.images.networks.pretraining import datasets_in_tag
 from pipeline.images.recipes.schema import Crop, Normalise, Recipe, RecipeError, Resize
 
 
@@ -11,17 +11,6 @@ def open_clip_recipe(name: str) -> Recipe:
     """Return the recipe of an open_clip model, with open_clip's evaluation preprocessing.
 
     Deviation: an image is converted to RGB before it is resized; open_clip does so afterwards.
-
-    Parameters
-    ----------
-    name : str. "open-clip:<model>" or "open-clip:<model>.<tag>"; see `find_clip_model`.
-
-    Raises
-    ------
-    ModelError
-        open_clip is not installed, or has no such model or weights.
-    RecipeError
-        A recipe cannot express the preprocessing of the model.
     """
     model = find_clip_model(name)
     config, way = model.config, model.preprocessing()

@@ -4,7 +4,7 @@ import math
 from dataclasses import asdict, dataclass, fields
 from typing import Any, Literal, get_args, get_origin
 
-from pipeline.store.errors import PipelineError, UnknownName
+from pipeline.store.errors import PipelineError
 
 PRECISIONS = ("float32", "tf32", "bf16", "fp16")
 STORAGES = ("float32", "float16")
@@ -16,45 +16,35 @@ PILLOW_RGB = "pillow, exif orientation applied, 16-bit / 257, convert('RGB')"
 
 
 class RecipeError(PipelineError):
-    """Unknown recipe, backbone, layer, rule, precision or storage type."""
+    """A recipe with contradictory fields, or an unsupported layer, rule, precision or storage."""
 
 
-class UnknownRecipe(RecipeError, UnknownName):
-    """No recipe or backbone has this name."""
-
-
-def _require_known(said: Any) -> None:
+def _require_known(instance: Any) -> None:
     """Raise on an unsupported value, which would change a hash but no feature."""
-    for field in fields(said):
+    for field in fields(instance):
         if get_origin(field.type) is Literal:
-            _require_one_of(field.name, getattr(said, field.name), get_args(field.type))
+            _require_one_of(field.name, getattr(instance, field.name), get_args(field.type))
 
 
-def _require_one_of(name: str, value: Any, known: tuple[Any, ...]) -> None:
-    if value not in known:
-        raise RecipeError(f"unknown {name} {value!r}; known: {', '.join(map(str, known))}")
+def _require_one_of(name: str, value: Any, choices: tuple[Any, ...]) -> None:
+    if value not in choices:
+        raise RecipeError(f"unknown {name} {value!r}; known: {', '.join(map(str, choices))}")
 
 
 @dataclass(frozen=True, slots=True)
 class Resize:
-    """Resizing of an image of any shape to the 8-bit canvas from which crops are cut.
-
-    Attributes
-    ----------
-    rule : str. "squash" resizes to (size, size) and does not keep the aspect ratio; "shorter-side"
-        resizes the shorter side to `size` and keeps the aspect ratio, with the longer side rounded
-        down.
-    size : int. Side in pixels; see `rule`.
-    interpolation : str. "bilinear" or "bicubic", between pixel centres, with repeated edges; values
-        are rounded to 8 bits.
-    antialias : bool. Widen the filter with the scale when shrinking (Pillow, MATLAB's imresize).
-        Otherwise the four nearest pixels are mixed at any scale (skimage before 0.15, Caffe).
-    """
+    """Resizing of an image of any shape to the 8-bit canvas from which crops are cut."""
 
     rule: Literal["squash", "shorter-side"]
+    """"squash" resizes to (size, size) and does not keep the aspect ratio; "shorter-side" resizes
+    the shorter side to `size` and keeps it, with the longer side rounded down."""
     size: int
+    """Side in pixels."""
     interpolation: Literal["bilinear", "bicubic"] = "bilinear"
+    """Between pixel centres, with repeated edges; values are rounded to 8 bits."""
     antialias: bool = True
+    """Widen the filter with the scale when shrinking (Pillow, MATLAB's imresize). Otherwise the
+    four nearest pixels are mixed at any scale (skimage before 0.15, Caffe)."""
 
     def __post_init__(self) -> None:
         """Raise on unsupported values."""
@@ -65,22 +55,17 @@ class Resize:
 
 @dataclass(frozen=True, slots=True)
 class Crop:
-    """Windows of the canvas, each of which is an input of the network.
-
-    Attributes
-    ----------
-    rule : str. "none", the whole canvas; "flip", the canvas, then its mirror image; "centre", the
-        centre window; or "ten", the windows top left, top right, bottom left, bottom right and
-        centre, then their mirror images in the same order.
-    size : int. Side of the square window in pixels.
-    centre_offset : str. Rounding of half the margin of the centre window: "round", half to even, as
-        in torchvision; "floor", as in Caffe; "ceil", as in Klein's MATLAB code. They differ only
-        for odd margins.
-    """
+    """Windows of the canvas, each of which is an input of the network."""
 
     rule: Literal["none", "flip", "centre", "ten"]
+    """"none", the whole canvas; "flip", the canvas, then its mirror image; "centre", the centre
+    window; or "ten", the windows top left, top right, bottom left, bottom right and centre, then
+    their mirror images in the same order."""
     size: int
+    """Side of the square window in pixels."""
     centre_offset: Literal["round", "floor", "ceil"] = "round"
+    """Rounding of half the margin of the centre window: "round", half to even, as in torchvision;
+    "floor", as in Caffe; "ceil", as in Klein's MATLAB code. They differ only for odd margins."""
 
     def __post_init__(self) -> None:
         """Raise on unsupported values."""
@@ -94,19 +79,14 @@ class Crop:
 
 @dataclass(frozen=True, slots=True)
 class Normalise:
-    """Normalisation (x / scale - mean) / std of values 0-255, in float32 and in this order.
-
-    Attributes
-    ----------
-    scale : float. Divisor of the values.
-    mean, std : tuple of 3 float. Mean and standard deviation of each channel.
-    channels : str. "RGB" or "BGR", channel order of the network's input, `mean` and `std`.
-    """
+    """Normalisation (x / scale - mean) / std of values 0-255, in float32 and in this order."""
 
     scale: float
+    """Divisor of the values."""
     mean: tuple[float, float, float]
     std: tuple[float, float, float]
     channels: Literal["RGB", "BGR"] = "RGB"
+    """Channel order of the network's input, of `mean` and of `std`."""
 
     def __post_init__(self) -> None:
         """Raise on unsupported values."""
@@ -115,58 +95,45 @@ class Normalise:
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """How one feature row is computed from one image file.
-
-    Attributes
-    ----------
-    name, backbone : str. As on the command line; different names are different recipes.
-    weights : str. The weights selected by "imagenet".
-    decode : str. Rule from file to 8-bit RGB, a key of `pipeline.images.decoding.decode.RULES`.
-    resize, crop, normalise : Resize, Crop, Normalise. Steps from 8-bit RGB to the network's input.
-    tap : str. Name of the layer in torchvision (or its package), or another output of the network;
-        see `pipeline.images.tap`.
-    activation : str. Applied to the tap's output, and determines the range of the values. It has no
-        effect on a tap that ends in it.
-    pool : str. For the output of one crop: "none" (keep the grid), "mean over cells", or special
-        tokens that a transformer puts before the patch tokens, which "none" drops.
-    combine_crops : str. "none", or "mean" over the crops' outputs, after `activation` and `pool`.
-    norm : str. Of the finished row, after `combine_crops`: "none", or "l2" to length 1.
-    shape : tuple of int. Shape of one row; a network with another output shape is refused.
-    axes : str. Axes of the stored array: "row, channel", "row, cell_y, cell_x, channel" or "row,
-        token, channel".
-    precision : str. Precision of the network, one of `PRECISIONS`.
-    storage : str. Dtype of the stored row, one of `STORAGES`.
-    source : str. Paper or program with these features; changes no feature.
-    trained_on : tuple of str. Training datasets of the default weights, () if unknown; changes no
-        feature.
-    """
+    """How one feature row is computed from one image file."""
 
     name: str
+    """As on the command line; different names are different recipes."""
     backbone: str
     weights: str
+    """The weights selected by "imagenet"."""
     resize: Resize
     crop: Crop
     normalise: Normalise
     tap: str
+    """Name of the layer in torchvision (or its package), or another output of the network."""
     activation: Literal["relu", "relu6", "none"]
+    """Applied to the tap's output, and determines the range of the values. It has no effect on a
+    tap that ends in it."""
     pool: Pool
+    """For the output of one crop: "none" (keep the grid), "mean over cells", or special tokens that
+    a transformer puts before the patch tokens, which "none" drops."""
     combine_crops: Literal["none", "mean"]
+    """Mean over the crops' outputs, after `activation` and `pool`."""
     shape: tuple[int, ...]
+    """Shape of one row; a network with another output shape is refused."""
     axes: str
+    """"row, channel", "row, cell_y, cell_x, channel" or "row, token, channel"."""
     decode: str = PILLOW_RGB
+    """Rule from file to 8-bit RGB, a key of `pipeline.images.decoding.decode.RULES`."""
     norm: Literal["none", "l2"] = "none"
+    """Of the finished row, after `combine_crops`: "l2" is length 1."""
     precision: str = "float32"
+    """Precision of the network, one of `PRECISIONS`."""
     storage: str = "float32"
+    """Dtype of the stored row, one of `STORAGES`."""
     source: str = ""
+    """Paper or program with these features; changes no feature."""
     trained_on: tuple[str, ...] = ()
+    """Training datasets of the default weights, () if unknown; changes no feature."""
 
     def __post_init__(self) -> None:
-        """Raise on unsupported values and contradictory fields.
-
-        Raises
-        ------
-        RecipeError
-        """
+        """Raise on unsupported values and contradictory fields."""
         _require_known(self)
         _require_one_of("precision", self.precision, PRECISIONS)
         _require_one_of("storage", self.storage, STORAGES)

@@ -9,7 +9,7 @@ import math
 import re
 from typing import Any
 
-from pipeline.images.networks.pretraining import datasets_in_tag
+from pipeline.images.networks.hub import datasets_in_tag
 from pipeline.images.recipes.layers import TOKENS, layout_of, unknown_layer, unused_layer
 from pipeline.images.recipes.schema import (
     Crop,
@@ -18,8 +18,8 @@ from pipeline.images.recipes.schema import (
     Recipe,
     RecipeError,
     Resize,
-    UnknownRecipe,
 )
+from pipeline.store.errors import UnknownName
 from pipeline.store.wording import did_you_mean
 
 METHODS = {"pre_logits": "forward", "forward_features": "forward_features"}
@@ -39,38 +39,24 @@ def is_timm_model(model: str) -> bool:
 def timm_recipe(name: str) -> Recipe:
     """Return the recipe of a timm model, with timm's evaluation preprocessing at its test size.
 
-    Parameters
-    ----------
-    name : str. "timm:<model>[.<tag>][-<part>][@<layer>]", model and tag as in
-        `timm.list_pretrained()`. Without a layer: timm's own pooled row before the classifier; with
-        the part "grid" the output of `forward_features` without its prefix tokens; with "class",
-        "distillation" or "registers" those tokens. With a layer: its output, as a grid or a row;
-        with the part "pool" the mean of its cells.
-
-    Returns
-    -------
-    Recipe
-        Its name contains the tag of the pretrained weights, so that the same name means the same
-        features if a later timm changes its default.
-
-    Raises
-    ------
-    RecipeError
-        timm is not installed, has no such model, tag or layer, its preprocessing cannot be
-        expressed in a recipe, or the requested output does not exist.
+    `name` is "timm:<model>[.<tag>][-<part>][@<layer>]", model and tag as in
+    `timm.list_pretrained()`. Without a layer: timm's own pooled row before the classifier; with
+    the part "grid" the output of `forward_features` without its prefix tokens; with "class",
+    "distillation" or "registers" those tokens. With a layer: its output, as a grid or a row; with
+    the part "pool" the mean of its cells.
     """
-    said = _NAME.fullmatch(name)
-    if said is None or said["part"] not in (None, *_PARTS) or said["layer"] == "":
+    match = _NAME.fullmatch(name)
+    if match is None or match["part"] not in (None, *_PARTS) or match["layer"] == "":
         raise RecipeError(
             f"cannot parse {name!r}; expected timm:<model> or timm:<model>-<part> with one of the "
             f"parts {', '.join(_PARTS)}, optionally followed by @<layer>"
         )
     with _torch().device("meta"):
-        net = create_timm_model(_PREFIX + said["model"])
+        net = create_timm_model(_PREFIX + match["model"])
     cfg = net.pretrained_cfg
     backbone = _PREFIX + cfg["architecture"] + (f".{cfg['tag']}" if cfg.get("tag") else "")
     config = _evaluation(net, backbone)
-    part, layer, size = said["part"], said["layer"], config["input_size"][1]
+    part, layer, size = match["part"], match["layer"], config["input_size"][1]
     pooled = layer is None and part in (None, "pool")
     tap = layer or ("pre_logits" if pooled else "forward_features")
     pool: Pool = "none" if pooled else _PARTS[part or "grid"]
@@ -81,8 +67,10 @@ def timm_recipe(name: str) -> Recipe:
         shape, axes = layout.row(pool)
         if part == "grid" and not layout.cells:
             raise RecipeError("its output is a row, which has no cells")
-    except RecipeError as fault:
-        raise RecipeError(f"{name} reads {tap!r} of {backbone}: {fault}") from fault
+    except RecipeError as error:
+        raise RecipeError(f"{name} reads {tap!r} of {backbone}: {error}") from error
+    # The name has the tag of the weights, also if it was left out: should a later timm change the
+    # default, the same name still means the same features.
     return Recipe(
         name=backbone + ("" if usual else f"-{part}") + (f"@{layer}" if layer else ""),
         backbone=backbone,
@@ -111,12 +99,10 @@ def is_channels_last(net: Any) -> bool:
 
 
 def prefix_tokens(net: Any) -> dict[str, int]:
-    """Return name and number of the tokens that a timm model puts before the patch tokens.
-
-    Models that do not record the number have a class token, if any.
-    """
-    own = {name.rpartition(".")[2].rstrip("0123456789_") for name, _ in net.named_parameters()}
-    named = {"class": int("cls_token" in own), "distillation": int("dist_token" in own)}
+    """Return name and number of the tokens that a timm model puts before the patch tokens."""
+    names = {name.rpartition(".")[2].rstrip("0123456789_") for name, _ in net.named_parameters()}
+    # Models that do not record the number have a class token, if any.
+    named = {"class": int("cls_token" in names), "distillation": int("dist_token" in names)}
     count = getattr(net, "num_prefix_tokens", sum(named.values()))
     if count == 0:
         return {}
@@ -125,31 +111,18 @@ def prefix_tokens(net: Any) -> dict[str, int]:
 
 
 def create_timm_model(name: str, pretrained: bool = False) -> Any:
-    """Return a timm model without its classifier, in evaluation mode.
-
-    Parameters
-    ----------
-    name : str. "timm:<model>" or "timm:<model>.<tag>".
-    pretrained : bool. Load its weights, from the cache of huggingface_hub or by download.
-
-    Raises
-    ------
-    RecipeError
-        timm is not installed, has no such model or tag, or cannot build it.
-    OSError, RuntimeError, ValueError
-        The pretrained weights are not available.
-    """
+    """Return the model "timm:<model>[.<tag>]" without its classifier, in evaluation mode."""
     timm, full = _timm(), name.removeprefix(_PREFIX)
     model, _, tag = full.partition(".")
     if not timm.is_model(model):
         hint = did_you_mean(model, timm.list_models())
-        raise UnknownRecipe(f"timm {timm.__version__} has no model {model!r}; {hint}")
+        raise UnknownName(f"timm {timm.__version__} has no model {model!r}; {hint}")
     try:
         return timm.create_model(full, pretrained=pretrained, num_classes=0).eval()
     except RuntimeError as error:
         if pretrained:
             raise
-        tags = [known.partition(".")[2] for known in timm.list_pretrained(f"{model}.*")]
+        tags = [entry.partition(".")[2] for entry in timm.list_pretrained(f"{model}.*")]
         near = difflib.get_close_matches(tag, tags, n=3, cutoff=0.3) or tags[:5]
         hint = f"; did you mean {' or '.join(near)}?" if tag and tag not in tags and near else ""
         raise RecipeError(f"timm cannot build {full!r}: {error}{hint}") from error
@@ -160,8 +133,8 @@ def _evaluation(net: Any, backbone: str) -> dict[str, Any]:
     config: dict[str, Any] = _timm().data.resolve_data_config({}, model=net, use_test_size=True)
     channels, height, width = config["input_size"]
     faults = [
-        said
-        for said, known in (
+        text
+        for text, supported in (
             (f"{channels} channels", channels == 3),
             (f"{height} x {width} pixels", height == width),
             (f"a crop of {config['crop_pct']} times the canvas", config["crop_pct"] <= 1),
@@ -171,7 +144,7 @@ def _evaluation(net: Any, backbone: str) -> dict[str, Any]:
                 config["interpolation"] in ("bilinear", "bicubic"),
             ),
         )
-        if not known
+        if not supported
     ]
     if faults:
         raise RecipeError(
@@ -197,12 +170,12 @@ def _output(net: Any, backbone: str, tap: str, size: int) -> tuple[int, ...]:
             raise unused_layer(backbone, tap)
         output = seen[0]
     if not hasattr(output, "shape"):
-        gives = f"a {type(output).__name__}"
+        actual = f"a {type(output).__name__}"
     elif output.shape[0] != 1:
-        gives = f"{output.shape[0]} outputs of {tuple(output.shape[1:])} per image"
+        actual = f"{output.shape[0]} outputs of {tuple(output.shape[1:])} per image"
     else:
         return tuple(output.shape[1:])
-    raise RecipeError(f"{tap!r} of {backbone} has {gives}, expected one; choose another layer")
+    raise RecipeError(f"{tap!r} of {backbone} has {actual}, expected one; choose another layer")
 
 
 def _timm() -> Any:

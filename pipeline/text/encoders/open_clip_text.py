@@ -11,16 +11,16 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from pipeline.images.networks import WeightsError
+from pipeline.images.networks.hub import datasets_in_tag
 from pipeline.images.networks.open_clip_models import (
     ClipModel,
-    ModelError,
     cache_remedy,
     find_clip_model,
     quiet_logging,
 )
 from pipeline.images.networks.open_clip_models import open_clip as library
 from pipeline.images.networks.open_clip_weights import build_clip, load_clip_weights
-from pipeline.images.networks.pretraining import datasets_in_tag
 from pipeline.store.devices import one_core_each
 from pipeline.text.encoders.base import CaptionEncoder, Parts, VocabularyReport
 
@@ -59,7 +59,7 @@ class OpenClip:
 
         Raises
         ------
-        ModelError
+        WeightsError
             The model's tokenizer is not available, or the name has no tag of weights.
         WeightsError
             The weights are not available, cannot be read, or do not fit.
@@ -181,7 +181,7 @@ def _tokenizer(model: ClipModel) -> Any:
             return library().get_tokenizer(model.model)
     except (ImportError, OSError, ValueError) as error:
         source = str(model.config["text_cfg"].get("hf_tokenizer_name"))
-        raise ModelError(
+        raise WeightsError(
             f"the tokenizer of {model.architecture} is not available "
             f"({str(error).partition(chr(10))[0]}); it needs the package transformers and the "
             f"tokenizer files of {source} on the hub; without network access, "

@@ -8,16 +8,16 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
+from pipeline.images.networks import WeightsError
 from pipeline.images.networks.open_clip_models import (
     ClipModel,
-    ModelError,
     cached_weights,
     find_clip_model,
     open_clip,
 )
 from pipeline.images.networks.open_clip_weights import build_clip, load_clip_weights
-from pipeline.images.networks.state_dicts import WeightsError, state_sha256
-from pipeline.store.errors import PipelineError
+from pipeline.images.networks.state_dicts import state_sha256
+from pipeline.store.errors import PipelineError, UnknownName
 from tests.images.networks.factories import add_tiny_models
 
 LAION = "open-clip:ViT-B-32.laion2b_s34b_b79k"
@@ -44,17 +44,19 @@ def test_a_name_has_a_model_and_perhaps_a_tag() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "message"),
+    ("name", "error", "message"),
     [
-        ("open-clip:ViT-B32", r"no model 'ViT-B32'; did you mean .*ViT-B-32"),
-        ("open-clip:ViT-B-32.laion2b", r"no weights 'laion2b'; available: .*laion2b_e16"),
-        ("open-clip:coca_base.mscoco", "it has none, so pass a file"),
-        ("open-clip:ViT-B-32.openai", r"QuickGELU.*use open-clip:ViT-B-32-quickgelu\.openai"),
+        ("ViT-B32", UnknownName, r"no model 'ViT-B32'; did you mean .*ViT-B-32"),
+        ("ViT-B-32.laion2b", UnknownName, r"no weights 'laion2b'; available: .*laion2b_e16"),
+        ("coca_base.mscoco", UnknownName, "it has none, so pass a file"),
+        ("ViT-B-32.openai", WeightsError, r"QuickGELU.*use open-clip:ViT-B-32-quickgelu\.openai"),
     ],
 )
-def test_unknown_names_are_refused_with_the_nearest(name: str, message: str) -> None:
-    with pytest.raises(ModelError, match=message):
-        find_clip_model(name)
+def test_unknown_names_are_refused_with_the_nearest(
+    name: str, error: type[PipelineError], message: str
+) -> None:
+    with pytest.raises(error, match=message):
+        find_clip_model(f"open-clip:{name}")
 
 
 def test_every_published_tag_can_be_named() -> None:
@@ -62,7 +64,7 @@ def test_every_published_tag_can_be_named() -> None:
     for model, tag in open_clip().list_pretrained():
         try:
             found = find_clip_model(f"open-clip:{model}.{tag}")
-        except ModelError:
+        except WeightsError:
             found = find_clip_model(f"open-clip:{model}-quickgelu.{tag}")
         assert found.files()[0].count("/") == 1
         assert found.preprocessing()["resize_mode"] in ("shortest", "squash")
@@ -77,7 +79,7 @@ def test_pictures_are_prepared_as_the_weights_want_them() -> None:
         open_clip().OPENAI_DATASET_MEAN,
         "shortest",
     )
-    with pytest.raises(ModelError, match=r"name a tag, as in .*ViT-L-14\.openai"):
+    with pytest.raises(WeightsError, match=r"name a tag, as in .*ViT-L-14\.openai"):
         find_clip_model("open-clip:ViT-L-14").preprocessing()
 
 
@@ -104,7 +106,7 @@ def test_without_a_network_it_says_what_to_fetch(
         "random:SEED",
     ):
         assert part in message
-    with pytest.raises(ModelError, match=r"names no weights; add a tag.*laion2b_s34b_b79k"):
+    with pytest.raises(WeightsError, match=r"names no weights; add a tag.*laion2b_s34b_b79k"):
         load_clip_weights(find_clip_model("open-clip:ViT-B-32"), "pretrained", net)
 
 

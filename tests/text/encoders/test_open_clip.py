@@ -9,9 +9,10 @@ import torch
 
 from pipeline.datasets.entries import ImageEntry
 from pipeline.datasets.manifest import Manifest
-from pipeline.images.networks.open_clip_models import ModelError, find_clip_model, open_clip
+from pipeline.images.networks import WeightsError
+from pipeline.images.networks.open_clip_models import find_clip_model, open_clip
 from pipeline.images.networks.open_clip_weights import build_clip, load_clip_weights
-from pipeline.images.networks.state_dicts import WeightsError
+from pipeline.store.errors import UnknownName
 from pipeline.store.shards.feature_set import FeatureSet
 from pipeline.text.encode import encode, encoder_folder
 from pipeline.text.encoder_plans import EncoderError, plan_encoder
@@ -85,8 +86,8 @@ def test_what_cannot_be_had_is_refused(tmp_path: Path) -> None:
         tmp_path / "one"
     )
     for name, weights, error, message in (
-        ("open-clip:tiny-vit", None, ModelError, "names no weights"),
-        ("open-clip:tiny-vitt", None, ModelError, "did you mean tiny-vit"),
+        ("open-clip:tiny-vit", None, WeightsError, "names no weights"),
+        ("open-clip:tiny-vitt", None, UnknownName, "did you mean tiny-vit"),
         ("open-clip:tiny-vit", "away.pt", WeightsError, "no weights file 'away.pt'"),
         ("open-clip:", None, EncoderError, "no encoder is called 'open-clip:'"),
         ("mean", "random:0", EncoderError, "has no option weights"),

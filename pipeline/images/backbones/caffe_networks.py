@@ -1,12 +1,14 @@
-"""He et al.'s residual networks as in Caffe: ResNet-50, -101 and -152.
+"""Networks as in Caffe: its reference network, and He et al.'s ResNet-50, -101 and -152.
 
-torchvision's networks of these names differ: a stage halves the map in its 3 x 3 convolution, and
-the first pooling is padded.
+torchvision's networks differ: its AlexNet has neither groups nor normalisation; a stage of its
+ResNets halves the map in the 3 x 3 convolution, and their first pooling is padded.
 """
 
 from collections.abc import Iterator
 
+import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 # Number of blocks in stages 2 to 5, by depth.
 _BLOCKS = {50: (3, 4, 6, 3), 101: (3, 4, 23, 3), 152: (3, 8, 36, 3)}
@@ -14,20 +16,46 @@ _WIDTHS = (64, 128, 256, 512)
 _EXPANSION = 4
 
 
+class CaffeNet(nn.Module):
+    """`bvlc_reference_caffenet` with Caffe's layer names.
+
+    AlexNet on one GPU, but with convolutions in two groups, and with pooling before local response
+    normalisation. Dropout is left out. Input: (n, 3, 227, 227) BGR crops.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv1 = nn.Conv2d(3, 96, 11, stride=4)
+        self.conv2 = nn.Conv2d(96, 256, 5, padding=2, groups=2)
+        self.conv3 = nn.Conv2d(256, 384, 3, padding=1)
+        self.conv4 = nn.Conv2d(384, 384, 3, padding=1, groups=2)
+        self.conv5 = nn.Conv2d(384, 256, 3, padding=1, groups=2)
+        self.pool = nn.MaxPool2d(3, stride=2, ceil_mode=True)
+        # Caffe divides alpha by the window size, as torch does.
+        self.norm = nn.LocalResponseNorm(5, alpha=1e-4, beta=0.75, k=1.0)
+        self.fc6 = nn.Linear(256 * 6 * 6, 4096)
+        self.fc7 = nn.Linear(4096, 4096)
+        self.fc8 = nn.Linear(4096, 1000)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return (n, 1000) class scores before the softmax."""
+        x = self.norm(self.pool(F.relu(self.conv1(x))))
+        x = self.norm(self.pool(F.relu(self.conv2(x))))
+        x = F.relu(self.conv4(F.relu(self.conv3(x))))
+        x = self.pool(F.relu(self.conv5(x)))
+        x = F.relu(self.fc6(torch.flatten(x, 1)))
+        return self.fc8(F.relu(self.fc7(x)))
+
+
 class CaffeResNet(nn.Module):
-    """A residual network of bottlenecks with Caffe's layer names.
+    """A residual network of bottlenecks with Caffe's layer names, for (n, 3, h, w) BGR crops.
 
     A norm `bn<x>` merges Caffe's two layers `bn<x>` (statistics) and `scale<x>` (scale and
-    offset). Convolutions have no biases; see `without_biases`. Input: (n, 3, h, w) BGR crops.
+    offset). Convolutions have no biases; `without_biases` moves those of files.
     """
 
     def __init__(self, depth: int) -> None:
-        """Build the layers.
-
-        Parameters
-        ----------
-        depth : int. 50, 101 or 152.
-        """
+        """Build the layers of depth 50, 101 or 152."""
         super().__init__()
         self.conv1 = nn.Conv2d(3, 64, 7, stride=2, padding=3, bias=False)
         self.bn_conv1 = nn.BatchNorm2d(64)
@@ -70,17 +98,12 @@ class CaffeResNet(nn.Module):
         self.add_module(f"bn{name}", nn.BatchNorm2d(width))
 
     def _norm_of(self, name: str, x: Tensor) -> Tensor:
-        found: Tensor = self.get_submodule(f"bn{name}")(self.get_submodule(f"res{name}")(x))
-        return found
+        y: Tensor = self.get_submodule(f"bn{name}")(self.get_submodule(f"res{name}")(x))
+        return y
 
 
 def caffe_resnet_layer_names(depth: int) -> dict[str, str]:
-    """Return the Caffe layer names that differ from a `CaffeResNet`'s, mapped to its own.
-
-    Parameters
-    ----------
-    depth : int. 50, 101 or 152.
-    """
+    """Return the Caffe layer names that differ from a `CaffeResNet`'s, mapped to its own."""
     branches = [
         f"{name}_branch{k}" for name in _block_names(depth) for k in ("1", "2a", "2b", "2c")
     ]
@@ -88,16 +111,9 @@ def caffe_resnet_layer_names(depth: int) -> dict[str, str]:
 
 
 def without_biases(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
-    """Return a file's tensors with each convolution's bias moved into the following norm.
-
-    Caffe's ResNet-50 has a bias in conv1, and conversions to Keras have one in every convolution,
-    all within 1e-8 of 0. A norm subtracts its mean, so subtracting the bias from the mean is
-    equivalent.
-
-    Parameters
-    ----------
-    tensors : dict of str to Tensor. Tensors by the network's names; the dict is not modified.
-    """
+    """Return a file's tensors with each convolution's bias moved into the following norm."""
+    # Caffe's ResNet-50 has a bias in conv1, and conversions to Keras have one in every convolution,
+    # all within 1e-8 of 0. A norm subtracts its mean, so subtracting the bias from it is the same.
     merged = dict(tensors)
     for key, bias in tensors.items():
         layer = key.removesuffix(".bias")
