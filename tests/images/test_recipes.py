@@ -226,3 +226,19 @@ def test_one_recipe_is_printed_with_its_hash(
     stderr = CliRunner().invoke(command, ["recipes", "vgg19"], catch_exceptions=False).stderr
     assert "--weights PATH" in stderr
     assert CliRunner().invoke(command, ["recipes", "--weights", "random:0"]).exit_code == 2
+
+
+def test_recipes_are_spelled_by_their_parts_in_any_order() -> None:
+    assert resolve_recipe("vgg19/fc7/10crop/caffe") == RECIPES["vgg19-caffe-fc7-10crop"]
+    assert resolve_recipe("resnet152/10crop/pool") == RECIPES["resnet152-pool-10crop"]
+    assert resolve_recipe("resnet152/pool/448") == resolve_recipe("resnet152-pool-448")
+    assert resolve_recipe("efficientnet-lite0/grid") == RECIPES["efficientnet-lite0-grid"]
+    for name, recipe in RECIPES.items():
+        # No two recipes have the same parts.
+        assert resolve_recipe("/".join(sorted(name.split("-")))) == recipe
+    with pytest.raises(
+        UnknownName, match=r"no image recipe has the parts 'vgg19/fc7/5crop'; those"
+    ):
+        resolve_recipe("vgg19/fc7/5crop")
+    with pytest.raises(UnknownName, match="did you mean vgg19"):
+        resolve_recipe("vgg91/fc7")

@@ -216,6 +216,8 @@ def provider_of(name: str) -> str | None:
     return prefix if colon and prefix in PROVIDERS else None
 
 
+_BY_PARTS = {frozenset(name.split("-")): name for name in RECIPES}
+
 # "<recipe>-<pixels>": the recipe at another size. The networks halve the map five times, so a side
 # of 32 n pixels has n cells; the limit of 2048 keeps a typing error from exhausting memory.
 _RESIZED = re.compile(r"(?P<base>.+)-(?P<size>[1-9][0-9]{1,4})")
@@ -227,6 +229,24 @@ def is_image_recipe(name: str) -> bool:
     resized = _RESIZED.fullmatch(name)
     base = name if resized is None or name in RECIPES else resized["base"]
     return base in RECIPES or provider_of(name) is not None
+
+
+def recipe_name(name: str) -> str:
+    """Return the name of the recipe that is spelled by its parts, in any order after the backbone.
+
+    "vgg19/fc7/10crop/caffe" is "vgg19-caffe-fc7-10crop", and "resnet152/pool/448" is
+    "resnet152-pool-448"; shards and hashes have the recipe's name. Other names are unchanged.
+    """
+    if "/" not in name or provider_of(name) is not None:
+        return name
+    parts = frozenset(name.replace("/", "-").split("-"))
+    for size in ["", *(part for part in parts if part.isdigit())]:
+        if (key := _BY_PARTS.get(parts - {size})) is not None:
+            return f"{key}-{size}" if size else key
+    backbone = name.partition("/")[0]
+    others = [key for key in RECIPES if RECIPES[key].backbone.startswith(backbone)]
+    hint = f"those of {backbone} are {', '.join(others)}" if others else _hint(backbone)
+    raise UnknownName(f"no image recipe has the parts {name!r}; {hint}")
 
 
 def _resized(base: Recipe, size: int) -> Recipe:
@@ -259,8 +279,9 @@ def resolve_recipe(name: str, precision: str = "float32", storage: str = "float3
 
     Parameters
     ----------
-    name : str. A key of `RECIPES` or `DEFAULT_RECIPE`; a key of `RECIPES` with another crop size,
-        "resnet152-pool-448", its canvas scaled in proportion; or "<library>:<model>" with a library
+    name : str. A key of `RECIPES` or `DEFAULT_RECIPE`, also by its parts, "resnet152/pool/10crop";
+        a key of `RECIPES` with another crop size, "resnet152-pool-448", its canvas scaled in
+        proportion; or "<library>:<model>" with a library
         of `pipeline.images.recipes.image_recipes.PROVIDERS`.
     precision, storage : str. From `pipeline.images.recipes.PRECISIONS` and `STORAGES`.
 
@@ -284,7 +305,7 @@ def resolve_recipe(name: str, precision: str = "float32", storage: str = "float3
     """
     if (provider := provider_of(name)) is not None:
         return replace(PROVIDERS[provider](name), precision=precision, storage=storage)
-    key = DEFAULT_RECIPE.get(name, name)
+    key = recipe_name(DEFAULT_RECIPE.get(name, name))
     resized = _RESIZED.fullmatch(key)
     if key in RECIPES:
         recipe = RECIPES[key]
