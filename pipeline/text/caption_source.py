@@ -10,6 +10,8 @@ from typing import Any
 import numpy as np
 from threadpoolctl import threadpool_limits
 
+from pipeline.datasets.entries import Captions
+from pipeline.datasets.regions import read_phrases
 from pipeline.store.build.job_ref import NotShared
 from pipeline.store.files import created_by
 from pipeline.store.jobs.feature_source import Task
@@ -109,6 +111,14 @@ def caption_header(
         created_by=created_by("numpy", "h5py", "nltk"),
         trained_on=encoder.trained_on if trained_on is None else names_in(trained_on),
     )
+
+
+def unique_phrases(dataset: str | Path, split: str | None = None) -> Captions:
+    """Return the distinct phrases of a dataset or split by row id, in order of occurrence."""
+    texts: dict[str, str] = {}
+    for phrase in read_phrases(dataset, split):
+        texts.setdefault(phrase.key, phrase.plain)
+    return Captions([*texts], [*texts.values()])
 
 
 @lru_cache(maxsize=1)

@@ -15,12 +15,11 @@ from pipeline.store.jobs.options import Storage
 from pipeline.store.progress import QUIET, Monitor
 from pipeline.store.shards.index import FeatureIndex
 from pipeline.store.workers.place import Place
-from pipeline.text.caption_source import CaptionSource, caption_header
+from pipeline.text.caption_source import CaptionSource, caption_header, unique_phrases
 from pipeline.text.encoder_plans import plan_encoder
 from pipeline.text.encoders.base import CaptionEncoder
 from pipeline.text.fitting import Fitting, fit_encoder
 from pipeline.text.refit import follow_captions
-from pipeline.text.unique_phrases import unique_phrases
 
 _SHOWN = 5  # number of captions without a known word to name in a message
 

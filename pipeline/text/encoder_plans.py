@@ -10,9 +10,10 @@ from dataclasses import fields as dataclass_fields
 from pathlib import Path
 from typing import Any, Literal
 
-from pipeline.store.errors import PipelineError, UnknownName
+from pipeline.store.errors import UnknownName
 from pipeline.store.schema import convert, convert_fields
 from pipeline.store.wording import did_you_mean
+from pipeline.text import EncoderError
 from pipeline.text.encoders.mean import AVERAGINGS
 from pipeline.text.encoders.token_ids import TOKEN_LAYOUTS
 from pipeline.text.fisher.mixture import MixtureKind
@@ -45,14 +46,6 @@ _OF_LIBRARIES: dict[str, str | None] = {"open-clip": "pretrained", "sentence-tra
 # Keys of these fields in fitted encoders since the first version.
 _JSON_KEYS = {"name": "encoder", "tokenizer": "policy", "averaging": "meaning"}
 _FIELDS = {key: field for field, key in _JSON_KEYS.items()}
-
-
-class EncoderError(PipelineError):
-    """An encoder or its options are unknown, or a fitted encoder is damaged."""
-
-
-class UnknownEncoder(EncoderError, UnknownName):
-    """The name of an encoder or of one of its rules is unknown."""
 
 
 @dataclass(frozen=True)
@@ -139,7 +132,7 @@ class EncoderSpec:
         for field, values in known.items():
             value = getattr(self, field)
             if value is not None and value not in values:
-                raise UnknownEncoder(
+                raise UnknownName(
                     f"the {field} {value!r} is unknown; expected one of {', '.join(values)}"
                 )
         if self.vocabulary is not None:
@@ -262,7 +255,7 @@ def find_encoder(name: str) -> EncoderSpec:
     if name not in ENCODERS:
         known = [*ENCODERS, *(f"{kind}:{model or '<model>'}" for kind in _OF_LIBRARIES)]
         hint = did_you_mean(name, known, "pipeline list encoders")
-        raise UnknownEncoder(f"no encoder is called {name!r}; {hint}")
+        raise UnknownName(f"no encoder is called {name!r}; {hint}")
     return ENCODERS[name]
 
 
@@ -399,7 +392,7 @@ def vocabulary_rule(name: str) -> VocabularyRule:
     if name in VOCABULARY_RULES:
         return VOCABULARY_RULES[name]
     if (numbered := _NUMBERED_RULE.fullmatch(name)) is None:
-        raise UnknownEncoder(
+        raise UnknownName(
             f"the vocabulary rule {name!r} is unknown; expected {', '.join(VOCABULARY_RULES)}, "
             "min-N (words with N occurrences or more) or top-N (the N most frequent)"
         )

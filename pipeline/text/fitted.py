@@ -9,9 +9,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from pipeline.store.errors import UnknownName
 from pipeline.store.one_or_many import texts_of
 from pipeline.store.schema import SchemaError, decode_format
-from pipeline.text.encoder_plans import EncoderError, EncoderPlan, EncoderSpec
+from pipeline.text import EncoderError, FittedFileError
+from pipeline.text.encoder_plans import EncoderPlan, EncoderSpec
 from pipeline.text.encoders.base import CaptionEncoder, VocabularyReport
 from pipeline.text.encoders.concatenation import Concatenation
 from pipeline.text.encoders.pca import Pca
@@ -48,7 +50,7 @@ def load_encoder(folder: str | Path, texts: Sequence[str] | None = None) -> "Loa
     ------
     EncoderError
         The folder has no encoder of this format version.
-    VocabularyError, CodebookError, VectorsError, PcaError, LemmatizerError
+    EncoderError, EncoderError, VectorsError, EncoderError, EncoderError
         A file is missing or damaged.
 
     Examples
@@ -73,8 +75,10 @@ def load_plan(folder: Path) -> EncoderPlan:
     description = read_description(folder)
     try:
         return EncoderPlan.from_json(description.get("plan"))
-    except (EncoderError, SchemaError) as error:
-        raise EncoderError(f"{folder / ENCODER_FILE}: its plan: {error}; fit it again") from error
+    except (EncoderError, UnknownName, SchemaError) as error:
+        raise FittedFileError(
+            f"{folder / ENCODER_FILE}: its plan: {error}; fit it again"
+        ) from error
 
 
 def read_description(folder: Path) -> dict[str, Any]:
@@ -89,12 +93,12 @@ def read_description(folder: Path) -> dict[str, Any]:
     try:
         return decode_format(path.read_bytes(), dict[str, Any], FORMAT, FORMAT_VERSION)
     except OSError as error:
-        raise EncoderError(
+        raise FittedFileError(
             f"{path} cannot be read ({error.strerror}): {folder} has no fitted encoder; run "
             "`pipeline text` first"
         ) from error
     except SchemaError as error:
-        raise EncoderError(
+        raise FittedFileError(
             f"{path} is damaged or of another kind ({error}); fit the encoder again"
         ) from error
 
@@ -104,7 +108,7 @@ def vocabulary_of(folder: Path, spec: EncoderSpec) -> Vocabulary:
 
     Raises
     ------
-    VocabularyError
+    EncoderError
     """
     return load_vocabulary(vocabulary_file(folder, spec))
 
@@ -138,7 +142,7 @@ class FittedFolder:
 
         Raises
         ------
-        VocabularyError, CodebookError, VectorsError, PcaError, LemmatizerError
+        EncoderError, EncoderError, VectorsError, EncoderError, EncoderError
             A file is missing or damaged.
         """
         return self.with_pca(self.without_pca(self.vectors_of(words)))

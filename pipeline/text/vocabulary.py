@@ -7,18 +7,14 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from pipeline.store.errors import PipelineError
 from pipeline.store.files import write_text
 from pipeline.store.hashing import canonical_json, sha256_of_json
 from pipeline.store.schema import SchemaError, convert_fields, decode_format
+from pipeline.text import EncoderError, FittedFileError
 from pipeline.text.tokenizers.tokenizer import Tokenizer
 
 _FORMAT = "pipeline-vocabulary"
 _FORMAT_VERSION = 1
-
-
-class VocabularyError(PipelineError):
-    """A vocabulary is empty, cannot be read, or belongs to another tokenizer."""
 
 
 @dataclass(frozen=True)
@@ -38,7 +34,7 @@ class VocabularyRule:
 
     def __post_init__(self) -> None:
         if self.minimum_count < 1 or (self.most_frequent is not None and self.most_frequent < 1):
-            raise VocabularyError(
+            raise EncoderError(
                 f"the vocabulary rule {self.name!r} has a minimum count of {self.minimum_count} "
                 f"and a maximum of {self.most_frequent} words; expected 1 or more for both"
             )
@@ -126,12 +122,12 @@ class Vocabulary:
 
         Raises
         ------
-        VocabularyError
+        EncoderError
         """
         asked = tokenizer.to_json()
         different = [key for key in asked if asked[key] != self.tokenizer.get(key)]
         if different:
-            raise VocabularyError(
+            raise FittedFileError(
                 f"the vocabulary {self.name} was built with the tokenizer "
                 f"{self.tokenizer['name']!r}, not with {tokenizer.name!r}; they differ in "
                 f"{', '.join(different)}; build it again with that tokenizer, or use its own"
@@ -159,7 +155,7 @@ def build_vocabulary(
 
     Raises
     ------
-    VocabularyError
+    EncoderError
         There is no word to select.
     """
     counts: Counter[str] = Counter()
@@ -172,7 +168,7 @@ def build_vocabulary(
     ordered = sorted(allowed, key=lambda item: (-item[1], item[0]))
     if not ordered:
         without = "" if known is None else ", none of which has a word vector"
-        raise VocabularyError(
+        raise EncoderError(
             f"no word is left for a vocabulary: {len(texts)} training captions have {len(counts)} "
             f"words by the tokenizer {tokenizer.name!r}{without}, and 1 is needed; add captions to "
             "the training split, or choose a tokenizer that removes fewer words"
@@ -201,7 +197,7 @@ def load_vocabulary(path: Path) -> Vocabulary:
 
     Raises
     ------
-    VocabularyError
+    EncoderError
         The file cannot be read, has another format or version, or was modified.
     """
     try:
@@ -209,17 +205,19 @@ def load_vocabulary(path: Path) -> Vocabulary:
         found["tokenizer"] = found.pop("policy", None)
         values = convert_fields(found, Vocabulary, sha256=str)
     except OSError as error:
-        raise VocabularyError(
+        raise FittedFileError(
             f"{path} cannot be read ({error.strerror}); build the vocabulary first"
         ) from error
+    except EncoderError as error:  # an invalid rule
+        raise FittedFileError(*error.args) from error
     except SchemaError as error:
-        raise VocabularyError(
+        raise FittedFileError(
             f"{path} is damaged or of another kind ({error}); build the vocabulary again"
         ) from error
     stated = values.pop("sha256")
     vocabulary = Vocabulary(**values)
     if vocabulary.sha256 != stated:
-        raise VocabularyError(
+        raise FittedFileError(
             f"{path}: its content does not match the SHA-256 that it states, {stated}; it was "
             "modified or damaged: build the vocabulary again"
         )

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 import numpy as np
 import numpy.typing as npt
 
-from pipeline.store.errors import PipelineError
+from pipeline.store.errors import UnknownName
 from pipeline.text.encoders.base import (
     CaptionEncoder,
     Parts,
@@ -24,10 +24,6 @@ if TYPE_CHECKING:
 
 Weighting = Literal["counts", "tfidf"]
 """Weighting of a caption's word counts, see `BagOfWords`."""
-
-
-class WeightingError(PipelineError):
-    """The weighting of word counts is unknown."""
 
 
 def tfidf_tokenizer(lemmatizer: Lemmatizer) -> Tokenizer:
@@ -67,9 +63,9 @@ class BagOfWords:
 
     Raises
     ------
-    VocabularyError
+    EncoderError
         The vocabulary was built with another tokenizer.
-    WeightingError
+    EncoderError
         The weighting is unknown.
     """
 
@@ -80,7 +76,7 @@ class BagOfWords:
     def __post_init__(self) -> None:
         self.vocabulary.require_tokenizer(self.tokenizer)
         if self.weighting not in get_args(Weighting):
-            raise WeightingError(
+            raise UnknownName(
                 f"the weighting {self.weighting!r} is unknown; expected one of "
                 f"{', '.join(get_args(Weighting))}"
             )

@@ -7,13 +7,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pipeline.store.errors import PipelineError
 from pipeline.store.hashing import sha256_of_json
+from pipeline.text import EncoderError
 from pipeline.text.encoders.base import CaptionEncoder, VocabularyReport
-
-
-class ConcatenationError(PipelineError):
-    """A concatenation has fewer than two encoders."""
 
 
 @dataclass(frozen=True)
@@ -29,7 +25,7 @@ class Concatenation:
 
     Raises
     ------
-    ConcatenationError
+    EncoderError
         There are fewer than two encoders.
     """
 
@@ -38,7 +34,7 @@ class Concatenation:
     def __post_init__(self) -> None:
         if len(self.encoders) < 2:
             given = ", ".join(encoder.name for encoder in self.encoders) or "none"
-            raise ConcatenationError(
+            raise EncoderError(
                 f"a concatenation needs two encoders or more, found {given}; use a single one alone"
             )
 

@@ -9,13 +9,14 @@ import numpy as np
 import numpy.typing as npt
 
 from pipeline.store.hashing import sha256_of_json
+from pipeline.text import EncoderError
 from pipeline.text.encoders.base import (
     CaptionEncoder,
     Parts,
     VocabularyReport,
     report_on_texts,
 )
-from pipeline.text.fisher.codebook import Codebook, CodebookError
+from pipeline.text.fisher.codebook import Codebook
 from pipeline.text.fisher.gradients import WordGradients, power_and_l2, word_gradients
 from pipeline.text.tokenizers.tokenizer import Tokenizer
 from pipeline.text.vectors import WordVectors
@@ -45,7 +46,7 @@ class FisherVector:
 
     Raises
     ------
-    CodebookError
+    EncoderError
         There is no codebook, or one was fitted on word vectors of another source.
     """
 
@@ -55,7 +56,7 @@ class FisherVector:
 
     def __post_init__(self) -> None:
         if not self.codebooks:
-            raise CodebookError("a Fisher vector needs a codebook, found none; fit one")
+            raise EncoderError("a Fisher vector needs a codebook, found none; fit one")
         for codebook in self.codebooks:
             codebook.require_vectors(self.vectors, f"the {codebook.metadata.kind} codebook")
 

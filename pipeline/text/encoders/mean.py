@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pipeline.store.errors import PipelineError
+from pipeline.store.errors import UnknownName
 from pipeline.text.encoders.base import (
     CaptionEncoder,
     Parts,
@@ -20,10 +20,6 @@ from pipeline.text.vectors import WordVectors
 
 _CHUNK = 1024  # captions per sum, which bounds the float64 rows in memory
 _WORDS_AT_ONCE = 4096
-
-
-class MeanError(PipelineError):
-    """The averaging is unknown."""
 
 
 @dataclass(frozen=True)
@@ -74,7 +70,7 @@ class Mean:
 
     Raises
     ------
-    MeanError
+    EncoderError
         The averaging is unknown.
     """
 
@@ -84,7 +80,7 @@ class Mean:
 
     def __post_init__(self) -> None:
         if self.averaging not in AVERAGINGS:
-            raise MeanError(
+            raise UnknownName(
                 f"the mean {self.averaging!r} is unknown; expected one of {', '.join(AVERAGINGS)}"
             )
 

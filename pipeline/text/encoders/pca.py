@@ -25,7 +25,7 @@ class Pca:
 
     Raises
     ------
-    PcaError
+    EncoderError
         The components were fitted on another encoder.
     """
 

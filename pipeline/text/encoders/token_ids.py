@@ -7,7 +7,7 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from pipeline.store.errors import PipelineError
+from pipeline.text import EncoderError
 from pipeline.text.encoders.base import (
     CaptionEncoder,
     Parts,
@@ -22,10 +22,6 @@ PADDING, UNKNOWN, START, END = range(4)
 
 FIRST_WORD = 4
 """Token id of the vocabulary's first word."""
-
-
-class TokenIdsError(PipelineError):
-    """The row length is too small for token ids."""
 
 
 @dataclass(frozen=True)
@@ -103,9 +99,9 @@ class TokenIds:
 
     Raises
     ------
-    TokenIdsError
+    EncoderError
         The length is too small for a word.
-    VocabularyError
+    EncoderError
         The vocabulary was built with another tokenizer.
     """
 
@@ -117,7 +113,7 @@ class TokenIds:
     def __post_init__(self) -> None:
         self.vocabulary.require_tokenizer(self.tokenizer)
         if self.max_length <= self.layout.marks:
-            raise TokenIdsError(
+            raise EncoderError(
                 f"a row of {self.max_length} token ids is too short for a word: the layout "
                 f"{self.layout.name!r} has {self.layout.marks} marks; set a length of "
                 f"{self.layout.marks + 1} or more"

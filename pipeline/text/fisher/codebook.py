@@ -12,10 +12,10 @@ import numpy.typing as npt
 from safetensors import SafetensorError
 from threadpoolctl import threadpool_limits
 
-from pipeline.store.errors import PipelineError
 from pipeline.store.files import created_by
 from pipeline.store.tensor_file import read_metadata, read_tensors, write_tensors
-from pipeline.text.fisher.mixture import Mixture, MixtureError, MixtureKind
+from pipeline.text import EncoderError, FittedFileError
+from pipeline.text.fisher.mixture import Mixture, MixtureKind
 from pipeline.text.vectors import WordVectors
 
 _KINDS = get_args(MixtureKind)
@@ -24,10 +24,6 @@ _EM_ITERATIONS = 10
 _ICA_ITERATIONS = 1000
 _ROWS = 4096
 _KEY = "codebook"  # key of the metadata in the file
-
-
-class CodebookError(PipelineError):
-    """A codebook cannot be fitted or loaded, or belongs to other word vectors."""
 
 
 @dataclass(frozen=True)
@@ -108,11 +104,11 @@ class Codebook:
 
         Raises
         ------
-        CodebookError
+        EncoderError
             The vectors have another dimension.
         """
         if words.ndim != 2 or words.shape[1] != len(self.whitening):
-            raise CodebookError(
+            raise EncoderError(
                 f"the word vectors have shape {words.shape}, expected (words, "
                 f"{len(self.whitening)}) as {self.metadata.vectors!r}, on which this codebook was "
                 "fitted"
@@ -129,10 +125,10 @@ class Codebook:
 
         Raises
         ------
-        CodebookError
+        EncoderError
         """
         if self.metadata.source_sha256 != vectors.source_sha256:
-            raise CodebookError(
+            raise FittedFileError(
                 f"{what} was fitted on the word vectors {self.metadata.vectors!r} (SHA-256 of "
                 f"their source {self.metadata.source_sha256}), not on {vectors.name!r} (SHA-256 of "
                 f"their source {vectors.source_sha256}); use the former, or fit a codebook on the "
@@ -181,21 +177,21 @@ def fit_codebook(
 
     Raises
     ------
-    CodebookError
+    EncoderError
         The kind is unknown, or there are too few words.
     """
     if kind not in _KINDS:
-        raise CodebookError(f"the kind of codebook is {kind!r}, expected one of {_KINDS}")
+        raise EncoderError(f"the kind of codebook is {kind!r}, expected one of {_KINDS}")
     usable = np.flatnonzero(vectors.matrix.any(axis=1))
     needed = max(components, vectors.dim + 1 if ica else 1)
     if sample < min(needed, len(usable)):
-        raise CodebookError(
+        raise EncoderError(
             f"a sample of {sample} words was requested, but {components} components"
             f"{f' and an ICA of {vectors.dim} dimensions' if ica else ''} need at least {needed}: "
             "request a larger sample or fewer components"
         )
     if len(usable) < 2:
-        raise CodebookError(
+        raise EncoderError(
             f"{len(usable)} of the {len(vectors.words)} words of {vectors.name!r} are not zero, "
             "but a codebook needs at least 2; add captions to the training split, or fit it on "
             "the words of the source"
@@ -245,17 +241,17 @@ def load_codebook(path: Path, vectors: WordVectors) -> Codebook:
 
     Raises
     ------
-    CodebookError
+    EncoderError
         The file is missing or damaged, or was fitted on other word vectors.
     """
     if not path.is_file():
-        raise CodebookError(f"{path} not found; fit a codebook first")
+        raise FittedFileError(f"{path} not found; fit a codebook first")
     try:
         metadata = CodebookMetadata(**read_metadata(path, _KEY))
         tensors = read_tensors(path, ["whitening", *(field.name for field in fields(Mixture))])
         codebook = _assembled(metadata, tensors)
-    except (KeyError, TypeError, ValueError, SafetensorError, MixtureError) as error:
-        raise CodebookError(
+    except (KeyError, TypeError, ValueError, SafetensorError, EncoderError) as error:
+        raise FittedFileError(
             f"{path} is not a codebook or is damaged ({error}); fit it again"
         ) from error
     codebook.require_vectors(vectors, str(path))
@@ -294,7 +290,7 @@ def _fit_ica(words: npt.NDArray[np.float32], seed: int) -> tuple[npt.NDArray[np.
         model.fit(words)
     unmixing = model.components_.astype(np.float32)
     if not np.isfinite(unmixing).all():
-        raise CodebookError(
+        raise EncoderError(
             f"the ICA of {len(words)} words in {words.shape[1]} dimensions has values that are "
             "not finite; use a larger sample, or ica=False"
         )

@@ -14,9 +14,9 @@ from scipy import sparse
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.mixture import GaussianMixture
 
+from pipeline.text import EncoderError
 from pipeline.text.fisher.mixture import (
     Mixture,
-    MixtureError,
     blocks_of,
     check_samples,
     distances_to,
@@ -66,7 +66,7 @@ def fit_hybrid(
 
     Raises
     ------
-    MixtureError
+    EncoderError
         `x` is not such an array, or has fewer samples than components.
 
     Notes
@@ -76,7 +76,7 @@ def fit_hybrid(
     """
     check_samples(x, components)
     if kind not in ("hybrid", "laplacian"):
-        raise MixtureError(f"the kind of mixture is {kind!r}, expected 'hybrid' or 'laplacian'")
+        raise EncoderError(f"the kind of mixture is {kind!r}, expected 'hybrid' or 'laplacian'")
     order = _sorted_order(x)
     mixture = _initial(x, order, components, np.random.default_rng(seed))
     fixed = np.ones_like(mixture.laplace) if kind == "laplacian" else None
@@ -110,7 +110,7 @@ def fit_gaussian(x: _Floats, components: int = 30, *, seed: int) -> tuple[Mixtur
 
     Raises
     ------
-    MixtureError
+    EncoderError
         See `fit_hybrid`.
     """
     check_samples(x, components)

@@ -5,17 +5,13 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from pipeline.store.errors import PipelineError
+from pipeline.text import EncoderError
 from pipeline.text.fisher.mixture import Mixture
 
 _NEGLIGIBLE = 1e-15  # posteriors below it vanish in float32, even after a square root
 _NUMBERS_AT_ONCE = 1 << 17  # numbers per block of `power_and_l2`: 512 KiB stay in the cache
 _SIGN = np.uint32(1 << 31)  # sign bit of a float32
 _WORDS_AT_ONCE = 1024
-
-
-class FisherError(PipelineError):
-    """Words, lengths and mixture are inconsistent."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,13 +63,13 @@ class WordGradients:
 
         Raises
         ------
-        FisherError
+        EncoderError
             The lengths do not sum to the word count, or a word is not in the vocabulary.
         """
         _check_lengths(len(words), lengths)
         vocabulary = len(self.starts) - 1
         if len(words) and not 0 <= words.min() <= words.max() < vocabulary:
-            raise FisherError(
+            raise EncoderError(
                 f"words range from {words.min()} to {words.max()}, expected positions in a "
                 f"vocabulary of {vocabulary}"
             )
@@ -131,17 +127,17 @@ def word_gradients(mixture: Mixture, vectors: npt.NDArray[np.float32]) -> WordGr
 
     Raises
     ------
-    FisherError
+    EncoderError
         The vectors have another dimension than the mixture, or are not finite.
     """
     if vectors.ndim != 2 or vectors.shape[1] != mixture.dim:
-        raise FisherError(
+        raise EncoderError(
             f"the word vectors have shape {vectors.shape}, expected (words, {mixture.dim}) as the "
             "mixture; use the vectors that it was fitted on"
         )
     if not np.isfinite(vectors).all():
         bad = int(np.argmin(np.isfinite(vectors).all(axis=1)))
-        raise FisherError(f"word vector {bad} has NaN or infinite values")
+        raise EncoderError(f"word vector {bad} has NaN or infinite values")
     posteriors = mixture.posteriors(vectors)
     word, component = np.nonzero(posteriors > _NEGLIGIBLE)
     gradients = np.empty((len(word), 2 * mixture.dim), dtype=np.float32)
@@ -193,7 +189,7 @@ def _gradients(
 
 def _check_lengths(words: int, lengths: npt.NDArray[np.integer]) -> None:
     if lengths.ndim != 1 or (lengths < 0).any() or lengths.sum() != words:
-        raise FisherError(
+        raise EncoderError(
             f"the lengths of {len(lengths)} captions add up to {lengths.sum()} (smallest "
             f"{lengths.min(initial=0)}), expected {words}, the number of words"
         )

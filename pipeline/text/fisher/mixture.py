@@ -7,7 +7,7 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
-from pipeline.store.errors import PipelineError
+from pipeline.text import EncoderError
 
 MixtureKind = Literal["gmm", "hglmm", "lmm"]
 """Gaussian, hybrid Gaussian-Laplacian, or Laplacian."""
@@ -16,10 +16,6 @@ _Floats = npt.NDArray[np.floating]
 _Doubles = npt.NDArray[np.float64]
 
 _ROWS = 256  # float64 rows per block, to stay in the cache
-
-
-class MixtureError(PipelineError):
-    """A mixture cannot be fitted on these samples, or its parameters are invalid."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,7 +35,7 @@ class Mixture:
 
     Raises
     ------
-    MixtureError
+    EncoderError
         Shapes or dtypes are inconsistent, or numbers are not finite or not positive.
     """
 
@@ -55,23 +51,23 @@ class Mixture:
         for name, array in vars(self).items():
             expected = shape[:1] if name == "weights" else shape
             if array.shape != expected:
-                raise MixtureError(
+                raise EncoderError(
                     f"the mixture's {name} have shape {array.shape}, expected {expected}; fit it "
                     "again"
                 )
             kind = np.bool_ if name == "laplace" else np.float64
             if array.dtype != kind:
-                raise MixtureError(
+                raise EncoderError(
                     f"the mixture's {name} are {array.dtype}, expected {np.dtype(kind)}; fit it "
                     "again"
                 )
             if not np.isfinite(array).all():
-                raise MixtureError(
+                raise EncoderError(
                     f"the mixture's {name} have NaN or infinite values; fit it again"
                 )
         for name in ("weights", "scales", "variances"):
             if not (getattr(self, name) > 0).all():
-                raise MixtureError(
+                raise EncoderError(
                     f"the mixture's {name} have values that are not positive; fit it again"
                 )
 
@@ -113,22 +109,22 @@ def check_samples(x: _Floats, components: int) -> None:
 
     Raises
     ------
-    MixtureError
+    EncoderError
     """
     if x.ndim != 2 or x.dtype not in (np.float32, np.float64) or not x.shape[1]:
-        raise MixtureError(
+        raise EncoderError(
             f"the samples are {x.dtype} of shape {x.shape}, expected float32 or float64 of shape "
             "(samples, dimensions)"
         )
     if not 1 <= components <= len(x):
-        raise MixtureError(
+        raise EncoderError(
             f"{components} components cannot be fitted on {len(x)} samples: at least 1 and at "
             "most one per sample; request fewer or add samples"
         )
     for rows, block, _ in blocks_of(x):
         if not np.isfinite(block).all():
             bad = rows.start + int(np.argmin(np.isfinite(block).all(axis=1)))
-            raise MixtureError(f"sample {bad} has NaN or infinite values; leave it out")
+            raise EncoderError(f"sample {bad} has NaN or infinite values; leave it out")
 
 
 def blocks_of(x: _Floats) -> Iterator[tuple[slice, _Doubles, _Doubles]]:

@@ -14,12 +14,12 @@ import numpy.typing as npt
 from safetensors import SafetensorError
 
 from pipeline.store.build.locking import only_writer
-from pipeline.store.errors import PipelineError
 from pipeline.store.files import created_by, require_folder
 from pipeline.store.hashing import recipe_hash, sha256_of_json, sha256_of_texts
 from pipeline.store.progress import Progress, no_progress
 from pipeline.store.tensor_file import read_metadata, read_tensors, write_tensors
 from pipeline.store.wording import counted
+from pipeline.text import EncoderError, FittedFileError
 from pipeline.text.encoders.base import CaptionEncoder
 from pipeline.text.pca.covariance import Covariance
 from pipeline.text.pca.eigenvectors import eigenvectors_memory, largest_eigenvectors
@@ -27,10 +27,6 @@ from pipeline.text.pca.eigenvectors import eigenvectors_memory, largest_eigenvec
 _CHUNK = 2048  # captions per product
 _LOCK = "fit.lock"  # in the work folder
 _KEY = "projection"  # key of the metadata in the file
-
-
-class PcaError(PipelineError):
-    """Principal components cannot be fitted or loaded, or belong to another encoder."""
 
 
 @dataclass(frozen=True)
@@ -108,10 +104,10 @@ class PrincipalComponents:
 
         Raises
         ------
-        PcaError
+        EncoderError
         """
         if self.metadata.encoder_hash != _hash_of(encoder):
-            raise PcaError(
+            raise FittedFileError(
                 f"the principal components were fitted on {self.metadata.encoder!r} (recipe hash "
                 f"{self.metadata.encoder_hash}), not on {encoder.name!r} (recipe hash "
                 f"{_hash_of(encoder)}); use that encoder with its settings, or fit components on "
@@ -137,11 +133,11 @@ def load_pca(path: Path, encoder: CaptionEncoder) -> PrincipalComponents:
 
     Raises
     ------
-    PcaError
+    EncoderError
         The file is missing or damaged, or was fitted on another encoder.
     """
     if not path.is_file():
-        raise PcaError(f"{path} not found; fit principal components first")
+        raise FittedFileError(f"{path} not found; fit principal components first")
     try:
         tensors = read_tensors(path, _TENSORS)
         found = PrincipalComponents(PcaMetadata(**read_metadata(path, _KEY)), **tensors)
@@ -150,7 +146,7 @@ def load_pca(path: Path, encoder: CaptionEncoder) -> PrincipalComponents:
         if found.components.shape != expected or types != _TENSORS:
             raise ValueError(f"components of shape {found.components.shape}, not {expected}")
     except (KeyError, TypeError, ValueError, SafetensorError) as error:
-        raise PcaError(
+        raise FittedFileError(
             f"{path} has no principal components or is damaged ({error}); fit them again"
         ) from error
     found.check(encoder)
@@ -162,10 +158,10 @@ def require_two(captions: int) -> None:
 
     Raises
     ------
-    PcaError
+    EncoderError
     """
     if captions < 2:
-        raise PcaError(
+        raise EncoderError(
             f"{counted(captions, 'training caption')} found; principal components need at least 2, "
             "since one row has no variance: add captions to the training split, or encode "
             "without `pca`"
@@ -230,19 +226,19 @@ def fit_pca(
 
     Raises
     ------
-    PcaError
+    EncoderError
         There are fewer than 2 captions, `dim` is below 1, or the disk is too small.
     DeviceError
         The device does not exist.
     OutputError
         The work folder is not writable.
-    CovarianceError
+    EncoderError
         The checkpoint is damaged, or a row is not finite.
     ShardError
         Another process is fitting in the same work folder.
     """
     if dim < 1:
-        raise PcaError(f"{dim} principal components were requested, expected 1 or more")
+        raise EncoderError(f"{dim} principal components were requested, expected 1 or more")
     require_two(len(texts))
     possible = components_of(len(texts), encoder.dim, dim)
     if device != "cpu":
@@ -300,7 +296,7 @@ def _require_room(work: Path, width: int) -> None:
     work.mkdir(parents=True, exist_ok=True)
     free = shutil.disk_usage(work).free
     if fit_disk(width) > free:
-        raise PcaError(
+        raise EncoderError(
             f"the unfinished sums of a {width} x {width} covariance need "
             f"{fit_disk(width) / 1e6:.1f} MB in {work}, but {free / 1e6:.1f} MB are free; free "
             "some space or choose another folder"

@@ -8,15 +8,11 @@ from typing import Any, BinaryIO
 import numpy as np
 import numpy.typing as npt
 
-from pipeline.store.errors import PipelineError
 from pipeline.store.files import appearing_whole, parse_json
 from pipeline.store.hashing import canonical_json
+from pipeline.text import EncoderError
 
 _PANEL = 1024  # rows of the covariance per product
-
-
-class CovarianceError(PipelineError):
-    """A row is not finite, or the saved sums of a pass cannot be loaded."""
 
 
 class Covariance:
@@ -61,7 +57,7 @@ class Covariance:
 
         Raises
         ------
-        CovarianceError
+        EncoderError
             A number is not finite.
         """
         if not self.rows:
@@ -69,7 +65,7 @@ class Covariance:
         chunk -= self._shift
         sums = chunk.sum(axis=0, dtype=np.float64)
         if not np.isfinite(sums).all():
-            raise CovarianceError(
+            raise EncoderError(
                 f"rows {self.rows} to {self.rows + len(chunk) - 1} (from 0) have NaN, infinite or "
                 "overflowing numbers; encoders should return finite rows: report this"
             )
@@ -120,7 +116,7 @@ class Covariance:
 
         Raises
         ------
-        CovarianceError
+        EncoderError
             The file is damaged, or has another fingerprint or width.
         """
         try:
@@ -130,7 +126,7 @@ class Covariance:
                 if head != self._head(fingerprint, self.rows) or not self._read(stream):
                     raise ValueError("its contents do not match its checksum or header")
         except (ValueError, KeyError, TypeError) as error:
-            raise CovarianceError(
+            raise EncoderError(
                 f"{path} holds the unfinished sums of a covariance and is damaged ({error}); "
                 "delete it to start again"
             ) from error

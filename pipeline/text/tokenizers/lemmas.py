@@ -5,9 +5,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
-from pipeline.store.errors import PipelineError
 from pipeline.store.hashing import sha256_of_file, sha256_of_json
-from pipeline.text.tokenizers.irregular_words import IRREGULAR_WORDS
+from pipeline.text import EncoderError
+from pipeline.text.tokenizers.word_lists import IRREGULAR_WORDS
 
 _NOUN_SUFFIXES = (
     ("s", ""),
@@ -33,10 +33,6 @@ _OTHER_SUFFIXES = (  # for verbs, "fe" for nouns; "es" for verbs only where spel
 _VOWELS = frozenset("aeiou")
 _SHORTEST_LEMMA = 3
 _RULES_VERSION = 1  # of `RuleLemmatizer`; increase it when a lemma changes
-
-
-class LemmatizerError(PipelineError):
-    """The dictionary of a lemmatizer cannot be read."""
 
 
 class Lemmatizer(Protocol):
@@ -156,7 +152,7 @@ def load_wordnet(folder: Path) -> WordNetLemmatizer:
 
     Raises
     ------
-    LemmatizerError
+    EncoderError
         A file is missing, not UTF-8, or has an invalid line.
     """
     index, exceptions = folder / "index.noun", folder / "noun.exc"
@@ -168,13 +164,13 @@ def load_wordnet(folder: Path) -> WordNetLemmatizer:
     for number, line in enumerate(_lines(exceptions), 1):
         word, *lemmas = line.split() or [""]
         if word and not lemmas:
-            raise LemmatizerError(
+            raise EncoderError(
                 f"{exceptions}, line {number}: found {line[:40]!r}, expected a word and its "
                 "lemmas; is this WordNet's file?"
             )
         irregular[word] = (*irregular.get(word, ()), *lemmas)
     if not nouns:
-        raise LemmatizerError(f"{index} has no nouns; is this WordNet's file?")
+        raise EncoderError(f"{index} has no nouns; is this WordNet's file?")
     files = {path.name: sha256_of_file(path) for path in (index, exceptions)}
     return WordNetLemmatizer(nouns, irregular, sha256_of_json(files))
 
@@ -183,12 +179,12 @@ def _lines(path: Path) -> list[str]:
     try:
         return path.read_text(encoding="utf-8").splitlines()
     except OSError as error:
-        raise LemmatizerError(
+        raise EncoderError(
             f"{path} cannot be read ({error.strerror}); pass the folder of a WordNet, with "
             "index.noun and noun.exc"
         ) from error
     except UnicodeDecodeError as error:
-        raise LemmatizerError(f"{path} is not UTF-8; is this WordNet's file?") from error
+        raise EncoderError(f"{path} is not UTF-8; is this WordNet's file?") from error
 
 
 def _remembered(known: dict[str, str], word: str, find: Callable[[str], str]) -> str:

@@ -6,17 +6,14 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from pipeline.store.errors import PipelineError
+from pipeline.store.errors import UnknownName
+from pipeline.text import EncoderError
 from pipeline.text.tokenizers.lemmas import Lemmatizer
-from pipeline.text.tokenizers.stop_words import STOP_WORDS, stop_words_sha256
 from pipeline.text.tokenizers.treebank import treebank_words
+from pipeline.text.tokenizers.word_lists import STOP_WORDS, stop_words_sha256
 
 _NOT_ALPHANUMERIC = re.compile(r"[^A-Za-z0-9]")
 _KLEIN_MARKS = re.compile(r'[\s.,;:?!"&()\[\]{}<>=/\\]')
-
-
-class TokenizerError(PipelineError):
-    """A splitter or stop word list is unknown, or the maximum length is below 1."""
 
 
 @dataclass(frozen=True)
@@ -70,7 +67,7 @@ class Tokenizer:
 
     Raises
     ------
-    TokenizerError
+    EncoderError
         The splitter or stop word list is unknown, or the maximum length is below 1.
     """
 
@@ -88,7 +85,7 @@ class Tokenizer:
         if self.stop_words is not None:
             _require("list of stop words", self.stop_words, STOP_WORDS)
         if self.max_length is not None and self.max_length < 1:
-            raise TokenizerError(
+            raise EncoderError(
                 f"the maximum length of a caption is {self.max_length}; set 1 word or more, or "
                 "None for no limit"
             )
@@ -123,7 +120,7 @@ class Tokenizer:
 
 def _require(what: str, name: str, known: Collection[str]) -> None:
     if name not in known:
-        raise TokenizerError(
+        raise UnknownName(
             f"the {what} {name!r} is unknown; expected one of {', '.join(sorted(known))}"
         )
 
@@ -171,7 +168,7 @@ def tokenizer_called(name: str) -> Tokenizer:
 
     Raises
     ------
-    TokenizerError
+    EncoderError
     """
     _require("tokenizer", name, TOKENIZERS)
     return TOKENIZERS[name]

@@ -11,10 +11,6 @@ from pathlib import Path
 from pipeline.text.vectors.table import VectorsError
 
 
-class LeakError(VectorsError):
-    """A training corpus contains held-out captions."""
-
-
 @dataclass(frozen=True, eq=False)
 class Corpus:
     """Tokenized sentences.
@@ -102,12 +98,12 @@ def refuse_leaks(path: Path, found: Sequence[tuple[int, str]]) -> None:
 
     Raises
     ------
-    LeakError
+    VectorsError
         `found` is not empty; the first lines and caption ids are named.
     """
     if found:
         first = "; ".join(f"line {line} is {caption_id}" for line, caption_id in found[:5])
-        raise LeakError(
+        raise VectorsError(
             f"{path}: {len({line for line, _ in found})} lines are held-out captions, expected "
             f"none ({first}); remove those lines, or allow leaks, which the file then records"
         )

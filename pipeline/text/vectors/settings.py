@@ -15,10 +15,6 @@ FIXED: dict[str, dict[str, Any]] = {
 }
 
 
-class TrainingError(VectorsError):
-    """Word vectors cannot be trained with these settings on this corpus."""
-
-
 @dataclass(frozen=True)
 class Training:
     """Settings of word vector training.
@@ -55,11 +51,11 @@ class Training:
     def __post_init__(self) -> None:
         for name in ("dim", "window", "min_count", "epochs", "negative", "buckets"):
             if getattr(self, name) < 1:
-                raise TrainingError(f"{name} is {getattr(self, name)}, expected 1 or more")
+                raise VectorsError(f"{name} is {getattr(self, name)}, expected 1 or more")
         if self.dim > MAX_DIM:
-            raise TrainingError(f"dim is {self.dim}, expected {MAX_DIM} at most")
+            raise VectorsError(f"dim is {self.dim}, expected {MAX_DIM} at most")
         if not 0 <= self.seed < 2**31 - 1:
-            raise TrainingError(f"seed is {self.seed}, expected 0 to {2**31 - 2}")
+            raise VectorsError(f"seed is {self.seed}, expected 0 to {2**31 - 2}")
 
     @property
     def name(self) -> str:

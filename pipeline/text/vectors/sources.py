@@ -54,7 +54,7 @@ def load_vectors(source: str, wanted: Collection[str] | None = None) -> WordVect
 
     Raises
     ------
-    SentenceModelError
+    EncoderError
         A sentence transformer cannot be loaded.
     VectorsError
         All words of a sentence transformer are requested; or the source is unknown, missing or

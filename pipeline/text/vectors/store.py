@@ -77,11 +77,11 @@ def store_vectors(
     WrongUsage
         Neither or both of `source` and `training` are set, `allow_leaks` is set without `corpus`,
         or the file name has another suffix.
-    TokenizerError
+    EncoderError
         The tokenizer is unknown.
     VectorsError
         Vectors or corpus cannot be read, vectors cannot be trained, or no word is left to store.
-    LeakError
+    VectorsError
         The corpus contains captions of other splits.
 
     Examples
@@ -152,7 +152,7 @@ def training_sentences(
     ------
     VectorsError
         The corpus cannot be read.
-    LeakError
+    VectorsError
         It contains captions of other splits, and `allow_leaks` is false.
     """
     lines = manifest.captions(split).texts if corpus is None else read_lines(corpus)

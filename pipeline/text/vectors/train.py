@@ -14,9 +14,9 @@ from gensim.models.callbacks import CallbackAny2Vec
 from pipeline.store.hashing import sha256_of_json
 from pipeline.store.progress import Progress, no_progress
 from pipeline.text.vectors.corpus import Corpus
-from pipeline.text.vectors.settings import FIXED, Training, TrainingError
+from pipeline.text.vectors.settings import FIXED, Training
 from pipeline.text.vectors.subwords import vectors_of
-from pipeline.text.vectors.table import WordVectors
+from pipeline.text.vectors.table import VectorsError, WordVectors
 
 _LONGEST_SENTENCE = 10_000  # gensim silently truncates longer sentences
 _END_OF_SENTENCE = "</s>"  # fastText's own entry at every line's end
@@ -47,7 +47,7 @@ def train_vectors(
 
     Raises
     ------
-    TrainingError
+    VectorsError
         No word reaches the minimum count, a sentence is longer than 10,000 tokens, or, for
         fastText, a token cannot be written to its corpus file or `buckets` is below 9 times the
         number of words.
@@ -58,28 +58,28 @@ def train_vectors(
     words, matrix = train(corpus, settings, keep, progress)
     identity = sha256_of_json({**settings.to_json(), "corpus_sha256": corpus.sha256})
     if not np.isfinite(matrix).all():
-        raise TrainingError(f"{settings.name} has diverged: NaN or infinite values")
+        raise VectorsError(f"{settings.name} has diverged: NaN or infinite values")
     return WordVectors(settings.name, words, matrix, identity)
 
 
 def _check(corpus: Corpus, settings: Training) -> None:
     vocabulary = corpus.vocabulary(settings.min_count)
     if not vocabulary:
-        raise TrainingError(
+        raise VectorsError(
             f"none of the {len(corpus.counts)} words of the corpus ({len(corpus.sentences)} "
             f"sentences) occurs {settings.min_count} times or more; use a larger corpus or a "
             "smaller minimum count"
         )
     for number, sentence in enumerate(corpus.sentences, 1):
         if len(sentence) > _LONGEST_SENTENCE:
-            raise TrainingError(
+            raise VectorsError(
                 f"sentence {number} has {len(sentence)} tokens, expected {_LONGEST_SENTENCE} at "
                 "most; is it one sentence per line?"
             )
     if settings.trainer == "fasttext":
         for word in corpus.counts:
             if not word or word == _END_OF_SENTENCE or any(c in word for c in _SEPARATORS):
-                raise TrainingError(
+                raise VectorsError(
                     f"the token {word!r} has a special meaning in fastText; remove it from the "
                     "corpus"
                 )
@@ -87,7 +87,7 @@ def _check(corpus: Corpus, settings: Training) -> None:
         # (`DenseMatrix::uniform`), words before n-grams, and leaves the rest at zero. An n-gram
         # may start at zero, a word should not.
         if settings.buckets < 9 * len(vocabulary):
-            raise TrainingError(
+            raise VectorsError(
                 f"{settings.buckets} buckets are too few for {len(vocabulary)} words, expected "
                 f"{9 * len(vocabulary)} or more, so that every word starts with a random vector"
             )

@@ -7,8 +7,8 @@ import pytest
 from nltk.corpus.reader.wordnet import WordNetCorpusReader
 
 from pipeline.store.hashing import sha256_of_json
-from pipeline.text.tokenizers.irregular_words import IRREGULAR_WORDS
 from pipeline.text.tokenizers.lemmas import LemmatizerError, RuleLemmatizer, load_wordnet
+from pipeline.text.tokenizers.word_lists import IRREGULAR_WORDS
 from pipeline.text.vectors import load_vectors
 
 CAPTION_WORDS = """

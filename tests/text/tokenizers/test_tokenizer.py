@@ -6,8 +6,8 @@ import pytest
 
 from pipeline.store.hashing import canonical_json, sha256_of_json
 from pipeline.text.tokenizers.lemmas import RuleLemmatizer
-from pipeline.text.tokenizers.stop_words import STOP_WORDS, stop_words_sha256
 from pipeline.text.tokenizers.tokenizer import TOKENIZERS, Tokenizer, TokenizerError
+from pipeline.text.tokenizers.word_lists import STOP_WORDS, stop_words_sha256
 
 
 @pytest.mark.parametrize(
