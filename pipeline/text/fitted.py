@@ -49,9 +49,9 @@ def load_encoder(folder: str | Path, texts: Sequence[str] | None = None) -> "Loa
     Raises
     ------
     EncoderError
-        The folder has no encoder of this format version.
-    EncoderError, EncoderError, VectorsError, EncoderError, EncoderError
-        A file is missing or damaged.
+        The folder has no encoder of this format version, or a fitted file is missing or damaged.
+    VectorsError
+        The word vectors are missing or damaged.
 
     Examples
     --------
@@ -66,12 +66,7 @@ def load_encoder(folder: str | Path, texts: Sequence[str] | None = None) -> "Loa
 
 
 def load_plan(folder: Path) -> EncoderPlan:
-    """Load the plan of a fitted encoder.
-
-    Raises
-    ------
-    EncoderError
-    """
+    """Load the plan of a fitted encoder."""
     description = read_description(folder)
     try:
         return EncoderPlan.from_json(description.get("plan"))
@@ -82,13 +77,7 @@ def load_plan(folder: Path) -> EncoderPlan:
 
 
 def read_description(folder: Path) -> dict[str, Any]:
-    """Load `encoder.json`: the plan, and the captions that it was fitted on.
-
-    Raises
-    ------
-    EncoderError
-        It is missing, not JSON, or of another format version.
-    """
+    """Load `encoder.json`: the plan, and the captions that it was fitted on."""
     path = folder / ENCODER_FILE
     try:
         return decode_format(path.read_bytes(), dict[str, Any], FORMAT, FORMAT_VERSION)
@@ -104,12 +93,7 @@ def read_description(folder: Path) -> dict[str, Any]:
 
 
 def vocabulary_of(folder: Path, spec: EncoderSpec) -> Vocabulary:
-    """Load the vocabulary of one of a folder's encoders.
-
-    Raises
-    ------
-    EncoderError
-    """
+    """Load the vocabulary of one of a folder's encoders."""
     return load_vocabulary(vocabulary_file(folder, spec))
 
 
@@ -124,12 +108,7 @@ def codebook_file(folder: Path, kind: MixtureKind) -> Path:
 
 
 class FittedFolder:
-    """Builds encoders from a folder's fitted files and word vectors.
-
-    Attributes
-    ----------
-    lexicon : Lexicon. Tokenizers and word vectors of the plan.
-    """
+    """Builds encoders from a folder's fitted files and word vectors."""
 
     def __init__(self, folder: Path, plan: EncoderPlan, lexicon: Lexicon) -> None:
         """Store a folder with all files of the plan, without reading them."""
@@ -138,13 +117,7 @@ class FittedFolder:
         self._basis: PrincipalComponents | None = None
 
     def encoder(self, words: Collection[str]) -> CaptionEncoder:
-        """Return the plan's encoder for captions with these words.
-
-        Raises
-        ------
-        EncoderError, EncoderError, VectorsError, EncoderError, EncoderError
-            A file is missing or damaged.
-        """
+        """Return the plan's encoder for captions with these words."""
         return self.with_pca(self.without_pca(self.vectors_of(words)))
 
     def vectors_of(self, words: Collection[str]) -> WordVectors | None:
@@ -202,15 +175,22 @@ class _Parts:
 
 
 class LoadedEncoder:
-    """A fitted encoder for one caption or several; see `load_encoder`.
+    """A fitted encoder for one caption or several, from `load_encoder`; a `CaptionEncoder`.
 
-    All vectors of a source may not fit into memory, and a fastText model has vectors for any word.
-    So if the captions are not known in advance, the vectors of the words so far are cached, and
-    loaded again when there are new words.
+    Attributes
+    ----------
+    name : str. Name of the encoder with its weights or words.
+    dim : int. Length of each row.
+    weights : (str, str). Name and SHA-256 of everything loaded or fitted.
+    trained_on : tuple of str. Names of the datasets that its weights were trained on, if known.
+    memory : int. Upper bound of its memory while encoding, in bytes, without the rows.
     """
 
     def __init__(self, fitted: FittedFolder, texts: Sequence[str] | None) -> None:
         self._fitted = fitted
+        # All vectors of a source may not fit into memory, and a fastText model has vectors for any
+        # word: if the captions are unknown, the vectors of all words so far are loaded, and loaded
+        # again when there are new words.
         self._words: set[str] | None = set() if texts is None else None
         self._encoder = fitted.encoder(fitted.lexicon.words_of(texts or ()))
 
@@ -244,7 +224,7 @@ class LoadedEncoder:
 
         Parameters
         ----------
-        texts : str or iterable of str.
+        texts : str or iterable of str. One caption, or several.
 
         Returns
         -------

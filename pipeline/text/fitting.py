@@ -46,17 +46,11 @@ _MB = 1e6
 
 
 class OtherEncoder(EncoderError):
-    """A folder has an encoder of another plan or of other captions.
-
-    Parameters
-    ----------
-    folder : Path. The folder.
-    differences : str. The differences, found and expected.
-    of_captions : bool. Whether the captions differ, not only the plan.
-    """
+    """A folder has an encoder of another plan or of other captions."""
 
     def __init__(self, folder: Path, differences: str, of_captions: bool) -> None:
-        self.differences, self.of_captions = differences, of_captions
+        self.differences = differences
+        self.of_captions = of_captions  # whether the captions differ, not only the plan
         super().__init__(
             f"{folder} has an encoder with another plan or other captions: it differs in "
             f"{differences}; `update=True` fits it again, or choose another folder"
@@ -65,54 +59,20 @@ class OtherEncoder(EncoderError):
 
 @dataclass(frozen=True, eq=False)
 class Fitting:
-    """Data and options of a fit.
+    """Data and options of a fit."""
 
-    Attributes
-    ----------
-    training : sequence of str. Captions of the training split.
-    dataset, split : str. Names of dataset and split, for the record.
-    codebooks : Path or None. Folder of shared codebooks to load from and save to; None: the
-        encoder's own.
-    device : str. Device for principal components: "cpu", or a torch device.
-    monitor : Monitor. Receives a line before each long step, and the progress of principal
-        components.
-    """
-
-    training: Sequence[str]
-    dataset: str
+    training: Sequence[str]  # captions of the training split
+    dataset: str  # names for the record
     split: str
-    codebooks: Path | None = None
-    device: str = "cpu"
+    codebooks: Path | None = None  # folder of shared codebooks; None: the encoder's own
+    device: str = "cpu"  # for principal components: "cpu", or a torch device
     monitor: Monitor = QUIET
 
 
 def fit_encoder(
     plan: EncoderPlan, folder: Path, fitting: Fitting, texts: Sequence[str]
 ) -> CaptionEncoder:
-    """Fit an encoder, or reuse the fitted files of an earlier call.
-
-    Parameters
-    ----------
-    plan : EncoderPlan. Plan of the encoder.
-    folder : Path. Folder of the fitted files, created if missing. A work folder next to it keeps
-        the unfinished sums of principal components.
-    fitting : Fitting. Data and options of the fit.
-    texts : sequence of str. Captions to encode: word vectors are loaded for their words.
-
-    Returns
-    -------
-    CaptionEncoder
-        The result of `load_encoder(folder, texts)`.
-
-    Raises
-    ------
-    OtherEncoder
-        The folder has an encoder of another plan or of other captions.
-    EncoderError, EncoderError, VectorsError, EncoderError
-        A vocabulary or a codebook cannot be fitted.
-    EncoderError, EncoderError, DeviceError, OutputError, ShardError
-        See `fit_pca`, or `load_pca` for existing components.
-    """
+    """Fit an encoder, or reuse fitted files; return the result of `load_encoder(folder, texts)`."""
     if plan.pca is not None:
         require_two(len(fitting.training))
     lexicon = Lexicon(plan)
@@ -182,10 +142,7 @@ def _fit_codebooks(
     vectors: WordVectors,
     fitting: Fitting,
 ) -> None:
-    """Copy shared codebooks into an encoder's folder, or fit new ones.
-
-    `vectors` are those of any words of the plan's source.
-    """
+    """Copy shared codebooks into an encoder's folder, or fit new ones."""
     for kind in spec.mixtures:
         path = codebook_file(folder, kind)
         if not path.exists():
@@ -242,13 +199,7 @@ def _fit_components(encoder: CaptionEncoder, dim: int, folder: Path, fitting: Fi
 
 
 def _claim(folder: Path, plan: EncoderPlan, fitting: Fitting) -> None:
-    """Write the description of a fit to a folder, or check an existing one.
-
-    Raises
-    ------
-    OtherEncoder
-        The folder has another encoder.
-    """
+    """Write the description of a fit to a folder, or raise `OtherEncoder` if it has another."""
     about = _description(plan, fitting)
     if not (folder / ENCODER_FILE).exists():
         kind = {"format": FORMAT, "format_version": FORMAT_VERSION}

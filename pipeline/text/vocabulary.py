@@ -19,18 +19,11 @@ _FORMAT_VERSION = 1
 
 @dataclass(frozen=True)
 class VocabularyRule:
-    """A rule that selects words by frequency.
-
-    Attributes
-    ----------
-    name : str. Name of the rule.
-    minimum_count : int. Minimum number of occurrences of a word, at least 1.
-    most_frequent : int or None. Maximum number of words, by descending frequency; None: all.
-    """
+    """A rule that selects words by frequency."""
 
     name: str
     minimum_count: int = 1
-    most_frequent: int | None = None
+    most_frequent: int | None = None  # maximum number of words; None: all
 
     def __post_init__(self) -> None:
         if self.minimum_count < 1 or (self.most_frequent is not None and self.most_frequent < 1):
@@ -69,25 +62,14 @@ wang-flickr30k, wang-coco
 
 @dataclass(frozen=True)
 class Vocabulary:
-    """Words by descending frequency, then by code points.
+    """Words by descending frequency, then by code points."""
 
-    Attributes
-    ----------
-    words : tuple of str. Distinct words.
-    counts : tuple of int. Number of occurrences of each word in the captions.
-    caption_counts : tuple of int. Number of captions with each word.
-    captions : int. Number of captions.
-    rule : VocabularyRule. Rule that selected the words, with its effective minimum count, which is
-        1 if no word reaches the requested one.
-    tokenizer : dict. `Tokenizer.to_json()` of the tokenizer.
-    """
-
-    words: tuple[str, ...]
-    counts: tuple[int, ...]
-    caption_counts: tuple[int, ...]
+    words: tuple[str, ...]  # distinct
+    counts: tuple[int, ...]  # occurrences of each word in the captions
+    caption_counts: tuple[int, ...]  # captions with each word
     captions: int
-    rule: VocabularyRule
-    tokenizer: dict[str, Any]
+    rule: VocabularyRule  # with its effective minimum count: 1 if no word reaches the requested one
+    tokenizer: dict[str, Any]  # `Tokenizer.to_json()`
 
     @property
     def name(self) -> str:
@@ -118,12 +100,7 @@ class Vocabulary:
         }
 
     def require_tokenizer(self, tokenizer: Tokenizer) -> None:
-        """Check that the vocabulary was built with this tokenizer.
-
-        Raises
-        ------
-        EncoderError
-        """
+        """Check that the vocabulary was built with this tokenizer."""
         asked = tokenizer.to_json()
         different = [key for key in asked if asked[key] != self.tokenizer.get(key)]
         if different:
@@ -140,23 +117,9 @@ def build_vocabulary(
     rule: VocabularyRule,
     known: Container[str] | None = None,
 ) -> Vocabulary:
-    """Count the words of some captions and select them by a rule.
+    """Count the words of captions of the training split, and select them by a rule.
 
-    If no word reaches the minimum count, all are selected: the rule is meant for many captions,
-    while a few captions have only rare words.
-
-    Parameters
-    ----------
-    texts : sequence of str. Captions of the training split only.
-    tokenizer : Tokenizer. Tokenizer of the captions.
-    rule : VocabularyRule. Selection rule.
-    known : container of str or None. Words that may be selected, such as those with a vector; None:
-        all.
-
-    Raises
-    ------
-    EncoderError
-        There is no word to select.
+    Only words in `known`, such as those with a vector, may be selected; None: all.
     """
     counts: Counter[str] = Counter()
     caption_counts: Counter[str] = Counter()
@@ -173,6 +136,7 @@ def build_vocabulary(
             f"words by the tokenizer {tokenizer.name!r}{without}, and 1 is needed; add captions to "
             "the training split, or choose a tokenizer that removes fewer words"
         )
+    # The rule is meant for many captions, while a few captions have only rare words: then all.
     if ordered[0][1] < rule.minimum_count:
         rule = replace(rule, minimum_count=1)
     taken = [item for item in ordered if item[1] >= rule.minimum_count][: rule.most_frequent]
@@ -193,13 +157,7 @@ def save_vocabulary(vocabulary: Vocabulary, path: Path) -> None:
 
 
 def load_vocabulary(path: Path) -> Vocabulary:
-    """Load a vocabulary that `save_vocabulary` wrote.
-
-    Raises
-    ------
-    EncoderError
-        The file cannot be read, has another format or version, or was modified.
-    """
+    """Load a vocabulary that `save_vocabulary` wrote."""
     try:
         found = decode_format(path.read_bytes(), dict[str, Any], _FORMAT, _FORMAT_VERSION)
         found["tokenizer"] = found.pop("policy", None)
