@@ -83,7 +83,8 @@ def encode(
     dataset : str or Path. Folder of a prepared dataset.
     out : str or Path. Output folder. Row ids are caption ids, or `RegionPhrase.key` of phrases.
     encoder : str. Names in `pipeline.text.encoder_plans.ENCODERS`, joined by "+" for a
-        concatenation, or "sentence-transformer:MODEL" and "open-clip:MODEL.TAG" for libraries' models.
+        concatenation, or "sentence-transformer:MODEL" and "open-clip:MODEL.TAG" for libraries'
+        models.
     captions : Captions or None. Captions to encode and to fit on; None: defaults.
     storage, place, monitor : see `pipeline.make_features`.
     options : object. Options of the encoder; None selects the default. `tokenizer`, `vocabulary`,

@@ -29,8 +29,8 @@ Weighting = Literal["counts", "tfidf"]
 def tfidf_tokenizer(lemmatizer: Lemmatizer) -> Tokenizer:
     """Return the tokenizer of Wang et al. 2016's tf-idf: lemmas without stop words.
 
-    Section 3.1 names WordNet's lemmatizer, but no tokenizer or stop word list. We use Treebank
-    words and our own list, and remove stop words before lemmatization.
+    Section 3.1 names WordNet's lemmatizer, but no tokenizer or stop word list: Treebank words and
+    our own list are our choice, and stop words are removed before lemmatization.
     """
     return Tokenizer(
         f"lemmas-{lemmatizer.name}", stop_words="english-function", lemmatizer=lemmatizer
@@ -39,34 +39,17 @@ def tfidf_tokenizer(lemmatizer: Lemmatizer) -> Tokenizer:
 
 @dataclass(frozen=True)
 class BagOfWords:
-    """Counts of the vocabulary's words in a caption, raw or weighted.
+    """Counts of the vocabulary's words in a caption, raw or weighted; zeros without a known word.
 
     counts
-        Dong et al. 2018 (Word2VisualVec), eq. (1): raw counts, not normalised. Equivalent to
-        theirs with the vocabulary rule "w2vv" (minimum count 5) and the tokenizer
-        "w2vv-filterstop", but with our stop word list.
+        Dong et al. 2018 (Word2VisualVec), eq. (1): raw counts, not normalised. Theirs with the
+        vocabulary rule "w2vv" and the tokenizer "w2vv-filterstop", but for our stop word list.
     tfidf
-        Row = c(w) (ln((1 + N) / (1 + n(w))) + 1), L2-normalised, where c(w) is the count of word w
-        in the caption, N the number of training captions and n(w) the number of those with w;
-        scikit-learn's `TfidfVectorizer` by default. Wang et al. 2016, section 3.1, uses
-        "tf-idf-weighted bag-of-words vectors" without a formula, so this one is our choice; with
-        `tfidf_tokenizer` and the vocabulary rules "wang-flickr30k" (3,000 words) and "wang-coco"
-        (5,600) the rest is theirs, as far as stated.
-
-    A caption without a known word becomes the zero vector.
-
-    Attributes
-    ----------
-    vocabulary : Vocabulary. The words, one dimension each, with their caption counts.
-    tokenizer : Tokenizer. Tokenizer that the vocabulary was built with.
-    weighting : str. "counts" or "tfidf".
-
-    Raises
-    ------
-    EncoderError
-        The vocabulary was built with another tokenizer.
-    EncoderError
-        The weighting is unknown.
+        c(w) (ln((1 + N) / (1 + n(w))) + 1), L2-normalised, with the count c(w) of word w in the
+        caption, the number N of training captions and the number n(w) of those with w:
+        scikit-learn's `TfidfVectorizer` by default. Wang et al. 2016, section 3.1, state no
+        formula, so this one is our choice; the rest is theirs with `tfidf_tokenizer` and the rules
+        "wang-flickr30k" (3,000 words) and "wang-coco" (5,600).
     """
 
     vocabulary: Vocabulary
@@ -104,7 +87,6 @@ class BagOfWords:
 
     @property
     def trained_on(self) -> tuple[str, ...]:
-        """Empty: the encoder is fitted on the training captions only."""
         return ()
 
     @property
@@ -113,7 +95,6 @@ class BagOfWords:
         return 8 * self.dim
 
     def recipe(self) -> dict[str, Any]:
-        """Return everything that determines the rows except the weights, as JSON values."""
         idf = "count * (ln((1 + captions) / (1 + captions with the word)) + 1)"
         weighted = {"weighting": idf, "norm": "l2"} if self.weighting == "tfidf" else {}
         return {
@@ -127,14 +108,7 @@ class BagOfWords:
         }
 
     def encode(self, texts: Sequence[str]) -> npt.NDArray[np.float32]:
-        """Encode captions.
-
-        Returns
-        -------
-        (texts, dim) float32
-            Dimensions in the order of the vocabulary. Counts are exact; "tfidf" is computed in
-            float64 and has norm 1 or 0.
-        """
+        """Return (texts, dim) float32 in the vocabulary's order: exact counts, or norm 1 or 0."""
         rows = self._count(texts)
         if self.weighting == "tfidf":
             rows.data *= self.idf[rows.indices]
@@ -156,11 +130,11 @@ class BagOfWords:
         from scipy.sparse import csr_matrix
 
         index, tokenize = self.vocabulary.index, self.tokenizer.tokenize
-        found = [[index[t] for t in tokenize(text) if t in index] for text in texts]
-        ends = np.cumsum([0, *(len(places) for places in found)])
-        places = np.array([place for row in found for place in row], dtype=np.int64)
+        positions = [[index[t] for t in tokenize(text) if t in index] for text in texts]
+        ends = np.cumsum([0, *map(len, positions)])
+        columns = np.array([column for row in positions for column in row], dtype=np.int64)
         shape = (len(texts), self.dim)
-        counts = csr_matrix((np.ones(len(places)), places, ends), shape=shape)
+        counts = csr_matrix((np.ones(len(columns)), columns, ends), shape=shape)
         counts.sum_duplicates()
         return counts
 

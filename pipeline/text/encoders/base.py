@@ -20,7 +20,14 @@ if TYPE_CHECKING:
 class CaptionEncoder(Protocol):
     """Protocol of all sentence encoders.
 
-    A caption's row depends only on its text, bit for bit, not on the other captions in the call.
+    A caption's row depends only on its text, bit for bit, not on the other captions in the call:
+    rows are reused, and computed on any worker. Encoders therefore multiply matrices of constant
+    size, or in float64.
+
+    Examples
+    --------
+    >>> encoder: CaptionEncoder = pipeline.load_encoder("data/text/mine/mean-glove-6b-50d.encoder")
+    >>> rows = encoder.encode(["a dog runs"])  # (1, encoder.dim) float32
     """
 
     @property
@@ -62,7 +69,7 @@ class Parts(Protocol):
 
     @property
     def vectors(self) -> "WordVectors":
-        """Word vectors, for encoders that compute with them."""
+        """Word vectors of the captions to encode, for encoders that compute with them."""
 
     def vocabulary(self) -> "Vocabulary":
         """Load the fitted vocabulary."""
@@ -76,9 +83,7 @@ class Parts(Protocol):
 
 @dataclass(frozen=True)
 class VocabularyReport:
-    """Coverage of some captions by an encoder's vocabulary.
-
-    Truncated words are not counted.
+    """Coverage of some captions by an encoder's vocabulary; truncated words are not counted.
 
     Attributes
     ----------
@@ -129,13 +134,9 @@ def report_on(
     unknown_row: str = "a zero vector",
     cut: Sequence[int] = (),
 ) -> VocabularyReport:
-    """Count the out-of-vocabulary tokens of some captions.
+    """Count the out-of-vocabulary tokens of captions, given as tokens after truncation.
 
-    Parameters
-    ----------
-    captions : iterable of sequence of str. Tokens of each caption after truncation; iterated once.
-    known : container of str. Words of the vocabulary.
-    unknown_row, cut : see `VocabularyReport`; `cut` is read after the iteration.
+    `captions` is iterated once; `cut` is read afterwards.
     """
     counts: Counter[str] = Counter()
     unknown = []
@@ -158,13 +159,7 @@ def report_on(
 
 
 def unknown_to_all(reports: Iterable[VocabularyReport]) -> set[int]:
-    """Return the positions of the captions without a known word in any part.
-
-    Parameters
-    ----------
-    reports : iterable of VocabularyReport. Reports of the parts, at least one, on the same
-        captions.
-    """
+    """Return the positions of the captions without a known word in any part, from their reports."""
     return set.intersection(*(set(report.unknown_captions) for report in reports))
 
 
@@ -173,17 +168,12 @@ def report_on_texts(
     tokenizer: Tokenizer,
     known: Container[str],
     *,
-    held: Callable[[list[str]], list[str]] = list,
+    fitting: Callable[[list[str]], list[str]] = list,
     unknown_row: str = "a zero vector",
 ) -> VocabularyReport:
     """Count the out-of-vocabulary words of some captions, one caption in memory at a time.
 
-    Parameters
-    ----------
-    texts : iterable of str. The captions.
-    tokenizer : Tokenizer. Tokenizer, which may truncate.
-    known, unknown_row : see `report_on`.
-    held : callable. Function from a caption's tokens to those that fit into a row.
+    `fitting` returns those of a caption's tokens that fit into a row.
     """
     whole, most = replace(tokenizer, max_length=None), tokenizer.max_length
     cut: list[int] = []
@@ -191,10 +181,10 @@ def report_on_texts(
     def captions() -> Iterator[list[str]]:
         for position, text in enumerate(texts):
             tokens = whole.tokenize(text)
-            kept = held(tokens[:most])
-            if len(kept) < len(tokens):
+            shown = fitting(tokens[:most])
+            if len(shown) < len(tokens):
                 cut.append(position)
-            yield kept
+            yield shown
 
     return report_on(captions(), known, unknown_row=unknown_row, cut=cut)
 

@@ -14,19 +14,10 @@ from pipeline.text.encoders.base import CaptionEncoder, VocabularyReport
 
 @dataclass(frozen=True)
 class Concatenation:
-    """The concatenated rows of several encoders.
+    """The concatenated rows of two or more encoders, in column order; repetitions are allowed.
 
     Dong et al. 2018 (Word2VisualVec), eq. (4): bag of words, word2vec and a GRU, whose token ids
     are a part here.
-
-    Attributes
-    ----------
-    encoders : tuple of CaptionEncoder. Two or more, in column order; repetitions are allowed.
-
-    Raises
-    ------
-    EncoderError
-        There are fewer than two encoders.
     """
 
     encoders: tuple[CaptionEncoder, ...]
@@ -65,7 +56,6 @@ class Concatenation:
         return sum(encoder.memory for encoder in self.encoders)
 
     def recipe(self) -> dict[str, Any]:
-        """Return everything that determines the rows except the weights, as JSON values."""
         return {
             "name": self.name,
             "encoder": "concatenation",
@@ -74,7 +64,6 @@ class Concatenation:
         }
 
     def encode(self, texts: Sequence[str]) -> npt.NDArray[np.float32]:
-        """Return (texts, dim) float32."""
         rows = np.empty((len(texts), self.dim), dtype=np.float32)
         column = 0
         for encoder in self.encoders:

@@ -33,25 +33,10 @@ class FisherVector:
     With several codebooks, each one's vector is L2-normalised separately and they are concatenated
     in the given order (their "GMM+HGLMM"). Tokens without a word vector are ignored, also in the
     word count T; a caption without a known token becomes zero.
-
-    The gradients of every word of `vectors` are computed on the first call, so load only the
-    vectors of words in captions: see `memory`.
-
-    Attributes
-    ----------
-    codebooks : tuple of Codebook. Codebooks fitted on these word vectors, or on others of the same
-        source.
-    vectors : WordVectors.
-    tokenizer : Tokenizer. Tokenizer of the captions.
-
-    Raises
-    ------
-    EncoderError
-        There is no codebook, or one was fitted on word vectors of another source.
     """
 
-    codebooks: tuple[Codebook, ...]
-    vectors: WordVectors
+    codebooks: tuple[Codebook, ...]  # fitted on `vectors`, or on others of the same source
+    vectors: WordVectors  # of the words in captions only: each has its gradients in memory
     tokenizer: Tokenizer
 
     def __post_init__(self) -> None:
@@ -84,11 +69,10 @@ class FisherVector:
 
     @property
     def memory(self) -> int:
-        """Upper bound of the table of per-word gradients, in bytes."""
+        """Upper bound of the table of gradients of all words of `vectors`, in bytes."""
         return 4 * len(self.vectors.words) * self.dim
 
     def recipe(self) -> dict[str, Any]:
-        """Return everything that determines the rows except the weights, as JSON values."""
         return {
             "name": self.name,
             "encoder": "fisher vector",
@@ -101,13 +85,7 @@ class FisherVector:
         }
 
     def encode(self, texts: Sequence[str]) -> npt.NDArray[np.float32]:
-        """Encode captions.
-
-        Returns
-        -------
-        (texts, dim) float32
-            Norm 1 for each codebook, or 0. A row does not depend on the other captions.
-        """
+        """Return (texts, dim) float32: norm 1 for each codebook, or 0."""
         rows = np.empty((len(texts), self.dim), dtype=np.float32)
         step = max(1, _NUMBERS_AT_ONCE // self.dim)
         for start in range(0, len(texts), step):
@@ -120,9 +98,9 @@ class FisherVector:
 
     def _encode_into(self, rows: npt.NDArray[np.float32], texts: Sequence[str]) -> None:
         index, tokenize = self.vectors.index, self.tokenizer.tokenize
-        found = [[index[t] for t in tokenize(text) if t in index] for text in texts]
-        lengths = np.array([len(f) for f in found], dtype=np.int64)
-        words = np.array([word for f in found for word in f], dtype=np.int64)
+        positions = [[index[t] for t in tokenize(text) if t in index] for text in texts]
+        lengths = np.array([*map(len, positions)], dtype=np.int64)
+        words = np.array([word for row in positions for word in row], dtype=np.int64)
         column = 0
         for gradients in self._gradients:
             part = rows[:, column : column + 2 * gradients.components * gradients.dim]

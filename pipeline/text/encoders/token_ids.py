@@ -26,21 +26,13 @@ FIRST_WORD = 4
 
 @dataclass(frozen=True)
 class TokenLayout:
-    """Marks, padding and unknown words in a row.
-
-    Attributes
-    ----------
-    name : str. Name of the layout.
-    start, end : bool. Whether `START` precedes the words and `END` follows them.
-    padding : str. Whether `PADDING` is at the "front" or the "back" of a row.
-    unknown : str. Whether an out-of-vocabulary word is an id ("number": `UNKNOWN`) or is "dropped".
-    """
+    """Marks, padding and unknown words in a row."""
 
     name: str
-    start: bool
-    end: bool
+    start: bool  # whether `START` precedes the words
+    end: bool  # whether `END` follows them
     padding: Literal["front", "back"]
-    unknown: Literal["number", "dropped"]
+    unknown: Literal["number", "dropped"]  # out-of-vocabulary words: the id `UNKNOWN`, or no id
 
     @property
     def marks(self) -> int:
@@ -88,26 +80,12 @@ class TokenIds:
     """The token ids of captions, as float32 rows of one length.
 
     Ids are exact: float32 represents every integer up to 2^24. Captions with too many words are
-    truncated before the end mark; `reports` counts them.
-
-    Attributes
-    ----------
-    vocabulary : Vocabulary. Words with an id of their own.
-    tokenizer : Tokenizer. Tokenizer that the vocabulary was built with.
-    max_length : int. Length of each row, including marks.
-    layout : TokenLayout. Marks and padding.
-
-    Raises
-    ------
-    EncoderError
-        The length is too small for a word.
-    EncoderError
-        The vocabulary was built with another tokenizer.
+    truncated before the end mark.
     """
 
     vocabulary: Vocabulary
     tokenizer: Tokenizer
-    max_length: int
+    max_length: int  # of each row, including marks
     layout: TokenLayout = TOKEN_LAYOUTS["vsepp"]
 
     def __post_init__(self) -> None:
@@ -126,7 +104,6 @@ class TokenIds:
 
     @property
     def dim(self) -> int:
-        """Length of each row."""
         return self.max_length
 
     @property
@@ -141,16 +118,13 @@ class TokenIds:
 
     @property
     def trained_on(self) -> tuple[str, ...]:
-        """Empty: the encoder is fitted on the training captions only."""
         return ()
 
     @property
     def memory(self) -> int:
-        """0: the vocabulary is small."""
         return 0
 
     def recipe(self) -> dict[str, Any]:
-        """Return everything that determines the rows except the weights, as JSON values."""
         return {
             "name": self.name,
             "encoder": "sequence",
@@ -172,7 +146,7 @@ class TokenIds:
         for row, text in zip(rows, texts, strict=True):
             ids = [*before, *self._ids(self.tokenizer.tokenize(text)), *after]
             if ids:
-                row[_place(len(ids), self.layout.padding)] = ids
+                row[_columns(len(ids), self.layout.padding)] = ids
         return rows
 
     def reports(self, texts: Sequence[str]) -> dict[str, VocabularyReport]:
@@ -181,23 +155,23 @@ class TokenIds:
             texts,
             self.tokenizer,
             self.vocabulary.index,
-            held=self._held,
+            fitting=self._fitting,
             unknown_row=self.layout.unknown_row,
         )
         return {self.name: report}
 
-    def _held(self, tokens: list[str]) -> list[str]:
+    def _fitting(self, tokens: list[str]) -> list[str]:
         """Return the tokens up to the last one that fits into a row."""
         room = self.max_length - self.layout.marks
         if self.layout.unknown == "number":
             return tokens[:room]
-        taking = [at for at, token in enumerate(tokens) if token in self.vocabulary.index]
-        return tokens if len(taking) <= room else tokens[: taking[room]]
+        with_id = [at for at, token in enumerate(tokens) if token in self.vocabulary.index]
+        return tokens if len(with_id) <= room else tokens[: with_id[room]]
 
     def _ids(self, tokens: list[str]) -> list[int]:
         index, dropped = self.vocabulary.index, self.layout.unknown == "dropped"
-        held = [token for token in self._held(tokens) if not dropped or token in index]
-        return [index.get(token, UNKNOWN - FIRST_WORD) + FIRST_WORD for token in held]
+        fitting = [token for token in self._fitting(tokens) if not dropped or token in index]
+        return [index.get(token, UNKNOWN - FIRST_WORD) + FIRST_WORD for token in fitting]
 
 
 def longest_caption(texts: Sequence[str], tokenizer: Tokenizer, layout: TokenLayout) -> int:
@@ -206,7 +180,7 @@ def longest_caption(texts: Sequence[str], tokenizer: Tokenizer, layout: TokenLay
     return max(words, 1) + layout.marks
 
 
-def _place(length: int, padding: Literal["front", "back"]) -> slice:
+def _columns(length: int, padding: Literal["front", "back"]) -> slice:
     return slice(length) if padding == "back" else slice(-length, None)
 
 

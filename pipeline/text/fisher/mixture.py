@@ -20,31 +20,18 @@ _ROWS = 256  # float64 rows per block, to stay in the cache
 
 @dataclass(frozen=True, eq=False)
 class Mixture:
-    """K components over D dimensions, each of which is Laplacian or Gaussian.
+    """K components over D dimensions, each of which is Laplacian or Gaussian (Klein et al. 2015).
 
-    The hybrid Gaussian-Laplacian mixture of Klein et al. 2015. With `laplace` all false it is a
-    Gaussian mixture with diagonal covariance, with `laplace` all true a Laplacian mixture. Unused
-    parameters are kept.
-
-    Attributes
-    ----------
-    weights : (K,) float64, positive, sum 1: the priors pi.
-    medians, scales : (K, D) float64: m and s > 0 of exp(-|x - m| / s) / (2 s).
-    means, variances : (K, D) float64: mu and variance > 0 of the Gaussian.
-    laplace : (K, D) bool: whether a dimension is Laplacian or Gaussian.
-
-    Raises
-    ------
-    EncoderError
-        Shapes or dtypes are inconsistent, or numbers are not finite or not positive.
+    With `laplace` all false it is a Gaussian mixture with diagonal covariance, with `laplace` all
+    true a Laplacian mixture. Unused parameters are kept.
     """
 
-    weights: _Doubles
-    medians: _Doubles
-    scales: _Doubles
-    means: _Doubles
-    variances: _Doubles
-    laplace: npt.NDArray[np.bool_]
+    weights: _Doubles  # (K,), positive, sum 1: the priors pi
+    medians: _Doubles  # (K, D): m of exp(-|x - m| / s) / (2 s)
+    scales: _Doubles  # (K, D): s > 0
+    means: _Doubles  # (K, D): mu of the Gaussian
+    variances: _Doubles  # (K, D), positive
+    laplace: npt.NDArray[np.bool_]  # (K, D): whether a dimension is Laplacian, not Gaussian
 
     def __post_init__(self) -> None:
         shape = (len(self.weights), self.dim)
@@ -90,6 +77,8 @@ class Mixture:
         constant = np.where(gauss, gauss_part, -np.log(2 * self.scales)).sum(axis=1)
         constant += np.log(self.weights)
         rates = np.where(gauss, 0, 1 / self.scales)
+        # The Gaussian part is a quadratic polynomial of x: two products for all components. The
+        # absolute values of the Laplacian part need one pass per component.
         logs = np.empty((len(x), self.components))
         for rows, block, buffer in blocks_of(x):
             logs[rows] = block**2 @ square.T + block @ linear.T + constant
@@ -105,12 +94,7 @@ class Mixture:
 
 
 def check_samples(x: _Floats, components: int) -> None:
-    """Check that `components` can be fitted on samples (n, D) float32 or float64.
-
-    Raises
-    ------
-    EncoderError
-    """
+    """Check that `components` can be fitted on samples (n, D) float32 or float64."""
     if x.ndim != 2 or x.dtype not in (np.float32, np.float64) or not x.shape[1]:
         raise EncoderError(
             f"the samples are {x.dtype} of shape {x.shape}, expected float32 or float64 of shape "
@@ -143,6 +127,7 @@ def distances_to(block: _Doubles, centre: _Doubles, out: _Doubles) -> _Doubles:
 
 def normalise(logs: _Doubles) -> _Doubles:
     """Normalise rows of `logs` (n, K) to posteriors in place; return the log of their sums (n,)."""
+    # Relative to the largest one, so that exp neither overflows nor vanishes altogether.
     highest = logs.max(axis=1, keepdims=True)
     logs -= highest
     np.exp(logs, out=logs)
