@@ -140,14 +140,14 @@ def encode(
         monitor,
     )
     if storage.update:
-        made = follow_captions(plan, folder, fitting, chosen.texts, out)
+        fitted = follow_captions(plan, folder, fitting, chosen.texts, out)
     else:
-        made = fit_encoder(plan, folder, fitting, chosen.texts)
-    monitor.log(f"{made.name} needs {made.memory / 1e6:.0f} MB of memory")
-    header = caption_header(made, manifest.name, how.trained_on)
-    source = CaptionSource(header, chosen.ids, chosen.texts, made, folder)
+        fitted = fit_encoder(plan, folder, fitting, chosen.texts)
+    monitor.log(f"{fitted.name} needs {fitted.memory / 1e6:.0f} MB of memory")
+    header = caption_header(fitted, manifest.name, how.trained_on)
+    source = CaptionSource(header, chosen.ids, chosen.texts, fitted, folder)
     index = make_features(source, out, storage=storage, place=place, monitor=monitor)
-    notes = _unknown(made, chosen.texts, chosen.ids)
+    notes = _unknown(fitted, chosen.texts, chosen.ids)
     for note in notes:
         monitor.log(note)
     finished.write(notes)

@@ -99,13 +99,13 @@ class EncoderSpec:
 
     def check(self) -> None:
         """Check the names of tokenizer, layout, averaging, tags and vocabulary rule."""
-        known = {
+        names = {
             "tokenizer": [*TOKENIZERS, LEMMAS],
             "layout": TOKEN_LAYOUTS,
             "averaging": AVERAGINGS,
             "tag_set": TAG_SETS,
         }
-        for field, values in known.items():
+        for field, values in names.items():
             value = getattr(self, field)
             if value is not None and value not in values:
                 raise UnknownName(
@@ -131,13 +131,13 @@ class EncoderSpec:
         spec = convert({_FIELDS.get(key, key): item for key, item in value.items()}, cls)
         spec = replace(spec, name=_current(spec.name), kind=_current(spec.kind))
         spec.check()
-        known = find_encoder(spec.name)
+        standard = find_encoder(spec.name)
         differing = [
             field.name
             for field in dataclass_fields(cls)
-            if (getattr(spec, field.name) is None) != (getattr(known, field.name) is None)
+            if (getattr(spec, field.name) is None) != (getattr(standard, field.name) is None)
         ]
-        if spec.kind != known.kind or bool(spec.mixtures) != bool(known.mixtures):
+        if spec.kind != standard.kind or bool(spec.mixtures) != bool(standard.mixtures):
             differing.append("kind")
         if differing := [name for name in differing if name != "max_length"]:
             raise EncoderError(f"the encoder {spec.name!r} has another {differing[0]}")
@@ -214,8 +214,8 @@ def find_encoder(name: str) -> EncoderSpec:
     if kind in _OF_LIBRARIES and colon and model:
         return EncoderSpec(name, kind, tokenizer=None, weights=_OF_LIBRARIES[kind])
     if name not in ENCODERS:
-        known = [*ENCODERS, *(f"{kind}:{model or '<model>'}" for kind in _OF_LIBRARIES)]
-        hint = did_you_mean(name, known, "pipeline list encoders")
+        names = [*ENCODERS, *(f"{kind}:{model or '<model>'}" for kind in _OF_LIBRARIES)]
+        hint = did_you_mean(name, names, "pipeline list encoders")
         raise UnknownName(f"no encoder is called {name!r}; {hint}")
     return ENCODERS[name]
 
@@ -274,26 +274,26 @@ def plan_encoder(name: str, **options: Any) -> EncoderPlan:
     """Return the plan of encoders joined by "+", with the options of `pipeline.encode`."""
     given = {option: value for option, value in options.items() if value is not None}
     specs = []
-    taken = {"pca"}
+    used = {"pca"}
     for member in name.split("+"):
         spec = find_encoder(member)
-        own = [option for option in _SPEC_OPTIONS if spec.takes(option)]
-        spec = replace(spec, **{option: given[option] for option in own if option in given})
+        applicable = [option for option in _SPEC_OPTIONS if spec.takes(option)]
+        spec = replace(spec, **{option: given[option] for option in applicable if option in given})
         spec.check()
         specs.append(spec)
-        taken.update(own)
+        used.update(applicable)
     vectors = codebooks = None
     if any(spec.takes_vectors for spec in specs):
-        taken.add("vectors")
+        used.add("vectors")
         vectors = given.get("vectors", GLOVE_PACKAGE)
     if any(spec.mixtures for spec in specs):
-        taken.update(_CODEBOOK_OPTIONS)
+        used.update(_CODEBOOK_OPTIONS)
         words = "source" if lists_general_words(str(vectors)) else "training"
         sizes = {option: given[option] for option in _CODEBOOK_OPTIONS[:3] if option in given}
         codebooks = CodebookPlan(**sizes, words=given.get("codebook_words", words))
     if any(spec.tokenizer == LEMMAS for spec in specs):
-        taken.add("wordnet")
-    if useless := sorted(given.keys() - taken):
+        used.add("wordnet")
+    if useless := sorted(given.keys() - used):
         raise EncoderError(
             f"encoder {name!r} has no option {' or '.join(u.replace('_', ' ') for u in useless)}"
             "; leave it out, or name an encoder that has it"

@@ -30,5 +30,5 @@ def families_of(text: str) -> list[str]:
 
 def seen_of(dataset: str, trained_on: Iterable[str]) -> list[str]:
     """Return the names of an encoder's training datasets that share data with a dataset."""
-    own = {*families_of(dataset)}
-    return [name for name in trained_on if own & {*families_of(name)}]
+    families = {*families_of(dataset)}
+    return [name for name in trained_on if families & {*families_of(name)}]

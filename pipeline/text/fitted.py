@@ -61,8 +61,8 @@ def load_encoder(folder: str | Path, texts: Sequence[str] | None = None) -> "Loa
     """
     folder = Path(folder)
     plan = load_plan(folder)
-    known = None if texts is None else texts_of(texts, "caption")[0]
-    return LoadedEncoder(FittedFolder(folder, plan, Lexicon(plan)), known)
+    captions = None if texts is None else texts_of(texts, "caption")[0]
+    return LoadedEncoder(FittedFolder(folder, plan, Lexicon(plan)), captions)
 
 
 def load_plan(folder: Path) -> EncoderPlan:

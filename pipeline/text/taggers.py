@@ -117,7 +117,7 @@ def _textblob() -> Tagger:
 
     def tag(words: Sequence[str]) -> list[str]:
         # It has a single tag for both quotation marks.
-        return ["''" if found == '"' else found for _, found, *_ in parser.find_tags([*words])]
+        return ["''" if each == '"' else each for _, each, *_ in parser.find_tags([*words])]
 
     return Tagger(name, hashlib.sha256(name.encode()).hexdigest(), tag)
 
@@ -139,8 +139,8 @@ def _spacy() -> Tagger:
 
     def tag(words: Sequence[str]) -> list[str]:
         # One sentence at a time, so that tags do not depend on the other sentences of a batch.
-        found = [token.tag_ for token in model(Doc(model.vocab, words=[*words]))]
-        return [LATER_PENN.get(each, each) for each in found]
+        tags = [token.tag_ for token in model(Doc(model.vocab, words=[*words]))]
+        return [LATER_PENN.get(each, each) for each in tags]
 
     return Tagger(name, hashlib.sha256(name.encode()).hexdigest(), tag)
 
@@ -150,10 +150,10 @@ def _perceptron(path: Path) -> Tagger:
     try:
         data = path.read_bytes()
         values = parse_json(gzip.decompress(data) if path.suffix == ".gz" else data)
-        weights, known = dict(values["weights"]), dict(values["tagdict"])
+        weights, tagdict = dict(values["weights"]), dict(values["tagdict"])
         classes = set(values["classes"])
         numbers = [number for tags in weights.values() for number in tags.values()]
-        tags = [*known.values(), *classes, *(tag for tags in weights.values() for tag in tags)]
+        tags = [*tagdict.values(), *classes, *(tag for tags in weights.values() for tag in tags)]
         # OverflowError: a JSON integer may exceed every float.
         if not all(isinstance(n, int | float) and math.isfinite(n) for n in numbers):
             raise TypeError("a weight is not a finite number")
@@ -179,10 +179,10 @@ def _perceptron(path: Path) -> Tagger:
     from nltk.tag.perceptron import PerceptronTagger
 
     model = PerceptronTagger(load=False)
-    model.model.weights, model.tagdict = weights, known
+    model.model.weights, model.tagdict = weights, tagdict
     model.classes = model.model.classes = classes
 
     def tag(words: Sequence[str]) -> list[str]:
-        return [found for _, found in model.tag([*words])]
+        return [each for _, each in model.tag([*words])]
 
     return Tagger(f"perceptron-{path.name}", sha256_of_file(path), tag)

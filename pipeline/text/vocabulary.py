@@ -79,7 +79,7 @@ class Vocabulary:
     @cached_property
     def index(self) -> dict[str, int]:
         """Position of each word in `words`."""
-        return {word: place for place, word in enumerate(self.words)}
+        return {word: position for position, word in enumerate(self.words)}
 
     @cached_property
     def sha256(self) -> str:
@@ -101,8 +101,8 @@ class Vocabulary:
 
     def require_tokenizer(self, tokenizer: Tokenizer) -> None:
         """Check that the vocabulary was built with this tokenizer."""
-        asked = tokenizer.to_json()
-        different = [key for key in asked if asked[key] != self.tokenizer.get(key)]
+        steps = tokenizer.to_json()
+        different = [key for key in steps if steps[key] != self.tokenizer.get(key)]
         if different:
             raise FittedFileError(
                 f"the vocabulary {self.name} was built with the tokenizer "
@@ -115,11 +115,11 @@ def build_vocabulary(
     texts: Sequence[str],
     tokenizer: Tokenizer,
     rule: VocabularyRule,
-    known: Container[str] | None = None,
+    selectable: Container[str] | None = None,
 ) -> Vocabulary:
     """Count the words of captions of the training split, and select them by a rule.
 
-    Only words in `known`, such as those with a vector, may be selected; None: all.
+    Only words in `selectable`, such as those with a vector, may be selected; None: all.
     """
     counts: Counter[str] = Counter()
     caption_counts: Counter[str] = Counter()
@@ -127,10 +127,10 @@ def build_vocabulary(
         tokens = tokenizer.tokenize(text)
         counts.update(tokens)
         caption_counts.update(set(tokens))
-    allowed = (item for item in counts.items() if known is None or item[0] in known)
+    allowed = (item for item in counts.items() if selectable is None or item[0] in selectable)
     ordered = sorted(allowed, key=lambda item: (-item[1], item[0]))
     if not ordered:
-        without = "" if known is None else ", none of which has a word vector"
+        without = "" if selectable is None else ", none of which has a word vector"
         raise EncoderError(
             f"no word is left for a vocabulary: {len(texts)} training captions have {len(counts)} "
             f"words by the tokenizer {tokenizer.name!r}{without}, and 1 is needed; add captions to "
@@ -139,11 +139,11 @@ def build_vocabulary(
     # The rule is meant for many captions, while a few captions have only rare words: then all.
     if ordered[0][1] < rule.minimum_count:
         rule = replace(rule, minimum_count=1)
-    taken = [item for item in ordered if item[1] >= rule.minimum_count][: rule.most_frequent]
+    selected = [item for item in ordered if item[1] >= rule.minimum_count][: rule.most_frequent]
     return Vocabulary(
-        words=tuple(word for word, _ in taken),
-        counts=tuple(count for _, count in taken),
-        caption_counts=tuple(caption_counts[word] for word, _ in taken),
+        words=tuple(word for word, _ in selected),
+        counts=tuple(count for _, count in selected),
+        caption_counts=tuple(caption_counts[word] for word, _ in selected),
         captions=len(texts),
         rule=rule,
         tokenizer=tokenizer.to_json(),
@@ -159,9 +159,9 @@ def save_vocabulary(vocabulary: Vocabulary, path: Path) -> None:
 def load_vocabulary(path: Path) -> Vocabulary:
     """Load a vocabulary that `save_vocabulary` wrote."""
     try:
-        found = decode_format(path.read_bytes(), dict[str, Any], _FORMAT, _FORMAT_VERSION)
-        found["tokenizer"] = found.pop("policy", None)
-        values = convert_fields(found, Vocabulary, sha256=str)
+        value = decode_format(path.read_bytes(), dict[str, Any], _FORMAT, _FORMAT_VERSION)
+        value["tokenizer"] = value.pop("policy", None)
+        values = convert_fields(value, Vocabulary, sha256=str)
     except OSError as error:
         raise FittedFileError(
             f"{path} cannot be read ({error.strerror}); build the vocabulary first"

@@ -129,7 +129,7 @@ class VocabularyReport:
 
 def report_on(
     captions: Iterable[Sequence[str]],
-    known: Container[str],
+    vocabulary: Container[str],
     *,
     unknown_row: str = "a zero vector",
     cut: Sequence[int] = (),
@@ -143,9 +143,9 @@ def report_on(
     position = -1
     for position, tokens in enumerate(captions):
         counts.update(tokens)
-        if not any(token in known for token in tokens):
+        if not any(token in vocabulary for token in tokens):
             unknown.append(position)
-    oov = [(word, count) for word, count in counts.items() if word not in known]
+    oov = [(word, count) for word, count in counts.items() if word not in vocabulary]
     return VocabularyReport(
         captions=position + 1,
         tokens=counts.total(),
@@ -166,7 +166,7 @@ def unknown_to_all(reports: Iterable[VocabularyReport]) -> set[int]:
 def report_on_texts(
     texts: Iterable[str],
     tokenizer: Tokenizer,
-    known: Container[str],
+    vocabulary: Container[str],
     *,
     fitting: Callable[[list[str]], list[str]] = list,
     unknown_row: str = "a zero vector",
@@ -186,7 +186,7 @@ def report_on_texts(
                 cut.append(position)
             yield shown
 
-    return report_on(captions(), known, unknown_row=unknown_row, cut=cut)
+    return report_on(captions(), vocabulary, unknown_row=unknown_row, cut=cut)
 
 
 def _first(positions: Sequence[int]) -> str:

@@ -45,11 +45,12 @@ def fit_hybrid(
     """Fit a hybrid Gaussian-Laplacian or a Laplacian mixture on x (n, D) by `iterations` of EM.
 
     Klein et al. 2015 and their published program: medians and means start at K of the samples,
-    scales and variances at those of all samples, switches at random, priors at 1/K. Each M step
-    updates medians (the first sample in sorted order whose cumulative weight reaches half), scales,
-    means, variances (all four whatever the switches) and priors, and then sets each switch to
-    Laplace if that is likelier than Gauss under the posteriors. Deviation: a component with less
-    than 1e-10 of the samples keeps its parameters, where the formulas divide by zero.
+    scales and variances at those of all samples, switches at random (for "laplacian" all Laplace,
+    for good), priors at 1/K. Each M step updates medians (the first sample in sorted order whose
+    cumulative weight reaches half), scales, means, variances (all four whatever the switches) and
+    priors, and then sets each switch to Laplace if that is likelier than Gauss under the
+    posteriors. Deviation: a component with less than 1e-10 of the samples keeps its parameters,
+    where the formulas divide by zero.
 
     Memory in addition to `x`: 4 n D + 16 n K bytes, for the sorting order of every dimension and
     the posteriors; 0.5 GB for 300,000 samples of 300 dimensions and K = 30.

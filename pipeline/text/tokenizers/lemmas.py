@@ -61,22 +61,18 @@ class RuleLemmatizer:
 
     Deviations from WordNet's lemmatizer: no parts of speech, so "climbing" is always "climb";
     known words need not be lemmas, so a rare word may lose an "s" of its own.
-
-    Attributes
-    ----------
-    dictionary : str. Name of the word list.
-    words : sequence of str. Known lower-case words, most frequent first. About 50,000 work well:
-        much longer lists contain misspellings and names ("gras", "morn") that pass for lemmas.
     """
 
-    dictionary: str
+    dictionary: str  # name of the word list
+    # Known lower-case words, most frequent first. About 50,000 work well: much longer lists contain
+    # misspellings and names ("gras", "morn") that pass for lemmas.
     words: Sequence[str] = field(repr=False)
     _rank: dict[str, int] = field(init=False, repr=False)
-    _known: dict[str, str] = field(init=False, repr=False, default_factory=dict)
+    _lemmas: dict[str, str] = field(init=False, repr=False, default_factory=dict)
     _sha256: str = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        rank = {word: place for place, word in reversed(list(enumerate(self.words)))}
+        rank = {word: position for position, word in reversed(list(enumerate(self.words)))}
         object.__setattr__(self, "_rank", rank)
         what = [_RULES_VERSION, _NOUN_SUFFIXES, _OTHER_SUFFIXES, IRREGULAR_WORDS, list(self.words)]
         object.__setattr__(self, "_sha256", sha256_of_json(what))
@@ -93,13 +89,13 @@ class RuleLemmatizer:
 
     def lemma(self, word: str) -> str:
         """Return the lemma of a lower-case word; an unknown word is its own lemma."""
-        return _remembered(self._known, word, self._find)
+        return _remembered(self._lemmas, word, self._find)
 
     def _find(self, word: str) -> str:
         if word in IRREGULAR_WORDS:
             return IRREGULAR_WORDS[word]
-        known = [form for form in _forms(word) if form in self._rank]
-        return min(known, key=self._rank.__getitem__, default=word)
+        forms = [form for form in _forms(word) if form in self._rank]
+        return min(forms, key=self._rank.__getitem__, default=word)
 
 
 @dataclass(frozen=True, eq=False)
@@ -109,18 +105,12 @@ class WordNetLemmatizer:
     Equivalent to nltk's `WordNetLemmatizer().lemmatize(word)`, our reading of "WordNet's
     lemmatizer" in Wang et al. 2016, section 3.1: the paper cites nltk and states no parts of
     speech, and nltk then treats every word as a noun ("running" is unchanged).
-
-    Attributes
-    ----------
-    nouns : set of str. All nouns of WordNet.
-    exceptions : dict of str to tuple of str. Lemmas of irregular nouns.
-    sha256 : str. SHA-256 of the canonical JSON `{file name: SHA-256}` of the two files.
     """
 
     nouns: frozenset[str] = field(repr=False)
-    exceptions: dict[str, tuple[str, ...]] = field(repr=False)
-    sha256: str
-    _known: dict[str, str] = field(init=False, repr=False, default_factory=dict)
+    exceptions: dict[str, tuple[str, ...]] = field(repr=False)  # lemmas of irregular nouns
+    sha256: str  # of the canonical JSON `{file name: SHA-256}` of the two files
+    _lemmas: dict[str, str] = field(init=False, repr=False, default_factory=dict)
 
     @property
     def name(self) -> str:
@@ -129,7 +119,7 @@ class WordNetLemmatizer:
 
     def lemma(self, word: str) -> str:
         """Return the lemma of a lower-case word; an unknown word is its own lemma."""
-        return _remembered(self._known, word, self._find)
+        return _remembered(self._lemmas, word, self._find)
 
     def _find(self, word: str) -> str:
         forms = self.exceptions.get(word) or [
@@ -140,20 +130,10 @@ class WordNetLemmatizer:
 
 
 def load_wordnet(folder: Path) -> WordNetLemmatizer:
-    """Load the nouns of a WordNet.
+    """Load the nouns of a WordNet from `index.noun` and `noun.exc` in a folder.
 
     nltk's own reader needs files that packages of WordNet leave out, and a folder below
     `nltk.data.path`.
-
-    Parameters
-    ----------
-    folder : Path. Folder with `index.noun` and `noun.exc`, such as `corpora/wordnet` of nltk's
-        data.
-
-    Raises
-    ------
-    EncoderError
-        A file is missing, not UTF-8, or has an invalid line.
     """
     index, exceptions = folder / "index.noun", folder / "noun.exc"
     # Lines of the licence start with two spaces.
@@ -187,10 +167,10 @@ def _lines(path: Path) -> list[str]:
         raise EncoderError(f"{path} is not UTF-8; is this WordNet's file?") from error
 
 
-def _remembered(known: dict[str, str], word: str, find: Callable[[str], str]) -> str:
-    lemma = known.get(word)
+def _remembered(lemmas: dict[str, str], word: str, find: Callable[[str], str]) -> str:
+    lemma = lemmas.get(word)
     if lemma is None:
-        lemma = known[word] = find(word)
+        lemma = lemmas[word] = find(word)
     return lemma
 
 
@@ -215,11 +195,9 @@ def _forms(word: str) -> list[str]:
 
 
 def _had_an_e(stem: str) -> bool:
-    """Return whether a stem before "ed" or "ing" lost an "e", by its single last consonant.
-
-    A stem with one vowel between consonants would otherwise double it: "stare" becomes "staring",
-    "star" becomes "starring".
-    """
+    """Return whether a stem before "ed" or "ing" lost an "e", by its single last consonant."""
+    # A stem with one vowel between consonants would otherwise double the last one: "stare" becomes
+    # "staring", "star" becomes "starring".
     if len(stem) < _SHORTEST_LEMMA:
         return True
     start, vowel, last = stem[:-2], stem[-2], stem[-1]

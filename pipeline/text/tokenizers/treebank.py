@@ -18,10 +18,7 @@ _PLAIN_WORD = re.compile(_CONTRACTION + r"[a-z0-9]+(?:-[a-z0-9]+)*|[.,]", re.ASC
 
 
 def treebank_words(text: str) -> list[str]:
-    """Split a caption; a full stop between two sentences is a word too.
-
-    "A dog's ball. It isn't red" becomes "A", "dog", "'s", "ball", ".", "It", "is", "n't", "red".
-    """
+    """Split a caption into Treebank words; a full stop between two sentences is a word too."""
     text = _INNER_STOP.sub(" .", text)
     # Fast path: most captions need none of nltk's rules, which are many times slower.
     words = _LAST_STOP.sub(" .", text.replace(", ", " , ")).split()
@@ -35,11 +32,9 @@ def nltk_words(text: str) -> list[str]:
 
 @cache
 def _tokenize() -> Callable[[str], list[str]]:
-    """Return the method of nltk's tokenizer, imported without its packages.
-
-    `import nltk` imports all of nltk, and scipy.stats.
-    """
+    """Return the method of nltk's tokenizer."""
     try:
+        # `import nltk` imports all of nltk, and scipy.stats.
         return _method(import_alone("nltk.tokenize.destructive"))
     except ModuleNotFoundError as error:
         raise ModuleNotFoundError(
@@ -53,29 +48,20 @@ def _method(module: ModuleType) -> Callable[[str], list[str]]:
 
 
 def import_alone(name: str) -> ModuleType:
-    """Import a module without running the `__init__` of its packages.
+    """Import a module without running the `__init__` of its packages, which may import all of them.
 
-    Empty modules with the packages' paths replace them during the import and are removed
-    afterwards, so that a later import of the package is unaffected. If the package is already
-    imported, the module is imported as usual.
-
-    Parameters
-    ----------
-    name : str. Name of the module, such as "nltk.tokenize.destructive".
-
-    Raises
-    ------
-    ModuleNotFoundError
-        The package is not installed.
+    If the package is already imported, the module is imported as usual.
     """
     package, *inner = name.split(".")
     if package in sys.modules:
         return import_module(name)
-    found = find_spec(package)
-    if found is None or not found.submodule_search_locations:
+    spec = find_spec(package)
+    if spec is None or not spec.submodule_search_locations:
         raise ModuleNotFoundError(f"No module named {package!r}", name=package)
-    folder, path = found.submodule_search_locations[0], package
+    folder, path = spec.submodule_search_locations[0], package
     try:
+        # Empty modules with the packages' paths replace them during the import. They are removed
+        # afterwards, so that a later import of the package is unaffected.
         for part in [*inner[:-1], ""]:
             shell = ModuleType(path)
             shell.__path__ = [folder]

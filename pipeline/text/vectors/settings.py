@@ -63,10 +63,7 @@ class Training:
         return f"{self.trainer}-{self.algorithm}-{self.dim}d"
 
     def for_words(self, counts: Mapping[str, int]) -> "Training":
-        """Return the settings for a corpus with these words.
-
-        If no word reaches the minimum count, it becomes 1.
-        """
+        """Return the settings for a corpus: the minimum count is 1 if no word reaches it."""
         if max(counts.values(), default=self.min_count) >= self.min_count:
             return self
         return replace(self, min_count=1)

@@ -54,14 +54,13 @@ def load_vectors(source: str, wanted: Collection[str] | None = None) -> WordVect
 
     Raises
     ------
-    EncoderError
-        A sentence transformer cannot be loaded.
     VectorsError
         All words of a sentence transformer are requested; or the source is unknown, missing or
         damaged: a row of another length, a value that is not a finite number, text that is not
         UTF-8, a truncated file or trailing data, or a requested word with two different vectors
-        (equal repeats count once). The file and the line or word number are named. Numbers of
-        other words are not parsed.
+        (equal repeats count once). Numbers of other words are not parsed.
+    EncoderError
+        A sentence transformer cannot be loaded.
     """
     keep = None if wanted is None else frozenset(wanted)
     if source == GLOVE_PACKAGE:
@@ -96,8 +95,8 @@ def lists_general_words(source: str) -> bool:
     return not source.startswith(SENTENCE_TRANSFORMER) and not source.endswith(SUFFIX)
 
 
-def _encode_words(source: str, wanted: frozenset[str] | None) -> WordVectors:
-    if wanted is None:
+def _encode_words(source: str, keep: frozenset[str] | None) -> WordVectors:
+    if keep is None:
         raise VectorsError(
             f"the sentence transformer {source} has a vector for any word, but no word list; "
             "name the words, as `codebook_words=training` does for codebooks"
@@ -106,13 +105,12 @@ def _encode_words(source: str, wanted: frozenset[str] | None) -> WordVectors:
     from pipeline.text.sentence_model import sentence_model
 
     model = sentence_model(source)
-    words = sorted(wanted)
-    pieces = model.pieces(words)
-    known = [w for w, held in zip(words, pieces, strict=True) if {*held} - {model.unknown}]
+    pieces = model.pieces(sorted(keep))
+    words = [w for w, p in zip(sorted(keep), pieces, strict=True) if {*p} - {model.unknown}]
     return WordVectors(
         model.name,
-        tuple(known),
-        model.encode_words(known),
+        tuple(words),
+        model.encode_words(words),
         model.sha256,
         trained_on=model.trained_on,
     )

@@ -67,35 +67,23 @@ class WordVectors:
 def collect(
     path: Path, dim: int, rows: Iterator[Row]
 ) -> tuple[tuple[str, ...], npt.NDArray[np.float32]]:
-    """Return the distinct words of `rows` and their matrix (words, dim).
-
-    Raises
-    ------
-    VectorsError
-        A word has two different vectors; equal repeats count once.
-    """
-    found: dict[str, tuple[str, npt.NDArray[np.float32]]] = {}
+    """Return the distinct words of rows and their matrix (words, dim); equal repeats count once."""
+    vectors: dict[str, tuple[str, npt.NDArray[np.float32]]] = {}
     for word, where, vector in rows:
-        earlier = found.setdefault(word, (where, vector))
+        earlier = vectors.setdefault(word, (where, vector))
         if not np.array_equal(earlier[1], vector):
             raise VectorsError(
                 f"{path}: the word {word!r} has two different vectors, on {earlier[0]} and on "
                 f"{where}; remove one of them"
             )
-    matrix = np.empty((len(found), dim), dtype=np.float32)
-    for row, (_, vector) in enumerate(found.values()):
+    matrix = np.empty((len(vectors), dim), dtype=np.float32)
+    for row, (_, vector) in enumerate(vectors.values()):
         matrix[row] = vector
-    return tuple(found), matrix
+    return tuple(vectors), matrix
 
 
 def decoded(word: bytes, where: str) -> str:
-    """Return a word of a file as text.
-
-    Raises
-    ------
-    VectorsError
-        It is not UTF-8.
-    """
+    """Return a word of a file as text."""
     try:
         return word.decode()
     except UnicodeDecodeError as error:

@@ -26,34 +26,17 @@ _SEPARATORS = " \n\r\t\v\f\0"  # of fastText
 def train_vectors(
     corpus: Corpus,
     settings: Training,
-    wanted: Collection[str] | None = None,
+    vocabulary: Collection[str] | None = None,
     progress: Progress = no_progress,
 ) -> WordVectors:
     """Train word vectors; deterministic, with one thread and one seed.
 
-    Parameters
-    ----------
-    corpus : Corpus. Sentences of the training split, or others without held-out captions (`leaks`).
-    settings : see `Training`.
-    wanted : collection of str or None. Words to return; None: all trained ones. fastText also has
-        vectors for words that it was not trained on, from their n-grams.
-    progress : callable. Called after each epoch with the epochs done, their total, and 0; for
-        fastText only at its end.
-
-    Returns
-    -------
-    WordVectors
-        In the trainer's order, most frequent first.
-
-    Raises
-    ------
-    VectorsError
-        No word reaches the minimum count, a sentence is longer than 10,000 tokens, or, for
-        fastText, a token cannot be written to its corpus file or `buckets` is below 9 times the
-        number of words.
+    Return the words in `vocabulary` (None: all trained ones) in the trainer's order, most frequent
+    first. fastText also has vectors for words that it was not trained on, from their n-grams, and
+    reports progress only at its end.
     """
     _check(corpus, settings)
-    keep = None if wanted is None else frozenset(wanted)
+    keep = None if vocabulary is None else frozenset(vocabulary)
     train = _fasttext if settings.trainer == "fasttext" else _word2vec
     words, matrix = train(corpus, settings, keep, progress)
     identity = sha256_of_json({**settings.to_json(), "corpus_sha256": corpus.sha256})
@@ -63,8 +46,8 @@ def train_vectors(
 
 
 def _check(corpus: Corpus, settings: Training) -> None:
-    vocabulary = corpus.vocabulary(settings.min_count)
-    if not vocabulary:
+    trained = corpus.vocabulary(settings.min_count)
+    if not trained:
         raise VectorsError(
             f"none of the {len(corpus.counts)} words of the corpus ({len(corpus.sentences)} "
             f"sentences) occurs {settings.min_count} times or more; use a larger corpus or a "
@@ -86,10 +69,10 @@ def _check(corpus: Corpus, settings: Training) -> None:
         # With one thread, fastText initialises only the first tenth of its matrix
         # (`DenseMatrix::uniform`), words before n-grams, and leaves the rest at zero. An n-gram
         # may start at zero, a word should not.
-        if settings.buckets < 9 * len(vocabulary):
+        if settings.buckets < 9 * len(trained):
             raise VectorsError(
-                f"{settings.buckets} buckets are too few for {len(vocabulary)} words, expected "
-                f"{9 * len(vocabulary)} or more, so that every word starts with a random vector"
+                f"{settings.buckets} buckets are too few for {len(trained)} words, expected "
+                f"{9 * len(trained)} or more, so that every word starts with a random vector"
             )
 
 

@@ -13,8 +13,9 @@ from pipeline.images.networks.open_clip_models import ModelError, find_clip_mode
 from pipeline.images.networks.open_clip_weights import build_clip, load_clip_weights
 from pipeline.images.networks.state_dicts import WeightsError
 from pipeline.store.shards.feature_set import FeatureSet
+from pipeline.text import EncoderError
 from pipeline.text.encode import encode, encoder_folder
-from pipeline.text.encoder_plans import EncoderError, plan_encoder
+from pipeline.text.encoder_plans import plan_encoder
 from pipeline.text.encoders.open_clip_text import OpenClip
 from pipeline.text.fitted import load_encoder
 from tests.images.networks.factories import TINY, add_tiny_models
