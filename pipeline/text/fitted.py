@@ -218,9 +218,7 @@ class LoadedEncoder:
         return self._encoder.recipe()
 
     def encode(self, texts: str | Iterable[str]) -> npt.NDArray[np.float32]:
-        """Encode one caption, or several.
-
-        A caption's row depends on its text alone, bit for bit.
+        """Encode one caption, or several; a row depends on its text alone, bit for bit.
 
         Parameters
         ----------
@@ -228,13 +226,7 @@ class LoadedEncoder:
 
         Returns
         -------
-        numpy.ndarray
-            (dim,) float32 of a single caption, (n, dim) of several; all finite.
-
-        Raises
-        ------
-        UnexpectedType
-            A value is not a str.
+        (dim,) float32 of a single caption, (n, dim) float32 of several; all finite.
         """
         captions, alone = texts_of(texts, "caption")
         rows = self._for(captions).encode(captions)

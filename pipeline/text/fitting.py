@@ -11,12 +11,7 @@ from pipeline.store.hashing import sha256_of_texts
 from pipeline.store.progress import QUIET, Monitor
 from pipeline.store.wording import counted
 from pipeline.text import EncoderError
-from pipeline.text.encoder_plans import (
-    CodebookPlan,
-    EncoderPlan,
-    EncoderSpec,
-    vocabulary_rule,
-)
+from pipeline.text.encoder_plans import CodebookPlan, EncoderPlan, EncoderSpec, vocabulary_rule
 from pipeline.text.encoders.base import CaptionEncoder
 from pipeline.text.encoders.token_ids import TOKEN_LAYOUTS, longest_caption
 from pipeline.text.fisher.codebook import Codebook, fit_codebook, load_codebook
@@ -32,13 +27,7 @@ from pipeline.text.fitted import (
     vocabulary_file,
 )
 from pipeline.text.lexicon import Lexicon
-from pipeline.text.pca.components import (
-    components_of,
-    fit_disk,
-    fit_memory,
-    fit_pca,
-    require_two,
-)
+from pipeline.text.pca.components import components_of, fit_disk, fit_memory, fit_pca, require_two
 from pipeline.text.vectors import WordVectors
 from pipeline.text.vocabulary import build_vocabulary, save_vocabulary
 

@@ -9,12 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pipeline.store.errors import UnknownName
-from pipeline.text.encoders.base import (
-    CaptionEncoder,
-    Parts,
-    VocabularyReport,
-    report_on_texts,
-)
+from pipeline.text.encoders.base import CaptionEncoder, Parts, VocabularyReport, report_on_texts
 from pipeline.text.tokenizers.lemmas import Lemmatizer
 from pipeline.text.tokenizers.tokenizer import Tokenizer
 from pipeline.text.vocabulary import Vocabulary
@@ -71,12 +66,10 @@ class BagOfWords:
 
     @property
     def dim(self) -> int:
-        """Number of words of the vocabulary."""
         return len(self.vocabulary.words)
 
     @property
     def weights(self) -> tuple[str, str]:
-        """The vocabulary."""
         return self.vocabulary.name, self.vocabulary.sha256
 
     @cached_property
@@ -91,7 +84,6 @@ class BagOfWords:
 
     @property
     def memory(self) -> int:
-        """Bytes of the weights of the words."""
         return 8 * self.dim
 
     def recipe(self) -> dict[str, Any]:

@@ -83,27 +83,16 @@ class Parts(Protocol):
 
 @dataclass(frozen=True)
 class VocabularyReport:
-    """Coverage of some captions by an encoder's vocabulary; truncated words are not counted.
-
-    Attributes
-    ----------
-    captions, tokens, words : int. Number of captions, of tokens and of distinct words.
-    oov_tokens : int. Number of out-of-vocabulary tokens.
-    oov_words : tuple of (str, int). Out-of-vocabulary words with counts, most frequent first, then
-        alphabetically.
-    unknown_captions : tuple of int. Positions of the captions without a known word.
-    unknown_row : str. Row of such a caption, in words, such as "a zero vector".
-    cut : tuple of int. Positions of the truncated captions.
-    """
+    """Coverage of some captions by an encoder's vocabulary; truncated words are not counted."""
 
     captions: int
     tokens: int
-    words: int
+    words: int  # distinct
     oov_tokens: int
-    oov_words: tuple[tuple[str, int], ...]
-    unknown_captions: tuple[int, ...]
-    unknown_row: str
-    cut: tuple[int, ...]
+    oov_words: tuple[tuple[str, int], ...]  # with counts, most frequent first, then alphabetically
+    unknown_captions: tuple[int, ...]  # positions of the captions without a known word
+    unknown_row: str  # row of such a caption, in words, such as "a zero vector"
+    cut: tuple[int, ...]  # positions of the truncated captions
 
     def text(self) -> str:
         """Return the report as one paragraph."""

@@ -36,7 +36,6 @@ class Concatenation:
 
     @property
     def dim(self) -> int:
-        """Length of each row: the sum of the encoders'."""
         return sum(encoder.dim for encoder in self.encoders)
 
     @property
@@ -47,12 +46,10 @@ class Concatenation:
 
     @property
     def trained_on(self) -> tuple[str, ...]:
-        """Training datasets of all encoders, without duplicates."""
         return tuple(dict.fromkeys(name for e in self.encoders for name in e.trained_on))
 
     @property
     def memory(self) -> int:
-        """Total memory of the encoders, in bytes."""
         return sum(encoder.memory for encoder in self.encoders)
 
     def recipe(self) -> dict[str, Any]:

@@ -10,12 +10,7 @@ import numpy.typing as npt
 
 from pipeline.store.hashing import sha256_of_json
 from pipeline.text import EncoderError
-from pipeline.text.encoders.base import (
-    CaptionEncoder,
-    Parts,
-    VocabularyReport,
-    report_on_texts,
-)
+from pipeline.text.encoders.base import CaptionEncoder, Parts, VocabularyReport, report_on_texts
 from pipeline.text.fisher.codebook import Codebook
 from pipeline.text.fisher.gradients import WordGradients, power_and_l2, word_gradients
 from pipeline.text.tokenizers.tokenizer import Tokenizer
@@ -53,18 +48,16 @@ class FisherVector:
 
     @property
     def dim(self) -> int:
-        """Length of each row: the sum of 2 K D over the codebooks."""
+        """The sum of 2 K D over the codebooks."""
         return sum(_dim(codebook) for codebook in self.codebooks)
 
     @property
     def weights(self) -> tuple[str, str]:
-        """The word vectors and the codebooks."""
         kinds = "+".join(codebook.metadata.kind for codebook in self.codebooks)
         return f"{self.vectors.name}, {kinds}", self._sha256
 
     @property
     def trained_on(self) -> tuple[str, ...]:
-        """Training datasets of the word vectors."""
         return self.vectors.trained_on
 
     @property

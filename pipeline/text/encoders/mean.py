@@ -9,12 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pipeline.store.errors import UnknownName
-from pipeline.text.encoders.base import (
-    CaptionEncoder,
-    Parts,
-    VocabularyReport,
-    report_on_texts,
-)
+from pipeline.text.encoders.base import CaptionEncoder, Parts, VocabularyReport, report_on_texts
 from pipeline.text.tokenizers.tokenizer import TOKENIZERS, Tokenizer
 from pipeline.text.vectors import WordVectors
 
@@ -75,22 +70,18 @@ class Mean:
 
     @property
     def dim(self) -> int:
-        """Dimension of the word vectors."""
         return self.vectors.dim
 
     @property
     def weights(self) -> tuple[str, str]:
-        """The word vectors."""
         return self.vectors.name, self.vectors.sha256
 
     @property
     def trained_on(self) -> tuple[str, ...]:
-        """Training datasets of the word vectors."""
         return self.vectors.trained_on
 
     @property
     def memory(self) -> int:
-        """Bytes of the word vectors."""
         return self.vectors.matrix.nbytes
 
     def recipe(self) -> dict[str, Any]:

@@ -63,7 +63,6 @@ class OpenClip:
 
     @property
     def name(self) -> str:
-        """The model's name, with the tag if it has one."""
         return self.model.name
 
     @property

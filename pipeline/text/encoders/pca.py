@@ -37,7 +37,6 @@ class Pca:
 
     @property
     def weights(self) -> tuple[str, str]:
-        """Names and SHA-256 of the encoder's weights and the components."""
         name, sha256 = self.encoder.weights
         both = {"encoder": sha256, "projection": self.basis.sha256}
         return f"{name}, PCA", sha256_of_json(both)

@@ -24,22 +24,18 @@ class SentenceTransformer:
 
     @property
     def dim(self) -> int:
-        """Dimension of the model's vectors."""
         return self.model.dim
 
     @property
     def weights(self) -> tuple[str, str]:
-        """The model's name, and the SHA-256 of all its files."""
         return self.model.name, self.model.sha256
 
     @property
     def trained_on(self) -> tuple[str, ...]:
-        """Training datasets in the model card."""
         return self.model.trained_on
 
     @property
     def memory(self) -> int:
-        """Memory of the model and of concurrent batches, in bytes."""
         return self.model.memory
 
     def recipe(self) -> dict[str, Any]:

@@ -8,12 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pipeline.text.encoders.base import (
-    CaptionEncoder,
-    Parts,
-    VocabularyReport,
-    report_on_texts,
-)
+from pipeline.text.encoders.base import CaptionEncoder, Parts, VocabularyReport, report_on_texts
 from pipeline.text.encoders.token_ids import (
     END,
     FIRST_WORD,
@@ -52,7 +47,6 @@ class TagIds:
 
     @property
     def weights(self) -> tuple[str, str]:
-        """The tagger."""
         return self.tagger.name, self.tagger.sha256
 
     @property

@@ -8,12 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pipeline.text import EncoderError
-from pipeline.text.encoders.base import (
-    CaptionEncoder,
-    Parts,
-    VocabularyReport,
-    report_on_texts,
-)
+from pipeline.text.encoders.base import CaptionEncoder, Parts, VocabularyReport, report_on_texts
 from pipeline.text.tokenizers.tokenizer import Tokenizer
 from pipeline.text.vocabulary import Vocabulary
 
@@ -113,7 +108,6 @@ class TokenIds:
 
     @property
     def weights(self) -> tuple[str, str]:
-        """The vocabulary."""
         return self.vocabulary.name, self.vocabulary.sha256
 
     @property

@@ -15,13 +15,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.mixture import GaussianMixture
 
 from pipeline.text import EncoderError
-from pipeline.text.fisher.mixture import (
-    Mixture,
-    blocks_of,
-    check_samples,
-    distances_to,
-    normalise,
-)
+from pipeline.text.fisher.mixture import Mixture, blocks_of, check_samples, distances_to, normalise
 
 _Floats = npt.NDArray[np.floating]
 _Doubles = npt.NDArray[np.float64]

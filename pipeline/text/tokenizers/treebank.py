@@ -35,14 +35,11 @@ def _tokenize() -> Callable[[str], list[str]]:
     """Return the method of nltk's tokenizer."""
     try:
         # `import nltk` imports all of nltk, and scipy.stats.
-        return _method(import_alone("nltk.tokenize.destructive"))
+        module = import_alone("nltk.tokenize.destructive")
     except ModuleNotFoundError as error:
         raise ModuleNotFoundError(
             "Treebank words need the package nltk: pip install nltk"
         ) from error
-
-
-def _method(module: ModuleType) -> Callable[[str], list[str]]:
     tokenize: Callable[[str], list[str]] = module.NLTKWordTokenizer().tokenize
     return tokenize
 

@@ -20,16 +20,10 @@ _MB = 1e6
 
 @dataclass(frozen=True, eq=False)
 class StoredVectors:
-    """Stored word vectors and their coverage.
+    """Stored word vectors and their coverage."""
 
-    Attributes
-    ----------
-    vectors : WordVectors. Words and vectors, memory-mapped.
-    report : VocabularyReport. Coverage of the dataset's captions.
-    """
-
-    vectors: WordVectors
-    report: VocabularyReport
+    vectors: WordVectors  # memory-mapped
+    report: VocabularyReport  # on the dataset's captions
 
     @property
     def coverage(self) -> float:

@@ -27,26 +27,16 @@ class VectorsError(PipelineError):
 
 @dataclass(frozen=True, eq=False)
 class WordVectors:
-    """Words and their vectors, in the order of the source.
+    """Words and their vectors, in the order of the source."""
 
-    Attributes
-    ----------
-    name : str. "glove-6b-50d", or the file name without its suffix.
-    words : tuple of str. Distinct words.
-    matrix : (words, dim) float32, finite; memory-mapped for a stored file.
-    sha256 : str. SHA-256 of the whole source file, whichever words are loaded; of the canonical
-        JSON `{file name: SHA-256}` for several files; of the canonical JSON of settings and corpus
-        SHA-256 for vectors that were just trained.
-    stored_from : str or None. `source_sha256` of a stored file; None for other sources.
-    trained_on : tuple of str. Names of the training datasets, if known.
-    """
-
-    name: str
-    words: tuple[str, ...]
-    matrix: npt.NDArray[np.float32]
+    name: str  # "glove-6b-50d", or the file name without its suffix
+    words: tuple[str, ...]  # distinct
+    matrix: npt.NDArray[np.float32]  # (words, dim), finite; memory-mapped for a stored file
+    # SHA-256 of the whole source file, whichever words are loaded; of the canonical JSON
+    # `{file name: SHA-256}` for several files; of that of settings and corpus for new vectors.
     sha256: str
-    stored_from: str | None = None
-    trained_on: tuple[str, ...] = ()
+    stored_from: str | None = None  # `source_sha256` of a stored file; None for other sources
+    trained_on: tuple[str, ...] = ()  # names of the training datasets, if known
 
     @property
     def source_sha256(self) -> str:

@@ -12,6 +12,7 @@ from pipeline.datasets.manifest import Manifest
 from pipeline.images.networks.open_clip_models import ModelError, find_clip_model, open_clip
 from pipeline.images.networks.open_clip_weights import build_clip, load_clip_weights
 from pipeline.images.networks.state_dicts import WeightsError
+from pipeline.store.errors import UnknownName
 from pipeline.store.shards.feature_set import FeatureSet
 from pipeline.text import EncoderError
 from pipeline.text.encode import encode, encoder_folder
@@ -89,7 +90,7 @@ def test_what_cannot_be_had_is_refused(tmp_path: Path) -> None:
         ("open-clip:tiny-vit", None, ModelError, "names no weights"),
         ("open-clip:tiny-vitt", None, ModelError, "did you mean tiny-vit"),
         ("open-clip:tiny-vit", "away.pt", WeightsError, "no weights file 'away.pt'"),
-        ("open-clip:", None, EncoderError, "no encoder is called 'open-clip:'"),
+        ("open-clip:", None, UnknownName, "no encoder is called 'open-clip:'"),
         ("mean", "random:0", EncoderError, "has no option weights"),
     ):
         with pytest.raises(error, match=message):
