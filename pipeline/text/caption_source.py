@@ -40,7 +40,6 @@ class CaptionSource:
 
     @property
     def origin(self) -> Texts:
-        """The texts."""
         return Texts(self.texts)
 
     def compute(self, spans: Sequence[Span], watch: Stopwatch) -> Iterator[tuple[int, RowBlock]]:

@@ -206,10 +206,7 @@ tags, tags-spacy, tags-universal
 
 
 def find_encoder(name: str) -> EncoderSpec:
-    """Return an encoder with its defaults, by a name in `ENCODERS` or "<kind>:<model>".
-
-    Models of libraries are not checked here.
-    """
+    """Return an encoder with its defaults, by name; models of libraries are not checked here."""
     kind, colon, model = name.partition(":")
     if kind in _OF_LIBRARIES and colon and model:
         return EncoderSpec(name, kind, tokenizer=None, weights=_OF_LIBRARIES[kind])
@@ -241,7 +238,6 @@ class EncoderPlan:
     pca: int | None = None  # number of principal components; None: no projection
 
     def to_json(self) -> dict[str, Any]:
-        """Return all fields as JSON values."""
         others = {name: value for name, value in asdict(self).items() if name != "specs"}
         return {"parts": [spec.to_json() for spec in self.specs], **others}
 

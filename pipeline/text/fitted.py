@@ -175,16 +175,7 @@ class _Parts:
 
 
 class LoadedEncoder:
-    """A fitted encoder for one caption or several, from `load_encoder`; a `CaptionEncoder`.
-
-    Attributes
-    ----------
-    name : str. Name of the encoder with its weights or words.
-    dim : int. Length of each row.
-    weights : (str, str). Name and SHA-256 of everything loaded or fitted.
-    trained_on : tuple of str. Names of the datasets that its weights were trained on, if known.
-    memory : int. Upper bound of its memory while encoding, in bytes, without the rows.
-    """
+    """A fitted encoder for one caption or several, from `load_encoder`; a `CaptionEncoder`."""
 
     def __init__(self, fitted: FittedFolder, texts: Sequence[str] | None) -> None:
         self._fitted = fitted

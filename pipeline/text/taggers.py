@@ -1,7 +1,4 @@
-"""Part-of-speech taggers by name, and their tag sets.
-
-A tagger maps the words of a sentence to one tag each. Its package is imported on first use.
-"""
+"""Part-of-speech taggers by name, and their tag sets; packages are imported on first use."""
 
 import gzip
 import hashlib
@@ -24,6 +21,8 @@ DEFAULT_TAGGER = "textblob"
 SPACY_TAGGER = "spacy"
 
 _PERCEPTRON = "perceptron:"
+# What a file of a perceptron can raise; a JSON integer may overflow every float.
+_DAMAGED = (ValueError, KeyError, TypeError, AttributeError, ArithmeticError, EOFError, zlib.error)
 
 TAG_SETS: dict[str, tuple[str, ...]] = {
     "penn": (
@@ -154,22 +153,13 @@ def _perceptron(path: Path) -> Tagger:
         classes = set(values["classes"])
         numbers = [number for tags in weights.values() for number in tags.values()]
         tags = [*tagdict.values(), *classes, *(tag for tags in weights.values() for tag in tags)]
-        # OverflowError: a JSON integer may exceed every float.
         if not all(isinstance(n, int | float) and math.isfinite(n) for n in numbers):
             raise TypeError("a weight is not a finite number")
         if not classes or not all(isinstance(tag, str) for tag in tags):
             raise TypeError("a tag is not a text")
     except OSError as error:
         raise EncoderError(f"{path} cannot be read ({error}); pass the tagger's file") from error
-    except (
-        ValueError,
-        KeyError,
-        TypeError,
-        AttributeError,
-        OverflowError,
-        EOFError,
-        zlib.error,
-    ) as error:
+    except _DAMAGED as error:
         raise EncoderError(
             f"{path} is not an averaged perceptron ({error!r}); expected JSON with `weights`, "
             "`tagdict` and `classes`"

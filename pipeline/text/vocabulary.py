@@ -87,7 +87,6 @@ class Vocabulary:
         return sha256_of_json(self.to_json())
 
     def to_json(self) -> dict[str, Any]:
-        """Return all fields as JSON values."""
         return {
             "format": _FORMAT,
             "format_version": _FORMAT_VERSION,

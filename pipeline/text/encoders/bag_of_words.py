@@ -109,7 +109,6 @@ class BagOfWords:
         return rows.astype(np.float32).toarray()
 
     def reports(self, texts: Sequence[str]) -> dict[str, VocabularyReport]:
-        """Count out-of-vocabulary words."""
         return {self.name: report_on_texts(texts, self.tokenizer, self.vocabulary.index)}
 
     @property
@@ -132,6 +131,5 @@ class BagOfWords:
 
 
 def assemble(parts: Parts) -> CaptionEncoder:
-    """Return the encoder built from its parts."""
     weighting: Literal["counts", "tfidf"] = "tfidf" if parts.option("kind") == "tfidf" else "counts"
     return BagOfWords(parts.vocabulary(), parts.tokenizer, weighting)

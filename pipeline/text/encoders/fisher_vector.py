@@ -49,7 +49,7 @@ class FisherVector:
     @property
     def dim(self) -> int:
         """The sum of 2 K D over the codebooks."""
-        return sum(_dim(codebook) for codebook in self.codebooks)
+        return sum(2 * c.mixture.components * c.mixture.dim for c in self.codebooks)
 
     @property
     def weights(self) -> tuple[str, str]:
@@ -86,7 +86,6 @@ class FisherVector:
         return rows
 
     def reports(self, texts: Sequence[str]) -> dict[str, VocabularyReport]:
-        """Count words without a vector."""
         return {self.name: report_on_texts(texts, self.tokenizer, self.vectors.index)}
 
     def _encode_into(self, rows: npt.NDArray[np.float32], texts: Sequence[str]) -> None:
@@ -113,10 +112,6 @@ class FisherVector:
         return sha256_of_json({"vectors": self.vectors.sha256, "codebooks": fitted})
 
 
-def _dim(codebook: Codebook) -> int:
-    return 2 * codebook.mixture.components * codebook.mixture.dim
-
-
 def _account(codebook: Codebook) -> dict[str, Any]:
     """Return settings and data of a codebook's fit, without software versions."""
     fitted_to = codebook.metadata.to_json()
@@ -125,5 +120,4 @@ def _account(codebook: Codebook) -> dict[str, Any]:
 
 
 def assemble(parts: Parts) -> CaptionEncoder:
-    """Return the encoder built from its parts."""
     return FisherVector(parts.codebooks(), parts.vectors, parts.tokenizer)

@@ -145,5 +145,4 @@ class Mean:
 
 
 def assemble(parts: Parts) -> CaptionEncoder:
-    """Return the encoder built from its parts."""
     return Mean(parts.vectors, parts.tokenizer, parts.option("averaging") or "known")

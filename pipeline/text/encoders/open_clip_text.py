@@ -211,5 +211,4 @@ def _shortened(net: Any, length: int) -> Any:
 
 
 def assemble(parts: Parts) -> CaptionEncoder:
-    """Return the encoder of the named model."""
     return OpenClip(find_clip_model(parts.option("name")), parts.option("weights"))

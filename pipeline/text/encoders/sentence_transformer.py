@@ -64,5 +64,4 @@ class SentenceTransformer:
 
 
 def assemble(parts: Parts) -> CaptionEncoder:
-    """Return the encoder built from its parts."""
     return SentenceTransformer(sentence_model(parts.option("model")))

@@ -104,7 +104,6 @@ class TagIds:
 
 
 def assemble(parts: Parts) -> CaptionEncoder:
-    """Return the encoder built from its parts."""
     return TagIds(
         parts.tokenizer,
         tagger_called(parts.option("tagger")),

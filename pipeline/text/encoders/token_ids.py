@@ -139,8 +139,8 @@ class TokenIds:
         after = [END] * self.layout.end
         for row, text in zip(rows, texts, strict=True):
             ids = [*before, *self._ids(self.tokenizer.tokenize(text)), *after]
-            if ids:
-                row[_columns(len(ids), self.layout.padding)] = ids
+            start = 0 if self.layout.padding == "back" else len(row) - len(ids)
+            row[start : start + len(ids)] = ids
         return rows
 
     def reports(self, texts: Sequence[str]) -> dict[str, VocabularyReport]:
@@ -174,11 +174,6 @@ def longest_caption(texts: Sequence[str], tokenizer: Tokenizer, layout: TokenLay
     return max(words, 1) + layout.marks
 
 
-def _columns(length: int, padding: Literal["front", "back"]) -> slice:
-    return slice(length) if padding == "back" else slice(-length, None)
-
-
 def assemble(parts: Parts) -> CaptionEncoder:
-    """Return the encoder built from its parts."""
     layout = TOKEN_LAYOUTS[parts.option("layout")]
     return TokenIds(parts.vocabulary(), parts.tokenizer, parts.option("max_length"), layout)

@@ -1,7 +1,4 @@
-"""EM for mixtures: `fit_hybrid` for mixtures with Laplacians, `fit_gaussian` for Gaussians.
-
-The first is our own, the second scikit-learn's.
-"""
+"""EM for mixtures: our own `fit_hybrid` with Laplacians, scikit-learn's `fit_gaussian` without."""
 
 import warnings
 from collections.abc import Callable

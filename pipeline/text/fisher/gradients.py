@@ -43,7 +43,11 @@ class WordGradients:
         largest number of a row. A row depends only on its own words, bit for bit. Needs as much
         memory as the result.
         """
-        _check_lengths(len(words), lengths)
+        if lengths.ndim != 1 or (lengths < 0).any() or lengths.sum() != len(words):
+            raise EncoderError(
+                f"the lengths of {len(lengths)} captions add up to {lengths.sum()} (smallest "
+                f"{lengths.min(initial=0)}), expected {len(words)}, the number of words"
+            )
         vocabulary = len(self.starts) - 1
         if len(words) and not 0 <= words.min() <= words.max() < vocabulary:
             raise EncoderError(
@@ -145,11 +149,3 @@ def _gradients(
     location = np.where(laplace, sign, from_mean)
     scale = np.where(laplace, deviation, (from_mean**2 - 1) / np.sqrt(2))
     return np.concatenate((location, scale), axis=1)
-
-
-def _check_lengths(words: int, lengths: npt.NDArray[np.integer]) -> None:
-    if lengths.ndim != 1 or (lengths < 0).any() or lengths.sum() != words:
-        raise EncoderError(
-            f"the lengths of {len(lengths)} captions add up to {lengths.sum()} (smallest "
-            f"{lengths.min(initial=0)}), expected {words}, the number of words"
-        )

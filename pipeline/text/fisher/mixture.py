@@ -37,35 +37,23 @@ class Mixture:
         shape = (len(self.weights), self.dim)
         for name, array in vars(self).items():
             expected = shape[:1] if name == "weights" else shape
-            if array.shape != expected:
-                raise EncoderError(
-                    f"the mixture's {name} have shape {array.shape}, expected {expected}; fit it "
-                    "again"
-                )
             kind = np.bool_ if name == "laplace" else np.float64
+            if array.shape != expected:
+                raise _invalid(name, f"have shape {array.shape}, expected {expected}")
             if array.dtype != kind:
-                raise EncoderError(
-                    f"the mixture's {name} are {array.dtype}, expected {np.dtype(kind)}; fit it "
-                    "again"
-                )
+                raise _invalid(name, f"are {array.dtype}, expected {np.dtype(kind)}")
             if not np.isfinite(array).all():
-                raise EncoderError(
-                    f"the mixture's {name} have NaN or infinite values; fit it again"
-                )
+                raise _invalid(name, "have NaN or infinite values")
         for name in ("weights", "scales", "variances"):
             if not (getattr(self, name) > 0).all():
-                raise EncoderError(
-                    f"the mixture's {name} have values that are not positive; fit it again"
-                )
+                raise _invalid(name, "have values that are not positive")
 
     @property
     def components(self) -> int:
-        """Number of components, K."""
         return len(self.weights)
 
     @property
     def dim(self) -> int:
-        """Number of dimensions, D."""
         return int(self.means.shape[-1])
 
     def log_components(self, x: _Floats) -> _Doubles:
@@ -91,6 +79,10 @@ class Mixture:
         posteriors = self.log_components(x)
         normalise(posteriors)
         return posteriors
+
+
+def _invalid(name: str, problem: str) -> EncoderError:
+    return EncoderError(f"the mixture's {name} {problem}; fit it again")
 
 
 def check_samples(x: _Floats, components: int) -> None:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Protocol
 
@@ -67,28 +68,24 @@ class RuleLemmatizer:
     # Known lower-case words, most frequent first. About 50,000 work well: much longer lists contain
     # misspellings and names ("gras", "morn") that pass for lemmas.
     words: Sequence[str] = field(repr=False)
-    _rank: dict[str, int] = field(init=False, repr=False)
     _lemmas: dict[str, str] = field(init=False, repr=False, default_factory=dict)
-    _sha256: str = field(init=False, repr=False)
-
-    def __post_init__(self) -> None:
-        rank = {word: position for position, word in reversed(list(enumerate(self.words)))}
-        object.__setattr__(self, "_rank", rank)
-        what = [_RULES_VERSION, _NOUN_SUFFIXES, _OTHER_SUFFIXES, IRREGULAR_WORDS, list(self.words)]
-        object.__setattr__(self, "_sha256", sha256_of_json(what))
 
     @property
     def name(self) -> str:
         """`rules-<dictionary>`."""
         return f"rules-{self.dictionary}"
 
-    @property
+    @cached_property
     def sha256(self) -> str:
         """SHA-256 of the canonical JSON of rules, exceptions and words."""
-        return self._sha256
+        rules = [_RULES_VERSION, _NOUN_SUFFIXES, _OTHER_SUFFIXES, IRREGULAR_WORDS]
+        return sha256_of_json([*rules, list(self.words)])
+
+    @cached_property
+    def _rank(self) -> dict[str, int]:
+        return {word: position for position, word in reversed(list(enumerate(self.words)))}
 
     def lemma(self, word: str) -> str:
-        """Return the lemma of a lower-case word; an unknown word is its own lemma."""
         return _remembered(self._lemmas, word, self._find)
 
     def _find(self, word: str) -> str:
@@ -118,7 +115,6 @@ class WordNetLemmatizer:
         return "wordnet-noun"
 
     def lemma(self, word: str) -> str:
-        """Return the lemma of a lower-case word; an unknown word is its own lemma."""
         return _remembered(self._lemmas, word, self._find)
 
     def _find(self, word: str) -> str:

@@ -38,7 +38,7 @@ def vectors_record(file: Path) -> dict[str, Any] | None:
         **recorded,
         "training": _without_software(recorded.get("training")),
         "source": described.get("source"),
-        "words_sha256": _sha256(set(words)),
+        "words_sha256": sha256_of_json(sorted(set(words))),
     }
 
 
@@ -80,13 +80,17 @@ def expected_vectors(
     if training is None:
         if source is not None and not source.startswith("sentence-transformer:"):
             expected["source"] = Path(source).stem if Path(source).suffix else source
-        return {**expected, "training": None, "words_sha256": _sha256(words)}
+        return {**expected, "training": None, "words_sha256": sha256_of_json(sorted(words))}
     path = None if corpus is None else Path(corpus)
     sentences, origin = training_sentences(manifest, split, path, allow_leaks, splitter, QUIET)
     training, facts = training_facts(training, sentences, origin)
     if training.trainer == "word2vec":
         words &= {*sentences.vocabulary(training.min_count)}
-    return {**expected, "training": _without_software(facts), "words_sha256": _sha256(words)}
+    return {
+        **expected,
+        "training": _without_software(facts),
+        "words_sha256": sha256_of_json(sorted(words)),
+    }
 
 
 def _options_in(file: Path) -> dict[str, Any] | None:
@@ -113,7 +117,3 @@ def _key(options: dict[str, Any]) -> str:
 def _without_software(facts: dict[str, Any] | None) -> dict[str, Any] | None:
     """Return the record of a training without versions, which do not make vectors outdated."""
     return facts and {name: value for name, value in facts.items() if name != "software"}
-
-
-def _sha256(words: set[str]) -> str:
-    return sha256_of_json(sorted(words))

@@ -46,7 +46,6 @@ class Training:
 
     @property
     def name(self) -> str:
-        """Name such as `word2vec-skip-gram-500d`."""
         return f"{self.trainer}-{self.algorithm}-{self.dim}d"
 
     def for_words(self, counts: Mapping[str, int]) -> "Training":

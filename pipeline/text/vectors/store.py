@@ -108,7 +108,10 @@ def store_vectors(
     }
     monitor.log(f"{len(captions)} captions of all splits have {len(words)} distinct words")
     if source is not None:
-        vectors = _read(source, words, monitor)
+        file = Path(source)
+        size = f" ({file.stat().st_size / _MB:.1f} MB)" if file.is_file() else ""
+        monitor.log(f"looking up the words of all splits in {source}{size}")
+        vectors = load_vectors(source, words)
     else:
         assert training is not None
         path = None if corpus is None else Path(corpus)
@@ -129,13 +132,6 @@ def store_vectors(
     report = report_on(map(splitter.tokenize, captions), stored.index)
     monitor.log(report.text())
     return StoredVectors(stored, report)
-
-
-def _read(source: str, words: set[str], monitor: Monitor) -> WordVectors:
-    path = Path(source)
-    size = f" ({path.stat().st_size / _MB:.1f} MB)" if path.is_file() else ""
-    monitor.log(f"looking up the words of all splits in {source}{size}")
-    return load_vectors(source, words)
 
 
 def training_sentences(

@@ -119,11 +119,9 @@ class _Cursor:
 
     @property
     def left(self) -> int:
-        """Number of remaining bytes."""
         return len(self._data) - self._at
 
     def skip(self, size: int, what: str) -> None:
-        """Skip `size` bytes."""
         if size > self.left:
             raise VectorsError(
                 f"{self._path}: ends inside its {what}: {size} bytes expected, {self.left} left; "

@@ -114,7 +114,6 @@ class _AfterEpoch(CallbackAny2Vec):
         self._done = 0
 
     def on_epoch_end(self, model: Word2Vec) -> None:
-        """Count the epoch."""
         self._done += 1
         self._progress(self._done, self._epochs, 0)
 
