@@ -21,8 +21,8 @@ class CaptionEncoder(Protocol):
     """Protocol of all sentence encoders.
 
     A caption's row depends only on its text, bit for bit, not on the other captions in the call:
-    rows are reused, and computed on any worker. Encoders therefore multiply matrices of constant
-    size, or in float64.
+    rows are reused, and computed on any worker. Encoders that multiply matrices therefore do so in
+    constant sizes, or in float64.
 
     Examples
     --------
