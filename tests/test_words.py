@@ -9,7 +9,7 @@ from tests.words import found_in, read_by_people
 
 # Names and data that contain a listed word: file, or file and words.
 _DATA = {
-    "pipeline/text/tokenizers/irregular_words.py",  # verbs and their forms
+    "pipeline/text/tokenizers/word_lists.py",  # verbs and their forms
     "pipeline/studies/scenes/grammar.py",  # captions of drawn scenes and their relations
     "pipeline/studies/scenes/parse.py",
 }

@@ -10,6 +10,8 @@ from typing import Any
 import numpy as np
 from threadpoolctl import threadpool_limits
 
+from pipeline.datasets.entries import Captions
+from pipeline.datasets.regions import read_phrases
 from pipeline.store.build.job_ref import NotShared
 from pipeline.store.files import created_by
 from pipeline.store.jobs.feature_source import Task
@@ -27,37 +29,26 @@ _BYTES_AT_ONCE = 1 << 24
 
 @dataclass(frozen=True)
 class CaptionSource:
-    """Captions, or phrases, as a `pipeline.store.jobs.feature_source.FeatureSource`.
-
-    Attributes
-    ----------
-    header : see `caption_header`.
-    ids, texts : sequence of str. Id and text of each row.
-    encoder : CaptionEncoder. Fitted encoder.
-    fitted : Path. Folder of its fitted files, from which workers load it.
-    """
+    """Captions, or phrases, as a `pipeline.store.jobs.feature_source.FeatureSource`."""
 
     header: FeatureHeader
     ids: Sequence[str]
     texts: Sequence[str]
     encoder: CaptionEncoder
-    fitted: Path
+    fitted: Path  # folder of the encoder's fitted files, from which workers load it
     unit: str = "caption"
 
     @property
     def origin(self) -> Texts:
-        """The texts."""
         return Texts(self.texts)
 
     def compute(self, spans: Sequence[Span], watch: Stopwatch) -> Iterator[tuple[int, RowBlock]]:
-        """Encode the captions of some spans.
-
-        BLAS runs on one thread: with more, the last bits may differ, and the bytes of a set would
-        depend on the number of cores and workers.
-        """
+        """Encode the captions of some spans."""
         at_once = max(1, _BYTES_AT_ONCE // (4 * self.encoder.dim))
         for rows in (rows for span in spans for rows in span.batches(at_once)):
             chosen = self.texts[rows.start : rows.stop]
+            # One thread of BLAS: with more, the last bits may differ, and the bytes of a set would
+            # depend on the number of cores and workers.
             with watch.timing(FORWARD), threadpool_limits(limits=1):
                 features = self.encoder.encode(chosen)
             status = np.zeros(len(rows), np.uint8)
@@ -79,7 +70,7 @@ class CaptionSource:
 def source_on_worker(
     settings: dict[str, Any], dataset: str, ids: Sequence[str], texts: list[str]
 ) -> CaptionSource:
-    """Build the source of some captions on a worker; see `CaptionSource.task`."""
+    """Build the source of some captions on a worker, from the settings of `CaptionSource.task`."""
     folder = Path(settings["fitted"])
     encoder = _encoder(folder, settings["folder"], tuple(settings["words"]))
     return CaptionSource(caption_header(encoder, dataset), ids, texts, encoder, folder)
@@ -88,15 +79,7 @@ def source_on_worker(
 def caption_header(
     encoder: CaptionEncoder, dataset: str, trained_on: str | None = None
 ) -> FeatureHeader:
-    """Return the header of caption features.
-
-    Parameters
-    ----------
-    encoder : CaptionEncoder. Its recipe and the identity of its weights are recorded.
-    dataset : str. Name of the dataset.
-    trained_on : str or None. Training datasets of its weights, comma-separated; None: as the
-        encoder records.
-    """
+    """Return a header of caption features; `trained_on`, "NAME, NAME", overrides the encoder's."""
     weights, weights_sha256 = encoder.weights
     return FeatureHeader(
         recipe=encoder.recipe(),
@@ -111,13 +94,19 @@ def caption_header(
     )
 
 
+def unique_phrases(dataset: str | Path, split: str | None = None) -> Captions:
+    """Return the distinct phrases of a dataset or split by row id, in order of occurrence."""
+    texts: dict[str, str] = {}
+    for phrase in read_phrases(dataset, split):
+        texts.setdefault(phrase.key, phrase.plain)
+    return Captions([*texts], [*texts.values()])
+
+
 @lru_cache(maxsize=1)
 def _encoder(fitted: Path, folder: str, words: tuple[str, ...]) -> CaptionEncoder:
-    """Load an encoder for captions with these words, once per process.
-
-    Its plan may name word vectors by a path relative to the command's working directory.
-    """
+    """Load an encoder for captions with these words, once per process."""
     try:
+        # The plan may name word vectors by a path relative to the command's working directory.
         with chdir(folder):
             plan = load_plan(fitted)
             return FittedFolder(fitted, plan, Lexicon(plan)).encoder(words)

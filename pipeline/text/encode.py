@@ -15,12 +15,11 @@ from pipeline.store.jobs.options import Storage
 from pipeline.store.progress import QUIET, Monitor
 from pipeline.store.shards.index import FeatureIndex
 from pipeline.store.workers.place import Place
-from pipeline.text.caption_source import CaptionSource, caption_header
+from pipeline.text.caption_source import CaptionSource, caption_header, unique_phrases
 from pipeline.text.encoder_plans import plan_encoder
 from pipeline.text.encoders.base import CaptionEncoder
 from pipeline.text.fitting import Fitting, fit_encoder
 from pipeline.text.refit import follow_captions
-from pipeline.text.unique_phrases import unique_phrases
 
 _SHOWN = 5  # number of captions without a known word to name in a message
 
@@ -32,11 +31,11 @@ class Captions:
     Attributes
     ----------
     split : str or None. Split whose captions are encoded; None: all.
-    phrases : bool. Whether the distinct phrases of regions are used instead of captions.
+    phrases : bool. Whether the distinct phrases of regions are encoded instead of captions.
     fit_split : str. Split on which vocabularies, codebooks and components are fitted.
-    fitted : str, Path or None. Folder of the fitted files; None: `encoder_folder(out)`.
-    codebooks : str, Path or None. Folder of shared codebooks: loaded from it, or fitted and saved
-        to it.
+    fitted : str, Path or None. Folder of the fitted files; None: `<out>.encoder`.
+    codebooks : str, Path or None. Folder of codebooks that encoders share: loaded from it, or
+        fitted and saved to it; None: each encoder has its own.
     device : str. Device for principal components: a torch device, or "auto" for the best of this
         machine.
     trained_on : str or None. Training datasets of a model or of word vectors, comma-separated, for
@@ -71,31 +70,43 @@ def encode(
 ) -> FeatureIndex:
     """Encode the captions of a dataset, or the distinct phrases of its regions, into shards.
 
-    Vocabularies, codebooks and principal components are fitted on the captions of one split and
-    saved in a folder next to the shards. Fitted files and finished rows of an earlier call are
-    reused; rows of changed captions are recomputed. The result is deterministic: interruptions and
-    the number of workers do not change its bytes. With `Storage.update`, an encoder that was fitted
-    on other captions or with other options is fitted again.
+    As `pipeline.extract`, but of captions, and with encoders that are fitted first: vocabularies,
+    codebooks and principal components are fitted on the captions of one split and saved in a folder
+    next to the shards, from which `pipeline.load_encoder` encodes new sentences. Fitted files and
+    finished rows of an earlier call are reused; rows of changed captions are recomputed. The result
+    is deterministic: interruptions and the number of workers do not change its bytes. With
+    `Storage.update`, an encoder that was fitted on other captions or with other options is fitted
+    again.
 
     Parameters
     ----------
     dataset : str or Path. Folder of a prepared dataset.
     out : str or Path. Output folder. Row ids are caption ids, or `RegionPhrase.key` of phrases.
     encoder : str. Names in `pipeline.text.encoder_plans.ENCODERS`, joined by "+" for a
-        concatenation.
+        concatenation, or "sentence-transformer:MODEL" and "open-clip:MODEL.TAG" for libraries'
+        models.
     captions : Captions or None. Captions to encode and to fit on; None: defaults.
-    storage, place, monitor : see `pipeline.store.jobs.make_features.make_features`.
-    options : object. Options of the encoder, such as `vectors` or `pca`; see `plan_encoder`.
+    storage, place, monitor : see `pipeline.make_features`.
+    options : object. Options of the encoder; None selects the default. `tokenizer`, `vocabulary`,
+        `layout`, `max_length`, `weights` and `tagger` apply to every encoder that has them;
+        `vectors` is a source of `load_vectors` (default: packaged GloVe), `wordnet` the folder of a
+        WordNet, and `pca` the number of principal components. Codebooks have `components`,
+        `sample`, `seed` and `codebook_words`, the words to fit on: all of the "source", or those of
+        the "training" captions. The latter is the default for stored vectors, which have the words
+        of all splits, and for sentence transformers, which have no word list.
 
     Returns
     -------
     FeatureIndex
-        Index of the finished shards.
+        Index of the finished shards; rows are float32.
 
     Raises
     ------
+    UnknownName
+        The encoder, or a tokenizer, layout, vocabulary rule or tagger is unknown.
     EncoderError
-        The encoder or its options are unknown, or `fitted` has another encoder and `update` is off.
+        The encoder lacks an option or cannot be fitted, or `fitted` has another encoder and
+        `update` is off.
     PipelineError
         The dataset, word vectors or fitted files cannot be read, or shards cannot be written.
 
@@ -129,14 +140,14 @@ def encode(
         monitor,
     )
     if storage.update:
-        made = follow_captions(plan, folder, fitting, chosen.texts, out)
+        fitted = follow_captions(plan, folder, fitting, chosen.texts, out)
     else:
-        made = fit_encoder(plan, folder, fitting, chosen.texts)
-    monitor.log(f"{made.name} needs {made.memory / 1e6:.0f} MB of memory")
-    header = caption_header(made, manifest.name, how.trained_on)
-    source = CaptionSource(header, chosen.ids, chosen.texts, made, folder)
+        fitted = fit_encoder(plan, folder, fitting, chosen.texts)
+    monitor.log(f"{fitted.name} needs {fitted.memory / 1e6:.0f} MB of memory")
+    header = caption_header(fitted, manifest.name, how.trained_on)
+    source = CaptionSource(header, chosen.ids, chosen.texts, fitted, folder)
     index = make_features(source, out, storage=storage, place=place, monitor=monitor)
-    notes = _unknown(made, chosen.texts, chosen.ids)
+    notes = _unknown(fitted, chosen.texts, chosen.ids)
     for note in notes:
         monitor.log(note)
     finished.write(notes)

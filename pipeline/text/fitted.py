@@ -9,9 +9,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from pipeline.store.errors import UnknownName
 from pipeline.store.one_or_many import texts_of
 from pipeline.store.schema import SchemaError, decode_format
-from pipeline.text.encoder_plans import EncoderError, EncoderPlan, EncoderSpec
+from pipeline.text import EncoderError, FittedFileError
+from pipeline.text.encoder_plans import EncoderPlan, EncoderSpec
 from pipeline.text.encoders.base import CaptionEncoder, VocabularyReport
 from pipeline.text.encoders.concatenation import Concatenation
 from pipeline.text.encoders.pca import Pca
@@ -47,9 +49,9 @@ def load_encoder(folder: str | Path, texts: Sequence[str] | None = None) -> "Loa
     Raises
     ------
     EncoderError
-        The folder has no encoder of this format version.
-    VocabularyError, CodebookError, VectorsError, PcaError, LemmatizerError
-        A file is missing or damaged.
+        The folder has no encoder of this format version, or a fitted file is missing or damaged.
+    VectorsError
+        The word vectors are missing or damaged.
 
     Examples
     --------
@@ -59,53 +61,39 @@ def load_encoder(folder: str | Path, texts: Sequence[str] | None = None) -> "Loa
     """
     folder = Path(folder)
     plan = load_plan(folder)
-    known = None if texts is None else texts_of(texts, "caption")[0]
-    return LoadedEncoder(FittedFolder(folder, plan, Lexicon(plan)), known)
+    captions = None if texts is None else texts_of(texts, "caption")[0]
+    return LoadedEncoder(FittedFolder(folder, plan, Lexicon(plan)), captions)
 
 
 def load_plan(folder: Path) -> EncoderPlan:
-    """Load the plan of a fitted encoder.
-
-    Raises
-    ------
-    EncoderError
-    """
+    """Load the plan of a fitted encoder."""
     description = read_description(folder)
     try:
         return EncoderPlan.from_json(description.get("plan"))
-    except (EncoderError, SchemaError) as error:
-        raise EncoderError(f"{folder / ENCODER_FILE}: its plan: {error}; fit it again") from error
+    except (EncoderError, UnknownName, SchemaError) as error:
+        raise FittedFileError(
+            f"{folder / ENCODER_FILE}: its plan: {error}; fit it again"
+        ) from error
 
 
 def read_description(folder: Path) -> dict[str, Any]:
-    """Load `encoder.json`: the plan, and the captions that it was fitted on.
-
-    Raises
-    ------
-    EncoderError
-        It is missing, not JSON, or of another format version.
-    """
+    """Load `encoder.json`: the plan, and the captions that it was fitted on."""
     path = folder / ENCODER_FILE
     try:
         return decode_format(path.read_bytes(), dict[str, Any], FORMAT, FORMAT_VERSION)
     except OSError as error:
-        raise EncoderError(
+        raise FittedFileError(
             f"{path} cannot be read ({error.strerror}): {folder} has no fitted encoder; run "
             "`pipeline text` first"
         ) from error
     except SchemaError as error:
-        raise EncoderError(
+        raise FittedFileError(
             f"{path} is damaged or of another kind ({error}); fit the encoder again"
         ) from error
 
 
 def vocabulary_of(folder: Path, spec: EncoderSpec) -> Vocabulary:
-    """Load the vocabulary of one of a folder's encoders.
-
-    Raises
-    ------
-    VocabularyError
-    """
+    """Load the vocabulary of one of a folder's encoders."""
     return load_vocabulary(vocabulary_file(folder, spec))
 
 
@@ -120,12 +108,7 @@ def codebook_file(folder: Path, kind: MixtureKind) -> Path:
 
 
 class FittedFolder:
-    """Builds encoders from a folder's fitted files and word vectors.
-
-    Attributes
-    ----------
-    lexicon : Lexicon. Tokenizers and word vectors of the plan.
-    """
+    """Builds encoders from a folder's fitted files and word vectors."""
 
     def __init__(self, folder: Path, plan: EncoderPlan, lexicon: Lexicon) -> None:
         """Store a folder with all files of the plan, without reading them."""
@@ -134,13 +117,7 @@ class FittedFolder:
         self._basis: PrincipalComponents | None = None
 
     def encoder(self, words: Collection[str]) -> CaptionEncoder:
-        """Return the plan's encoder for captions with these words.
-
-        Raises
-        ------
-        VocabularyError, CodebookError, VectorsError, PcaError, LemmatizerError
-            A file is missing or damaged.
-        """
+        """Return the plan's encoder for captions with these words."""
         return self.with_pca(self.without_pca(self.vectors_of(words)))
 
     def vectors_of(self, words: Collection[str]) -> WordVectors | None:
@@ -198,15 +175,13 @@ class _Parts:
 
 
 class LoadedEncoder:
-    """A fitted encoder for one caption or several; see `load_encoder`.
-
-    All vectors of a source may not fit into memory, and a fastText model has vectors for any word.
-    So if the captions are not known in advance, the vectors of the words so far are cached, and
-    loaded again when there are new words.
-    """
+    """A fitted encoder for one caption or several, from `load_encoder`; a `CaptionEncoder`."""
 
     def __init__(self, fitted: FittedFolder, texts: Sequence[str] | None) -> None:
         self._fitted = fitted
+        # All vectors of a source may not fit into memory, and a fastText model has vectors for any
+        # word: if the captions are unknown, the vectors of all words so far are loaded, and loaded
+        # again when there are new words.
         self._words: set[str] | None = set() if texts is None else None
         self._encoder = fitted.encoder(fitted.lexicon.words_of(texts or ()))
 
@@ -234,23 +209,15 @@ class LoadedEncoder:
         return self._encoder.recipe()
 
     def encode(self, texts: str | Iterable[str]) -> npt.NDArray[np.float32]:
-        """Encode one caption, or several.
-
-        A caption's row depends on its text alone, bit for bit.
+        """Encode one caption, or several; a row depends on its text alone, bit for bit.
 
         Parameters
         ----------
-        texts : str or iterable of str.
+        texts : str or iterable of str. One caption, or several.
 
         Returns
         -------
-        numpy.ndarray
-            (dim,) float32 of a single caption, (n, dim) of several; all finite.
-
-        Raises
-        ------
-        UnexpectedType
-            A value is not a str.
+        (dim,) float32 of a single caption, (n, dim) float32 of several; all finite.
         """
         captions, alone = texts_of(texts, "caption")
         rows = self._for(captions).encode(captions)

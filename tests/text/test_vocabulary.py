@@ -8,11 +8,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from pipeline.text import EncoderError
 from pipeline.text.tokenizers.tokenizer import TOKENIZERS
 from pipeline.text.vocabulary import (
     VOCABULARY_RULES,
     Vocabulary,
-    VocabularyError,
     VocabularyRule,
     build_vocabulary,
     load_vocabulary,
@@ -103,9 +103,9 @@ def test_hash_covers_counts_and_policy(vocabulary: Vocabulary) -> None:
 
 
 def test_another_policy(vocabulary: Vocabulary) -> None:
-    with pytest.raises(VocabularyError, match=r"'vsepp', not with 'treebank'.*punct"):
+    with pytest.raises(EncoderError, match=r"'vsepp', not with 'treebank'.*punct"):
         vocabulary.require_tokenizer(TREEBANK)
-    with pytest.raises(VocabularyError, match="differ in max_length"):
+    with pytest.raises(EncoderError, match="differ in max_length"):
         vocabulary.require_tokenizer(replace(TOKENIZERS["vsepp"], max_length=9))
 
 
@@ -117,7 +117,7 @@ def test_another_policy(vocabulary: Vocabulary) -> None:
     ],
 )
 def test_no_word_left(texts: list[str], message: str) -> None:
-    with pytest.raises(VocabularyError, match=message):
+    with pytest.raises(EncoderError, match=message):
         build_vocabulary(texts, TOKENIZERS["w2vv-filterstop"], VOCABULARY_RULES["w2vv"])
 
 
@@ -127,13 +127,13 @@ def test_a_minimum_count_that_no_word_reaches_selects_every_word() -> None:
     assert (found.words, found.rule.name, found.rule.minimum_count) == (("dog", "cat"), "w2vv", 1)
     found = build_vocabulary(["dog " * 5 + "cat"], tokenizer, rule)
     assert (found.words, found.rule) == (("dog",), rule)
-    with pytest.raises(VocabularyError, match="none of which has a word vector"):
-        build_vocabulary(["dog dog cat"], tokenizer, rule, known=("bird",))
+    with pytest.raises(EncoderError, match="none of which has a word vector"):
+        build_vocabulary(["dog dog cat"], tokenizer, rule, selectable=("bird",))
 
 
 def test_files_that_are_none(vocabulary: Vocabulary, tmp_path: Path) -> None:
     path = tmp_path / "vocabulary.json"
-    with pytest.raises(VocabularyError, match="cannot be read"):
+    with pytest.raises(EncoderError, match="cannot be read"):
         load_vocabulary(path)
     for text, message in [
         ("{", "JSON is malformed"),
@@ -142,24 +142,22 @@ def test_files_that_are_none(vocabulary: Vocabulary, tmp_path: Path) -> None:
         ('{"format": "pipeline-vocabulary", "format_version": 2}', "version 2; this"),
     ]:
         path.write_text(text)
-        with pytest.raises(VocabularyError, match=message):
+        with pytest.raises(EncoderError, match=message):
             load_vocabulary(path)
     path.write_bytes(b"\xff")
-    with pytest.raises(VocabularyError, match="JSON is malformed"):
+    with pytest.raises(EncoderError, match="JSON is malformed"):
         load_vocabulary(path)
     save_vocabulary(vocabulary, path)
     text = path.read_text()
     path.write_text(text.replace('"counts":[', '"counts":["5",', 1))
-    with pytest.raises(
-        VocabularyError, match=r"counts.*\[0\]: Expected `int`, got `str`, found '5'"
-    ):
+    with pytest.raises(EncoderError, match=r"counts.*\[0\]: Expected `int`, got `str`, found '5'"):
         load_vocabulary(path)
     path.write_text(text.replace('"dog"', '"cat"'))
-    with pytest.raises(VocabularyError, match="modified or damaged"):
+    with pytest.raises(EncoderError, match="modified or damaged"):
         load_vocabulary(path)
 
 
 def test_rules_ask_for_something() -> None:
     for counts in [(0, None), (1, 0)]:
-        with pytest.raises(VocabularyError, match="expected 1 or more"):
+        with pytest.raises(EncoderError, match="expected 1 or more"):
             VocabularyRule("none", *counts)

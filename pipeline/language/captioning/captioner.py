@@ -33,7 +33,7 @@ from pipeline.store.wording import counted
 from pipeline.text.encoders.base import CaptionEncoder
 from pipeline.text.encoders.token_ids import FIRST_WORD, PADDING
 from pipeline.text.fitted import load_encoder
-from pipeline.text.tokenizers.stop_words import STOP_WORDS
+from pipeline.text.tokenizers.word_lists import STOP_WORDS
 
 _ROWS = 8192  # candidates per batch
 _IMAGES = 64  # images per search

@@ -8,13 +8,8 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 import numpy as np
 import numpy.typing as npt
 
-from pipeline.store.errors import PipelineError
-from pipeline.text.encoders.base import (
-    CaptionEncoder,
-    Parts,
-    VocabularyReport,
-    report_on_texts,
-)
+from pipeline.store.errors import UnknownName
+from pipeline.text.encoders.base import CaptionEncoder, Parts, VocabularyReport, report_on_texts
 from pipeline.text.tokenizers.lemmas import Lemmatizer
 from pipeline.text.tokenizers.tokenizer import Tokenizer
 from pipeline.text.vocabulary import Vocabulary
@@ -26,15 +21,11 @@ Weighting = Literal["counts", "tfidf"]
 """Weighting of a caption's word counts, see `BagOfWords`."""
 
 
-class WeightingError(PipelineError):
-    """The weighting of word counts is unknown."""
-
-
 def tfidf_tokenizer(lemmatizer: Lemmatizer) -> Tokenizer:
     """Return the tokenizer of Wang et al. 2016's tf-idf: lemmas without stop words.
 
-    Section 3.1 names WordNet's lemmatizer, but no tokenizer or stop word list. We use Treebank
-    words and our own list, and remove stop words before lemmatization.
+    Section 3.1 names WordNet's lemmatizer, but no tokenizer or stop word list: Treebank words and
+    our own list are our choice, and stop words are removed before lemmatization.
     """
     return Tokenizer(
         f"lemmas-{lemmatizer.name}", stop_words="english-function", lemmatizer=lemmatizer
@@ -43,34 +34,17 @@ def tfidf_tokenizer(lemmatizer: Lemmatizer) -> Tokenizer:
 
 @dataclass(frozen=True)
 class BagOfWords:
-    """Counts of the vocabulary's words in a caption, raw or weighted.
+    """Counts of the vocabulary's words in a caption, raw or weighted; zeros without a known word.
 
     counts
-        Dong et al. 2018 (Word2VisualVec), eq. (1): raw counts, not normalised. Equivalent to
-        theirs with the vocabulary rule "w2vv" (minimum count 5) and the tokenizer
-        "w2vv-filterstop", but with our stop word list.
+        Dong et al. 2018 (Word2VisualVec), eq. (1): raw counts, not normalised. Theirs with the
+        vocabulary rule "w2vv" and the tokenizer "w2vv-filterstop", but for our stop word list.
     tfidf
-        Row = c(w) (ln((1 + N) / (1 + n(w))) + 1), L2-normalised, where c(w) is the count of word w
-        in the caption, N the number of training captions and n(w) the number of those with w;
-        scikit-learn's `TfidfVectorizer` by default. Wang et al. 2016, section 3.1, uses
-        "tf-idf-weighted bag-of-words vectors" without a formula, so this one is our choice; with
-        `tfidf_tokenizer` and the vocabulary rules "wang-flickr30k" (3,000 words) and "wang-coco"
-        (5,600) the rest is theirs, as far as stated.
-
-    A caption without a known word becomes the zero vector.
-
-    Attributes
-    ----------
-    vocabulary : Vocabulary. The words, one dimension each, with their caption counts.
-    tokenizer : Tokenizer. Tokenizer that the vocabulary was built with.
-    weighting : str. "counts" or "tfidf".
-
-    Raises
-    ------
-    VocabularyError
-        The vocabulary was built with another tokenizer.
-    WeightingError
-        The weighting is unknown.
+        c(w) (ln((1 + N) / (1 + n(w))) + 1), L2-normalised, with the count c(w) of word w in the
+        caption, the number N of training captions and the number n(w) of those with w:
+        scikit-learn's `TfidfVectorizer` by default. Wang et al. 2016, section 3.1, state no
+        formula, so this one is our choice; the rest is theirs with `tfidf_tokenizer` and the rules
+        "wang-flickr30k" (3,000 words) and "wang-coco" (5,600).
     """
 
     vocabulary: Vocabulary
@@ -80,7 +54,7 @@ class BagOfWords:
     def __post_init__(self) -> None:
         self.vocabulary.require_tokenizer(self.tokenizer)
         if self.weighting not in get_args(Weighting):
-            raise WeightingError(
+            raise UnknownName(
                 f"the weighting {self.weighting!r} is unknown; expected one of "
                 f"{', '.join(get_args(Weighting))}"
             )
@@ -92,12 +66,10 @@ class BagOfWords:
 
     @property
     def dim(self) -> int:
-        """Number of words of the vocabulary."""
         return len(self.vocabulary.words)
 
     @property
     def weights(self) -> tuple[str, str]:
-        """The vocabulary."""
         return self.vocabulary.name, self.vocabulary.sha256
 
     @cached_property
@@ -108,16 +80,13 @@ class BagOfWords:
 
     @property
     def trained_on(self) -> tuple[str, ...]:
-        """Empty: the encoder is fitted on the training captions only."""
         return ()
 
     @property
     def memory(self) -> int:
-        """Bytes of the weights of the words."""
         return 8 * self.dim
 
     def recipe(self) -> dict[str, Any]:
-        """Return everything that determines the rows except the weights, as JSON values."""
         idf = "count * (ln((1 + captions) / (1 + captions with the word)) + 1)"
         weighted = {"weighting": idf, "norm": "l2"} if self.weighting == "tfidf" else {}
         return {
@@ -131,14 +100,7 @@ class BagOfWords:
         }
 
     def encode(self, texts: Sequence[str]) -> npt.NDArray[np.float32]:
-        """Encode captions.
-
-        Returns
-        -------
-        (texts, dim) float32
-            Dimensions in the order of the vocabulary. Counts are exact; "tfidf" is computed in
-            float64 and has norm 1 or 0.
-        """
+        """Return (texts, dim) float32 in the vocabulary's order: exact counts, or norm 1 or 0."""
         rows = self._count(texts)
         if self.weighting == "tfidf":
             rows.data *= self.idf[rows.indices]
@@ -147,7 +109,6 @@ class BagOfWords:
         return rows.astype(np.float32).toarray()
 
     def reports(self, texts: Sequence[str]) -> dict[str, VocabularyReport]:
-        """Count out-of-vocabulary words."""
         return {self.name: report_on_texts(texts, self.tokenizer, self.vocabulary.index)}
 
     @property
@@ -160,16 +121,15 @@ class BagOfWords:
         from scipy.sparse import csr_matrix
 
         index, tokenize = self.vocabulary.index, self.tokenizer.tokenize
-        found = [[index[t] for t in tokenize(text) if t in index] for text in texts]
-        ends = np.cumsum([0, *(len(places) for places in found)])
-        places = np.array([place for row in found for place in row], dtype=np.int64)
+        positions = [[index[t] for t in tokenize(text) if t in index] for text in texts]
+        ends = np.cumsum([0, *map(len, positions)])
+        columns = np.array([column for row in positions for column in row], dtype=np.int64)
         shape = (len(texts), self.dim)
-        counts = csr_matrix((np.ones(len(places)), places, ends), shape=shape)
+        counts = csr_matrix((np.ones(len(columns)), columns, ends), shape=shape)
         counts.sum_duplicates()
         return counts
 
 
 def assemble(parts: Parts) -> CaptionEncoder:
-    """Return the encoder built from its parts."""
     weighting: Literal["counts", "tfidf"] = "tfidf" if parts.option("kind") == "tfidf" else "counts"
     return BagOfWords(parts.vocabulary(), parts.tokenizer, weighting)

@@ -20,7 +20,14 @@ if TYPE_CHECKING:
 class CaptionEncoder(Protocol):
     """Protocol of all sentence encoders.
 
-    A caption's row depends only on its text, bit for bit, not on the other captions in the call.
+    A caption's row depends only on its text, bit for bit, not on the other captions in the call:
+    rows are reused, and computed on any worker. Encoders that multiply matrices therefore do so in
+    constant sizes, or in float64.
+
+    Examples
+    --------
+    >>> encoder: CaptionEncoder = pipeline.load_encoder("data/text/mine/mean-glove-6b-50d.encoder")
+    >>> rows = encoder.encode(["a dog runs"])  # (1, encoder.dim) float32
     """
 
     @property
@@ -62,7 +69,7 @@ class Parts(Protocol):
 
     @property
     def vectors(self) -> "WordVectors":
-        """Word vectors, for encoders that compute with them."""
+        """Word vectors of the captions to encode, for encoders that compute with them."""
 
     def vocabulary(self) -> "Vocabulary":
         """Load the fitted vocabulary."""
@@ -76,29 +83,16 @@ class Parts(Protocol):
 
 @dataclass(frozen=True)
 class VocabularyReport:
-    """Coverage of some captions by an encoder's vocabulary.
-
-    Truncated words are not counted.
-
-    Attributes
-    ----------
-    captions, tokens, words : int. Number of captions, of tokens and of distinct words.
-    oov_tokens : int. Number of out-of-vocabulary tokens.
-    oov_words : tuple of (str, int). Out-of-vocabulary words with counts, most frequent first, then
-        alphabetically.
-    unknown_captions : tuple of int. Positions of the captions without a known word.
-    unknown_row : str. Row of such a caption, in words, such as "a zero vector".
-    cut : tuple of int. Positions of the truncated captions.
-    """
+    """Coverage of some captions by an encoder's vocabulary; truncated words are not counted."""
 
     captions: int
     tokens: int
-    words: int
+    words: int  # distinct
     oov_tokens: int
-    oov_words: tuple[tuple[str, int], ...]
-    unknown_captions: tuple[int, ...]
-    unknown_row: str
-    cut: tuple[int, ...]
+    oov_words: tuple[tuple[str, int], ...]  # with counts, most frequent first, then alphabetically
+    unknown_captions: tuple[int, ...]  # positions of the captions without a known word
+    unknown_row: str  # row of such a caption, in words, such as "a zero vector"
+    cut: tuple[int, ...]  # positions of the truncated captions
 
     def text(self) -> str:
         """Return the report as one paragraph."""
@@ -124,27 +118,23 @@ class VocabularyReport:
 
 def report_on(
     captions: Iterable[Sequence[str]],
-    known: Container[str],
+    vocabulary: Container[str],
     *,
     unknown_row: str = "a zero vector",
     cut: Sequence[int] = (),
 ) -> VocabularyReport:
-    """Count the out-of-vocabulary tokens of some captions.
+    """Count the out-of-vocabulary tokens of captions, given as tokens after truncation.
 
-    Parameters
-    ----------
-    captions : iterable of sequence of str. Tokens of each caption after truncation; iterated once.
-    known : container of str. Words of the vocabulary.
-    unknown_row, cut : see `VocabularyReport`; `cut` is read after the iteration.
+    `captions` is iterated once; `cut` is read afterwards.
     """
     counts: Counter[str] = Counter()
     unknown = []
     position = -1
     for position, tokens in enumerate(captions):
         counts.update(tokens)
-        if not any(token in known for token in tokens):
+        if not any(token in vocabulary for token in tokens):
             unknown.append(position)
-    oov = [(word, count) for word, count in counts.items() if word not in known]
+    oov = [(word, count) for word, count in counts.items() if word not in vocabulary]
     return VocabularyReport(
         captions=position + 1,
         tokens=counts.total(),
@@ -158,32 +148,21 @@ def report_on(
 
 
 def unknown_to_all(reports: Iterable[VocabularyReport]) -> set[int]:
-    """Return the positions of the captions without a known word in any part.
-
-    Parameters
-    ----------
-    reports : iterable of VocabularyReport. Reports of the parts, at least one, on the same
-        captions.
-    """
+    """Return the positions of the captions without a known word in any part, from their reports."""
     return set.intersection(*(set(report.unknown_captions) for report in reports))
 
 
 def report_on_texts(
     texts: Iterable[str],
     tokenizer: Tokenizer,
-    known: Container[str],
+    vocabulary: Container[str],
     *,
-    held: Callable[[list[str]], list[str]] = list,
+    fitting: Callable[[list[str]], list[str]] = list,
     unknown_row: str = "a zero vector",
 ) -> VocabularyReport:
     """Count the out-of-vocabulary words of some captions, one caption in memory at a time.
 
-    Parameters
-    ----------
-    texts : iterable of str. The captions.
-    tokenizer : Tokenizer. Tokenizer, which may truncate.
-    known, unknown_row : see `report_on`.
-    held : callable. Function from a caption's tokens to those that fit into a row.
+    `fitting` returns those of a caption's tokens that fit into a row.
     """
     whole, most = replace(tokenizer, max_length=None), tokenizer.max_length
     cut: list[int] = []
@@ -191,12 +170,12 @@ def report_on_texts(
     def captions() -> Iterator[list[str]]:
         for position, text in enumerate(texts):
             tokens = whole.tokenize(text)
-            kept = held(tokens[:most])
-            if len(kept) < len(tokens):
+            shown = fitting(tokens[:most])
+            if len(shown) < len(tokens):
                 cut.append(position)
-            yield kept
+            yield shown
 
-    return report_on(captions(), known, unknown_row=unknown_row, cut=cut)
+    return report_on(captions(), vocabulary, unknown_row=unknown_row, cut=cut)
 
 
 def _first(positions: Sequence[int]) -> str:

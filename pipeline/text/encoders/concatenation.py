@@ -7,30 +7,17 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pipeline.store.errors import PipelineError
 from pipeline.store.hashing import sha256_of_json
+from pipeline.text import EncoderError
 from pipeline.text.encoders.base import CaptionEncoder, VocabularyReport
-
-
-class ConcatenationError(PipelineError):
-    """A concatenation has fewer than two encoders."""
 
 
 @dataclass(frozen=True)
 class Concatenation:
-    """The concatenated rows of several encoders.
+    """The concatenated rows of two or more encoders, in column order; repetitions are allowed.
 
     Dong et al. 2018 (Word2VisualVec), eq. (4): bag of words, word2vec and a GRU, whose token ids
     are a part here.
-
-    Attributes
-    ----------
-    encoders : tuple of CaptionEncoder. Two or more, in column order; repetitions are allowed.
-
-    Raises
-    ------
-    ConcatenationError
-        There are fewer than two encoders.
     """
 
     encoders: tuple[CaptionEncoder, ...]
@@ -38,7 +25,7 @@ class Concatenation:
     def __post_init__(self) -> None:
         if len(self.encoders) < 2:
             given = ", ".join(encoder.name for encoder in self.encoders) or "none"
-            raise ConcatenationError(
+            raise EncoderError(
                 f"a concatenation needs two encoders or more, found {given}; use a single one alone"
             )
 
@@ -49,7 +36,6 @@ class Concatenation:
 
     @property
     def dim(self) -> int:
-        """Length of each row: the sum of the encoders'."""
         return sum(encoder.dim for encoder in self.encoders)
 
     @property
@@ -60,16 +46,13 @@ class Concatenation:
 
     @property
     def trained_on(self) -> tuple[str, ...]:
-        """Training datasets of all encoders, without duplicates."""
         return tuple(dict.fromkeys(name for e in self.encoders for name in e.trained_on))
 
     @property
     def memory(self) -> int:
-        """Total memory of the encoders, in bytes."""
         return sum(encoder.memory for encoder in self.encoders)
 
     def recipe(self) -> dict[str, Any]:
-        """Return everything that determines the rows except the weights, as JSON values."""
         return {
             "name": self.name,
             "encoder": "concatenation",
@@ -78,7 +61,6 @@ class Concatenation:
         }
 
     def encode(self, texts: Sequence[str]) -> npt.NDArray[np.float32]:
-        """Return (texts, dim) float32."""
         rows = np.empty((len(texts), self.dim), dtype=np.float32)
         column = 0
         for encoder in self.encoders:

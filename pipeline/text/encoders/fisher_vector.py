@@ -9,13 +9,9 @@ import numpy as np
 import numpy.typing as npt
 
 from pipeline.store.hashing import sha256_of_json
-from pipeline.text.encoders.base import (
-    CaptionEncoder,
-    Parts,
-    VocabularyReport,
-    report_on_texts,
-)
-from pipeline.text.fisher.codebook import Codebook, CodebookError
+from pipeline.text import EncoderError
+from pipeline.text.encoders.base import CaptionEncoder, Parts, VocabularyReport, report_on_texts
+from pipeline.text.fisher.codebook import Codebook
 from pipeline.text.fisher.gradients import WordGradients, power_and_l2, word_gradients
 from pipeline.text.tokenizers.tokenizer import Tokenizer
 from pipeline.text.vectors import WordVectors
@@ -32,30 +28,15 @@ class FisherVector:
     With several codebooks, each one's vector is L2-normalised separately and they are concatenated
     in the given order (their "GMM+HGLMM"). Tokens without a word vector are ignored, also in the
     word count T; a caption without a known token becomes zero.
-
-    The gradients of every word of `vectors` are computed on the first call, so load only the
-    vectors of words in captions: see `memory`.
-
-    Attributes
-    ----------
-    codebooks : tuple of Codebook. Codebooks fitted on these word vectors, or on others of the same
-        source.
-    vectors : WordVectors.
-    tokenizer : Tokenizer. Tokenizer of the captions.
-
-    Raises
-    ------
-    CodebookError
-        There is no codebook, or one was fitted on word vectors of another source.
     """
 
-    codebooks: tuple[Codebook, ...]
-    vectors: WordVectors
+    codebooks: tuple[Codebook, ...]  # fitted on `vectors`, or on others of the same source
+    vectors: WordVectors  # of the words in captions only: each has its gradients in memory
     tokenizer: Tokenizer
 
     def __post_init__(self) -> None:
         if not self.codebooks:
-            raise CodebookError("a Fisher vector needs a codebook, found none; fit one")
+            raise EncoderError("a Fisher vector needs a codebook, found none; fit one")
         for codebook in self.codebooks:
             codebook.require_vectors(self.vectors, f"the {codebook.metadata.kind} codebook")
 
@@ -67,27 +48,24 @@ class FisherVector:
 
     @property
     def dim(self) -> int:
-        """Length of each row: the sum of 2 K D over the codebooks."""
-        return sum(_dim(codebook) for codebook in self.codebooks)
+        """The sum of 2 K D over the codebooks."""
+        return sum(2 * c.mixture.components * c.mixture.dim for c in self.codebooks)
 
     @property
     def weights(self) -> tuple[str, str]:
-        """The word vectors and the codebooks."""
         kinds = "+".join(codebook.metadata.kind for codebook in self.codebooks)
         return f"{self.vectors.name}, {kinds}", self._sha256
 
     @property
     def trained_on(self) -> tuple[str, ...]:
-        """Training datasets of the word vectors."""
         return self.vectors.trained_on
 
     @property
     def memory(self) -> int:
-        """Upper bound of the table of per-word gradients, in bytes."""
+        """Upper bound of the table of gradients of all words of `vectors`, in bytes."""
         return 4 * len(self.vectors.words) * self.dim
 
     def recipe(self) -> dict[str, Any]:
-        """Return everything that determines the rows except the weights, as JSON values."""
         return {
             "name": self.name,
             "encoder": "fisher vector",
@@ -100,13 +78,7 @@ class FisherVector:
         }
 
     def encode(self, texts: Sequence[str]) -> npt.NDArray[np.float32]:
-        """Encode captions.
-
-        Returns
-        -------
-        (texts, dim) float32
-            Norm 1 for each codebook, or 0. A row does not depend on the other captions.
-        """
+        """Return (texts, dim) float32: norm 1 for each codebook, or 0."""
         rows = np.empty((len(texts), self.dim), dtype=np.float32)
         step = max(1, _NUMBERS_AT_ONCE // self.dim)
         for start in range(0, len(texts), step):
@@ -114,14 +86,13 @@ class FisherVector:
         return rows
 
     def reports(self, texts: Sequence[str]) -> dict[str, VocabularyReport]:
-        """Count words without a vector."""
         return {self.name: report_on_texts(texts, self.tokenizer, self.vectors.index)}
 
     def _encode_into(self, rows: npt.NDArray[np.float32], texts: Sequence[str]) -> None:
         index, tokenize = self.vectors.index, self.tokenizer.tokenize
-        found = [[index[t] for t in tokenize(text) if t in index] for text in texts]
-        lengths = np.array([len(f) for f in found], dtype=np.int64)
-        words = np.array([word for f in found for word in f], dtype=np.int64)
+        positions = [[index[t] for t in tokenize(text) if t in index] for text in texts]
+        lengths = np.array([*map(len, positions)], dtype=np.int64)
+        words = np.array([word for row in positions for word in row], dtype=np.int64)
         column = 0
         for gradients in self._gradients:
             part = rows[:, column : column + 2 * gradients.components * gradients.dim]
@@ -141,10 +112,6 @@ class FisherVector:
         return sha256_of_json({"vectors": self.vectors.sha256, "codebooks": fitted})
 
 
-def _dim(codebook: Codebook) -> int:
-    return 2 * codebook.mixture.components * codebook.mixture.dim
-
-
 def _account(codebook: Codebook) -> dict[str, Any]:
     """Return settings and data of a codebook's fit, without software versions."""
     fitted_to = codebook.metadata.to_json()
@@ -153,5 +120,4 @@ def _account(codebook: Codebook) -> dict[str, Any]:
 
 
 def assemble(parts: Parts) -> CaptionEncoder:
-    """Return the encoder built from its parts."""
     return FisherVector(parts.codebooks(), parts.vectors, parts.tokenizer)

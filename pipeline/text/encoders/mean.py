@@ -8,13 +8,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pipeline.store.errors import PipelineError
-from pipeline.text.encoders.base import (
-    CaptionEncoder,
-    Parts,
-    VocabularyReport,
-    report_on_texts,
-)
+from pipeline.store.errors import UnknownName
+from pipeline.text.encoders.base import CaptionEncoder, Parts, VocabularyReport, report_on_texts
 from pipeline.text.tokenizers.tokenizer import TOKENIZERS, Tokenizer
 from pipeline.text.vectors import WordVectors
 
@@ -22,24 +17,13 @@ _CHUNK = 1024  # captions per sum, which bounds the float64 rows in memory
 _WORDS_AT_ONCE = 4096
 
 
-class MeanError(PipelineError):
-    """The averaging is unknown."""
-
-
 @dataclass(frozen=True)
 class Averaging:
-    """Numerator and denominator of a mean.
+    """Numerator and denominator of a mean."""
 
-    Attributes
-    ----------
-    rule : str. The computation in words, for recipes; change both together.
-    unit : bool. Whether word vectors are L2-normalised first; zero vectors then count as unknown.
-    all_tokens : bool. Whether the denominator counts all tokens of the caption, or the known ones.
-    """
-
-    rule: str
-    unit: bool = False
-    all_tokens: bool = False
+    rule: str  # the computation in words, for recipes; change both together
+    unit: bool = False  # L2-normalise word vectors first; zero vectors then count as unknown
+    all_tokens: bool = False  # divide by all tokens of the caption, not only by the known ones
 
 
 AVERAGINGS: dict[str, Averaging] = {
@@ -65,26 +49,15 @@ class Mean:
 
     Repeated words count each time. A caption without a known token becomes the zero vector. Stop
     words are kept unless the tokenizer removes them, such as Word2VisualVec's "w2vv-filterstop".
-
-    Attributes
-    ----------
-    vectors : WordVectors.
-    tokenizer : Tokenizer. Tokenizer of the captions.
-    averaging : str. Name in `AVERAGINGS`.
-
-    Raises
-    ------
-    MeanError
-        The averaging is unknown.
     """
 
     vectors: WordVectors
     tokenizer: Tokenizer = TOKENIZERS["treebank"]
-    averaging: str = "known"
+    averaging: str = "known"  # in `AVERAGINGS`
 
     def __post_init__(self) -> None:
         if self.averaging not in AVERAGINGS:
-            raise MeanError(
+            raise UnknownName(
                 f"the mean {self.averaging!r} is unknown; expected one of {', '.join(AVERAGINGS)}"
             )
 
@@ -97,26 +70,21 @@ class Mean:
 
     @property
     def dim(self) -> int:
-        """Dimension of the word vectors."""
         return self.vectors.dim
 
     @property
     def weights(self) -> tuple[str, str]:
-        """The word vectors."""
         return self.vectors.name, self.vectors.sha256
 
     @property
     def trained_on(self) -> tuple[str, ...]:
-        """Training datasets of the word vectors."""
         return self.vectors.trained_on
 
     @property
     def memory(self) -> int:
-        """Bytes of the word vectors."""
         return self.vectors.matrix.nbytes
 
     def recipe(self) -> dict[str, Any]:
-        """Return everything that determines the rows except the weights, as JSON values."""
         return {
             "name": self.name,
             "encoder": "mean",
@@ -128,13 +96,7 @@ class Mean:
         }
 
     def encode(self, texts: Sequence[str]) -> npt.NDArray[np.float32]:
-        """Encode captions.
-
-        Returns
-        -------
-        (texts, dim) float32
-            Computed in float64, so that a row does not depend on the other captions.
-        """
+        """Return (texts, dim) float32, computed in float64."""
         rows = np.zeros((len(texts), self.dim), dtype=np.float32)
         for start in range(0, len(texts), _CHUNK):
             self._encode_into(rows[start : start + _CHUNK], texts[start : start + _CHUNK])
@@ -147,15 +109,16 @@ class Mean:
     def _encode_into(self, rows: npt.NDArray[np.float32], texts: Sequence[str]) -> None:
         index, averaging = self._index, AVERAGINGS[self.averaging]
         captions = [self.tokenizer.tokenize(text) for text in texts]
-        found = [[index[token] for token in tokens if token in index] for tokens in captions]
-        counts = np.array([len(f) for f in found], dtype=np.int64)
+        positions = [[index[token] for token in tokens if token in index] for tokens in captions]
+        counts = np.array([*map(len, positions)], dtype=np.int64)
         some = np.flatnonzero(counts)
         if not len(some):
             return
-        places = [row for f in found for row in f]
-        words = self.vectors.matrix[places].astype(np.float64)
+        used = [row for rows_of_caption in positions for row in rows_of_caption]
+        # In float64, so that a row does not depend on the other captions of its block.
+        words = self.vectors.matrix[used].astype(np.float64)
         if averaging.unit:
-            words /= self._norms[places, None]
+            words /= self._norms[used, None]
         # Only captions with a known word: reduceat does not return 0 for an empty segment.
         starts = np.concatenate(([0], np.cumsum(counts[some])[:-1]))
         sums = np.add.reduceat(words, starts, axis=0)
@@ -182,5 +145,4 @@ class Mean:
 
 
 def assemble(parts: Parts) -> CaptionEncoder:
-    """Return the encoder built from its parts."""
     return Mean(parts.vectors, parts.tokenizer, parts.option("averaging") or "known")

@@ -37,44 +37,25 @@ class OpenClip:
     """Rows of the text tower: tokens, tower, projection, L2 normalisation.
 
     Tokens are the model's own, truncated to its context length as in open_clip: the last ones are
-    removed, the end mark stays. In a causal tower the row is that of the end mark and does not
-    depend on later tokens, so they are not computed; this changes rows only within rounding.
-
-    Attributes
-    ----------
-    model : ClipModel. open_clip model.
-    context_length : int. Maximum number of tokens per caption, including marks.
-    dim : int. Length of each row, equal to that of the model's image rows.
-    weights : name and SHA-256 of the weights of both towers.
-    trained_on : training datasets named in the tag of published weights.
+    removed, the end mark stays. Deviation within rounding: a causal tower's tokens after the end
+    mark are not computed, since its row, that of the end mark, does not depend on them.
     """
 
     def __init__(self, model: ClipModel, source: str) -> None:
-        """Load tokenizer and tower.
-
-        Parameters
-        ----------
-        model : ClipModel. open_clip model.
-        source : str. Source of the weights; see `load_clip_weights`.
-
-        Raises
-        ------
-        WeightsError
-            The model's tokenizer is not available, or the name has no tag of weights.
-        WeightsError
-            The weights are not available, cannot be read, or do not fit.
-        """
+        """Load tokenizer and tower, with weights from `source` as of `load_clip_weights`."""
         self.model = model
         self._tokenizer = _tokenizer(model)
         net = build_clip(model)
         loaded = load_clip_weights(model, source, net)
         net.load_state_dict(loaded.state, strict=False)
+        # The image tower may be larger than the text tower.
         for other in ("visual", "text_decoder"):
             if hasattr(net, other):
                 delattr(net, other)
         self._net = net
         self.weights: tuple[str, str] = loaded.name, loaded.sha256
         self.trained_on = datasets_in_tag(model.tag) if loaded.name == model.name else ()
+        # Maximum number of tokens per caption, including marks.
         self.context_length: int = int(self._tokenizer.context_length)
         self.dim: int = int(model.config["embed_dim"])
         self._threads = torch.get_num_threads()
@@ -82,18 +63,16 @@ class OpenClip:
 
     @property
     def name(self) -> str:
-        """The model's name, with the tag if it has one."""
         return self.model.name
 
     @property
     def memory(self) -> int:
         """Memory of the tower and of concurrent batches, in bytes."""
-        held = sum(p.numel() * p.element_size() for p in self._net.parameters())
+        parameters = sum(p.numel() * p.element_size() for p in self._net.parameters())
         width = max(m.embedding_dim for m in self._net.modules() if isinstance(m, nn.Embedding))
-        return held + self._threads * 4 * _ROWS * self.context_length * width * _ACTIVATIONS
+        return parameters + self._threads * 4 * _ROWS * self.context_length * width * _ACTIVATIONS
 
     def recipe(self) -> dict[str, Any]:
-        """Return everything that determines the rows except the weights, as JSON values."""
         text = self.model.config["text_cfg"]
         return {
             "name": self.name,
@@ -116,8 +95,8 @@ class OpenClip:
             return rows
         tokens = self._tokenizer(list(texts))
         with one_core_each(), ThreadPoolExecutor(self._threads) as pool:
-            for places, made in pool.map(self._rows, self._batches(tokens)):
-                rows[places] = made[: len(places)]
+            for positions, batch in pool.map(self._rows, self._batches(tokens)):
+                rows[positions] = batch[: len(positions)]
         return rows
 
     def reports(self, texts: Sequence[str]) -> dict[str, VocabularyReport]:
@@ -145,9 +124,9 @@ class OpenClip:
         """Yield positions and tokens (rows, length) int64; all batches have the same row count."""
         lengths = self._lengths(tokens)
         for length in np.unique(lengths):
-            places = np.flatnonzero(lengths == length)
-            for start in range(0, len(places), _ROWS):
-                chosen = places[start : start + _ROWS]
+            positions = np.flatnonzero(lengths == length)
+            for start in range(0, len(positions), _ROWS):
+                chosen = positions[start : start + _ROWS]
                 batch = torch.zeros((_ROWS, int(length)), dtype=torch.long)
                 batch[: len(chosen)] = tokens[torch.from_numpy(chosen), : int(length)]
                 yield chosen, batch
@@ -158,21 +137,21 @@ class OpenClip:
         if end is None:
             return np.full(len(tokens), tokens.shape[1])
         ends = (tokens == end).int() if isinstance(end, int) else tokens
-        own = ends.argmax(dim=1).numpy() + 1
+        used = ends.argmax(dim=1).numpy() + 1
         longest = tower.positional_embedding.shape[0]
-        rounded = -(-own // _LENGTH_STEP) * _LENGTH_STEP
+        rounded = -(-used // _LENGTH_STEP) * _LENGTH_STEP
         return np.minimum(rounded, longest)
 
     @torch.inference_mode()
     def _rows(
         self, batch: tuple[npt.NDArray[np.intp], Tensor]
     ) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.float32]]:
-        places, tokens = batch
+        positions, tokens = batch
         length = tokens.shape[1]
         if length not in self._of_length:
             self._of_length[length] = _shortened(self._net, length)
         rows = self._of_length[length].encode_text(tokens, normalize=False)
-        return places, F.normalize(rows.float(), dim=-1).numpy()
+        return positions, F.normalize(rows.float(), dim=-1).numpy()
 
 
 def _tokenizer(model: ClipModel) -> Any:
@@ -194,8 +173,8 @@ def _pieces(tokenizer: Any, text: str) -> list[int]:
     if hasattr(tokenizer, "encode"):
         return [tokenizer.sot_token_id, *tokenizer.encode(text), tokenizer.eot_token_id]
     inner = tokenizer.tokenizer(tokenizer.clean_fn(text), truncation=False, verbose=False)
-    found: list[int] = inner.input_ids
-    return found
+    tokens: list[int] = inner.input_ids
+    return tokens
 
 
 def _text_tower(net: Any) -> Any:
@@ -204,14 +183,11 @@ def _text_tower(net: Any) -> Any:
 
 
 def _end_mark(net: Any) -> int | str | None:
-    """Return the token whose row a causal tower uses: an id, or "highest".
-
-    None: tokens depend on later ones, or another row is used.
-    """
+    """Return the token whose row a causal tower uses, an id or "highest"; None for other towers."""
     tower = _text_tower(net)
     causal = getattr(tower, "attn_mask", None) is not None
     if not causal or getattr(tower, "cls_emb", None) is not None:
-        return None
+        return None  # tokens depend on later ones, or the row is that of another token
     is_model = tower is net
     pool = tower.text_pool_type if is_model else tower.pool_type
     if pool == "argmax":
@@ -235,5 +211,4 @@ def _shortened(net: Any, length: int) -> Any:
 
 
 def assemble(parts: Parts) -> CaptionEncoder:
-    """Return the encoder of the named model."""
     return OpenClip(find_clip_model(parts.option("name")), parts.option("weights"))

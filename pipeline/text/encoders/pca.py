@@ -11,25 +11,16 @@ from pipeline.store.hashing import sha256_of_json
 from pipeline.text.encoders.base import CaptionEncoder, VocabularyReport
 from pipeline.text.pca.components import PrincipalComponents
 
-_CHUNK = 256  # captions per product; constant, see `Pca.encode`
+# Captions per product, a constant, also for fewer: products of other sizes are summed in another
+# order, which would change a row's last bits.
+_CHUNK = 256
 
 
 @dataclass(frozen=True, eq=False)
 class Pca:
-    """An encoder's rows projected on their principal components, not whitened or normalised.
+    """An encoder's rows projected on their principal components, not whitened or normalised."""
 
-    Attributes
-    ----------
-    encoder : CaptionEncoder. Encoder that the components were fitted on.
-    basis : PrincipalComponents.
-
-    Raises
-    ------
-    PcaError
-        The components were fitted on another encoder.
-    """
-
-    encoder: CaptionEncoder
+    encoder: CaptionEncoder  # that the components were fitted on
     basis: PrincipalComponents
 
     def __post_init__(self) -> None:
@@ -42,19 +33,16 @@ class Pca:
 
     @property
     def dim(self) -> int:
-        """Length of each row."""
         return self.basis.dim
 
     @property
     def weights(self) -> tuple[str, str]:
-        """Names and SHA-256 of the encoder's weights and the components."""
         name, sha256 = self.encoder.weights
         both = {"encoder": sha256, "projection": self.basis.sha256}
         return f"{name}, PCA", sha256_of_json(both)
 
     @property
     def trained_on(self) -> tuple[str, ...]:
-        """Training datasets of the encoder."""
         return self.encoder.trained_on
 
     @property
@@ -64,7 +52,6 @@ class Pca:
         return self.encoder.memory + self.basis.components.nbytes + at_once
 
     def recipe(self) -> dict[str, Any]:
-        """Return everything that determines the rows except the weights, as JSON values."""
         fitted_to = self.basis.metadata
         return {
             "name": self.name,
@@ -77,15 +64,7 @@ class Pca:
         }
 
     def encode(self, texts: Sequence[str]) -> npt.NDArray[np.float32]:
-        """Encode captions.
-
-        Every product has 256 rows, even for fewer captions: products of other sizes are summed in
-        another order, which would change a row's last bits. One caption costs as much as 256.
-
-        Returns
-        -------
-        (texts, dim) float32
-        """
+        """Return (texts, dim) float32; one caption costs as much as 256."""
         import torch  # here: most encoders do not need it, and it takes seconds to import
 
         rows = np.empty((len(texts), self.dim), dtype=np.float32)
@@ -100,5 +79,4 @@ class Pca:
         return rows
 
     def reports(self, texts: Sequence[str]) -> dict[str, VocabularyReport]:
-        """Return the encoder's reports."""
         return self.encoder.reports(texts)

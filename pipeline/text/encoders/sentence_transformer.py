@@ -13,14 +13,7 @@ from pipeline.text.sentence_model import SentenceModel, sentence_model
 
 @dataclass(frozen=True, eq=False)
 class SentenceTransformer:
-    """The sentence vectors of a model, computed by its folder's modules.
-
-    Captions longer than the model's context are truncated; `reports` counts them.
-
-    Attributes
-    ----------
-    model : SentenceModel. Loaded model.
-    """
+    """The sentence vectors of a model; captions longer than its context are truncated."""
 
     model: SentenceModel
 
@@ -31,26 +24,21 @@ class SentenceTransformer:
 
     @property
     def dim(self) -> int:
-        """Dimension of the model's vectors."""
         return self.model.dim
 
     @property
     def weights(self) -> tuple[str, str]:
-        """The model's name, and the SHA-256 of all its files."""
         return self.model.name, self.model.sha256
 
     @property
     def trained_on(self) -> tuple[str, ...]:
-        """Training datasets in the model card."""
         return self.model.trained_on
 
     @property
     def memory(self) -> int:
-        """Memory of the model and of concurrent batches, in bytes."""
         return self.model.memory
 
     def recipe(self) -> dict[str, Any]:
-        """Return everything that determines the rows except the weights, as JSON values."""
         return {
             "name": self.name,
             "encoder": "sentence-transformer",
@@ -61,7 +49,6 @@ class SentenceTransformer:
         }
 
     def encode(self, texts: Sequence[str]) -> npt.NDArray[np.float32]:
-        """Return (texts, dim) float32."""
         return self.model.encode(texts)
 
     def reports(self, texts: Sequence[str]) -> dict[str, VocabularyReport]:
@@ -70,11 +57,11 @@ class SentenceTransformer:
         most = self.model.max_length
         room = max(map(len, whole), default=0) if most is None else most - self.model.marks
         cut = [at for at, pieces in enumerate(whole) if len(pieces) > room]
-        held = [pieces[:room] for pieces in whole]
-        known = {piece for pieces in held for piece in pieces} - {self.model.unknown}
-        return {self.name: report_on(held, known, unknown_row="the row of unknown words", cut=cut)}
+        shown = [pieces[:room] for pieces in whole]
+        vocabulary = {piece for pieces in shown for piece in pieces} - {self.model.unknown}
+        row = "the row of unknown words"
+        return {self.name: report_on(shown, vocabulary, unknown_row=row, cut=cut)}
 
 
 def assemble(parts: Parts) -> CaptionEncoder:
-    """Return the encoder built from its parts."""
     return SentenceTransformer(sentence_model(parts.option("model")))

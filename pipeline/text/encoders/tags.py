@@ -8,12 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pipeline.text.encoders.base import (
-    CaptionEncoder,
-    Parts,
-    VocabularyReport,
-    report_on_texts,
-)
+from pipeline.text.encoders.base import CaptionEncoder, Parts, VocabularyReport, report_on_texts
 from pipeline.text.encoders.token_ids import (
     END,
     FIRST_WORD,
@@ -32,22 +27,14 @@ class TagIds:
     """The tags of captions, as float32 rows of one length: tag k of the set has the id k + 4.
 
     Tags are at the positions of their words; captions with too many words are truncated. A tag
-    outside the set is `UNKNOWN`; `reports` counts them.
-
-    Attributes
-    ----------
-    tokenizer : Tokenizer. Tokenizer of the captions.
-    tagger : Tagger. Tagger with Penn tags.
-    tag_set : str. Name of the rows' tag set in `TAG_SETS`.
-    max_length : int. Length of each row, including the end mark.
-    layout : TokenLayout. Marks and padding; without a start mark.
+    outside the set is `UNKNOWN`.
     """
 
     tokenizer: Tokenizer
     tagger: Tagger
-    tag_set: str
-    max_length: int
-    layout: TokenLayout
+    tag_set: str  # in `TAG_SETS`
+    max_length: int  # of each row, including the end mark
+    layout: TokenLayout  # without a start mark
 
     @property
     def name(self) -> str:
@@ -56,12 +43,10 @@ class TagIds:
 
     @property
     def dim(self) -> int:
-        """Length of each row."""
         return self.max_length
 
     @property
     def weights(self) -> tuple[str, str]:
-        """The tagger."""
         return self.tagger.name, self.tagger.sha256
 
     @property
@@ -71,11 +56,9 @@ class TagIds:
 
     @property
     def memory(self) -> int:
-        """0: negligible."""
         return 0
 
     def recipe(self) -> dict[str, Any]:
-        """Return everything that determines the rows except the tagger, as JSON values."""
         return {
             "name": self.name,
             "encoder": "tags",
@@ -104,7 +87,7 @@ class TagIds:
             texts,
             self.tokenizer,
             self._index,
-            held=lambda tokens: self._tags(tokens)[: self.max_length - 1],
+            fitting=lambda tokens: self._tags(tokens)[: self.max_length - 1],
             unknown_row="only the end mark and padding",
         )
         return {self.name: report}
@@ -121,7 +104,6 @@ class TagIds:
 
 
 def assemble(parts: Parts) -> CaptionEncoder:
-    """Return the encoder built from its parts."""
     return TagIds(
         parts.tokenizer,
         tagger_called(parts.option("tagger")),

@@ -7,13 +7,8 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from pipeline.store.errors import PipelineError
-from pipeline.text.encoders.base import (
-    CaptionEncoder,
-    Parts,
-    VocabularyReport,
-    report_on_texts,
-)
+from pipeline.text import EncoderError
+from pipeline.text.encoders.base import CaptionEncoder, Parts, VocabularyReport, report_on_texts
 from pipeline.text.tokenizers.tokenizer import Tokenizer
 from pipeline.text.vocabulary import Vocabulary
 
@@ -24,27 +19,15 @@ FIRST_WORD = 4
 """Token id of the vocabulary's first word."""
 
 
-class TokenIdsError(PipelineError):
-    """The row length is too small for token ids."""
-
-
 @dataclass(frozen=True)
 class TokenLayout:
-    """Marks, padding and unknown words in a row.
-
-    Attributes
-    ----------
-    name : str. Name of the layout.
-    start, end : bool. Whether `START` precedes the words and `END` follows them.
-    padding : str. Whether `PADDING` is at the "front" or the "back" of a row.
-    unknown : str. Whether an out-of-vocabulary word is an id ("number": `UNKNOWN`) or is "dropped".
-    """
+    """Marks, padding and unknown words in a row."""
 
     name: str
-    start: bool
-    end: bool
+    start: bool  # whether `START` precedes the words
+    end: bool  # whether `END` follows them
     padding: Literal["front", "back"]
-    unknown: Literal["number", "dropped"]
+    unknown: Literal["number", "dropped"]  # out-of-vocabulary words: the id `UNKNOWN`, or no id
 
     @property
     def marks(self) -> int:
@@ -92,32 +75,18 @@ class TokenIds:
     """The token ids of captions, as float32 rows of one length.
 
     Ids are exact: float32 represents every integer up to 2^24. Captions with too many words are
-    truncated before the end mark; `reports` counts them.
-
-    Attributes
-    ----------
-    vocabulary : Vocabulary. Words with an id of their own.
-    tokenizer : Tokenizer. Tokenizer that the vocabulary was built with.
-    max_length : int. Length of each row, including marks.
-    layout : TokenLayout. Marks and padding.
-
-    Raises
-    ------
-    TokenIdsError
-        The length is too small for a word.
-    VocabularyError
-        The vocabulary was built with another tokenizer.
+    truncated before the end mark.
     """
 
     vocabulary: Vocabulary
     tokenizer: Tokenizer
-    max_length: int
+    max_length: int  # of each row, including marks
     layout: TokenLayout = TOKEN_LAYOUTS["vsepp"]
 
     def __post_init__(self) -> None:
         self.vocabulary.require_tokenizer(self.tokenizer)
         if self.max_length <= self.layout.marks:
-            raise TokenIdsError(
+            raise EncoderError(
                 f"a row of {self.max_length} token ids is too short for a word: the layout "
                 f"{self.layout.name!r} has {self.layout.marks} marks; set a length of "
                 f"{self.layout.marks + 1} or more"
@@ -130,7 +99,6 @@ class TokenIds:
 
     @property
     def dim(self) -> int:
-        """Length of each row."""
         return self.max_length
 
     @property
@@ -140,21 +108,17 @@ class TokenIds:
 
     @property
     def weights(self) -> tuple[str, str]:
-        """The vocabulary."""
         return self.vocabulary.name, self.vocabulary.sha256
 
     @property
     def trained_on(self) -> tuple[str, ...]:
-        """Empty: the encoder is fitted on the training captions only."""
         return ()
 
     @property
     def memory(self) -> int:
-        """0: the vocabulary is small."""
         return 0
 
     def recipe(self) -> dict[str, Any]:
-        """Return everything that determines the rows except the weights, as JSON values."""
         return {
             "name": self.name,
             "encoder": "sequence",
@@ -175,8 +139,8 @@ class TokenIds:
         after = [END] * self.layout.end
         for row, text in zip(rows, texts, strict=True):
             ids = [*before, *self._ids(self.tokenizer.tokenize(text)), *after]
-            if ids:
-                row[_place(len(ids), self.layout.padding)] = ids
+            start = 0 if self.layout.padding == "back" else len(row) - len(ids)
+            row[start : start + len(ids)] = ids
         return rows
 
     def reports(self, texts: Sequence[str]) -> dict[str, VocabularyReport]:
@@ -185,23 +149,23 @@ class TokenIds:
             texts,
             self.tokenizer,
             self.vocabulary.index,
-            held=self._held,
+            fitting=self._fitting,
             unknown_row=self.layout.unknown_row,
         )
         return {self.name: report}
 
-    def _held(self, tokens: list[str]) -> list[str]:
+    def _fitting(self, tokens: list[str]) -> list[str]:
         """Return the tokens up to the last one that fits into a row."""
         room = self.max_length - self.layout.marks
         if self.layout.unknown == "number":
             return tokens[:room]
-        taking = [at for at, token in enumerate(tokens) if token in self.vocabulary.index]
-        return tokens if len(taking) <= room else tokens[: taking[room]]
+        with_id = [at for at, token in enumerate(tokens) if token in self.vocabulary.index]
+        return tokens if len(with_id) <= room else tokens[: with_id[room]]
 
     def _ids(self, tokens: list[str]) -> list[int]:
         index, dropped = self.vocabulary.index, self.layout.unknown == "dropped"
-        held = [token for token in self._held(tokens) if not dropped or token in index]
-        return [index.get(token, UNKNOWN - FIRST_WORD) + FIRST_WORD for token in held]
+        fitting = [token for token in self._fitting(tokens) if not dropped or token in index]
+        return [index.get(token, UNKNOWN - FIRST_WORD) + FIRST_WORD for token in fitting]
 
 
 def longest_caption(texts: Sequence[str], tokenizer: Tokenizer, layout: TokenLayout) -> int:
@@ -210,11 +174,6 @@ def longest_caption(texts: Sequence[str], tokenizer: Tokenizer, layout: TokenLay
     return max(words, 1) + layout.marks
 
 
-def _place(length: int, padding: Literal["front", "back"]) -> slice:
-    return slice(length) if padding == "back" else slice(-length, None)
-
-
 def assemble(parts: Parts) -> CaptionEncoder:
-    """Return the encoder built from its parts."""
     layout = TOKEN_LAYOUTS[parts.option("layout")]
     return TokenIds(parts.vocabulary(), parts.tokenizer, parts.option("max_length"), layout)

@@ -12,10 +12,10 @@ import numpy.typing as npt
 from safetensors import SafetensorError
 from threadpoolctl import threadpool_limits
 
-from pipeline.store.errors import PipelineError
 from pipeline.store.files import created_by
 from pipeline.store.tensor_file import read_metadata, read_tensors, write_tensors
-from pipeline.text.fisher.mixture import Mixture, MixtureError, MixtureKind
+from pipeline.text import EncoderError, FittedFileError
+from pipeline.text.fisher.mixture import Mixture, MixtureKind
 from pipeline.text.vectors import WordVectors
 
 _KINDS = get_args(MixtureKind)
@@ -26,40 +26,20 @@ _ROWS = 4096
 _KEY = "codebook"  # key of the metadata in the file
 
 
-class CodebookError(PipelineError):
-    """A codebook cannot be fitted or loaded, or belongs to other word vectors."""
-
-
 @dataclass(frozen=True)
 class CodebookMetadata:
-    """Data and outcome of a codebook's fit.
+    """Data and outcome of a codebook's fit."""
 
-    Attributes
-    ----------
-    kind : str. "gmm", "hglmm" or "lmm".
-    vectors : str. Name of the word vectors.
-    source_sha256 : str. SHA-256 of their source; the codebook fits all vectors of that source.
-    sample : int. Number of words in the sample.
-    seed : int. Seed of the sample, ICA and EM.
-    ica_iterations : int or None. Maximum number of iterations over the components; None without
-        ICA.
-    ica_converged : bool or None. Whether all components converged; None without ICA.
-    em_converged : bool or None. Whether EM converged; None for a fixed number of iterations.
-    created_by : str. Software and versions.
-    requested : int or None. Requested number of components, if there were fewer words; otherwise
-        None.
-    """
-
-    kind: str
-    vectors: str
-    source_sha256: str
-    sample: int
-    seed: int
-    ica_iterations: int | None
-    ica_converged: bool | None
-    em_converged: bool | None
-    created_by: str
-    requested: int | None = None
+    kind: str  # "gmm", "hglmm" or "lmm"
+    vectors: str  # name of the word vectors
+    source_sha256: str  # of their source: the codebook fits all vectors of that source
+    sample: int  # number of words in the sample
+    seed: int  # of sample, ICA and EM
+    ica_iterations: int | None  # maximum over the components; None without ICA
+    ica_converged: bool | None  # whether all components did; None without ICA
+    em_converged: bool | None  # None for a fixed number of iterations
+    created_by: str  # software and versions
+    requested: int | None = None  # number of components, if there were fewer words
 
     def to_json(self) -> dict[str, Any]:
         """Return all fields as JSON values; `requested` only if fewer were fitted."""
@@ -71,18 +51,11 @@ class CodebookMetadata:
 
 @dataclass(frozen=True, eq=False)
 class Codebook:
-    """Whitening and mixture.
-
-    Attributes
-    ----------
-    metadata : CodebookMetadata. Data and outcome of the fit.
-    whitening : (D, D) float32, applied as `vector @ whitening.T`; the identity without ICA.
-    mixture : Mixture. Mixture over D dimensions.
-    """
+    """Whitening and mixture."""
 
     metadata: CodebookMetadata
-    whitening: npt.NDArray[np.float32]
-    mixture: Mixture
+    whitening: npt.NDArray[np.float32]  # (D, D): `vector @ whitening.T`; the identity without ICA
+    mixture: Mixture  # over D dimensions
 
     @cached_property
     def sha256(self) -> str:
@@ -94,25 +67,13 @@ class Codebook:
         return digest.hexdigest()
 
     def transform(self, words: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
-        """Return word vectors whitened and scaled as in the fit of the mixture.
+        """Return word vectors (words, D) float32, whitened and scaled as in the fit of the mixture.
 
-        Parameters
-        ----------
-        words : (words, D) float32, as `WordVectors.matrix`.
-
-        Returns
-        -------
-        (words, D) float32
-            L2-normalised, whitened, L2-normalised again, and for "hglmm" and "lmm" times 10. A
-            zero vector stays zero.
-
-        Raises
-        ------
-        CodebookError
-            The vectors have another dimension.
+        They are L2-normalised, whitened, L2-normalised again, and for "hglmm" and "lmm" times 10; a
+        zero vector stays zero.
         """
         if words.ndim != 2 or words.shape[1] != len(self.whitening):
-            raise CodebookError(
+            raise EncoderError(
                 f"the word vectors have shape {words.shape}, expected (words, "
                 f"{len(self.whitening)}) as {self.metadata.vectors!r}, on which this codebook was "
                 "fitted"
@@ -120,19 +81,9 @@ class Codebook:
         return _prepared(words, self.whitening, self.metadata.kind)
 
     def require_vectors(self, vectors: WordVectors, what: str) -> None:
-        """Check that word vectors have the same source as those of the fit.
-
-        Parameters
-        ----------
-        vectors : WordVectors.
-        what : str. Name of this codebook, for messages.
-
-        Raises
-        ------
-        CodebookError
-        """
+        """Check that word vectors have the source of those of the fit; the message names `what`."""
         if self.metadata.source_sha256 != vectors.source_sha256:
-            raise CodebookError(
+            raise FittedFileError(
                 f"{what} was fitted on the word vectors {self.metadata.vectors!r} (SHA-256 of "
                 f"their source {self.metadata.source_sha256}), not on {vectors.name!r} (SHA-256 of "
                 f"their source {vectors.source_sha256}); use the former, or fit a codebook on the "
@@ -160,42 +111,23 @@ def fit_codebook(
     """Fit whitening and mixture on word vectors, in the order of Klein et al. 2015.
 
     L2-normalised vectors, FastICA, its unmixing matrix applied without centring, L2 normalisation,
-    times 10 for mixtures with Laplacians, EM. The ICA is scikit-learn's with the settings of their
-    program (deflation, cube, at most 1000 iterations per component, tolerance 1e-4, here of the
-    cosine between successive directions). An ICA or EM that does not converge is used as is, and
-    the metadata record it: with GloVe 50-d a few components of the ICA oscillate.
-
-    Parameters
-    ----------
-    vectors : WordVectors. Word vectors with at least 2 non-zero rows.
-    kind : str. "gmm" (scikit-learn's EM), "hglmm" or "lmm" (10 iterations of `fit_hybrid`).
-    components : int. K, at most the number of words; the metadata then record the requested number.
-    seed : int. Seed of all random numbers.
-    ica : bool. Whether to whiten by ICA; it is also skipped for D words or fewer.
-    sample : int. Number of non-zero words to fit on, sampled at random; all if there are fewer.
-    progress : callable. Called with one line before each step.
-
-    Returns
-    -------
-    Codebook
-
-    Raises
-    ------
-    CodebookError
-        The kind is unknown, or there are too few words.
+    times 10 for mixtures with Laplacians, EM. ICA has the settings of their program: deflation,
+    cube, at most 1000 iterations per component; its tolerance of 1e-4 is here of the cosine between
+    successive directions. An ICA or EM that does not converge is used as is, and the metadata
+    record it: with GloVe 50-d a few components of the ICA oscillate.
     """
     if kind not in _KINDS:
-        raise CodebookError(f"the kind of codebook is {kind!r}, expected one of {_KINDS}")
+        raise EncoderError(f"the kind of codebook is {kind!r}, expected one of {_KINDS}")
     usable = np.flatnonzero(vectors.matrix.any(axis=1))
     needed = max(components, vectors.dim + 1 if ica else 1)
     if sample < min(needed, len(usable)):
-        raise CodebookError(
+        raise EncoderError(
             f"a sample of {sample} words was requested, but {components} components"
             f"{f' and an ICA of {vectors.dim} dimensions' if ica else ''} need at least {needed}: "
             "request a larger sample or fewer components"
         )
     if len(usable) < 2:
-        raise CodebookError(
+        raise EncoderError(
             f"{len(usable)} of the {len(vectors.words)} words of {vectors.name!r} are not zero, "
             "but a codebook needs at least 2; add captions to the training split, or fit it on "
             "the words of the source"
@@ -236,26 +168,15 @@ def fit_codebook(
 
 
 def load_codebook(path: Path, vectors: WordVectors) -> Codebook:
-    """Load a codebook that `Codebook.save` wrote.
-
-    Parameters
-    ----------
-    path : path of the `.safetensors` file.
-    vectors : WordVectors. Word vectors to use it with: any selection of words of the same source.
-
-    Raises
-    ------
-    CodebookError
-        The file is missing or damaged, or was fitted on other word vectors.
-    """
+    """Load a codebook that `Codebook.save` wrote, for any words of the source it was fitted on."""
     if not path.is_file():
-        raise CodebookError(f"{path} not found; fit a codebook first")
+        raise FittedFileError(f"{path} not found; fit a codebook first")
     try:
         metadata = CodebookMetadata(**read_metadata(path, _KEY))
         tensors = read_tensors(path, ["whitening", *(field.name for field in fields(Mixture))])
         codebook = _assembled(metadata, tensors)
-    except (KeyError, TypeError, ValueError, SafetensorError, MixtureError) as error:
-        raise CodebookError(
+    except (KeyError, TypeError, ValueError, SafetensorError, EncoderError) as error:
+        raise FittedFileError(
             f"{path} is not a codebook or is damaged ({error}); fit it again"
         ) from error
     codebook.require_vectors(vectors, str(path))
@@ -294,7 +215,7 @@ def _fit_ica(words: npt.NDArray[np.float32], seed: int) -> tuple[npt.NDArray[np.
         model.fit(words)
     unmixing = model.components_.astype(np.float32)
     if not np.isfinite(unmixing).all():
-        raise CodebookError(
+        raise EncoderError(
             f"the ICA of {len(words)} words in {words.shape[1]} dimensions has values that are "
             "not finite; use a larger sample, or ica=False"
         )

@@ -1,7 +1,4 @@
-"""EM for mixtures: `fit_hybrid` for mixtures with Laplacians, `fit_gaussian` for Gaussians.
-
-The first is our own, the second scikit-learn's.
-"""
+"""EM for mixtures: our own `fit_hybrid` with Laplacians, scikit-learn's `fit_gaussian` without."""
 
 import warnings
 from collections.abc import Callable
@@ -14,19 +11,15 @@ from scipy import sparse
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.mixture import GaussianMixture
 
-from pipeline.text.fisher.mixture import (
-    Mixture,
-    MixtureError,
-    blocks_of,
-    check_samples,
-    distances_to,
-    normalise,
-)
+from pipeline.text import EncoderError
+from pipeline.text.fisher.mixture import Mixture, blocks_of, check_samples, distances_to, normalise
 
 _Floats = npt.NDArray[np.floating]
 _Doubles = npt.NDArray[np.float64]
 
-_FLOOR = 1e-3  # lower bound of Laplace scales and Gaussian variances
+# Lower bound of Laplace scales and Gaussian variances. Samples should be scaled accordingly: those
+# of Klein et al. 2015 are unit vectors times 10.
+_FLOOR = 1e-3
 _EMPTY = 1e-10  # a component with a smaller share of the samples is not updated
 _BUCKET = 512  # samples per bucket in the first step of a weighted median
 
@@ -40,43 +33,23 @@ def fit_hybrid(
     kind: Literal["hybrid", "laplacian"] = "hybrid",
     progress: Callable[[int, int, float], None] = lambda done, total, log_likelihood: None,
 ) -> Mixture:
-    """Fit a hybrid Gaussian-Laplacian or a Laplacian mixture by exactly `iterations` of EM.
+    """Fit a hybrid Gaussian-Laplacian or a Laplacian mixture on x (n, D) by `iterations` of EM.
 
     Klein et al. 2015 and their published program: medians and means start at K of the samples,
-    scales and variances at those of all samples, switches at random, priors at 1/K. Each M step
-    updates medians (the first sample in sorted order whose cumulative weight reaches half), scales,
-    means, variances (all four whatever the switches), priors, and then sets each switch to Laplace
-    if that is likelier than Gauss under the posteriors. Scales and variances are at least 1e-3, so
-    samples should be scaled accordingly (theirs: unit vectors times 10). Deviation: a component
-    with less than 1e-10 of the samples keeps its parameters, where the formulas divide by zero.
+    scales and variances at those of all samples, switches at random (for "laplacian" all Laplace,
+    for good), priors at 1/K. Each M step updates medians (the first sample in sorted order whose
+    cumulative weight reaches half), scales, means, variances (all four whatever the switches) and
+    priors, and then sets each switch to Laplace if that is likelier than Gauss under the
+    posteriors. Deviation: a component with less than 1e-10 of the samples keeps its parameters,
+    where the formulas divide by zero.
 
-    Parameters
-    ----------
-    x : (n, D) float32 or float64, finite. Sums are in float64.
-    components : int. K, at most n.
-    iterations : int. Number of E and M steps.
-    seed : int. Seed of the initial samples and switches.
-    kind : str. "hybrid", or "laplacian", where every dimension stays Laplacian.
-    progress : callable. Called with the iterations done, their total, and the mean log-likelihood
-        of a sample before the last one.
-
-    Returns
-    -------
-    Mixture
-
-    Raises
-    ------
-    MixtureError
-        `x` is not such an array, or has fewer samples than components.
-
-    Notes
-    -----
-    Memory in addition to `x`: 4 n D + 16 n K bytes (the sorting order of every dimension; the
-    posteriors), 0.5 GB for 300,000 samples of 300 dimensions and K = 30.
+    Memory in addition to `x`: 4 n D + 16 n K bytes, for the sorting order of every dimension and
+    the posteriors; 0.5 GB for 300,000 samples of 300 dimensions and K = 30.
     """
     check_samples(x, components)
     if kind not in ("hybrid", "laplacian"):
-        raise MixtureError(f"the kind of mixture is {kind!r}, expected 'hybrid' or 'laplacian'")
+        raise EncoderError(f"the kind of mixture is {kind!r}, expected 'hybrid' or 'laplacian'")
+    # Every M step needs medians under new weights, but the order of the samples stays.
     order = _sorted_order(x)
     mixture = _initial(x, order, components, np.random.default_rng(seed))
     fixed = np.ones_like(mixture.laplace) if kind == "laplacian" else None
@@ -91,27 +64,10 @@ def fit_hybrid(
 
 
 def fit_gaussian(x: _Floats, components: int = 30, *, seed: int) -> tuple[Mixture, bool]:
-    """Fit a Gaussian mixture with diagonal covariance by scikit-learn's EM.
+    """Fit a Gaussian mixture with diagonal covariance; also return whether EM converged.
 
-    `GaussianMixture` with its defaults: k-means initialisation, at most 100 iterations, convergence
+    scikit-learn's EM with its defaults: k-means initialisation, at most 100 iterations, convergence
     when the mean log-likelihood increases by less than 1e-3, 1e-6 added to every variance.
-
-    Parameters
-    ----------
-    x, components, seed : see `fit_hybrid`.
-
-    Returns
-    -------
-    Mixture
-        All switches are Gauss; medians are the means, scales the mean absolute deviations of the
-        Gaussians.
-    bool
-        Whether EM converged.
-
-    Raises
-    ------
-    MixtureError
-        See `fit_hybrid`.
     """
     check_samples(x, components)
     model = GaussianMixture(components, covariance_type="diag", random_state=seed)
@@ -120,6 +76,8 @@ def fit_gaussian(x: _Floats, components: int = 30, *, seed: int) -> tuple[Mixtur
         model.fit(x)
     means = model.means_.astype(np.float64)
     variances = model.covariances_.astype(np.float64)
+    # All switches are Gauss. Medians and scales are those of the Gaussians: the mean, and the mean
+    # absolute deviation sqrt(2 variance / pi).
     mixture = Mixture(
         weights=model.weights_.astype(np.float64),
         medians=means.copy(),
@@ -170,12 +128,14 @@ def _m_step(
         second += weights @ block**2
         for k in range(mixture.components):
             distances[k] += weights[k] @ distances_to(block, medians[k], buffer)
+    # Empty components: no division by zero; their results are replaced below.
     n = np.where(full, mass, 1)[:, None]
     scales = np.maximum(distances / n, _FLOOR)
     means = first / n
-    scatter = np.maximum(second - n * means**2, 0)
+    scatter = np.maximum(second - n * means**2, 0)  # rounding can make it negative
     variances = np.maximum(scatter / n, _FLOOR)
     if fixed is None:
+        # Expected log-likelihood of each dimension under the posteriors, as either kind.
         as_laplace = -n * np.log(2 * scales) - distances / scales
         as_gauss = -0.5 * (n * np.log(2 * np.pi * variances) + scatter / variances)
         laplace = np.where(full[:, None], as_laplace > as_gauss, mixture.laplace)
@@ -201,12 +161,10 @@ def _sorted_order(x: _Floats) -> npt.NDArray[np.int32]:
 
 
 def _weighted_medians(x: _Floats, order: npt.NDArray[np.int32], weights: _Doubles) -> _Doubles:
-    """Return (K, D): the median of each dimension of x (n, D) under each column of weights (n, K).
-
-    This is the first sample in sorted order whose cumulative weight reaches half. Cumulative sums
-    over all samples for every component would dominate EM's run time, so buckets of sorted samples
-    are summed first, and single samples only in the bucket where half is reached.
-    """
+    """Return (K, D): the weighted medians of x (n, D) under each column of weights (n, K)."""
+    # Cumulative sums over all samples for every component would dominate EM's run time, so buckets
+    # of sorted samples are summed first, and single samples only in the bucket where half is
+    # reached.
     n, components = weights.shape
     medians = np.empty((components, x.shape[1]))
     starts = np.arange(0, n, _BUCKET, dtype=np.int32)
@@ -225,6 +183,6 @@ def _weighted_medians(x: _Floats, order: npt.NDArray[np.int32], weights: _Double
         reached = before[:, None] + np.cumsum(inside, axis=1)
         # By rounding, half may be just beyond the bucket: then its last sample is used.
         step = np.minimum((reached < half[:, None]).sum(axis=1), _BUCKET - 1)
-        found = np.minimum(starts[bucket] + step, n - 1)
-        medians[:, d] = x[sorted_rows[found], d]
+        position_of_half = np.minimum(starts[bucket] + step, n - 1)
+        medians[:, d] = x[sorted_rows[position_of_half], d]
     return medians

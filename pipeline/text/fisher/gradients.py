@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from pipeline.store.errors import PipelineError
+from pipeline.text import EncoderError
 from pipeline.text.fisher.mixture import Mixture
 
 _NEGLIGIBLE = 1e-15  # posteriors below it vanish in float32, even after a square root
@@ -14,32 +14,20 @@ _SIGN = np.uint32(1 << 31)  # sign bit of a float32
 _WORDS_AT_ONCE = 1024
 
 
-class FisherError(PipelineError):
-    """Words, lengths and mixture are inconsistent."""
-
-
 @dataclass(frozen=True, eq=False)
 class WordGradients:
     """Gradient contribution of each vocabulary word to the Fisher vector of a caption.
 
     A Fisher vector is a sum over words, and a word's term is the same in every caption, so it is
-    computed once. Components with a posterior below 1e-15 are dropped: most of them in hundreds of
-    dimensions, few in 50. Memory is 8 D bytes per kept component, at most 0.7 GB for 10,000 words,
-    K = 30 and D = 300.
-
-    Attributes
-    ----------
-    components, dim : int. K and D of the mixture.
-    starts : (words + 1,) int64: rows starts[w] to starts[w + 1] of the arrays below are word w's.
-    component : (rows,) int64, the component of each row.
-    gradients : (rows, 2 D) float32: gradient of location, then of scale, without 1 / sqrt(T).
+    computed once. Memory is 8 D bytes per kept component, at most 0.7 GB for 10,000 words, K = 30
+    and D = 300.
     """
 
-    components: int
-    dim: int
-    starts: npt.NDArray[np.int64]
-    component: npt.NDArray[np.int64]
-    gradients: npt.NDArray[np.float32]
+    components: int  # K
+    dim: int  # D
+    starts: npt.NDArray[np.int64]  # (words + 1,): rows starts[w] to starts[w + 1] are word w's
+    component: npt.NDArray[np.int64]  # (rows,): component of each row
+    gradients: npt.NDArray[np.float32]  # (rows, 2 D): of location, of scale; without 1 / sqrt(T)
 
     def fisher_vectors(
         self,
@@ -47,33 +35,22 @@ class WordGradients:
         lengths: npt.NDArray[np.integer],
         out: npt.NDArray[np.float32] | None = None,
     ) -> npt.NDArray[np.float32]:
-        """Return the Fisher vectors of captions, before `power_and_l2`.
+        """Return the Fisher vectors of captions (captions, 2 K D) float32, before `power_and_l2`.
 
-        A caption's row depends only on its own words, bit for bit. The computation needs as much
+        `words` (sum of T,) are vocabulary positions, caption by caption, with repetitions;
+        `lengths` (captions,) the word counts T, where 0 yields zeros. First all gradients of
+        location, component by component, then all of scale; summed in float32, within 3e-7 of the
+        largest number of a row. A row depends only on its own words, bit for bit. Needs as much
         memory as the result.
-
-        Parameters
-        ----------
-        words : (sum of T,) vocabulary positions of the captions' words, caption by caption, with
-            repetitions.
-        lengths : (captions,) word count T of each caption; 0 yields a row of zeros.
-        out : array for the result; None: a new one.
-
-        Returns
-        -------
-        (captions, 2 K D) float32
-            All gradients of location, component by component, then all gradients of scale.
-            Summed in float32: within 3e-7 of the largest number of a row.
-
-        Raises
-        ------
-        FisherError
-            The lengths do not sum to the word count, or a word is not in the vocabulary.
         """
-        _check_lengths(len(words), lengths)
+        if lengths.ndim != 1 or (lengths < 0).any() or lengths.sum() != len(words):
+            raise EncoderError(
+                f"the lengths of {len(lengths)} captions add up to {lengths.sum()} (smallest "
+                f"{lengths.min(initial=0)}), expected {len(words)}, the number of words"
+            )
         vocabulary = len(self.starts) - 1
         if len(words) and not 0 <= words.min() <= words.max() < vocabulary:
-            raise FisherError(
+            raise EncoderError(
                 f"words range from {words.min()} to {words.max()}, expected positions in a "
                 f"vocabulary of {vocabulary}"
             )
@@ -91,20 +68,21 @@ class WordGradients:
         from scipy import sparse
 
         caption = np.repeat(np.arange(len(lengths)), lengths)
-        held = self.starts[words + 1] - self.starts[words]
+        rows_of_word = self.starts[words + 1] - self.starts[words]
         # A caption's sum gathers a variable number of rows per word: the row numbers of each word
         # are its first row plus 0, 1, ... up to its number of kept components.
-        first = np.cumsum(held) - held
-        rows = np.repeat(self.starts[words] - first, held) + np.arange(held.sum())
-        target = np.repeat(caption, held) * self.components + self.component[rows]
+        first = np.cumsum(rows_of_word) - rows_of_word
+        rows = np.repeat(self.starts[words] - first, rows_of_word)
+        rows += np.arange(rows_of_word.sum())
+        target = np.repeat(caption, rows_of_word) * self.components + self.component[rows]
         shape = (len(lengths) * self.components, len(self.gradients))
-        share = np.repeat(np.repeat(1 / np.sqrt(np.maximum(lengths, 1)), lengths), held)
+        share = np.repeat((1 / np.sqrt(np.maximum(lengths, 1)))[caption], rows_of_word)
         summing = sparse.csr_array((share.astype(np.float32), (target, rows)), shape=shape)
         return (summing @ self.gradients).reshape(-1, self.components, 2, self.dim)
 
 
 def word_gradients(mixture: Mixture, vectors: npt.NDArray[np.float32]) -> WordGradients:
-    """Return the gradients of a mixture's log-likelihood at each word vector.
+    """Return the gradients of a mixture's log-likelihood at word vectors (words, D) float32.
 
     Klein et al. 2015; Perronnin et al. 2010 for the Gaussian part. For a word x and a component
     with prior pi and posterior gamma, in Laplacian dimensions
@@ -118,31 +96,17 @@ def word_gradients(mixture: Mixture, vectors: npt.NDArray[np.float32]) -> WordGr
     These are the derivatives of log p(x) by m, s, mu and sd, times s / sqrt(pi), s / sqrt(pi),
     sd / sqrt(pi) and sd / sqrt(2 pi); the priors' own gradients are left out. Deviation:
     posteriors below 1e-15 count as zero (VLFeat: below 1e-6).
-
-    Parameters
-    ----------
-    mixture : Mixture. Mixture over D dimensions.
-    vectors : (words, D) float32, finite, whitened and scaled as the mixture's samples.
-
-    Returns
-    -------
-    WordGradients
-        Computed in float64, stored in float32.
-
-    Raises
-    ------
-    FisherError
-        The vectors have another dimension than the mixture, or are not finite.
     """
     if vectors.ndim != 2 or vectors.shape[1] != mixture.dim:
-        raise FisherError(
+        raise EncoderError(
             f"the word vectors have shape {vectors.shape}, expected (words, {mixture.dim}) as the "
             "mixture; use the vectors that it was fitted on"
         )
     if not np.isfinite(vectors).all():
         bad = int(np.argmin(np.isfinite(vectors).all(axis=1)))
-        raise FisherError(f"word vector {bad} has NaN or infinite values")
+        raise EncoderError(f"word vector {bad} has NaN or infinite values")
     posteriors = mixture.posteriors(vectors)
+    # Most components are dropped in hundreds of dimensions, few in 50.
     word, component = np.nonzero(posteriors > _NEGLIGIBLE)
     gradients = np.empty((len(word), 2 * mixture.dim), dtype=np.float32)
     factor = posteriors[word, component] / np.sqrt(mixture.weights[component])
@@ -155,13 +119,9 @@ def word_gradients(mixture: Mixture, vectors: npt.NDArray[np.float32]) -> WordGr
 
 
 def power_and_l2(vectors: npt.NDArray[np.float32]) -> None:
-    """Replace numbers by their signed square roots, then L2-normalise each row, in place.
+    """Replace numbers (captions, dim) by signed square roots, then L2-normalise each row, in place.
 
-    Perronnin et al. 2010, section 3. A row of zeros stays zero.
-
-    Parameters
-    ----------
-    vectors : (captions, dim) float32, finite. Norms are then 1 within 1e-6, or 0.
+    Perronnin et al. 2010, section 3. Norms are then 1 within 1e-6, or 0.
     """
     step = max(1, _NUMBERS_AT_ONCE // max(vectors.shape[1], 1))
     for start in range(0, len(vectors), step):
@@ -189,11 +149,3 @@ def _gradients(
     location = np.where(laplace, sign, from_mean)
     scale = np.where(laplace, deviation, (from_mean**2 - 1) / np.sqrt(2))
     return np.concatenate((location, scale), axis=1)
-
-
-def _check_lengths(words: int, lengths: npt.NDArray[np.integer]) -> None:
-    if lengths.ndim != 1 or (lengths < 0).any() or lengths.sum() != words:
-        raise FisherError(
-            f"the lengths of {len(lengths)} captions add up to {lengths.sum()} (smallest "
-            f"{lengths.min(initial=0)}), expected {words}, the number of words"
-        )

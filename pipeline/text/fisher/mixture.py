@@ -7,7 +7,7 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
-from pipeline.store.errors import PipelineError
+from pipeline.text import EncoderError
 
 MixtureKind = Literal["gmm", "hglmm", "lmm"]
 """Gaussian, hybrid Gaussian-Laplacian, or Laplacian."""
@@ -18,71 +18,42 @@ _Doubles = npt.NDArray[np.float64]
 _ROWS = 256  # float64 rows per block, to stay in the cache
 
 
-class MixtureError(PipelineError):
-    """A mixture cannot be fitted on these samples, or its parameters are invalid."""
-
-
 @dataclass(frozen=True, eq=False)
 class Mixture:
-    """K components over D dimensions, each of which is Laplacian or Gaussian.
+    """K components over D dimensions, each of which is Laplacian or Gaussian (Klein et al. 2015).
 
-    The hybrid Gaussian-Laplacian mixture of Klein et al. 2015. With `laplace` all false it is a
-    Gaussian mixture with diagonal covariance, with `laplace` all true a Laplacian mixture. Unused
-    parameters are kept.
-
-    Attributes
-    ----------
-    weights : (K,) float64, positive, sum 1: the priors pi.
-    medians, scales : (K, D) float64: m and s > 0 of exp(-|x - m| / s) / (2 s).
-    means, variances : (K, D) float64: mu and variance > 0 of the Gaussian.
-    laplace : (K, D) bool: whether a dimension is Laplacian or Gaussian.
-
-    Raises
-    ------
-    MixtureError
-        Shapes or dtypes are inconsistent, or numbers are not finite or not positive.
+    With `laplace` all false it is a Gaussian mixture with diagonal covariance, with `laplace` all
+    true a Laplacian mixture. Unused parameters are kept.
     """
 
-    weights: _Doubles
-    medians: _Doubles
-    scales: _Doubles
-    means: _Doubles
-    variances: _Doubles
-    laplace: npt.NDArray[np.bool_]
+    weights: _Doubles  # (K,), positive, sum 1: the priors pi
+    medians: _Doubles  # (K, D): m of exp(-|x - m| / s) / (2 s)
+    scales: _Doubles  # (K, D): s > 0
+    means: _Doubles  # (K, D): mu of the Gaussian
+    variances: _Doubles  # (K, D), positive
+    laplace: npt.NDArray[np.bool_]  # (K, D): whether a dimension is Laplacian, not Gaussian
 
     def __post_init__(self) -> None:
         shape = (len(self.weights), self.dim)
         for name, array in vars(self).items():
             expected = shape[:1] if name == "weights" else shape
-            if array.shape != expected:
-                raise MixtureError(
-                    f"the mixture's {name} have shape {array.shape}, expected {expected}; fit it "
-                    "again"
-                )
             kind = np.bool_ if name == "laplace" else np.float64
+            if array.shape != expected:
+                raise _invalid(name, f"have shape {array.shape}, expected {expected}")
             if array.dtype != kind:
-                raise MixtureError(
-                    f"the mixture's {name} are {array.dtype}, expected {np.dtype(kind)}; fit it "
-                    "again"
-                )
+                raise _invalid(name, f"are {array.dtype}, expected {np.dtype(kind)}")
             if not np.isfinite(array).all():
-                raise MixtureError(
-                    f"the mixture's {name} have NaN or infinite values; fit it again"
-                )
+                raise _invalid(name, "have NaN or infinite values")
         for name in ("weights", "scales", "variances"):
             if not (getattr(self, name) > 0).all():
-                raise MixtureError(
-                    f"the mixture's {name} have values that are not positive; fit it again"
-                )
+                raise _invalid(name, "have values that are not positive")
 
     @property
     def components(self) -> int:
-        """Number of components, K."""
         return len(self.weights)
 
     @property
     def dim(self) -> int:
-        """Number of dimensions, D."""
         return int(self.means.shape[-1])
 
     def log_components(self, x: _Floats) -> _Doubles:
@@ -94,6 +65,8 @@ class Mixture:
         constant = np.where(gauss, gauss_part, -np.log(2 * self.scales)).sum(axis=1)
         constant += np.log(self.weights)
         rates = np.where(gauss, 0, 1 / self.scales)
+        # The Gaussian part is a quadratic polynomial of x: two products for all components. The
+        # absolute values of the Laplacian part need one pass per component.
         logs = np.empty((len(x), self.components))
         for rows, block, buffer in blocks_of(x):
             logs[rows] = block**2 @ square.T + block @ linear.T + constant
@@ -108,27 +81,26 @@ class Mixture:
         return posteriors
 
 
-def check_samples(x: _Floats, components: int) -> None:
-    """Check that `components` can be fitted on samples (n, D) float32 or float64.
+def _invalid(name: str, problem: str) -> EncoderError:
+    return EncoderError(f"the mixture's {name} {problem}; fit it again")
 
-    Raises
-    ------
-    MixtureError
-    """
+
+def check_samples(x: _Floats, components: int) -> None:
+    """Check that `components` can be fitted on samples (n, D) float32 or float64."""
     if x.ndim != 2 or x.dtype not in (np.float32, np.float64) or not x.shape[1]:
-        raise MixtureError(
+        raise EncoderError(
             f"the samples are {x.dtype} of shape {x.shape}, expected float32 or float64 of shape "
             "(samples, dimensions)"
         )
     if not 1 <= components <= len(x):
-        raise MixtureError(
+        raise EncoderError(
             f"{components} components cannot be fitted on {len(x)} samples: at least 1 and at "
             "most one per sample; request fewer or add samples"
         )
     for rows, block, _ in blocks_of(x):
         if not np.isfinite(block).all():
             bad = rows.start + int(np.argmin(np.isfinite(block).all(axis=1)))
-            raise MixtureError(f"sample {bad} has NaN or infinite values; leave it out")
+            raise EncoderError(f"sample {bad} has NaN or infinite values; leave it out")
 
 
 def blocks_of(x: _Floats) -> Iterator[tuple[slice, _Doubles, _Doubles]]:
@@ -147,6 +119,7 @@ def distances_to(block: _Doubles, centre: _Doubles, out: _Doubles) -> _Doubles:
 
 def normalise(logs: _Doubles) -> _Doubles:
     """Normalise rows of `logs` (n, K) to posteriors in place; return the log of their sums (n,)."""
+    # Relative to the largest one, so that exp neither overflows nor vanishes altogether.
     highest = logs.max(axis=1, keepdims=True)
     logs -= highest
     np.exp(logs, out=logs)

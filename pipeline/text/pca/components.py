@@ -14,12 +14,12 @@ import numpy.typing as npt
 from safetensors import SafetensorError
 
 from pipeline.store.build.locking import only_writer
-from pipeline.store.errors import PipelineError
 from pipeline.store.files import created_by, require_folder
 from pipeline.store.hashing import recipe_hash, sha256_of_json, sha256_of_texts
 from pipeline.store.progress import Progress, no_progress
 from pipeline.store.tensor_file import read_metadata, read_tensors, write_tensors
 from pipeline.store.wording import counted
+from pipeline.text import EncoderError, FittedFileError
 from pipeline.text.encoders.base import CaptionEncoder
 from pipeline.text.pca.covariance import Covariance
 from pipeline.text.pca.eigenvectors import eigenvectors_memory, largest_eigenvectors
@@ -29,34 +29,18 @@ _LOCK = "fit.lock"  # in the work folder
 _KEY = "projection"  # key of the metadata in the file
 
 
-class PcaError(PipelineError):
-    """Principal components cannot be fitted or loaded, or belong to another encoder."""
-
-
 @dataclass(frozen=True)
 class PcaMetadata:
-    """Data of a fit of principal components.
-
-    Attributes
-    ----------
-    encoder, encoder_hash : str. Name and recipe hash of the encoder.
-    captions, captions_sha256 : int, str. Number of captions, and the SHA-256 of the canonical JSON
-        of their list.
-    device : str. Device of the products.
-    total_variance : float. Sum of all eigenvalues of the covariance.
-    created_by : str. Software and versions.
-    requested : int or None. Requested number of components, if captions or row length allowed
-        fewer; otherwise None.
-    """
+    """Data of a fit of principal components."""
 
     encoder: str
-    encoder_hash: str
+    encoder_hash: str  # hash of the encoder's recipe and weights
     captions: int
-    captions_sha256: str
-    device: str
-    total_variance: float
-    created_by: str
-    requested: int | None = None
+    captions_sha256: str  # of the canonical JSON of their list
+    device: str  # of the products
+    total_variance: float  # sum of all eigenvalues
+    created_by: str  # software and versions
+    requested: int | None = None  # number of components, if captions or row length allow fewer
 
     def to_json(self) -> dict[str, Any]:
         """Return all fields as JSON values; `requested` only if fewer were fitted."""
@@ -68,21 +52,14 @@ class PcaMetadata:
 
 @dataclass(frozen=True, eq=False)
 class PrincipalComponents:
-    """Principal components of the rows of an encoder.
-
-    Attributes
-    ----------
-    metadata : PcaMetadata. Data of the fit.
-    mean : (D,) float32, subtracted from a row first.
-    components : (D, dim) float32, unit columns by descending eigenvalue. Signs are fixed so that
-        the largest absolute number of a column is positive.
-    eigenvalues : (dim,) float64, descending variances along the components, at least 0.
-    """
+    """Principal components of the rows of an encoder."""
 
     metadata: PcaMetadata
-    mean: npt.NDArray[np.float32]
+    mean: npt.NDArray[np.float32]  # (D,), subtracted from a row first
+    # (D, dim), unit columns by descending eigenvalue; the largest absolute number of each column is
+    # positive, since the signs of eigenvectors are arbitrary.
     components: npt.NDArray[np.float32]
-    eigenvalues: npt.NDArray[np.float64]
+    eigenvalues: npt.NDArray[np.float64]  # (dim,), descending variances, at least 0
 
     @property
     def dim(self) -> int:
@@ -104,14 +81,9 @@ class PrincipalComponents:
         return digest.hexdigest()
 
     def check(self, encoder: CaptionEncoder) -> None:
-        """Check that an encoder is the one that the components were fitted on.
-
-        Raises
-        ------
-        PcaError
-        """
+        """Check that an encoder is the one that the components were fitted on."""
         if self.metadata.encoder_hash != _hash_of(encoder):
-            raise PcaError(
+            raise FittedFileError(
                 f"the principal components were fitted on {self.metadata.encoder!r} (recipe hash "
                 f"{self.metadata.encoder_hash}), not on {encoder.name!r} (recipe hash "
                 f"{_hash_of(encoder)}); use that encoder with its settings, or fit components on "
@@ -128,44 +100,28 @@ _TENSORS = {"mean": np.float32, "components": np.float32, "eigenvalues": np.floa
 
 
 def load_pca(path: Path, encoder: CaptionEncoder) -> PrincipalComponents:
-    """Load components that `PrincipalComponents.save` wrote.
-
-    Parameters
-    ----------
-    path : path of the `.safetensors` file.
-    encoder : CaptionEncoder. Encoder to use them with.
-
-    Raises
-    ------
-    PcaError
-        The file is missing or damaged, or was fitted on another encoder.
-    """
+    """Load components that `PrincipalComponents.save` wrote, to use them with their encoder."""
     if not path.is_file():
-        raise PcaError(f"{path} not found; fit principal components first")
+        raise FittedFileError(f"{path} not found; fit principal components first")
     try:
         tensors = read_tensors(path, _TENSORS)
-        found = PrincipalComponents(PcaMetadata(**read_metadata(path, _KEY)), **tensors)
-        expected = (len(found.mean), len(found.eigenvalues))
+        basis = PrincipalComponents(PcaMetadata(**read_metadata(path, _KEY)), **tensors)
+        expected = (len(basis.mean), len(basis.eigenvalues))
         types = {name: tensors[name].dtype.type for name in _TENSORS}
-        if found.components.shape != expected or types != _TENSORS:
-            raise ValueError(f"components of shape {found.components.shape}, not {expected}")
+        if basis.components.shape != expected or types != _TENSORS:
+            raise ValueError(f"components of shape {basis.components.shape}, not {expected}")
     except (KeyError, TypeError, ValueError, SafetensorError) as error:
-        raise PcaError(
+        raise FittedFileError(
             f"{path} has no principal components or is damaged ({error}); fit them again"
         ) from error
-    found.check(encoder)
-    return found
+    basis.check(encoder)
+    return basis
 
 
 def require_two(captions: int) -> None:
-    """Check that there are enough captions for a principal component.
-
-    Raises
-    ------
-    PcaError
-    """
+    """Check that there are enough captions for a principal component."""
     if captions < 2:
-        raise PcaError(
+        raise EncoderError(
             f"{counted(captions, 'training caption')} found; principal components need at least 2, "
             "since one row has no variance: add captions to the training split, or encode "
             "without `pca`"
@@ -205,44 +161,15 @@ def fit_pca(
     checkpoint_seconds: float = 120.0,
     progress: Progress = no_progress,
 ) -> PrincipalComponents:
-    """Fit principal components on an encoder's rows in one pass over the captions.
+    """Fit principal components on an encoder's rows of D numbers in one pass over the captions.
 
-    `Covariance` sums the covariance; its largest eigenvalues are computed in float64. The work
-    folder keeps checkpoints of the sums: after an interruption, a call with the same encoder,
-    captions and device, and any `dim`, resumes from the last one and yields the same bytes. The
-    checkpoint is deleted at the end.
-
-    Parameters
-    ----------
-    encoder : CaptionEncoder. Encoder of rows of D numbers.
-    texts : sequence of str. Training captions, at least 2.
-    dim : int. Number of components, at least 1; see `components_of` for the maximum. The metadata
-        record the requested number if fewer are fitted.
-    work : Path. Work folder, created if missing. An empty lock file stays in it.
-    device : str. Device of the products: "cpu", or a torch device such as "cuda". The last bits
-        differ between devices.
-    checkpoint_seconds : float. Interval between checkpoints; there is also one after the pass.
-    progress : callable. Called with the captions done, their total, and 0.
-
-    Returns
-    -------
-    PrincipalComponents
-
-    Raises
-    ------
-    PcaError
-        There are fewer than 2 captions, `dim` is below 1, or the disk is too small.
-    DeviceError
-        The device does not exist.
-    OutputError
-        The work folder is not writable.
-    CovarianceError
-        The checkpoint is damaged, or a row is not finite.
-    ShardError
-        Another process is fitting in the same work folder.
+    The work folder keeps checkpoints of the sums: after an interruption, a call with the same
+    encoder, captions and device, and any `dim`, resumes from the last one and yields the same
+    bytes. If captions or row length allow fewer components than `dim`, these are fitted. The last
+    bits differ between devices.
     """
     if dim < 1:
-        raise PcaError(f"{dim} principal components were requested, expected 1 or more")
+        raise EncoderError(f"{dim} principal components were requested, expected 1 or more")
     require_two(len(texts))
     possible = components_of(len(texts), encoder.dim, dim)
     if device != "cpu":
@@ -257,6 +184,8 @@ def fit_pca(
         "device": device,
         "created_by": created_by("numpy", "scipy", "safetensors"),
     }
+    # The last bits of the sums depend on the chunks and on the software, so a checkpoint of others
+    # is not resumed.
     fingerprint = sha256_of_json({**inputs, "chunk": _CHUNK})
     checkpoint = work / f"covariance-{fingerprint[:16]}"
     with only_writer(work / _LOCK, work):
@@ -276,7 +205,7 @@ def fit_pca(
         mean, covariance = sums.finish()
         total = float(np.trace(covariance))
         eigenvalues, components = largest_eigenvectors(covariance, possible)
-        checkpoint.unlink()
+        checkpoint.unlink()  # last: a killed decomposition resumes after the pass
     return PrincipalComponents(
         PcaMetadata(
             encoder=encoder.name,
@@ -300,7 +229,7 @@ def _require_room(work: Path, width: int) -> None:
     work.mkdir(parents=True, exist_ok=True)
     free = shutil.disk_usage(work).free
     if fit_disk(width) > free:
-        raise PcaError(
+        raise EncoderError(
             f"the unfinished sums of a {width} x {width} covariance need "
             f"{fit_disk(width) / 1e6:.1f} MB in {work}, but {free / 1e6:.1f} MB are free; free "
             "some space or choose another folder"

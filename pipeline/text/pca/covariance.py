@@ -8,39 +8,23 @@ from typing import Any, BinaryIO
 import numpy as np
 import numpy.typing as npt
 
-from pipeline.store.errors import PipelineError
 from pipeline.store.files import appearing_whole, parse_json
 from pipeline.store.hashing import canonical_json
+from pipeline.text import EncoderError
 
 _PANEL = 1024  # rows of the covariance per product
 
 
-class CovarianceError(PipelineError):
-    """A row is not finite, or the saved sums of a pass cannot be loaded."""
-
-
 class Covariance:
-    """Mean and scatter of the rows added so far.
+    """Mean and scatter of the rows added so far; the same chunks in order yield the same bits.
 
-    Rows are shifted by the mean of the first chunk, against cancellation when the mean is large;
-    products of a chunk are in float32, sums in float64. Only one triangle is computed and stored,
-    in panels of 1024 rows. The last bits of the sums depend on the chunks; the same chunks in the
-    same order yield the same bits.
-
-    Attributes
-    ----------
-    rows : number of added rows.
+    Products of a chunk are in float32 on the device ("cpu" is numpy, others are torch's), sums in
+    float64. Only one triangle is computed and stored, in panels of 1024 rows.
     """
 
     def __init__(self, width: int, device: str = "cpu") -> None:
-        """Start without rows.
-
-        Parameters
-        ----------
-        width : int. Length of a row, D.
-        device : str. Device of the products: "cpu" (numpy), or a torch device such as "cuda".
-        """
-        self.rows = 0
+        """Start without rows; `width` is their length D."""
+        self.rows = 0  # number of added rows
         self._width, self._device = width, device
         self._shift = np.zeros(width, np.float32)
         self._sums = np.zeros(width)
@@ -57,19 +41,15 @@ class Covariance:
         return 12 * width + sum(8 * len(span) * (width - span.start) for span in _spans(width))
 
     def add(self, chunk: npt.NDArray[np.float32]) -> None:
-        """Add rows (rows, D) float32, at least one; `chunk` is overwritten.
-
-        Raises
-        ------
-        CovarianceError
-            A number is not finite.
-        """
+        """Add rows (rows, D) float32, at least one; `chunk` is overwritten."""
+        # Rows are shifted by the mean of the first chunk: n sum(x^2) - sum(x)^2 would lose all
+        # digits if the mean is much larger than the deviations.
         if not self.rows:
             self._shift[:] = chunk.mean(axis=0, dtype=np.float64)
         chunk -= self._shift
         sums = chunk.sum(axis=0, dtype=np.float64)
         if not np.isfinite(sums).all():
-            raise CovarianceError(
+            raise EncoderError(
                 f"rows {self.rows} to {self.rows + len(chunk) - 1} (from 0) have NaN, infinite or "
                 "overflowing numbers; encoders should return finite rows: report this"
             )
@@ -79,19 +59,14 @@ class Covariance:
         self.rows += len(chunk)
 
     def finish(self) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
-        """Return mean and covariance, and release the sums: the object is unusable afterwards.
+        """Return mean (D,) and covariance (D, D), both float64, and release the sums.
 
-        Returns
-        -------
-        (D,) float64
-            Mean.
-        (D, D) float64
-            Covariance with the denominator rows - 1, in Fortran order; only the lower triangle is
-            filled.
+        The covariance has the denominator rows - 1, in Fortran order; only the lower triangle is
+        filled.
         """
         covariance = np.empty((self._width, self._width), order="F")
         for span in _spans(self._width):
-            panel = self._panels.pop(0)
+            panel = self._panels.pop(0)  # released one by one while the covariance fills
             here, beyond = slice(span.start, span.stop), slice(span.start, None)
             for row, total in zip(panel, self._sums[here], strict=True):
                 row -= self._sums[beyond] * (total / self.rows)
@@ -100,13 +75,7 @@ class Covariance:
         return self._shift + self._sums / self.rows, covariance
 
     def save(self, path: Path, fingerprint: str) -> None:
-        """Save the sums to a file atomically.
-
-        Parameters
-        ----------
-        path : path of the file.
-        fingerprint : str. Hash of everything that determines the rows and chunks.
-        """
+        """Save the sums atomically, with a hash of everything that determines rows and chunks."""
         checksum = 0
         with appearing_whole(path) as part, part.open("wb") as stream:
             stream.write(self._head(fingerprint, self.rows))
@@ -116,13 +85,7 @@ class Covariance:
             stream.write(checksum.to_bytes(4, "big"))
 
     def load(self, path: Path, fingerprint: str) -> None:
-        """Load sums that `save` wrote.
-
-        Raises
-        ------
-        CovarianceError
-            The file is damaged, or has another fingerprint or width.
-        """
+        """Load sums that `save` wrote, if they have this fingerprint and width."""
         try:
             with path.open("rb") as stream:
                 head = stream.readline(4096)
@@ -130,7 +93,7 @@ class Covariance:
                 if head != self._head(fingerprint, self.rows) or not self._read(stream):
                     raise ValueError("its contents do not match its checksum or header")
         except (ValueError, KeyError, TypeError) as error:
-            raise CovarianceError(
+            raise EncoderError(
                 f"{path} holds the unfinished sums of a covariance and is damaged ({error}); "
                 "delete it to start again"
             ) from error

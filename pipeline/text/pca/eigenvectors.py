@@ -10,25 +10,15 @@ _BLOCK = 64  # maximum number of columns per LAPACK block
 def largest_eigenvectors(
     matrix: npt.NDArray[np.float64], number: int
 ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float32]]:
-    """Return the largest eigenvalues of a symmetric matrix and their eigenvectors.
+    """Return the largest eigenvalues of a symmetric matrix (n, n) float64 and their eigenvectors.
 
-    Tridiagonal reduction, multiple relatively robust representations (Dhillon and Parlett 2004,
-    LAPACK's `dstemr`) and back-transformation. `scipy.linalg.eigh` does not offer it for a subset
-    of the eigenvalues; its "evd" computes them all.
-
-    Parameters
-    ----------
-    matrix : (n, n) float64 in Fortran order, finite; only its lower triangle is read. Overwritten.
-    number : int. Number of eigenvalues, 1 to n.
-
-    Returns
-    -------
-    (number,) float64
-        Eigenvalues, descending.
-    (n, number) float32
-        Unit eigenvectors in columns; the largest absolute number of each is positive.
+    Eigenvalues (number,) float64, descending; unit eigenvectors in columns (n, number) float32, the
+    largest absolute number of each positive. `matrix` is in Fortran order and is overwritten; only
+    its lower triangle is read. Tridiagonal reduction, multiple relatively robust representations
+    (Dhillon and Parlett 2004, LAPACK's `dstemr`) and back-transformation.
     """
-    # Imported here: scipy is slow to import, and components are mostly loaded.
+    # `scipy.linalg.eigh` does not offer this driver for a subset of the eigenvalues, and its "evd"
+    # computes them all. Imported here: scipy is slow to import, and components are mostly loaded.
     from scipy.linalg import eigh_tridiagonal
     from scipy.linalg.lapack import dormqr, dsytrd, dsytrd_lwork
 
@@ -36,10 +26,10 @@ def largest_eigenvectors(
     if n == 1:
         return matrix[0].copy(), np.ones((1, 1), dtype=np.float32)
     lwork = int(dsytrd_lwork(n, lower=1)[0])
-    reflectors, diagonal, beside, tau, _ = dsytrd(matrix, lower=1, lwork=lwork, overwrite_a=1)
+    reflectors, diagonal, off_diagonal, tau, _ = dsytrd(matrix, lower=1, lwork=lwork, overwrite_a=1)
     values, vectors = eigh_tridiagonal(
         diagonal,
-        beside,
+        off_diagonal,
         select="i",
         select_range=(n - number, n - 1),
         check_finite=False,

@@ -2,12 +2,13 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Protocol
 
-from pipeline.store.errors import PipelineError
 from pipeline.store.hashing import sha256_of_file, sha256_of_json
-from pipeline.text.tokenizers.irregular_words import IRREGULAR_WORDS
+from pipeline.text import EncoderError
+from pipeline.text.tokenizers.word_lists import IRREGULAR_WORDS
 
 _NOUN_SUFFIXES = (
     ("s", ""),
@@ -33,10 +34,6 @@ _OTHER_SUFFIXES = (  # for verbs, "fe" for nouns; "es" for verbs only where spel
 _VOWELS = frozenset("aeiou")
 _SHORTEST_LEMMA = 3
 _RULES_VERSION = 1  # of `RuleLemmatizer`; increase it when a lemma changes
-
-
-class LemmatizerError(PipelineError):
-    """The dictionary of a lemmatizer cannot be read."""
 
 
 class Lemmatizer(Protocol):
@@ -65,45 +62,37 @@ class RuleLemmatizer:
 
     Deviations from WordNet's lemmatizer: no parts of speech, so "climbing" is always "climb";
     known words need not be lemmas, so a rare word may lose an "s" of its own.
-
-    Attributes
-    ----------
-    dictionary : str. Name of the word list.
-    words : sequence of str. Known lower-case words, most frequent first. About 50,000 work well:
-        much longer lists contain misspellings and names ("gras", "morn") that pass for lemmas.
     """
 
-    dictionary: str
+    dictionary: str  # name of the word list
+    # Known lower-case words, most frequent first. About 50,000 work well: much longer lists contain
+    # misspellings and names ("gras", "morn") that pass for lemmas.
     words: Sequence[str] = field(repr=False)
-    _rank: dict[str, int] = field(init=False, repr=False)
-    _known: dict[str, str] = field(init=False, repr=False, default_factory=dict)
-    _sha256: str = field(init=False, repr=False)
-
-    def __post_init__(self) -> None:
-        rank = {word: place for place, word in reversed(list(enumerate(self.words)))}
-        object.__setattr__(self, "_rank", rank)
-        what = [_RULES_VERSION, _NOUN_SUFFIXES, _OTHER_SUFFIXES, IRREGULAR_WORDS, list(self.words)]
-        object.__setattr__(self, "_sha256", sha256_of_json(what))
+    _lemmas: dict[str, str] = field(init=False, repr=False, default_factory=dict)
 
     @property
     def name(self) -> str:
         """`rules-<dictionary>`."""
         return f"rules-{self.dictionary}"
 
-    @property
+    @cached_property
     def sha256(self) -> str:
         """SHA-256 of the canonical JSON of rules, exceptions and words."""
-        return self._sha256
+        rules = [_RULES_VERSION, _NOUN_SUFFIXES, _OTHER_SUFFIXES, IRREGULAR_WORDS]
+        return sha256_of_json([*rules, list(self.words)])
+
+    @cached_property
+    def _rank(self) -> dict[str, int]:
+        return {word: position for position, word in reversed(list(enumerate(self.words)))}
 
     def lemma(self, word: str) -> str:
-        """Return the lemma of a lower-case word; an unknown word is its own lemma."""
-        return _remembered(self._known, word, self._find)
+        return _remembered(self._lemmas, word, self._find)
 
     def _find(self, word: str) -> str:
         if word in IRREGULAR_WORDS:
             return IRREGULAR_WORDS[word]
-        known = [form for form in _forms(word) if form in self._rank]
-        return min(known, key=self._rank.__getitem__, default=word)
+        forms = [form for form in _forms(word) if form in self._rank]
+        return min(forms, key=self._rank.__getitem__, default=word)
 
 
 @dataclass(frozen=True, eq=False)
@@ -113,18 +102,12 @@ class WordNetLemmatizer:
     Equivalent to nltk's `WordNetLemmatizer().lemmatize(word)`, our reading of "WordNet's
     lemmatizer" in Wang et al. 2016, section 3.1: the paper cites nltk and states no parts of
     speech, and nltk then treats every word as a noun ("running" is unchanged).
-
-    Attributes
-    ----------
-    nouns : set of str. All nouns of WordNet.
-    exceptions : dict of str to tuple of str. Lemmas of irregular nouns.
-    sha256 : str. SHA-256 of the canonical JSON `{file name: SHA-256}` of the two files.
     """
 
     nouns: frozenset[str] = field(repr=False)
-    exceptions: dict[str, tuple[str, ...]] = field(repr=False)
-    sha256: str
-    _known: dict[str, str] = field(init=False, repr=False, default_factory=dict)
+    exceptions: dict[str, tuple[str, ...]] = field(repr=False)  # lemmas of irregular nouns
+    sha256: str  # of the canonical JSON `{file name: SHA-256}` of the two files
+    _lemmas: dict[str, str] = field(init=False, repr=False, default_factory=dict)
 
     @property
     def name(self) -> str:
@@ -132,8 +115,7 @@ class WordNetLemmatizer:
         return "wordnet-noun"
 
     def lemma(self, word: str) -> str:
-        """Return the lemma of a lower-case word; an unknown word is its own lemma."""
-        return _remembered(self._known, word, self._find)
+        return _remembered(self._lemmas, word, self._find)
 
     def _find(self, word: str) -> str:
         forms = self.exceptions.get(word) or [
@@ -144,20 +126,10 @@ class WordNetLemmatizer:
 
 
 def load_wordnet(folder: Path) -> WordNetLemmatizer:
-    """Load the nouns of a WordNet.
+    """Load the nouns of a WordNet from `index.noun` and `noun.exc` in a folder.
 
     nltk's own reader needs files that packages of WordNet leave out, and a folder below
     `nltk.data.path`.
-
-    Parameters
-    ----------
-    folder : Path. Folder with `index.noun` and `noun.exc`, such as `corpora/wordnet` of nltk's
-        data.
-
-    Raises
-    ------
-    LemmatizerError
-        A file is missing, not UTF-8, or has an invalid line.
     """
     index, exceptions = folder / "index.noun", folder / "noun.exc"
     # Lines of the licence start with two spaces.
@@ -168,13 +140,13 @@ def load_wordnet(folder: Path) -> WordNetLemmatizer:
     for number, line in enumerate(_lines(exceptions), 1):
         word, *lemmas = line.split() or [""]
         if word and not lemmas:
-            raise LemmatizerError(
+            raise EncoderError(
                 f"{exceptions}, line {number}: found {line[:40]!r}, expected a word and its "
                 "lemmas; is this WordNet's file?"
             )
         irregular[word] = (*irregular.get(word, ()), *lemmas)
     if not nouns:
-        raise LemmatizerError(f"{index} has no nouns; is this WordNet's file?")
+        raise EncoderError(f"{index} has no nouns; is this WordNet's file?")
     files = {path.name: sha256_of_file(path) for path in (index, exceptions)}
     return WordNetLemmatizer(nouns, irregular, sha256_of_json(files))
 
@@ -183,18 +155,18 @@ def _lines(path: Path) -> list[str]:
     try:
         return path.read_text(encoding="utf-8").splitlines()
     except OSError as error:
-        raise LemmatizerError(
+        raise EncoderError(
             f"{path} cannot be read ({error.strerror}); pass the folder of a WordNet, with "
             "index.noun and noun.exc"
         ) from error
     except UnicodeDecodeError as error:
-        raise LemmatizerError(f"{path} is not UTF-8; is this WordNet's file?") from error
+        raise EncoderError(f"{path} is not UTF-8; is this WordNet's file?") from error
 
 
-def _remembered(known: dict[str, str], word: str, find: Callable[[str], str]) -> str:
-    lemma = known.get(word)
+def _remembered(lemmas: dict[str, str], word: str, find: Callable[[str], str]) -> str:
+    lemma = lemmas.get(word)
     if lemma is None:
-        lemma = known[word] = find(word)
+        lemma = lemmas[word] = find(word)
     return lemma
 
 
@@ -219,11 +191,9 @@ def _forms(word: str) -> list[str]:
 
 
 def _had_an_e(stem: str) -> bool:
-    """Return whether a stem before "ed" or "ing" lost an "e", by its single last consonant.
-
-    A stem with one vowel between consonants would otherwise double it: "stare" becomes "staring",
-    "star" becomes "starring".
-    """
+    """Return whether a stem before "ed" or "ing" lost an "e", by its single last consonant."""
+    # A stem with one vowel between consonants would otherwise double the last one: "stare" becomes
+    # "staring", "star" becomes "starring".
     if len(stem) < _SHORTEST_LEMMA:
         return True
     start, vowel, last = stem[:-2], stem[-2], stem[-1]

@@ -6,30 +6,21 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from pipeline.store.errors import PipelineError
+from pipeline.store.errors import UnknownName
+from pipeline.text import EncoderError
 from pipeline.text.tokenizers.lemmas import Lemmatizer
-from pipeline.text.tokenizers.stop_words import STOP_WORDS, stop_words_sha256
 from pipeline.text.tokenizers.treebank import treebank_words
+from pipeline.text.tokenizers.word_lists import STOP_WORDS, stop_words_sha256
 
 _NOT_ALPHANUMERIC = re.compile(r"[^A-Za-z0-9]")
 _KLEIN_MARKS = re.compile(r'[\s.,;:?!"&()\[\]{}<>=/\\]')
 
 
-class TokenizerError(PipelineError):
-    """A splitter or stop word list is unknown, or the maximum length is below 1."""
-
-
 @dataclass(frozen=True)
 class Splitter:
-    """A word splitter.
+    """A word splitter."""
 
-    Attributes
-    ----------
-    rule : str. The computation in words, for recipes; change both together.
-    split : callable. Function from text to words.
-    """
-
-    rule: str
+    rule: str  # the computation in words, for recipes; change both together
     split: Callable[[str], list[str]]
 
 
@@ -53,34 +44,15 @@ SPLITTERS: dict[str, Splitter] = {
 
 @dataclass(frozen=True)
 class Tokenizer:
-    """A tokenizer; its steps run in the order of the attributes.
+    """A tokenizer of text in Unicode NFC; its steps run in the order of the fields."""
 
-    Text is normalised to Unicode NFC first.
-
-    Attributes
-    ----------
-    name : str. Name of the tokenizer, for names of encoders and messages.
-    lower_case : bool. Whether text is lower-cased.
-    splitter : str. Name in `SPLITTERS`.
-    punctuation : str. Whether tokens without a letter or digit are "dropped" or "kept".
-    stop_words : str or None. Name in `STOP_WORDS`, for words to remove; None: none.
-    lemmatizer : Lemmatizer or None. Maps words to dictionary forms, after stop word removal; None:
-        no lemmatization.
-    max_length : int or None. Maximum number of words, truncating longer captions; None: no limit.
-
-    Raises
-    ------
-    TokenizerError
-        The splitter or stop word list is unknown, or the maximum length is below 1.
-    """
-
-    name: str
+    name: str  # for names of encoders and messages
     lower_case: bool = True
-    splitter: str = "treebank"
-    punctuation: Literal["dropped", "kept"] = "dropped"
-    stop_words: str | None = None
+    splitter: str = "treebank"  # in `SPLITTERS`
+    punctuation: Literal["dropped", "kept"] = "dropped"  # tokens without a letter or digit
+    stop_words: str | None = None  # in `STOP_WORDS`, words to remove
     lemmatizer: Lemmatizer | None = None
-    max_length: int | None = None
+    max_length: int | None = None  # in words: longer captions are truncated
 
     def __post_init__(self) -> None:
         _require("splitter", self.splitter, SPLITTERS)
@@ -88,13 +60,14 @@ class Tokenizer:
         if self.stop_words is not None:
             _require("list of stop words", self.stop_words, STOP_WORDS)
         if self.max_length is not None and self.max_length < 1:
-            raise TokenizerError(
+            raise EncoderError(
                 f"the maximum length of a caption is {self.max_length}; set 1 word or more, or "
                 "None for no limit"
             )
 
     def tokenize(self, text: str) -> list[str]:
         """Return the words of one caption, in order, with repetitions; possibly none."""
+        # The form of word lists and vectors: a decomposed accent would make another word.
         text = unicodedata.normalize("NFC", text)
         words = SPLITTERS[self.splitter].split(text.lower() if self.lower_case else text)
         if self.punctuation == "dropped":
@@ -121,10 +94,10 @@ class Tokenizer:
         }
 
 
-def _require(what: str, name: str, known: Collection[str]) -> None:
-    if name not in known:
-        raise TokenizerError(
-            f"the {what} {name!r} is unknown; expected one of {', '.join(sorted(known))}"
+def _require(what: str, name: str, names: Collection[str]) -> None:
+    if name not in names:
+        raise UnknownName(
+            f"the {what} {name!r} is unknown; expected one of {', '.join(sorted(names))}"
         )
 
 
@@ -167,11 +140,6 @@ kiros
 
 
 def tokenizer_called(name: str) -> Tokenizer:
-    """Return a tokenizer of `TOKENIZERS`.
-
-    Raises
-    ------
-    TokenizerError
-    """
+    """Return a tokenizer of `TOKENIZERS`."""
     _require("tokenizer", name, TOKENIZERS)
     return TOKENIZERS[name]

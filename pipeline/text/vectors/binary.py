@@ -12,13 +12,7 @@ _MAX_WORD_BYTES = 1 << 16
 
 
 def read_binary(path: Path, keep: frozenset[str] | None) -> tuple[int, Iterator[Row]]:
-    """Return the dimension and the rows of the words in `keep` (None: all), in file order.
-
-    Raises
-    ------
-    VectorsError
-        Immediately or while rows are read: see `load_vectors`.
-    """
+    """Return the dimension and the rows of the words in `keep` (None: all), in file order."""
     with path.open("rb") as stream:
         first = stream.readline(64)
     header = HEADER.fullmatch(first.rstrip())

@@ -11,19 +11,9 @@ from pathlib import Path
 from pipeline.text.vectors.table import VectorsError
 
 
-class LeakError(VectorsError):
-    """A training corpus contains held-out captions."""
-
-
 @dataclass(frozen=True, eq=False)
 class Corpus:
-    """Tokenized sentences.
-
-    Attributes
-    ----------
-    sentences : sequence of sequence of str. Tokens of each sentence, in training order; some may be
-        empty.
-    """
+    """Tokenized sentences in training order; some may be empty."""
 
     sentences: Sequence[Sequence[str]]
 
@@ -34,7 +24,7 @@ class Corpus:
 
     @cached_property
     def sha256(self) -> str:
-        """SHA-256 of the sentences: tokens joined by spaces, a `\\n` after each sentence."""
+        """SHA-256 of the sentences: tokens joined by spaces, a line break after each sentence."""
         digest = hashlib.sha256()
         for sentence in self.sentences:
             digest.update(" ".join(sentence).encode() + b"\n")
@@ -46,13 +36,7 @@ class Corpus:
 
 
 def read_lines(path: Path) -> list[str]:
-    """Return the lines of a corpus file, one sentence each, including blank ones.
-
-    Raises
-    ------
-    VectorsError
-        The file is missing, or a line is not UTF-8.
-    """
+    """Return the lines of a corpus file, one sentence each, including blank ones."""
     if not path.is_file():
         raise VectorsError(f"{path}: no such corpus; expected a text file, one sentence per line")
     lines = []
@@ -70,26 +54,16 @@ def read_lines(path: Path) -> list[str]:
 def leaks(
     corpus_sentences: Iterable[str], held_out_captions: Mapping[str, str]
 ) -> list[tuple[int, str]]:
-    """Return which sentences are held-out captions, ignoring case and tokenization.
+    """Return (line, caption id) of sentences that are held-out captions; lines count from 1.
 
     Texts are compared by their sequence of letters and digits (NFKC, case-folded): "A dog's ball."
-    equals "a dog 's ball". A text without any is ignored. Only whole sentences are compared, so a
-    line with two captions is not found.
-
-    Parameters
-    ----------
-    corpus_sentences : iterable of str. Sentences, raw or as tokens joined by spaces.
-    held_out_captions : mapping of str to str. Text by caption id.
-
-    Returns
-    -------
-    list of (line, caption id)
-        Lines count from 1; one entry for every caption that a line equals.
+    equals "a dog 's ball". Only whole sentences are compared, so a line with two captions is not
+    found.
     """
     ids: dict[str, list[str]] = defaultdict(list)
     for caption_id, caption in held_out_captions.items():
         ids[_normal(caption)].append(caption_id)
-    ids.pop("", None)
+    ids.pop("", None)  # texts without a letter or digit
     return [
         (line, caption_id)
         for line, sentence in enumerate(corpus_sentences, 1)
@@ -97,18 +71,12 @@ def leaks(
     ]
 
 
-def refuse_leaks(path: Path, found: Sequence[tuple[int, str]]) -> None:
-    """Raise if held-out captions were found in a corpus file.
-
-    Raises
-    ------
-    LeakError
-        `found` is not empty; the first lines and caption ids are named.
-    """
-    if found:
-        first = "; ".join(f"line {line} is {caption_id}" for line, caption_id in found[:5])
-        raise LeakError(
-            f"{path}: {len({line for line, _ in found})} lines are held-out captions, expected "
+def refuse_leaks(path: Path, leaked: Sequence[tuple[int, str]]) -> None:
+    """Raise if held-out captions were found in a corpus file."""
+    if leaked:
+        first = "; ".join(f"line {line} is {caption_id}" for line, caption_id in leaked[:5])
+        raise VectorsError(
+            f"{path}: {len({line for line, _ in leaked})} lines are held-out captions, expected "
             f"none ({first}); remove those lines, or allow leaks, which the file then records"
         )
 

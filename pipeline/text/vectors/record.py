@@ -23,52 +23,40 @@ _OF_CAPTIONS = {
 
 
 def vectors_record(file: Path) -> dict[str, Any] | None:
-    """Return the record of a file of `store_vectors`; None if the file is missing.
-
-    Raises
-    ------
-    VectorsError
-        The file is damaged.
-    """
+    """Return the record of a file of `store_vectors`; None if the file is missing."""
     if not file.is_file():
         return None
     try:
         described, words = describe_stored(file), stored_words(file)
         facts = dict(described["facts"])
-        found = {name: facts[name] for name in ("dataset", "policy", "training") if name in facts}
+        recorded = {
+            name: facts[name] for name in ("dataset", "policy", "training") if name in facts
+        }
     except (SafetensorError, KeyError, TypeError, ValueError) as error:
         raise VectorsError(f"{file} is damaged ({error!r})") from error
     return {
-        **found,
-        "training": _without_software(found.get("training")),
+        **recorded,
+        "training": _without_software(recorded.get("training")),
         "source": described.get("source"),
-        "words_sha256": _sha256(set(words)),
+        "words_sha256": sha256_of_json(sorted(set(words))),
     }
 
 
 def make_way_for(file: Path, expected: dict[str, Any], log: Callable[[str], None]) -> bool:
     """Move vectors with other options aside, and move back those with the requested options.
 
-    Parameters
-    ----------
-    file : Path. File of the vectors.
-    expected : dict. See `expected_vectors`.
-    log : callable. Receives one line per moved file.
-
-    Returns
-    -------
-    bool
-        Whether the file has, or had, vectors with the same options; captions may differ.
+    `expected` is a record of `expected_vectors`. Return whether the file has, or had, vectors with
+    the same options; captions may differ.
     """
-    wanted = _options(expected)
-    found = _options_in(file)
-    if found is not None and found != wanted:
-        log(f"{file} was made with other options: moved to {move_aside(file, _key(found))}")
+    requested = _options(expected)
+    options = _options_in(file)
+    if options is not None and options != requested:
+        log(f"{file} was made with other options: moved to {move_aside(file, _key(options))}")
     if not file.exists() and (
-        aside := move_back(file, _key(wanted), lambda path: _options_in(path) == wanted)
+        aside := move_back(file, _key(requested), lambda path: _options_in(path) == requested)
     ):
         log(f"{aside} was made with the requested options: moved back to {file}")
-    return found == wanted
+    return options == requested
 
 
 def expected_vectors(
@@ -81,19 +69,10 @@ def expected_vectors(
     corpus: str | Path | None = None,
     allow_leaks: bool = False,
 ) -> dict[str, Any]:
-    """Return the record that an up-to-date file of a dataset would have.
+    """Return the record that an up-to-date file of `store_vectors`, with its arguments, would have.
 
     Words that a source lacks make its file appear outdated: they are then looked up again, which
     yields the same bytes.
-
-    Parameters
-    ----------
-    dataset, source, training, tokenizer, split, corpus, allow_leaks : see `store_vectors`.
-
-    Raises
-    ------
-    VectorsError
-        The corpus cannot be read.
     """
     manifest, splitter = read_manifest(Path(dataset)), tokenizer_called(tokenizer)
     words = {word for text in manifest.captions().texts for word in splitter.tokenize(text)}
@@ -101,13 +80,17 @@ def expected_vectors(
     if training is None:
         if source is not None and not source.startswith("sentence-transformer:"):
             expected["source"] = Path(source).stem if Path(source).suffix else source
-        return {**expected, "training": None, "words_sha256": _sha256(words)}
+        return {**expected, "training": None, "words_sha256": sha256_of_json(sorted(words))}
     path = None if corpus is None else Path(corpus)
     sentences, origin = training_sentences(manifest, split, path, allow_leaks, splitter, QUIET)
     training, facts = training_facts(training, sentences, origin)
     if training.trainer == "word2vec":
         words &= {*sentences.vocabulary(training.min_count)}
-    return {**expected, "training": _without_software(facts), "words_sha256": _sha256(words)}
+    return {
+        **expected,
+        "training": _without_software(facts),
+        "words_sha256": sha256_of_json(sorted(words)),
+    }
 
 
 def _options_in(file: Path) -> dict[str, Any] | None:
@@ -134,7 +117,3 @@ def _key(options: dict[str, Any]) -> str:
 def _without_software(facts: dict[str, Any] | None) -> dict[str, Any] | None:
     """Return the record of a training without versions, which do not make vectors outdated."""
     return facts and {name: value for name, value in facts.items() if name != "software"}
-
-
-def _sha256(words: set[str]) -> str:
-    return sha256_of_json(sorted(words))

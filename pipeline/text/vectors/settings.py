@@ -15,62 +15,41 @@ FIXED: dict[str, dict[str, Any]] = {
 }
 
 
-class TrainingError(VectorsError):
-    """Word vectors cannot be trained with these settings on this corpus."""
-
-
 @dataclass(frozen=True)
 class Training:
     """Settings of word vector training.
 
     Skip-gram and 500 dimensions are those of Dong et al. 2018 (Word2VisualVec), III-A, who train
     word2vec on the tags of 30 million Flickr images. Other defaults are those of the programs
-    word2vec and fastText, except for `buckets`. fastText subsamples with word2vec's threshold,
+    word2vec and fastText, except for `buckets` and fastText's subsampling, which is word2vec's,
     1e-3.
-
-    Attributes
-    ----------
-    trainer : str. "word2vec" or "fasttext".
-    algorithm : str. "skip-gram" or "cbow".
-    dim : int. Dimension of the vectors.
-    window : int. Maximum distance of context words.
-    min_count : int. Minimum number of occurrences of a word.
-    epochs : int. Passes over the corpus.
-    negative : int. Number of negative samples per word.
-    seed : int. Seed of all random numbers.
-    buckets : int. Number of n-gram vectors of fastText, whose default of 2,000,000 would need 4 GB
-        at 500 dimensions.
     """
 
     trainer: Literal["word2vec", "fasttext"]
     algorithm: Literal["skip-gram", "cbow"] = "skip-gram"
     dim: int = 500
-    window: int = 5
-    min_count: int = 5
+    window: int = 5  # maximum distance of context words
+    min_count: int = 5  # minimum number of occurrences of a word
     epochs: int = 5
-    negative: int = 5
-    seed: int = 0
-    buckets: int = 200_000
+    negative: int = 5  # samples per word
+    seed: int = 0  # of all random numbers
+    buckets: int = 200_000  # n-gram vectors of fastText; its 2,000,000 need 4 GB at 500 dimensions
 
     def __post_init__(self) -> None:
         for name in ("dim", "window", "min_count", "epochs", "negative", "buckets"):
             if getattr(self, name) < 1:
-                raise TrainingError(f"{name} is {getattr(self, name)}, expected 1 or more")
+                raise VectorsError(f"{name} is {getattr(self, name)}, expected 1 or more")
         if self.dim > MAX_DIM:
-            raise TrainingError(f"dim is {self.dim}, expected {MAX_DIM} at most")
+            raise VectorsError(f"dim is {self.dim}, expected {MAX_DIM} at most")
         if not 0 <= self.seed < 2**31 - 1:
-            raise TrainingError(f"seed is {self.seed}, expected 0 to {2**31 - 2}")
+            raise VectorsError(f"seed is {self.seed}, expected 0 to {2**31 - 2}")
 
     @property
     def name(self) -> str:
-        """Name such as `word2vec-skip-gram-500d`."""
         return f"{self.trainer}-{self.algorithm}-{self.dim}d"
 
     def for_words(self, counts: Mapping[str, int]) -> "Training":
-        """Return the settings for a corpus with these words.
-
-        If no word reaches the minimum count, it becomes 1.
-        """
+        """Return the settings for a corpus: the minimum count is 1 if no word reaches it."""
         if max(counts.values(), default=self.min_count) >= self.min_count:
             return self
         return replace(self, min_count=1)

@@ -23,45 +23,33 @@ _SUFFIXES = (".txt", ".vec", ".bin", SUFFIX)
 
 
 def load_vectors(source: str, wanted: Collection[str] | None = None) -> WordVectors:
-    """Load the word vectors of `source` for the words in `wanted`.
+    """Load the vectors that `source` has for the words in `wanted` (None: all), in its order.
 
-    Words are compared exactly: lower-cased tokens do not match capitalised words of a cased file.
-    A file is streamed, and only requested rows are kept in memory; a fastText model is loaded as a
-    whole, a stored file is memory-mapped.
+    `source` is one of
 
-    Parameters
-    ----------
-    source : one of
+    - "glove-6b-50d";
+    - a path ending in .txt or .vec: one word with its numbers per line, separated by single
+      spaces (words may contain spaces), with the header of word2vec's and fastText's text
+      formats or without it, as in Stanford's GloVe;
+    - a path ending in .bin: word2vec's binary format, float32, or a fastText model, recognised by
+    its
+      magic number, which also has vectors for out-of-vocabulary words, the mean of their n-grams'
+      vectors: they are last, sorted;
+    - a path ending in .safetensors, which `save_vectors` wrote; - "sentence-transformer:" and a
+    folder or a package: each word without an unknown piece is encoded
+      as a sentence of its own, sorted.
 
-        - "glove-6b-50d";
-        - a path ending in .txt or .vec: one word with its numbers per line, separated by single
-          spaces (words may contain spaces), with the header of word2vec's and fastText's text
-          formats or without it, as in Stanford's GloVe;
-        - a path ending in .bin: word2vec's binary format, float32, or a fastText model, which is
-          recognised by its magic number 793712314;
-        - a path ending in .safetensors, which `save_vectors` wrote;
-        - "sentence-transformer:" and a folder or a package, see `sentence_model`: each word is
-          encoded as a sentence of its own.
-    wanted : collection of str or None. Words to load; None: all.
-
-    Returns
-    -------
-    WordVectors
-        The requested words that the source has, in its order; possibly none. A fastText model
-        also has vectors for out-of-vocabulary words, the mean of their n-grams' vectors: they are
-        last, sorted. A sentence transformer has vectors for all words without an unknown piece,
-        sorted.
+    Words are compared exactly: lower-cased tokens do not match capitalised words of a cased file. A
+    file is streamed, and only requested rows are parsed and kept in memory; a fastText model is
+    loaded as a whole, a stored file is memory-mapped. Equal repeats of a word count once.
 
     Raises
     ------
-    SentenceModelError
-        A sentence transformer cannot be loaded.
     VectorsError
-        All words of a sentence transformer are requested; or the source is unknown, missing or
-        damaged: a row of another length, a value that is not a finite number, text that is not
-        UTF-8, a truncated file or trailing data, or a requested word with two different vectors
-        (equal repeats count once). The file and the line or word number are named. Numbers of
-        other words are not parsed.
+        The source is unknown, missing or damaged, a requested word has two different vectors, or
+        all words of a sentence transformer are requested.
+    EncoderError
+        A sentence transformer cannot be loaded.
     """
     keep = None if wanted is None else frozenset(wanted)
     if source == GLOVE_PACKAGE:
@@ -83,7 +71,7 @@ def load_vectors(source: str, wanted: Collection[str] | None = None) -> WordVect
         )
     if path.suffix == SUFFIX:
         return read_stored(path, keep)
-    if path.suffix == ".bin" and _begins_with(path, FASTTEXT_MAGIC):
+    if path.suffix == ".bin" and _is_fasttext(path):
         words, matrix = _read_fasttext(path, keep)
     else:
         dim, rows = (read_binary if path.suffix == ".bin" else read_text)(path, keep)
@@ -96,8 +84,8 @@ def lists_general_words(source: str) -> bool:
     return not source.startswith(SENTENCE_TRANSFORMER) and not source.endswith(SUFFIX)
 
 
-def _encode_words(source: str, wanted: frozenset[str] | None) -> WordVectors:
-    if wanted is None:
+def _encode_words(source: str, keep: frozenset[str] | None) -> WordVectors:
+    if keep is None:
         raise VectorsError(
             f"the sentence transformer {source} has a vector for any word, but no word list; "
             "name the words, as `codebook_words=training` does for codebooks"
@@ -106,13 +94,12 @@ def _encode_words(source: str, wanted: frozenset[str] | None) -> WordVectors:
     from pipeline.text.sentence_model import sentence_model
 
     model = sentence_model(source)
-    words = sorted(wanted)
-    pieces = model.pieces(words)
-    known = [w for w, held in zip(words, pieces, strict=True) if {*held} - {model.unknown}]
+    pieces = model.pieces(sorted(keep))
+    words = [w for w, p in zip(sorted(keep), pieces, strict=True) if {*p} - {model.unknown}]
     return WordVectors(
         model.name,
-        tuple(known),
-        model.encode_words(known),
+        tuple(words),
+        model.encode_words(words),
         model.sha256,
         trained_on=model.trained_on,
     )
@@ -133,6 +120,6 @@ def _read_fasttext(
     return read_subwords(path, keep)
 
 
-def _begins_with(path: Path, start: bytes) -> bool:
+def _is_fasttext(path: Path) -> bool:
     with path.open("rb") as stream:
-        return stream.read(len(start)) == start
+        return stream.read(len(FASTTEXT_MAGIC)) == FASTTEXT_MAGIC

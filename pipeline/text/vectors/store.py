@@ -1,7 +1,4 @@
-"""The job of `pipeline vectors`: word vectors for a dataset's words, loaded or trained.
-
-`stored.py` defines the file format.
-"""
+"""The job of `pipeline vectors`: word vectors for a dataset's words, loaded or trained."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,16 +20,10 @@ _MB = 1e6
 
 @dataclass(frozen=True, eq=False)
 class StoredVectors:
-    """Stored word vectors and their coverage.
+    """Stored word vectors and their coverage."""
 
-    Attributes
-    ----------
-    vectors : WordVectors. Words and vectors, memory-mapped.
-    report : VocabularyReport. Coverage of the dataset's captions.
-    """
-
-    vectors: WordVectors
-    report: VocabularyReport
+    vectors: WordVectors  # memory-mapped
+    report: VocabularyReport  # on the dataset's captions
 
     @property
     def coverage(self) -> float:
@@ -56,7 +47,8 @@ def store_vectors(
 
     Vectors from a source are independent of the dataset, so the words of all splits are looked up.
     Training reads the captions of one split, or a corpus without captions of the other splits; the
-    trained words of all splits are stored. Deterministic: the same call yields the same bytes.
+    trained words of all splits are stored. Deterministic: the same call yields the same bytes. The
+    file is a source for the option `vectors` of `pipeline.encode`.
 
     Parameters
     ----------
@@ -72,17 +64,25 @@ def store_vectors(
         file records their number.
     monitor : Monitor. Receives log lines and the progress of training.
 
+    Returns
+    -------
+    StoredVectors
+        The vectors, (words, dim) float32, and their coverage of the captions.
+
     Raises
     ------
     WrongUsage
         Neither or both of `source` and `training` are set, `allow_leaks` is set without `corpus`,
         or the file name has another suffix.
-    TokenizerError
+    UnknownName
         The tokenizer is unknown.
     VectorsError
-        Vectors or corpus cannot be read, vectors cannot be trained, or no word is left to store.
-    LeakError
-        The corpus contains captions of other splits.
+        Vectors or corpus cannot be read, the corpus contains captions of other splits, vectors
+        cannot be trained, or no word is left to store.
+
+    References
+    ----------
+    Dong et al. 2018 (Word2VisualVec), III-A, train word2vec on tags of images; see `Training`.
 
     Examples
     --------
@@ -108,7 +108,10 @@ def store_vectors(
     }
     monitor.log(f"{len(captions)} captions of all splits have {len(words)} distinct words")
     if source is not None:
-        found = _read(source, words, monitor)
+        file = Path(source)
+        size = f" ({file.stat().st_size / _MB:.1f} MB)" if file.is_file() else ""
+        monitor.log(f"looking up the words of all splits in {source}{size}")
+        vectors = load_vectors(source, words)
     else:
         assert training is not None
         path = None if corpus is None else Path(corpus)
@@ -120,22 +123,15 @@ def store_vectors(
             monitor.log(
                 f"{training.name}: all words, since none of them occurs {training.min_count} times"
             )
-        found = _train(sentences, possible, words, monitor)
+        vectors = _train(sentences, possible, words, monitor)
     monitor.log(
-        f"storing {len(found.words)} x {found.dim} float32 numbers, "
-        f"{found.matrix.nbytes / _MB:.1f} MB, in {out}"
+        f"storing {len(vectors.words)} x {vectors.dim} float32 numbers, "
+        f"{vectors.matrix.nbytes / _MB:.1f} MB, in {out}"
     )
-    stored = save_vectors(out, found, metadata)
+    stored = save_vectors(out, vectors, metadata)
     report = report_on(map(splitter.tokenize, captions), stored.index)
     monitor.log(report.text())
     return StoredVectors(stored, report)
-
-
-def _read(source: str, words: set[str], monitor: Monitor) -> WordVectors:
-    path = Path(source)
-    size = f" ({path.stat().st_size / _MB:.1f} MB)" if path.is_file() else ""
-    monitor.log(f"looking up the words of all splits in {source}{size}")
-    return load_vectors(source, words)
 
 
 def training_sentences(
@@ -146,26 +142,18 @@ def training_sentences(
     tokenizer: Tokenizer,
     monitor: Monitor,
 ) -> tuple[Corpus, dict[str, Any]]:
-    """Return the sentences to train on, and their provenance for the file.
-
-    Raises
-    ------
-    VectorsError
-        The corpus cannot be read.
-    LeakError
-        It contains captions of other splits, and `allow_leaks` is false.
-    """
+    """Return the sentences to train on, and their provenance for the file."""
     lines = manifest.captions(split).texts if corpus is None else read_lines(corpus)
     others = [manifest.captions(name) for name in manifest.counts if name != split]
     held_out = {key: text for c in others for key, text in zip(c.ids, c.texts, strict=True)}
-    found = leaks(lines, held_out)
+    leaked = leaks(lines, held_out)
     if corpus is not None and not allow_leaks:
-        refuse_leaks(corpus, found)
-    leaked = len({line for line, _ in found})
-    if leaked:
+        refuse_leaks(corpus, leaked)
+    leaked_lines = len({line for line, _ in leaked})
+    if leaked_lines:
         where = f"split {split}" if corpus is None else str(corpus)
         monitor.log(
-            f"{leaked} sentences of {where} equal captions of other splits; this is recorded"
+            f"{leaked_lines} sentences of {where} equal captions of other splits; this is recorded"
         )
     sentences = Corpus([tokenizer.tokenize(line) for line in lines])
     return sentences, {
@@ -174,17 +162,15 @@ def training_sentences(
         "corpus_sha256": sentences.sha256,
         "sentences": len(lines),
         "tokens": sentences.counts.total(),
-        "sentences_equal_to_held_out_captions": leaked,
+        "sentences_equal_to_held_out_captions": leaked_lines,
     }
 
 
 def training_facts(
     training: Training, sentences: Corpus, origin: dict[str, Any]
 ) -> tuple[Training, dict[str, Any]]:
-    """Return the settings of a training on some sentences, and its record for the file.
-
-    The minimum count is 1 if no word reaches the requested one, which is then recorded too.
-    """
+    """Return the effective settings of a training on sentences, and its record for the file."""
+    # The minimum count is 1 if no word reaches the requested one, which is then recorded too.
     possible = training.for_words(sentences.counts)
     requested = {} if possible == training else {"requested_min_count": training.min_count}
     return possible, {**possible.to_json(), **origin, **requested}

@@ -26,22 +26,11 @@ _KEY = "vectors"  # key of the metadata in the file
 def save_vectors(
     path: Path, vectors: WordVectors, metadata: Mapping[str, Any] | None = None
 ) -> WordVectors:
-    """Write word vectors atomically, and return them as stored.
+    """Write word vectors, at least one, atomically, and return them as stored.
 
     Equal vectors, sources and metadata have equal bytes. Stored vectors are identified by the
-    SHA-256 of the file (words, numbers, source and metadata); `source_sha256` keeps that of the
-    source, also when they are stored again.
-
-    Parameters
-    ----------
-    path : path ending in `.safetensors`.
-    vectors : WordVectors. At least one word.
-    metadata : mapping or None. Further JSON values: the tokenizer, the settings of a training, ...
-
-    Raises
-    ------
-    VectorsError
-        There is no word, or the path has another suffix.
+    SHA-256 of the file; `source_sha256` keeps that of the source, also when they are stored again.
+    `metadata` has further JSON values, such as the settings of a training.
     """
     if path.suffix != SUFFIX:
         raise VectorsError(f"{path}: the file name of stored word vectors must end in {SUFFIX}")
@@ -50,14 +39,14 @@ def save_vectors(
             f"{path}: {vectors.name!r} has none of the words to store; check that the vectors "
             "have the captions' language and case"
         )
-    known = {"trained_on": list(vectors.trained_on)} if vectors.trained_on else {}
+    trained_on = {"trained_on": list(vectors.trained_on)} if vectors.trained_on else {}
     described = {
         "format": _FORMAT,
         "format_version": _VERSION,
         "source": vectors.name,
         "source_sha256": vectors.source_sha256,
         "facts": dict(metadata or {}),
-        **known,
+        **trained_on,
     }
     words = np.frombuffer(canonical_json(list(vectors.words)).encode(), dtype=np.uint8)
     matrix = vectors.matrix.astype("<f4", copy=False)
@@ -66,13 +55,7 @@ def save_vectors(
 
 
 def read_stored(path: Path, keep: frozenset[str] | None) -> WordVectors:
-    """Return the words in `keep` of a stored file; all of them (None) stay memory-mapped.
-
-    Raises
-    ------
-    VectorsError
-        The file is not one that `save_vectors` wrote, or it is damaged.
-    """
+    """Return the words in `keep` of a stored file; all of them (None) stay memory-mapped."""
     try:
         described, words = describe_stored(path), stored_words(path)
         matrix, stored_from = _mapped(path), str(described["source_sha256"])
@@ -106,18 +89,12 @@ def read_stored(path: Path, keep: frozenset[str] | None) -> WordVectors:
 
 
 def describe_stored(path: Path) -> dict[str, Any]:
-    """Return the metadata of a stored file: format, source, source_sha256, record.
-
-    Raises
-    ------
-    SafetensorError, KeyError, TypeError, ValueError
-        See `read_metadata`.
-    """
+    """Return the metadata of a stored file; raises as `read_metadata`."""
     return read_metadata(path, _KEY)
 
 
 def stored_words(path: Path) -> list[str]:
-    """Return the words of a stored file; raises like `describe_stored`."""
+    """Return the words of a stored file; raises as `read_metadata`."""
     words = parse_json(read_tensors(path, ["words"])["words"].tobytes().decode())
     if not (isinstance(words, list) and all(isinstance(word, str) for word in words)):
         raise TypeError("its words are not a list of texts")

@@ -26,19 +26,10 @@ _ENTRY = "<qb"  # after each word and its NUL: count, kind
 def read_subwords(
     path: Path, keep: frozenset[str] | None
 ) -> tuple[tuple[str, ...], npt.NDArray[np.float32]]:
-    """Return the words and matrix (words, dim) of a fastText model, which is loaded as a whole.
+    """Return words and matrix (words, dim) float32 of a fastText model of version 11 or 12.
 
-    Parameters
-    ----------
-    path : Path. Unquantised fastText model, version 11 or 12.
-    keep : set of str or None. Words to load; those outside the dictionary get the mean of their
-        n-grams' vectors, as in fastText's own `get_word_vector`. None loads the dictionary.
-
-    Raises
-    ------
-    VectorsError
-        The file is truncated, quantised or inconsistent, a word is not UTF-8, or a requested
-        vector is not finite.
+    Words in `keep` outside the dictionary get the mean of their n-grams' vectors, as in fastText's
+    own `get_word_vector`; None loads the dictionary.
     """
     words = _check(path)
     model = fasttext_pybind.fasttext()
@@ -46,39 +37,31 @@ def read_subwords(
         model.loadModel(str(path))
     except (ValueError, RuntimeError, MemoryError) as error:
         raise VectorsError(f"{path}: fastText cannot load it ({error})") from error
-    found, matrix = vectors_of(model, words, keep)
+    words_with_vector, matrix = vectors_of(model, words, keep)
     finite = np.isfinite(matrix).all(axis=1)
     if not finite.all():
-        bad = found[int(np.argmin(finite))]
+        bad = words_with_vector[int(np.argmin(finite))]
         raise VectorsError(f"{path}: the vector of {bad!r} has NaN or infinite values")
-    return found, matrix
+    return words_with_vector, matrix
 
 
 def vectors_of(
     model: Any, words: Sequence[str], keep: frozenset[str] | None
 ) -> tuple[tuple[str, ...], npt.NDArray[np.float32]]:
-    """Return the requested words that have a vector in a fastText model, and their matrix.
+    """Return the words of `keep` with a vector in a `fasttext_pybind.fasttext`, and their matrix.
 
-    Parameters
-    ----------
-    model : a `fasttext_pybind.fasttext`.
-    words : sequence of str. Words of its dictionary.
-    keep : set of str or None. Requested words; None: `words`.
-
-    Returns
-    -------
-    words, matrix
-        Words of the dictionary in its order, then the others that have an n-gram, sorted.
+    Words of the dictionary `words` (None: all) in its order, then others that have an n-gram,
+    sorted.
     """
-    found = [word for word in words if keep is None or word in keep]
+    selected = [word for word in words if keep is None or word in keep]
     others = sorted((keep or frozenset()).difference(words))
-    found += [word for word in others if model.getSubwords(word, "strict")[0]]
+    selected += [word for word in others if model.getSubwords(word, "strict")[0]]
     vector = fasttext_pybind.Vector(model.getArgs().dim)
-    matrix = np.empty((len(found), model.getArgs().dim), dtype=np.float32)
-    for row, word in enumerate(found):
+    matrix = np.empty((len(selected), model.getArgs().dim), dtype=np.float32)
+    for row, word in enumerate(selected):
         model.getWordVector(vector, word)
         matrix[row] = np.array(vector)
-    return tuple(found), matrix
+    return tuple(selected), matrix
 
 
 def _check(path: Path) -> list[str]:
@@ -136,11 +119,9 @@ class _Cursor:
 
     @property
     def left(self) -> int:
-        """Number of remaining bytes."""
         return len(self._data) - self._at
 
     def skip(self, size: int, what: str) -> None:
-        """Skip `size` bytes."""
         if size > self.left:
             raise VectorsError(
                 f"{self._path}: ends inside its {what}: {size} bytes expected, {self.left} left; "

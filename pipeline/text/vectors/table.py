@@ -27,26 +27,16 @@ class VectorsError(PipelineError):
 
 @dataclass(frozen=True, eq=False)
 class WordVectors:
-    """Words and their vectors, in the order of the source.
+    """Words and their vectors, in the order of the source."""
 
-    Attributes
-    ----------
-    name : str. "glove-6b-50d", or the file name without its suffix.
-    words : tuple of str. Distinct words.
-    matrix : (words, dim) float32, finite; memory-mapped for a stored file.
-    sha256 : str. SHA-256 of the whole source file, whichever words are loaded; of the canonical
-        JSON `{file name: SHA-256}` for several files; of the canonical JSON of settings and corpus
-        SHA-256 for vectors that were just trained.
-    stored_from : str or None. `source_sha256` of a stored file; None for other sources.
-    trained_on : tuple of str. Names of the training datasets, if known.
-    """
-
-    name: str
-    words: tuple[str, ...]
-    matrix: npt.NDArray[np.float32]
+    name: str  # "glove-6b-50d", or the file name without its suffix
+    words: tuple[str, ...]  # distinct
+    matrix: npt.NDArray[np.float32]  # (words, dim), finite; memory-mapped for a stored file
+    # SHA-256 of the whole source file, whichever words are loaded; of the canonical JSON
+    # `{file name: SHA-256}` for several files; of that of settings and corpus for new vectors.
     sha256: str
-    stored_from: str | None = None
-    trained_on: tuple[str, ...] = ()
+    stored_from: str | None = None  # `source_sha256` of a stored file; None for other sources
+    trained_on: tuple[str, ...] = ()  # names of the training datasets, if known
 
     @property
     def source_sha256(self) -> str:
@@ -67,35 +57,23 @@ class WordVectors:
 def collect(
     path: Path, dim: int, rows: Iterator[Row]
 ) -> tuple[tuple[str, ...], npt.NDArray[np.float32]]:
-    """Return the distinct words of `rows` and their matrix (words, dim).
-
-    Raises
-    ------
-    VectorsError
-        A word has two different vectors; equal repeats count once.
-    """
-    found: dict[str, tuple[str, npt.NDArray[np.float32]]] = {}
+    """Return the distinct words of rows and their matrix (words, dim); equal repeats count once."""
+    vectors: dict[str, tuple[str, npt.NDArray[np.float32]]] = {}
     for word, where, vector in rows:
-        earlier = found.setdefault(word, (where, vector))
+        earlier = vectors.setdefault(word, (where, vector))
         if not np.array_equal(earlier[1], vector):
             raise VectorsError(
                 f"{path}: the word {word!r} has two different vectors, on {earlier[0]} and on "
                 f"{where}; remove one of them"
             )
-    matrix = np.empty((len(found), dim), dtype=np.float32)
-    for row, (_, vector) in enumerate(found.values()):
+    matrix = np.empty((len(vectors), dim), dtype=np.float32)
+    for row, (_, vector) in enumerate(vectors.values()):
         matrix[row] = vector
-    return tuple(found), matrix
+    return tuple(vectors), matrix
 
 
 def decoded(word: bytes, where: str) -> str:
-    """Return a word of a file as text.
-
-    Raises
-    ------
-    VectorsError
-        It is not UTF-8.
-    """
+    """Return a word of a file as text."""
     try:
         return word.decode()
     except UnicodeDecodeError as error:

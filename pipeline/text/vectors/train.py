@@ -14,9 +14,9 @@ from gensim.models.callbacks import CallbackAny2Vec
 from pipeline.store.hashing import sha256_of_json
 from pipeline.store.progress import Progress, no_progress
 from pipeline.text.vectors.corpus import Corpus
-from pipeline.text.vectors.settings import FIXED, Training, TrainingError
+from pipeline.text.vectors.settings import FIXED, Training
 from pipeline.text.vectors.subwords import vectors_of
-from pipeline.text.vectors.table import WordVectors
+from pipeline.text.vectors.table import VectorsError, WordVectors
 
 _LONGEST_SENTENCE = 10_000  # gensim silently truncates longer sentences
 _END_OF_SENTENCE = "</s>"  # fastText's own entry at every line's end
@@ -26,70 +26,53 @@ _SEPARATORS = " \n\r\t\v\f\0"  # of fastText
 def train_vectors(
     corpus: Corpus,
     settings: Training,
-    wanted: Collection[str] | None = None,
+    vocabulary: Collection[str] | None = None,
     progress: Progress = no_progress,
 ) -> WordVectors:
     """Train word vectors; deterministic, with one thread and one seed.
 
-    Parameters
-    ----------
-    corpus : Corpus. Sentences of the training split, or others without held-out captions (`leaks`).
-    settings : see `Training`.
-    wanted : collection of str or None. Words to return; None: all trained ones. fastText also has
-        vectors for words that it was not trained on, from their n-grams.
-    progress : callable. Called after each epoch with the epochs done, their total, and 0; for
-        fastText only at its end.
-
-    Returns
-    -------
-    WordVectors
-        In the trainer's order, most frequent first.
-
-    Raises
-    ------
-    TrainingError
-        No word reaches the minimum count, a sentence is longer than 10,000 tokens, or, for
-        fastText, a token cannot be written to its corpus file or `buckets` is below 9 times the
-        number of words.
+    Return the words in `vocabulary` (None: all trained ones) in the trainer's order, most frequent
+    first. fastText also has vectors for words that it was not trained on, from their n-grams, and
+    reports progress only at its end.
     """
     _check(corpus, settings)
-    keep = None if wanted is None else frozenset(wanted)
+    keep = None if vocabulary is None else frozenset(vocabulary)
     train = _fasttext if settings.trainer == "fasttext" else _word2vec
     words, matrix = train(corpus, settings, keep, progress)
     identity = sha256_of_json({**settings.to_json(), "corpus_sha256": corpus.sha256})
     if not np.isfinite(matrix).all():
-        raise TrainingError(f"{settings.name} has diverged: NaN or infinite values")
+        raise VectorsError(f"{settings.name} has diverged: NaN or infinite values")
     return WordVectors(settings.name, words, matrix, identity)
 
 
 def _check(corpus: Corpus, settings: Training) -> None:
-    vocabulary = corpus.vocabulary(settings.min_count)
-    if not vocabulary:
-        raise TrainingError(
+    trained = corpus.vocabulary(settings.min_count)
+    if not trained:
+        raise VectorsError(
             f"none of the {len(corpus.counts)} words of the corpus ({len(corpus.sentences)} "
             f"sentences) occurs {settings.min_count} times or more; use a larger corpus or a "
             "smaller minimum count"
         )
     for number, sentence in enumerate(corpus.sentences, 1):
         if len(sentence) > _LONGEST_SENTENCE:
-            raise TrainingError(
+            raise VectorsError(
                 f"sentence {number} has {len(sentence)} tokens, expected {_LONGEST_SENTENCE} at "
                 "most; is it one sentence per line?"
             )
     if settings.trainer == "fasttext":
         for word in corpus.counts:
             if not word or word == _END_OF_SENTENCE or any(c in word for c in _SEPARATORS):
-                raise TrainingError(
+                raise VectorsError(
                     f"the token {word!r} has a special meaning in fastText; remove it from the "
                     "corpus"
                 )
         # With one thread, fastText initialises only the first tenth of its matrix
         # (`DenseMatrix::uniform`), words before n-grams, and leaves the rest at zero. An n-gram
         # may start at zero, a word should not.
-        if settings.buckets < 9 * len(vocabulary):
-            raise TrainingError(
-                f"{settings.buckets} buckets are too few for {len(vocabulary)} words, expected "
-                f"{9 * len(vocabulary)} or more, so that every word starts with a random vector"
+        if settings.buckets < 9 * len(trained):
+            raise VectorsError(
+                f"{settings.buckets} buckets are too few for {len(trained)} words, expected "
+                f"{9 * len(trained)} or more, so that every word starts with a random vector"
             )
 
 
@@ -131,7 +114,6 @@ class _AfterEpoch(CallbackAny2Vec):
         self._done = 0
 
     def on_epoch_end(self, model: Word2Vec) -> None:
-        """Count the epoch."""
         self._done += 1
         self._progress(self._done, self._epochs, 0)
 

@@ -5,22 +5,14 @@ import numpy.typing as npt
 import pytest
 from sklearn.feature_extraction.text import TfidfVectorizer
 
+from pipeline.store.errors import UnknownName
 from pipeline.store.hashing import canonical_json
-from pipeline.text.encoders.bag_of_words import (
-    BagOfWords,
-    Weighting,
-    WeightingError,
-    tfidf_tokenizer,
-)
+from pipeline.text import EncoderError
+from pipeline.text.encoders.bag_of_words import BagOfWords, Weighting, tfidf_tokenizer
 from pipeline.text.encoders.base import CaptionEncoder
 from pipeline.text.tokenizers.lemmas import RuleLemmatizer
 from pipeline.text.tokenizers.tokenizer import TOKENIZERS
-from pipeline.text.vocabulary import (
-    VOCABULARY_RULES,
-    VocabularyError,
-    VocabularyRule,
-    build_vocabulary,
-)
+from pipeline.text.vocabulary import VOCABULARY_RULES, VocabularyRule, build_vocabulary
 
 WORDS = [f"{letter}{letter}s" for letter in "bcdfghjklmnp"]
 LEMMAS = RuleLemmatizer("toy", [f"{letter}{letter}s" for letter in "bc"])
@@ -108,14 +100,14 @@ def test_recipe_names_everything(encoder: CaptionEncoder) -> None:
 
 def test_names_and_weightings() -> None:
     assert [encoder.name.split("-")[0] for encoder in ENCODERS] == ["bow", "tfidf"]
-    with pytest.raises(WeightingError, match="'bm25' is unknown; expected one of counts, tfidf"):
+    with pytest.raises(UnknownName, match="'bm25' is unknown; expected one of counts, tfidf"):
         BagOfWords(KNOWN, TOKENIZER, "bm25")  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("weighting", ["counts", "tfidf"])
 def test_a_vocabulary_of_another_policy_is_refused(weighting: Weighting) -> None:
-    with pytest.raises(VocabularyError, match="differ in name, stop_words, lemmatizer"):
+    with pytest.raises(EncoderError, match="differ in name, stop_words, lemmatizer"):
         BagOfWords(KNOWN, TOKENIZERS["treebank"], weighting)
     other = tfidf_tokenizer(RuleLemmatizer("toy", ["other"]))
-    with pytest.raises(VocabularyError, match="differ in lemmatizer"):
+    with pytest.raises(EncoderError, match="differ in lemmatizer"):
         BagOfWords(KNOWN, other, weighting)

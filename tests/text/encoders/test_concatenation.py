@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 
 from pipeline.store.hashing import canonical_json, sha256_of_json
+from pipeline.text import EncoderError
 from pipeline.text.encoders.bag_of_words import BagOfWords
 from pipeline.text.encoders.base import CaptionEncoder
-from pipeline.text.encoders.concatenation import Concatenation, ConcatenationError
+from pipeline.text.encoders.concatenation import Concatenation
 from pipeline.text.encoders.mean import Mean
 from pipeline.text.encoders.token_ids import TokenIds
 from pipeline.text.tokenizers.tokenizer import TOKENIZERS
@@ -72,7 +73,7 @@ def test_no_report_takes_the_place_of_another() -> None:
 def test_one_twice_is_taken_and_fewer_than_two_are_not() -> None:
     rows = Concatenation((MEAN, MEAN)).encode(TEXTS)
     assert np.array_equal(rows[:, :5], rows[:, 5:])
-    with pytest.raises(ConcatenationError, match="two encoders or more, found mean-toy"):
+    with pytest.raises(EncoderError, match="two encoders or more, found mean-toy"):
         Concatenation((MEAN,))
-    with pytest.raises(ConcatenationError, match="found none"):
+    with pytest.raises(EncoderError, match="found none"):
         Concatenation(())

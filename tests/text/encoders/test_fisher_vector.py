@@ -9,10 +9,11 @@ import numpy.typing as npt
 import pytest
 
 from pipeline.store.hashing import canonical_json, recipe_hash
+from pipeline.text import EncoderError
 from pipeline.text.encoders import fisher_vector as fisher_encoder
 from pipeline.text.encoders.base import CaptionEncoder
 from pipeline.text.encoders.fisher_vector import FisherVector
-from pipeline.text.fisher.codebook import Codebook, CodebookError, fit_codebook, load_codebook
+from pipeline.text.fisher.codebook import Codebook, fit_codebook, load_codebook
 from pipeline.text.fisher.gradients import word_gradients
 from pipeline.text.tokenizers.tokenizer import TOKENIZERS
 from pipeline.text.vectors import WordVectors, load_vectors, save_vectors
@@ -150,10 +151,10 @@ def test_other_vectors_and_no_codebook_are_refused(
     both: FisherVector, vectors: WordVectors
 ) -> None:
     other = replace(vectors, name="other", sha256="cd" * 32)
-    with pytest.raises(CodebookError, match=f"gmm .*'toy' .*{'ab' * 32}.*'other' .*{'cd' * 32}"):
+    with pytest.raises(EncoderError, match=f"gmm .*'toy' .*{'ab' * 32}.*'other' .*{'cd' * 32}"):
         FisherVector(both.codebooks, other, TOKENIZER)
     with pytest.raises(
-        CodebookError, match=r"^a Fisher vector needs a codebook, found none; fit one$"
+        EncoderError, match=r"^a Fisher vector needs a codebook, found none; fit one$"
     ):
         FisherVector((), vectors, TOKENIZER)
 
@@ -178,7 +179,7 @@ def test_a_codebook_of_the_full_source_goes_with_a_stored_subset(tmp_path: Path)
     assert encoders[1].recipe()["vectors"] == "some"
     assert encoders[1].recipe()["codebooks"][0]["vectors"] == "glove-6b-50d"
     other = replace(some, name="other", sha256="cd" * 32)
-    with pytest.raises(CodebookError, match=r"'glove-6b-50d' .* not on 'o' "):
+    with pytest.raises(EncoderError, match=r"'glove-6b-50d' .* not on 'o' "):
         load_codebook(tmp_path / "c.safetensors", save_vectors(tmp_path / "o.safetensors", other))
 
 

@@ -7,10 +7,11 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
+from pipeline.store.errors import UnknownName
 from pipeline.store.hashing import canonical_json
 from pipeline.text.encoders import mean as means
 from pipeline.text.encoders.base import CaptionEncoder
-from pipeline.text.encoders.mean import AVERAGINGS, Mean, MeanError
+from pipeline.text.encoders.mean import AVERAGINGS, Mean
 from pipeline.text.tokenizers.tokenizer import TOKENIZERS
 from pipeline.text.vectors import WordVectors, load_vectors
 
@@ -125,7 +126,7 @@ def test_names_and_recipes_tell_means_apart(encoder: Mean) -> None:
         "mean-unit-w2vv-filterstop-toy",
     ]
     assert len({canonical_json({**mean.recipe(), "name": ""}) for mean in every}) == 5
-    with pytest.raises(MeanError, match="'median' is unknown; expected one of known, all, unit"):
+    with pytest.raises(UnknownName, match="'median' is unknown; expected one of known, all, unit"):
         replace(encoder, averaging="median")
 
 

@@ -14,8 +14,9 @@ from pipeline.images.networks.open_clip_models import find_clip_model, open_clip
 from pipeline.images.networks.open_clip_weights import build_clip, load_clip_weights
 from pipeline.store.errors import UnknownName
 from pipeline.store.shards.feature_set import FeatureSet
+from pipeline.text import EncoderError
 from pipeline.text.encode import encode, encoder_folder
-from pipeline.text.encoder_plans import EncoderError, plan_encoder
+from pipeline.text.encoder_plans import plan_encoder
 from pipeline.text.encoders.open_clip_text import OpenClip
 from pipeline.text.fitted import load_encoder
 from tests.images.networks.factories import TINY, add_tiny_models
@@ -89,7 +90,7 @@ def test_what_cannot_be_had_is_refused(tmp_path: Path) -> None:
         ("open-clip:tiny-vit", None, WeightsError, "names no weights"),
         ("open-clip:tiny-vitt", None, UnknownName, "did you mean tiny-vit"),
         ("open-clip:tiny-vit", "away.pt", WeightsError, "no weights file 'away.pt'"),
-        ("open-clip:", None, EncoderError, "no encoder is called 'open-clip:'"),
+        ("open-clip:", None, UnknownName, "no encoder is called 'open-clip:'"),
         ("mean", "random:0", EncoderError, "has no option weights"),
     ):
         with pytest.raises(error, match=message):

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from pipeline.store.hashing import canonical_json
+from pipeline.text import EncoderError
 from pipeline.text.encoders.base import CaptionEncoder, VocabularyReport
 from pipeline.text.encoders.token_ids import (
     END,
@@ -15,11 +16,10 @@ from pipeline.text.encoders.token_ids import (
     TOKEN_LAYOUTS,
     UNKNOWN,
     TokenIds,
-    TokenIdsError,
     longest_caption,
 )
 from pipeline.text.tokenizers.tokenizer import TOKENIZERS
-from pipeline.text.vocabulary import VOCABULARY_RULES, VocabularyError, build_vocabulary
+from pipeline.text.vocabulary import VOCABULARY_RULES, build_vocabulary
 
 TOKENIZER = TOKENIZERS["treebank"]
 KNOWN = build_vocabulary(["dog dog dog cat cat bird"], TOKENIZER, VOCABULARY_RULES["all"])
@@ -142,14 +142,12 @@ def test_recipe_names_everything() -> None:
 
 
 def test_no_place_for_a_word() -> None:
-    with pytest.raises(
-        TokenIdsError, match=r"a row of 2 token ids.*has 2 marks; set a length of 3"
-    ):
+    with pytest.raises(EncoderError, match=r"a row of 2 token ids.*has 2 marks; set a length of 3"):
         TokenIds(KNOWN, TOKENIZER, 2)
-    with pytest.raises(TokenIdsError, match="a row of 0 token ids"):
+    with pytest.raises(EncoderError, match="a row of 0 token ids"):
         TokenIds(KNOWN, TOKENIZER, 0, TOKEN_LAYOUTS["w2vv"])
 
 
 def test_a_vocabulary_of_another_policy_is_refused() -> None:
-    with pytest.raises(VocabularyError, match="'vsepp'"):
+    with pytest.raises(EncoderError, match="'vsepp'"):
         TokenIds(KNOWN, TOKENIZERS["vsepp"], 5)

@@ -8,8 +8,9 @@ import numpy.typing as npt
 import pytest
 from safetensors.numpy import load_file, save_file
 
+from pipeline.text import EncoderError
 from pipeline.text.fisher import codebook
-from pipeline.text.fisher.codebook import Codebook, CodebookError, fit_codebook, load_codebook
+from pipeline.text.fisher.codebook import Codebook, fit_codebook, load_codebook
 from pipeline.text.fisher.mixture import MixtureKind
 from pipeline.text.vectors import WordVectors
 
@@ -120,7 +121,7 @@ def saved(vectors: WordVectors, tmp_path: Path) -> Path:
 def test_other_vectors_are_refused_by_their_hash(saved: Path, vectors: WordVectors) -> None:
     other = replace(vectors, name="other", sha256="cd" * 32)
     with pytest.raises(
-        CodebookError, match=f"^{saved} .*'tiny' .*{'ab' * 32}.*'other' .*{'cd' * 32}"
+        EncoderError, match=f"^{saved} .*'tiny' .*{'ab' * 32}.*'other' .*{'cd' * 32}"
     ):
         load_codebook(saved, other)
     stored = replace(vectors, sha256="cd" * 32, stored_from=vectors.sha256)
@@ -128,41 +129,41 @@ def test_other_vectors_are_refused_by_their_hash(saved: Path, vectors: WordVecto
 
 
 def test_damaged_and_foreign_files_are_refused(saved: Path, vectors: WordVectors) -> None:
-    with pytest.raises(CodebookError, match="not found"):
+    with pytest.raises(EncoderError, match="not found"):
         load_codebook(saved.with_name("none.safetensors"), vectors)
     content = saved.read_bytes()
     tensors = load_file(saved)
     for damaged in (b"", content[:100], content[:-1], content.replace(b'"kind', b'"Kind', 1)):
         saved.write_bytes(damaged)
-        with pytest.raises(CodebookError, match="damaged"):
+        with pytest.raises(EncoderError, match="damaged"):
             load_codebook(saved, vectors)
     saved.write_bytes(content.replace(b'kind\\":\\"lmm', b'kind\\":\\"xmm', 1))
-    with pytest.raises(CodebookError, match="kind 'xmm'"):
+    with pytest.raises(EncoderError, match="kind 'xmm'"):
         load_codebook(saved, vectors)
     save_file(tensors, saved)
-    with pytest.raises(CodebookError, match="damaged"):
+    with pytest.raises(EncoderError, match="damaged"):
         load_codebook(saved, vectors)
 
 
 def test_wrong_requests_are_refused(vectors: WordVectors) -> None:
-    with pytest.raises(CodebookError, match="'vlad', expected one of"):
+    with pytest.raises(EncoderError, match="'vlad', expected one of"):
         fit_codebook(vectors, "vlad", seed=0)  # type: ignore[arg-type]
     larger = "request a larger sample or fewer components$"
     with pytest.raises(
-        CodebookError,
+        EncoderError,
         match=f"^a sample of 5 words was requested, but 2 components and an ICA of 5 dimensions "
         f"need at least 6: {larger}",
     ):
         fit_codebook(vectors, "lmm", 2, seed=0, sample=5)
-    with pytest.raises(CodebookError, match=f"but 3 components need at least 3: {larger}"):
+    with pytest.raises(EncoderError, match=f"but 3 components need at least 3: {larger}"):
         fit_codebook(vectors, "lmm", 3, seed=0, sample=2, ica=False)
     one = replace(vectors, words=vectors.words[2:4], matrix=vectors.matrix[2:4])
     with pytest.raises(
-        CodebookError, match=r"^1 of the 2 words of 'tiny' .* at least 2; .*the source$"
+        EncoderError, match=r"^1 of the 2 words of 'tiny' .* at least 2; .*the source$"
     ):
         fit_codebook(one, "lmm", 5, seed=0)
     fitted: Codebook = fit_codebook(vectors, "lmm", 2, seed=0, ica=False)
-    with pytest.raises(CodebookError, match=r"shape \(1, 4\), expected \(words, 5\)"):
+    with pytest.raises(EncoderError, match=r"shape \(1, 4\), expected \(words, 5\)"):
         fitted.transform(vectors.matrix[:1, :4])
 
 

@@ -9,8 +9,9 @@ import torch
 from skimage.feature import fisher_vector
 from sklearn.mixture import GaussianMixture
 
+from pipeline.text import EncoderError
 from pipeline.text.fisher import gradients as fisher
-from pipeline.text.fisher.gradients import FisherError, power_and_l2, word_gradients
+from pipeline.text.fisher.gradients import power_and_l2, word_gradients
 from pipeline.text.fisher.mixture import Mixture
 
 Floats = npt.NDArray[np.float32]
@@ -199,15 +200,15 @@ def test_power_and_l2() -> None:
 def test_what_does_not_fit_together_is_refused() -> None:
     mixture = random_mixture(2, 3)
     gradients = word_gradients(mixture, words(4, 3))
-    with pytest.raises(FisherError, match=r"add up to 3 .* expected 2"):
+    with pytest.raises(EncoderError, match=r"add up to 3 .* expected 2"):
         gradients.fisher_vectors(np.array([0, 1]), np.array([1, 2]))
-    with pytest.raises(FisherError, match="smallest -1"):
+    with pytest.raises(EncoderError, match="smallest -1"):
         fisher_vectors(mixture, words(2, 3), np.array([3, -1]))
-    with pytest.raises(FisherError, match="from 0 to 4, expected positions in a vocabulary of 4"):
+    with pytest.raises(EncoderError, match="from 0 to 4, expected positions in a vocabulary of 4"):
         gradients.fisher_vectors(np.array([0, 4]), np.array([2]))
-    with pytest.raises(FisherError, match=r"shape \(2, 5\), expected \(words, 3\)"):
+    with pytest.raises(EncoderError, match=r"shape \(2, 5\), expected \(words, 3\)"):
         fisher_vectors(mixture, words(2, 5), np.array([2]))
     bad = words(3, 3)
     bad[1, 2] = np.inf
-    with pytest.raises(FisherError, match="word vector 1 has NaN"):
+    with pytest.raises(EncoderError, match="word vector 1 has NaN"):
         word_gradients(mixture, bad)

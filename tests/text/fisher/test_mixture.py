@@ -11,10 +11,11 @@ from scipy.special import logsumexp
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.mixture import GaussianMixture
 
+from pipeline.text import EncoderError
 from pipeline.text.fisher import em as gaussian
 from pipeline.text.fisher import em as hybrid
 from pipeline.text.fisher.em import fit_gaussian, fit_hybrid
-from pipeline.text.fisher.mixture import Mixture, MixtureError
+from pipeline.text.fisher.mixture import Mixture
 
 Doubles = npt.NDArray[np.float64]
 
@@ -255,28 +256,28 @@ def test_gaussian_mixture_that_does_not_converge_is_told(monkeypatch: pytest.Mon
 
 def test_samples_that_cannot_be_fitted_are_refused() -> None:
     x = samples(10, 3)
-    with pytest.raises(MixtureError, match="11 components cannot be fitted on 10 samples"):
+    with pytest.raises(EncoderError, match="11 components cannot be fitted on 10 samples"):
         fit_hybrid(x, 11, seed=0)
-    with pytest.raises(MixtureError, match="0 components"):
+    with pytest.raises(EncoderError, match="0 components"):
         fit_gaussian(x, 0, seed=0)
-    with pytest.raises(MixtureError, match=r"shape \(10,\)"):
+    with pytest.raises(EncoderError, match=r"shape \(10,\)"):
         fit_hybrid(x[:, 0], 1, seed=0)
-    with pytest.raises(MixtureError, match="int64"):
+    with pytest.raises(EncoderError, match="int64"):
         fit_hybrid(x.astype(np.int64), 1, seed=0)
-    with pytest.raises(MixtureError, match="'student'"):
+    with pytest.raises(EncoderError, match="'student'"):
         fit_hybrid(x, 1, seed=0, kind="student")  # type: ignore[arg-type]
     x[6, 1] = np.nan
-    with pytest.raises(MixtureError, match="sample 6 has NaN"):
+    with pytest.raises(EncoderError, match="sample 6 has NaN"):
         fit_hybrid(x, 2, seed=0)
 
 
 def test_parameters_of_no_mixture_are_refused() -> None:
     mixture = random_mixture(2, 3)
-    with pytest.raises(MixtureError, match=r"medians have shape \(1, 3\), expected \(2, 3\)"):
+    with pytest.raises(EncoderError, match=r"medians have shape \(1, 3\), expected \(2, 3\)"):
         replace(mixture, medians=mixture.medians[:1])
-    with pytest.raises(MixtureError, match="scales have values that are not positive"):
+    with pytest.raises(EncoderError, match="scales have values that are not positive"):
         replace(mixture, scales=mixture.scales * 0)
-    with pytest.raises(MixtureError, match="means have NaN"):
+    with pytest.raises(EncoderError, match="means have NaN"):
         replace(mixture, means=mixture.means * np.nan)
-    with pytest.raises(MixtureError, match="laplace are int8, expected bool"):
+    with pytest.raises(EncoderError, match="laplace are int8, expected bool"):
         replace(mixture, laplace=mixture.laplace.astype(np.int8))

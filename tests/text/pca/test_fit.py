@@ -14,19 +14,18 @@ from sklearn.decomposition import PCA
 
 from pipeline.store.hashing import canonical_json
 from pipeline.store.shards.format import ShardError
+from pipeline.text import EncoderError
 from pipeline.text.encoders.base import CaptionEncoder, VocabularyReport, report_on
 from pipeline.text.encoders.pca import Pca
 from pipeline.text.pca import components as pca_fit
 from pipeline.text.pca import covariance, eigenvectors
 from pipeline.text.pca.components import (
-    PcaError,
     PrincipalComponents,
     fit_disk,
     fit_memory,
     fit_pca,
     load_pca,
 )
-from pipeline.text.pca.covariance import CovarianceError
 
 
 @dataclass(eq=False)
@@ -215,7 +214,7 @@ def test_unfinished_sums_are_continued_for_these_captions_and_this_encoder_only(
     flipped = content[:500] + bytes([content[500] ^ 1]) + content[501:]
     for damaged in (flipped, content[:-1], content + b"x", b"", content[: content.index(b"\n")]):
         work_file.write_bytes(damaged)
-        with pytest.raises(CovarianceError, match=r"is damaged .*delete it to start again"):
+        with pytest.raises(EncoderError, match=r"is damaged .*delete it to start again"):
             fitted(encoder, texts, 9, tmp_path)
     work_file.write_bytes(content)
     # The sums serve any number of components.
@@ -266,29 +265,29 @@ def test_the_file_gives_all_back(tmp_path: Path) -> None:
     loaded.save(tmp_path / "again.safetensors")
     assert (tmp_path / "again.safetensors").read_bytes() == path.read_bytes()
     other = replace(encoder, name="other")
-    with pytest.raises(PcaError, match=r"fitted on 'table' .*not on 'other'"):
+    with pytest.raises(EncoderError, match=r"fitted on 'table' .*not on 'other'"):
         load_pca(path, other)
-    with pytest.raises(PcaError, match=r"fitted on 'table' .*not on 'table'"):
+    with pytest.raises(EncoderError, match=r"fitted on 'table' .*not on 'table'"):
         Pca(replace(encoder, sha256="1" * 64), found)
 
 
 def test_damaged_and_foreign_files_are_refused(tmp_path: Path) -> None:
     encoder = table()
     path = tmp_path / "pca.safetensors"
-    with pytest.raises(PcaError, match="not found"):
+    with pytest.raises(EncoderError, match="not found"):
         load_pca(path, encoder)
     fitted(encoder, texts_of(encoder), 9, tmp_path).save(path)
     content, tensors = path.read_bytes(), load_file(path)
     for damaged in (b"", content[:100], content[:-1], content.replace(b"captions", b"Captions")):
         path.write_bytes(damaged)
-        with pytest.raises(PcaError, match="damaged"):
+        with pytest.raises(EncoderError, match="damaged"):
             load_pca(path, encoder)
     mode = path.stat().st_mode
     beside = tmp_path / "plain"
     beside.touch()
     assert mode == beside.stat().st_mode  # as umask says: others may read it
     save_file(tensors, path)
-    with pytest.raises(PcaError, match="damaged"):
+    with pytest.raises(EncoderError, match="damaged"):
         load_pca(path, encoder)
 
 
@@ -296,15 +295,15 @@ def test_what_cannot_be_fitted_is_refused(tmp_path: Path, monkeypatch: pytest.Mo
     encoder = table(8, 40)
     texts = texts_of(encoder)
     for number in (0, 1):
-        with pytest.raises(PcaError, match=f"{number} training captions? found; .* at least 2"):
+        with pytest.raises(EncoderError, match=f"{number} training captions? found; .* at least 2"):
             fitted(encoder, texts[:number], 8, tmp_path)
-    with pytest.raises(PcaError, match="0 principal components were requested"):
+    with pytest.raises(EncoderError, match="0 principal components were requested"):
         fitted(encoder, texts, 0, tmp_path)
     bad = replace(encoder, rows=np.where(np.eye(8, 40), np.nan, encoder.rows))
-    with pytest.raises(CovarianceError, match=r"rows 0 to 7 \(from 0\) have NaN"):
+    with pytest.raises(EncoderError, match=r"rows 0 to 7 \(from 0\) have NaN"):
         fitted(bad, texts, 3, tmp_path)
     monkeypatch.setattr(pca_fit, "fit_disk", lambda width: 1 << 60)
-    with pytest.raises(PcaError, match="free some space"):
+    with pytest.raises(EncoderError, match="free some space"):
         fitted(encoder, texts, 3, tmp_path)
 
 

@@ -7,8 +7,9 @@ import pytest
 from nltk.corpus.reader.wordnet import WordNetCorpusReader
 
 from pipeline.store.hashing import sha256_of_json
-from pipeline.text.tokenizers.irregular_words import IRREGULAR_WORDS
-from pipeline.text.tokenizers.lemmas import LemmatizerError, RuleLemmatizer, load_wordnet
+from pipeline.text import EncoderError
+from pipeline.text.tokenizers.lemmas import RuleLemmatizer, load_wordnet
+from pipeline.text.tokenizers.word_lists import IRREGULAR_WORDS
 from pipeline.text.vectors import load_vectors
 
 CAPTION_WORDS = """
@@ -109,15 +110,15 @@ def test_wordnet_is_known_by_its_files(wordnet: Path) -> None:
 
 def test_wordnet_that_is_none(wordnet: Path) -> None:
     (wordnet / "noun.exc").write_text("geese goose\nmice\n")
-    with pytest.raises(LemmatizerError, match=r"noun\.exc, line 2: found 'mice'"):
+    with pytest.raises(EncoderError, match=r"noun\.exc, line 2: found 'mice'"):
         load_wordnet(wordnet)
     (wordnet / "index.noun").write_text("  1 licence\n")
     (wordnet / "noun.exc").write_text("")
-    with pytest.raises(LemmatizerError, match="has no nouns"):
+    with pytest.raises(EncoderError, match="has no nouns"):
         load_wordnet(wordnet)
     (wordnet / "index.noun").write_bytes(b"\xff\xfe")
-    with pytest.raises(LemmatizerError, match=r"index\.noun is not UTF-8"):
+    with pytest.raises(EncoderError, match=r"index\.noun is not UTF-8"):
         load_wordnet(wordnet)
     for folder in (wordnet / "missing", wordnet / "noun.exc"):
-        with pytest.raises(LemmatizerError, match=r"cannot be read.*pass the folder of a WordNet"):
+        with pytest.raises(EncoderError, match=r"cannot be read.*pass the folder of a WordNet"):
             load_wordnet(folder)

@@ -14,8 +14,8 @@ import pytest
 from gensim.models import Word2Vec
 
 from pipeline.text.vectors import VectorsError
-from pipeline.text.vectors.corpus import Corpus, LeakError, leaks, read_lines, refuse_leaks
-from pipeline.text.vectors.settings import Training, TrainingError
+from pipeline.text.vectors.corpus import Corpus, leaks, read_lines, refuse_leaks
+from pipeline.text.vectors.settings import Training
 from pipeline.text.vectors.train import train_vectors
 from tests.project import PROJECT
 
@@ -162,7 +162,7 @@ def test_tokens_that_look_like_labels_are_words() -> None:
     ],
 )
 def test_refusals(corpus: list[list[str]], settings: dict[str, Any], message: str) -> None:
-    with pytest.raises(TrainingError, match=message):
+    with pytest.raises(VectorsError, match=message):
         train_vectors(Corpus(corpus), Training(**{"trainer": "word2vec", **SMALL, **settings}))
 
 
@@ -196,7 +196,9 @@ def test_leaks_are_found_whatever_case_and_tokenization() -> None:
     assert leaks(corpus, held_out) == [(2, "x#0"), (2, "y#0"), (5, "x#1")]
     assert leaks([], held_out) == leaks(corpus, {}) == []
     refuse_leaks(Path("c.txt"), [])
-    with pytest.raises(LeakError, match=r"c\.txt: 1 lines are held-out captions, .*line 2 is x#0"):
+    with pytest.raises(
+        VectorsError, match=r"c\.txt: 1 lines are held-out captions, .*line 2 is x#0"
+    ):
         refuse_leaks(Path("c.txt"), [(2, "x#0"), (2, "y#0")])
 
 
