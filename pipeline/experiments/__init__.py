@@ -1,6 +1,5 @@
-"""Experiments from dataset to recall table: file locations, and which steps are still missing.
+"""Experiments from dataset to recall table: file locations, and the steps that are still missing.
 
-Read `layout` for the folders under `data/`, which no other module knows, and `records` for the rule
-that decides what is up to date. Presets of experiments are in `pipeline.heads.presets`; each step
-is a job of its own package.
+`layout` has the folders under `data/`, which no other module knows, and `records` the rule that
+decides what is up to date. Presets are in `pipeline.heads.presets`; each step is a job of its room.
 """

@@ -15,30 +15,18 @@ _OF_THE_SYSTEM = {
 
 @dataclass(frozen=True)
 class Failure:
-    """A step that failed.
-
-    Attributes
-    ----------
-    step : str. Job and name, such as "train vsepp".
-    error : PipelineError. The reason.
-    """
+    """A failed step: its job and name, such as "train vsepp", and the reason."""
 
     step: str
     error: PipelineError
 
 
 class StepsFailed(PipelineError):
-    """Some steps failed; independent steps are finished.
+    """Some steps failed; the others are finished. `pipeline.run` raises it as `RunFailed`."""
 
-    Attributes
-    ----------
-    failures : mapping of Path to Failure. Failed step by missing output: its own step, or the first
-        one that it needs.
-    made : tuple of str. The finished steps.
-    """
-
-    def __init__(self, failures: Mapping[Path, Failure], made: Sequence[str]) -> None:
-        self.failures, self.made = failures, tuple(made)
+    def __init__(self, failures: Mapping[Path, Failure], changed: Sequence[str]) -> None:
+        # By missing output: the failure of its own step, or the first one that it needs.
+        self.failures, self.changed = failures, tuple(changed)
         distinct = dict.fromkeys(failures.values())
         super().__init__("; ".join(f"{failure.step}: {failure.error}" for failure in distinct))
 

@@ -34,18 +34,12 @@ class FinishedRun:
     """State of inputs and outputs at the last run that found all outputs up to date."""
 
     def __init__(self, layout: Layout, names: Iterable[str], call: Any) -> None:
-        """Record the state of all inputs, before any is used.
-
-        Parameters
-        ----------
-        layout : Layout. Paths of the files.
-        names : iterable of str. Experiments; there is one record for each list of names.
-        call : JSON values. All other inputs of the result.
-        """
+        """Record the state of all inputs of a run; `call` has further ones, as JSON values."""
         self._layout = layout
-        names = list(names)
+        names = list(names)  # one record for each list of names
         name = f"run-{layout.name}-{sha256_of_json(names)[:16]}.finished"
         self._path = layout.root / WORK_FOLDER / name
+        # Read before any step runs: an input that changes during the run makes the record stale.
         self._inputs: Any = None
         if (layout.dataset / DATASET_FILE).is_file():
             manifest = read_manifest(layout.dataset)
@@ -58,44 +52,39 @@ class FinishedRun:
     def tables(self) -> dict[str, Row] | None:
         """Return the recall tables by experiment; None if an output may be stale."""
         try:
-            found = decode(self._path.read_bytes(), _Stored)
+            stored = decode(self._path.read_bytes(), _Stored)
         except (OSError, ValueError):
             return None
-        same = found.state == self._state(map(Path, found.outputs), found.tables)
-        return {**found.tables} if same else None
+        # The tables are part of the state: edited ones are not returned.
+        same = stored.state == self._state(map(Path, stored.outputs), stored.tables)
+        return {**stored.tables} if same else None
 
     def write(self, outputs: Iterable[Path], tables: Mapping[str, Row]) -> None:
-        """Record that all outputs are up to date, unless some may still change.
-
-        Parameters
-        ----------
-        outputs : iterable of Path. Outputs of all steps.
-        tables : mapping of str to dict. Recall tables of the run.
-        """
+        """Record the outputs and tables of a run as up to date, unless a file may still change."""
         layout, paths = self._layout, list(outputs)
         # What is fitted for caption features is stored next to them.
         fitted = [layout.encoder(p.name) for p in paths if layout.text(p.name) == p]
         paths += [folder for folder in fitted if folder.exists()]
-        kept = {name: dict(table) for name, table in tables.items()}
+        rows = {name: dict(table) for name, table in tables.items()}
         # It only saves time: nothing fails for want of it, as on a full disk.
         with suppress(OSError):
-            if (state := self._state(paths, kept)) is None:
+            if (state := self._state(paths, rows)) is None:
                 self._path.unlink(missing_ok=True)
             else:
                 texts = [str(path) for path in paths]
-                write_json(self._path, {"state": state, "outputs": texts, "tables": kept})
+                write_json(self._path, {"state": state, "outputs": texts, "tables": rows})
 
     def _state(self, outputs: Iterable[Path], tables: Mapping[str, Row]) -> str | None:
         """Return the state of inputs and outputs; None if either is unreliable."""
         if self._inputs is None:
             return None
-        found: list[Any] = []
+        identities: list[Any] = []
         for out in outputs:
             if not out.exists() or not _is_settled(out):
                 return None
             files = sorted(path for path in out.rglob("*") if path.is_file()) or [out]
-            found.append([[str(file) for file in files], file_identities(files).tolist()])
-        return sha256_of_json([self._inputs, found, tables])
+            identities.append([[str(file) for file in files], file_identities(files).tolist()])
+        return sha256_of_json([self._inputs, identities, tables])
 
 
 def _is_settled(out: Path) -> bool:

@@ -34,9 +34,11 @@ def seeds_of(file: Path) -> list[Path]:
 
 @dataclass(frozen=True)
 class Layout:
-    """The folders of one dataset.
+    """The folders of one dataset and of everything that is computed for it.
 
-    Attributes
+    No file is opened; a path is returned whether it exists or not.
+
+    Parameters
     ----------
     dataset : Path. Folder of the prepared dataset; the last part of its path is its name.
     root : Path. Folder of everything derived from datasets, by kind and dataset.
@@ -117,10 +119,7 @@ class Layout:
         return self._of("embeddings") / f"{experiment}.h5"
 
     def seeds(self, name: str) -> list[Path]:
-        """Return the embedding files of an experiment or ensemble and of its further seeds.
-
-        The first is that of the name itself, existing or not; see `seeded`.
-        """
+        """Return the embedding files of an experiment or ensemble, see `seeds_of`."""
         return seeds_of(
             self.ensemble(name) if self.ensemble(name).is_file() else self.embeddings(name)
         )
@@ -130,15 +129,8 @@ class Layout:
         return self._of("ensembles") / f"{name}.h5"
 
     def searched(self, name: str, splits: str = "all") -> Path:
-        """Return the embedding file of some splits of an experiment or ensemble.
-
-        It is not in the folder of the test split's file, since searches write it too.
-
-        Parameters
-        ----------
-        name : str. Name of the experiment or ensemble.
-        splits : str. "all", or comma-separated names.
-        """
+        """Return the embedding file of some splits, "all" or names with commas, for searches."""
+        # Not in the folder of the test split's file, since searches write it too.
         part = "" if splits == "all" else f".{splits.replace(',', '+')}"
         return self._of("search") / f"{name}{part}.h5"
 

@@ -1,7 +1,6 @@
-"""Whether an output is up to date: its record compared with the expected one.
+"""Whether an output is up to date: its record of its inputs, compared with the expected one.
 
-Every output records its inputs. A step computes the expected record, and `why_stale` is the only
-rule that compares the two.
+`why_stale` is the only rule that compares the two.
 """
 
 import json
@@ -25,24 +24,11 @@ Reader = Callable[[Path], Record | None]
 _LONGEST = 24
 
 
-class RecordError(PipelineError):
-    """A record is not a JSON object."""
-
-
 def why_stale(out: Path, read: Reader, expected: Callable[[], Record]) -> str:
-    """Return why an output must be computed; "" if it is up to date.
+    """Return why an output must be computed; "" if it is up to date, `MISSING` without a record.
 
-    Parameters
-    ----------
-    out : Path. The output.
-    read : Reader. Returns its record.
-    expected : callable. Returns the required entries of the record, as JSON values; further entries
-        are ignored. Called only if a record exists, since inputs may be missing otherwise.
-
-    Returns
-    -------
-    str
-        `MISSING`, the corruption, or the first difference: "seed is 0, expected 1".
+    Otherwise the reason is the corruption or the first difference, such as "seed is 0, expected 1".
+    `expected` returns the required entries, as JSON values; a record may have further ones.
     """
     try:
         record = read(out)
@@ -50,9 +36,10 @@ def why_stale(out: Path, read: Reader, expected: Callable[[], Record]) -> str:
         return str(error)
     if record is None:
         return MISSING
-    # Via JSON, which turns tuples into lists.
-    wanted = json.loads(json.dumps(expected()))
-    return _first_difference({name: record[name] for name in wanted if name in record}, wanted)
+    # Only now, since `expected` reads the inputs, which may be missing where no output exists. Via
+    # JSON, which turns tuples into lists.
+    required = json.loads(json.dumps(expected()))
+    return _first_difference({name: record[name] for name in required if name in record}, required)
 
 
 def file_record(file: Path) -> Record | None:
@@ -61,29 +48,18 @@ def file_record(file: Path) -> Record | None:
 
 
 def json_record(file: Path) -> Record | None:
-    """Return the object in a JSON file; None if it is missing.
-
-    Raises
-    ------
-    RecordError
-        The file is corrupt.
-    """
+    """Return the object in a JSON file; None if it is missing. Raises if it is corrupt."""
     try:
         return decode(file.read_bytes(), dict[str, Any])
     except OSError:
         return None
     except ValueError as error:
-        raise RecordError(f"{file} is corrupt ({error})") from error
+        # Not a FileReadError, which is of the system and stops all steps.
+        raise PipelineError(f"{file} is corrupt ({error})") from error
 
 
 def features_record(folder: Path) -> Record | None:
-    """Return recipe, weights, row count and content hash of a feature folder from its index.
-
-    Raises
-    ------
-    ShardError
-        The index is corrupt.
-    """
+    """Return recipe, weights, rows and content hash of a feature folder; None if it is missing."""
     if not (folder / INDEX_FILE).is_file() and not is_view(folder):
         return None
     index = read_set_index(folder)
@@ -104,18 +80,18 @@ def _weights(header: FeatureHeader) -> dict[str, str]:
     return {"weights": header.weights, "weights_sha256": header.weights_sha256}
 
 
-def _first_difference(found: Record, expected: Record, path: str = "") -> str:
+def _first_difference(record: Record, expected: Record, path: str = "") -> str:
     """Return the path and values of the first difference of two records; "" if equal."""
-    for name in [*expected, *(name for name in found if name not in expected)]:
-        one, other = found.get(name), expected.get(name)
+    for name in [*expected, *(name for name in record if name not in expected)]:
+        one, other = record.get(name), expected.get(name)
         if isinstance(one, Mapping) and isinstance(other, Mapping):
             if unlike := _first_difference(one, other, f"{path}{name}."):
                 return unlike
-        elif name in found and name in expected and one != other and name.endswith("_sha256"):
+        elif name in record and name in expected and one != other and name.endswith("_sha256"):
             changed = name.removesuffix("_sha256").replace("_", " ")
             return f"the {changed} {'have' if changed.endswith('s') else 'has'} changed"
-        elif name not in found or name not in expected or one != other:
-            return f"{path}{name} is {_shown(found, name)}, expected {_shown(expected, name)}"
+        elif name not in record or name not in expected or one != other:
+            return f"{path}{name} is {_shown(record, name)}, expected {_shown(expected, name)}"
     return ""
 
 

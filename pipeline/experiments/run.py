@@ -8,9 +8,8 @@ from typing import Any
 from pipeline.datasets.splits import require_captions
 from pipeline.experiments.failures import Failure, StepsFailed
 from pipeline.experiments.layout import DATA, Layout, seeded
-from pipeline.experiments.steps.experiment_steps import add_experiment
+from pipeline.experiments.steps.experiment_steps import add_ensemble, add_experiment
 from pipeline.experiments.steps.kinds import ExperimentKind, experiment_kinds, kind_of
-from pipeline.experiments.steps.result_steps import add_ensemble
 from pipeline.experiments.steps.step import Plan
 from pipeline.heads.experiments import TRAINED_VECTORS, Size, experiment_finder
 from pipeline.heads.head_types import Experiment
@@ -34,17 +33,10 @@ from pipeline.store.shards.feature_set import FailedRows
 
 @dataclass(frozen=True)
 class FailedExperiment:
-    """An experiment that failed.
+    """An experiment that failed."""
 
-    Attributes
-    ----------
-    name : str. Name of the experiment, with its seed if there are several.
-    step : str. The failed step, such as "text fv-hglmm-pca1000".
-    error : PipelineError. The reason.
-    """
-
-    name: str
-    step: str
+    name: str  # with its seed if there are several
+    step: str  # the failed step, such as "text fv-hglmm-pca1000"
     error: PipelineError
 
     @property
@@ -54,7 +46,7 @@ class FailedExperiment:
 
 
 class RunFailed(PipelineError):
-    """Some experiments failed.
+    """Some experiments failed; all independent ones are finished.
 
     Attributes
     ----------
@@ -130,14 +122,19 @@ def run(
     training : TrainingOptions. Options of all heads and language models; its monitor is `monitor`.
         `leave_out_failed` also applies to embeddings, `device` to all features and tables.
     test_split : str or None. Split to embed and evaluate; None: the test split.
-    extract : mapping of str to object, or None. Options of `pipeline.images.extract.extract`.
+    extract : mapping of str to object, or None. Options of `pipeline.extract`.
     word_vectors : mapping of str to mapping of str to object, or None. Options of `store_vectors`
         by name; None: those of the presets.
-    evaluate : mapping of str to object, or None. Options of `pipeline.retrieval.evaluate.evaluate`.
+    evaluate : mapping of str to object, or None. Options of `pipeline.evaluate`.
     corpus : str or Path or None. UTF-8 file with one sentence per line, on which language models
         such as `kiros2014-sc-nlm-corpus` are trained in addition to the captions.
     dry_run : bool. Only log the steps, with sizes.
     monitor : Monitor. Receives a line before each step, its log lines and its progress.
+
+    Returns
+    -------
+    RunResult
+        Recall tables in per cent by experiment, and the steps that changed their output.
 
     Raises
     ------
@@ -159,12 +156,12 @@ def run(
     (4, ())
     """
     names, _ = texts_of(names, "experiment")
-    own = experiments or {}
-    asked = training.device
-    training = replace(training, device=choose_device(asked, monitor), monitor=monitor)
+    defined = experiments or {}
+    requested = training.device
+    training = replace(training, device=choose_device(requested, monitor), monitor=monitor)
     training = training.with_named_precision()
     extract, evaluate = dict(extract or {}), dict(evaluate or {})
-    if asked != AUTO or extract.get("device", AUTO) == AUTO:
+    if requested != AUTO or extract.get("device", AUTO) == AUTO:
         extract["device"] = training.device
     if "precision" in extract:
         device = extract.get("device", AUTO)
@@ -172,7 +169,7 @@ def run(
     # Ranking needs float64, which "mps" lacks.
     evaluate.setdefault("device", "cpu" if training.device == "mps" else training.device)
 
-    experiment_named = experiment_finder(own, size)
+    experiment_named = experiment_finder(defined, size)
     plan = Plan(
         Layout(Path(dataset), Path(root)),
         training=training,
@@ -189,8 +186,8 @@ def run(
         kind.check(names, plan.corpus)
     kinds: dict[str, ExperimentKind] = {}
     for name in names:
-        of_family = None if name in own else kind_of(name)
-        members = {} if name in own else members_in(ensembles, name)
+        of_family = None if name in defined else kind_of(name)
+        members = {} if name in defined else members_in(ensembles, name)
         for each in every_seed:
             if of_family is not None:
                 of_family.add(plan, name, size, each)
@@ -211,17 +208,18 @@ def run(
     }
     failures: Mapping[Path, Failure] = {}
     try:
-        made = plan.make(monitor)
+        changed = plan.make(monitor)
     except StepsFailed as error:
-        made, failures = error.made, error.failures
-    failed = []
-    for name in trained:
-        if (failure := failures.get(outs[name])) is not None:
-            failed.append(FailedExperiment(name, failure.step, failure.error))
-    there = [name for name in trained if name not in {one.name for one in failed}]
-    tables = {name: _row(outs[name]) for name in there if name not in kinds}
-    perplexities = {name: kinds[name].perplexity(outs[name]) for name in there if name in kinds}
-    result = RunResult(tables, made, perplexities, tuple(plan.steps))
+        changed, failures = error.changed, error.failures
+    failed = [
+        FailedExperiment(name, failures[outs[name]].step, failures[outs[name]].error)
+        for name in trained
+        if outs[name] in failures
+    ]
+    finished = [name for name in trained if outs[name] not in failures]
+    tables = {name: _row(outs[name]) for name in finished if name not in kinds}
+    perplexities = {name: kinds[name].perplexity(outs[name]) for name in finished if name in kinds}
+    result = RunResult(tables, changed, perplexities, tuple(plan.steps))
     if failed:
         raise RunFailed(result, failed)
     return result

@@ -27,8 +27,9 @@ def open_searcher(
 ) -> Searcher:
     """Return a searcher for the images and sentences of an experiment or ensemble.
 
-    The whole dataset is searched: its embedding file is written on the first call, and rewritten if
-    the head, the dataset or the features have changed.
+    As `pipeline.Searcher`, but the files are found by name. The whole dataset is searched: its
+    embedding file is written on the first call, and rewritten if the head, the dataset or the
+    features have changed.
 
     Parameters
     ----------
@@ -39,6 +40,11 @@ def open_searcher(
     split : str or None. Search one split, or several separated by commas; None: all.
     weights : str or None. Weights of the image network; None: as recorded in the head.
     monitor : Monitor. Receives log lines on embedding, unknown words and changed datasets.
+
+    Returns
+    -------
+    Searcher
+        Opened on one embedding file; further calls of its methods compute queries only.
 
     Raises
     ------
@@ -55,12 +61,12 @@ def open_searcher(
     >>> [hit.rank for hit in searcher.by_sentences("a red ball", top=3)]
     [1, 2, 3]
     """
-    own = experiments or {}
+    defined = experiments or {}
     sources = find_sources(
         experiment,
         Layout(Path(dataset), Path(root)),
-        experiment_finder(own),
-        ensembles={*ENSEMBLES} - {*own},
+        experiment_finder(defined),
+        ensembles={*ENSEMBLES} - {*defined},
         remedy=f"pipeline.run({experiment!r}, {str(dataset)!r})",
         split=split,
         monitor=monitor,
@@ -81,43 +87,21 @@ def find_sources(
     split: str | None = None,
     monitor: Monitor = QUIET,
 ) -> dict[str, Any]:
-    """Return the locations of an experiment's embeddings and models.
+    """Return the arguments of `Searcher` for an experiment, without `weights` and `monitor`.
 
-    The embedding file of the whole dataset is computed if it is missing or stale.
-
-    Parameters
-    ----------
-    experiment : str. Name of an experiment or ensemble, possibly with a seed.
-    layout : Layout. Paths of the files.
-    experiment_named : callable. Returns an experiment by its name without seed.
-    ensembles : container of str. Names of ensembles.
-    remedy : str. Command that writes missing files, for messages.
-    embeddings, head, encoder : Path or None. Locations other than those of the layout.
-    split : str or None. See `open_searcher`.
-    monitor : Monitor. Receives log lines and progress.
-
-    Returns
-    -------
-    dict
-        The arguments of `Searcher`, without `weights` and `monitor`. An ensemble has those of its
-        members instead of head and encoder.
-
-    Raises
-    ------
-    NotMade
-        The experiment or ensemble has not been trained on the dataset.
-    WrongUsage
-        It is on regions and phrases.
+    The embedding file of the whole dataset is computed if it is missing or stale. An ensemble has
+    the heads and encoders of its members. `remedy` is the command that writes missing files, for
+    messages; `embeddings`, `head` and `encoder` override the paths of the layout.
     """
     joined = layout.ensemble(experiment)
     base = unseeded(experiment).partition("@")[0]
     of_ensemble = joined.is_file() or base in ensembles
 
     def named(name: str) -> Experiment:
-        found = experiment_named(name)
-        if found.of_phrases:
+        published = experiment_named(name)
+        if published.of_phrases:
             raise WrongUsage(f"{name} is fitted on regions and phrases; add `regions=True`")
-        return found
+        return published
 
     if embeddings is None:
         if of_ensemble:

@@ -1,7 +1,6 @@
 """The embedding file of all splits, for search, computed when it is first needed.
 
-It is not the file of the test split, on which the tables are based, and is recomputed if its head,
-the dataset or the features have changed.
+It is not the file of the test split, on which the tables are based.
 """
 
 import time
@@ -13,7 +12,7 @@ from pipeline.datasets.manifest import read_description
 from pipeline.datasets.splits import ALL
 from pipeline.experiments.layout import Layout, NotMade, unseeded
 from pipeline.experiments.records import Record, why_stale
-from pipeline.experiments.steps.result_steps import embeddings_record
+from pipeline.experiments.steps.experiment_steps import embeddings_record
 from pipeline.heads.embed import Stored, embed, require_head_of
 from pipeline.heads.head_types import Experiment
 from pipeline.heads.inputs.pairs import made_from
@@ -43,39 +42,23 @@ def searched_embeddings(
 ) -> Path:
     """Return the up-to-date embedding file of all splits of an experiment or ensemble.
 
-    If it cannot be computed, for example because features are missing, the file of the test split
-    is returned if it exists, and the reason is logged.
-
-    Parameters
-    ----------
-    name : str. Name of the experiment or ensemble, possibly with a seed.
-    layout : Layout. Paths of the files.
-    experiment_named : callable. Returns an experiment by its name without seed.
-    remedy : str. Command that writes missing files, for messages.
-    head : Path or None. Folder of the head; None: that of the layout.
-    split : str or None. Split to search; its own file is returned if it exists.
-    monitor : Monitor. Receives log lines and progress.
-
-    Raises
-    ------
-    NotMade
-        An input is missing, and the file of the test split as well.
-    PipelineError
-        The file cannot be computed, and the file of the test split is missing.
+    If it cannot be computed, the existing file of the test split is returned and the reason logged.
+    `remedy` is the command that writes missing files, for messages; `head` overrides the head's
+    folder; if the experiment's own file is of the requested `split`, it is returned as it is.
     """
     joined = layout.ensemble(name)
-    own = joined if joined.is_file() else layout.embeddings(name)
-    if split is not None and own.is_file() and read_provenance(own).get("split") == split:
-        return own
-    made = _Whole(layout, experiment_named, remedy, monitor)
+    of_test = joined if joined.is_file() else layout.embeddings(name)
+    if split is not None and of_test.is_file() and read_provenance(of_test).get("split") == split:
+        return of_test
+    whole = _Whole(layout, experiment_named, remedy, monitor)
     try:
-        return made.ensemble(name, joined) if own == joined else made.experiment(name, head)
+        return whole.ensemble(name, joined) if of_test == joined else whole.experiment(name, head)
     # For example a read-only folder, or features of the test split only.
     except (PipelineError, OSError) as error:
-        if not own.is_file():
+        if not of_test.is_file():
             raise
-        monitor.log(f"only {own} is searched, not the whole dataset: {error}")
-        return own
+        monitor.log(f"only {of_test} is searched, not the whole dataset: {error}")
+        return of_test
 
 
 def _stored_before(file: Path) -> Stored:
@@ -134,7 +117,7 @@ class _Whole:
                 embed, layout.dataset, out, head=head, images=images, captions=captions,
                 select=Selection(ALL, leave_out_failed=True), monitor=self._monitor,
             )  # fmt: skip
-            stored = _stored_before(out)
+            stored = _stored_before(out)  # a user may have shortened the file
             try:
                 return make_stored(stored=stored)
             except StoreError as error:  # the head has another similarity or fewer dimensions
@@ -147,17 +130,17 @@ class _Whole:
         size = f"{count} {described.media} and {described.captions} captions"
         return self._up_to_date(out, expected, make, size)
 
-    def ensemble(self, name: str, own: Path) -> Path:
+    def ensemble(self, name: str, joined: Path) -> Path:
         """Return the file of an ensemble, whose members are named in its test-split file."""
-        stored = read_provenance(own)
+        stored = read_provenance(joined)
         members = [str(member["experiment"]) for member in stored["ensemble"]]
         weights: Mapping[str, float] = dict(zip(members, stored["weights"], strict=True))
         files = {member: self.experiment(member) for member in members}
         out = self._layout.searched(name)
 
         def expected() -> Record:
-            found = {m: {"embeddings_sha256": sha256_of_file(f)} for m, f in files.items()}
-            return {"members": found, "weights": stored["weights"]}
+            hashes = {m: {"embeddings_sha256": sha256_of_file(f)} for m, f in files.items()}
+            return {"members": hashes, "weights": stored["weights"]}
 
         def make() -> object:
             return ensemble(files, out, name=name, weights=weights)

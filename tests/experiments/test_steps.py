@@ -45,7 +45,7 @@ def test_what_does_not_need_a_failed_step_is_made(
     monitor = Recorder()
     with pytest.raises(StepsFailed, match=f"^make {failing}: it is broken$") as caught:
         plan_of(tmp_path, failing, PipelineError("it is broken")).make(monitor)
-    assert caught.value.made == tuple(f"make {name}" for name in made)
+    assert caught.value.changed == tuple(f"make {name}" for name in made)
     assert {path.name for path in caught.value.failures} == {failing, *left_out}
     assert {failure.step for failure in caught.value.failures.values()} == {f"make {failing}"}
     assert {path.name for path in tmp_path.iterdir()} == {*made}

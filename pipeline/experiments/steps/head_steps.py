@@ -32,10 +32,7 @@ def add_head(
     captions: Path,
     start: Path | None = None,
 ) -> Path:
-    """Add the step that trains a head on image and caption features.
-
-    A fine-tuned head starts from the trained head in `start` and also trains its image network.
-    """
+    """Add the step that trains a head, or fine-tunes the head `start` with its image network."""
     out = plan.layout.head(experiment.name)
 
     def read(folder: Path) -> Record | None:
@@ -95,7 +92,7 @@ def add_tuned_features(plan: Plan, experiment: Experiment, head: Path) -> Path:
 
 
 def head_record(folder: Path) -> Record | None:
-    """Return the record of a trained head, with its precision; see `json_record`."""
+    """Return the record of a trained head, with its precision; None if it is missing."""
     record = json_record(folder / HEAD_FILE)
     return record if record is None else {"precision": "float32", **record}
 

@@ -127,13 +127,13 @@ def _add_vectors(plan: Plan, name: str) -> Path:
         return expected_vectors(plan.layout.dataset, training=training, **others)
 
     def make(monitor: Monitor) -> object:
-        wanted = expected()
-        if make_way_for(out, wanted, monitor.log) and training is not None:
+        record = expected()
+        if make_way_for(out, record, monitor.log) and training is not None:
             # New vectors make encoders and features of the old ones obsolete.
             for step in plan.steps.values():
                 if step.job == "text" and out in step.needs:
                     supersede_encoder(plan.layout.encoder(step.name), step.out)
-        if not why_stale(out, vectors_record, lambda: wanted):
+        if not why_stale(out, vectors_record, lambda: record):
             return None  # moved back
         return store_vectors(plan.layout.dataset, out, training=training, monitor=monitor, **others)
 

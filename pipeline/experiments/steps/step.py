@@ -25,30 +25,18 @@ from pipeline.store.progress import Monitor
 
 @dataclass(frozen=True)
 class Step:
-    """One file or folder to compute.
+    """One file or folder to compute."""
 
-    Attributes
-    ----------
-    job : str. Command that computes it, such as "extract".
-    name : str. Name of the output, such as a recipe or an experiment.
-    out : Path. Its folder or file.
-    needs : tuple of Path. Inputs: `out` of other steps.
-    size : str. Description of its size, for messages.
-    make : callable. Computes it, or its missing parts.
-    read : Reader. Returns the record of `out`.
-    expected : callable. Returns the expected record; see `why_stale`.
-    always : bool. `make` itself finds missing and changed parts, such as images and captions, and
-        is called even if the record is up to date.
-    """
-
-    job: str
-    name: str
+    job: str  # command that computes it, such as "extract"
+    name: str  # of a recipe or an experiment
     out: Path
-    needs: tuple[Path, ...]
-    size: str
-    make: Callable[[Monitor], object]
-    read: Reader = file_record
-    expected: Callable[[], Record] = dict
+    needs: tuple[Path, ...]  # inputs: `out` of other steps
+    size: str  # for messages
+    make: Callable[[Monitor], object]  # computes it, or its missing parts
+    read: Reader = file_record  # from `out` to its record
+    expected: Callable[[], Record] = dict  # the record that `out` must have
+    # `make` itself finds missing and changed parts, such as images and captions, and is called even
+    # if the record is up to date.
     always: bool = False
 
     def __str__(self) -> str:
@@ -61,31 +49,20 @@ class Step:
 
 @dataclass(frozen=True)
 class Plan:
-    """The steps of experiments on one dataset, in topological order.
-
-    Attributes
-    ----------
-    layout : Layout. Paths of the files.
-    training : TrainingOptions. Options of all trainings; its seed is the first one, other seeds are
-        part of the name, see `seeded`. Its monitor is that of `make`.
-    test_split : str or None. Split to embed and evaluate; None: the test split.
-    extract : mapping. Options of `pipeline.images.extract.extract`, such as weights and precision.
-    word_vectors : mapping. Options of `pipeline.text.vectors.store.store_vectors` by name.
-    evaluate : mapping. Options of `pipeline.retrieval.evaluate.evaluate`.
-    corpus : Path or None. Text file for language models that are also trained on plain text.
-    experiment_named : callable. Returns an experiment by name, from which another one starts.
-    steps : dict of Path to Step. By output, filled by `add`.
-    """
+    """The steps of experiments on one dataset, in topological order."""
 
     layout: Layout
+    # Of all trainings; its seed is the first one, others are part of the name, see `seeded`.
     training: TrainingOptions = DEFAULT_TRAINING
-    test_split: str | None = None
-    extract: Mapping[str, Any] = field(default_factory=dict)
+    test_split: str | None = None  # split to embed and evaluate; None: the test split
+    extract: Mapping[str, Any] = field(default_factory=dict)  # options of `pipeline.extract`
+    # Options of `store_vectors` by name.
     word_vectors: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    evaluate: Mapping[str, Any] = field(default_factory=dict)
-    corpus: Path | None = None
+    evaluate: Mapping[str, Any] = field(default_factory=dict)  # options of `pipeline.evaluate`
+    corpus: Path | None = None  # text file for language models that are also trained on plain text
+    # Returns an experiment by name, from which another one starts.
     experiment_named: Callable[[str], Experiment] = field(default_factory=experiment_finder)
-    steps: dict[Path, Step] = field(default_factory=dict)
+    steps: dict[Path, Step] = field(default_factory=dict)  # by output, filled by `add`
 
     @cached_property
     def manifest(self) -> Manifest:
@@ -113,16 +90,10 @@ class Plan:
     def make(self, monitor: Monitor) -> tuple[str, ...]:
         """Run missing and stale steps, and return those that changed their output.
 
-        A failed step does not stop independent ones.
-
-        Raises
-        ------
-        StepsFailed
-            Some steps failed; all independent ones are finished.
-        PipelineError
-            A system error, such as a full disk; the steps before it are finished.
+        A failed step does not stop independent ones; StepsFailed is raised after them. A system
+        error, such as a full disk, is raised at once.
         """
-        made: list[str] = []
+        changed: list[str] = []
         failures: dict[Path, Failure] = {}
         for number, step in enumerate(self.steps.values(), 1):
             line = f"[{number}/{len(self.steps)}] {step}:"
@@ -134,15 +105,15 @@ class Plan:
                 continue
             try:
                 if self._make(step, line, monitor):
-                    made.append(str(step))
+                    changed.append(str(step))
             except PipelineError as error:
                 if stops_all(error):
                     raise
                 failures[step.out] = Failure(str(step), error)
                 monitor.log(f"{line} failed: {error}")
         if failures:
-            raise StepsFailed(failures, made)
-        return tuple(made)
+            raise StepsFailed(failures, changed)
+        return tuple(changed)
 
     def _make(self, step: Step, line: str, monitor: Monitor) -> bool:
         """Run a step if it is stale; return whether its output changed."""
@@ -150,24 +121,22 @@ class Plan:
         if not reason and not step.always:
             monitor.log(f"{line} up to date")
             return False
+        # The record has the hash of the content: an output that was only checked has not changed.
         before = None if reason else step.read(step.out)
         monitor.log(f"{line} {reason or 'checked'} -> {step.out}")
         step.make(monitor)
         return bool(reason) or step.read(step.out) != before
 
     def announce(self, monitor: Monitor) -> tuple[str, ...]:
-        """Log the effect of each step, and return the steps that would run.
-
-        A step also runs if a step that it depends on would run.
-        """
+        """Log the effect of each step; return those that would run, also because of their inputs."""
         undone: set[Path] = set()
-        made = []
+        stale_steps = []
         for step in self.steps.values():
             stale = undone & {*step.needs}
             reason = "its inputs are to be made" if stale else step.why_stale()
             if reason:
                 undone.add(step.out)
-                made.append(str(step))
+                stale_steps.append(str(step))
             state = "to be checked" if step.always else "up to date"
             monitor.log(f"{step}: {reason or state} ({step.size}) -> {step.out}")
-        return tuple(made)
+        return tuple(stale_steps)
