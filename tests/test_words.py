@@ -21,7 +21,7 @@ _NAMES = {
     ("pipeline/clips/sound/read_sound.py", "picture"),
     ("pipeline/language/architectures/attention_decoder.py", "tell"),  # titles of papers
     ("pipeline/language/architectures/lstm_decoder.py", "tell"),
-    ("pipeline/language/scores/caption_truth.py", "says"),  # a column
+    ("pipeline/language/scores/table.py", "says"),  # a column
     ("pipeline/regions/features.py", "picture"),  # part of a recipe, which is hashed
     ("bench/endurance/commands.py", "picture"),  # captions
     ("bench/replay/inputs.py", "picture"),

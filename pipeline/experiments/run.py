@@ -6,11 +6,10 @@ from pathlib import Path
 from typing import Any
 
 from pipeline.datasets.splits import require_captions
-from pipeline.experiments.failures import Failure, StepsFailed
 from pipeline.experiments.layout import DATA, Layout, seeded
 from pipeline.experiments.steps.experiment_steps import add_ensemble, add_experiment
 from pipeline.experiments.steps.kinds import ExperimentKind, experiment_kinds, kind_of
-from pipeline.experiments.steps.step import Plan
+from pipeline.experiments.steps.step import Failure, Plan, StepsFailed
 from pipeline.heads.experiments import TRAINED_VECTORS, Size, experiment_finder
 from pipeline.heads.head_types import Experiment
 from pipeline.heads.training.training_options import DEFAULT_TRAINING, TrainingOptions

@@ -112,7 +112,8 @@ def find_sources(
     members: list[tuple[Path, Path]] = []
     if of_ensemble:
         names = [str(one.get("experiment")) for one in read_provenance(embeddings)["ensemble"]]
-        members = [_models_of(name, layout, named) for name in names]
+        encoders = [layout.encoder(named(unseeded(name)).captions.name) for name in names]
+        members = [*zip(map(layout.head, names), encoders, strict=True)]
     else:
         captions = experiment_named(unseeded(experiment)).captions.name
         head, encoder = head or layout.head(experiment), encoder or layout.encoder(captions)
@@ -124,14 +125,6 @@ def find_sources(
         "members": members,
         "split": split,
     }
-
-
-def _models_of(
-    name: str, layout: Layout, experiment_named: Callable[[str], Experiment]
-) -> tuple[Path, Path]:
-    """Return the folders of the head and the encoder of an experiment."""
-    captions = experiment_named(unseeded(name)).captions.name
-    return layout.head(name), layout.encoder(captions)
 
 
 def require_file(file: Path, remedy: str) -> None:

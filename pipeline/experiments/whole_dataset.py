@@ -90,15 +90,15 @@ class _Whole:
         captions = layout.text(experiment.captions.name)
         described = read_description(layout.dataset)
         if not (head / HEAD_FILE).is_file():
-            self._refuse(f"{name!r} has no trained head: {head} not found", self._remedy)
+            raise NotMade(f"{name!r} has no trained head: {head} not found; run {self._remedy}")
         if not (is_view(images) or (images / INDEX_FILE).is_file()):
             extracted = (
                 f"`pipeline extract --recipe {experiment.images} --dataset {layout.dataset} "
                 f"--out {images}`"
             )
-            self._refuse(f"{images} not found", extracted if given else self._remedy)
+            raise NotMade(f"{images} not found; run {extracted if given else self._remedy}")
         if described.captions and not (captions / INDEX_FILE).is_file():
-            self._refuse(f"{captions} not found", self._remedy)
+            raise NotMade(f"{captions} not found; run {self._remedy}")
 
         def expected() -> Record:
             return {
@@ -158,7 +158,3 @@ class _Whole:
             seconds = time.monotonic() - started
             self._monitor.log(f"{out}: {out.stat().st_size / 1e6:.1f} MB in {seconds:.1f} s")
         return out
-
-    @staticmethod
-    def _refuse(what: str, remedy: str) -> None:
-        raise NotMade(f"{what}; run {remedy}")

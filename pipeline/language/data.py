@@ -28,35 +28,19 @@ from pipeline.store.shards.feature_set import FeatureSet
 
 @dataclass(frozen=True)
 class LanguageInputs:
-    """Feature folders for training a language model.
+    """Feature folders for training a language model."""
 
-    Attributes
-    ----------
-    sentences : str or Path. Token ids of the captions, next to their fitted encoder.
-    tags : str or Path or None. Their tags, for a model with tags.
-    images : str or Path or None. Image features, for a model conditioned on images or on their
-        embeddings.
-    captions, head : str or Path or None. Features of the captions, next to their fitted encoder,
-        and the head that embeds them, for a model conditioned on the sentence.
-    corpus : str or Path or None. UTF-8 file with one sentence per line, for an experiment with
-        `corpus`; see `pipeline.language.plain_text`.
-    """
-
-    sentences: str | Path
-    tags: str | Path | None = None
-    images: str | Path | None = None
+    sentences: str | Path  # token ids of the captions, next to their fitted encoder
+    tags: str | Path | None = None  # for a model with tags
+    images: str | Path | None = None  # for a model conditioned on images or on their embeddings
+    # Features of the captions, next to their fitted encoder, and the head that embeds them, for a
+    # model conditioned on the sentence.
     captions: str | Path | None = None
     head: str | Path | None = None
-    corpus: str | Path | None = None
+    corpus: str | Path | None = None  # UTF-8, one sentence per line; see `with_plain_text`
 
     def named(self, experiment: LanguageExperiment) -> dict[str, Path]:
-        """Return the folders that the model of an experiment needs, by name.
-
-        Raises
-        ------
-        LanguageError
-            A folder or the corpus is missing.
-        """
+        """Return the folders that an experiment's model needs, by name; raise if one is missing."""
         needed = {"nothing": [], "sentence": ["captions", "head"], "image": ["images"]}
         names = [*needed[experiment.condition], *["tags"] * experiment.takes_tags]
         names += ["images"] * (experiment.points == "images")
@@ -74,36 +58,20 @@ class LanguageInputs:
 
 
 class OpenLanguageInputs:
-    """Opened features for training a language model.
-
-    Attributes
-    ----------
-    features : dict of str to FeatureSet. By name: "sentences", and "tags", "captions" or "images"
-        if the model needs them.
-    head : TrainedHead or None. Head whose embeddings are the conditions: of the images, if they are
-        among the features, otherwise of the captions.
-    sizes : Sizes. Sizes of the model.
-    """
+    """Opened features for training a language model."""
 
     def __init__(self, inputs: LanguageInputs, experiment: LanguageExperiment) -> None:
-        """Open the folders that an experiment's model needs.
-
-        Raises
-        ------
-        LanguageError
-            A folder is missing, sentences and tags do not match, or the head's similarity is not
-            cosine.
-        HeadError, ShardError
-            Features are missing, damaged, or not those of the head.
-        """
+        """Open the folders that an experiment's model needs, and check that they match."""
         folders = inputs.named(experiment)
         head = folders.pop("head", None)
+        # "sentences", and "tags", "captions" or "images" if the model needs them.
         self.features: dict[str, FeatureSet] = {
             name: FeatureSet(folder) for name, folder in folders.items()
         }
         sentences, tags = _require_token_ids(self.features["sentences"]), self.features.get("tags")
         if tags is not None:
             _require_tags_of(tags, sentences, self.features["sentences"].folder)
+        # Its embeddings are the conditions: of the images, if there are any, else of the captions.
         self.head: TrainedHead | None = None
         condition_dim = 1
         if head is not None:
@@ -130,39 +98,25 @@ class OpenLanguageInputs:
 
     def made_from(self, dataset: Path) -> dict[str, str]:
         """Return the SHA-256 of a dataset's manifest and of the features, by name."""
-        hashes = {f"{n}_sha256": found.index.content_sha256 for n, found in self.features.items()}
+        hashes = {f"{n}_sha256": rows.index.content_sha256 for n, rows in self.features.items()}
         return {"manifest_sha256": sha256_of_file(dataset / MANIFEST_FILE), **hashes}
 
     def pairs(self, entries: PackedEntries) -> Pairs:
-        """Join the captions of some images with one condition each.
+        """Join captions of images with one condition each; images without captions are left out.
 
-        Parameters
-        ----------
-        entries : PackedEntries. The images; those without a caption are left out.
-
-        Returns
-        -------
-        Pairs
-            `images` are the conditions: with a head the embedding of each caption, or of each
-            image if there are image features; without a head the features of each image, or a
-            zero. `captions` are token ids followed by tags.
-
-        Raises
-        ------
-        MissingRows, FailedRows
-            An image or caption has no features.
-        LanguageError, HeadError
-            No image has a caption, or features were computed from another text.
+        Of the result, `images` are the conditions, (n, condition_dim) float32: with a head the
+        embedding of each caption, or of each image if there are image features; without a head the
+        features of each image, or a zero. `captions` are token ids followed by tags.
         """
         captioned = entries.take(np.flatnonzero(entries.num_captions))
         if not captioned:
             raise LanguageError("none of the images has a caption, so there are no sentences")
-        said = captioned.captions
-        image_ids, caption_ids = captioned.ids, said.ids
+        captions = captioned.captions
+        image_ids, caption_ids = captioned.ids, captions.ids
         image_of_caption = np.repeat(np.arange(len(captioned)), captioned.num_captions)
         by_caption = {}
         for name in [name for name in self.features if name != "images"]:
-            require_same_texts(said, self.features[name])
+            require_same_texts(captions, self.features[name])
             by_caption[name] = FeatureRows(self.features[name], caption_ids)
         conditions: Rows = ArrayRows(np.zeros((len(captioned), 1), np.float32))
         by_caption.pop("captions", None)
@@ -179,13 +133,7 @@ class OpenLanguageInputs:
         return Pairs(image_ids, caption_ids, image_of_caption, conditions, both)
 
     def sentence_points(self, entries: PackedEntries) -> Features:
-        """Return the embeddings (captions, dim) of the images' captions in the head's space.
-
-        Raises
-        ------
-        MissingRows
-            A caption has no features.
-        """
+        """Return the embeddings (captions, dim) float32 of the captions in the head's space."""
         assert self.head is not None
         return embed_captions(
             self.head, FeatureRows(self.features["captions"], entries.captions.ids)
@@ -198,8 +146,8 @@ def embed_captions(head: TrainedHead, rows: Rows) -> Features:
 
 
 def of_unit_length(points: Features) -> Features:
-    """Return L2-normalised rows (n, dim) float32; zero rows stay zero."""
-    norms = np.linalg.norm(points, axis=1, keepdims=True)
+    """Return points (..., dim) L2-normalised, as float32; zero vectors stay zero."""
+    norms = np.linalg.norm(points, axis=-1, keepdims=True)
     return np.asarray(points / np.where(norms > 0, norms, 1), np.float32)
 
 
@@ -217,27 +165,21 @@ def _require_token_ids(sentences: FeatureSet) -> CaptionBlock:
 
 def _require_tags_of(tags: FeatureSet, sentences: CaptionBlock, folder: Path) -> None:
     """Check that features are tags of the words of the sentences in a folder."""
-    (found,) = caption_blocks(FeatureSpec.of(tags))
-    if found.kind != "tags":
+    (block,) = caption_blocks(FeatureSpec.of(tags))
+    if block.kind != "tags":
         raise LanguageError(
-            f"{tags.folder} has {found.kind or 'unknown features'}, not tags; use the encoder tags"
+            f"{tags.folder} has {block.kind or 'unknown features'}, not tags; use the encoder tags"
         )
-    own, other = found.recipe["tokens"], sentences.recipe["tokens"]
-    if own != other:
+    tokens, other = block.recipe["tokens"], sentences.recipe["tokens"]
+    if tokens != other:
         raise LanguageError(
-            f"{tags.folder} has tags for the tokenizer {own['name']!r}, but {folder} has words of "
-            f"the tokenizer {other['name']!r}; encode both with the same tokenizer"
+            f"{tags.folder} has tags for the tokenizer {tokens['name']!r}, but {folder} has words "
+            f"of the tokenizer {other['name']!r}; encode both with the same tokenizer"
         )
 
 
 def _require_cosine(head: TrainedHead, where: object) -> int:
-    """Return the dimension of a head's space, which must compare single vectors by cosine.
-
-    Raises
-    ------
-    LanguageError
-        The similarity is another, or an embedding has several vectors.
-    """
+    """Return the dimension of a head's space, which must compare single vectors by cosine."""
     if head.head.similarity != "cosine":
         raise LanguageError(
             f"{where} has a head {head.kind!r} with the similarity {head.head.similarity!r}; a "

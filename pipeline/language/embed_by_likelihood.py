@@ -49,12 +49,10 @@ def embed_by_likelihood(
     limit : int or None. Only its first images; the time grows quadratically.
     monitor : Monitor. Receives progress in images.
 
-    Raises
-    ------
-    LanguageError
-        The model does not exist or is unconditional, or the split has no captions.
-    DatasetError, HeadError, ShardError, MissingRows, FailedRows
-        Split, head or features are missing, or features do not match the model.
+    Returns
+    -------
+    Embeddings
+        What was written; see `pipeline.language.likelihoods.likelihood_embeddings`.
     """
     opened = open_language_model(name, layout, experiment_named)
     captioner = opened.captioner
@@ -76,24 +74,24 @@ def embed_by_likelihood(
 
     published = resolve_language_experiment(unseeded(name))
     folders = {"sentences": published.sentences, "tags": published.tags}
-    said, ids = entries.captions, {}
+    captions, ids = entries.captions, {}
     for kind in trained.inputs.keys() & folders.keys():
         rows = FeatureSet(layout.text(folders[kind].name))
         trained.inputs[kind].require(rows, kind)
-        require_same_texts(said, rows)
-        taken = FeatureRows(rows, said.ids).take(np.arange(len(said.ids)))
-        ids[kind] = taken.astype(np.int64)
-    read = trained.module, ids["sentences"], ids.get("tags")
+        require_same_texts(captions, rows)
+        read = FeatureRows(rows, captions.ids).take(np.arange(len(captions.ids)))
+        ids[kind] = read.astype(np.int64)
+    module, sentences, tags = trained.module, ids["sentences"], ids.get("tags")
     with monitor.progress(f"compare {name}", "image") as progress:
-        likelihoods = log_likelihoods(read[0], conditions(entries), *read[1:], progress)
+        likelihoods = log_likelihoods(module, conditions(entries), sentences, tags, progress)
     some = training.take(np.arange(0, len(training), step)[:PRIOR_IMAGES])
-    prior = log_likelihoods(read[0], conditions(some), *read[1:])
+    prior = log_likelihoods(module, conditions(some), sentences, tags)
     owners = np.repeat(np.arange(len(entries)), entries.num_captions)
-    found = likelihood_embeddings(
+    embeddings = likelihood_embeddings(
         likelihoods,
         prior,
         entries.ids,
-        said.ids,
+        captions.ids,
         [entries.ids[row] for row in owners.tolist()],
         {
             "dataset": manifest.name,
@@ -104,5 +102,5 @@ def embed_by_likelihood(
             **trained.provenance,
         },
     )
-    write_embeddings(out, found)
-    return found
+    write_embeddings(out, embeddings)
+    return embeddings

@@ -40,38 +40,18 @@ _DECODERS: dict[str, type[LstmDecoder] | type[AttentionDecoder]] = {
 
 @dataclass(frozen=True)
 class Sizes:
-    """Input sizes of a language model.
+    """Input sizes of a language model."""
 
-    Attributes
-    ----------
-    vocab_size : int. Number of token ids.
-    length : int. Number of token ids in a row, before the tags.
-    num_tags : int. Number of tag ids; 0: no tags.
-    condition_dim : int. Dimension of a condition, or of each of its cells.
-    """
-
-    vocab_size: int
-    length: int
-    num_tags: int
-    condition_dim: int
+    vocab_size: int  # number of token ids
+    length: int  # of token ids in a row, before the tags
+    num_tags: int  # number of tag ids; 0: no tags
+    condition_dim: int  # of a condition, or of each of its cells
 
 
 def build_model(
     model: str, s: LanguageSettings, sizes: Sizes
 ) -> ContextModel | LstmDecoder | AttentionDecoder:
-    """Return an untrained model, initialised from torch's global generator.
-
-    Parameters
-    ----------
-    model : str. A name in `pipeline.language.model_types.MODELS`.
-    s : LanguageSettings.
-    sizes : Sizes. Input sizes.
-
-    Raises
-    ------
-    LanguageError
-        See `TensorModel`.
-    """
+    """Return an untrained model of `MODELS`, initialised from torch's global generator."""
     condition = sizes.condition_dim
     if model in _DECODERS:
         scaled = Standardised(condition)
@@ -95,14 +75,9 @@ def build_model(
 
 
 def language_task(model: str, s: LanguageSettings, sizes: Sizes) -> TrainingTask:
-    """Return the training task of a language model: minimise the mean of -log P(word).
+    """Return the training task of a language model: minimise the mean of -log P(word), in nats.
 
     The epoch is selected by validation perplexity.
-
-    Raises
-    ------
-    LanguageError
-        `sampled_words` is set for the unfactored tensor.
     """
     if model == "tensor-lbl" and s.sampled_words:
         raise LanguageError(
@@ -117,6 +92,8 @@ def language_task(model: str, s: LanguageSettings, sizes: Sizes) -> TrainingTask
         module: Any = net[SENTENCE]
         conditions = batch.images[batch.image_of_caption]
         if s.content_noise:
+            # Images are not at the same points as their sentences: the model must not rely on the
+            # exact direction. A vector of `dim` unit normals has a norm of about sqrt(dim).
             noise = torch.randn_like(conditions) * (s.content_noise / sizes.condition_dim**0.5)
             conditions = normalize(conditions + noise)
         sentences, conditions, tags = _sentences(batch.captions, sizes, conditions)
@@ -168,18 +145,10 @@ def language_task(model: str, s: LanguageSettings, sizes: Sizes) -> TrainingTask
 
 @torch.inference_mode()
 def perplexity(model: Any, pairs: Pairs, sizes: Sizes, device: torch.device) -> dict[str, float]:
-    """Return the perplexity of a model on sentences, including end marks.
+    """Return the perplexity of a model in evaluation mode on sentences, including end marks.
 
-    Parameters
-    ----------
-    model : model in evaluation mode.
-    pairs : Pairs. Sentences with conditions. An out-of-vocabulary word counts as `UNKNOWN`.
-    sizes, device : Sizes, torch.device. Sizes and device of the model.
-
-    Returns
-    -------
-    dict
-        `perplexity`, and `log_likelihood`, the mean of log P(word) in nats.
+    `log_likelihood` is the mean of log P(word) in nats. An out-of-vocabulary word counts as
+    `UNKNOWN`.
     """
     total, number = 0.0, 0
     for start in range(0, len(pairs.captions), _BLOCK):

@@ -31,26 +31,15 @@ def log_likelihoods(
     tags: _Ids | None = None,
     progress: Progress = no_progress,
 ) -> npt.NDArray[np.float64]:
-    """Return log P(sentence | condition) of all pairs, including the end mark.
+    """Return log P(sentence | condition) of all pairs, (conditions, sentences) float64, in nats.
 
-    Parameters
-    ----------
-    model : SentenceModel. Model in evaluation mode.
-    conditions : (conditions, condition_dim) or (conditions, *cells, condition_dim) float32; see
-        `SentenceModel.start`.
-    sentences : (sentences, length) int64 token ids, `START` first, `PADDING` at the end.
-    tags : (sentences, tag length) int64, for models with tags.
-    progress : callable. Called with (conditions done, conditions, 0).
-
-    Returns
-    -------
-    numpy.ndarray
-        (conditions, sentences) float64, natural logarithms.
+    Conditions and tags are those of `SentenceModel.start`; sentences are (n, length) token ids,
+    `START` first, `PADDING` at the end. The end mark is included.
     """
     lengths = (sentences != PADDING).sum(axis=1)
     # Batch sentences of one length, so that little padding is computed.
     order = np.argsort(lengths, kind="stable")
-    found = np.zeros((len(conditions), len(sentences)))
+    log_likelihood = np.zeros((len(conditions), len(sentences)))
     for number, condition in enumerate(conditions):
         for start in range(0, len(order), _CAPTIONS_AT_ONCE):
             some = order[start : start + _CAPTIONS_AT_ONCE]
@@ -65,11 +54,11 @@ def log_likelihoods(
             for words, targets in zip(ids.unbind(dim=1), ids[:, 1:].unbind(dim=1), strict=False):
                 scores, state = model.step(state, words)
                 log_p = scores.log_softmax(dim=1)
-                own = log_p.gather(1, targets[:, None])[:, 0].double()
-                total += own.masked_fill(targets == PADDING, 0.0)
-            found[number, some] = total.numpy()
+                of_words = log_p.gather(1, targets[:, None])[:, 0].double()
+                total += of_words.masked_fill(targets == PADDING, 0.0)
+            log_likelihood[number, some] = total.numpy()
         progress(number + 1, len(conditions), 0)
-    return found
+    return log_likelihood
 
 
 def likelihood_embeddings(
@@ -83,15 +72,10 @@ def likelihood_embeddings(
     """Return embeddings whose inner products are the scores of images and captions.
 
     An image is a unit vector of its own, a caption its scores with all images, so that tables,
-    tests and ensembles of embedding files apply to likelihoods too.
-
-    Parameters
-    ----------
-    likelihoods : (images, captions) float64 from `log_likelihoods`.
-    prior : (training images, captions) float64 likewise, at least one row.
-    image_ids, caption_ids, caption_image_ids, provenance : see `Embeddings`.
+    tests and ensembles of embedding files apply to likelihoods too. `likelihoods` are (images,
+    captions), the `prior` (training images, captions), both float64 of `log_likelihoods`.
     """
-    highest = prior.max(axis=0)
+    highest = prior.max(axis=0)  # log of a mean of exponentials, without underflow
     marginal = highest + np.log(np.exp(prior - highest).mean(axis=0))
     scores = (likelihoods - marginal).astype(np.float32)
     return Embeddings(

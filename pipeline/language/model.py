@@ -13,32 +13,34 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class State:
-    """State of a model after some partial sentences.
+    """State of a model after some partial sentences: tensors by name."""
 
-    Attributes
-    ----------
-    shared : dict of str to Tensor. Tensors by name with one row per condition or tag sequence, for
-        all their sentences.
-    own : dict of str to Tensor. Tensors by name with one row per sentence, including row numbers in
-        `shared`.
-    """
-
-    shared: dict[str, Tensor]
-    own: dict[str, Tensor]
+    shared: dict[str, Tensor]  # one row per condition or tag sequence, for all their sentences
+    rows: dict[str, Tensor]  # one row per sentence, including its row numbers in `shared`
 
     def of(self, rows: Tensor | slice) -> "State":
         """Return the state of some of the sentences, in that order, with repetitions."""
-        return State(self.shared, {name: values[rows] for name, values in self.own.items()})
+        return State(self.shared, {name: values[rows] for name, values in self.rows.items()})
 
 
 class SentenceModel(Protocol):
     """A language model: next-word probabilities of sentences, each under a condition.
+
+    Protocol of the modules of `pipeline.language.architectures`; generation, likelihoods and
+    captioners use nothing else of a model.
 
     Attributes
     ----------
     vocab_size : int. Number of token ids, including marks.
     condition_dim : int. Dimension of a condition; 0: unconditional.
     takes_tags : bool. Whether a sentence has a sequence of tags, known before its words.
+
+    Examples
+    --------
+    >>> state = model.start(conditions)  # doctest: +SKIP
+    >>> scores, state = model.step(state, torch.tensor([START]))  # doctest: +SKIP
+    >>> scores.log_softmax(dim=1).shape  # doctest: +SKIP
+    torch.Size([1, 2656])
     """
 
     vocab_size: int
@@ -87,17 +89,10 @@ def rows_of_pairs(conditions: Tensor, pairs: Tensor | None) -> dict[str, Tensor]
 def log_probabilities(
     model: SentenceModel, prefixes: Tensor, conditions: Tensor, tags: Tensor | None = None
 ) -> Tensor:
-    """Return the log-probabilities of the word after some prefixes of one length.
+    """Return log P(next word), (sentences, vocab_size) float32, after prefixes of one length.
 
-    Parameters
-    ----------
-    model : SentenceModel. Any language model.
-    prefixes : (sentences, words) int64, 1 word or more, `START` first.
-    conditions, tags : see `SentenceModel.start`.
-
-    Returns
-    -------
-    (sentences, vocab_size) float32, natural logarithms.
+    Prefixes are (sentences, words) int64, `START` first; conditions and tags as for
+    `SentenceModel.start`.
     """
     state = model.start(conditions, tags)
     for words in prefixes.unbind(dim=1):

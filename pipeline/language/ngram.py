@@ -30,23 +30,13 @@ _NONE = -1  # padding before the sentence
 
 @dataclass(frozen=True, eq=False)
 class NGramModel:
-    """Probabilities of n-grams, and back-off weights of contexts.
-
-    Attributes
-    ----------
-    vocab_size : int. Number of token ids.
-    keys : tuple of Ids. Ascending n-grams of each order from 2 on; ids are the digits of one number
-        in base vocab_size.
-    log_probabilities : tuple of numpy.ndarray. Natural logarithms for each order from 1 on; of
-        order 1 by token id.
-    log_backoffs : tuple of numpy.ndarray. Back-off weights of each order but the last, of the same
-        n-grams as contexts.
-    """
+    """Probabilities of n-grams, and back-off weights of contexts, as natural logarithms."""
 
     vocab_size: int
+    # Ascending n-grams of each order from 2 on: ids as digits of one number, in base vocab_size.
     keys: tuple[Ids, ...]
-    log_probabilities: tuple[Doubles, ...]
-    log_backoffs: tuple[Doubles, ...]
+    log_probabilities: tuple[Doubles, ...]  # of each order from 1 on; of order 1 by token id
+    log_backoffs: tuple[Doubles, ...]  # of the same n-grams as contexts, but of the last order
 
     @property
     def order(self) -> int:
@@ -54,15 +44,9 @@ class NGramModel:
         return len(self.log_probabilities)
 
     def sentence_log_probabilities(self, sentences: Ids) -> Doubles:
-        """Return log P(word) at all positions, including the end mark; 0 for padding.
+        """Return log P(word) at all positions, (sentences, length) float64; 0 for padding.
 
-        Parameters
-        ----------
-        sentences : (sentences, length) token ids without `START`, `PADDING` at the end.
-
-        Returns
-        -------
-        (sentences, length) float64, natural logarithms.
+        Sentences are token ids with the end mark, without `START`, `PADDING` at the end.
         """
         number, length = sentences.shape
         begun = np.full((number, self.order - 1), _NONE, np.int64)
@@ -70,16 +54,11 @@ class NGramModel:
         windows = np.lib.stride_tricks.sliding_window_view(
             np.concatenate([begun, sentences], axis=1), self.order, axis=1
         )[:, :length]
-        found = self._of_ngrams(windows.reshape(-1, self.order)).reshape(number, length)
-        return np.where(sentences == PADDING, 0.0, found)
+        log_p = self._of_ngrams(windows.reshape(-1, self.order)).reshape(number, length)
+        return np.where(sentences == PADDING, 0.0, log_p)
 
     def next_words(self, context: Sequence[int]) -> Doubles:
-        """Return log P(word) of every token id after a context, (vocab_size,) float64.
-
-        Parameters
-        ----------
-        context : sequence of int. Any number of token ids, `START` first.
-        """
+        """Return log P(word), (vocab_size,) float64, after token ids, `START` first."""
         seen = [_NONE] * self.order + list(context)
         before = np.array(seen[len(seen) - self.order + 1 :], np.int64)
         ngrams = np.empty((self.vocab_size, self.order), np.int64)
@@ -98,12 +77,7 @@ class NGramModel:
 
     @classmethod
     def load(cls, path: Path) -> "NGramModel":
-        """Load a model.
-
-        Raises
-        ------
-        LanguageError
-        """
+        """Load a model."""
         try:
             with safe_open(path, "np") as file:
                 vocab_size = int(file.metadata()["vocab_size"])
@@ -117,39 +91,33 @@ class NGramModel:
 
     def _of_ngrams(self, ngrams: Ids) -> Doubles:
         """Return log P(last word) of (n, order) ids, padded with `_NONE`."""
-        found = self.log_probabilities[0][ngrams[:, -1]]
+        log_p = self.log_probabilities[0][ngrams[:, -1]]
+        # From short to long: `log_p` is that of the order below, to which unseen n-grams back off.
         for order in range(2, self.order + 1):
-            those = ngrams[:, self.order - order :]
-            real = (those != _NONE).all(axis=1)
-            key = _keys(those, self.vocab_size)
-            at, known = _find(self.keys[order - 2], key)
+            last = ngrams[:, self.order - order :]
+            real = (last != _NONE).all(axis=1)  # not before the sentence
+            key = _keys(last, self.vocab_size)
+            row, seen = _find(self.keys[order - 2], key)
             context = key // self.vocab_size
             if order == 2:
                 backoff = self.log_backoffs[0][np.where(real, context, 0)]
             else:
-                place, met = _find(self.keys[order - 3], context)
-                backoff = np.where(met, self.log_backoffs[order - 2][place], 0.0)
-            here = np.where(known, self.log_probabilities[order - 1][at], backoff + found)
-            found = np.where(real, here, found)
-        return found
+                # An unseen context has no mass of its own: its weight is 1.
+                context_row, seen_context = _find(self.keys[order - 3], context)
+                backoff = np.where(seen_context, self.log_backoffs[order - 2][context_row], 0.0)
+            log_p_here = np.where(seen, self.log_probabilities[order - 1][row], backoff + log_p)
+            log_p = np.where(real, log_p_here, log_p)
+        return log_p
 
 
 _KINDS = ("keys.", "log_probability.", "log_backoff.")
 
 
 def fit_ngrams(sentences: Ids, vocab_size: int, order: int = 3) -> NGramModel:
-    """Fit an n-gram model on sentences.
+    """Fit an n-gram model on sentences (n, length) of token ids.
 
-    Parameters
-    ----------
-    sentences : (sentences, length) token ids with `END`, without `START`, `PADDING` at the end.
-    vocab_size : int. Number of token ids; all but `PADDING` and `START` have a probability.
-    order : int. Length of the longest n-grams, at least 1.
-
-    Raises
-    ------
-    LanguageError
-        No sentence has a word, or the vocabulary is too large for this order.
+    Sentences have `END`, no `START`, and `PADDING` at the end. All ids but `PADDING` and `START`
+    have a probability.
     """
     require_words(sentences)
     if vocab_size**order >= 1 << 63:
@@ -165,19 +133,21 @@ def fit_ngrams(sentences: Ids, vocab_size: int, order: int = 3) -> NGramModel:
     uniform = np.where(impossible, 0.0, 1 / (vocab_size - 2))
 
     keys, counts = counted[0]
-    own, left = _discounted(counts, np.zeros(len(keys), np.int64))
+    share, left = _discounted(counts, np.zeros(len(keys), np.int64))
     probabilities = left[0] * uniform
-    probabilities[keys] += own
+    probabilities[keys] += share
     every = [probabilities]
     backoffs = []
     for n in range(1, order):
         keys, counts = counted[n]
         before = keys // vocab_size
         contexts, group = np.unique(before, return_inverse=True)
-        own, left = _discounted(counts, group)
+        share, left = _discounted(counts, group)
+        # Every n-gram without its first word, and every context, is one of the order below: both
+        # were counted in the same windows.
         shorter = keys % vocab_size**n
         lower = every[-1][shorter if n == 1 else _find(counted[n - 1][0], shorter)[0]]
-        every.append(own + left[group] * lower)
+        every.append(share + left[group] * lower)
         backoff = np.ones(vocab_size if n == 1 else len(counted[n - 1][0]))
         backoff[contexts if n == 1 else _find(counted[n - 1][0], contexts)[0]] = left
         backoffs.append(np.log(backoff))
@@ -187,13 +157,7 @@ def fit_ngrams(sentences: Ids, vocab_size: int, order: int = 3) -> NGramModel:
 
 
 def require_words(sentences: npt.NDArray[np.generic]) -> None:
-    """Check that the sentences of `fit_ngrams` contain a word.
-
-    Raises
-    ------
-    LanguageError
-        They do not.
-    """
+    """Check that the sentences of `fit_ngrams` contain a word."""
     if np.isin(sentences, (START, END, PADDING)).all():
         raise LanguageError(
             f"none of {len(sentences)} sentences has a word, so there are no n-grams to count; "
@@ -210,8 +174,8 @@ def discounts(counts: Ids) -> tuple[float, float, float]:
     if not all(n):
         return FALLBACK
     share = n[0] / (n[0] + 2 * n[1])
-    found = tuple(k - (k + 1) * share * n[k] / n[k - 1] for k in (1, 2, 3))
-    return found if min(found) > 0 else FALLBACK  # type: ignore[return-value]
+    estimates = tuple(k - (k + 1) * share * n[k] / n[k - 1] for k in (1, 2, 3))
+    return estimates if min(estimates) > 0 else FALLBACK  # type: ignore[return-value]
 
 
 def _occurrences(begun: Ids, order: int, vocab_size: int) -> tuple[Ids, Ids]:
@@ -230,9 +194,10 @@ def _adjusted(
     """Return n-grams with the number of distinct words before them; after `START`, unchanged."""
     keys, counts = counted
     followed, distinct = np.unique(longer % vocab_size**order, return_counts=True)
-    at, known = _find(followed, keys)
+    row, preceded = _find(followed, keys)
     first = keys // vocab_size ** (order - 1)
-    return keys, np.where((first == START) | ~known, counts, distinct[at])
+    # Nothing precedes `START`: such n-grams keep their number of occurrences.
+    return keys, np.where((first == START) | ~preceded, counts, distinct[row])
 
 
 def _discounted(counts: Ids, group: Ids) -> tuple[Doubles, Doubles]:
@@ -250,7 +215,7 @@ def _keys(ngrams: Ids, vocab_size: int) -> Ids:
     return key
 
 
-def _find(keys: Ids, wanted: Ids) -> tuple[Ids, npt.NDArray[np.bool_]]:
-    """Return the position of each key among ascending ones, and whether it exists."""
-    at = np.searchsorted(keys, wanted).clip(0, max(0, len(keys) - 1))
-    return at, keys[at] == wanted if len(keys) else np.zeros(len(wanted), bool)
+def _find(keys: Ids, queries: Ids) -> tuple[Ids, npt.NDArray[np.bool_]]:
+    """Return the row of each query among ascending keys, and whether it is one of them."""
+    rows = np.searchsorted(keys, queries).clip(0, max(0, len(keys) - 1))
+    return rows, keys[rows] == queries if len(keys) else np.zeros(len(queries), bool)

@@ -25,28 +25,11 @@ _AT_ONCE = 4096
 def with_plain_text(
     pairs: Pairs, corpus: Path, inputs: LanguageInputs, opened: OpenLanguageInputs, job: TrainingJob
 ) -> Pairs:
-    """Return training pairs followed by one pair per sentence of a text file.
+    """Return training pairs followed by one pair per sentence of a text file, all in memory.
 
     Sentences are encoded by the encoders that were fitted on the captions, so their vocabulary is
     that of the captions. Their conditions are their own embeddings in the head's space. Blank lines
-    and lines that equal captions of other splits are left out. All sentences are held in memory.
-
-    Parameters
-    ----------
-    pairs : Pairs. Training captions with their conditions, (n, d) float32.
-    corpus : Path. UTF-8 file with one sentence per line.
-    inputs, opened : LanguageInputs, OpenLanguageInputs. Folders of features next to their fitted
-        encoders, and the opened features.
-    job : TrainingJob. Its monitor receives the number of sentences and of unknown words.
-
-    Raises
-    ------
-    LanguageError
-        The model is conditioned on images, or no sentence is left.
-    VectorsError
-        The file is missing or not UTF-8.
-    EncoderError, VocabularyError
-        A fitted encoder is missing or damaged.
+    and lines that equal captions of other splits are left out.
     """
     if "images" in opened.features:
         raise LanguageError(
@@ -61,9 +44,9 @@ def with_plain_text(
     with job.options.monitor.progress(corpus.name, "sentence") as progress:
         for start in range(0, len(texts), _AT_ONCE):
             some = texts[start : start + _AT_ONCE]
-            found = {name: encoder.encode(some) for name, encoder in encoders.items()}
-            captions = found.pop("captions", None)
-            blocks.append(np.concatenate([*found.values()], axis=1))
+            encoded = {name: encoder.encode(some) for name, encoder in encoders.items()}
+            captions = encoded.pop("captions", None)
+            blocks.append(np.concatenate([*encoded.values()], axis=1))
             if opened.head is None or captions is None:
                 points.append(np.zeros((len(some), 1), np.float32))
             else:
@@ -71,9 +54,9 @@ def with_plain_text(
             progress(min(start + _AT_ONCE, len(texts)), len(texts), 0)
     rows = np.concatenate(blocks)
     words = rows[:, : opened.sizes.length]
-    unknown, known = int((words == UNKNOWN).sum()), int((words >= FIRST_WORD).sum())
+    unknown, others = int((words == UNKNOWN).sum()), int((words >= FIRST_WORD).sum())
     job.log(
-        f"{corpus}: {counted(len(texts), 'sentence')}, {unknown} of {known + unknown} words are "
+        f"{corpus}: {counted(len(texts), 'sentence')}, {unknown} of {unknown + others} words are "
         "not in the captions' vocabulary"
     )
     ids = [f"{corpus.name}:{line}" for line in lines]
@@ -92,17 +75,18 @@ def _sentences(corpus: Path, job: TrainingJob) -> tuple[list[str], list[int]]:
     splits = [name for name in job.manifest.counts if name != job.train_split]
     others = [job.manifest.captions(name) for name in splits]
     held_out = {key: text for c in others for key, text in zip(c.ids, c.texts, strict=True)}
+    # A caption of the test split must not be seen in training, wherever it was copied from.
     leaked = {line for line, _ in leaks(lines, held_out)}
     if leaked:
         number = counted(len(leaked), "line is a caption", "lines are captions")
         job.log(f"{corpus}: {number} of another split, left out")
-    kept = [n for n, line in enumerate(lines, 1) if line.strip() and n not in leaked]
-    if not kept:
+    numbers = [n for n, line in enumerate(lines, 1) if line.strip() and n not in leaked]
+    if not numbers:
         raise LanguageError(
             f"{corpus}: no sentence found in {len(lines)} lines; expected one sentence per line, "
             "other than captions of other splits"
         )
-    return [lines[n - 1] for n in kept], kept
+    return [lines[n - 1] for n in numbers], numbers
 
 
 def _both(rows: Rows, more: Features) -> ArrayRows:

@@ -22,18 +22,11 @@ from pipeline.store.wording import did_you_mean
 
 @dataclass(frozen=True)
 class LanguagePreset:
-    """A published language model with the values of its paper and of the small size.
-
-    Attributes
-    ----------
-    paper : LanguageExperiment. Values of the paper.
-    small : mapping. Changed settings at the sizes "small" and "tiny".
-    small_images : str or None. Image recipe at these sizes; None: that of the paper.
-    """
+    """A published language model with the values of its paper and of the small size."""
 
     paper: LanguageExperiment
-    small: Mapping[str, Any]
-    small_images: str | None = None
+    small: Mapping[str, Any]  # changed settings at the sizes "small" and "tiny"
+    small_images: str | None = None  # image recipe at these sizes; None: that of the paper
 
     def at(self, size: Size) -> LanguageExperiment:
         """Return the model with the values of a size."""
@@ -44,6 +37,14 @@ class LanguagePreset:
             settings={**self.paper.settings, **self.small},
             images=self.small_images or self.paper.images,
         )
+
+
+def _variant(
+    base: LanguagePreset, small: Mapping[str, Any] | None = None, **changed: Any
+) -> LanguagePreset:
+    """Return a preset with changed values of the paper, and further ones of the small size."""
+    paper = replace(base.paper, **changed)
+    return replace(base, paper=paper, small={**base.small, **(small or {})})
 
 
 _OPEN = (
@@ -69,90 +70,68 @@ _SC_NLM = LanguagePreset(
         "lr_decay": 0.5, "dropout": 0.3, "epochs": 10, "patience": 1, "content_noise": 0.6,
     },
 )  # fmt: skip
-_LBL = LanguagePreset(
-    replace(
-        _SC_NLM.paper,
-        name="kiros2014-lbl",
-        model="lbl",
-        space="",
-        source="Kiros, Salakhutdinov & Zemel 2014, section 2.3",
-        leaves_open=_OPEN,
-    ),
-    small={**_SC_NLM.small, "dim": 100, "content_noise": 0.0},
-)
-_MLBL = replace(
+_LBL = _variant(
     _SC_NLM,
-    paper=replace(
-        _SC_NLM.paper,
-        name="kiros2014-mlbl",
-        model="multiplicative-lbl",
-        source="Kiros, Salakhutdinov & Zemel 2014, section 2.4",
-        leaves_open=_OPEN,
-    ),
+    {"dim": 100, "content_noise": 0.0},
+    name="kiros2014-lbl",
+    model="lbl",
+    space="",
+    source="Kiros, Salakhutdinov & Zemel 2014, section 2.3",
+    leaves_open=_OPEN,
 )
-_ADDITIVE = LanguagePreset(
-    replace(
-        _MLBL.paper,
-        name="kiros2014-mlbl-additive",
-        model="additive-lbl",
-        source="Kiros, Salakhutdinov & Zemel 2014, section 2.4; MLBL-B of Kiros et al. 2014 (ICML)",
-    ),
-    small={**_MLBL.small, "dim": 100},
-)
-_TENSOR = LanguagePreset(
-    replace(
-        _MLBL.paper,
-        name="kiros2014-mlbl-tensor",
-        model="tensor-lbl",
-        settings={**_MLBL.paper.settings, "dim": 16},
-        source="Kiros, Salakhutdinov & Zemel 2014, section 2.4: the unfactored tensor, which they "
-        "define and do not train",
-        leaves_open=f"{_OPEN}; K = 16, since at K = G = 300 the tensor of Flickr8K's 2,656 words "
-        "has 239 million numbers, at K = 16 12.7 million; E, defined by factors, is a table",
-    ),
-    small=_MLBL.small,
-)
-_UNIVERSAL = replace(
+_MLBL = _variant(
     _SC_NLM,
-    paper=replace(
-        _SC_NLM.paper,
-        name="kiros2014-sc-nlm-universal",
-        tags=UNIVERSAL_TAGS,
-        source="Kiros, Salakhutdinov & Zemel 2014, section 2.5: other structure variables",
-        leaves_open="as kiros2014-sc-nlm, with the 12 universal tags of Petrov et al. 2012",
-    ),
+    name="kiros2014-mlbl",
+    model="multiplicative-lbl",
+    source="Kiros, Salakhutdinov & Zemel 2014, section 2.4",
+    leaves_open=_OPEN,
 )
-_SPACY = replace(
-    _SC_NLM,
-    paper=replace(
-        _SC_NLM.paper,
-        name="kiros2014-sc-nlm-spacy",
-        tags=SPACY_TAGS,
-        leaves_open="as kiros2014-sc-nlm, with tags from spaCy's tagger",
-    ),
+_ADDITIVE = _variant(
+    _MLBL,
+    {"dim": 100},
+    name="kiros2014-mlbl-additive",
+    model="additive-lbl",
+    source="Kiros, Salakhutdinov & Zemel 2014, section 2.4; MLBL-B of Kiros et al. 2014 (ICML)",
 )
-_CORPUS = replace(
-    _SC_NLM,
-    paper=replace(
-        _SC_NLM.paper,
-        name="kiros2014-sc-nlm-corpus",
-        corpus=True,
-        source="Kiros, Salakhutdinov & Zemel 2014, section 2.5: also trained on text without "
-        "images, a possibility that they mention",
-        leaves_open="as kiros2014-sc-nlm, with the captions' vocabulary; conditioning sentences "
-        "and tag sequences of generation are those of the captions",
-    ),
+_TENSOR = _variant(
+    _MLBL,
+    name="kiros2014-mlbl-tensor",
+    model="tensor-lbl",
+    settings={**_MLBL.paper.settings, "dim": 16},
+    source="Kiros, Salakhutdinov & Zemel 2014, section 2.4: the unfactored tensor, which they "
+    "define and do not train",
+    leaves_open=f"{_OPEN}; K = 16, since at K = G = 300 the tensor of Flickr8K's 2,656 words "
+    "has 239 million numbers, at K = 16 12.7 million; E, defined by factors, is a table",
 )
-_OF_IMAGES = replace(
+_UNIVERSAL = _variant(
     _SC_NLM,
-    paper=replace(
-        _SC_NLM.paper,
-        name="kiros2014-sc-nlm-images",
-        points="images",
-        source="Kiros, Salakhutdinov & Zemel 2014, section 2.5: conditioned on the image embedding "
-        "in training, an alternative that they mention",
-    ),
-    small={**_SC_NLM.small, "content_noise": 0.0},
+    name="kiros2014-sc-nlm-universal",
+    tags=UNIVERSAL_TAGS,
+    source="Kiros, Salakhutdinov & Zemel 2014, section 2.5: other structure variables",
+    leaves_open="as kiros2014-sc-nlm, with the 12 universal tags of Petrov et al. 2012",
+)
+_SPACY = _variant(
+    _SC_NLM,
+    name="kiros2014-sc-nlm-spacy",
+    tags=SPACY_TAGS,
+    leaves_open="as kiros2014-sc-nlm, with tags from spaCy's tagger",
+)
+_CORPUS = _variant(
+    _SC_NLM,
+    name="kiros2014-sc-nlm-corpus",
+    corpus=True,
+    source="Kiros, Salakhutdinov & Zemel 2014, section 2.5: also trained on text without "
+    "images, a possibility that they mention",
+    leaves_open="as kiros2014-sc-nlm, with the captions' vocabulary; conditioning sentences "
+    "and tag sequences of generation are those of the captions",
+)
+_OF_IMAGES = _variant(
+    _SC_NLM,
+    {"content_noise": 0.0},
+    name="kiros2014-sc-nlm-images",
+    points="images",
+    source="Kiros, Salakhutdinov & Zemel 2014, section 2.5: conditioned on the image embedding "
+    "in training, an alternative that they mention",
 )
 _LSTM = LanguagePreset(
     LanguageExperiment(
@@ -185,35 +164,20 @@ _ATTENTION = LanguagePreset(
     },
     small_images="efficientnet-lite0-grid",
 )  # fmt: skip
-_OURS_SOURCE = "not published; tuned on Flickr8K"
-_OURS_OPEN = "measured with the features of the small size only"
-_OURS_SC_NLM = replace(
+_OURS_SC_NLM = _variant(
     _SC_NLM,
-    paper=replace(
-        _SC_NLM.paper,
-        name="ours-sc-nlm",
-        space="ours-linear",
-        source=_OURS_SOURCE,
-        leaves_open=_OURS_OPEN,
-    ),
+    name="ours-sc-nlm",
+    space="ours-linear",
+    source="not published; tuned on Flickr8K",
+    leaves_open="measured with the features of the small size only",
 )
 LANGUAGE_PRESETS: dict[str, LanguagePreset] = {
     preset.paper.name: preset
     for preset in (
-        _LBL,
-        _ADDITIVE,
-        _MLBL,
-        _TENSOR,
-        _SC_NLM,
-        _UNIVERSAL,
-        _SPACY,
-        _CORPUS,
-        _OF_IMAGES,
-        _LSTM,
-        _ATTENTION,
-        _OURS_SC_NLM,
+        _LBL, _ADDITIVE, _MLBL, _TENSOR, _SC_NLM, _UNIVERSAL, _SPACY, _CORPUS, _OF_IMAGES,
+        _LSTM, _ATTENTION, _OURS_SC_NLM,
     )
-}
+}  # fmt: skip
 """Language models by name: every published one, and ours."""
 
 
@@ -230,35 +194,25 @@ def resolve_language_experiment(
 ) -> LanguageExperiment:
     """Return a language model at a size; "tiny" is "small".
 
-    Parameters
-    ----------
-    name : str. Name in `LANGUAGE_PRESETS`, or NAME@RECIPE for the model on other image features:
-        its own, or those of its space.
-    size : Size. Size of the preset.
-    settings : mapping or None. Overrides of the preset's settings.
-
-    Raises
-    ------
-    LanguageError
-        The preset is unknown, and the nearest names are listed; or it needs no image features.
-    HeadError
-        A setting is unknown or out of range.
+    The name is one of `LANGUAGE_PRESETS`, or NAME@RECIPE for the model on other image features: its
+    own, or those of its space. `settings` override those of the preset.
     """
     base, _, images = name.partition("@")
     if base not in LANGUAGE_PRESETS:
         hint = did_you_mean(name, LANGUAGE_PRESETS)
         raise LanguageError(f"no language model is published as {name!r}; {hint}")
-    found = LANGUAGE_PRESETS[base].at(size)
+    experiment = LANGUAGE_PRESETS[base].at(size)
     if images:
-        if not (found.space or found.images):
+        if not (experiment.space or experiment.images):
             raise LanguageError(f"{name!r}: {base} is conditioned on no image; use that name")
-        space = found.space and f"{found.space}@{images}"
-        found = replace(found, name=name, space=space, images=found.images and images)
-    values = {**found.settings, **(settings or {})}
-    checked = settings_from(LanguageSettings, values, found.model)
+        space = experiment.space and f"{experiment.space}@{images}"
+        images = experiment.images and images
+        experiment = replace(experiment, name=name, space=space, images=images)
+    values = {**experiment.settings, **(settings or {})}
+    checked = settings_from(LanguageSettings, values, experiment.model)
     differing = {
         f.name: getattr(checked, f.name)
         for f in fields(checked)
         if getattr(checked, f.name) != f.default
     }
-    return replace(found, settings=differing)
+    return replace(experiment, settings=differing)

@@ -18,8 +18,7 @@ from pipeline.heads.inputs.feature_rows import ArrayRows, FeatureRows
 from pipeline.heads.trained_head import TrainedHead
 from pipeline.language import LanguageError
 from pipeline.language.captioning.captions_file import read_captions, read_provenance
-from pipeline.language.scores.caption_truth import score_truth, truth_columns
-from pipeline.language.scores.table import COLUMNS, TOKENIZER, score
+from pipeline.language.scores.table import COLUMNS, TOKENIZER, score, score_truth, truth_columns
 from pipeline.retrieval.embeddings import Embeddings
 from pipeline.retrieval.ranking.ranks import rank_both_ways
 from pipeline.retrieval.recall import measures
@@ -52,34 +51,16 @@ def evaluate_captions(
 ) -> Row:
     """Score a file of captions and write `captions.json`, `captions.csv` and `provenance.json`.
 
-    Parameters
-    ----------
-    file : str or Path. Captions in COCO's format; see `pipeline.language.captioning.captions_file`.
-    dataset : str or Path. Folder of the dataset with the images.
-    out : str or Path. Output folder.
-    truth : CaptionTruth or None. Truth to check captions of the dataset against; None: no check.
-    ranked_by : RankingHead or None. Head that ranks images by each caption; None: no such metrics.
-    monitor : Monitor. Receives a line with counts and seconds.
-
-    Returns
-    -------
-    dict
-        The columns of `pipeline.language.scores.table.score`; with a truth those of
-        `pipeline.language.scores.caption_truth.score_truth`; with a head those of
-        `RankingHead.figures`.
-
-    Raises
-    ------
-    LanguageError
-        The file is missing or damaged, or has an image that is not in the dataset.
+    The row has the columns of `scores.table.score`, with a truth those of `score_truth`, and with a
+    head those of `RankingHead.figures`.
     """
     file, folder = Path(file), Path(out)
     require_folder(folder)
     started = time.monotonic()
     manifest = read_manifest(dataset)
-    found = read_captions(file)
-    entries = {entry.id: entry for entry in manifest.entries if entry.id in found}
-    captions = {image: text for image, text in found.items() if text is not None}
+    results = read_captions(file)
+    entries = {entry.id: entry for entry in manifest.entries if entry.id in results}
+    captions = {image: text for image, text in results.items() if text is not None}
     references = {image: entry.captions for image, entry in entries.items()}
     row: Row = dict(score(captions, references, training_captions(manifest, entries)))
     if truth is not None:
@@ -122,104 +103,57 @@ def training_captions(manifest: Manifest, described: Mapping[str, ImageEntry]) -
 
 
 class RankingHead:
-    """A retrieval head that ranks images by captions.
-
-    Attributes
-    ----------
-    head : TrainedHead.
-    """
+    """A retrieval head that ranks images by captions."""
 
     def __init__(self, head: TrainedHead, encoder: CaptionEncoder, images: FeatureSet) -> None:
-        """Embed the images.
-
-        Parameters
-        ----------
-        head : TrainedHead.
-        encoder : CaptionEncoder. Encoder of the captions that the head was fitted on.
-        images : FeatureSet. Features of the recipe that the head was fitted on.
-
-        Raises
-        ------
-        HeadError
-            The features have another recipe.
-        """
+        """Store a head with its caption encoder, and features of its image recipe."""
         head.inputs.images.require(images, "image")
         self.head: TrainedHead = head
         self._encoder, self._images = encoder, images
 
     def cosines(self, images: Sequence[str], texts: Sequence[Sequence[str]]) -> list[list[float]]:
-        """Return the cosine of each image with each of its texts.
+        """Return the cosine of each image, by id, with each of its texts, in their order.
 
         A text without a known word has cosine 0.
-
-        Parameters
-        ----------
-        images : sequence of str. Image ids.
-        texts : sequence of sequences of str. Texts of each image.
-
-        Returns
-        -------
-        list of lists of float
-            Cosines from -1 to 1, in the order of `texts`.
-
-        Raises
-        ------
-        LanguageError
-            The head's similarity is not the cosine.
-        MissingRows
-            An image has no features.
         """
         if self.head.head.similarity != "cosine":
             raise LanguageError(
                 f"{self.head.experiment} compares by {self.head.head.similarity}; use an "
                 "experiment with cosine similarity"
             )
-        every = sorted({text for own in texts for text in own})
+        # Each text once: candidates repeat across images.
+        every = sorted({text for candidates in texts for text in candidates})
         at = {text: row for row, text in enumerate(every)}
         embedded = np.concatenate(
             [self._embedded(every[i : i + _TEXTS]) for i in range(0, len(every), _TEXTS)]
         )
         points = unit_rows(self.head.head.embed_images(FeatureRows(self._images, list(images))))
         return [
-            (embedded[[at[text] for text in own]] @ point).tolist()
-            for point, own in zip(points, texts, strict=True)
+            (embedded[[at[text] for text in candidates]] @ point).tolist()
+            for point, candidates in zip(points, texts, strict=True)
         ]
 
     def _embedded(self, texts: Sequence[str]) -> npt.NDArray[np.float64]:
         """Return the unit vectors of texts; a text without a known word is zero."""
         rows = np.asarray(self._encoder.encode(texts), np.float32)
-        found = unit_rows(self.head.head.embed_captions(ArrayRows(rows)))
-        found[[*unknown_to_all(self._encoder.reports(texts).values())]] = 0
-        return found
+        points = unit_rows(self.head.head.embed_captions(ArrayRows(rows)))
+        points[[*unknown_to_all(self._encoder.reports(texts).values())]] = 0
+        return points
 
     def figures(self, captions: Mapping[str, str], monitor: Monitor = QUIET) -> Row:
-        """Return how well each caption retrieves its own image among all described ones.
+        """Return how well each caption, by image id, retrieves its image among all described ones.
 
-        A caption without a known word ranks its image last.
-
-        Parameters
-        ----------
-        captions : mapping of str to str. One caption by image id.
-        monitor : Monitor. Receives a line on captions without a known word.
-
-        Returns
-        -------
-        dict
-            `finds_image_r1`, `_r5`, `_r10` in per cent and `finds_image_median_rank`.
-
-        Raises
-        ------
-        LanguageError
-            No caption has a word that the encoder knows.
+        The columns are those of `RANKING_COLUMNS`, Recall@K in per cent. A caption without a known
+        word ranks its image last.
         """
         unknown = set(unknown_to_all(self._encoder.reports(list(captions.values())).values()))
-        known = {
+        ranked = {
             image: text
             for at, (image, text) in enumerate(captions.items())
             if text and at not in unknown
         }
-        lost = [image for image in captions if image not in known]
-        if not known:
+        lost = [image for image in captions if image not in ranked]
+        if not ranked:
             raise LanguageError(
                 f"the encoder {self._encoder.name!r} knows no word of {len(captions)} captions, "
                 f"first {list(captions.values())[:5]}; rank by a head with another encoder"
@@ -233,17 +167,17 @@ class RankingHead:
         embeddings = Embeddings(
             tuple(captions),
             head.embed_images(FeatureRows(self._images, list(captions))),
-            tuple(f"{image}#0" for image in known),
-            tuple(known),
+            tuple(f"{image}#0" for image in ranked),
+            tuple(ranked),
             head.embed_captions(
-                ArrayRows(np.asarray(self._encoder.encode(list(known.values())), np.float32))
+                ArrayRows(np.asarray(self._encoder.encode(list(ranked.values())), np.float32))
             ),
             head.similarity,
             {},
         )
         _, ranks = rank_both_ways(embeddings)
-        found = measures(np.concatenate([ranks, np.full(len(lost), len(captions) - 1)]))
-        return {column: found[column.removeprefix("finds_image_")] for column in RANKING_COLUMNS}
+        table = measures(np.concatenate([ranks, np.full(len(lost), len(captions) - 1)]))
+        return {column: table[column.removeprefix("finds_image_")] for column in RANKING_COLUMNS}
 
 
 def markdown(rows: Mapping[str, Mapping[str, Any]], truth: CaptionTruth | None = None) -> str:

@@ -24,15 +24,7 @@ from pipeline.store.shards.feature_set import read_set_index
 
 
 def add_language_model(plan: Plan, experiment: LanguageExperiment, seed: int) -> Path:
-    """Add the steps of a language model, and of the head of its embedding space.
-
-    Raises
-    ------
-    DatasetError
-        The dataset lacks a split.
-    HeadError, LanguageError
-        A setting or a name is unknown.
-    """
+    """Add the steps of a language model, and of the head of its embedding space."""
     name = seeded(experiment.name, seed, plan.training.seed)
     experiment = replace(experiment, name=name).at_most(plan.training.max_epochs)
     features = {"sentences": add_text(plan, experiment.sentences)}

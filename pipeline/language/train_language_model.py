@@ -37,31 +37,11 @@ def fit_language_model(
 ) -> TrainedLanguageModel:
     """Train an experiment's language model on the captions of the training split and save it.
 
-    With a corpus, its sentences are further training data, also of the n-grams; the concepts that
-    captions are written from remain those of the captions.
-
-    The epoch is selected by validation perplexity. As in `pipeline.heads.fit.fit`, an interrupted
-    training resumes from its last epoch and yields the same bytes.
-
-    Parameters
-    ----------
-    dataset : str or Path. Folder of a prepared dataset.
-    out : str or Path. Folder of the model.
-    experiment : LanguageExperiment. The model and its settings.
-    inputs : LanguageInputs. Folders of features.
-    training : TrainingOptions. `leave_out_failed` concerns images, for models conditioned on them;
-        the precision is always float32.
-
-    Raises
-    ------
-    LanguageError
-        The model needs missing features, the head's similarity is not cosine, or sentences and
-        tags do not match.
-    HeadError
-        A setting is unknown or out of range, features were computed from other texts, or training
-        diverged.
-    DatasetError, EncoderError, VocabularyError, ShardError, MissingRows, FailedRows
-        The data are missing or damaged.
+    As `pipeline.fit`: an interrupted training resumes from its last epoch and yields the same
+    bytes. The epoch is selected by validation perplexity. With a corpus, its sentences are further
+    training data, also of the n-grams; the concepts that captions are written from remain those of
+    the captions. `leave_out_failed` concerns images, for models conditioned on them; the precision
+    is always float32.
     """
     experiment = experiment.at_most(training.max_epochs)
     settings = settings_from(LanguageSettings, experiment.settings, experiment.model)
@@ -87,7 +67,8 @@ def fit_language_model(
     ids = rows[:, : sizes.length].astype(np.int64)
     require_words(ids)  # checked before hours of training: the n-grams need words
     task = language_task(experiment.model, settings, sizes)
-    hashes = {name: found.recipe_hash for name, found in opened.features.items()}
+    hashes = {name: rows.recipe_hash for name, rows in opened.features.items()}
+    # Without the number of epochs: a longer training resumes from the checkpoint of a shorter one.
     named = {n: v for n, v in vars(settings).items() if n != "epochs"}
     identity = [experiment.model, named, hashes, opened.origin]
     with job.fitting(experiment.name) as options:
@@ -107,7 +88,7 @@ def fit_language_model(
             train_split=job.train_split,
             validation_split=job.validation_split,
             sizes=sizes,
-            inputs={name: FeatureSpec.of(found) for name, found in opened.features.items()},
+            inputs={name: FeatureSpec.of(rows) for name, rows in opened.features.items()},
             head=opened.origin,
             made_from=made_from,
             history=history,
@@ -139,14 +120,12 @@ def _points(
 def _concepts(
     pairs: Pairs, length: int, words: np.ndarray | None, points: np.ndarray | None
 ) -> Concepts:
-    """Return embeddings of words and sentences, and tags, of the training split.
-
-    `points` are those of the captions of `pairs`.
-    """
+    """Return `Concepts` of the captions of `pairs`, whose embeddings are `points`."""
     rows = pairs.captions.take(np.arange(len(pairs.captions)))
     tags = rows[:, length:].astype(np.int64)
     if words is None or points is None:
         none = np.zeros((0, 1), np.float32)
         return Concepts(none, none, tags)
+    # The first of equal captions, in the order of the dataset.
     _, first = np.unique(rows[:, :length], axis=0, return_index=True)
     return Concepts(words, points[np.sort(first)], tags)

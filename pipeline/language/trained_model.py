@@ -38,65 +38,35 @@ _NGRAMS_FILE, _CONCEPTS_FILE = "trigrams.safetensors", "concepts.safetensors"
 
 @dataclass(frozen=True, eq=False)
 class Concepts:
-    """Data of the training split for generating captions.
+    """Data of the training split for generating captions."""
 
-    Attributes
-    ----------
-    words : (vocab_size, dim) float32 embeddings of words by token id, zeros for marks; empty
-        without a head.
-    sentences : (n, dim) float32 embeddings of the distinct captions; empty without a head.
-    tags : (n, length) int64, tags of each caption, then `PADDING`; of length 0 without tags.
-    """
-
-    words: Features
-    sentences: Features
-    tags: npt.NDArray[np.int64]
+    words: Features  # (vocab_size, dim) float32 by token id, zeros for marks; empty without a head
+    sentences: Features  # (n, dim) float32 of the distinct captions; empty without a head
+    tags: npt.NDArray[np.int64]  # (n, length) of each caption, then `PADDING`; of length 0 without
 
 
 @dataclass(frozen=True, eq=False)
 class TrainedLanguageModel:
-    """A trained language model and its provenance.
-
-    Attributes
-    ----------
-    experiment, model : str. Names of the experiment and of the model.
-    settings : mapping. Non-default settings of `LanguageSettings`.
-    seed : int. Seed of all random numbers.
-    dataset, train_split, validation_split : str. Dataset, and splits for training and model
-        selection.
-    sizes : Sizes. Input sizes.
-    inputs : mapping of str to FeatureSpec. Features of the training: "sentences", and "tags",
-        "captions" or "images".
-    head : mapping or None. Experiment and `tensors_sha256` of the head in whose space the
-        conditions are, or None.
-    made_from : mapping of str to str. SHA-256 of the manifest and of the rows, by name.
-    history : list of dict. One entry per epoch.
-    created_by : str. Software and versions.
-    vocabulary : Vocabulary. Vocabulary of the sentences.
-    module : model in evaluation mode.
-    ngrams : NGramModel. N-gram model of the training captions.
-    concepts : Concepts. Data of the training captions.
-    tensors_sha256 : str or None. SHA-256 of the model's file; None before saving.
-    """
+    """A trained language model and its provenance."""
 
     experiment: str
-    model: str
-    settings: Mapping[str, Any]
+    model: str  # a name in `MODELS`
+    settings: Mapping[str, Any]  # non-default ones of `LanguageSettings`
     seed: int
     dataset: str
     train_split: str
     validation_split: str
     sizes: Sizes
-    inputs: Mapping[str, FeatureSpec]
-    head: Mapping[str, Any] | None
-    made_from: Mapping[str, str]
-    history: History
-    created_by: str
-    vocabulary: Vocabulary
-    module: Any
-    ngrams: NGramModel
+    inputs: Mapping[str, FeatureSpec]  # "sentences", and "tags", "captions" or "images"
+    head: Mapping[str, Any] | None  # experiment and `tensors_sha256`; None: no embedding space
+    made_from: Mapping[str, str]  # SHA-256 of the manifest and of the rows, by name
+    history: History  # one entry per epoch
+    created_by: str  # software and versions
+    vocabulary: Vocabulary  # of the sentences
+    module: Any  # `SentenceModel` in evaluation mode
+    ngrams: NGramModel  # of the training sentences
     concepts: Concepts
-    tensors_sha256: str | None = None
+    tensors_sha256: str | None = None  # of the model's file; None before saving
 
     @property
     def chosen(self) -> Mapping[str, float]:
@@ -124,28 +94,22 @@ class TrainedLanguageModel:
         return " ".join(words[i - FIRST_WORD] for i in np.asarray(ids).tolist() if i >= FIRST_WORD)
 
     def tag_ids(self, sequence: str) -> list[int]:
-        """Return the ids of space-separated tags, followed by the end mark.
-
-        Raises
-        ------
-        LanguageError
-            The model has no tags, or was trained without one of these.
-        """
+        """Return the ids of space-separated tags, followed by the end mark."""
         if "tags" not in self.inputs:
             raise LanguageError(
                 f"the language model {self.model!r} of {self.experiment!r} has no tags"
             )
         recipe = self.inputs["tags"].recipe
-        known = {tag: recipe["first_tag"] + at for at, tag in enumerate(recipe["tags"])}
-        if unknown := [tag for tag in sequence.split() if tag not in known]:
+        ids = {tag: recipe["first_tag"] + at for at, tag in enumerate(recipe["tags"])}
+        if unknown := [tag for tag in sequence.split() if tag not in ids]:
             raise LanguageError(
                 f"{self.experiment!r} knows no tag {', '.join(map(repr, unknown))} of the sequence "
-                f"{sequence!r}; its tags are {' '.join(known)}"
+                f"{sequence!r}; its tags are {' '.join(ids)}"
             )
-        return [*(known[tag] for tag in sequence.split()), END]
+        return [*(ids[tag] for tag in sequence.split()), END]
 
     def save(self, folder: str | Path) -> "TrainedLanguageModel":
-        """Write the model's files, `language.json` last, and return it with `tensors_sha256`."""
+        """Write the model's files and return it with `tensors_sha256`."""
         folder = Path(folder)
         folder.mkdir(parents=True, exist_ok=True)
         tensors = {n: t.detach().cpu().clone() for n, t in self.module.state_dict().items()}
@@ -162,8 +126,8 @@ class TrainedLanguageModel:
             part.write_bytes(save_arrays(points))
         saved = replace(self, tensors_sha256=sha256_of_file(folder / TENSORS_FILE))
         write_json(folder / _HISTORY_FILE, self.history)
-        beside = (_VOCABULARY_FILE, _NGRAMS_FILE, _CONCEPTS_FILE)
-        files = {name: sha256_of_file(folder / name) for name in beside}
+        others = (_VOCABULARY_FILE, _NGRAMS_FILE, _CONCEPTS_FILE)
+        files = {name: sha256_of_file(folder / name) for name in others}
         apart = {"vocabulary", "module", "ngrams", "concepts"}
         values = {name: value for name, value in vars(saved).items() if name not in apart}
         values |= {
@@ -174,27 +138,13 @@ class TrainedLanguageModel:
             "made_from": dict(self.made_from),
             "files": files,
         }
+        # Last, with the hashes of the others: a killed save leaves files that do not match.
         write_json(folder / LANGUAGE_FILE, values)
         return saved
 
 
 def load_language_model(folder: str | Path) -> TrainedLanguageModel:
-    """Load a language model that `pipeline run` wrote; features are not needed.
-
-    Parameters
-    ----------
-    folder : str or Path. Folder of the model.
-
-    Returns
-    -------
-    TrainedLanguageModel
-        On the CPU.
-
-    Raises
-    ------
-    LanguageError
-        A file is missing, damaged or of an older version, or the files do not match.
-    """
+    """Load a language model that `pipeline run` wrote, on the CPU; features are not needed."""
     folder = Path(folder)
     described = folder / LANGUAGE_FILE
     if not described.is_file():
@@ -217,7 +167,7 @@ def load_language_model(folder: str | Path) -> TrainedLanguageModel:
                     "run` again"
                 )
         settings = settings_from(LanguageSettings, values["settings"], values["model"])
-        with torch.random.fork_rng(devices=[]):
+        with torch.random.fork_rng(devices=[]):  # initial weights draw from the global generator
             module: nn.Module = build_model(values["model"], settings, values["sizes"])
         module.load_state_dict(load_file(folder / TENSORS_FILE))
         points = load_arrays(folder / _CONCEPTS_FILE)

@@ -6,9 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.experiments.failures import StepsFailed
 from pipeline.experiments.layout import Layout
-from pipeline.experiments.steps.step import Plan, Step
+from pipeline.experiments.steps.step import Plan, Step, StepsFailed
 from pipeline.store.build.locking import NoRoom
 from pipeline.store.errors import FileReadError, PipelineError
 from pipeline.store.progress import QUIET, Monitor

@@ -14,7 +14,7 @@ from pipeline.heads.base import settings_from
 from pipeline.heads.inputs.batches import Batch
 from pipeline.language import LanguageError
 from pipeline.language.captioning.generation import (
-    Found,
+    Generated,
     beam_search,
     most_probable_words,
     sample,
@@ -340,7 +340,7 @@ def test_a_beam_as_wide_as_the_vocabulary_finds_the_best_of_all_sentences(name: 
     assert words_of(wide)[:10] == [words for _, words in every_sentence(net, u, 2)[:10]]
 
 
-def words_of(found: Found, row: int = 0) -> list[tuple[int, ...]]:
+def words_of(found: Generated, row: int = 0) -> list[tuple[int, ...]]:
     return [tuple(w for w in s if w >= 4) for s in found.sentences[row].tolist()]
 
 

@@ -10,10 +10,9 @@ import pytest
 
 from pipeline.language import LanguageError
 from pipeline.language.scores.bleu import bleu
-from pipeline.language.scores.caption_truth import score_truth, truth_columns
 from pipeline.language.scores.cider import cider_d
 from pipeline.language.scores.rouge import longest_common_subsequence, rouge_l
-from pipeline.language.scores.table import COLUMNS, TOKENIZER, score
+from pipeline.language.scores.table import COLUMNS, TOKENIZER, score, score_truth, truth_columns
 
 REFERENCES = {
     "hen": ["A brown hen walks along the fence.", "A hen beside a fence", "One chicken outdoors."],

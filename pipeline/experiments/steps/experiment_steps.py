@@ -1,4 +1,4 @@
-"""All steps of an experiment: inputs, head, embeddings of the test split, table; and of ensembles."""
+"""All steps of an experiment, from its inputs to its table, and of an ensemble."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, replace

@@ -28,21 +28,17 @@ class AnyRecipe(Protocol):
     @property
     def shape(self) -> tuple[int, ...]:
         """Shape of a row."""
-        ...
 
     @property
     def storage(self) -> str:
         """Dtype of the stored rows."""
-        ...
 
     @property
     def row_bytes(self) -> int:
         """Size of a row in bytes."""
-        ...
 
     def to_json(self) -> dict[str, Any]:
         """Return the recipe as JSON values."""
-        ...
 
 
 _NOT_OF_TRAINING = {"source", "tokenizer", "split", "corpus", "allow_leaks"}

@@ -15,23 +15,18 @@ class ExperimentKind(Protocol):
 
     def names(self) -> Sequence[str]:
         """Return the published experiments of this kind."""
-        ...
 
     def check(self, names: Sequence[str], corpus: Path | None) -> None:
         """Raise if `corpus`, a text file to train on, would have no effect on these experiments."""
-        ...
 
     def add(self, plan: Plan, name: str, size: Size, seed: int) -> None:
         """Add the steps of an experiment, trained with a seed."""
-        ...
 
     def out(self, layout: Layout, name: str) -> Path:
         """Return the folder of a trained experiment."""
-        ...
 
     def perplexity(self, out: Path) -> float:
         """Return the validation perplexity per word of a trained experiment."""
-        ...
 
 
 def experiment_kinds() -> list[ExperimentKind]:

@@ -5,7 +5,8 @@ dataset and features, embeddings that of their head, a table that of its embeddi
 is therefore detected from the files, whichever command or DVC stage wrote it.
 """
 
-from collections.abc import Callable, Mapping
+import errno
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -13,14 +14,18 @@ from typing import Any
 
 from pipeline.datasets.manifest import Manifest, read_manifest
 from pipeline.datasets.splits import Role, split_for
-from pipeline.experiments.failures import Failure, StepsFailed, stops_all
 from pipeline.experiments.layout import Layout
 from pipeline.experiments.records import Reader, Record, file_record, why_stale
 from pipeline.heads.experiments import experiment_finder
 from pipeline.heads.head_types import Experiment
 from pipeline.heads.training.training_options import DEFAULT_TRAINING, TrainingOptions
-from pipeline.store.errors import PipelineError
+from pipeline.store.build.locking import NoRoom
+from pipeline.store.errors import FileReadError, PipelineError, is_out_of_memory
 from pipeline.store.progress import Monitor
+
+_OF_THE_SYSTEM = {
+    errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS, errno.EMFILE, errno.ENFILE, errno.ENOMEM,
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -45,6 +50,24 @@ class Step:
     def why_stale(self) -> str:
         """Return why it must be computed; "" if it is up to date."""
         return why_stale(self.out, self.read, self.expected)
+
+
+@dataclass(frozen=True)
+class Failure:
+    """A failed step: its job and name, such as "train vsepp", and the reason."""
+
+    step: str
+    error: PipelineError
+
+
+class StepsFailed(PipelineError):
+    """Some steps failed; the others are finished. `pipeline.run` raises it as `RunFailed`."""
+
+    def __init__(self, failures: Mapping[Path, Failure], changed: Sequence[str]) -> None:
+        # By missing output: the failure of its own step, or the first one that it needs.
+        self.failures, self.changed = failures, tuple(changed)
+        distinct = dict.fromkeys(failures.values())
+        super().__init__("; ".join(f"{failure.step}: {failure.error}" for failure in distinct))
 
 
 @dataclass(frozen=True)
@@ -128,7 +151,7 @@ class Plan:
         return bool(reason) or step.read(step.out) != before
 
     def announce(self, monitor: Monitor) -> tuple[str, ...]:
-        """Log the effect of each step; return those that would run, also because of their inputs."""
+        """Log the effect of each step; return those that would run, if only for their inputs."""
         undone: set[Path] = set()
         stale_steps = []
         for step in self.steps.values():
@@ -140,3 +163,19 @@ class Plan:
             state = "to be checked" if step.always else "up to date"
             monitor.log(f"{step}: {reason or state} ({step.size}) -> {step.out}")
         return tuple(stale_steps)
+
+
+def stops_all(error: PipelineError) -> bool:
+    """Return whether an error is a system error, such as a full disk, so other steps fail too."""
+    return any(
+        isinstance(cause, FileReadError | NoRoom)
+        or is_out_of_memory(cause)
+        or (isinstance(cause, OSError) and cause.errno in _OF_THE_SYSTEM)
+        for cause in _causes(error)
+    )
+
+
+def _causes(error: BaseException | None) -> Iterator[BaseException]:
+    while error is not None:
+        yield error
+        error = error.__cause__

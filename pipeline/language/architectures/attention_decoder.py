@@ -18,23 +18,7 @@ _WORD_RANGE = 0.1
 
 
 class AttentionDecoder(nn.Module):
-    """LSTM decoder with attention to grid cells; see `pipeline.language.model.SentenceModel`.
-
-    Conditions are grids; tags are not supported.
-
-    Attributes
-    ----------
-    scaled : nn.Module. Standardisation of cells, fitted on the training split.
-    first_state, first_cell : (hidden, condition_dim). Maps from the mean cell to the initial state.
-    inputs : (vocab_size, word_dim). E, input word vectors.
-    of_word, of_state, of_context : (4 hidden, ...). Gates i, f, g, o of the LSTM, eq. (1).
-    cell_keys, state_keys : (hidden, ...). First layer of f_att, eq. (4), followed by tanh.
-    fit : (hidden,). Second layer of f_att.
-    gate : (1, hidden). Gate beta of the context, section 4.2.1.
-    out_state, out_context : (word_dim, ...). L_h and L_z of eq. (7).
-    words : (vocab_size, word_dim). L_o, output word vectors.
-    output : Output. Output layer.
-    """
+    """LSTM decoder with attention; conditions are grids (n, *cells, dim), without tags."""
 
     takes_tags = False
 
@@ -50,19 +34,23 @@ class AttentionDecoder(nn.Module):
         """Initialise the weights from torch's global generator."""
         super().__init__()
         self.vocab_size, self.condition_dim = vocab_size, condition_dim
-        self.scaled = scaled
+        self.scaled = scaled  # standardisation of cells, fitted on the training split
+        # From the mean cell to the initial state.
         self.first_state = nn.Linear(condition_dim, hidden)
         self.first_cell = nn.Linear(condition_dim, hidden)
-        self.inputs = nn.Parameter(
+        self.inputs = nn.Parameter(  # E
             torch.empty(vocab_size, word_dim).uniform_(-_WORD_RANGE, _WORD_RANGE)
         )
+        # Gates i, f, g, o of the LSTM, eq. (1).
         self.of_word = nn.Linear(word_dim, 4 * hidden)
         self.of_state = nn.Linear(hidden, 4 * hidden, bias=False)
         self.of_context = nn.Linear(condition_dim, 4 * hidden, bias=False)
+        # f_att, eq. (4): the sum of keys, tanh, and `fit`.
         self.cell_keys = nn.Linear(condition_dim, hidden)
         self.state_keys = nn.Linear(hidden, hidden, bias=False)
         self.fit = nn.Parameter(torch.randn(hidden) * hidden**-0.5)
-        self.gate = nn.Linear(hidden, 1)
+        self.gate = nn.Linear(hidden, 1)  # beta of the context, section 4.2.1
+        # L_h, L_z and L_o of eq. (7).
         self.out_state = nn.Linear(hidden, word_dim, bias=False)
         self.out_context = nn.Linear(condition_dim, word_dim, bias=False)
         self.words = nn.Parameter(torch.randn(vocab_size, word_dim) * word_dim**-0.5)
@@ -76,20 +64,11 @@ class AttentionDecoder(nn.Module):
         return self.attended(sentences, conditions)[:2]
 
     def attended(self, sentences: Tensor, conditions: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Return the output vector before each word, and the attention to each cell.
+        """Return output vectors and words before each word, and the attention to each cell.
 
-        Parameters
-        ----------
-        sentences : (sentences, length) int64 token ids, `START` first.
-        conditions : (sentences, *cells, condition_dim) float32.
-
-        Returns
-        -------
-        vectors : (positions, word_dim) float32, in the order of packed sequences: all first words,
-            then all second ones.
-        targets : (positions,) int64.
-        attention : (sentences, cells) float32, summed over the words of a sentence; sentences are
-            in the order of packed sequences.
+        Positions are in the order of packed sequences: all first words, then all second ones. The
+        attention, (sentences, cells), is summed over the words of a sentence; sentences are in the
+        order of packed sequences too. Conditions are (sentences, *cells, condition_dim) float32.
         """
         sequence, _ = packed(sentences.masked_fill(sentences == END, PADDING))
         # Both have the same lengths, and so the same packed order.
@@ -97,14 +76,15 @@ class AttentionDecoder(nn.Module):
         shared = self._of_grids(conditions[sequence.sorted_indices])
         read = dropout(embedding(sequence.data, self.inputs), self.share, self.training)
         of_words = self.of_word(read)
-        own, start = {name: shared[name] for name in ("state", "cell")}, 0
+        state, start = {name: shared[name] for name in ("state", "cell")}, 0
         states, contexts, shares = [], [], []
         for number in sequence.batch_sizes.tolist():
-            own = {name: values[:number] for name, values in own.items()}
+            # Packed order is by length: sentences that have ended are the last rows.
+            state = {name: values[:number] for name, values in state.items()}
             cells, keys = shared["cells"][:number], shared["keys"][:number]
-            context, share = self._attend(cells, keys, own["state"])
-            own = self._read(own, of_words[start : start + number], context)
-            states.append(own["state"])
+            context, share = self._attend(cells, keys, state["state"])
+            state = self._read(state, of_words[start : start + number], context)
+            states.append(state["state"])
             contexts.append(context)
             shares.append(share)
             start += number
@@ -119,19 +99,19 @@ class AttentionDecoder(nn.Module):
         """See `SentenceModel.start`."""
         shared = self._of_grids(conditions)
         condition = rows_of_pairs(conditions, pairs)["condition"]
-        own = {name: shared.pop(name)[condition] for name in ("state", "cell")}
-        return State(shared, {**own, "condition": condition})
+        rows = {name: shared.pop(name)[condition] for name in ("state", "cell")}
+        return State(shared, {**rows, "condition": condition})
 
     def step(self, state: State, words: Tensor) -> tuple[Tensor, State]:
         """See `SentenceModel.step`."""
-        condition, read = state.own["condition"], self.inputs[words]
+        condition, read = state.rows["condition"], self.inputs[words]
         cells, keys = state.shared["cells"], state.shared["keys"]
         if len(cells) > 1:  # one grid is broadcast, not copied per sentence
             cells, keys = cells[condition], keys[condition]
-        context, _ = self._attend(cells, keys, state.own["state"])
-        own = self._read(state.own, self.of_word(read), context)
-        scores = self.output.scores(self._vectors(read, own["state"], context), self.words)
-        return scores, State(state.shared, {**own, "condition": condition})
+        context, _ = self._attend(cells, keys, state.rows["state"])
+        after = self._read(state.rows, self.of_word(read), context)
+        scores = self.output.scores(self._vectors(read, after["state"], context), self.words)
+        return scores, State(state.shared, {**after, "condition": condition})
 
     def _of_grids(self, conditions: Tensor) -> dict[str, Tensor]:
         """Return the cells of grids, their keys, and the LSTM's initial state."""
@@ -145,23 +125,19 @@ class AttentionDecoder(nn.Module):
         }
 
     def _attend(self, cells: Tensor, keys: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
-        """Return contexts (n, condition_dim) and attention weights (n, cells).
-
-        Parameters
-        ----------
-        cells, keys : (n, cells, ...) float32, or (1, cells, ...) for a common grid.
-        state : (n, hidden) float32.
-        """
+        """Return contexts (n, condition_dim) and attention weights (n, cells) for n states."""
         fits = (keys + self.state_keys(state)[:, None]).tanh() @ self.fit
         share = fits.softmax(dim=1)
         context = (share[:, None] @ cells)[:, 0]
         return self.gate(state).sigmoid() * context, share
 
-    def _read(self, own: dict[str, Tensor], of_word: Tensor, context: Tensor) -> dict[str, Tensor]:
+    def _read(
+        self, state: dict[str, Tensor], of_word: Tensor, context: Tensor
+    ) -> dict[str, Tensor]:
         """Return the LSTM's state after one more word each, given the word's part of the gates."""
-        gates = of_word + self.of_state(own["state"]) + self.of_context(context)
+        gates = of_word + self.of_state(state["state"]) + self.of_context(context)
         i, f, g, o = gates.chunk(4, dim=1)
-        cell = f.sigmoid() * own["cell"] + i.sigmoid() * g.tanh()
+        cell = f.sigmoid() * state["cell"] + i.sigmoid() * g.tanh()
         return {"state": o.sigmoid() * cell.tanh(), "cell": cell}
 
     def _vectors(self, read: Tensor, state: Tensor, context: Tensor) -> Tensor:

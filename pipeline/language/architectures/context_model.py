@@ -5,6 +5,8 @@ so dropout on the output vector is an option here; contexts before the first wor
 the start mark; with the unfactored tensor, for which no E is defined, E is a table of its own.
 """
 
+from dataclasses import dataclass
+
 import torch
 from torch import Tensor, nn
 
@@ -13,11 +15,28 @@ from pipeline.language.layers.contexts import Factored, LogBilinear
 from pipeline.language.layers.gates import ContentGate, ContentItself, ContentShift, StructureGate
 from pipeline.language.layers.output import Output, TensorOutput
 from pipeline.language.model import State, rows_of_pairs
-from pipeline.language.sentences import positions_of
-from pipeline.text.encoders.token_ids import START
+from pipeline.text.encoders.token_ids import PADDING, START
 
 MOST_NUMBERS = 1 << 26
 """Maximum size of a `TensorModel`'s tensor: 256 MiB, of which training holds four."""
+
+
+@dataclass(frozen=True)
+class Positions:
+    """The words of some sentences, including end marks, with their contexts."""
+
+    targets: Tensor  # (positions,) int64 token ids, sentence after sentence
+    contexts: Tensor  # (positions, words) int64, the nearest word last, padded with `START`
+    sentences: Tensor  # (positions,) int64
+    places: Tensor  # (positions,) int64, from 0 in each sentence
+
+
+def positions_of(sentences: Tensor, context: int) -> Positions:
+    """Return all positions of sentences (n, length) int64: `START`, words, `END`, `PADDING`."""
+    before = sentences.new_full((len(sentences), context - 1), START)
+    windows = torch.cat([before, sentences[:, :-1]], dim=1).unfold(1, context, 1)
+    rows, places = (sentences[:, 1:] != PADDING).nonzero(as_tuple=True)
+    return Positions(sentences[rows, places + 1], windows[rows, places], rows, places)
 
 
 class ContextModel(nn.Module):
@@ -25,14 +44,7 @@ class ContextModel(nn.Module):
 
     Without a gate it is the log-bilinear model (eq. 8), with a `ContentShift` the additive one,
     with a `ContentGate` the multiplicative one, with a `StructureGate` the structure-content
-    model. See `pipeline.language.model.SentenceModel`.
-
-    Attributes
-    ----------
-    context : LogBilinear or Factored. Context of previous words.
-    gate : ContentShift, ContentGate, StructureGate or None. Gate by condition and tags; None: the
-        model uses neither.
-    output : output layer.
+    model.
     """
 
     def __init__(
@@ -53,24 +65,16 @@ class ContextModel(nn.Module):
     def vectors(
         self, sentences: Tensor, conditions: Tensor, tags: Tensor | None
     ) -> tuple[Tensor, Tensor]:
-        """Return the output vector and the word at every position.
+        """Return the output vector (positions, dim) and the word at every position.
 
-        Parameters
-        ----------
-        sentences : (sentences, length) int64 token ids, `START` first.
-        conditions : (sentences, condition_dim) float32.
-        tags : (sentences, length) int64 tags, for models with tags.
-
-        Returns
-        -------
-        vectors : (positions, dim) float32, sentence after sentence.
-        targets : (positions,) int64.
+        Sentences are (n, length) token ids, `START` first; conditions (n, condition_dim) float32;
+        positions follow sentence after sentence.
         """
         at = positions_of(sentences, len(self.context.contexts))
-        found = self.context(at.contexts)
+        vectors = self.context(at.contexts)
         if self.gate is not None:
-            found = self.gate.join(found, self.gate(conditions, tags, at.sentences, at.places))
-        return self.dropout(found), at.targets
+            vectors = self.gate.join(vectors, self.gate(conditions, tags, at.sentences, at.places))
+        return self.dropout(vectors), at.targets
 
     @property
     def words(self) -> Tensor:
@@ -81,21 +85,21 @@ class ContextModel(nn.Module):
         self, conditions: Tensor, tags: Tensor | None = None, pairs: Tensor | None = None
     ) -> State:
         """See `SentenceModel.start`."""
-        own = rows_of_pairs(conditions, pairs)
-        number, device = len(own["condition"]), self.words.device
-        own["context"] = torch.full((number, len(self.context.contexts)), START, device=device)
-        own["place"] = torch.zeros(number, dtype=torch.int64, device=device)
-        return State({} if self.gate is None else self.gate.begin(conditions, tags), own)
+        rows = rows_of_pairs(conditions, pairs)
+        number, device = len(rows["condition"]), self.words.device
+        rows["context"] = torch.full((number, len(self.context.contexts)), START, device=device)
+        rows["place"] = torch.zeros(number, dtype=torch.int64, device=device)
+        return State({} if self.gate is None else self.gate.begin(conditions, tags), rows)
 
     def step(self, state: State, words: Tensor) -> tuple[Tensor, State]:
         """See `SentenceModel.step`; after the last tag its factors are used."""
-        own = state.own
-        context = torch.cat([own["context"][:, 1:], words[:, None]], dim=1)
-        found = self.context(context)
+        rows = state.rows
+        context = torch.cat([rows["context"][:, 1:], words[:, None]], dim=1)
+        vectors = self.context(context)
         if self.gate is not None:
-            found = self.gate.join(found, self.gate.at(state.shared, own))
-        after = {**own, "context": context, "place": own["place"] + 1}
-        return self.output.scores(found, self.words), State(state.shared, after)
+            vectors = self.gate.join(vectors, self.gate.at(state.shared, rows))
+        after = {**rows, "context": context, "place": rows["place"] + 1}
+        return self.output.scores(vectors, self.words), State(state.shared, after)
 
 
 class TensorModel(ContextModel):
@@ -103,22 +107,12 @@ class TensorModel(ContextModel):
 
     Section 2.4, before eq. (9). It equals the model with a `ContentGate` if T and E are built from
     its factors.
-
-    Attributes
-    ----------
-    tensor : (vocab_size, dim, condition_dim), T.
     """
 
     def __init__(
         self, vocab_size: int, dim: int, context: int, condition_dim: int, dropout: float = 0.0
     ) -> None:
-        """Initialise the weights from torch's global generator.
-
-        Raises
-        ------
-        LanguageError
-            The tensor has more than `MOST_NUMBERS` numbers.
-        """
+        """Initialise the weights from torch's global generator; raise above `MOST_NUMBERS`."""
         numbers = vocab_size * dim * condition_dim
         if numbers > MOST_NUMBERS:
             raise LanguageError(
@@ -128,6 +122,7 @@ class TensorModel(ContextModel):
             )
         words = LogBilinear(vocab_size, dim, context)
         super().__init__(words, ContentItself(), condition_dim, dropout)
+        # T of eq. (9), (vocab_size, dim, condition_dim).
         self.tensor = nn.Parameter(torch.randn(vocab_size, dim, condition_dim) * dim**-0.5)
         self.output = TensorOutput(vocab_size)
 
@@ -136,8 +131,8 @@ class TensorModel(ContextModel):
     ) -> tuple[Tensor, Tensor]:
         """See `ContextModel.vectors`; (positions, dim + condition_dim), with dropout on r only."""
         at = positions_of(sentences, len(self.context.contexts))
-        found = self.dropout(self.context(at.contexts))
-        return torch.cat([found, conditions[at.sentences]], dim=1), at.targets
+        vectors = self.dropout(self.context(at.contexts))
+        return torch.cat([vectors, conditions[at.sentences]], dim=1), at.targets
 
     @property
     def words(self) -> Tensor:

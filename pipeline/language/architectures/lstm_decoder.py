@@ -16,19 +16,7 @@ _WORD_RANGE = 0.1
 
 
 class LstmDecoder(nn.Module):
-    """LSTM decoder that reads the image first; see `pipeline.language.model.SentenceModel`.
-
-    Tags are not supported.
-
-    Attributes
-    ----------
-    scaled : nn.Module. Standardisation of conditions, fitted on the training split.
-    first : (word_dim, condition_dim). Projection of a condition to the first input.
-    inputs : (vocab_size, word_dim). Input word vectors.
-    lstm : PeepholeLSTM. LSTM over the inputs.
-    words : (vocab_size, hidden). Output word vectors.
-    output : Output. Output layer.
-    """
+    """LSTM decoder that reads the image first, without tags."""
 
     takes_tags = False
 
@@ -44,8 +32,8 @@ class LstmDecoder(nn.Module):
         """Initialise the weights from torch's global generator."""
         super().__init__()
         self.vocab_size, self.condition_dim = vocab_size, condition_dim
-        self.scaled = scaled
-        self.first = nn.Linear(condition_dim, word_dim)
+        self.scaled = scaled  # standardisation of conditions, fitted on the training split
+        self.first = nn.Linear(condition_dim, word_dim)  # condition to first input
         self.inputs = nn.Parameter(
             torch.empty(vocab_size, word_dim).uniform_(-_WORD_RANGE, _WORD_RANGE)
         )
@@ -74,27 +62,27 @@ class LstmDecoder(nn.Module):
         states, _ = self.lstm(sequence._replace(data=data))
         # Both have the same lengths, and so the same packed order.
         targets = packed(torch.cat([begun, sentences[:, 1:]], dim=1))[0].data
-        found = dropout(states.data[images:], self.share, self.training)
-        return found, targets[images:]
+        vectors = dropout(states.data[images:], self.share, self.training)
+        return vectors, targets[images:]
 
     def start(
         self, conditions: Tensor, tags: Tensor | None = None, pairs: Tensor | None = None
     ) -> State:
         """See `SentenceModel.start`."""
         zero = conditions.new_zeros(len(conditions), len(self.lstm.peepholes[0]))
-        own = self._read({"state": zero, "cell": zero}, self.first(self.scaled(conditions)))
-        return State({}, own).of(rows_of_pairs(conditions, pairs)["condition"])
+        first = self._read({"state": zero, "cell": zero}, self.first(self.scaled(conditions)))
+        return State({}, first).of(rows_of_pairs(conditions, pairs)["condition"])
 
     def step(self, state: State, words: Tensor) -> tuple[Tensor, State]:
         """See `SentenceModel.step`."""
-        after = self._read(state.own, self.inputs[words])
+        after = self._read(state.rows, self.inputs[words])
         return self.output.scores(after["state"], self.words), State({}, after)
 
-    def _read(self, own: dict[str, Tensor], inputs: Tensor) -> dict[str, Tensor]:
+    def _read(self, state: dict[str, Tensor], inputs: Tensor) -> dict[str, Tensor]:
         """Return the state after one more input each; see `PeepholeLSTM`."""
-        cell, peepholes = own["cell"], self.lstm.peepholes
-        gates = self.lstm.word(inputs) + self.lstm.state(own["state"])
+        cell, peepholes = state["cell"], self.lstm.peepholes
+        gates = self.lstm.word(inputs) + self.lstm.state(state["state"])
         i, f, g, o = gates.chunk(4, dim=1)
-        kept = (f + peepholes[1] * cell).sigmoid() * cell
-        cell = kept + (i + peepholes[0] * cell).sigmoid() * g.tanh()
+        remembered = (f + peepholes[1] * cell).sigmoid() * cell
+        cell = remembered + (i + peepholes[0] * cell).sigmoid() * g.tanh()
         return {"state": (o + peepholes[2] * cell).sigmoid() * cell.tanh(), "cell": cell}

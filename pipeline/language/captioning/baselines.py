@@ -18,33 +18,15 @@ _DRAWN = 4
 
 
 class NearestCaption:
-    """Describes an image by its nearest training captions in a head's space.
+    """Describes an image by its nearest training captions in a head's space, with any similarity.
 
     The comparison of Kiros et al. 2014, section 3.3.
-
-    Attributes
-    ----------
-    head : TrainedHead. Trained head, with any similarity.
     """
 
     def __init__(
         self, head: TrainedHead, entries: Sequence[ImageEntry], captions: FeatureSet
     ) -> None:
-        """Embed the training captions.
-
-        Parameters
-        ----------
-        entries : sequence of ImageEntry. Images with the candidate captions.
-        captions : FeatureSet. Features of these captions, from the encoder that the head was fitted
-            on.
-
-        Raises
-        ------
-        HeadError, MissingRows, FailedRows
-            The features are of another encoder, or a caption has none.
-        LanguageError
-            There is no caption.
-        """
+        """Embed the captions of images, from features of the head's caption encoder."""
         head.inputs.captions.require(captions, "caption")
         self.head = head
         self._texts = {
@@ -70,38 +52,25 @@ class NearestCaption:
     def describe(
         self, images: Features, *, count: int = 5, seed: int = 0
     ) -> list[tuple[Caption, ...]]:
-        """Return the nearest captions of each image, with the similarity as the score.
-
-        Parameters
-        ----------
-        images : (images, *row_shape) float32 features of the head's recipe.
-        count : int. Maximum number of captions per image.
-        seed : int. Unused, nothing is random.
-        """
+        """Return the nearest captions of each image, with the similarity as the score."""
         embedded = self.head.head.embed_images(ArrayRows(images))
         hits = nearest(
             self._gallery, embedded, "images", min(_DRAWN * count, len(self._gallery.ids))
         )
-        found = []
+        described = []
         for rows, scores in zip(hits.rows, hits.scores, strict=True):
             texts: dict[str, float] = {}
             for row, value in zip(rows, scores, strict=True):
                 texts.setdefault(self._texts[self._gallery.ids[row]], float(value))
-            found.append(tuple(Caption(text, value) for text, value in texts.items())[:count])
-        return found
+            described.append(tuple(Caption(text, value) for text, value in texts.items())[:count])
+        return described
 
 
 class MostFrequentCaption:
     """Describes every image by the most frequent training captions."""
 
     def __init__(self, entries: Sequence[ImageEntry]) -> None:
-        """Count the captions of images, each once per image; the first one wins ties.
-
-        Raises
-        ------
-        LanguageError
-            There is no caption.
-        """
+        """Count the captions of images; the first one wins ties."""
         counted: Counter[tuple[str, ...]] = Counter()
         self._texts: dict[tuple[str, ...], str] = {}
         for entry in entries:
@@ -124,5 +93,5 @@ class MostFrequentCaption:
     ) -> list[tuple[Caption, ...]]:
         """Return the most frequent captions for each image, with their share as the score."""
         best = self._counts[:count]
-        found = tuple(Caption(self._texts[words], number / self._of) for words, number in best)
-        return [found] * len(images)
+        captions = tuple(Caption(self._texts[words], number / self._of) for words, number in best)
+        return [captions] * len(images)

@@ -11,11 +11,7 @@ from pipeline.heads.experiments import experiment_finder
 from pipeline.heads.head_types import Experiment
 from pipeline.images.given_pictures import GivenPicture, pictures_of
 from pipeline.language.captioning.captioner import Writing
-from pipeline.language.captioning.captioners import (
-    Baseline,
-    open_captioner,
-    open_ranking_head,
-)
+from pipeline.language.captioning.captioners import Baseline, open_captioner, open_ranking_head
 from pipeline.language.captioning.captions_file import Described
 from pipeline.language.captioning.describe_split import describe_split
 from pipeline.language.captioning.picture_captions import describe_pictures
@@ -72,6 +68,8 @@ def caption(
 ) -> Described | list[Described]:
     """Caption one or several images with a trained experiment.
 
+    As `caption_split`, but for images outside a dataset; nothing is written.
+
     Parameters
     ----------
     pictures : image or iterable of images, as for `pipeline.FeatureExtractor`.
@@ -79,7 +77,7 @@ def caption(
     experiment : str. Name of a language model, or with `baseline` of a retrieval experiment.
     baseline : str or None. "nearest" training captions, or the "most-frequent" ones.
     writing : Writing or None. Decoding options of a language model; None: its defaults.
-    count : int. Maximal number of captions per image.
+    count : int. Maximum number of captions per image.
     seed : int. Seed of all random choices.
     weights : str or None. Weights of the image network; None: as recorded in the head.
     experiments : mapping of str to Experiment, or None. As passed to `pipeline.run`.
@@ -140,6 +138,9 @@ def caption_split(
 ) -> list[Described]:
     """Caption every image of a split with a trained experiment, and write the captions.
 
+    As `caption`, but from the stored features of a dataset. A work file next to `out` keeps
+    finished images until the file is written; the same call resumes from it.
+
     Parameters
     ----------
     dataset : str or Path. Folder of a prepared dataset.
@@ -156,8 +157,10 @@ def caption_split(
 
     Raises
     ------
-    WrongUsage, LanguageError, HeadError, EncoderError, DatasetError, MissingRows
-        See `caption` and `pipeline.language.captioning.describe_split.describe_split`.
+    WrongUsage, LanguageError, HeadError, EncoderError
+        See `caption`; or the file has another suffix.
+    DatasetError, MissingRows
+        The dataset lacks the split, or an image has no features.
 
     Examples
     --------
@@ -197,6 +200,8 @@ def rerank(
 ) -> list[Described]:
     """Rerank generated captions by their similarity to the image in an experiment's space.
 
+    The score is that of the file plus the weighted cosine; the first candidate wins ties.
+
     Parameters
     ----------
     file : str or Path. NAME.jsonl of `caption_split`, with several candidates per image.
@@ -204,7 +209,7 @@ def rerank(
     out : str, Path or None. NAME.jsonl, or NAME.json for COCO's result format; None:
         captions/DATASET/NAME-by-EXPERIMENT.jsonl below `root`.
     experiment : str. A trained retrieval experiment with cosine similarity.
-    weight : float. Weight of the cosine; the rest of the score is that of the file.
+    weight : float. Weight of the cosine, at least 0; the rest of the score is that of the file.
     experiments : mapping of str to Experiment, or None. As passed to `pipeline.run`.
     root : str or Path. Output folder of `pipeline.run`.
     monitor : Monitor. Receives a log line.
@@ -212,12 +217,18 @@ def rerank(
     Returns
     -------
     list of Described
-        Every image in the order of the file.
+        Every image in the order of the file; `parts` also has `cosine` and the old score as
+        `generated`. Images without a caption keep their error.
 
     Raises
     ------
     LanguageError, HeadError, EncoderError, ShardError
         The file is damaged or has no candidates, or the experiment's files are missing.
+
+    References
+    ----------
+    Fang et al. 2015, "From captions to visual concepts and back", section 5: candidates of a
+    language model are reranked with a similarity of image and caption, among other features.
 
     Examples
     --------
@@ -261,7 +272,8 @@ def score(
     Returns
     -------
     dict of str to dict
-        The scores of each file, by its name without suffix.
+        The scores of each file, by its name without suffix: BLEU, ROUGE-L and shares in per cent,
+        CIDEr out of 10.
 
     Raises
     ------
@@ -281,14 +293,14 @@ def score(
     """
     layout = Layout(Path(dataset), Path(root))
     folder = layout.captions("x").parent
-    found = sorted(folder.glob("*.jsonl"))
+    paths = sorted(folder.glob("*.jsonl"))
     if files is not None:
-        found = [Path(file) for file in values_of(files, (str, Path), "a file (path)")]
-    if not found:
+        paths = [Path(file) for file in values_of(files, (str, Path), "a file (path)")]
+    if not paths:
         raise WrongUsage(
             f"{folder} has no captions; write some with `pipeline caption`, or name a file"
         )
-    names = [file.stem for file in found]
+    names = [file.stem for file in paths]
     if repeated := {name for name in names if names.count(name) > 1}:
         raise WrongUsage(f"several files are called {', '.join(sorted(repeated))}; rename one")
     head = ranked_by and open_ranking_head(experiment_finder(experiments)(ranked_by), layout)
@@ -302,5 +314,5 @@ def score(
             ranked_by=head or None,
             monitor=monitor,
         )
-        for file in found
+        for file in paths
     }

@@ -22,12 +22,12 @@ from pipeline.heads.trained_head import TrainedHead, load_head
 from pipeline.language import LanguageError
 from pipeline.language.captioning.captions import Caption
 from pipeline.language.captioning.generation import (
-    Found,
+    Generated,
     beam_search,
     most_probable_words,
     sample,
 )
-from pipeline.language.data import embed_captions
+from pipeline.language.data import embed_captions, of_unit_length
 from pipeline.language.trained_model import TrainedLanguageModel, load_language_model
 from pipeline.store.wording import counted
 from pipeline.text.encoders.base import CaptionEncoder
@@ -44,7 +44,7 @@ _EMBEDDED = 512  # sentences per embedding call
 class Writing:
     """Options for generating and ranking captions.
 
-    Attributes
+    Parameters
     ----------
     sequences : int. Number of tag sequences per condition, for models with tags.
     shortest, longest : int. Minimum and maximum number of words of a sampled tag sequence.
@@ -65,6 +65,11 @@ class Writing:
     ------
     LanguageError
         A number is out of range, or a template has no tag.
+
+    References
+    ----------
+    Kiros, Salakhutdinov & Zemel 2014, section 5.2: `sequences`, `concepts`, the trigram model and
+    the penalty for repetitions.
 
     Examples
     --------
@@ -100,7 +105,7 @@ class Writing:
 
 
 class LanguageCaptioner:
-    """Generates captions; see `pipeline.language.captioning.captions.Captioner`."""
+    """Generates captions; a `Captioner`."""
 
     def __init__(
         self,
@@ -109,20 +114,7 @@ class LanguageCaptioner:
         encoder: CaptionEncoder | None,
         writing: Writing | None = None,
     ) -> None:
-        """Store a model and, if its conditions are in a head's space, that head.
-
-        Parameters
-        ----------
-        trained : TrainedLanguageModel.
-        head : TrainedHead or None. The head that it was trained with.
-        encoder : CaptionEncoder or None. Encoder of the captions that the head embeds.
-        writing : Writing or None. Generation options; None: defaults.
-
-        Raises
-        ------
-        LanguageError
-            The model is unconditional, or was trained with another head.
-        """
+        """Store a model, with its head and the head's caption encoder if it has one."""
         self.trained: TrainedLanguageModel = trained
         self.head: TrainedHead | None = head
         self._encoder = encoder
@@ -159,13 +151,7 @@ class LanguageCaptioner:
     def describe(
         self, images: Features, *, count: int = 5, seed: int = 0
     ) -> Sequence[Sequence[Caption]]:
-        """See `Captioner.describe`.
-
-        Raises
-        ------
-        LanguageError
-            `count` is below 1, or a row of features has NaN or infinite values.
-        """
+        """See `Captioner.describe`."""
         _require_at_least(1, "count", count)
         rows = np.asarray(images)
         finite = np.isfinite(rows).all(axis=tuple(range(1, rows.ndim)))
@@ -176,7 +162,7 @@ class LanguageCaptioner:
             )
         if self.head is None:
             return self._by_probability(images, count, seed)
-        points = _unit(self.head.embed_images(images))
+        points = of_unit_length(self.head.embed_images(images))
         conditions = points[:, None]
         if self.writing.concepts:
             conditions = np.stack([points, self._concept_means(points)], axis=1)
@@ -184,17 +170,18 @@ class LanguageCaptioner:
             self._tags = {seed: self._tag_sequences(seed)}
         tags = self._tags[seed]
         step = max(1, _ROWS // (conditions.shape[1] * (1 if tags is None else len(tags))))
-        found: list[Sequence[Caption]] = []
+        described: list[Sequence[Caption]] = []
         for start in range(0, len(points), step):
             here = slice(start, start + step)
-            found += self._ranked(self._write(conditions[here], tags, seed), points[here], count)
-        return found
+            candidates = self._write(conditions[here], tags, seed)
+            described += self._ranked(candidates, points[here], count)
+        return described
 
     def conditions(self, images: Features) -> Features:
         """Return the conditions of the model; see `SentenceModel.start`."""
         if self.head is None:
             return np.asarray(images, np.float32)
-        return _unit(self.head.embed_images(images))
+        return of_unit_length(self.head.embed_images(images))
 
     def _write(
         self, conditions: Features, tags: npt.NDArray[np.int64] | None, seed: int
@@ -206,20 +193,20 @@ class LanguageCaptioner:
         given = torch.from_numpy(conditions.reshape(-1, dim))
         ids = None if tags is None else torch.from_numpy(np.ascontiguousarray(tags))
         if ids is not None and self.writing.width == 1:
-            found = most_probable_words(self.trained.module, given, ids, pairs)
+            generated = most_probable_words(self.trained.module, given, ids, pairs)
         else:
-            found = self._found(given, ids, pairs, k * sequences, seed).sentences
-        sentences: npt.NDArray[np.int64] = found.numpy().reshape(images, -1, found.shape[-1])
-        return sentences
+            generated = self._generate(given, ids, pairs, k * sequences, seed).sentences
+        sentences: npt.NDArray[np.int64] = generated.numpy()
+        return sentences.reshape(images, -1, sentences.shape[-1])
 
-    def _found(
+    def _generate(
         self,
         conditions: torch.Tensor,
         tags: torch.Tensor | None,
         pairs: torch.Tensor,
         each: int,
         seed: int,
-    ) -> Found:
+    ) -> Generated:
         """Run beam search or sampling; every image, with `each` pairs, gets the same draws."""
         w, module = self.writing, self.trained.module
         if w.width:
@@ -243,25 +230,23 @@ class LanguageCaptioner:
         for start in range(0, len(images), _IMAGES):
             rows = images[start : start + _IMAGES]
             pairs = torch.arange(len(rows))[:, None].expand(-1, 2)
-            found = self._found(torch.from_numpy(self.conditions(rows)), None, pairs, 1, seed)
-            width = found.sentences.shape[1] * len(found.sentences) // len(rows)
-            sentences = found.sentences.numpy().reshape(len(rows), width, -1)
-            totals = found.log_probabilities.numpy().reshape(len(rows), width)
-            for own, log_p in zip(sentences, totals, strict=True):
-                lengths = (own != PADDING).sum(axis=1).clip(1)  # the beam may have empty slots
+            conditions = torch.from_numpy(self.conditions(rows))
+            generated = self._generate(conditions, None, pairs, 1, seed)
+            width = generated.sentences.shape[1] * len(generated.sentences) // len(rows)
+            sentences = generated.sentences.numpy().reshape(len(rows), width, -1)
+            totals = generated.log_probabilities.numpy().reshape(len(rows), width)
+            for candidates, log_p in zip(sentences, totals, strict=True):
+                # At least 1, since the beam may have empty slots.
+                lengths = (candidates != PADDING).sum(axis=1).clip(1)
                 scores = log_p / lengths**power
                 parts = [{"log_probability": float(p)} for p in log_p]
-                captions.append(self._best(own, scores, parts, count))
+                captions.append(self._best(candidates, scores, parts, count))
         return captions
 
     def _ranked(
         self, candidates: npt.NDArray[np.int64], points: Features, count: int
     ) -> list[Sequence[Caption]]:
-        """Return the best candidates of each image.
-
-        Candidates are (images, n, length), points (images, dim). A sentence is embedded and scored
-        once for all images.
-        """
+        """Return the best of the candidates (images, n, length) at points (images, dim)."""
         w, images = self.writing, len(candidates)
         every = candidates.reshape(-1, candidates.shape[2])
         spoken = np.flatnonzero((every >= FIRST_WORD).any(axis=1))
@@ -270,25 +255,27 @@ class LanguageCaptioner:
         # Big-endian bytes sort like the ids, and much faster than rows.
         keys = every[spoken].astype(">u4").view(f"S{4 * every.shape[1]}")[:, 0]
         _, first, inverse = np.unique(keys, return_index=True, return_inverse=True)
-        distinct, place = every[spoken[first]], np.full(len(every), -1)
-        place[spoken] = inverse
+        # A sentence is embedded and scored once for all images; -1: it has no word.
+        distinct, row_of = every[spoken[first]], np.full(len(every), -1)
+        row_of[spoken] = inverse
         texts = [self.trained.text(ids) for ids in distinct]
         embedded = self._embedded(texts)
         words = (distinct != PADDING).sum(axis=1)
         trigrams = self.trained.ngrams.sentence_log_probabilities(distinct).sum(axis=1) / words
         repeats = self._repeats(distinct)
-        found = []
-        for own, point in zip(place.reshape(images, -1), points, strict=True):
-            rows = np.unique(own[own >= 0])
+        described = []
+        for candidate_rows, point in zip(row_of.reshape(images, -1), points, strict=True):
+            rows = np.unique(candidate_rows[candidate_rows >= 0])
             cosines = embedded[rows] @ point
+            # A factor below 1 would raise a negative cosine.
             penalised = np.where(cosines > 0, cosines * w.repeat_penalty ** repeats[rows], cosines)
             scores = penalised + w.trigram_weight * trigrams[rows]
             parts = [
                 {"cosine": float(c), "trigram": float(t), "repeats": float(r)}
                 for c, t, r in zip(cosines, trigrams[rows], repeats[rows], strict=True)
             ]
-            found.append(self._best(distinct[rows], scores, parts, count))
-        return found
+            described.append(self._best(distinct[rows], scores, parts, count))
+        return described
 
     def _embedded(self, texts: Sequence[str]) -> Features:
         """Return the embeddings (texts, dim) of sentences."""
@@ -316,10 +303,7 @@ class LanguageCaptioner:
         parts: Sequence[Mapping[str, float]],
         count: int,
     ) -> Sequence[Caption]:
-        """Return the `count` best distinct sentences; the first one wins ties.
-
-        Sentences without a word are dropped.
-        """
+        """Return the `count` best distinct sentences with a word; the first one wins ties."""
         captions: dict[str, Caption] = {}
         for at in np.argsort(-scores, kind="stable").tolist():
             text = self.trained.text(sentences[at])
@@ -336,7 +320,7 @@ class LanguageCaptioner:
         for concepts in (content, self.trained.concepts.sentences):
             most = min(self.writing.concepts, len(concepts))
             near.append(concepts[_greatest(points @ concepts.T, most)])
-        return _unit(np.concatenate(near, axis=1).mean(axis=1))
+        return of_unit_length(np.concatenate(near, axis=1).mean(axis=1))
 
     @cached_property
     def _content(self) -> npt.NDArray[np.bool_]:
@@ -371,20 +355,7 @@ def load_captioner(
     encoder: str | Path | None = None,
     writing: Writing | None = None,
 ) -> LanguageCaptioner:
-    """Load a language model with everything needed to describe images.
-
-    Parameters
-    ----------
-    folder : str or Path. Folder of the model.
-    head : str, Path or None. Folder of the head that it was trained with, if any.
-    encoder : str, Path or None. Folder of the fitted encoder of the captions that the head embeds.
-    writing : Writing or None. Generation options; None: defaults.
-
-    Raises
-    ------
-    LanguageError, HeadError, EncoderError
-        A folder is missing or damaged, or they do not match.
-    """
+    """Load a language model, with its head and the head's encoder if it has one, from folders."""
     trained = load_language_model(folder)
     if trained.head is None:
         return LanguageCaptioner(trained, None, None, writing)
@@ -399,11 +370,6 @@ def _require_at_least(least: int, name: str, value: int) -> None:
         raise LanguageError(f"{name} is {value}; set at least {least}")
 
 
-def _unit(points: Features) -> Features:
-    norms = np.linalg.norm(points, axis=-1, keepdims=True)
-    return np.asarray(points / np.where(norms > 0, norms, 1), np.float32)
-
-
 def _is_content(word: str) -> bool:
     return word.isalpha() and word not in STOP_WORDS["english-function"]
 
@@ -414,8 +380,8 @@ def _greatest(values: Features, most: int) -> npt.NDArray[np.int64]:
     Equivalent to a stable sort of the negated rows, but several times as fast.
     """
     last = np.partition(values, -most, axis=1)[:, -most]
-    found = np.empty((len(values), most), np.int64)
-    for row, (own, least) in enumerate(zip(values, last, strict=True)):
-        places = np.flatnonzero(own >= least)
-        found[row] = places[np.argsort(-own[places], kind="stable")[:most]]
-    return found
+    greatest = np.empty((len(values), most), np.int64)
+    for row, (numbers, least) in enumerate(zip(values, last, strict=True)):
+        indices = np.flatnonzero(numbers >= least)
+        greatest[row] = indices[np.argsort(-numbers[indices], kind="stable")[:most]]
+    return greatest

@@ -28,22 +28,13 @@ Baseline = Literal["nearest", "most-frequent"]
 
 @dataclass(frozen=True)
 class OpenCaptioner:
-    """A captioner with its inputs.
+    """A captioner with its inputs."""
 
-    Attributes
-    ----------
-    name : str. Name of its captions.
-    captioner : Captioner. Generates or retrieves captions.
-    inputs : FeatureSpec. Image features that the captioner reads.
-    images : Path. Folder of these features for the dataset.
-    tuned : path or None. Weights of a network fine-tuned with a head; None: those of the features.
-    """
-
-    name: str
+    name: str  # of its captions
     captioner: Captioner
-    inputs: FeatureSpec
-    images: Path
-    tuned: Path | None = None
+    inputs: FeatureSpec  # image features that the captioner reads
+    images: Path  # folder of these features for the dataset
+    tuned: Path | None = None  # weights of a network fine-tuned with a head; None: the recipe's
 
     def network(self, weights: str | None = None) -> PictureFeatures:
         """Return the extractor of these features; see `open_features`."""
@@ -55,20 +46,7 @@ class OpenCaptioner:
 def open_baseline(
     kind: Baseline, experiment: Experiment, layout: Layout, train_split: str | None = None
 ) -> OpenCaptioner:
-    """Return a captioner without a language model, in a retrieval experiment's space.
-
-    Parameters
-    ----------
-    kind : str. "nearest" training caption, or the "most-frequent" one.
-    experiment : Experiment. A trained retrieval experiment.
-    layout : Layout. Layout of the dataset.
-    train_split : str or None. Split whose captions are used; None: the training split.
-
-    Raises
-    ------
-    HeadError, DatasetError, ShardError
-        The head, the dataset or the caption features are missing.
-    """
+    """Return a captioner without a language model, in a retrieval experiment's space."""
     manifest = read_manifest(layout.dataset)
     entries = manifest.select(split_for("train", manifest, train_split))
     head = load_head(layout.head(experiment.name))
@@ -90,24 +68,7 @@ def open_captioner(
     writing: Writing | None = None,
     train_split: str | None = None,
 ) -> OpenCaptioner:
-    """Return the captioner of a language model, or of a baseline.
-
-    Parameters
-    ----------
-    name : str. Name of the experiment.
-    layout : Layout. Layout of the dataset.
-    experiment_named : callable. Returns a retrieval experiment by name.
-    baseline : str or None. Caption in the space of a retrieval experiment; see `open_baseline`.
-    writing : Writing or None. Decoding options of a language model; None: its defaults.
-    train_split : str or None. Split whose captions a baseline returns; None: the training split.
-
-    Raises
-    ------
-    WrongUsage
-        A retrieval experiment without a baseline, or a language model with one.
-    LanguageError, HeadError, EncoderError, DatasetError, ShardError
-        See `open_language_model` and `open_baseline`.
-    """
+    """Return the captioner of a language model, or of a baseline; raise if the two contradict."""
     writes = is_language_model(name, layout)
     if writes and baseline is None:
         return open_language_model(name, layout, experiment_named, writing)
@@ -132,19 +93,9 @@ def open_language_model(
     experiment_named: Callable[[str], Experiment],
     writing: Writing | None = None,
 ) -> OpenCaptioner:
-    """Return the captioner of a trained language model.
+    """Return the captioner of a trained language model, whose name includes a seed if it has one.
 
-    Parameters
-    ----------
-    name : str. Name of the model, including a seed if it has one.
-    layout : Layout. Layout of the dataset.
-    experiment_named : callable. Returns the retrieval experiment of its embedding space, by name.
-    writing : Writing or None. Decoding and selection options; None: the defaults.
-
-    Raises
-    ------
-    LanguageError, HeadError, EncoderError
-        The model, its head or the head's encoder are missing or inconsistent.
+    `experiment_named` returns the retrieval experiment of its embedding space.
     """
     trained = load_language_model(layout.language(name))
     if trained.head is None:
@@ -160,13 +111,7 @@ def open_language_model(
 
 
 def open_ranking_head(experiment: Experiment, layout: Layout) -> RankingHead:
-    """Return the head of a retrieval experiment, to rank images by captions.
-
-    Raises
-    ------
-    HeadError, EncoderError, ShardError
-        The head, its sentence encoder or its image features are missing or inconsistent.
-    """
+    """Return the head of a retrieval experiment, to rank images by captions."""
     head = load_head(layout.head(experiment.name))
     encoder = open_encoder(head, layout.encoder(experiment.captions.name), None)
     return RankingHead(head, encoder, FeatureSet(layout.features(experiment.embedded_images)))

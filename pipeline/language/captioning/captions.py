@@ -9,22 +9,24 @@ from pipeline.heads.inputs.feature_rows import Features
 
 @dataclass(frozen=True)
 class Caption:
-    """A generated caption.
+    """A generated caption."""
 
-    Attributes
-    ----------
-    text : str. Words separated by spaces, as tokenized for the vocabulary.
-    score : float. Score for ranking the captions of one image; higher is better.
-    parts : mapping of str to float. Terms of the score by name, such as "cosine" and "trigram".
-    """
-
-    text: str
-    score: float
-    parts: Mapping[str, float] = field(default_factory=dict)
+    text: str  # words separated by spaces, as tokenized for the vocabulary
+    score: float  # ranks the captions of one image; higher is better
+    parts: Mapping[str, float] = field(default_factory=dict)  # terms of the score, such as "cosine"
 
 
 class Captioner(Protocol):
-    """Describes images from the features of one image recipe."""
+    """Describes images from the features of one image recipe.
+
+    Protocol of `LanguageCaptioner`, `NearestCaption` and `MostFrequentCaption`; the jobs over files
+    and datasets use nothing else of them.
+
+    Examples
+    --------
+    >>> for captions in captioner.describe(features, count=3):  # doctest: +SKIP
+    ...     print(captions[0].text, captions[0].score)
+    """
 
     @property
     def provenance(self) -> Mapping[str, Any]:

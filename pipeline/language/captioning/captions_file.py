@@ -21,18 +21,11 @@ from pipeline.store.schema import SchemaError, decode, decode_lines
 
 @dataclass(frozen=True)
 class Described:
-    """Result for one image.
+    """Result for one image."""
 
-    Attributes
-    ----------
-    image : str. Image id, or file as it was passed.
-    captions : tuple of Caption. Captions, the best first; () on failure.
-    error : str. Reason for a missing caption, or "".
-    """
-
-    image: str
-    captions: tuple[Caption, ...] = ()
-    error: str = ""
+    image: str  # id, or file as it was passed
+    captions: tuple[Caption, ...] = ()  # the best first; () on failure
+    error: str = ""  # reason for a missing caption
 
     @property
     def text(self) -> str:
@@ -43,43 +36,27 @@ class Described:
 def write_captions(
     file: str | Path, described: Sequence[Described], provenance: Mapping[str, Any]
 ) -> None:
-    """Write captions and their provenance, each file atomically.
+    """Write the captions of all images and their provenance, each file atomically.
 
     In NAME.json an image without a caption has no entry, and an id of digits is a number, as in
     COCO's own files.
-
-    Parameters
-    ----------
-    file : str or Path. NAME.jsonl or NAME.json.
-    described : sequence of Described. Every image once, in order.
-    provenance : mapping. Provenance of the captions, as JSON values.
-
-    Raises
-    ------
-    LanguageError
-        The file has another suffix.
     """
     file = Path(file)
     require_captions_file(file)
     if file.suffix == ".json":
-        found = [
+        results = [
             {"image_id": int(d.image) if d.image.isdecimal() else d.image, "caption": d.text}
             for d in described
             if d.captions
         ]
-        write_json(file, found)
+        write_json(file, results)
     else:
         write_text(file, "".join(f"{canonical_json(as_json(d))}\n" for d in described))
     write_json(provenance_of(file), dict(provenance))
 
 
 def require_captions_file(file: Path) -> None:
-    """Check that captions can be written to a file of this name.
-
-    Raises
-    ------
-    LanguageError, OutputError
-    """
+    """Check that captions can be written to a file of this name."""
     if file.suffix not in (".json", ".jsonl"):
         raise LanguageError(
             f"{file} ends in {file.suffix or 'nothing'}; use .jsonl for all details of each image, "
@@ -124,22 +101,14 @@ def from_json(line: Mapping[str, Any]) -> Described:
 def read_captions(file: str | Path) -> dict[str, str | None]:
     """Load captions from a file in COCO's format, an array or JSON lines, from any source.
 
-    Returns
-    -------
-    dict
-        Caption by image id (text), or None if the line has an error instead.
-
-    Raises
-    ------
-    LanguageError
-        The file is missing or damaged, names an image twice, or has no caption.
+    A caption is None if the line has an error instead; an image may occur only once.
     """
     file = Path(file)
     try:
         data = file.read_bytes()
     except FileNotFoundError:
         raise LanguageError(f"{file}: no such file; `pipeline caption` writes one") from None
-    found: dict[str, str | None] = {}
+    captions: dict[str, str | None] = {}
     try:
         if data.lstrip().startswith(b"["):
             entries, unit = decode(data, list[_Entry]), "entry"
@@ -152,38 +121,32 @@ def read_captions(file: str | Path) -> dict[str, str | None]:
         ) from None
     for number, entry in enumerate(entries, 1):
         where, image = f"{file}: {unit} {number}", str(entry.image_id)
-        if image in found:
+        if image in captions:
             raise LanguageError(f"{where}: image {image!r} has a caption already")
         if entry.caption is None and entry.error is None:
             raise LanguageError(f"{where}: neither a caption nor an error")
-        if entry.caption and (fault := check_caption(entry.caption)):
-            raise LanguageError(f"{where}: the caption {fault}")
-        found[image] = entry.caption
-    if not any(caption is not None for caption in found.values()):
+        if entry.caption and (defect := check_caption(entry.caption)):
+            raise LanguageError(f"{where}: the caption {defect}")
+        captions[image] = entry.caption
+    if not any(caption is not None for caption in captions.values()):
         raise LanguageError(f"{file} has no caption")
-    return found
+    return captions
 
 
 def read_described(file: str | Path) -> list[Described]:
-    """Load the captions of NAME.jsonl with all candidates, as `write_captions` wrote them.
-
-    Raises
-    ------
-    LanguageError
-        The file is missing or damaged, or names an image twice.
-    """
+    """Load the captions of NAME.jsonl with all candidates, as `write_captions` wrote them."""
     file = Path(file)
     read_captions(file)  # one caption or error per image
-    found: list[Described] = []
+    described: list[Described] = []
     for number, line in enumerate(file.read_bytes().splitlines(), 1):
         try:
-            found.append(from_json(decode(line, dict[str, Any])))
+            described.append(from_json(decode(line, dict[str, Any])))
         except (SchemaError, KeyError, TypeError, AttributeError):
             raise LanguageError(
                 f"{file}: line {number} is not one of `pipeline caption`; expected image_id, "
                 "caption, score and others"
             ) from None
-    return found
+    return described
 
 
 class _Entry(msgspec.Struct):
@@ -193,17 +156,11 @@ class _Entry(msgspec.Struct):
 
 
 def read_provenance(file: str | Path) -> dict[str, Any]:
-    """Return the provenance of a file of captions; {} without a provenance file.
-
-    Raises
-    ------
-    LanguageError
-        The provenance file is damaged.
-    """
-    beside = provenance_of(Path(file))
+    """Return the provenance of a file of captions; {} without a provenance file."""
+    path = provenance_of(Path(file))
     try:
-        return decode(beside.read_bytes(), dict[str, Any])
+        return decode(path.read_bytes(), dict[str, Any])
     except FileNotFoundError:
         return {}
     except SchemaError as error:
-        raise LanguageError(f"{beside} is damaged ({error}); generate the captions again") from None
+        raise LanguageError(f"{path} is damaged ({error}); generate the captions again") from None

@@ -10,7 +10,7 @@ import numpy as np
 from pipeline.datasets.manifest import MANIFEST_FILE, read_manifest
 from pipeline.datasets.splits import split_for
 from pipeline.heads.inputs.feature_spec import FeatureSpec
-from pipeline.language.captioning.captions import Captioner
+from pipeline.language.captioning.captions import Caption, Captioner
 from pipeline.language.captioning.captions_file import (
     Described,
     as_json,
@@ -41,37 +41,10 @@ def describe_split(
     seed: int = 0,
     monitor: Monitor = QUIET,
 ) -> list[Described]:
-    """Describe every image of a split and write the captions to one file.
+    """Describe every image of a split from features of the recipe `inputs`, and write the captions.
 
     A work file next to `out` keeps finished images until the file is written; the same call resumes
-    from it and yields the same bytes.
-
-    Parameters
-    ----------
-    captioner : Captioner.
-    dataset : str or Path. Folder of a prepared dataset.
-    out : str or Path. NAME.jsonl or NAME.json; see `pipeline.language.captioning.captions_file`.
-    images : str or Path. Folder of image features of the captioner's recipe.
-    inputs : FeatureSpec or None. That recipe; None: the captioner does not use features.
-    split : str or None. Name of the split; None: "test" or an alias.
-    limit : int or None. Maximum number of images, the first ones of the split.
-    count : int. Maximum number of captions per image.
-    seed : int. Seed of all random numbers.
-    monitor : Monitor. Receives progress in images, and a line on images without a caption.
-
-    Returns
-    -------
-    list of Described
-        Every image, in the order of the dataset. An image with failed features has their error.
-
-    Raises
-    ------
-    LanguageError, OutputError
-        The output file has a wrong suffix or is not writable.
-    DatasetError
-        The dataset lacks the split.
-    HeadError, MissingRows
-        The features have another recipe, or an image has none.
+    from it and yields the same bytes. An image with failed features has their error.
     """
     folder, out = Path(dataset), Path(out)
     require_captions_file(out)
@@ -118,16 +91,11 @@ def _describe(
 ) -> list[Described]:
     rows = features.rows_of(ids)
     sound = [at for at, row in enumerate(rows) if features.status[row] == OK]
-    found = (
-        captioner.describe(
-            features.read([ids[at] for at in sound]).astype(np.float32, copy=False),
-            count=count,
-            seed=seed,
-        )
-        if sound
-        else []
-    )
-    captions = dict(zip(sound, found, strict=True))
+    captions: dict[int, Sequence[Caption]] = {}
+    if sound:
+        images = features.read([ids[at] for at in sound]).astype(np.float32, copy=False)
+        described = captioner.describe(images, count=count, seed=seed)
+        captions = dict(zip(sound, described, strict=True))
     return [
         Described(image, tuple(captions[at]))
         if captions.get(at)
@@ -137,12 +105,7 @@ def _describe(
 
 
 class _WorkFile:
-    """The lines of an unfinished file of captions, after a header line with their inputs.
-
-    Attributes
-    ----------
-    done : images that are already described.
-    """
+    """The lines of an unfinished file of captions, after a header line with their inputs."""
 
     def __init__(self, out: Path, provenance: Mapping[str, Any]) -> None:
         self._path = out.with_name(f"{out.name}.work")
@@ -153,7 +116,7 @@ class _WorkFile:
             self._path.write_text(f"{self._head}\n", encoding="utf-8")
 
     def keep(self, described: Sequence[Described]) -> list[Described]:
-        """Append the captions of some images; return them as read back from the file."""
+        """Append the captions of some images; return them as a resumed run would read them."""
         lines = [canonical_json(as_json(d)) for d in described]
         with self._path.open("a", encoding="utf-8") as stream:
             stream.write("".join(f"{line}\n" for line in lines))
@@ -166,13 +129,16 @@ class _WorkFile:
     def _read(self) -> list[Described]:
         """Return the images of complete blocks, if the inputs match."""
         try:
+            # After the last newline is at most a line that was cut off by a kill.
             head, *lines = self._path.read_text(encoding="utf-8").split("\n")[:-1]
         except (OSError, ValueError):
             return []
         if head != self._head:
             return []
+        # Whole batches only: a caption may depend in its last bits on the images of its batch, and
+        # the resumed batches must be those of an uninterrupted run.
         whole = len(lines) - len(lines) % _IMAGES
         if whole < len(lines):
-            kept = "".join(f"{line}\n" for line in [head, *lines[:whole]])
-            self._path.write_text(kept, encoding="utf-8")
+            text = "".join(f"{line}\n" for line in [head, *lines[:whole]])
+            self._path.write_text(text, encoding="utf-8")
         return [from_json(parse_json(line)) for line in lines[:whole]]

@@ -15,16 +15,12 @@ _ROWS = 1024  # sentences per batch: the scores of a step fit into the caches
 
 
 @dataclass(frozen=True)
-class Found:
-    """Generated sentences.
+class Generated:
+    """Generated sentences."""
 
-    Attributes
-    ----------
-    sentences : (n, width, length) int64 token ids without `START`, followed by `END` and `PADDING`.
-    log_probabilities : (n, width) float32 of whole sentences with end mark; -inf for empty slots.
-    """
-
+    # (n, width, length) int64 token ids without `START`, followed by `END` and `PADDING`.
     sentences: Tensor
+    # (n, width) float32 of whole sentences with end mark; -inf for empty slots.
     log_probabilities: Tensor
 
 
@@ -32,18 +28,10 @@ class Found:
 def most_probable_words(
     model: SentenceModel, conditions: Tensor, tags: Tensor, pairs: Tensor | None = None
 ) -> Tensor:
-    """Return greedy sentences: the most probable word at each tag, one after another.
+    """Return greedy sentences (n, length): the most probable word at each tag, one after another.
 
     Equivalent to `beam_search` with width 1, but without probabilities: neither the words after the
-    last tag nor a `log_softmax` is computed. `UNKNOWN` is excluded.
-
-    Parameters
-    ----------
-    model, conditions, tags, pairs : see `beam_search`.
-
-    Returns
-    -------
-    (n, length) int64 token ids without `START`, followed by `END` and `PADDING`.
+    last tag nor a `log_softmax` is computed. Ids are those of `Generated.sentences`.
     """
     if pairs is None:
         pairs = torch.arange(len(conditions), device=conditions.device)[:, None].expand(-1, 2)
@@ -52,17 +40,17 @@ def most_probable_words(
     # The longest first, so that the unfinished sentences of each step are a slice.
     order = ends.argsort(descending=True, stable=True)
     for rows in order.split(_ROWS):
-        own = ends[rows]
+        lengths = ends[rows]
         state = model.start(conditions, tags, pairs[rows])
         words = torch.full((len(rows),), START, device=tags.device)
-        written = sentences.new_full((len(rows), int(own[0]) + 1), PADDING)
-        for place in range(int(own[0])):
-            live = slice(int((own > place).sum()))
+        written = sentences.new_full((len(rows), int(lengths[0]) + 1), PADDING)
+        for position in range(int(lengths[0])):
+            live = slice(int((lengths > position).sum()))
             scores, state = model.step(state.of(live), words[live])
             scores[:, [UNKNOWN, END]] = -torch.inf
             words = _argmax(scores)
-            written[live, place] = words
-        written.scatter_(1, own[:, None], END)
+            written[live, position] = words
+        written.scatter_(1, lengths[:, None], END)
         sentences[rows, : written.shape[1]] = written
     return sentences
 
@@ -76,21 +64,12 @@ def beam_search(
     *,
     width: int = 1,
     longest: int = LONGEST,
-) -> Found:
+) -> Generated:
     """Return the most probable sentences by beam search, the best first.
 
-    Keeps the `width` best hypotheses after each word; finished ones stay in the beam. Only
-    unfinished ones are computed. `UNKNOWN` is excluded. With tags a sentence has one word per tag.
-
-    Parameters
-    ----------
-    model : SentenceModel. Model in evaluation mode.
-    conditions : (conditions, condition_dim) float32, or with cells; see `SentenceModel.start`.
-    tags : (sequences, length) int64, followed by `END` and `PADDING`; for models with tags.
-    pairs : (n, 2) int64, the rows of `conditions` and `tags` of each sentence; None: sentence k
-        has the rows k.
-    width : int. Beam width, at least 1; 1 is greedy.
-    longest : int. Maximum number of words of a sentence, without tags.
+    Keeps the `width` best hypotheses after each word; 1 is greedy. With tags a sentence has one
+    word per tag; otherwise at most `longest` words. Conditions, tags and pairs are those of
+    `SentenceModel.start`; tags are followed by `END` and `PADDING`.
     """
     number, device = len(conditions if pairs is None else pairs), conditions.device
     ends = _ends(tags, longest).to(device)
@@ -101,11 +80,13 @@ def beam_search(
     written = torch.empty(number, 1, 0, dtype=torch.int64, device=device)
     over = torch.zeros(number, dtype=torch.bool, device=device)
     live = torch.arange(number, device=device)
-    for place in range(int(ends.max()) + 1):
+    for position in range(int(ends.max()) + 1):
         beams = words.shape[1]
         scores, state = model.step(state, words.flatten()[live])
-        log_p = _allowed(scores.log_softmax(dim=1), ends[live // beams] == place, tags is not None)
-        # The best words of each hypothesis, followed by "no word" for a finished one.
+        must_end = ends[live // beams] == position
+        log_p = _allowed(scores.log_softmax(dim=1), must_end, tags is not None)
+        # The best words of each hypothesis, and "no word" for a finished one, which thus competes
+        # with its unchanged total. `live` are the rows of the unfinished ones.
         top = min(width, log_p.shape[1])
         log_p, best_words = log_p.topk(top, dim=1)
         every = totals.new_full((number * beams, top + 1), -torch.inf)
@@ -117,9 +98,10 @@ def beam_search(
         totals, best = every.topk(min(width, every.shape[1]), dim=1)
         words = choices.gather(1, best)
         beam = best // (top + 1)
-        before = written.gather(1, beam[:, :, None].expand(-1, -1, place))
+        before = written.gather(1, beam[:, :, None].expand(-1, -1, position))
         written = torch.cat([before, words[:, :, None]], dim=2)
         rows = (torch.arange(number, device=device)[:, None] * beams + beam).flatten()
+        # An empty slot (-inf) is over as well: it must not be extended.
         over = over[rows] | ((words == END) | totals.isneginf()).flatten()
         # State rows belong to the hypotheses that were unfinished before this word.
         row_of = torch.empty(number * beams, dtype=torch.int64, device=device)
@@ -128,7 +110,7 @@ def beam_search(
         if not len(live):
             break
         state = state.of(row_of[rows[live]])
-    return Found(written, totals)
+    return Generated(written, totals)
 
 
 @torch.inference_mode()
@@ -140,17 +122,11 @@ def sample(
     pairs: Tensor | None = None,
     *,
     temperature: float = 1.0,
-) -> Found:
+) -> Generated:
     """Return one sampled sentence per condition.
 
-    A sentence depends only on its own condition, tags and draws.
-
-    Parameters
-    ----------
-    model, conditions, tags, pairs : see `beam_search`.
-    draws : (n, longest + 1) float64 in [0, 1): the word at a position is the first, by token id,
-        whose cumulative probability exceeds the draw of this position.
-    temperature : float. Softmax temperature, above 0.
+    It depends only on its own condition, tags and draws (n, longest + 1), float64 in [0, 1): a word
+    is the first, by token id, whose cumulative probability exceeds the draw of its position.
     """
     number, device = len(draws), conditions.device
     ends = _ends(tags, draws.shape[1] - 1).to(device)
@@ -160,11 +136,12 @@ def sample(
     totals = torch.zeros(number, device=device)
     over = torch.zeros(number, dtype=torch.bool, device=device)
     written = []
-    for place in range(int(ends.max()) + 1):
+    for position in range(int(ends.max()) + 1):
         scores, state = model.step(state, words)
-        log_p = _allowed(scores.log_softmax(dim=1), ends == place, tags is not None)
+        log_p = _allowed(scores.log_softmax(dim=1), ends == position, tags is not None)
         cumulative = (log_p.double() / temperature).softmax(dim=1).cumsum(dim=1)
-        drawn = draws[:, place, None].to(device) * cumulative[:, -1:]
+        # The last cumulative probability is 1 only up to rounding.
+        drawn = draws[:, position, None].to(device) * cumulative[:, -1:]
         words = torch.searchsorted(cumulative, drawn, right=True)[:, 0].clamp_max(
             log_p.shape[1] - 1
         )
@@ -174,7 +151,7 @@ def sample(
         written.append(words)
         if bool(over.all()):
             break
-    return Found(torch.stack(written, dim=1)[:, None], totals[:, None])
+    return Generated(torch.stack(written, dim=1)[:, None], totals[:, None])
 
 
 def _ends(tags: Tensor | None, longest: int) -> Tensor:

@@ -22,21 +22,7 @@ def describe_picture(
     count: int = 5,
     seed: int = 0,
 ) -> tuple[Caption, ...]:
-    """Return captions of one image, given as a path or decoded, best first.
-
-    Parameters
-    ----------
-    captioner : Captioner. Trained language model.
-    network : PictureFeatures. Network of the captioner's recipe.
-    image : Path or Image. Image to describe.
-    count : int. Maximum number of captions.
-    seed : int. Seed of all random draws.
-
-    Raises
-    ------
-    SearchError, UnusableImage
-        The image is missing, unreadable or refused.
-    """
+    """Return captions of one image, given as a path or decoded, best first."""
     (captions,) = captioner.describe(network.of(image), count=count, seed=seed)
     return tuple(captions)
 
@@ -52,12 +38,7 @@ def describe_pictures(
 ) -> list[Described]:
     """Caption several images; an unreadable one has an error instead of captions.
 
-    Parameters
-    ----------
-    captioner, network, count, seed : see `describe_picture`.
-    images : iterable of images. As for `pipeline.images.given_pictures.picture_of`. An image
-        without a path is named "image N", N from 0.
-    monitor : Monitor. Receives progress in images.
+    An image without a path is named "image N", N from 0.
     """
     described = []
     with monitor.progress("caption", "image") as progress:
@@ -65,8 +46,9 @@ def describe_pictures(
             name = str(image) if isinstance(image, str | Path) else f"image {number}"
             try:
                 opened = picture_of(image)
-                found = describe_picture(captioner, network, opened, count=count, seed=seed)
-                described.append(Described(name, found, "" if found else "no caption was found"))
+                captions = describe_picture(captioner, network, opened, count=count, seed=seed)
+                reason = "" if captions else "no caption was found"
+                described.append(Described(name, captions, reason))
             except (EmbeddingsError, UnusableImage) as error:
                 described.append(Described(name, error=str(error)))
             progress(number + 1, len(images), sum(not d.captions for d in described))

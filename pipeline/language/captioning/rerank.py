@@ -38,46 +38,26 @@ def rerank_captions(
     weight: float = WEIGHT,
     monitor: Monitor = QUIET,
 ) -> list[Described]:
-    """Rerank the captions of a file, and write them to another one.
+    """Rerank the captions of a file, and write them to another one; see `pipeline.rerank`.
 
-    Parameters
-    ----------
-    file : str or Path. NAME.jsonl of `pipeline caption`; its candidates are the captions and their
-        `others`.
-    out : str or Path. NAME.jsonl or NAME.json; see `pipeline.language.captioning.captions_file`.
-    head : RankingHead. Head that embeds the images and the candidates.
-    weight : float. Weight of the cosine, at least 0, relative to the scores of the file.
-    monitor : Monitor. Receives a line with counts and seconds.
-
-    Returns
-    -------
-    list of Described
-        Every image in the order of the file, its candidates by the new score; `parts` also has
-        `cosine` and the old score as `generated`. The first candidate wins ties. Images without a
-        caption keep their error.
-
-    Raises
-    ------
-    LanguageError
-        The file is missing or damaged, has no candidates, or `weight` is negative.
-    MissingRows
-        An image has no features.
+    The weight of the cosine is relative to the scores of the file.
     """
     file, out, started = Path(file), Path(out), time.monotonic()
     if not weight >= 0:
         raise LanguageError(f"the weight of the cosine is {weight}; set a number of at least 0")
     require_captions_file(out)
-    found = read_described(file)
-    several = [d for d in found if len(d.captions) > 1]
+    described = read_described(file)
+    several = [d for d in described if len(d.captions) > 1]
     if not several:
         raise LanguageError(
             f"{file} has one caption per image, so there is nothing to rerank; write candidates "
             "with `pipeline caption --top 20 --beam 20`"
         )
-    cosines = head.cosines([d.image for d in several], [_texts(d) for d in several])
+    texts = [[caption.text for caption in d.captions] for d in several]
+    cosines = head.cosines([d.image for d in several], texts)
     new = {d.image: _by_score(d, c, weight) for d, c in zip(several, cosines, strict=True)}
-    made = [new.get(d.image, d) for d in found]
-    changed = sum(a.text != b.text for a, b in zip(made, found, strict=True))
+    reranked = [new.get(d.image, d) for d in described]
+    changed = sum(a.text != b.text for a, b in zip(described, reranked, strict=True))
     provenance: Mapping[str, Any] = {
         **read_provenance(file),
         "reranked": {
@@ -86,14 +66,12 @@ def rerank_captions(
             "weight": weight,
         },
     }
-    write_captions(out, made, provenance)
+    write_captions(out, reranked, provenance)
     seconds = time.monotonic() - started
-    monitor.log(f"{out}: {len(made)} images, {changed} with another caption, in {seconds:.1f} s")
-    return made
-
-
-def _texts(described: Described) -> list[str]:
-    return [caption.text for caption in described.captions]
+    monitor.log(
+        f"{out}: {len(described)} images, {changed} with another caption, in {seconds:.1f} s"
+    )
+    return reranked
 
 
 def _by_score(described: Described, cosines: Sequence[float], weight: float) -> Described:

@@ -11,18 +11,14 @@ _START_SCALE = 0.01  # as in the program of Kiros et al. 2014 (ICML)
 
 
 class LogBilinear(nn.Module):
-    """r = sum of C_i r(w_i) over the previous words (Kiros et al. 2014, eq. 7).
-
-    Attributes
-    ----------
-    words : (vocab_size, dim), word vectors, common to input and output.
-    contexts : (context, dim, dim), matrix C_i of each position, the nearest word's last.
-    """
+    """r = sum of C_i r(w_i) over the previous words (Kiros et al. 2014, eq. 7)."""
 
     def __init__(self, vocab_size: int, dim: int, context: int) -> None:
         """Initialise the weights from torch's global generator."""
         super().__init__()
+        # Word vectors, common to input and output.
         self.words = nn.Parameter(torch.randn(vocab_size, dim) * dim**-0.5)
+        # C_i of each position, the nearest word's last.
         self.contexts = nn.Parameter(torch.randn(context, dim, dim) * _START_SCALE)
 
     def forward(self, contexts: Tensor) -> Tensor:
@@ -36,20 +32,15 @@ class Factored(nn.Module):
 
     W_fk C_i W_fk' (factors x factors) are multiplied first, so that no word vector has `dim`
     numbers.
-
-    Attributes
-    ----------
-    words : (vocab_size, factors), the transposed W_fv.
-    folding : (factors, dim), W_fk.
-    contexts : (context, dim, dim), matrix C_i of each position, the nearest word's last.
     """
 
     def __init__(self, vocab_size: int, dim: int, factors: int, context: int) -> None:
         """Initialise the weights from torch's global generator."""
         super().__init__()
-        self._kept: tuple[tuple[int, int], Tensor] | None = None
-        self.words = nn.Parameter(torch.randn(vocab_size, factors) * factors**-0.5)
-        self.folding = nn.Parameter(torch.randn(factors, dim) * dim**-0.5)
+        self._cached: tuple[tuple[int, int], Tensor] | None = None
+        self.words = nn.Parameter(torch.randn(vocab_size, factors) * factors**-0.5)  # W_fv'
+        self.folding = nn.Parameter(torch.randn(factors, dim) * dim**-0.5)  # W_fk
+        # C_i of each position, the nearest word's last.
         self.contexts = nn.Parameter(torch.randn(context, dim, dim) * _START_SCALE)
 
     def forward(self, contexts: Tensor) -> Tensor:
@@ -58,10 +49,11 @@ class Factored(nn.Module):
 
     def _between(self) -> Tensor:
         """Return W_fk C_i W_fk' of all positions; cached in evaluation, for single words."""
+        # Counters of in-place changes, so that a step of the optimiser invalidates the product.
         versions = (self.folding._version, self.contexts._version)
-        if not torch.is_grad_enabled() and self._kept is not None and self._kept[0] == versions:
-            return self._kept[1]
+        if not torch.is_grad_enabled() and self._cached and self._cached[0] == versions:
+            return self._cached[1]
         between = self.folding @ self.contexts @ self.folding.T
         flat = between.transpose(1, 2).flatten(0, 1)
-        self._kept = None if torch.is_grad_enabled() else (versions, flat)
+        self._cached = None if torch.is_grad_enabled() else (versions, flat)
         return flat

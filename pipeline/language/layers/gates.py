@@ -7,9 +7,14 @@ and `at` the factors of one position per sentence from it.
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import embedding
+from torch.nn.functional import embedding, pad
 
-from pipeline.language.sentences import forward_tags
+from pipeline.text.encoders.token_ids import PADDING
+
+
+def forward_tags(tags: Tensor, forward: int) -> Tensor:
+    """Return the tag at each position and the next ones, (sentences, length, forward + 1) int64."""
+    return pad(tags, (0, forward), value=PADDING).unfold(1, forward + 1, 1)
 
 
 class _Content(nn.Module):
@@ -27,9 +32,9 @@ class _Content(nn.Module):
         """Return "content", the factors of each condition."""
         return {"content": conditions @ self.of_content.T}
 
-    def at(self, shared: dict[str, Tensor], own: dict[str, Tensor]) -> Tensor:
+    def at(self, shared: dict[str, Tensor], rows: dict[str, Tensor]) -> Tensor:
         """Return (sentences, dim); see `StructureGate.at`."""
-        return shared["content"][own["condition"]]
+        return shared["content"][rows["condition"]]
 
 
 class ContentShift(_Content):
@@ -58,9 +63,9 @@ class ContentItself(_Content):
     """u, appended to the vector: the output layer contracts it with a tensor."""
 
     @staticmethod
-    def join(found: Tensor, content: Tensor) -> Tensor:
+    def join(vectors: Tensor, content: Tensor) -> Tensor:
         """Return both concatenated."""
-        return torch.cat([found, content], dim=1)
+        return torch.cat([vectors, content], dim=1)
 
     def begin(self, conditions: Tensor, tags: Tensor | None) -> dict[str, Tensor]:
         """Return "content", the conditions."""
@@ -68,16 +73,7 @@ class ContentItself(_Content):
 
 
 class StructureGate(nn.Module):
-    """W_fd u', with u' = max(0, sum of T_i t_i + T_u u + b) (Kiros et al. 2014, eq. 11).
-
-    Attributes
-    ----------
-    tags : (tags, dim), vector t of each tag id.
-    structure : (forward + 1, dim, dim), matrix T_i of each offset, the word's own first.
-    content : (dim, condition_dim), T_u.
-    bias : (dim,), b.
-    of_attribute : (factors, dim), W_fd.
-    """
+    """W_fd u', with u' = max(0, sum of T_i t_i + T_u u + b) (Kiros et al. 2014, eq. 11)."""
 
     join = staticmethod(torch.mul)
 
@@ -86,26 +82,20 @@ class StructureGate(nn.Module):
     ) -> None:
         """Initialise the weights from torch's global generator."""
         super().__init__()
-        self.tags = nn.Parameter(torch.randn(num_tags, dim) * dim**-0.5)
+        self.tags = nn.Parameter(torch.randn(num_tags, dim) * dim**-0.5)  # t of each tag id
+        # T_i of each offset, the word's own first.
         self.structure = nn.Parameter(torch.randn(forward + 1, dim, dim) * dim**-0.5)
-        self.content = nn.Parameter(torch.randn(dim, condition_dim))
+        self.content = nn.Parameter(torch.randn(dim, condition_dim))  # T_u
         self.bias = nn.Parameter(torch.zeros(dim))
-        self.of_attribute = nn.Parameter(torch.randn(factors, dim) * dim**-0.5)
+        self.of_attribute = nn.Parameter(torch.randn(factors, dim) * dim**-0.5)  # W_fd
 
     def forward(
         self, conditions: Tensor, tags: Tensor | None, sentences: Tensor, places: Tensor
     ) -> Tensor:
-        """Return the factors at some positions.
+        """Return the factors (positions, factors) float32 at some positions.
 
-        Parameters
-        ----------
-        conditions : (sentences, condition_dim) float32.
-        tags : (sentences, length) int64.
-        sentences, places : (positions,) int64, sentence and place of each position.
-
-        Returns
-        -------
-        (positions, factors) float32
+        Conditions are (sentences, condition_dim), tags (sentences, length) int64; `sentences` and
+        `places` (positions,) int64 are the sentence and place of each position.
         """
         assert tags is not None
         after = len(self.structure)
@@ -117,38 +107,23 @@ class StructureGate(nn.Module):
     def begin(self, conditions: Tensor, tags: Tensor | None) -> dict[str, Tensor]:
         """Return the terms that sentences share.
 
-        Parameters
-        ----------
-        conditions : (conditions, condition_dim) float32.
-        tags : (sequences, length) int64.
-
-        Returns
-        -------
-        dict of str to Tensor
-            "content" (conditions, dim), T_u u + b, and "ahead" (sequences, length, dim), the sum of
-            T_i t_i at each place.
+        "content" (conditions, dim) is T_u u + b, and "ahead" (sequences, length, dim) the sum of
+        T_i t_i at each place.
         """
         assert tags is not None
         ids = forward_tags(tags, len(self.structure) - 1)
         ahead = self._ahead(ids.flatten(0, 1)).view(*tags.shape, -1)
         return {"content": conditions @ self.content.T + self.bias, "ahead": ahead}
 
-    def at(self, shared: dict[str, Tensor], own: dict[str, Tensor]) -> Tensor:
-        """Return the factors at one place of each sentence.
+    def at(self, shared: dict[str, Tensor], rows: dict[str, Tensor]) -> Tensor:
+        """Return the factors (sentences, factors) float32 at one place of each sentence.
 
-        Parameters
-        ----------
-        shared : dict of str to Tensor. Result of `begin`.
-        own : dict of str to Tensor. "condition", "tags" and "place", (sentences,) int64: the rows
-            in `shared` and the place, limited to that of the last tag.
-
-        Returns
-        -------
-        (sentences, factors) float32
+        `shared` is the result of `begin`; "condition", "tags" and "place", (sentences,) int64, are
+        rows of it and the place, limited to that of the last tag.
         """
-        place = own["place"].clamp_max(shared["ahead"].shape[1] - 1)
-        ahead = shared["ahead"][own["tags"], place]
-        return (ahead + shared["content"][own["condition"]]).relu() @ self.of_attribute.T
+        last = shared["ahead"].shape[1] - 1
+        ahead = shared["ahead"][rows["tags"], rows["place"].clamp_max(last)]
+        return (ahead + shared["content"][rows["condition"]]).relu() @ self.of_attribute.T
 
     def _ahead(self, ids: Tensor) -> Tensor:
         """Return the sum of T_i t_i, (positions, dim), of tag ids (positions, forward + 1)."""

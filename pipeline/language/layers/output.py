@@ -10,12 +10,7 @@ from pipeline.text.encoders.token_ids import PADDING, START
 
 
 class Output(nn.Module):
-    """P(word) ~ exp(vector . word + b) over all token ids but `PADDING` and `START`.
-
-    Attributes
-    ----------
-    bias : (vocab_size,), b.
-    """
+    """P(word) ~ exp(vector . word + b) over all token ids but `PADDING` and `START`."""
 
     impossible: Tensor
 
@@ -28,23 +23,17 @@ class Output(nn.Module):
         self.register_buffer("impossible", impossible, persistent=False)
 
     def scores(self, vectors: Tensor, words: Tensor) -> Tensor:
-        """Return unnormalised scores vector . word + b (n, vocab_size); see `log_probabilities`."""
+        """Return unnormalised scores vector . word + b (n, vocab_size)."""
         return torch.addmm(self.bias + self.impossible, vectors, words.T)
 
     def log_probabilities(self, vectors: Tensor, words: Tensor) -> Tensor:
-        """Return the log-probabilities (n, vocab_size) of all words.
-
-        Parameters
-        ----------
-        vectors : (n, dim) float32.
-        words : (vocab_size, dim) float32.
-        """
+        """Return log P (n, vocab_size) for vectors (n, dim) and words (vocab_size, dim)."""
         return log_softmax(self.scores(vectors, words), dim=1)
 
     def loss(self, vectors: Tensor, words: Tensor, targets: Tensor) -> Tensor:
         """Return the mean of -log P(target), the cross-entropy over all words."""
-        found = self.log_probabilities(vectors, words)
-        return -found.gather(1, targets[:, None]).mean()
+        log_p = self.log_probabilities(vectors, words)
+        return -log_p.gather(1, targets[:, None]).mean()
 
     def sampled_loss(
         self,
@@ -56,25 +45,19 @@ class Output(nn.Module):
     ) -> Tensor:
         """Return the mean loss with sampled words in place of all (Bengio & Senécal 2003).
 
-        Importance sampling estimates the sum over the other words without bias. Words are sampled
-        with replacement, once per batch, with P(id) = log((id + 2) / (id + 1)) /
-        log(vocab_size + 1), since ids are ordered by frequency. Samples of the target are dropped.
-
-        Parameters
-        ----------
-        vectors, words : see `log_probabilities`.
-        targets : (n,) int64.
-        number : int. Sample size.
-        generator : torch.Generator. Generator on the CPU.
+        Importance sampling estimates the sum over the other words without bias. Samples of the
+        target, of `targets` (n,) int64, are dropped. The generator is on the CPU.
         """
+        # Drawn once per batch, with replacement, with P(id) = log((id + 2) / (id + 1)) / log(size +
+        # 1): ids are ordered by frequency, and this distribution has an inverse in closed form.
         size = len(words)
         uniform = torch.rand(number, generator=generator, dtype=torch.float64)
         drawn = ((size + 1.0) ** uniform - 1).long().clamp_max(size - 1).to(targets.device)
-        own = (vectors * embedding(targets, words)).sum(dim=1) + self.bias[targets]
+        scores = (vectors * embedding(targets, words)).sum(dim=1) + self.bias[targets]
         bias = (self.bias + self.impossible)[drawn] - _log_expected(drawn, size, number)
         others = torch.addmm(bias, vectors, embedding(drawn, words).T)
         others = others.masked_fill(drawn == targets[:, None], -torch.inf)
-        return (torch.cat([own[:, None], others], dim=1).logsumexp(dim=1) - own).mean()
+        return (torch.cat([scores[:, None], others], dim=1).logsumexp(dim=1) - scores).mean()
 
 
 class TensorOutput(Output):
@@ -84,8 +67,9 @@ class TensorOutput(Output):
     """
 
     def scores(self, vectors: Tensor, words: Tensor) -> Tensor:
-        """See `Output.scores`; T^u is computed once for consecutive vectors of one condition."""
+        """Return the scores (n, vocab_size) of `Output.scores` with T^u as the words."""
         dim = words.shape[1]
+        # T^u once for consecutive vectors of one condition: it is as large as all words.
         conditions, number = torch.unique_consecutive(
             vectors[:, dim:].detach(), dim=0, return_counts=True
         )

@@ -17,7 +17,7 @@ def ngrams_of(words: Words) -> Counter[tuple[str, ...]]:
 
 
 def bleu(captions: Sequence[Words], references: Sequence[Sequence[Words]]) -> list[float]:
-    """Return BLEU-1 to BLEU-4 of a set of captions.
+    """Return BLEU-1 to BLEU-4, 0 to 1, of a set of captions, each with at least one reference.
 
     Matches and lengths are summed over the set before division. An n-gram's matches are clipped by
     its maximum count in a reference. The brevity penalty compares the total length with that of
@@ -25,15 +25,6 @@ def bleu(captions: Sequence[Words], references: Sequence[Sequence[Words]]) -> li
 
     Deviation: COCO's program adds 1e-15 and 1e-9 to its counts, so that a BLEU of 0 here is about
     1e-4 there if an order has no match.
-
-    Parameters
-    ----------
-    captions : sequence of Words. Words of each caption, possibly none.
-    references : sequence of sequence of Words. Words of each caption's references, at least one.
-
-    Returns
-    -------
-    list of four floats, 0 to 1.
     """
     counts = [bleu_counts(*of) for of in zip(captions, references, strict=True)]
     return bleu_of_counts([sum(column) for column in zip(*counts, strict=True)])
@@ -42,11 +33,8 @@ def bleu(captions: Sequence[Words], references: Sequence[Sequence[Words]]) -> li
 def bleu_counts(words: Words, others: Sequence[Words]) -> list[int]:
     """Return the contribution of one caption to the sums of BLEU.
 
-    Returns
-    -------
-    list of int
-        For n of 1 to `MAX_N` the matching n-grams; for each n all n-grams; the number of words;
-        that of the closest reference.
+    For n of 1 to `MAX_N` the matching n-grams; for each n all n-grams; the number of words; that of
+    the closest reference.
     """
     most: Counter[tuple[str, ...]] = Counter()
     for other in others:

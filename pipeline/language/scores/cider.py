@@ -13,20 +13,11 @@ _Counts = Counter[tuple[str, ...]]
 
 
 def cider_d(captions: Sequence[Words], references: Sequence[Sequence[Words]]) -> list[float]:
-    """Return CIDEr-D of each caption, called CIDEr in COCO's evaluation.
+    """Return CIDEr-D, 0 to 10, of each caption, called CIDEr in COCO's evaluation.
 
     An n-gram's weight is log(images / images whose references have it), so scores are comparable
     only within one set of images. Lengths are counted in word pairs, as in the authors' program: a
     caption of one word has length 0.
-
-    Parameters
-    ----------
-    captions : sequence of Words. Words of each caption, one per image, possibly none.
-    references : sequence of sequence of Words. Words of each caption's references, at least one.
-
-    Returns
-    -------
-    list of float, 0 to 10; the score of a set is their mean.
     """
     counted = [[ngrams_of(other) for other in others] for others in references]
     images_with: _Counts = Counter()
@@ -47,13 +38,14 @@ def cider_d(captions: Sequence[Words], references: Sequence[Sequence[Words]]) ->
 
     scores = []
     for words, others, of_image in zip(captions, references, counted, strict=True):
-        own, own_norms = weighted(ngrams_of(words))
+        weights, own_norms = weighted(ngrams_of(words))
         total = 0.0
         for other, counts in zip(others, of_image, strict=True):
             theirs, norms = weighted(counts)
             products = [0.0] * MAX_N
-            for ngram in (ngram for ngram in own if ngram in theirs):
-                products[len(ngram) - 1] += min(own[ngram], theirs[ngram]) * theirs[ngram]
+            for ngram in (ngram for ngram in weights if ngram in theirs):
+                # Clipped, so that repeating an n-gram of the reference does not pay.
+                products[len(ngram) - 1] += min(weights[ngram], theirs[ngram]) * theirs[ngram]
             similarity = sum(
                 product / (a * b) if a and b else 0.0
                 for product, a, b in zip(products, own_norms, norms, strict=True)

@@ -9,18 +9,9 @@ BETA = 1.2
 
 
 def rouge_l(captions: Sequence[Words], references: Sequence[Sequence[Words]]) -> list[float]:
-    """Return ROUGE-L of each caption.
+    """Return ROUGE-L, 0 to 1, of each caption; 0 without words.
 
     Precision and recall are each the maximum over the references, possibly of different ones.
-
-    Parameters
-    ----------
-    captions : sequence of Words. Words of each caption; without words the score is 0.
-    references : sequence of sequence of Words. Words of each caption's references, at least one.
-
-    Returns
-    -------
-    list of float, 0 to 1; the score of a set is their mean.
     """
     scores = []
     for words, others in zip(captions, references, strict=True):

@@ -1,8 +1,9 @@
-"""All scores of a set of captions as one row of a table."""
+"""All scores of a set of captions as one row of a table, also against a dataset's known truth."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from statistics import fmean
 
+from pipeline.datasets.image_truth import CaptionTruth
 from pipeline.language import LanguageError
 from pipeline.language.scores.bleu import Words, bleu
 from pipeline.language.scores.cider import cider_d
@@ -35,39 +36,24 @@ def score(
     references: Mapping[str, Sequence[str]],
     training: Iterable[str] = (),
 ) -> dict[str, float | int]:
-    """Score one caption per image against human references.
+    """Score one caption per image against human references, as a row of `COLUMNS`.
 
-    Parameters
-    ----------
-    captions : mapping of str to str. Caption by image id.
-    references : mapping of str to sequence of str. References by image id, at least one with a
-        word; others are ignored. Images without a caption count only in `num_without_caption`.
-    training : iterable of str. Training captions.
-
-    Returns
-    -------
-    dict
-        `bleu_1` to `bleu_4` and `rouge_l` out of 100, `cider` out of 10. Then of the captions
-        `mean_length` in words, `vocabulary` (distinct words), `distinct` (distinct captions, per
-        cent) and `verbatim` (per cent with the words of a training caption). Then `num_images`,
-        with a caption, and `num_without_caption`.
-
-    Raises
-    ------
-    LanguageError
-        There is no caption, a caption of an unknown image, or an image without a reference.
+    Captions and references are by image id; a reference without a word is ignored. `bleu_1` to
+    `bleu_4` and `rouge_l` are out of 100, `cider` out of 10; `distinct` captions, and `verbatim`
+    ones with the words of a training caption, in per cent. Images without a caption count only in
+    `num_without_caption`.
     """
     words, written = split_captions(captions, references)
     learnt = {tuple(TOKENIZER.tokenize(text)) for text in training}
-    own = {tuple(found) for found in words}
+    distinct = {tuple(caption) for caption in words}
     return {
         **{f"bleu_{n}": 100 * value for n, value in enumerate(bleu(words, written), 1)},
         "rouge_l": 100 * fmean(rouge_l(words, written)),
         "cider": fmean(cider_d(words, written)),
         "mean_length": fmean(map(len, words)),
         "vocabulary": len(set().union(*words)),
-        "distinct": 100 * len(own) / len(words),
-        "verbatim": 100 * fmean(tuple(found) in learnt for found in words),
+        "distinct": 100 * len(distinct) / len(words),
+        "verbatim": 100 * fmean(tuple(caption) in learnt for caption in words),
         "num_images": len(words),
         "num_without_caption": len(references) - len(words),
     }
@@ -76,18 +62,7 @@ def score(
 def split_captions(
     captions: Mapping[str, str], references: Mapping[str, Sequence[str]]
 ) -> tuple[tuple[Words, ...], tuple[tuple[Words, ...], ...]]:
-    """Tokenize captions, and the non-empty references of their images.
-
-    Returns
-    -------
-    captions, references
-        The words of each caption, and those of each of its image's references.
-
-    Raises
-    ------
-    LanguageError
-        There is no caption, a caption of an unknown image, or an image without a reference.
-    """
+    """Return the words of each caption, and those of each non-empty reference of its image."""
     if unknown := [image for image in captions if image not in references]:
         raise LanguageError(
             f"{len(unknown)} of {len(captions)} captions are of images without a reference, first "
@@ -97,11 +72,45 @@ def split_captions(
         raise LanguageError("there is no caption to score")
     words = tuple(TOKENIZER.tokenize(text) for text in captions.values())
     written = tuple(
-        tuple(found for text in references[image] if (found := TOKENIZER.tokenize(text)))
+        tuple(tokens for text in references[image] if (tokens := TOKENIZER.tokenize(text)))
         for image in captions
     )
-    if without := [image for image, found in zip(captions, written, strict=True) if not found]:
+    if without := [image for image, texts in zip(captions, written, strict=True) if not texts]:
         raise LanguageError(
             f"{counted(len(without), 'image has', 'images have')} no reference, first {without[:5]}"
         )
     return words, written
+
+
+def truth_columns(truth: CaptionTruth | None) -> dict[str, str]:
+    """Return the columns of `score_truth` with headings; empty without a truth."""
+    if truth is None:
+        return {}
+    return {
+        "parsed": "parsed",
+        "true": "true",
+        **{f"true_{facet}": facet for facet in truth.facets},
+        **{f"says_{facet}": f"says {facet}" for facet in truth.facets},
+    }
+
+
+def score_truth(captions: Mapping[str, str], truth: CaptionTruth) -> dict[str, float | int]:
+    """Compare captions, by image id, with the known content of their images, in per cent.
+
+    `parsed`, those that can be parsed, and `true`, entirely correct, are of all captions. For each
+    facet, `true_<facet>` is the share of correct ones of the parsed captions that mention it,
+    missing without any; `says_<facet>` is the share that mentions it of all parsed ones.
+    """
+    judged = [truth.judge(image, text) for image, text in captions.items()]
+    parsed = [right for right in judged if right is not None]
+    row: dict[str, float | int] = {
+        "parsed": 100 * len(parsed) / len(captions),
+        "true": 100 * sum(all(right.values()) for right in parsed) / len(captions),
+    }
+    for facet in truth.facets:
+        if values := [right[facet] for right in parsed if facet in right]:
+            row[f"true_{facet}"] = 100 * fmean(values)
+    for facet in truth.facets:
+        mentions = sum(facet in right for right in parsed)
+        row[f"says_{facet}"] = 100 * mentions / len(parsed) if parsed else 0.0
+    return row

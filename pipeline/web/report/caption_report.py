@@ -16,7 +16,7 @@ from pipeline.datasets.manifest import Manifest, read_manifest
 from pipeline.images.decoding.decode import read_image
 from pipeline.language.captioning.captions_file import read_captions
 from pipeline.language.score_captions import CAPTIONS_FILE, PROVENANCE_FILE, headings
-from pipeline.language.scores.caption_truth import truth_columns
+from pipeline.language.scores.table import truth_columns
 from pipeline.store.errors import WrongUsage
 from pipeline.store.files import parse_json, require_folder, write_text
 from pipeline.store.hashing import sha256_of_file
