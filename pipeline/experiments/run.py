@@ -133,7 +133,7 @@ def run(
     Returns
     -------
     RunResult
-        Recall tables in per cent by experiment, and the steps that changed their output.
+        Recall tables, in per cent, and the steps that changed their output.
 
     Raises
     ------
@@ -160,6 +160,7 @@ def run(
     training = replace(training, device=choose_device(requested, monitor), monitor=monitor)
     training = training.with_named_precision()
     extract, evaluate = dict(extract or {}), dict(evaluate or {})
+    # An explicit device of the run takes precedence over that of `extract`.
     if requested != AUTO or extract.get("device", AUTO) == AUTO:
         extract["device"] = training.device
     if "precision" in extract:

@@ -39,6 +39,8 @@ def embed_by_likelihood(
 ) -> Embeddings:
     """Score all images and captions of a split with a language model, and write the result.
 
+    The result is that of `pipeline.language.likelihoods.likelihood_embeddings`.
+
     Parameters
     ----------
     name : str. Name of a trained, published language model.
@@ -48,11 +50,6 @@ def embed_by_likelihood(
     split : str or None. None: the test split.
     limit : int or None. Only its first images; the time grows quadratically.
     monitor : Monitor. Receives progress in images.
-
-    Returns
-    -------
-    Embeddings
-        What was written; see `pipeline.language.likelihoods.likelihood_embeddings`.
     """
     opened = open_language_model(name, layout, experiment_named)
     captioner = opened.captioner

@@ -18,7 +18,7 @@ from pipeline.heads.head_types import CaptionFeatures, Experiment
 from pipeline.heads.trained_head import load_head
 from pipeline.heads.training.training_options import TrainingOptions
 from pipeline.language import LanguageError
-from pipeline.language.captioning.captioner import LanguageCaptioner, Writing, load_captioner
+from pipeline.language.captioning.captioner import LanguageCaptioner, Writing
 from pipeline.language.captioning.captioners import is_language_model, open_language_model
 from pipeline.language.captioning.captions_file import read_provenance
 from pipeline.language.captioning.describe_split import describe_split
@@ -40,6 +40,7 @@ from pipeline.store.progress import QUIET, Monitor
 from pipeline.store.shards.feature_set import FailedRows
 from pipeline.text.encode import encode, encoder_folder
 from pipeline.text.encoders.token_ids import END
+from pipeline.text.fitted import load_encoder
 from tests.project import Recorder
 
 pytest.importorskip("textblob")
@@ -92,6 +93,20 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
         captions=root / "bow",
     )
     return root
+
+
+def load_captioner(
+    folder: Path,
+    head: Path | None = None,
+    encoder: Path | None = None,
+    writing: Writing | None = None,
+) -> LanguageCaptioner:
+    return LanguageCaptioner(
+        load_language_model(folder),
+        None if head is None else load_head(head),
+        None if encoder is None else load_encoder(encoder),
+        writing,
+    )
 
 
 def train(
@@ -355,8 +370,6 @@ def test_a_way_of_writing_that_cannot_be_is_refused(wrong: dict[str, Any], fault
 
 
 def captioner_encoder(data: Path) -> Any:
-    from pipeline.text.fitted import load_encoder
-
     read: Callable[[Path], Any] = load_encoder
     return read(encoder_folder(data / "bow"))
 

@@ -92,7 +92,7 @@ class ContextModel(nn.Module):
         return State({} if self.gate is None else self.gate.begin(conditions, tags), rows)
 
     def step(self, state: State, words: Tensor) -> tuple[Tensor, State]:
-        """See `SentenceModel.step`; after the last tag its factors are used."""
+        """See `SentenceModel.step`."""
         rows = state.rows
         context = torch.cat([rows["context"][:, 1:], words[:, None]], dim=1)
         vectors = self.context(context)

@@ -210,9 +210,7 @@ def rerank(
         captions/DATASET/NAME-by-EXPERIMENT.jsonl below `root`.
     experiment : str. A trained retrieval experiment with cosine similarity.
     weight : float. Weight of the cosine, at least 0; the rest of the score is that of the file.
-    experiments : mapping of str to Experiment, or None. As passed to `pipeline.run`.
-    root : str or Path. Output folder of `pipeline.run`.
-    monitor : Monitor. Receives a log line.
+    experiments, root, monitor : see `caption`.
 
     Returns
     -------
@@ -265,9 +263,7 @@ def score(
     out : str, Path or None. Folder with a subfolder of scores per file; None:
         caption-scores/DATASET below `root`.
     ranked_by : str or None. Name of a retrieval experiment that ranks the images by each caption.
-    experiments : mapping of str to Experiment, or None. As passed to `pipeline.run`.
-    root : str or Path. Output folder of `pipeline.run`.
-    monitor : Monitor. Receives one log line per file.
+    experiments, root, monitor : see `caption`.
 
     Returns
     -------

@@ -10,7 +10,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from itertools import zip_longest
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,7 +17,7 @@ import numpy.typing as npt
 import torch
 
 from pipeline.heads.inputs.feature_rows import ArrayRows, Features
-from pipeline.heads.trained_head import TrainedHead, load_head
+from pipeline.heads.trained_head import TrainedHead
 from pipeline.language import LanguageError
 from pipeline.language.captioning.captions import Caption
 from pipeline.language.captioning.generation import (
@@ -28,11 +27,10 @@ from pipeline.language.captioning.generation import (
     sample,
 )
 from pipeline.language.data import embed_captions, of_unit_length
-from pipeline.language.trained_model import TrainedLanguageModel, load_language_model
+from pipeline.language.trained_model import TrainedLanguageModel
 from pipeline.store.wording import counted
 from pipeline.text.encoders.base import CaptionEncoder
 from pipeline.text.encoders.token_ids import FIRST_WORD, PADDING
-from pipeline.text.fitted import load_encoder
 from pipeline.text.tokenizers.word_lists import STOP_WORDS
 
 _ROWS = 8192  # candidates per batch
@@ -347,22 +345,6 @@ class LanguageCaptioner:
         _, first = np.unique(tags[order], axis=0, return_index=True)
         chosen = tags[order[np.sort(first)[: w.sequences]]]
         return chosen[:, : int((chosen != PADDING).sum(axis=1).max())]
-
-
-def load_captioner(
-    folder: str | Path,
-    head: str | Path | None = None,
-    encoder: str | Path | None = None,
-    writing: Writing | None = None,
-) -> LanguageCaptioner:
-    """Load a language model, with its head and the head's encoder if it has one, from folders."""
-    trained = load_language_model(folder)
-    if trained.head is None:
-        return LanguageCaptioner(trained, None, None, writing)
-    loaded = None if head is None else load_head(head)
-    return LanguageCaptioner(
-        trained, loaded, None if encoder is None else load_encoder(encoder), writing
-    )
 
 
 def _require_at_least(least: int, name: str, value: int) -> None:

@@ -1,8 +1,7 @@
 """Rerank generated captions by their similarity to the image in the space of a retrieval head.
 
-Beam search keeps probable captions, which suit many images. Fang et al. 2015 (CVPR), section 5,
-rerank candidates with a similarity of image and caption, among other features. Here the score is
-that of the language model plus a weighted cosine; the weight is not fitted.
+Beam search keeps probable captions, which suit many images. As in Fang et al. 2015 (CVPR), section
+5, but the score is that of the language model plus one weighted cosine, whose weight is not fitted.
 """
 
 import time

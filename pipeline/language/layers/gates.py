@@ -92,11 +92,7 @@ class StructureGate(nn.Module):
     def forward(
         self, conditions: Tensor, tags: Tensor | None, sentences: Tensor, places: Tensor
     ) -> Tensor:
-        """Return the factors (positions, factors) float32 at some positions.
-
-        Conditions are (sentences, condition_dim), tags (sentences, length) int64; `sentences` and
-        `places` (positions,) int64 are the sentence and place of each position.
-        """
+        """Return the factors (positions, factors) float32 at a place of a sentence each."""
         assert tags is not None
         after = len(self.structure)
         ids = forward_tags(tags, after - 1)[sentences, places]
@@ -105,11 +101,7 @@ class StructureGate(nn.Module):
         return attribute @ self.of_attribute.T
 
     def begin(self, conditions: Tensor, tags: Tensor | None) -> dict[str, Tensor]:
-        """Return the terms that sentences share.
-
-        "content" (conditions, dim) is T_u u + b, and "ahead" (sequences, length, dim) the sum of
-        T_i t_i at each place.
-        """
+        """Return T_u u + b, (conditions, dim), and the sum of T_i t_i, (sequences, length, dim)."""
         assert tags is not None
         ids = forward_tags(tags, len(self.structure) - 1)
         ahead = self._ahead(ids.flatten(0, 1)).view(*tags.shape, -1)
@@ -118,9 +110,9 @@ class StructureGate(nn.Module):
     def at(self, shared: dict[str, Tensor], rows: dict[str, Tensor]) -> Tensor:
         """Return the factors (sentences, factors) float32 at one place of each sentence.
 
-        `shared` is the result of `begin`; "condition", "tags" and "place", (sentences,) int64, are
-        rows of it and the place, limited to that of the last tag.
+        `shared` is the result of `begin`, and `rows` has the rows in it, "condition" and "tags".
         """
+        # Words after the last tag have its factors.
         last = shared["ahead"].shape[1] - 1
         ahead = shared["ahead"][rows["tags"], rows["place"].clamp_max(last)]
         return (ahead + shared["content"][rows["condition"]]).relu() @ self.of_attribute.T
