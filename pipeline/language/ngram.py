@@ -36,7 +36,7 @@ class NGramModel:
     # Ascending n-grams of each order from 2 on: ids as digits of one number, in base vocab_size.
     keys: tuple[Ids, ...]
     log_probabilities: tuple[Doubles, ...]  # of each order from 1 on; of order 1 by token id
-    log_backoffs: tuple[Doubles, ...]  # of the same n-grams as contexts, but of the last order
+    log_backoffs: tuple[Doubles, ...]  # of the same n-grams as contexts, except the last order
 
     @property
     def order(self) -> int:
@@ -120,7 +120,7 @@ def fit_ngrams(sentences: Ids, vocab_size: int, order: int = 3) -> NGramModel:
     have a probability.
     """
     require_words(sentences)
-    if vocab_size**order >= 1 << 63:
+    if vocab_size**order >= 1 << 63:  # n-grams are numbers of int64, which sort fast
         raise LanguageError(
             f"a vocabulary of {vocab_size} words is too large for n-grams of {order} words; use a "
             "smaller vocabulary or a lower order"
@@ -202,9 +202,10 @@ def _adjusted(
 
 def _discounted(counts: Ids, group: Ids) -> tuple[Doubles, Doubles]:
     """Return the discounted share of each n-gram after its context, and the rest per context."""
-    taken = np.array([0.0, *discounts(counts)])[np.minimum(counts, 3)]
+    removed = np.array([0.0, *discounts(counts)])[np.minimum(counts, 3)]
     totals = np.bincount(group, counts)
-    return (counts - taken) / totals[group], np.bincount(group, taken) / totals
+    # The rest is what the discounts remove: the order below distributes it, so all sums are 1.
+    return (counts - removed) / totals[group], np.bincount(group, removed) / totals
 
 
 def _keys(ngrams: Ids, vocab_size: int) -> Ids:

@@ -101,12 +101,10 @@ def load_captioner(
     encoder: Path | None = None,
     writing: Writing | None = None,
 ) -> LanguageCaptioner:
-    return LanguageCaptioner(
-        load_language_model(folder),
-        None if head is None else load_head(head),
-        None if encoder is None else load_encoder(encoder),
-        writing,
-    )
+    trained = load_language_model(folder)
+    if trained.head is None or head is None or encoder is None:
+        return LanguageCaptioner(trained, None, None, writing)
+    return LanguageCaptioner(trained, load_head(head), load_encoder(encoder), writing)
 
 
 def train(

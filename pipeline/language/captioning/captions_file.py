@@ -101,7 +101,7 @@ def from_json(line: Mapping[str, Any]) -> Described:
 def read_captions(file: str | Path) -> dict[str, str | None]:
     """Load captions from a file in COCO's format, an array or JSON lines, from any source.
 
-    A caption is None if the line has an error instead; an image may occur only once.
+    A line with an error in place of a caption yields None; an image may occur only once.
     """
     file = Path(file)
     try:
