@@ -88,12 +88,10 @@ class FinishedRun:
 
 
 def _is_settled(out: Path) -> bool:
-    """Return whether an output is complete; a feature set also needs its own record.
-
-    A set with failed rows has no record, since every run reads their images again.
-    """
+    """Return whether an output is complete; a feature set also needs its own record."""
     if not (out / INDEX_FILE).is_file():
         return True
+    # A set with failed rows has no record, since every run reads their images again.
     folder = out.resolve()
     return finished_path(folder).is_file() and not work_folders(folder)
 

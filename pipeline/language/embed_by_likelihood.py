@@ -1,30 +1,43 @@
-"""Embedding file of a language model: scores of images and captions by their likelihood."""
+"""Embedding file of a language model: retrieval by the likelihood of captions.
 
-from collections.abc import Callable
+Mao et al. 2014 (m-RNN), the baseline of Kiros et al. 2014, section 3.1.1: images are ranked by the
+perplexity of a caption under each. For an image, captions are ranked by P(caption | image) /
+P(caption), where P(caption) is the mean over training images; without the prior, short and frequent
+captions would rank first everywhere.
+"""
+
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
+import numpy.typing as npt
+import torch
 
 from pipeline.datasets.entries import PackedEntries
 from pipeline.datasets.manifest import MANIFEST_FILE, read_manifest
 from pipeline.datasets.splits import split_for
 from pipeline.experiments.layout import Layout, unseeded
 from pipeline.heads.head_types import Experiment
-from pipeline.heads.inputs.feature_rows import FeatureRows
+from pipeline.heads.inputs.feature_rows import FeatureRows, Features
 from pipeline.heads.inputs.pairs import require_same_texts
 from pipeline.language import LanguageError
 from pipeline.language.captioning.captioner import LanguageCaptioner
 from pipeline.language.captioning.captioners import open_language_model
-from pipeline.language.likelihoods import likelihood_embeddings, log_likelihoods
+from pipeline.language.model import SentenceModel
 from pipeline.language.presets import resolve_language_experiment
 from pipeline.retrieval.embedding_file import write_embeddings
 from pipeline.retrieval.embeddings import Embeddings
 from pipeline.store.hashing import sha256_of_file
-from pipeline.store.progress import QUIET, Monitor
+from pipeline.store.progress import QUIET, Monitor, Progress, no_progress
 from pipeline.store.shards.feature_set import FeatureSet
+from pipeline.text.encoders.token_ids import PADDING
 
 PRIOR_IMAGES = 50
 """Number of training images, evenly spaced, whose mean likelihood approximates P(caption)."""
+
+_CAPTIONS_AT_ONCE = 512
+
+_Ids = npt.NDArray[np.int64]
 
 
 def embed_by_likelihood(
@@ -39,7 +52,7 @@ def embed_by_likelihood(
 ) -> Embeddings:
     """Score all images and captions of a split with a language model, and write the result.
 
-    The result is that of `pipeline.language.likelihoods.likelihood_embeddings`.
+    The result is that of `likelihood_embeddings`.
 
     Parameters
     ----------
@@ -50,6 +63,11 @@ def embed_by_likelihood(
     split : str or None. None: the test split.
     limit : int or None. Only its first images; the time grows quadratically.
     monitor : Monitor. Receives progress in images.
+
+    Raises
+    ------
+    LanguageError
+        The model does not exist or is unconditional, or the split has no captions.
     """
     opened = open_language_model(name, layout, experiment_named)
     captioner = opened.captioner
@@ -101,3 +119,64 @@ def embed_by_likelihood(
     )
     write_embeddings(out, embeddings)
     return embeddings
+
+
+@torch.inference_mode()
+def log_likelihoods(
+    model: SentenceModel,
+    conditions: Features,
+    sentences: _Ids,
+    tags: _Ids | None = None,
+    progress: Progress = no_progress,
+) -> npt.NDArray[np.float64]:
+    """Return log P(sentence | condition) of all pairs, (conditions, sentences) float64, in nats.
+
+    Conditions and tags are those of `SentenceModel.start`; sentences are (n, length) token ids,
+    `START` first, `PADDING` at the end. The end mark is included.
+    """
+    lengths = (sentences != PADDING).sum(axis=1)
+    # Batch sentences of one length, so that little padding is computed.
+    order = np.argsort(lengths, kind="stable")
+    log_likelihood = np.zeros((len(conditions), len(sentences)))
+    for number, condition in enumerate(conditions):
+        for start in range(0, len(order), _CAPTIONS_AT_ONCE):
+            some = order[start : start + _CAPTIONS_AT_ONCE]
+            ids = torch.from_numpy(sentences[some, : int(lengths[some].max())])
+            pairs = torch.cartesian_prod(torch.arange(1), torch.arange(len(some)))
+            state = model.start(
+                torch.from_numpy(condition[None]),
+                None if tags is None else torch.from_numpy(tags[some]),
+                pairs,
+            )
+            total = torch.zeros(len(some), dtype=torch.float64)
+            for words, targets in zip(ids.unbind(dim=1), ids[:, 1:].unbind(dim=1), strict=False):
+                scores, state = model.step(state, words)
+                log_p = scores.log_softmax(dim=1)
+                of_words = log_p.gather(1, targets[:, None])[:, 0].double()
+                total += of_words.masked_fill(targets == PADDING, 0.0)
+            log_likelihood[number, some] = total.numpy()
+        progress(number + 1, len(conditions), 0)
+    return log_likelihood
+
+
+def likelihood_embeddings(
+    likelihoods: npt.NDArray[np.float64],
+    prior: npt.NDArray[np.float64],
+    image_ids: Sequence[str],
+    caption_ids: Sequence[str],
+    caption_image_ids: Sequence[str],
+    provenance: dict[str, object],
+) -> Embeddings:
+    """Return embeddings whose inner products are the scores of images and captions.
+
+    An image is a unit vector of its own, a caption its scores with all images, so that tables,
+    tests and ensembles of embedding files apply to likelihoods too. `likelihoods` are (images,
+    captions), the `prior` (training images, captions), both float64 of `log_likelihoods`.
+    """
+    highest = prior.max(axis=0)  # log of a mean of exponentials, without underflow
+    marginal = highest + np.log(np.exp(prior - highest).mean(axis=0))
+    scores = (likelihoods - marginal).astype(np.float32)
+    return Embeddings(
+        image_ids, np.eye(len(image_ids), dtype=np.float32), caption_ids, caption_image_ids,
+        np.ascontiguousarray(scores.T), "dot", provenance,
+    )  # fmt: skip

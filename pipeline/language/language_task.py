@@ -75,10 +75,7 @@ def build_model(
 
 
 def language_task(model: str, s: LanguageSettings, sizes: Sizes) -> TrainingTask:
-    """Return the training task of a language model: minimise the mean of -log P(word), in nats.
-
-    The epoch is selected by validation perplexity.
-    """
+    """Return the training task: minimise the mean of -log P(word), select by perplexity."""
     if model == "tensor-lbl" and s.sampled_words:
         raise LanguageError(
             f"tensor-lbl compares a target with all words, but sampled_words is {s.sampled_words}; "
@@ -145,11 +142,7 @@ def language_task(model: str, s: LanguageSettings, sizes: Sizes) -> TrainingTask
 
 @torch.inference_mode()
 def perplexity(model: Any, pairs: Pairs, sizes: Sizes, device: torch.device) -> dict[str, float]:
-    """Return the perplexity of a model in evaluation mode on sentences, including end marks.
-
-    `log_likelihood` is the mean of log P(word) in nats. An out-of-vocabulary word counts as
-    `UNKNOWN`.
-    """
+    """Return `perplexity` and `log_likelihood`, the mean log P(word) in nats, with end marks."""
     total, number = 0.0, 0
     for start in range(0, len(pairs.captions), _BLOCK):
         rows = np.arange(start, min(start + _BLOCK, len(pairs.captions)))

@@ -192,10 +192,9 @@ def resolve_language_experiment(
     size: Size = "small",
     settings: Mapping[str, Any] | None = None,
 ) -> LanguageExperiment:
-    """Return a language model at a size; "tiny" is "small".
+    """Return a language model of `LANGUAGE_PRESETS` at a size; "tiny" is "small".
 
-    The name is one of `LANGUAGE_PRESETS`, or NAME@RECIPE for the model on other image features: its
-    own, or those of its space. `settings` override those of the preset.
+    NAME@RECIPE is the model on other image features: its own, or those of its space.
     """
     base, _, images = name.partition("@")
     if base not in LANGUAGE_PRESETS:

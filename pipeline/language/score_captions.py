@@ -49,11 +49,7 @@ def evaluate_captions(
     ranked_by: "RankingHead | None" = None,
     monitor: Monitor = QUIET,
 ) -> Row:
-    """Score a file of captions and write `captions.json`, `captions.csv` and `provenance.json`.
-
-    The row has the columns of `scores.table.score`, with a truth those of `score_truth`, and with a
-    head those of `RankingHead.figures`.
-    """
+    """Score a file of captions; write `captions.json`, `captions.csv` and `provenance.json`."""
     file, folder = Path(file), Path(out)
     require_folder(folder)
     started = time.monotonic()
@@ -112,10 +108,7 @@ class RankingHead:
         self._encoder, self._images = encoder, images
 
     def cosines(self, images: Sequence[str], texts: Sequence[Sequence[str]]) -> list[list[float]]:
-        """Return the cosine of each image, by id, with each of its texts, in their order.
-
-        A text without a known word has cosine 0.
-        """
+        """Return the cosines, -1 to 1, of each image, by id, with its texts."""
         if self.head.head.similarity != "cosine":
             raise LanguageError(
                 f"{self.head.experiment} compares by {self.head.head.similarity}; use an "
@@ -141,11 +134,7 @@ class RankingHead:
         return points
 
     def figures(self, captions: Mapping[str, str], monitor: Monitor = QUIET) -> Row:
-        """Return how well each caption, by image id, retrieves its image among all described ones.
-
-        The columns are those of `RANKING_COLUMNS`, Recall@K in per cent. A caption without a known
-        word ranks its image last.
-        """
+        """Return `RANKING_COLUMNS`: how well captions, by image id, retrieve their images."""
         unknown = set(unknown_to_all(self._encoder.reports(list(captions.values())).values()))
         ranked = {
             image: text
@@ -176,6 +165,7 @@ class RankingHead:
             {},
         )
         _, ranks = rank_both_ways(embeddings)
+        # A caption without a known word ranks its image last.
         table = measures(np.concatenate([ranks, np.full(len(lost), len(captions) - 1)]))
         return {column: table[column.removeprefix("finds_image_")] for column in RANKING_COLUMNS}
 

@@ -38,10 +38,8 @@ def fit_language_model(
     """Train an experiment's language model on the captions of the training split and save it.
 
     As `pipeline.fit`: an interrupted training resumes from its last epoch and yields the same
-    bytes. The epoch is selected by validation perplexity. With a corpus, its sentences are further
-    training data, also of the n-grams; the concepts that captions are written from remain those of
-    the captions. `leave_out_failed` concerns images, for models conditioned on them; the precision
-    is always float32.
+    bytes. `leave_out_failed` concerns images, for models conditioned on them; the precision is
+    always float32.
     """
     experiment = experiment.at_most(training.max_epochs)
     settings = settings_from(LanguageSettings, experiment.settings, experiment.model)
@@ -61,6 +59,7 @@ def fit_language_model(
     sentences, made_from = train, opened.made_from(Path(dataset))
     if experiment.corpus and inputs.corpus is not None:
         corpus = Path(inputs.corpus)
+        # Also of the n-grams, but not of the concepts that captions are written from.
         sentences = with_plain_text(train, corpus, inputs, opened, job)
         made_from["corpus_file_sha256"] = sha256_of_file(corpus)
     rows = sentences.captions.take(np.arange(len(sentences.captions)))

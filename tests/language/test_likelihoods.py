@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from pipeline.language.likelihoods import likelihood_embeddings, log_likelihoods
+from pipeline.language.embed_by_likelihood import likelihood_embeddings, log_likelihoods
 from pipeline.language.model import log_probabilities
 from pipeline.retrieval.recall import recall_table
 from tests.language.test_models import SENTENCES, TAGGED, conditions, model, tags_for

@@ -18,10 +18,7 @@ _DRAWN = 4
 
 
 class NearestCaption:
-    """Describes an image by its nearest training captions in a head's space, with any similarity.
-
-    The comparison of Kiros et al. 2014, section 3.3.
-    """
+    """Describes images by training captions near in a head's space (Kiros et al. 2014, 3.3)."""
 
     def __init__(
         self, head: TrainedHead, entries: Sequence[ImageEntry], captions: FeatureSet

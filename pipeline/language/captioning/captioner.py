@@ -357,10 +357,8 @@ def _is_content(word: str) -> bool:
 
 
 def _greatest(values: Features, most: int) -> npt.NDArray[np.int64]:
-    """Return the indices (rows, most) of the largest numbers of each row; the first one wins ties.
-
-    Equivalent to a stable sort of the negated rows, but several times as fast.
-    """
+    """Return the indices (rows, most) of the largest numbers of each row; the first wins ties."""
+    # A stable sort of the negated rows is the same, but several times as slow.
     last = np.partition(values, -most, axis=1)[:, -most]
     greatest = np.empty((len(values), most), np.int64)
     for row, (numbers, least) in enumerate(zip(values, last, strict=True)):

@@ -93,10 +93,7 @@ def open_language_model(
     experiment_named: Callable[[str], Experiment],
     writing: Writing | None = None,
 ) -> OpenCaptioner:
-    """Return the captioner of a trained language model, whose name includes a seed if it has one.
-
-    `experiment_named` returns the retrieval experiment of its embedding space.
-    """
+    """Return the captioner of a trained language model, whose name includes its seed, if any."""
     trained = load_language_model(layout.language(name))
     if trained.head is None:
         captioner = LanguageCaptioner(trained, None, None, writing)

@@ -36,14 +36,11 @@ class Described:
 def write_captions(
     file: str | Path, described: Sequence[Described], provenance: Mapping[str, Any]
 ) -> None:
-    """Write the captions of all images and their provenance, each file atomically.
-
-    In NAME.json an image without a caption has no entry, and an id of digits is a number, as in
-    COCO's own files.
-    """
+    """Write the captions of all images and their provenance, each file atomically."""
     file = Path(file)
     require_captions_file(file)
     if file.suffix == ".json":
+        # As in COCO's own files: no entry without a caption, and an id of digits is a number.
         results = [
             {"image_id": int(d.image) if d.image.isdecimal() else d.image, "caption": d.text}
             for d in described
@@ -99,10 +96,7 @@ def from_json(line: Mapping[str, Any]) -> Described:
 
 
 def read_captions(file: str | Path) -> dict[str, str | None]:
-    """Load captions from a file in COCO's format, an array or JSON lines, from any source.
-
-    A line with an error in place of a caption yields None; an image may occur only once.
-    """
+    """Load captions by image id from a file in COCO's format; None for a line with an error."""
     file = Path(file)
     try:
         data = file.read_bytes()

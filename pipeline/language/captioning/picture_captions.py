@@ -36,10 +36,7 @@ def describe_pictures(
     seed: int = 0,
     monitor: Monitor = QUIET,
 ) -> list[Described]:
-    """Caption several images; an unreadable one has an error instead of captions.
-
-    An image without a path is named "image N", N from 0.
-    """
+    """Caption several images; an unreadable one has an error instead of captions."""
     described = []
     with monitor.progress("caption", "image") as progress:
         for number, image in enumerate(images):

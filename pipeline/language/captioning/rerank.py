@@ -37,10 +37,7 @@ def rerank_captions(
     weight: float = WEIGHT,
     monitor: Monitor = QUIET,
 ) -> list[Described]:
-    """Rerank the captions of a file, and write them to another one; see `pipeline.rerank`.
-
-    The weight of the cosine is relative to the scores of the file.
-    """
+    """Rerank the captions of a file, and write them to another one; see `pipeline.rerank`."""
     file, out, started = Path(file), Path(out), time.monotonic()
     if not weight >= 0:
         raise LanguageError(f"the weight of the cosine is {weight}; set a number of at least 0")
