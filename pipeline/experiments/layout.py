@@ -38,7 +38,7 @@ class Layout:
 
     No file is opened; a path is returned whether it exists or not.
 
-    Parameters
+    Attributes
     ----------
     dataset : Path. Folder of the prepared dataset; the last part of its path is its name.
     root : Path. Folder of everything derived from datasets, by kind and dataset.

@@ -42,7 +42,7 @@ _EMBEDDED = 512  # sentences per embedding call
 class Writing:
     """Options for generating and ranking captions.
 
-    Parameters
+    Attributes
     ----------
     sequences : int. Number of tag sequences per condition, for models with tags.
     shortest, longest : int. Minimum and maximum number of words of a sampled tag sequence.
