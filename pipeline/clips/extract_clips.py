@@ -44,7 +44,7 @@ def extract_clips(
     Parameters
     ----------
     dataset : str or Path. Folder of a prepared dataset of clips.
-    out, select, storage, place, monitor : as for `pipeline.extract`.
+    out, select, storage, place, monitor : see `pipeline.extract`.
     recipe : str. Name in `pipeline.clips.recipes` or `pipeline.clips.sound.recipes`, or several
         joined by "+", extracted into separate folders next to `out`.
     compute : Compute or None. As for images; `weights` "imagenet" means the recipe's own, for 3-D

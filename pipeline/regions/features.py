@@ -87,7 +87,7 @@ def extract_regions(
     recipe : str. Image recipe, "<backbone>-roi-align", "box-geometry", or several joined by "+".
     regions : Regions. Regions to extract.
     select : Selection or None. Images to process; a limit counts images.
-    storage, compute, place, monitor : as for `pipeline.extract`.
+    storage, compute, place, monitor : see `pipeline.extract`.
 
     Returns
     -------

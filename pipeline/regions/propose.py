@@ -42,7 +42,7 @@ def propose(
     out : str or Path. Output folder.
     proposer : Proposer. Method and settings.
     select : Selection or None. Images to process; None: all.
-    storage, place, monitor : as for `pipeline.extract`.
+    storage, place, monitor : see `pipeline.extract`.
     compute : Compute or None. Only `threads` is used, the number of images processed at once; None:
         one per core.
 
