@@ -3,7 +3,6 @@
 Read `base` (the protocol of a head), `head_types` (the registry) and `presets` (published systems
 as data) first. `fit` and `embed` are the jobs of `pipeline train` and `pipeline embed`.
 `architectures` has one module per head; `layers`, `losses`, `inputs` and `training` are shared.
-No module here knows path conventions or reads params.yaml.
 """
 
 from pipeline.store.errors import PipelineError

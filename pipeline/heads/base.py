@@ -1,14 +1,10 @@
-"""The protocol of a head, and what heads share.
-
-`Head` is the protocol, `FitOptions` the options of one fit. Further functions run features through
-a fitted module, evaluate the validation split and parse settings.
-"""
+"""The protocol of a head, the options of a fit, and the declaration of a head's settings."""
 
 import math
-from collections.abc import Callable, Container, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import Field, dataclass, field, fields
 from pathlib import Path
-from typing import Annotated, Any, Literal, Protocol, TypeVar, get_args
+from typing import Annotated, Any, Literal, Protocol, TypeVar
 
 import numpy as np
 import torch
@@ -31,38 +27,30 @@ History = list[dict[str, float]]
 
 @dataclass(frozen=True)
 class FitOptions:
-    """Options of one fit, apart from settings and data.
+    """Options of one fit, apart from settings and data."""
 
-    Attributes
-    ----------
-    seed : int. Seed of all random numbers.
-    progress : callable. Called with the epochs done, the total number of epochs, and 0.
-    log : callable. Called with one line per remark on the data.
-    work : Path or None. Checkpoint folder; None: no checkpoints.
-    workers : int. Number of prefetch processes; 0 loads batches in this one. Results do not depend
-        on it.
-    device : torch device for training.
-    words : (vocab_size, d) float32 word vectors by token id, NaN for unknown ones; initialises
-        heads that read words.
-    start : mapping of str to torch.Tensor or None. Tensors of a trained head of the same
-        architecture, from which training continues.
-    precision : str. "float32" or "bf16", for the matrix products of layers in training; see
-        `pipeline.heads.layers.products`.
-    """
-
-    seed: int
-    progress: Progress = no_progress
-    work: Path | None = None
-    workers: int = 0
-    device: str = "cpu"
+    seed: int  # of all random numbers
+    progress: Progress = no_progress  # called with the epochs done, their total number, and 0
+    work: Path | None = None  # checkpoint folder; None: no checkpoints
+    workers: int = 0  # prefetch processes; 0: batches are loaded in this one; results are the same
+    device: str = "cpu"  # torch device for training
+    # Word vectors (vocab_size, d) by token id, NaN rows for unknown ones; None: random
+    # initialisation.
     words: Features | None = None
+    # Tensors of a trained head of the same architecture, from which training continues.
     start: Mapping[str, torch.Tensor] | None = None
+    # "float32" or "bf16", for the products of layers; see `layers.products`.
     precision: str = "float32"
-    log: Callable[[str], None] = QUIET.log
+    log: Callable[[str], None] = QUIET.log  # called with one line per remark on the data
 
 
 class Head(Protocol):
-    """A projection head: fitted on pairs, it embeds images and captions in one space."""
+    """A projection head: fitted on pairs, it embeds images and captions in one space.
+
+    Implement it for a closed form, and register it by a `HeadKind`. A trained network needs only a
+    `pipeline.heads.training.task.TrainingTask`, which `pipeline.heads.training.trainer.NetworkHead`
+    turns into a head.
+    """
 
     similarity: str
     """Name of the similarity to compare the embeddings with."""
@@ -84,12 +72,7 @@ class Head(Protocol):
 
 
 def require_fitted(net: nn.ModuleDict | None) -> nn.ModuleDict:
-    """Return the modules of a head; raise if it is not fitted.
-
-    Raises
-    ------
-    HeadError
-    """
+    """Return the modules of a head; raise HeadError if it is not fitted."""
     if net is None:
         raise HeadError("this head is not fitted; call fit, or load a trained head")
     return net
@@ -97,14 +80,7 @@ def require_fitted(net: nn.ModuleDict | None) -> nn.ModuleDict:
 
 @torch.inference_mode()
 def embed_rows(module: nn.Module, rows: Rows, device: torch.device) -> Features:
-    """Return the embeddings (n, ...) float32 of all rows, in batches.
-
-    Parameters
-    ----------
-    module : nn.Module. Module in evaluation mode on `device`, from (n, *row_shape) to (n, ...)
-        float32.
-    rows : Rows. At least one row.
-    """
+    """Return (n, ...) float32, the output of a module in evaluation mode for n >= 1 rows."""
     chunks = [
         module(torch.from_numpy(block).to(device)).cpu().numpy() for block in in_blocks(rows, _ROWS)
     ]
@@ -119,22 +95,7 @@ def retrieval_figures(
     images: Rows | None = None,
     with_map: bool = False,
 ) -> dict[str, float]:
-    """Return the metrics of a split under a network; see `HeldOut.figures`.
-
-    Parameters
-    ----------
-    net : nn.ModuleDict. Modules "image" and "caption", in evaluation mode on `device`.
-    similarity : str. Name of the similarity.
-    held_out : HeldOut. The split.
-    device : torch device of `net`.
-    images : Rows or None. Image features in place of the split's, such as scaled ones.
-    with_map : bool. Whether to include the mean average precision of image queries.
-
-    Raises
-    ------
-    HeadError
-        An embedding is not finite.
-    """
+    """Return `HeldOut.figures` of a split under a network; `images` replaces its image features."""
     embedded = embed_rows(net["image"], held_out.images if images is None else images, device)
     captions = embed_rows(net["caption"], held_out.captions, device)
     if not (np.isfinite(embedded).all() and np.isfinite(captions).all()):
@@ -147,41 +108,16 @@ def retrieval_figures(
 
 @dataclass(frozen=True)
 class HeadKind:
-    """Registry entry of a head; each architecture module exports one as `HEAD`.
+    """Registry entry of a head; each architecture module exports one as `HEAD`."""
 
-    Attributes
-    ----------
-    settings : type. Dataclass with fields declared by `setting`, `numbers`, `choice` and `text`.
-    make : callable. Function from settings and feature specs of both sides to an unfitted head;
-        raises HeadError for unsupported features.
-    """
-
-    settings: type[Any]
+    settings: type[Any]  # dataclass with fields declared by `setting`, `numbers`, `choice`, `text`
+    # Unfitted head from settings and feature specs of both sides; HeadError for unsupported
+    # features.
     make: Callable[[Any, HeadInputs], Head]
 
 
 Settings = TypeVar("Settings")
 Value = TypeVar("Value", int, float, bool, tuple[int, ...])
-
-_RENAMED = {
-    "unit": ("l2_normalise",),
-    "image_input": ("image_scaling",),
-    "state": ("hidden_size",),
-    "heads": ("attention_heads",),
-    "warm_up": ("mean_hinge_epochs",),
-    "decay": ("lr_decay", "rmsprop_alpha"),
-    "decay_every": ("lr_decay_every",),
-    "half_from": ("lr_milestones",),
-    "tenth_from": ("lr_milestones",),
-    "text_to_image": ("text_to_image_weight",),
-    "structure": ("structure_weight",),
-    "top": ("top_k",),
-    "sum": ("sum_of_hinges",),
-    "hardest": ("max_of_hinges",),
-    "sampled": ("sampled_contrast",),
-    "contrastive": ("info_nce",),
-}
-"""Renamed settings and values: old name -> new names."""
 
 
 def setting(default: Value, at_least: float = 0, below: float | None = None) -> Value:
@@ -225,24 +161,11 @@ def text(default: str) -> str:
 
 
 def settings_from(kind: type[Settings], values: Mapping[str, Any], head: str) -> Settings:
-    """Build a settings dataclass from plain values.
-
-    Parameters
-    ----------
-    kind : type. Dataclass with fields declared by `setting`, `numbers`, `choice` and `text`.
-    values : mapping. Differences from the defaults, as in JSON or YAML: a list for a tuple.
-    head : str. Name of the head, for messages.
-
-    Raises
-    ------
-    HeadError
-        A name is unknown (the known ones are listed), or a value has a wrong type or range.
-    """
+    """Return a settings dataclass with some values, as in JSON; raise HeadError for wrong ones."""
     declared = {f.name: f for f in fields(kind)}  # type: ignore[arg-type]
     if unknown := [name for name in values if name not in declared]:
         raise HeadError(
             f"head {head!r} has no setting {', '.join(map(repr, unknown))}"
-            + "".join(_renamed(name, declared) for name in unknown)
             + "; it has "
             + ", ".join(f"{name} ({f.default})" for name, f in declared.items())
         )
@@ -253,22 +176,16 @@ def _checked(declared: Field[Any], value: Any, head: str) -> Any:
     """Return the value of a setting, converted to its type; raise if it is invalid."""
     default, kind = declared.default, declared.metadata["type"]
     try:
-        made = convert([*value] if isinstance(value, tuple) else value, kind)
-        found = made if isinstance(made, tuple) else (made,)
-        if any(isinstance(one, float) and not math.isfinite(one) for one in found):
+        converted = convert([*value] if isinstance(value, tuple) else value, kind)
+        items = converted if isinstance(converted, tuple) else (converted,)
+        if any(isinstance(one, float) and not math.isfinite(one) for one in items):
             raise SchemaError(f"Expected a finite number, found {value}")
-        if all(isinstance(one, int) for one in found) and [*found] != sorted(found):
+        if all(isinstance(one, int) for one in items) and [*items] != sorted(items):
             raise SchemaError(f"Expected ascending numbers, found {value}")
     except SchemaError as error:
         yaml = isinstance(value, str) and isinstance(default, float)
         raise HeadError(
             f"head {head!r}: setting {declared.name}: {error}; its default is {default!r}"
-            + _renamed(value, get_args(kind))
             + (" (YAML reads 1e-4 as text; write 1.0e-4 or 0.0001)" if yaml else "")
         ) from error
-    return made
-
-
-def _renamed(name: object, known: Container[str]) -> str:
-    """Return a hint at the new name of a renamed setting, for a message; "" for other names."""
-    return "".join(f" ({name} is now {new})" for new in _RENAMED.get(str(name), ()) if new in known)
+    return converted

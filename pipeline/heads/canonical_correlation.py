@@ -26,38 +26,24 @@ _NOTHING = 1e-9  # correlations below this are rounding errors
 
 @dataclass(frozen=True, eq=False)
 class Moments:
-    """Means and covariances of pairs, with the denominator n - 1.
+    """Means and covariances of pairs, float64, with the denominator n - 1."""
 
-    Attributes
-    ----------
-    image_mean, caption_mean : (d,) and (e,).
-    images, captions, cross : numpy.ndarray. Covariances (d, d), (e, e) and (d, e).
-    image_rank, caption_rank : int. Upper bounds of the ranks of the first two.
-    """
-
-    image_mean: Doubles
-    caption_mean: Doubles
-    images: Doubles
-    captions: Doubles
-    cross: Doubles
-    image_rank: int
-    caption_rank: int
+    image_mean: Doubles  # (d,)
+    caption_mean: Doubles  # (e,)
+    images: Doubles  # covariance (d, d)
+    captions: Doubles  # covariance (e, e)
+    cross: Doubles  # covariance (d, e)
+    image_rank: int  # upper bound of the rank of `images`
+    caption_rank: int  # and of `captions`
 
 
 @dataclass(frozen=True, eq=False)
 class Directions:
-    """Canonical directions in columns, by descending correlation.
+    """Canonical directions in columns, by descending correlation, with fixed signs."""
 
-    Attributes
-    ----------
-    images, captions : (d, k) and (e, k) float64 of regularised variance 1; signs are fixed so that
-        the largest absolute entry of an image direction is positive.
-    correlations : (k,) float64 under the regularised variances, above 1e-9.
-    """
-
-    images: Doubles
-    captions: Doubles
-    correlations: Doubles
+    images: Doubles  # (d, k), of regularised variance 1
+    captions: Doubles  # (e, k), of regularised variance 1
+    correlations: Doubles  # (k,) under the regularised variances, above 1e-9
 
 
 def moments_of(pairs: Pairs) -> Moments:
@@ -120,18 +106,7 @@ class CanonicalCorrelation:
         return (other, self._largest) if self._swapped else (self._largest, other)
 
     def solve(self, image_ridge: float, caption_ridge: float, dim: int = 0) -> Directions:
-        """Return canonical directions and correlations.
-
-        Parameters
-        ----------
-        image_ridge, caption_ridge : float. Terms added to the diagonals of the covariances.
-        dim : int. Maximum number of directions; 0 for all.
-
-        Raises
-        ------
-        HeadError
-            A covariance is numerically singular, or the sides do not correlate.
-        """
+        """Return `dim` canonical directions (0: all) for terms added to both diagonals."""
         ridge, other_ridge = image_ridge, caption_ridge
         if self._swapped:
             ridge, other_ridge = other_ridge, ridge
@@ -158,6 +133,7 @@ class CanonicalCorrelation:
         of_large = solve_triangular(lower, half.T @ weighted / correlations, lower=True, trans="T")
         to_image, to_caption = (of_large, of_small) if self._swapped else (of_small, of_large)
         largest = np.abs(to_image).argmax(axis=0)
+        # Directions are unique up to their sign: the largest entry of an image's is positive.
         sign = np.where(to_image[largest, np.arange(len(correlations))] < 0, -1.0, 1.0)
         return Directions(to_image * sign, to_caption * sign, correlations)
 
@@ -173,19 +149,16 @@ class CanonicalCorrelation:
 def _top_singular(
     half: Doubles, gram: Doubles, scale: Doubles, dim: int
 ) -> tuple[Doubles, Doubles]:
-    """Return left singular vectors and singular values of `scale` half, in descending order.
-
-    Keeps the first `dim` values above 1e-9. Values are the norms of the projected rows, since
-    square roots of the Gram matrix's eigenvalues have only half the digits.
-    """
+    """Return at most `dim` left singular vectors and values of diag(scale) half, descending."""
     size = len(scale)
-    wanted = min(dim or size, size, half.shape[1])
-    if wanted == 0:
+    count = min(dim or size, size, half.shape[1])
+    if count == 0:
         return np.zeros((size, 0)), np.zeros(0)
     scaled = scale[:, None] * gram * scale
-    _, vectors = eigh(scaled, subset_by_index=(size - wanted, size - 1))
+    _, vectors = eigh(scaled, subset_by_index=(size - count, size - 1))
     vectors = vectors[:, ::-1]
+    # Not the square roots of the Gram matrix's eigenvalues, which have only half the digits.
     lengths = np.linalg.norm(half.T @ (scale[:, None] * vectors), axis=0)
     order = np.argsort(-lengths, kind="stable")
-    kept = order[lengths[order] > _NOTHING]
-    return vectors[:, kept], lengths[kept]
+    significant = order[lengths[order] > _NOTHING]
+    return vectors[:, significant], lengths[significant]

@@ -28,7 +28,7 @@ from pipeline.heads.inputs.pairs import (
     made_from,
     with_features,
 )
-from pipeline.heads.kept_rows import earlier_embeddings, kept_rows
+from pipeline.heads.reused_rows import earlier_embeddings, reused_rows
 from pipeline.heads.trained_head import TrainedHead, load_head
 from pipeline.retrieval.embedding_file import Blocks, EmbeddingsHeader, write_in_blocks
 from pipeline.retrieval.embeddings import Embeddings
@@ -162,26 +162,28 @@ def embed(
     image_set, caption_set = FeatureSet(Path(images)), None
     if captions is not None and entries.num_captions.any():
         caption_set = FeatureSet(Path(captions))
-    kept = with_features(entries, image_set) if select.leave_out_failed else entries
+    embeddable = with_features(entries, image_set) if select.leave_out_failed else entries
     provenance = {
         "dataset": manifest.name,
-        **_stated(splits, select.split, kept),
+        **_stated(splits, select.split, embeddable),
         **made_from(dataset, image_set.index, caption_set.index if caption_set else None),
         **pretraining_of(trained, image_set, caption_set, manifest.name),
         **({} if stored.dim is None else {"dim": stored.dim}),
     }
     watch = Stopwatch()
-    quantiser = _calibrated(trained, manifest, kept, (image_set, caption_set), stored, monitor.log)
+    quantiser = _calibrated(
+        trained, manifest, embeddable, (image_set, caption_set), stored, monitor.log
+    )
     embeddings = embed_split(
-        trained, kept, image_set, caption_set, out, provenance, head=head_folder,
+        trained, embeddable, image_set, caption_set, out, provenance, head=head_folder,
         stored=stored, quantiser=quantiser, place=replace(place, summary=None), monitor=monitor,
         watch=watch,
     )  # fmt: skip
-    if failed := len(entries) - len(kept):
+    if failed := len(entries) - len(embeddable):
         images = counted(failed, "image without features is", "images without features are")
         monitor.log(f"{images} left out")
-    if silent := len(kept) - len(embeddings.captioned):
-        monitor.log(f"{silent} of {len(kept)} images have no caption")
+    if silent := len(embeddable) - len(embeddings.captioned):
+        monitor.log(f"{silent} of {len(embeddable)} images have no caption")
     rows = len(embeddings.image_ids) + len(embeddings.caption_ids)
     if place.summary is not None:
         metadata = {"rows": rows, "images": len(embeddings.image_ids)}
@@ -229,7 +231,6 @@ def _calibration_rows(
 
 
 def _splits(manifest: Manifest, named: str | None) -> tuple[str, ...]:
-    """Return the splits to embed, parsed from `Selection.split`."""
     if named is None or (named != ALL and "," not in named):
         return (split_for("test", manifest, named),)
     return splits_of(manifest, named)
@@ -244,16 +245,10 @@ def _stated(splits: Sequence[str], named: str | None, entries: PackedEntries) ->
 
 
 def require_head_of(head: str | Path, experiment: str) -> None:
-    """Check that a folder holds the head of an experiment.
-
-    Raises
-    ------
-    HeadError
-        It holds the head of another experiment, or no head.
-    """
-    if (found := load_head(head).experiment) != experiment:
+    """Raise HeadError if a folder holds the head of another experiment, or no head."""
+    if (stored := load_head(head).experiment) != experiment:
         raise HeadError(
-            f"{head} holds the head of experiment {found!r}, not of {experiment!r}; correct "
+            f"{head} holds the head of experiment {stored!r}, not of {experiment!r}; correct "
             "`head=...` or `experiment=...`"
         )
 
@@ -261,28 +256,17 @@ def require_head_of(head: str | Path, experiment: str) -> None:
 def pretraining_of(
     trained: TrainedHead, images: FeatureSet, captions: FeatureSet | None, dataset: str
 ) -> dict[str, Any]:
-    """Return the datasets that the encoders of a head were trained on, for the provenance.
-
-    Parameters
-    ----------
-    trained : TrainedHead. The head; its word vectors are included.
-    images, captions : FeatureSet, FeatureSet or None. The features to embed.
-    dataset : str. Name of their dataset.
-
-    Returns
-    -------
-    dict
-        `pretraining`: dataset names by "images", "captions" and "word vectors"; `has_seen`: those
-        that share images or captions with the dataset. Empty entries are left out.
-    """
-    said = {
+    """Return the datasets that the encoders of a head were trained on, for the provenance."""
+    trained_on = {
         "images": images.index.header.trained_on,
         "captions": captions.index.header.trained_on if captions else (),
         "word vectors": (trained.word_vectors or {}).get("trained_on", ()),
     }
     both = {
-        "pretraining": {side: list(names) for side, names in said.items() if names},
-        "has_seen": {s: seen for s, names in said.items() if (seen := seen_of(dataset, names))},
+        "pretraining": {side: list(names) for side, names in trained_on.items() if names},
+        "has_seen": {
+            s: seen for s, names in trained_on.items() if (seen := seen_of(dataset, names))
+        },
     }
     return {key: sides for key, sides in both.items() if sides}
 
@@ -302,36 +286,7 @@ def embed_split(
     monitor: Monitor = QUIET,
     watch: Stopwatch | None = None,
 ) -> Embeddings:
-    """Embed images and their captions with a trained head, and write them to one file.
-
-    Parameters
-    ----------
-    trained : TrainedHead.
-    entries : sequence of ImageEntry. The images, in the order of the result.
-    images, captions : FeatureSet, FeatureSet or None. Features of the recipes that the head was
-        fitted on; None: no captions.
-    out : path of the embedding file.
-    provenance : mapping. Further metadata, such as dataset and split.
-    head : Path or None. Folder of the head, which workers need.
-    stored, quantiser : Stored, Quantiser or None. Data type and dimensions of the file; see
-        `embed`.
-    place, monitor : see `embed`.
-    watch : Stopwatch or None. Accumulates the seconds by stage.
-
-    Returns
-    -------
-    Embeddings
-        The contents of the file, memory-mapped.
-
-    Raises
-    ------
-    HeadError
-        The features have another recipe or other weights.
-    MissingRows, FailedRows
-        An image or caption has no features.
-    ShardError
-        The file cannot be written.
-    """
+    """Embed the images of `entries`, in this order, and their captions, as `embed` does."""
     packed, dataset = PackedEntries.of(entries), str(provenance.get("dataset", ""))
 
     def source(
@@ -373,13 +328,13 @@ def embed_split(
     earlier = None  # rows are reusable only as embedded: all dimensions, float32
     if quantiser is None and stored.dim is None:
         earlier = earlier_embeddings(out, trained.provenance)
-    kept = [kept_rows(side, earlier, monitor.log) for side in sides]
-    pending = [found.others if found else side for found, side in zip(kept, sides, strict=True)]
+    reused = [reused_rows(side, earlier, monitor.log) for side in sides]
+    pending = [rows.others if rows else side for rows, side in zip(reused, sides, strict=True)]
     digest = sha256(repr([side and side.origin.digest() for side in pending]).encode())
     digest.update(sides[0].tensors_sha256.encode())
     with _work_folder(out.absolute(), digest.hexdigest()[:16]) as work:
         blocks: list[Blocks] = []
-        for found, side in zip(kept, pending, strict=True):
+        for rows, side in zip(reused, pending, strict=True):
             computed = None
             if side is not None:
                 folder = work / side.side
@@ -387,10 +342,10 @@ def embed_split(
                     side, folder, storage=_STORAGE, place=place, monitor=monitor, watch=watch
                 )
                 computed = FeatureSet(folder)
-            blocks.append(found.blocks(computed) if found else _blocks(computed))
+            blocks.append(rows.blocks(computed) if rows else _blocks(computed))
         if (dim := stored.dim) is not None:
             blocks = [
-                (shortened(block, dim, header.similarity) for block in rows) for rows in blocks
+                (shortened(block, dim, header.similarity) for block in side) for side in blocks
             ]
         blocks[-1] = _removing(work, blocks[-1])
         return write_in_blocks(out, header, blocks[0], chain.from_iterable(blocks[1:]))
@@ -409,7 +364,6 @@ def _itself(ids: Sequence[str]) -> Callable[[int], Sequence[str]]:
 
 
 def _blocks(embedded: FeatureSet | None) -> Blocks:
-    """Yield the rows of a feature set in blocks of some MiB."""
     assert embedded is not None, "without reused rows, all are computed"
     rows = len(embedded.ids)
     for start in range(0, rows, CHUNK_ROWS):
@@ -417,24 +371,16 @@ def _blocks(embedded: FeatureSet | None) -> Blocks:
 
 
 def _removing(work: Path, blocks: Blocks) -> Blocks:
-    """Yield the last blocks, then delete the work folder, before the file is renamed into place.
-
-    In the other order, a kill in between would leave the folder behind: a finished file needs no
-    further call.
-    """
+    """Yield the last blocks, then delete the work folder, before the file is renamed into place."""
     yield from blocks
+    # Not after the rename: a kill in between would leave the folder behind, since a finished file
+    # needs no further call.
     shutil.rmtree(work, ignore_errors=True)
 
 
 @contextmanager
 def _work_folder(out: Path, fingerprint: str) -> Iterator[Path]:
-    """Yield the locked work folder of a head and its features; delete those of other inputs.
-
-    Raises
-    ------
-    ShardError
-        Another process is writing to the same output.
-    """
+    """Yield the locked work folder of a head and its features; delete those of other inputs."""
     if not out.name:
         raise OutputError(f"{out} is not a file name; pass the path of the embedding file")
     parent = out.parent / WORK_FOLDER

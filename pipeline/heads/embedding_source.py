@@ -15,13 +15,7 @@ import numpy.typing as npt
 
 from pipeline.heads import HeadError
 from pipeline.heads.inputs.averaged import AveragedRows
-from pipeline.heads.inputs.feature_rows import (
-    FeatureRows,
-    Features,
-    RowNumbers,
-    Rows,
-    rows_of_block,
-)
+from pipeline.heads.inputs.feature_rows import FeatureRows, Features, Rows, rows_of_block
 from pipeline.heads.inputs.feature_spec import caption_blocks
 from pipeline.heads.trained_head import TrainedHead, load_head
 from pipeline.retrieval.embeddings import num_axes
@@ -34,6 +28,7 @@ from pipeline.store.progress import FORWARD, READ, Stopwatch
 from pipeline.store.shards.feature_set import FeatureSet
 from pipeline.store.shards.format import OK, FeatureHeader, RowBlock
 from pipeline.store.shards.plan import Span
+from pipeline.store.shards.row_keys import RowNumbers
 from pipeline.text.encoders.token_ids import PADDING
 
 Side = Literal["images", "captions"]
@@ -51,43 +46,26 @@ _WINDOW_ROWS = 8192
 
 @dataclass(frozen=True, eq=False)
 class EmbeddingSource:
-    """Embeddings of images or captions as a `pipeline.store.jobs.feature_source.FeatureSource`.
-
-    Attributes
-    ----------
-    trained : TrainedHead. The head.
-    side : str. Side to embed, "images" or "captions".
-    dataset : str. Name of the dataset.
-    ids, rows : sequence of str, Rows. Id and input features of each row.
-    read : callable. Returns the ids in `features` from which a row is computed; several are
-        averaged.
-    features : FeatureSet. Input features.
-    head : Path or None. Folder of the head, from which workers load it; None: no workers.
-    whole : int or None. Row count of the full set if these rows are a subset; None: they are all
-        rows.
-    shape : tuple of int or None. Shape of one embedding; None: determined by embedding the first
-        row.
-    threads : int. Number of blocks embedded concurrently, one per core.
-    unit : str. Singular noun for a row, for messages.
-    """
+    """Embeddings of one side as a `pipeline.store.jobs.feature_source.FeatureSource`."""
 
     trained: TrainedHead
     side: Side
     dataset: str
-    ids: Sequence[str]
-    rows: Rows
+    ids: Sequence[str]  # of all rows
+    rows: Rows  # input features of each row
+    # Ids in `features` from which a row is computed; several are averaged.
     read: Callable[[int], Sequence[str]]
     features: FeatureSet
-    head: Path | None = None
-    whole: int | None = None
-    shape: tuple[int, ...] | None = None
-    threads: int = field(default_factory=lambda: len(os.sched_getaffinity(0)))
-    unit: str = "row"
+    head: Path | None = None  # folder from which workers load the head; None: no workers
+    whole: int | None = None  # row count of the full set if these rows are a subset
+    shape: tuple[int, ...] | None = None  # of one embedding; None: that of the first row
+    threads: int = field(default_factory=lambda: len(os.sched_getaffinity(0)))  # blocks at a time
+    unit: str = "row"  # noun for a row, for messages
 
     @property
-    def origin(self) -> "Fixed":
+    def origin(self) -> "FixedOrigin":
         """Fixed origin of the rows: the digest of the input features."""
-        return Fixed(self.rows.digest())
+        return FixedOrigin(self.rows.digest())
 
     @cached_property
     def header(self) -> FeatureHeader:
@@ -136,11 +114,11 @@ class EmbeddingSource:
         """Return the CRC-32 of each row's input features, (rows,) uint32."""
         read = [list(self.read(row)) for row in range(len(self.rows))]
         flat = self.features.rows_to_read([row_id for ids in read for row_id in ids])
-        found = self.features.crc32[flat].astype(np.uint32)
-        if len(found) == len(read):
-            return found
-        each = np.split(found, np.cumsum([len(ids) for ids in read])[:-1])
-        return np.array([zlib.crc32(own.tobytes()) for own in each], np.uint32)
+        checksums = self.features.crc32[flat].astype(np.uint32)
+        if len(checksums) == len(read):
+            return checksums
+        per_row = np.split(checksums, np.cumsum([len(ids) for ids in read])[:-1])
+        return np.array([zlib.crc32(of_row.tobytes()) for of_row in per_row], np.uint32)
 
     def compute(self, spans: Sequence[Span], watch: Stopwatch) -> Iterator[tuple[int, RowBlock]]:
         """Embed the rows of some spans, one block per core at a time."""
@@ -155,8 +133,8 @@ class EmbeddingSource:
                 ends = np.cumsum([len(piece) for piece in pieces]).tolist()
                 for piece, end in zip(pieces, ends, strict=True):
                     status = np.full(len(piece), OK, np.uint8)
-                    found = embedded[end - len(piece) : end]
-                    yield piece.start, RowBlock(found, status, ("",) * len(piece))
+                    block = embedded[end - len(piece) : end]
+                    yield piece.start, RowBlock(block, status, ("",) * len(piece))
 
     def embed_rows(self, rows: RowNumbers) -> Features:
         """Return the embeddings of rows as `compute` would, (n, dim) or (n, parts, dim) float32."""
@@ -182,34 +160,30 @@ class EmbeddingSource:
         return {"read": read, "digest": _rows(self.features, read).digest()}
 
     def _embedded(self, rows: RowNumbers, pool: Executor, watch: Stopwatch) -> Features:
-        """Return the embeddings of rows (n,), independent of the other rows in the call.
-
-        A set of fewer than `CHUNK_ROWS` rows is embedded in one product. Otherwise all products
-        have one shape: blocks are padded with repeated rows.
-        """
+        """Return the embeddings of rows (n,), independent of the other rows in the call."""
+        # Small sets are one product. Otherwise all products have one shape, by repeated rows, so
+        # that the last bits of a row do not depend on the rows that are embedded with it.
         if self.set_rows < CHUNK_ROWS:
             return self._embed(np.arange(len(self.rows)), watch)[rows]
-        made = np.empty((len(rows), *self.header.row_shape), np.float32)
+        embeddings = np.empty((len(rows), *self.header.row_shape), np.float32)
         blocks = in_order(
             self._blocks(rows),
             lambda block: pool.submit(self._embed, np.resize(rows[block[0]], block[1]), watch),
             2 * self.threads + 1,
         )
         for (places, _), embedded in blocks:
-            made[places] = embedded[: len(places)]
-        return made
+            embeddings[places] = embedded[: len(places)]
+        return embeddings
 
     def _blocks(self, rows: RowNumbers) -> Iterator[tuple[RowNumbers, int]]:
-        """Yield positions in `rows` to embed together, and the row count of their block.
-
-        A block has sequences of equal lengths, since networks skip padding.
-        """
+        """Yield positions in `rows` to embed together, and the row count of their block."""
         size = rows_of_block(self.rows, CHUNK_ROWS)
         lengths = self._lengths(rows)
         if lengths is None:
             for start in range(0, len(rows), size):
                 yield np.arange(start, min(start + size, len(rows))), size
             return
+        # Networks skip padding, so a block has sequences of equal lengths only.
         size = min(size, _SEQUENCE_ROWS)
         _, group = np.unique(lengths, axis=0, return_inverse=True)
         order = np.argsort(group, kind="stable")
@@ -228,18 +202,18 @@ class EmbeddingSource:
         ]
         if not sequences:
             return None
-        found = []
+        lengths = []
         for start in range(0, len(rows), CHUNK_ROWS):
             taken = self.rows.take(rows[start : start + CHUNK_ROWS])
-            found.append(np.stack([(taken[:, c] != PADDING).sum(1) for c in sequences], axis=1))
-        return np.concatenate(found)
+            lengths.append(np.stack([(taken[:, c] != PADDING).sum(1) for c in sequences], axis=1))
+        return np.concatenate(lengths)
 
     def _embed(self, rows: RowNumbers, watch: Stopwatch) -> Features:
         """Return the embeddings of rows (n,) in one block, (n, dim) or (n, parts, dim) float32."""
         head, spent = self.trained.head, Stopwatch()
         embed = head.embed_images if self.side == "images" else head.embed_captions
         with spent.timing(FORWARD):
-            embedded = embed(Taken(self.rows, rows, spent))
+            embedded = embed(RowSubset(self.rows, rows, spent))
         read = spent.seconds.get(READ, 0.0)
         watch.add(READ, read)
         watch.add(FORWARD, spent.seconds[FORWARD] - read)
@@ -264,11 +238,8 @@ def _windows(spans: Sequence[Span]) -> Iterator[list[Span]]:
 
 
 @dataclass(frozen=True)
-class Fixed:
-    """Origin without change detection: rows depend on a feature set with checksums of its own.
-
-    See `pipeline.store.jobs.origins.Origin`.
-    """
+class FixedOrigin:
+    """Origin without change detection: rows depend on a feature set with its own checksums."""
 
     content: str
     files: None = None
@@ -276,7 +247,6 @@ class Fixed:
     plural: str = "rows"
 
     def digest(self) -> str:
-        """Return the digest of the features."""
         return self.content
 
     def crc32(self, rows: RowNumbers) -> npt.NDArray[np.uint32]:
@@ -284,7 +254,7 @@ class Fixed:
         return np.zeros(len(rows), np.uint32)
 
 
-class Taken:
+class RowSubset:
     """A subset of the rows of a side."""
 
     def __init__(self, rows: Rows, taken: RowNumbers, watch: Stopwatch) -> None:
@@ -295,33 +265,25 @@ class Taken:
         return len(self._taken)
 
     def take(self, rows: RowNumbers) -> Features:
-        """Return (n, *row_shape) float32 of row numbers (n,); see `Rows.take`."""
         with self._watch.timing(READ):
             return self._rows.take(self._taken[rows])
 
     def digest(self) -> str:
-        """Return a digest of the features and the selected rows."""
         return f"{self._rows.digest()} {sha256(self._taken.tobytes()).hexdigest()}"
 
 
 def source_on_worker(
     settings: dict[str, Any], dataset: str, ids: Sequence[str], rows: dict[str, Any]
 ) -> EmbeddingSource:
-    """Build the source of some embeddings on a worker; see `EmbeddingSource.task`.
-
-    Raises
-    ------
-    HeadError, NotShared
-        The worker sees another head or other features than the command.
-    """
+    """Return the source of some embeddings on a worker, if it sees the same head and features."""
     trained, features = _loaded(settings["head"], settings["features"])
     if trained.tensors_sha256 != settings["tensors_sha256"]:
         raise HeadError(f"a worker sees another head in {settings['head']} than the command")
-    found = _rows(features, rows["read"])
-    if found.digest() != rows["digest"]:
+    inputs = _rows(features, rows["read"])
+    if inputs.digest() != rows["digest"]:
         raise NotShared(f"a worker sees other features in {features.folder} than the command")
     return EmbeddingSource(
-        trained, settings["side"], dataset, ids, found, rows["read"].__getitem__, features,
+        trained, settings["side"], dataset, ids, inputs, rows["read"].__getitem__, features,
         Path(settings["head"]), settings["whole"], tuple(settings["shape"]), threads=1,
     )  # fmt: skip
 

@@ -60,17 +60,19 @@ def resolve_experiment(
     ('vse', 0.3)
     """
     settings, finetuning = settings or {}, finetuning or {}
-    found: Preset | None = None
+    published: Preset | None = None
     if head is None:
         preset = preset or name
-        found = find_preset(preset).at(size)
-        head, images = found.head, images or found.images
-        captions = captions or found.captions
-        settings = {**_differences(found.settings), **settings}
-        word_vectors = word_vectors or found.word_vectors
-        if found.finetuning is not None:
-            finetuning = {**_differences(found.finetuning), **finetuning}
-        average_captions = found.average_captions if average_captions is None else average_captions
+        published = find_preset(preset).at(size)
+        head, images = published.head, images or published.images
+        captions = captions or published.captions
+        settings = {**_differences(published.settings), **settings}
+        word_vectors = word_vectors or published.word_vectors
+        if published.finetuning is not None:
+            finetuning = {**_differences(published.finetuning), **finetuning}
+        average_captions = (
+            published.average_captions if average_captions is None else average_captions
+        )
     elif preset is not None:
         raise HeadError(
             f"experiment {name!r} sets both preset {preset!r} and head {head!r}; remove one"
@@ -91,32 +93,14 @@ def resolve_experiment(
         average_captions=bool(average_captions),
         preset=preset,
         finetuning=settings_from(Finetuning, finetuning, "of fine-tuning") if finetuning else None,
-        of_phrases=found is not None and found.of_phrases,
-        goes_on_from=None if found is None else found.goes_on_from,
+        of_phrases=published is not None and published.of_phrases,
+        goes_on_from=None if published is None else published.goes_on_from,
         precision=precision,
     )
 
 
 def on_images(experiment: Experiment, recipe: str) -> Experiment:
-    """Return an experiment on the image features of another recipe, called `NAME@RECIPE`.
-
-    Parameters
-    ----------
-    experiment : Experiment. An experiment whose image network is frozen.
-    recipe : str. Recipe of the image features, or several joined by "+".
-
-    Raises
-    ------
-    HeadError
-        `recipe` is empty, or the experiment is fine-tuned.
-
-    Examples
-    --------
-    >>> from pipeline.heads.experiments import on_images
-    >>> vsepp = on_images(pipeline.resolve_experiment("vsepp"), "resnet50-caffe-pool")
-    >>> vsepp.name, vsepp.images
-    ('vsepp@resnet50-caffe-pool', 'resnet50-caffe-pool')
-    """
+    """Return an experiment on image features of other recipes ("A+B"), called `NAME@RECIPE`."""
     name = f"{experiment.name}@{recipe}"
     if not recipe:
         raise HeadError(f"{name!r} names no image features; expected EXPERIMENT@RECIPE")
@@ -130,21 +114,13 @@ def on_images(experiment: Experiment, recipe: str) -> Experiment:
 
 
 def experiment_finder(
-    own: Mapping[str, Experiment] | None = None, size: Size = "small"
+    experiments: Mapping[str, Experiment] | None = None, size: Size = "small"
 ) -> Callable[[str], Experiment]:
-    """Return a function that finds an experiment by name: in `own`, then among the presets.
-
-    `NAME@RECIPE` is the experiment NAME on other image features; see `on_images`.
-
-    Parameters
-    ----------
-    own : mapping of str to Experiment, or None. Experiments by name.
-    size : str. Size of the presets.
-    """
+    """Return a function from NAME or NAME@RECIPE to an experiment or preset; see `on_images`."""
 
     def find(name: str) -> Experiment:
-        if (found := (own or {}).get(name)) is not None:
-            return found
+        if (experiment := (experiments or {}).get(name)) is not None:
+            return experiment
         base, at, recipe = name.partition("@")
         return on_images(find(base), recipe) if at else resolve_experiment(name, size=size)
 

@@ -9,7 +9,7 @@ from pipeline.heads.inputs.averaged import averaged
 from pipeline.heads.inputs.feature_rows import Rows, float32_bytes, is_in_memory
 from pipeline.heads.inputs.feature_spec import HeadInputs, require_averageable
 from pipeline.heads.inputs.pairs import Pairs, join_pairs, made_from
-from pipeline.heads.inputs.word_vectors import known_words
+from pipeline.heads.inputs.word_vectors import token_vectors
 from pipeline.heads.trained_head import TrainedHead
 from pipeline.heads.training.training_job import TrainingJob
 from pipeline.heads.training.training_options import DEFAULT_TRAINING, TrainingOptions
@@ -51,17 +51,13 @@ def fit(
 
     Raises
     ------
-    DatasetError
-        The dataset is missing or damaged, or has no such split.
     HeadError
         Settings are unknown or out of range, the head does not support these features, or
         training diverged.
     MissingRows, FailedRows
         An image or caption has no features.
-    EncoderError, VocabularyError, VectorsError
-        The encoder or the word vectors cannot be read.
-    ShardError
-        Features are damaged, or another process is writing to the same output.
+    DatasetError, ShardError, EncoderError, VectorsError
+        An input is missing or damaged, or another process is writing to the same output.
     KeyboardInterrupt
         The run was interrupted; the number of saved epochs is logged.
 
@@ -86,13 +82,13 @@ def fit(
     words = None
     if experiment.word_vectors is not None:
         folder = Path(encoder or Path(captions).with_name(f"{Path(captions).name}.encoder"))
-        known = known_words(features.inputs.captions, folder, experiment.word_vectors)
-        first = f", first {', '.join(known.missing[:5])}" if known.missing else ""
+        vectors = token_vectors(features.inputs.captions, folder, experiment.word_vectors)
+        first = f", first {', '.join(vectors.missing[:5])}" if vectors.missing else ""
         job.log(
-            f"{len(known.missing)} of {len(known.rows)} token ids have no vector in "
+            f"{len(vectors.missing)} of {len(vectors.rows)} token ids have no vector in "
             f"{experiment.word_vectors}{first}"
         )
-        unfitted, words = replace(unfitted, word_vectors=known.origin), known.rows
+        unfitted, words = replace(unfitted, word_vectors=vectors.origin), vectors.rows
     pairs, validation = features.pairs(job, experiment.average_captions)
     log_sizes(job, pairs, validation)
     return job.fit(unfitted, pairs, validation, words=words)
@@ -100,12 +96,7 @@ def fit(
 
 @dataclass(frozen=True)
 class PairedFeatures:
-    """Features of images and captions to fit a head on.
-
-    Attributes
-    ----------
-    images, captions : FeatureSet.
-    """
+    """Features of images and captions to fit a head on."""
 
     images: FeatureSet
     captions: FeatureSet
@@ -120,7 +111,7 @@ class PairedFeatures:
         return made_from(dataset, self.images.index, self.captions.index)
 
     def pairs(self, job: TrainingJob, average_captions: bool) -> tuple[Pairs, Pairs]:
-        """Return the pairs of the training and the validation split; see `fit` for errors."""
+        """Return the pairs of the training and of the validation split."""
         train, validation = (
             join_pairs(entries, self.images, self.captions) for entries in job.entries(self.images)
         )

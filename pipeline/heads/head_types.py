@@ -20,83 +20,47 @@ PRECISIONS = ("float32", "bf16")
 
 @dataclass(frozen=True)
 class CaptionFeatures:
-    """Caption features, computed by `pipeline.text.encode.encode`.
+    """Caption features, computed by `pipeline.text.encode.encode`."""
 
-    Attributes
-    ----------
-    name : str. Name of the feature folder.
-    encoder : str. Sentence encoder, or several joined by "+".
-    options : mapping. Further options of the job. `vectors` may name word vectors of a package, or
-        those of the dataset with that name.
-    """
-
-    name: str
-    encoder: str
+    name: str  # name of the feature folder
+    encoder: str  # sentence encoder, or several joined by "+"
+    # Further options of the job. `vectors` may name word vectors of a package, or those of the
+    # dataset with that name.
     options: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class Finetuning:
-    """Options for training a head together with the network of its image features.
+    """Options for training a head together with the network of its image features."""
 
-    Attributes
-    ----------
-    start : str. Experiment whose trained head training starts from, fitted on stored features of
-        the same recipe and captions.
-    learning_rate : float. Learning rate of the network; the head's is in its settings, and the
-        schedule applies to both. 0 trains the head alone, on the same crops: the control.
-    first_layer : str. Name of the first trainable layer; earlier ones are frozen. Empty: all train.
-    smallest_crop : float. Minimum share of the area of a random crop; images are also mirrored at
-        random; see `pipeline.heads.finetuning.augmentation`.
-    precision : str. Precision of the network's matrix products in training; validation is in
-        float32. That of the head's products is in the experiment.
-    """
-
-    start: str = text("")
+    start: str = text("")  # experiment whose head, fitted on stored features, training starts from
+    # Of the network; the head's is in its settings, and the schedule applies to both. 0 trains
+    # the head alone, on the same crops: the control.
     learning_rate: float = setting(0.00002)
-    first_layer: str = text("")
+    first_layer: str = text("")  # first trainable layer; earlier ones are frozen; empty: all train
+    # Minimum share of the area of a random crop.
     smallest_crop: float = setting(0.08, at_least=0.01, below=1.0001)
+    # Of the network's matrix products in training; that of the head's is in the experiment.
     precision: str = choice("float32", "bf16")
 
 
 @dataclass(frozen=True)
 class Experiment:
-    """A head and the features that it is fitted on.
+    """A head and the features that it is fitted on; see `pipeline.resolve_experiment`."""
 
-    Attributes
-    ----------
-    name : str. Name of the folders of its head, embeddings and tables.
-    head : str. A name in `HEADS`.
-    settings : mapping. Non-default settings of the head, as JSON values.
-    images : str. Recipe of the image features; empty if feature folders are passed instead.
-    captions : CaptionFeatures. Caption features; the name is empty if feature folders are passed
-        instead.
-    word_vectors : str or None. Name or path of the vectors that initialise the words of a head that
-        reads token ids; None: random initialisation.
-    average_captions : bool. Whether the captions of an image are replaced by the mean of their
-        features, in training and embedding.
-    preset : str or None. Published system, a name in `pipeline.heads.presets.PRESETS`.
-    finetuning : Finetuning or None. Options for training head and image network together; None: the
-        head alone, on stored features.
-    of_phrases : bool. Whether the head is fitted on regions and phrases; see
-        `pipeline.regions.localization`.
-    goes_on_from : str or None. Experiment whose trained head continues training with mined boxes,
-        or None.
-    precision : str. A name in `PRECISIONS`; see `with_precision`.
-    """
-
-    name: str
-    head: str
-    settings: Mapping[str, Any] = field(default_factory=dict)
-    images: str = ""
+    name: str  # of the folders of its head, embeddings and tables
+    head: str  # a name in `HEADS`
+    settings: Mapping[str, Any] = field(default_factory=dict)  # non-default, as JSON values
+    images: str = ""  # recipe; empty if feature folders are passed instead
+    # Empty if feature folders are passed instead.
     captions: CaptionFeatures = CaptionFeatures("", "")
-    word_vectors: str | None = None
-    average_captions: bool = False
-    preset: str | None = None
-    finetuning: Finetuning | None = None
-    of_phrases: bool = False
-    goes_on_from: str | None = None
-    precision: str = "float32"
+    word_vectors: str | None = None  # name or path; None: words start random, or are not read
+    average_captions: bool = False  # one caption per image: the mean of their features
+    preset: str | None = None  # published system, a name in `presets.PRESETS`
+    finetuning: Finetuning | None = None  # None: the head alone, on stored features
+    of_phrases: bool = False  # on regions and phrases; see `pipeline.regions.localization`
+    goes_on_from: str | None = None  # experiment whose head continues training with mined boxes
+    precision: str = "float32"  # a name in `PRECISIONS`; see `with_precision`
 
     @property
     def embedded_images(self) -> str:
@@ -105,15 +69,7 @@ class Experiment:
 
 
 def head_kind(name: str) -> HeadKind:
-    """Return the settings class and the factory of a head.
-
-    Raises
-    ------
-    HeadError
-        The name is unknown; the nearest names are listed.
-    """
-    if name == "recurrent":
-        raise HeadError("head 'recurrent' is now called vse")
+    """Return the registry entry of a head; raise HeadError for an unknown name."""
     if name not in HEADS:
         raise HeadError(f"no head is called {name!r}; {did_you_mean(name, HEADS)}")
     kind: HeadKind = import_module(f"pipeline.heads.architectures.{name.replace('-', '_')}").HEAD
@@ -121,20 +77,7 @@ def head_kind(name: str) -> HeadKind:
 
 
 def make_head(name: str, settings: Mapping[str, Any], inputs: HeadInputs) -> Head:
-    """Return an unfitted head.
-
-    Parameters
-    ----------
-    name : str. A name in `HEADS`.
-    settings : mapping. Differences from the head's defaults.
-    inputs : HeadInputs. Shapes and recipes of the features of both sides.
-
-    Raises
-    ------
-    HeadError
-        The name is unknown (the nearest are listed), settings are invalid, or the head does not
-        support the features.
-    """
+    """Return an unfitted head; `settings` are the differences from its defaults."""
     kind = head_kind(name)
     return kind.make(settings_from(kind.settings, settings, name), inputs)
 
@@ -142,46 +85,24 @@ def make_head(name: str, settings: Mapping[str, Any], inputs: HeadInputs) -> Hea
 def with_epochs_at_most(
     name: str, settings: Mapping[str, Any], most: int | None
 ) -> Mapping[str, Any]:
-    """Return the settings with `epochs` limited to `most`; None changes nothing.
-
-    Settings of heads that are not trained in epochs are unchanged.
-
-    Raises
-    ------
-    HeadError
-        The head is unknown.
-    """
+    """Return the settings with `epochs`, if the head has any, limited to `most`."""
     epochs = settings.get("epochs", getattr(head_kind(name).settings, "epochs", None))
     if most is None or not isinstance(epochs, int) or epochs <= most:
         return settings
     return {**settings, "epochs": most}
 
 
-def with_precision(experiment: Experiment, asked: str | None) -> Experiment:
-    """Return an experiment with its training precision.
-
-    A requested precision, or the experiment's own if it is not float32, applies to the head and to
-    a fine-tuned image network. A closed-form head is always fitted in float32.
-
-    Parameters
-    ----------
-    experiment : Experiment. The experiment.
-    asked : str or None. A name in `PRECISIONS`, which overrides the experiment's own; None: its
-        own.
-
-    Raises
-    ------
-    HeadError
-        The head or the precision is unknown.
-    """
-    precision = asked or experiment.precision
+def with_precision(experiment: Experiment, requested: str | None) -> Experiment:
+    """Return an experiment with the requested precision, also of its image network, or its own."""
+    precision = requested or experiment.precision
     if precision not in PRECISIONS:
         raise HeadError(
             f"no training has the precision {precision!r}; {did_you_mean(precision, PRECISIONS)}"
         )
+    # A closed form is always solved in float32.
     if not hasattr(head_kind(experiment.head).settings, "epochs"):
         return replace(experiment, precision="float32")
     tuned = experiment.finetuning
-    if tuned is not None and (asked or precision != "float32"):
+    if tuned is not None and (requested or precision != "float32"):
         tuned = replace(tuned, precision=precision)
     return replace(experiment, precision=precision, finetuning=tuned)

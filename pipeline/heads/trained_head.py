@@ -39,49 +39,26 @@ class _Learnt(msgspec.Struct):
 
 @dataclass(frozen=True)
 class TrainedHead:
-    """A fitted head and its provenance.
+    """A fitted head and its provenance, as `load_head` returns it."""
 
-    Attributes
-    ----------
-    experiment, kind : str. Names of the experiment and of the head.
-    settings : mapping. Non-default settings of the head.
-    seed : int. Seed of all random numbers.
-    dataset, train_split, validation_split : str. Dataset, and splits for fitting and model
-        selection.
-    inputs : HeadInputs. Features of both sides, with their full recipes.
-    made_from : mapping of str to str. SHA-256 of manifest and rows; see
-        `pipeline.heads.inputs.pairs.made_from`.
-    word_vectors : mapping or None. Name, SHA-256 and, if known, training data of the initial word
-        vectors.
-    history : list of dict. One entry per epoch.
-    created_by : str. Software and versions.
-    head : Head. The fitted head itself.
-    average_captions : bool. Whether captions are averaged per image, in training and embedding; see
-        `pipeline.heads.inputs.averaged.averaged`.
-    finetuning : mapping or None. How it was trained with the network of its image features, from
-        which head and weights; None: on stored features. See `pipeline.heads.finetuning.finetune`.
-    precision : str. Precision of the layers' matrix products in training, "float32" or "bf16";
-        embeddings are computed in float32. Files omit "float32".
-    tensors_sha256 : str or None. SHA-256 of the tensor file; None before saving.
-    """
-
-    experiment: str
-    kind: str
-    settings: Mapping[str, Any]
+    experiment: str  # name
+    kind: str  # name of the head, in `head_types.HEADS`
+    settings: Mapping[str, Any]  # non-default, as JSON values
     seed: int
     dataset: str
     train_split: str
-    validation_split: str
-    inputs: HeadInputs
-    made_from: Mapping[str, str]
-    word_vectors: Mapping[str, Any] | None
-    history: History
-    created_by: str
+    validation_split: str  # for model selection
+    inputs: HeadInputs  # features of both sides, with their full recipes
+    made_from: Mapping[str, str]  # SHA-256 of manifest and rows; see `inputs.pairs.made_from`
+    word_vectors: Mapping[str, Any] | None  # name, SHA-256 and, if known, training data
+    history: History  # one entry per epoch
+    created_by: str  # software and versions
     head: Head
-    average_captions: bool = False
+    average_captions: bool = False  # one caption per image; see `inputs.averaged.averaged`
+    # Options, start and weights; None: on stored features.
     finetuning: Mapping[str, Any] | None = None
-    precision: str = "float32"
-    tensors_sha256: str | None = None
+    precision: str = "float32"  # of the products in training; files omit "float32"
+    tensors_sha256: str | None = None  # of the tensor file; None before saving
 
     @property
     def provenance(self) -> dict[str, Any]:
@@ -135,32 +112,12 @@ class TrainedHead:
         return self.head.embed_images(rows)[chosen]
 
     def embed_captions(self, features: "npt.ArrayLike") -> Features:
-        """Embed caption features of the encoder that the head was fitted on.
-
-        Parameters
-        ----------
-        features : array_like. (row_shape) of one caption or (n, *row_shape) of several, all finite;
-            a `pipeline.FeatureSet` is read into memory.
-
-        Returns
-        -------
-        numpy.ndarray
-            (dim,) float32 of one caption, (n, dim) of several; (parts, dim) and (n, parts, dim)
-            if the similarity compares sets of vectors.
-
-        Raises
-        ------
-        HeadError
-            The array has another shape, or a row is not finite.
-        """
+        """Embed caption features (n, *row_shape) or (row_shape), as `embed_images` does."""
         rows, chosen = _rows(features, self.inputs.captions, "caption")
         return self.head.embed_captions(rows)[chosen]
 
     def save(self, folder: str | Path) -> "TrainedHead":
-        """Write the head's files, `head.json` last, and return the head with `tensors_sha256`.
-
-        `history.json` repeats the history as a plain list, for plotting programs.
-        """
+        """Write the head's files; return the head with `tensors_sha256`."""
         folder = Path(folder)
         path = folder / TENSORS_FILE
         # Clones: safetensors rejects tensors that share memory, such as tied weights.
@@ -169,6 +126,7 @@ class TrainedHead:
             # Not save_file: it writes through a temporary file of its own, with its own mode.
             part.write_bytes(save(tensors))
         saved = replace(self, tensors_sha256=sha256_of_file(path))
+        # A plain list, for plotting programs; then `head.json`, whose digest completes the head.
         write_json(folder / HISTORY_FILE, self.history)
         apart = {"head", "precision"}
         values = {name: value for name, value in vars(saved).items() if name not in apart}
@@ -185,18 +143,7 @@ class TrainedHead:
 
 
 def read_history(folder: str | Path, tensors_sha256: str) -> History:
-    """Return the history of the head with the given tensors, without loading it.
-
-    Parameters
-    ----------
-    folder : str or Path. Folder of the head.
-    tensors_sha256 : str. SHA-256 of the expected head's tensors, as recorded in its embeddings.
-
-    Raises
-    ------
-    HeadError
-        `head.json` is missing or damaged, or describes another head.
-    """
+    """Return the history of the head with the given tensors, without loading it."""
     path = Path(folder) / HEAD_FILE
     try:
         learnt = decode(path.read_bytes(), _Learnt)
@@ -264,15 +211,14 @@ def load_head(folder: str | Path) -> TrainedHead:
         KeyError, TypeError, ValueError, RuntimeError, SafetensorError, AttributeError, IndexError,
         OverflowError,
     ) as error:  # fmt: skip
-        fault = " ".join(str(error).split())  # torch lists the keys of a state dict on lines
+        reason = " ".join(str(error).split())  # torch lists the keys of a state dict on lines
         raise HeadError(
-            f"{described} or {path} is damaged or of an older version ({fault}); run `pipeline "
+            f"{described} or {path} is damaged or of an older version ({reason}); run `pipeline "
             "train` again"
         ) from error
 
 
 def _unfitted(described: Path, values: Mapping[str, Any]) -> Head:
-    """Return the unfitted head that a file describes."""
     try:
         return make_head(values["kind"], values["settings"], values["inputs"])
     except HeadError as error:
@@ -280,24 +226,22 @@ def _unfitted(described: Path, values: Mapping[str, Any]) -> Head:
 
 
 def _rows(features: npt.ArrayLike, side: FeatureSpec, name: str) -> tuple[ArrayRows, int | slice]:
-    """Return rows to embed, and the index of the requested embeddings among the results.
-
-    Heads embed at least one row: a single row becomes a batch of one, an empty array a dummy row.
-    """
+    """Return rows to embed, and the index of the requested embeddings among the results."""
     numbers = ", ".join(map(str, side.shape))
-    takes = f"the head accepts {side.name!r} of shape ({numbers}) or (n, {numbers})"
+    expected = f"the head accepts {side.name!r} of shape ({numbers}) or (n, {numbers})"
     try:
         array = np.asarray(features, np.float32)
     except (TypeError, ValueError, RuntimeError) as error:  # texts, ragged rows, tensors on a GPU
         raise HeadError(
             f"{name} features of type {type(features).__name__} are not an array of numbers "
-            f"({error}); {takes}: `pipeline.load_encoder` makes features of sentences, "
+            f"({error}); {expected}: `pipeline.load_encoder` makes features of sentences, "
             "`pipeline.FeatureExtractor` of images"
         ) from error
+    # Heads embed at least one row: one row is a batch of one, an empty array a dummy row.
     if array.shape == side.shape:
         return ArrayRows(array[None]), 0
     if array.shape in {(0,), (0, *side.shape)}:
         return ArrayRows(np.zeros((1, *side.shape), np.float32)), slice(0)
     if array.shape[1:] != side.shape:
-        raise HeadError(f"{name} features of shape {array.shape} found; {takes}")
+        raise HeadError(f"{name} features of shape {array.shape} found; {expected}")
     return ArrayRows(array), slice(None)

@@ -258,8 +258,6 @@ def test_a_head_may_stand_in_place_of_a_preset() -> None:
 def test_unknown_names_are_refused_with_the_nearest() -> None:
     with pytest.raises(HeadError, match="did you mean vsepp"):
         resolve_experiment("vsep")
-    with pytest.raises(HeadError, match="unit is now l2_normalise"):
-        resolve_experiment("vsepp", settings={"unit": "both"})
     with pytest.raises(EmbeddingsError, match="use the ensemble ours"):
         members_of("our")
 

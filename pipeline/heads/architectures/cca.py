@@ -1,11 +1,5 @@
 """Normalised canonical correlation analysis (CCA) in closed form.
 
-The CCA of Wang et al. 2016, table 1, after Gong et al. 2014 and Klein et al. 2015. Both sides are
-projected linearly to coordinates of unit variance with maximal correlation. Each coordinate is
-scaled by its correlation, rows are L2-normalised and compared by cosine.
-`pipeline.heads.canonical_correlation` computes the directions. Every caption forms a pair with its
-image, so an image counts once per caption.
-
 The defaults are Klein et al.'s; `pipeline.heads.presets` also has Gong et al.'s. Deviations: each
 side has its own ridge, since the spectra of the two sides differ and a common ridge suits neither;
 uncorrelated coordinates are dropped, since their basis is arbitrary.
@@ -52,29 +46,22 @@ _CPU = torch.device("cpu")
 
 @dataclass(frozen=True)
 class CcaSettings:
-    """Settings after Klein et al. 2015.
+    """Settings after Klein et al. 2015."""
 
-    Attributes
-    ----------
-    dim : int. Maximum number of coordinates, by descending correlation; 0 keeps all.
-    regularisation : str. Term added to the diagonal of a covariance: "relative", the ridge times
-        its largest eigenvalue plus 1e-8 (Klein et al.), or "absolute", the ridge (Gong et al.).
-    image_ridge, caption_ridge : float. Ridges; 0 selects one by validation rsum, first among
-        `CANDIDATES` and then near the best (33 solutions if both are 0).
-    scaling : str. Base of the coordinate weights: "correlation", rho, or "eigenvalue", 1 + rho of
-        the generalised eigenproblem (Gong et al.).
-    power : float. Exponent of the coordinate weights; 0 turns scaling off.
-    image_scaling : str. "given", the features unchanged; "unit", L2-normalised, which an absolute
-        ridge requires; or "rooted", signed square roots, L2-normalised (not in a CCA paper), see
-        `pipeline.heads.layers.scaling.signed_roots`.
-    """
-
-    dim: int = setting(0)
+    dim: int = setting(0)  # maximum number of coordinates, by descending correlation; 0: all
+    # Term added to the diagonal of a covariance: "relative", the ridge times its largest
+    # eigenvalue plus 1e-8 (Klein et al.), or "absolute", the ridge (Gong et al.).
     regularisation: str = choice("relative", "absolute")
+    # Ridges; 0 selects one by validation rsum, first among `CANDIDATES` and then near the best
+    # (33 solutions if both are 0).
     image_ridge: float = setting(0.0)
     caption_ridge: float = setting(0.0)
+    # Base of the coordinate weights: rho, or 1 + rho of the generalised eigenproblem (Gong et
+    # al.).
     scaling: str = choice("correlation", "eigenvalue")
-    power: float = setting(1.0)
+    power: float = setting(1.0)  # exponent of the coordinate weights; 0 turns scaling off
+    # "given": unchanged; "unit": L2-normalised, which an absolute ridge requires; "rooted":
+    # signed square roots, L2-normalised (not in a CCA paper).
     image_scaling: str = choice("given", "unit", "rooted")
 
 
@@ -97,18 +84,20 @@ class Projection(nn.Module):
 
 
 class CcaHead:
-    """Embedding of images and captions in canonical coordinates."""
+    """Embedding of both sides in canonical coordinates, compared by cosine.
+
+    Both sides are projected linearly to coordinates of unit variance with maximal correlation. Each
+    coordinate is scaled by its correlation, and rows are L2-normalised.
+
+    Source: Wang, Li & Lazebnik 2016, table 1, after Gong et al. 2014 and Klein et al. 2015.
+    Inputs: images (n, d) and captions (m, e), one vector per row.
+    Relations: as scikit-learn's `CCA`, but in closed form, regularised, and with scaled
+        coordinates. Every caption forms a pair with its image, so an image counts once per caption.
+    """
 
     similarity = "cosine"
 
     def __init__(self, settings: CcaSettings, inputs: HeadInputs) -> None:
-        """Check the feature specs of both sides.
-
-        Raises
-        ------
-        HeadError
-            The features of a side are not vectors.
-        """
         self.settings = settings
         require_vectors("cca", inputs.images)
         require_vectors("cca", inputs.captions)
@@ -122,12 +111,6 @@ class CcaHead:
         `caption_ridge`, `correlation` (the largest), the validation figures, and `best` (1 for the
         selected entry; the first one on ties). `coordinates` is the number kept, if the training
         data have fewer than `dim`.
-
-        Raises
-        ------
-        HeadError
-            There are fewer than two training images, a regularised covariance is singular, or
-            the sides do not correlate.
         """
         if len(train.image_ids) < 2:
             raise HeadError(
@@ -145,11 +128,12 @@ class CcaHead:
         options.progress(0, solutions, 0)
 
         def try_all(ridges: list[tuple[float, float]]) -> tuple[float, float]:
-            """Solve for each pair of ridges, keep the best solution and return its ridges."""
             for image_ridge, caption_ridge in ridges:
-                found = correlation.solve(*added(image_ridge, caption_ridge), self.settings.dim)
-                rho = torch.from_numpy(found.correlations)
-                net = self._network(moments, found)
+                directions = correlation.solve(
+                    *added(image_ridge, caption_ridge), self.settings.dim
+                )
+                rho = torch.from_numpy(directions.correlations)
+                net = self._network(moments, directions)
                 figures = retrieval_figures(net, self.similarity, validation, _CPU, images)
                 history.append(
                     {
@@ -170,13 +154,13 @@ class CcaHead:
         near = self._ridges(*([r * f for f in FINER] for r in (image_ridge, caption_ridge)))
         try_all([pair for pair in near if pair != (image_ridge, caption_ridge)])
         best = _best(history)
-        found, requested = len(self._correlations), self.settings.dim
-        if found < requested:
+        available, requested = len(self._correlations), self.settings.dim
+        if available < requested:
             options.log(
-                f"CCA: {counted(found, 'coordinate')}, not {requested}, from "
+                f"CCA: {counted(available, 'coordinate')}, not {requested}, from "
                 f"{len(train.image_ids)} images and {len(train.caption_ids)} captions"
             )
-            history = [{**entry, "coordinates": found} for entry in history]
+            history = [{**entry, "coordinates": available} for entry in history]
         return [entry | {"best": float(at == best)} for at, entry in enumerate(history)]
 
     def embed_images(self, rows: Rows) -> Features:
@@ -192,7 +176,6 @@ class CcaHead:
         return {**require_fitted(self._net).state_dict(), "correlations": self._correlations}
 
     def restore(self, tensors: dict[str, Tensor]) -> None:
-        """Load tensors that `tensors` returned."""
         self._net = _projections(
             (tensors["image.mean"], tensors["image.weight"]),
             (tensors["caption.mean"], tensors["caption.weight"]),
@@ -207,13 +190,11 @@ class CcaHead:
     def _ridges(
         self, of_images: Sequence[float], of_captions: Sequence[float]
     ) -> list[tuple[float, float]]:
-        """Return the candidate pairs of ridges; a ridge from the settings replaces the candidates.
-
-        Pairs with the same caption ridge are adjacent, since they share a factorisation.
-        """
+        """Return the candidate pairs of ridges; a ridge from the settings replaces them."""
         fixed = self.settings
         images = [fixed.image_ridge] if fixed.image_ridge else of_images
         captions = [fixed.caption_ridge] if fixed.caption_ridge else of_captions
+        # Pairs with the same caption ridge are adjacent, since they share a factorisation.
         return [(i, c) for c in captions for i in images]
 
     def _added_to(self, correlation: CanonicalCorrelation) -> Callable[..., tuple[float, float]]:
@@ -226,12 +207,14 @@ class CcaHead:
             caption_ridge * of_caption + _FLOOR,
         )
 
-    def _network(self, moments: Moments, found: Directions) -> nn.ModuleDict:
-        rho = torch.from_numpy(found.correlations)
+    def _network(self, moments: Moments, directions: Directions) -> nn.ModuleDict:
+        rho = torch.from_numpy(directions.correlations)
         scale = (
             rho if self.settings.scaling == "correlation" else 1.0 + rho
         ) ** self.settings.power
-        to_image, to_caption = (torch.from_numpy(d) * scale for d in (found.images, found.captions))
+        to_image, to_caption = (
+            torch.from_numpy(d) * scale for d in (directions.images, directions.captions)
+        )
         return _projections(
             (torch.from_numpy(moments.image_mean), to_image),
             (torch.from_numpy(moments.caption_mean), to_caption),

@@ -1,11 +1,8 @@
 """Relational embeddings: transformer encoders on both sides, trained with hard negatives.
 
-Yan 2019: image cells and words are the nodes of two graphs. Their pooled embeddings are compared by
-cosine; an optional intermediate loss (section 2.5) aligns the nodes. Where the paper is silent:
-each side has its own pool weights, initialised as a linear layer. Deviation: the weights of the
-best validation epoch are kept by default; `selection: last` is that of section 3.4. See
-`pipeline.heads.layers.transformer` for the encoders and `pipeline.heads.losses.nodes` for the
-losses.
+Where Yan 2019 is silent: each side has its own pool weights, initialised as a linear layer.
+Deviation: the weights of the best validation epoch are kept by default; `selection: last` is that
+of section 3.4.
 """
 
 from dataclasses import dataclass
@@ -32,49 +29,30 @@ _POOLING_WEIGHT, _CROSS_ATTENTION_WEIGHT = 0.8, 0.15  # node losses, section 3.4
 
 @dataclass(frozen=True)
 class RelationalSettings:
-    """Settings of section 3.4; the paper does not state `attention_heads`, `dropout` and `pools`.
+    """Settings of section 3.4, which does not state `attention_heads`, `dropout` and `pools`."""
 
-    Attributes
-    ----------
-    loss : str. "basic", on embeddings only; "pooling", also on pooled nodes (section 2.5.1); or
-        "cross-attention", also on nodes (section 2.5.2).
-    pooling : str. Pooling of a side's nodes to one vector.
-    positions : bool. Whether nodes have learnt positions; otherwise captions are bags of words.
-    layer : str. "transformer", or for comparison "graph-attention" or "relation" in place of its
-        self-attention, or a "gru" over the same cells and words.
-    dim, attention_heads : int. Node dimension after a layer, and number of attention heads.
-    image_layers, caption_layers : int. Number of layers of each side.
-    word_dim : int. Dimension of the word vectors.
-    dropout : float. Dropout probability, after each sublayer and on word vectors.
-    pools : int. P, number of pooled nodes per side in the pooling loss.
-    margin, node_margin : float. Margins of the embedding loss and of the node loss.
-    mean_hinge_epochs : int. Number of initial epochs with the mean hinge over all negatives in
-        place of the loss; 0 in the paper. See `pipeline.heads.losses.ranking.mean_of_hinges`.
-    epochs, batch_size : int. Number of passes over all pairs, and pairs per batch.
-    learning_rate : float. Learning rate of Adam.
-    lr_milestones : tuple of int. Epochs, from 1, at which the learning rate drops to a half and to
-        a tenth.
-    selection : str. Epoch whose weights are kept; see `pipeline.heads.base.epoch_selection`.
-    """
-
+    # "basic": on embeddings only; "pooling": also on pooled nodes (section 2.5.1);
+    # "cross-attention": also on nodes (section 2.5.2).
     loss: str = choice("basic", "pooling", "cross-attention")
-    pooling: str = choice("mean", "max")
-    positions: bool = setting(True)
+    pooling: str = choice("mean", "max")  # of a side's nodes to one vector
+    positions: bool = setting(True)  # learnt positions of nodes; else captions are bags of words
+    # "graph-attention" and "relation" replace the self-attention of a transformer, for
+    # comparison, and a "gru" reads the same cells and words.
     layer: str = choice("transformer", "graph-attention", "relation", "gru")
-    dim: int = setting(1024, at_least=1)
+    dim: int = setting(1024, at_least=1)  # of a node after a layer
     attention_heads: int = setting(8, at_least=1)
     image_layers: int = setting(1, at_least=1)
     caption_layers: int = setting(2, at_least=1)
     word_dim: int = setting(300, at_least=1)
-    dropout: float = setting(0.0, below=1)
-    pools: int = setting(4, at_least=1)
-    margin: float = setting(0.2)
+    dropout: float = setting(0.0, below=1)  # after each sublayer and on word vectors
+    pools: int = setting(4, at_least=1)  # P, pooled nodes per side in the pooling loss
+    margin: float = setting(0.2)  # of the embedding loss
     node_margin: float = setting(0.2)
-    mean_hinge_epochs: int = setting(0)
+    mean_hinge_epochs: int = setting(0)  # initial epochs with `mean_of_hinges`; 0 in the paper
     epochs: int = setting(20, at_least=1)
-    batch_size: int = setting(128, at_least=2)
-    learning_rate: float = setting(2e-5)
-    lr_milestones: tuple[int, ...] = setting((9, 15), at_least=1)
+    batch_size: int = setting(128, at_least=2)  # pairs
+    learning_rate: float = setting(2e-5)  # of Adam
+    lr_milestones: tuple[int, ...] = setting((9, 15), at_least=1)  # epochs of a half and a tenth
     selection: str = epoch_selection()
 
 
@@ -82,15 +60,11 @@ class Pools(nn.Module):
     """Node pooling, section 2.5.1: P means of the nodes, weighted by softmax(w . x)."""
 
     def __init__(self, pools: int, dim: int) -> None:
-        """Initialise P pools of nodes of `dim` dimensions."""
         super().__init__()
         self.weights = nn.Linear(dim, pools, bias=False)
 
     def forward(self, nodes: Tensor, present: Tensor) -> Tensor:
-        """Return (n, P, dim) unit vectors of nodes (n, l, dim) masked by `present` (n, l).
-
-        A row without nodes yields zero vectors.
-        """
+        """Return (n, P, dim) unit vectors of nodes (n, l, dim) masked by (n, l); zero if empty."""
         absent = ~present[:, None, :]
         scores: Tensor = self.weights(nodes).transpose(1, 2)
         # Not -inf: the softmax of a row of -inf is NaN.
@@ -100,13 +74,16 @@ class Pools(nn.Module):
 
 
 def task(settings: RelationalSettings, inputs: HeadInputs) -> TrainingTask:
-    """Return the training task of a relational head.
+    """Return the training task of relational embeddings, compared by cosine.
 
-    Raises
-    ------
-    HeadError
-        The image features are not grids, the caption features are not word sequences, or
-        `attention_heads` does not divide `dim`.
+    Cells and words are the nodes of two graphs. The encoder of each side relates its nodes to each
+    other and pools them to one unit vector; an optional intermediate loss aligns the nodes.
+
+    Source: Yan 2019, sections 2.1 to 2.5 and 3.4.
+    Inputs: images (n, *cells, channels), captions (m, length) token ids.
+    Relations: as VSE++ (`pipeline.heads.architectures.vse`), but with attention over cells and
+        words in place of pooled features and a GRU. Encoders are
+        `pipeline.heads.layers.transformer`, node losses `pipeline.heads.losses.nodes`.
     """
     cells, channels = require_grid("relational", inputs.images)
     sequence = require_sequence("relational", inputs.captions)

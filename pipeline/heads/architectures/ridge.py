@@ -1,12 +1,9 @@
 """Multi-output ridge regression from caption features to image features, in closed form.
 
-Qian & Lamberti 2018, section 4.1: W minimises sum_k |v_k - W s_k|^2 over the training pairs. A
-caption is compared by the Euclidean distance between W s and the image features, which serve as
-image embeddings unchanged. Their "Baseline + Weight" replaces the captions of an image by their
-mean; see `pipeline.heads.inputs.averaged.averaged`. Deviations: both sides are centred, equivalent
-to a constant feature; a small ridge stabilises collinear text features; image features may be
-L2-normalised (`image_scaling`), since predictions shrink towards the mean image, so that images
-near it, or with a small norm, become nearest neighbours of every caption (hubs).
+Deviations: both sides are centred, equivalent to a constant feature; a small ridge stabilises
+collinear text features; image features may be L2-normalised (`image_scaling`), since predictions
+shrink towards the mean image, so that images near it, or with a small norm, become nearest
+neighbours of every caption (hubs).
 """
 
 from collections.abc import Iterator
@@ -28,36 +25,31 @@ _CHUNK = 4096
 
 @dataclass(frozen=True)
 class RidgeSettings:
-    """Settings.
+    """The regression's settings."""
 
-    Attributes
-    ----------
-    ridge : float. Weight of |W|^2, relative to the mean variance of the caption features.
-    image_scaling : str. "given", the features unchanged, as in the paper; "unit", L2-normalised; or
-        "centred", minus the mean of the training images, then L2-normalised.
-    """
-
+    # Weight of |W|^2, relative to the mean variance of caption features.
     ridge: float = setting(1e-4)
+    # "given": unchanged, as in the paper; "unit": L2-normalised; "centred": minus the mean of the
+    # training images, then L2-normalised.
     image_scaling: str = choice("given", "unit", "centred")
 
 
 class RidgeHead:
-    """Linear regression from caption features (captions, d) to image features (images, e).
+    """Linear regression from caption features to image features, compared by Euclidean distance.
 
-    Equivalent to scikit-learn's `Ridge` with an intercept, but its `alpha` is the setting `ridge`
-    times the mean squared norm of the centred columns of the caption features.
+    W minimises sum_k |v_k - W s_k|^2 over captions s_k and images v_k. Image features serve as
+    embeddings unchanged, apart from `image_scaling`; a caption's embedding is W s.
+
+    Source: Qian & Lamberti 2018, section 4.1. Their "Baseline + Weight" replaces the captions of an
+        image by their mean; see `pipeline.heads.inputs.averaged.averaged`.
+    Inputs: images (n, e) and captions (m, d), one vector per row.
+    Relations: equivalent to scikit-learn's `Ridge` with an intercept, but its `alpha` is the
+        setting `ridge` times the mean squared norm of the centred columns of the caption features.
     """
 
     similarity = "euclidean"
 
     def __init__(self, settings: RidgeSettings, inputs: HeadInputs) -> None:
-        """Check the feature specs of both sides.
-
-        Raises
-        ------
-        HeadError
-            The features of a side are not vectors.
-        """
         self.settings = settings
         image_dim = require_vectors("ridge", inputs.images)
         caption_dim = require_vectors("ridge", inputs.captions)
@@ -67,13 +59,7 @@ class RidgeHead:
         self._image_centre: Doubles = np.zeros(image_dim)
 
     def fit(self, train: Pairs, validation: HeldOut, options: FitOptions) -> History:
-        """Solve the normal equations, accumulated in float64; deterministic.
-
-        Raises
-        ------
-        HeadError
-            There are fewer than two training images, so that all captions would get one prediction.
-        """
+        """Solve the normal equations, accumulated in float64; deterministic."""
         require_two_images(train)
         options.progress(0, 1, 0)
         caption_dim, image_dim = self._weight.shape
@@ -120,7 +106,6 @@ class RidgeHead:
         }
 
     def restore(self, tensors: dict[str, torch.Tensor]) -> None:
-        """Load tensors that `tensors` returned."""
         self._weight = tensors["weight"].numpy()
         self._caption_mean = tensors["caption_mean"].numpy()
         self._image_mean = tensors["image_mean"].numpy()
@@ -139,9 +124,9 @@ class RidgeHead:
         """Yield blocks of caption features (n, d) with their image features (n, e), in order."""
         for start in range(0, len(pairs.image_of_caption), _CHUNK):
             image_of_caption = pairs.image_of_caption[start : start + _CHUNK]
-            images, place = np.unique(image_of_caption, return_inverse=True)
+            images, image_of_pair = np.unique(image_of_caption, return_inverse=True)
             rows = np.arange(start, start + len(image_of_caption))
-            yield pairs.captions.take(rows), pairs.images.take(images)[place]
+            yield pairs.captions.take(rows), pairs.images.take(images)[image_of_pair]
 
 
 HEAD = HeadKind(RidgeSettings, RidgeHead)

@@ -1,10 +1,7 @@
 """SCAN: image cells and words in one embedding space, compared by stacked cross attention.
 
-Lee, Chen, Hua, Hu & He 2018, "Stacked Cross Attention for Image-Text Matching", with grid cells in
-place of detected regions, as in the baseline of Yan 2019. A cell is a linear map of its features, a
-word the mean of both directions of a GRU; both are L2-normalised. Pairs are scored by cross
-attention (`pipeline.retrieval.torch_scores`) and trained with the hardest negatives of a batch.
-Deviation: two captions of one image in a batch are not negatives of each other.
+Grid cells replace detected regions, as in the baseline of Yan 2019. Deviation: two captions of one
+image in a batch are not negatives of each other.
 """
 
 from dataclasses import dataclass
@@ -29,33 +26,19 @@ from pipeline.text.encoders.token_ids import PADDING
 
 @dataclass(frozen=True)
 class ScanSettings:
-    """Settings; the defaults are those of the published program for Flickr30K.
+    """Settings; the defaults are those of the published program for Flickr30K."""
 
-    Attributes
-    ----------
-    similarity : str. Cross attention; in "t2i" words attend to cells, in "i2t" cells to words; see
-        `pipeline.retrieval.similarity.CROSS_ATTENTIONS`.
-    dim, word_dim : int. Dimensions of the embedding space and of the word vectors.
-    margin : float. Margin of the hinge loss.
-    mean_hinge_epochs : int. Number of initial epochs with the mean hinge over all negatives; 0 as
-        published. See `pipeline.heads.losses.ranking.mean_of_hinges`.
-    epochs, batch_size : int. Number of passes over all pairs, and pairs per batch.
-    learning_rate : float. Initial learning rate of Adam.
-    lr_decay_every : int. Number of epochs after which the learning rate is divided by 10.
-    clip : float. Maximum norm of all gradients together; 0 turns clipping off.
-    selection : str. Epoch whose weights are kept; see `pipeline.heads.base.epoch_selection`.
-    """
-
+    # "t2i": words attend to cells; "i2t": cells to words.
     similarity: str = choice("scan-t2i-avg", "scan-t2i-lse", "scan-i2t-avg", "scan-i2t-lse")
     dim: int = setting(1024, at_least=1)
     word_dim: int = setting(300, at_least=1)
-    margin: float = setting(0.2)
-    mean_hinge_epochs: int = setting(0)
+    margin: float = setting(0.2)  # of the hinge loss
+    mean_hinge_epochs: int = setting(0)  # initial epochs with `mean_of_hinges`; 0 as published
     epochs: int = setting(30, at_least=1)
-    batch_size: int = setting(128, at_least=2)
-    learning_rate: float = setting(2e-4)
-    lr_decay_every: int = setting(15, at_least=1)
-    clip: float = setting(2.0)
+    batch_size: int = setting(128, at_least=2)  # pairs
+    learning_rate: float = setting(2e-4)  # of Adam
+    lr_decay_every: int = setting(15, at_least=1)  # epochs until the rate is divided by 10
+    clip: float = setting(2.0)  # maximum norm of all gradients together; 0: no clipping
     selection: str = epoch_selection()
 
 
@@ -75,19 +58,15 @@ class Cells(nn.Module):
 
 
 class Words(nn.Module):
-    """Caption side: the mean of both directions of a GRU at each word, L2-normalised."""
+    """Caption side: the mean of both directions of a GRU (`dim` units each), L2-normalised."""
 
     def __init__(self, words: nn.Embedding, dim: int) -> None:
-        """Build the GRU on a word table, with `dim` units per direction."""
         super().__init__()
         self.words = words
         self.gru = nn.GRU(words.embedding_dim, dim, bidirectional=True)
 
     def forward(self, rows: Tensor) -> Tensor:
-        """Return (n, length, dim) unit vectors of token ids (n, length), in order.
-
-        Words are moved to the front, wherever the padding is; the rest is zero.
-        """
+        """Return (n, length, dim) unit vectors of token ids (n, length), words in front."""
         sequence, lengths = packed(rows)
         words = sequence._replace(data=self.words(sequence.data))
         states, _ = run_recurrent(self.gru, words)
@@ -98,12 +77,15 @@ class Words(nn.Module):
 
 
 def task(settings: ScanSettings, inputs: HeadInputs) -> TrainingTask:
-    """Return the training task of a SCAN head.
+    """Return the training task of SCAN: sets of unit vectors, compared by cross attention.
 
-    Raises
-    ------
-    HeadError
-        The image features are not grids, or the caption features are not word sequences.
+    A cell is a linear map of its features, a word the mean of both directions of a GRU. The loss is
+    `pipeline.heads.losses.ranking.max_of_hinges` of `pipeline.retrieval.torch_scores`.
+
+    Source: Lee, Chen, Hua, Hu & He 2018, "Stacked Cross Attention for Image-Text Matching".
+    Inputs: images (n, *cells, channels), captions (m, length) token ids.
+    Relations: as VSE++ (`pipeline.heads.architectures.vse`), but with a vector for each cell and
+        word, so that embeddings are (n, cells, dim) and (m, length, dim).
     """
     _, channels = require_grid("scan", inputs.images)
     sequence = require_sequence("scan", inputs.captions)

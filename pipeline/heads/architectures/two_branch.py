@@ -1,9 +1,8 @@
 """Two-branch network with a bidirectional ranking loss and structure-preserving constraints.
 
-Wang, Li & Lazebnik 2016. Each branch is linear, ReLU, dropout, linear, batch norm, L2; the linear
-variant of section 3.2 is linear, L2. Deviations: inputs are standardised (one mean vector and one
-scale per side, from the training split), since batch norm follows only the last layer and the
-features have other ranges than the paper's fc7 and Fisher vectors; the loss is a mean, see
+Deviations: inputs are standardised (one mean vector and one scale per side, from the training
+split), since batch norm follows only the last layer and the features have other ranges than the
+paper's fc7 and Fisher vectors; the loss is a mean, see
 `pipeline.heads.losses.structure.top_violations`; the epoch is selected by validation rsum, where
 the paper states "convergence within 30 epochs on average".
 """
@@ -33,59 +32,44 @@ from pipeline.heads.training.trainer import network_kind
 
 @dataclass(frozen=True)
 class TwoBranchSettings:
-    """Settings of section 3.1, including the terms of eq. (5), and of section 3.3.
+    """Settings of section 3.1, including the terms of eq. (5), and of section 3.3."""
 
-    Attributes
-    ----------
-    branches : str. "nonlinear", or "linear" for one linear layer per branch without batch norm.
-    hidden, dim : int. Output dimensions of the two linear layers; a linear branch has no hidden
-        layer.
-    dropout : float. Dropout probability, after the ReLU.
-    epochs, batch_size : int. Number of passes over all pairs, and pairs per batch before siblings.
-    learning_rate, momentum, weight_decay : float. Parameters of SGD.
-    lr_decay, lr_decay_every : float, int. Factor on the learning rate, applied every
-        `lr_decay_every` epochs.
-    margin, top_k : float, int. m, and K, the number of violations counted per positive pair.
-    text_to_image_weight, structure_weight : float. lambda_1 (0: one-directional ranking) and
-        lambda_3.
-    image_structure_weight : float. lambda_2, for regions, of which several may match one phrase.
-    matryoshka, matryoshka_weights : see `pipeline.heads.losses.ranking.over_prefixes`.
-    siblings : bool. Whether a batch includes a second sentence of each image, which the structure
-        term needs; the paper's models without structure do not.
-    mined_each : int. Mined boxes per phrase of a batch, sampled anew in each epoch; for regions.
-    selection : str. Epoch whose weights are kept; see `pipeline.heads.base.epoch_selection`.
-    """
-
-    branches: str = choice("nonlinear", "linear")
-    hidden: int = setting(2048, at_least=1)
-    dim: int = setting(512, at_least=1)
-    dropout: float = setting(0.5, below=1)
+    branches: str = choice("nonlinear", "linear")  # "linear": one linear layer, no batch norm
+    hidden: int = setting(2048, at_least=1)  # dimension after the first layer
+    dim: int = setting(512, at_least=1)  # of the embedding space
+    dropout: float = setting(0.5, below=1)  # after the ReLU
     epochs: int = setting(30, at_least=1)
-    batch_size: int = setting(1500, at_least=1)
-    learning_rate: float = setting(0.1)
+    batch_size: int = setting(1500, at_least=1)  # pairs, before siblings
+    learning_rate: float = setting(0.1)  # of SGD
     momentum: float = setting(0.9, below=1)
     weight_decay: float = setting(5e-4)
-    lr_decay_every: int = setting(10, at_least=1)
+    lr_decay_every: int = setting(10, at_least=1)  # epochs
     lr_decay: float = setting(0.1)
-    margin: float = setting(0.1)
-    top_k: int = setting(50, at_least=1)
-    text_to_image_weight: float = setting(2.0)
-    structure_weight: float = setting(0.2)
-    image_structure_weight: float = setting(0.0)
-    matryoshka: tuple[int, ...] = numbers(int, at_least=1)
+    margin: float = setting(0.1)  # m
+    top_k: int = setting(50, at_least=1)  # K, violations counted per positive pair
+    text_to_image_weight: float = setting(2.0)  # lambda_1; 0: one-directional ranking
+    structure_weight: float = setting(0.2)  # lambda_3
+    image_structure_weight: float = setting(0.0)  # lambda_2, for regions that share a phrase
+    matryoshka: tuple[int, ...] = numbers(int, at_least=1)  # prefix lengths; see `over_prefixes`
     matryoshka_weights: tuple[float, ...] = numbers(float)
+    # Whether a batch includes a second sentence of each image, which the structure term needs;
+    # the paper's models without structure do not.
     siblings: bool = setting(True)
-    mined_each: int = setting(0)
+    mined_each: int = setting(0)  # mined boxes per phrase of a batch, sampled anew in each epoch
     selection: str = epoch_selection()
 
 
 def task(settings: TwoBranchSettings, inputs: HeadInputs) -> TrainingTask:
-    """Return the training task of a two-branch network.
+    """Return the training task of a two-branch network, compared by cosine.
 
-    Raises
-    ------
-    HeadError
-        The features of a side are not vectors.
+    Each branch is linear, ReLU, dropout, linear, batch norm, L2; the linear variant of section 3.2
+    is linear, L2. The loss is `pipeline.heads.losses.structure.structure_preserving_loss`.
+
+    Source: Wang, Li & Lazebnik 2016, sections 2, 3.1, 3.2 and, for regions and phrases, 3.3.
+    Inputs: images (n, d) and captions (m, e), one vector per row; pairs with links are regions and
+        phrases in a many-to-many relation.
+    Relations: without structure terms and with `top_k` 1, one term of the loss is that of VSE++
+        with distances in place of scores.
     """
     s = settings
     require_prefixes("two-branch", s.matryoshka, s.matryoshka_weights, s.dim, "cosine")

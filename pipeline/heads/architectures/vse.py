@@ -1,10 +1,7 @@
 """Joint embeddings: a linear map of the image and a recurrent network over the caption's words.
 
-One family of published systems that differ in their settings, see `pipeline.heads.presets`: Qian &
-Lamberti 2018, whose GRU is the default; order-embeddings (Vendrov et al. 2016); VSE++ and VSE0
-(Faghri et al. 2018); Kiros et al. 2014 with an LSTM, with a sum of word vectors, and as in their
-later program. Deviations: the image map has a bias; it starts Xavier-uniform with zero bias, as in
-VSE++; GRU and LSTM start with torch's initial weights.
+Deviations: the image map has a bias; it starts Xavier-uniform with zero bias, as in VSE++; GRU and
+LSTM start with torch's initial weights.
 """
 
 from collections.abc import Callable
@@ -51,86 +48,50 @@ from pipeline.retrieval.torch_scores import SCORES
 
 @dataclass(frozen=True)
 class VseSettings:
-    """Settings; the defaults are those of Qian & Lamberti 2018.
+    """Settings; the defaults are those of Qian & Lamberti 2018."""
 
-    Attributes
-    ----------
-    cell : str. Recurrent cell; "peephole_lstm" is that of Kiros et al. 2014 with diagonal
-        peepholes, "whole_peephole_lstm" with full matrices, as printed. "none" sums the word
-        vectors, or maps captions that are vectors, such as word counts, linearly, and ignores
-        `layers` and `bidirectional`.
-    layers : int. Number of stacked recurrent layers.
-    bidirectional : bool. Whether there are two directions of `dim` / 2 units each.
-    pooling : str. Pooling of the recurrent states: the "last" one, as in the papers, or their
-        "mean" or "max".
-    word_dim : int. Dimension of the word vectors.
-    train_words : bool. Whether word vectors are trained.
-    dim : int. Dimension of the embedding space.
-    image_scaling : str. "given", the features unchanged; "unit", L2-normalised; or "standardised"
-        by the mean vector and one scale of the training images.
-    l2_normalise : str. Embeddings that are L2-normalised: "neither", "both", or "captions"; with
-        "captions" and cosine similarity, training uses the inner product.
-    absolute : bool. Whether both sides end with an element-wise absolute value.
-    similarity : str. Similarity in training and retrieval. A Euclidean distance depends on the norm
-        of the image features, see `image_scaling`.
-    loss : str. Loss of `pipeline.heads.losses.ranking`: "sum_of_hinges" over all negatives in the
-        batch, "max_of_hinges" over the hardest, "sampled_contrast" over `negatives` random ones per
-        side, "training_contrast" over as many from the whole training set, or "info_nce" of the
-        scores divided by `temperature`.
-    negatives : int. Number of negatives per side in the two contrast losses.
-    margin : float. Margin of the hinge losses.
-    temperature : float. Softmax temperature of "info_nce".
-    mean_hinge_epochs : int. Number of initial epochs with the mean hinge over all negatives instead
-        of the hardest; 0 as published. See `pipeline.heads.losses.ranking.mean_of_hinges`.
-    matryoshka : tuple of int. Prefix lengths, such as 32 and 128, that are trained by the same loss
-        to be embeddings of their own; requires cosine.
-    matryoshka_weights : tuple of float. Loss weights of the prefixes, relative to 1 for the whole
-        vectors; empty: 1 each. See `pipeline.heads.losses.ranking.over_prefixes`.
-    epoch : str. One pass over all "captions", or over all "images" with a random caption each;
-        "training_contrast" requires captions.
-    batch_size : int. Number of captions, or of images with one caption each, per batch.
-    optimiser : str. "adam", or "sgd" without momentum.
-    learning_rate : float. Initial learning rate.
-    lr_decay, lr_decay_every : float, int. Factor on the learning rate, applied every
-        `lr_decay_every` epochs.
-    clip : float. Maximum gradient norm; 0 turns clipping off.
-    clip_each : bool. Whether `clip` limits the norm of each tensor instead of that of all gradients
-        together.
-    epochs : int. Maximum number of epochs.
-    patience : int. Training stops after `patience` + 1 epochs without improvement.
-    selection : str. Epoch whose weights are kept; see `pipeline.heads.base.epoch_selection`.
-    """
-
+    # "peephole_lstm" is that of Kiros et al. 2014 with diagonal peepholes, "whole_peephole_lstm"
+    # with full matrices, as printed. "none" sums the word vectors, or maps captions that are
+    # vectors, such as word counts, linearly, and ignores `layers` and `bidirectional`.
     cell: str = choice("gru", "lstm", "peephole_lstm", "whole_peephole_lstm", "none")
     layers: int = setting(1, at_least=1)
-    bidirectional: bool = setting(False)
-    pooling: str = choice("last", "mean", "max")
+    bidirectional: bool = setting(False)  # two directions of `dim` / 2 units each
+    pooling: str = choice("last", "mean", "max")  # of the states; "last" as in the papers
     word_dim: int = setting(300, at_least=1)
     train_words: bool = setting(True)
-    dim: int = setting(1024, at_least=1)
+    dim: int = setting(1024, at_least=1)  # of the embedding space
+    # "given": unchanged; "unit": L2-normalised; "standardised": by the mean vector and one scale
+    # of the training images.
     image_scaling: str = choice("given", "unit", "standardised")
+    # With "captions" and cosine similarity, training uses the inner product.
     l2_normalise: str = choice("neither", "both", "captions")
-    absolute: bool = setting(False)
+    absolute: bool = setting(False)  # both sides end with an element-wise absolute value
+    # In training and retrieval; a Euclidean distance depends on the norm of image features.
     similarity: str = choice("euclidean", "cosine", "order")
+    # `pipeline.heads.losses.ranking`: hinges over all negatives in the batch, over the hardest,
+    # over `negatives` random ones per side, over as many from the whole training set, or InfoNCE.
     loss: str = choice(
         "sum_of_hinges", "max_of_hinges", "sampled_contrast", "training_contrast", "info_nce"
     )
-    negatives: int = setting(10, at_least=1)
-    margin: float = setting(0.1)
-    temperature: float = setting(0.05, at_least=0.001)
-    mean_hinge_epochs: int = setting(0)
+    negatives: int = setting(10, at_least=1)  # per side, in the two contrast losses
+    margin: float = setting(0.1)  # of the hinge losses
+    temperature: float = setting(0.05, at_least=0.001)  # of "info_nce"
+    mean_hinge_epochs: int = setting(0)  # initial epochs with `mean_of_hinges`; 0 as published
+    # Prefix lengths, trained as embeddings of their own.
     matryoshka: tuple[int, ...] = numbers(int, at_least=1)
+    # Relative to 1 for the whole vectors; empty: 1 each.
     matryoshka_weights: tuple[float, ...] = numbers(float)
+    # One pass over captions, or over images with a random one.
     epoch: str = choice("captions", "images")
-    batch_size: int = setting(128, at_least=2)
-    optimiser: str = choice("adam", "sgd")
+    batch_size: int = setting(128, at_least=2)  # captions, or images with one caption each
+    optimiser: str = choice("adam", "sgd")  # "sgd" has no momentum
     learning_rate: float = setting(0.001)
-    lr_decay: float = setting(1.0)
+    lr_decay: float = setting(1.0)  # factor, every `lr_decay_every` epochs
     lr_decay_every: int = setting(1, at_least=1)
-    clip: float = setting(0.0)
-    clip_each: bool = setting(False)
-    epochs: int = setting(50, at_least=1)
-    patience: int = setting(10)
+    clip: float = setting(0.0)  # maximum gradient norm; 0: no clipping
+    clip_each: bool = setting(False)  # `clip` limits each tensor's norm, not that of all together
+    epochs: int = setting(50, at_least=1)  # at most
+    patience: int = setting(10)  # stops after `patience` + 1 epochs without improvement
     selection: str = epoch_selection()
 
 
@@ -138,18 +99,20 @@ class Absolute(nn.Module):
     """Element-wise absolute value."""
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return |x|, (n, dim)."""
         return x.abs()
 
 
 def task(settings: VseSettings, inputs: HeadInputs) -> TrainingTask:
-    """Return the training task of a joint embedding.
+    """Return the training task of a joint embedding: one vector per image and per caption.
 
-    Raises
-    ------
-    HeadError
-        The image features are not vectors, the caption features are not word sequences (with
-        `cell: none` they may be vectors), or settings contradict each other.
+    Source: one family of published systems that differ in their settings, see
+        `pipeline.heads.presets`: Qian & Lamberti 2018, whose GRU is the default; order-embeddings
+        (Vendrov et al. 2016); VSE++ and VSE0 (Faghri et al. 2018); Kiros et al. 2014 with an LSTM,
+        with a sum of word vectors, and as in their later program.
+    Inputs: images (n, d), captions (m, length) token ids; with the cell "none", captions may be
+        vectors (m, e).
+    Relations: `scan` has a vector for each cell and word in place of one per row; with the cell
+        "none", a linear head as `cca` is, but trained.
     """
     s = settings
     image_dim = require_vectors("vse", inputs.images)
@@ -224,7 +187,6 @@ def _caption_tower(s: VseSettings, captions: FeatureSpec) -> Callable[..., nn.Mo
 
 
 def _ending(s: VseSettings, unit: bool) -> list[nn.Module]:
-    """Return the last layers of a tower: normalisation and absolute value."""
     return [UnitLength()] * unit + [Absolute()] * s.absolute
 
 

@@ -1,9 +1,6 @@
 """Word2VisualVec: embeds a caption as the visual feature that it predicts for its image.
 
-Dong et al. 2018 and its published program. Image features serve as embeddings unchanged. Captions
-pass through a multilayer perceptron from word counts, mean word vectors, the last state of a GRU,
-or a concatenation of these ("multi-scale", eq. 4), trained by mean squared error (eq. 8) against
-the feature of their image. Deviations:
+Deviations from Dong et al. 2018 and its published program:
 
 - the GRU skips padding. The program pads in front without a mask, so that the padded length
   changes every caption's vector, and most steps process padding;
@@ -45,55 +42,37 @@ _RANDOM_WORD = 1.0  # words without a vector start uniform in (-1, 1)
 
 @dataclass(frozen=True)
 class Word2VisualVecSettings:
-    """Settings of section III, or of the program where the paper is silent.
+    """Settings of section III, or of the program where the paper is silent."""
 
-    Attributes
-    ----------
-    layers : int. Number of layers of the perceptron including its input: 500-2048-2048 has three.
-    hidden : int. Dimension of the hidden layers; the last layer has that of the visual feature.
-    word_dim, hidden_size : int. Dimension of the GRU's word vectors, and number of its units.
-    dropout : float. Dropout probability, on the GRU's words and after each hidden layer.
-    epochs, batch_size : int. Maximum number of epochs, and images per batch; an epoch is
-        ceil(captions / batch_size) batches of distinct images with one random caption each.
-    learning_rate, rmsprop_alpha, epsilon : float. Parameters of RMSprop; `rmsprop_alpha` smooths
-        the mean square.
-    clip : float. Maximum norm of each gradient tensor; 0 turns clipping off.
-    weight_decay : float. Weight of the squared weights in the loss.
-    loss : str. "squared_error" of eq. (8), or "sum_of_hinges", the marginal ranking loss that
-        section III-B reports as worse.
-    margin : float. Margin of "sum_of_hinges".
-    similarity : str. Similarity in retrieval and in the ranking loss: "cosine", or those that
-        section III-C reports as worse, "dot" product and "euclidean" distance.
-    halve_after : int. Epochs at one learning rate before an epoch without improvement halves it.
-    patience : int. Training stops after `patience` + 1 epochs without improvement.
-    selection : str. Epoch whose weights are kept; see `pipeline.heads.base.epoch_selection`.
-    """
-
+    # Of the perceptron, with its input: 500-2048-2048 has three.
     layers: int = setting(3, at_least=2, below=5)
+    # Dimension of hidden layers; the last has that of the feature.
     hidden: int = setting(2048, at_least=1)
-    word_dim: int = setting(500, at_least=1)
-    hidden_size: int = setting(1024, at_least=1)
-    dropout: float = setting(0.2, below=1)
-    epochs: int = setting(100, at_least=1)
-    batch_size: int = setting(100, at_least=1)
-    learning_rate: float = setting(1e-4)
-    rmsprop_alpha: float = setting(0.9, below=1)
+    word_dim: int = setting(500, at_least=1)  # of the GRU's word vectors
+    hidden_size: int = setting(1024, at_least=1)  # units of the GRU
+    dropout: float = setting(0.2, below=1)  # on the GRU's words and after each hidden layer
+    epochs: int = setting(100, at_least=1)  # at most, of ceil(captions / batch_size) batches
+    batch_size: int = setting(100, at_least=1)  # distinct images, with one random caption each
+    learning_rate: float = setting(1e-4)  # of RMSprop
+    rmsprop_alpha: float = setting(0.9, below=1)  # smooths the mean square
     epsilon: float = setting(1e-6)
-    clip: float = setting(5.0)
-    weight_decay: float = setting(0.0)
+    clip: float = setting(5.0)  # maximum norm of each gradient tensor; 0: no clipping
+    weight_decay: float = setting(0.0)  # weight of the squared weights in the loss
+    # Eq. (8), or the marginal ranking loss that section III-B reports as worse.
     loss: str = choice("squared_error", "sum_of_hinges")
-    margin: float = setting(0.2)
+    margin: float = setting(0.2)  # of "sum_of_hinges"
+    # In retrieval and in the ranking loss; section III-C reports "dot" and "euclidean" as worse.
     similarity: str = choice("cosine", "dot", "euclidean")
+    # Epochs at one rate before one without improvement halves it.
     halve_after: int = setting(3, at_least=1)
-    patience: int = setting(10)
+    patience: int = setting(10)  # stops after `patience` + 1 epochs without improvement
     selection: str = epoch_selection()
 
 
 class LastState(nn.Module):
-    """Last state of a GRU over token ids."""
+    """Last state of a GRU over token ids, with dropout on word vectors."""
 
     def __init__(self, words: nn.Embedding, state: int, dropout: float) -> None:
-        """Build a GRU with `state` units on a word table, with dropout on word vectors."""
         super().__init__()
         self.words = words
         self.dropout = nn.Dropout(dropout)
@@ -116,7 +95,6 @@ class SentenceVector(nn.Module):
         settings: Word2VisualVecSettings,
         words: Features | None,
     ) -> None:
-        """Build the encoder of each block of a caption row."""
         super().__init__()
         self.columns = [block.columns for block in blocks]
         self.encoders = nn.ModuleList()
@@ -157,12 +135,15 @@ def perceptron(inputs: int, hidden: int, outputs: int, layers: int, dropout: flo
 
 
 def task(settings: Word2VisualVecSettings, inputs: HeadInputs) -> TrainingTask:
-    """Return the training task of a Word2VisualVec head.
+    """Return the training task of Word2VisualVec, compared by cosine.
 
-    Raises
-    ------
-    HeadError
-        The image features are not vectors.
+    Captions pass through a multilayer perceptron from word counts, mean word vectors, the last
+    state of a GRU, or a concatenation of these ("multi-scale", eq. 4), trained by `squared_error`
+    against the feature of their image. Image features serve as embeddings unchanged.
+
+    Source: Dong, Li & Snoek 2018, sections III and IV-A, and the published program.
+    Inputs: images (n, d), at least 0; captions (m, columns), vectors, token ids or a concatenation.
+    Relations: as `ridge`, but with a nonlinear map and a trained sentence encoder.
     """
     feature = require_vectors("word2visualvec", inputs.images)
     blocks = caption_blocks(inputs.captions)
@@ -197,10 +178,13 @@ def task(settings: Word2VisualVecSettings, inputs: HeadInputs) -> TrainingTask:
 def squared_error(
     net: nn.ModuleDict, batch: Batch, epoch: int, generator: torch.Generator
 ) -> Tensor:
-    """Return the mean squared error of eq. (8), over dimensions and captions.
+    """Return the mean squared error of predicted image features, over dimensions and captions.
 
-    A regression loss: in contrast to the losses of `pipeline.heads.losses.ranking`, it compares a
-    caption with its own image only and needs no negatives.
+    Source: Dong, Li & Snoek 2018, eq. (8).
+    Inputs: a batch of images (i, d) and captions (c, columns); the module "caption" maps these to
+        (c, d).
+    Relations: a regression loss; in contrast to the losses of `pipeline.heads.losses.ranking`, it
+        compares a caption with its own image only and needs no negatives.
     """
     return F.mse_loss(net["caption"](batch.captions), batch.images[batch.image_of_caption])
 
@@ -216,13 +200,7 @@ def _ranking(settings: Word2VisualVecSettings) -> Loss:
 
 
 def require_targets(train: Pairs) -> None:
-    """Require two images or more, and image features in the range of the last ReLU.
-
-    Raises
-    ------
-    HeadError
-        There are fewer than two images, or a feature is negative.
-    """
+    """Raise HeadError for fewer than two images or for a feature below 0, the last ReLU's range."""
     require_two_images(train)
     start = 0
     for features in in_blocks(train.images):

@@ -1,8 +1,4 @@
-"""Zero-shot head: features of both sides that share one space already; nothing is trained.
-
-Radford et al. 2021 (CLIP), section 3.1: images and captions are compared by the cosine of the
-outputs of one model's two towers.
-"""
+"""Zero-shot head: features of both sides that share one space already; nothing is trained."""
 
 from dataclasses import dataclass
 
@@ -23,21 +19,16 @@ class ZeroShotSettings:
 
 
 class ZeroShotHead:
-    """Identity on the features of both towers of one model.
+    """Identity on the features of both towers of one model, compared by cosine.
 
-    Equivalent to a linear head, such as `cca` or `ridge`, whose maps are the identity.
+    Source: Radford et al. 2021 (CLIP), section 3.1.
+    Inputs: images (n, d) and captions (m, d) of one model with the same weights.
+    Relations: equivalent to a linear head, such as `cca` or `ridge`, whose maps are the identity.
     """
 
     similarity = "cosine"
 
     def __init__(self, settings: ZeroShotSettings, inputs: HeadInputs) -> None:
-        """Check the recipes of both sides.
-
-        Raises
-        ------
-        HeadError
-            The sides are not of one model with the same weights, or not vectors of one dimension.
-        """
         self.settings = settings
         dims = [require_vectors("zero-shot", side) for side in (inputs.images, inputs.captions)]
         images, captions = inputs.images, inputs.captions
@@ -73,7 +64,6 @@ class ZeroShotHead:
         return np.concatenate(list(in_blocks(rows)))
 
     def tensors(self) -> dict[str, torch.Tensor]:
-        """Return an empty dictionary."""
         return {}
 
     def restore(self, tensors: dict[str, torch.Tensor]) -> None:

@@ -19,22 +19,13 @@ _ATTEMPTS = 10
 
 @dataclass(frozen=True)
 class Augmentation:
-    """Parameters of the random crops.
-
-    Attributes
-    ----------
-    seed : int. Seed of all draws.
-    smallest_crop : float. Minimum share of an image's area, in (0, 1].
-    """
+    """Parameters of the random crops."""
 
     seed: int
-    smallest_crop: float
+    smallest_crop: float  # minimum share of an image's area, in (0, 1]
 
     def generator(self, epoch: int, image_id: str) -> np.random.Generator:
-        """Return the random generator of an image in an epoch.
-
-        It is independent of the order of images and of the number of workers.
-        """
+        """Return the generator of an image in an epoch, independent of order and workers."""
         return np.random.default_rng([self.seed, epoch, zlib.crc32(image_id.encode())])
 
 
@@ -45,12 +36,6 @@ def random_crop(width: int, height: int, smallest_crop: float, rng: np.random.Ge
     torchvision's RandomResizedCrop, as in the program of VSE++: area uniform from `smallest_crop`
     to 1 of the image's, aspect log-uniform from 3/4 to 4/3, position uniform. After ten draws that
     do not fit, the largest centred crop with an aspect in this range.
-
-    Parameters
-    ----------
-    width, height : int. Size of the image, in pixels.
-    smallest_crop : float. Minimum share of the area, in (0, 1].
-    rng : numpy.random.Generator.
     """
     for _ in range(_ATTEMPTS):
         area = rng.uniform(smallest_crop, 1.0) * width * height
@@ -68,19 +53,7 @@ def random_crop(width: int, height: int, smallest_crop: float, rng: np.random.Ge
 def augmented(
     picture: Image.Image, recipe: Recipe, smallest_crop: float, rng: np.random.Generator
 ) -> npt.NDArray[np.uint8]:
-    """Return a random crop, resized to the network's input and mirrored with probability 1/2.
-
-    Parameters
-    ----------
-    picture : Image. RGB image.
-    recipe : Recipe. Recipe; the size of its `crop` and the filter of its `resize` are used.
-    smallest_crop : see `random_crop`.
-    rng : numpy.random.Generator.
-
-    Returns
-    -------
-    (size, size, 3) uint8
-    """
+    """Return a random crop in the network's size, mirrored at random: (size, size, 3) uint8."""
     crop = picture.crop(random_crop(*picture.size, smallest_crop, rng))
     if rng.random() < 0.5:
         crop = crop.transpose(Image.Transpose.FLIP_LEFT_RIGHT)

@@ -9,11 +9,12 @@ import numpy as np
 from safetensors.torch import save
 
 from pipeline.datasets.manifest import NO_PICTURES, Manifest, read_manifest
-from pipeline.heads.finetuning import WEIGHTS_FILE, FinetuningError
+from pipeline.heads import HeadError
+from pipeline.heads.finetuning import WEIGHTS_FILE
 from pipeline.heads.finetuning.augmentation import Augmentation
 from pipeline.heads.finetuning.finetuning_task import divided, with_network
+from pipeline.heads.finetuning.image_rows import ImageFile, ImageRows, require_unchanged
 from pipeline.heads.finetuning.network import LearningNetwork
-from pipeline.heads.finetuning.pictures import Picture, PictureRows, require_unchanged
 from pipeline.heads.fit import PairedFeatures, log_sizes
 from pipeline.heads.head_types import Experiment
 from pipeline.heads.inputs.feature_spec import FeatureSpec
@@ -64,10 +65,10 @@ def finetune(
 
     Raises
     ------
-    FinetuningError
+    HeadError
         The experiment, recipe or head does not support fine-tuning, the weights are not those of
-        the features, or image files have changed or are missing.
-    HeadError, ShardError, DatasetError, RecipeError, WeightsError, DeviceError
+        the features, or image files have changed or are missing; see also `fit`.
+    ShardError, DatasetError, RecipeError, WeightsError, DeviceError
         See `fit` and `load_weights`.
 
     Examples
@@ -82,7 +83,7 @@ def finetune(
     ... )  # doctest: +SKIP
     """
     if experiment.finetuning is None:
-        raise FinetuningError(
+        raise HeadError(
             f"experiment {experiment.name!r} has no fine-tuning options; set `finetuning` with "
             "the experiment to start from"
         )
@@ -95,14 +96,14 @@ def finetune(
     begun.inputs.images.require(features.images, "image")
     begun.inputs.captions.require(features.captions, "caption")
     if begun.kind != experiment.head:
-        raise FinetuningError(
+        raise HeadError(
             f"{start} holds a head {begun.kind!r}, and {experiment.name!r} trains "
             f"{experiment.head!r}; start from a head of the same kind"
         )
     unfitted = job.unfitted_head(experiment, features.inputs, features.made_from(dataset))
     head = unfitted.head
     if not isinstance(head, NetworkHead):
-        raise FinetuningError(
+        raise HeadError(
             f"head {begun.kind!r} is solved in closed form, so there are no gradients for the "
             "image network; fine-tune a trained head, such as vse, and then fit this one on "
             "features of the tuned weights"
@@ -113,9 +114,9 @@ def finetune(
     job.log(f"{recipe.backbone} learns with {loaded.name}, {how}")
     pairs, validation = features.pairs(job, experiment.average_captions)
     drawn = Augmentation(training.seed, how.smallest_crop)
-    seen = _pictures(job.manifest, features.images, pairs, recipe, drawn)
-    checked = _pictures(job.manifest, features.images, validation, recipe, None)
-    require_unchanged([*seen.pictures, *checked.pictures])
+    seen = _image_rows(job.manifest, features.images, pairs, recipe, drawn)
+    checked = _image_rows(job.manifest, features.images, validation, recipe, None)
+    require_unchanged([*seen.files, *checked.files])
     seen_pairs, held_out = replace(pairs, images=seen), replace(validation, images=checked)
     log_sizes(job, seen_pairs, held_out)
 
@@ -126,7 +127,7 @@ def finetune(
         # At a rate of 0 no gradient is needed.
         return built if how.learning_rate else built.requires_grad_(False)
 
-    own_names = network().own_names
+    network_names = network().own_names
     origin = {
         **asdict(how),
         "start_sha256": begun.tensors_sha256,
@@ -144,7 +145,7 @@ def finetune(
         with job.fitting(experiment.name, counter.epochs_done) as options:
             options = replace(options, precision=experiment.precision)
             history = both.fit(seen_pairs, held_out, options)
-            of_head, of_network = divided(both.tensors(), own_names)
+            of_head, of_network = divided(both.tensors(), network_names)
             head.restore({name: tensor.cpu() for name, tensor in of_head.items()})
             tuned = _save_weights(job.out / WEIGHTS_FILE, of_network)
             header = feature_header(recipe, tuned, job.manifest.name)
@@ -159,39 +160,27 @@ def finetune(
 
 
 def _require_same_sizes(head: NetworkHead, begun: TrainedHead, name: str) -> None:
-    """Check that the modules of the initial head match those of the head to train.
-
-    Raises
-    ------
-    FinetuningError
-    """
+    """Raise HeadError if the initial head has other modules than the head to train."""
     try:
         head.restore(begun.head.tensors())
     except RuntimeError as error:  # torch's only type; it lists one tensor per line
-        fault = " ".join(str(error).split())[:300]
-        raise FinetuningError(
-            f"{begun.experiment!r} is a head of other sizes than {name!r} ({fault}); train both at "
-            "the same size, or with the same settings"
+        reason = " ".join(str(error).split())[:300]
+        raise HeadError(
+            f"{begun.experiment!r} is a head of other sizes than {name!r} ({reason}); train both "
+            "at the same size, or with the same settings"
         ) from error
 
 
 def learnable_recipe(images: FeatureSpec) -> Recipe:
-    """Return the recipe of image features, if its network can be fine-tuned.
-
-    Raises
-    ------
-    FinetuningError
-        The features are of several recipes or crops, of a network whose weights only its own
-        library reads, or of an unknown recipe.
-    """
+    """Return the recipe of image features; raise HeadError if its network cannot be fine-tuned."""
     name = images.name
     if "parts" in images.recipe:
-        raise FinetuningError(
+        raise HeadError(
             f"{name!r} concatenates several recipes; fine-tune one of them, and concatenate its "
             "features with the others afterwards"
         )
     if not is_image_recipe(name):
-        raise FinetuningError(
+        raise HeadError(
             f"image features {name!r} have a recipe that is not in `pipeline list recipes`, so "
             "their network is unknown; use features of `pipeline extract`"
         )
@@ -199,7 +188,7 @@ def learnable_recipe(images: FeatureSpec) -> Recipe:
         name, *(str(images.recipe.get(key)) for key in ("precision", "storage"))
     )
     if backbone_named(recipe.backbone).load is not None:
-        raise FinetuningError(
+        raise HeadError(
             f"{name!r} is loaded by its own library, which does not accept tuned weights of the "
             "image network alone; use a recipe of `pipeline list recipes` or timm:<model>"
         )
@@ -210,13 +199,13 @@ def learnable_recipe(images: FeatureSpec) -> Recipe:
             if (other.backbone, other.weights, other.tap, other.pool, other.crop.windows)
             == (recipe.backbone, recipe.weights, recipe.tap, recipe.pool, 1)
         ]
-        raise FinetuningError(
+        raise HeadError(
             f"{name!r} is the mean of {recipe.crop.windows} crops, but training needs one crop; "
             f"use {' or '.join(alike) or 'a recipe with one crop'}, and extract {name} with the "
             "tuned weights afterwards"
         )
     if canonical_json(recipe.to_json()) != canonical_json(dict(images.recipe)):
-        raise FinetuningError(
+        raise HeadError(
             f"image features {name!r} were extracted with another version of their recipe; run "
             "`pipeline extract` again, and `pipeline train` of the head to fine-tune"
         )
@@ -224,7 +213,6 @@ def learnable_recipe(images: FeatureSpec) -> Recipe:
 
 
 def _weights_of(recipe: Recipe, images: FeatureSpec, source: str | Path | None) -> Weights:
-    """Load the weights with which image features were extracted."""
     if source is None:
         source = "imagenet" if images.weights == recipe.weights else images.weights
     if str(source).startswith("file:"):
@@ -235,7 +223,7 @@ def _weights_of(recipe: Recipe, images: FeatureSpec, source: str | Path | None) 
         )
     loaded = load_weights(recipe, str(source))
     if loaded.sha256 != images.weights_sha256:
-        raise FinetuningError(
+        raise HeadError(
             f"the weights {loaded.name!r} (SHA-256 {loaded.sha256[:16]}…) are not those of the "
             f"image features, {images.weights!r} ({images.weights_sha256[:16]}…); use these, or "
             "extract the features and train the head with the others first"
@@ -243,41 +231,38 @@ def _weights_of(recipe: Recipe, images: FeatureSpec, source: str | Path | None) 
     return loaded
 
 
-def _pictures(
+def _image_rows(
     manifest: Manifest,
     features: FeatureSet,
     pairs: Pairs,
     recipe: Recipe,
     augmentation: Augmentation | None,
-) -> PictureRows:
-    """Return the image files of a split's pairs as rows."""
+) -> ImageRows:
     manifest.require("images", "fine-tuning", NO_PICTURES)
-    files = manifest.path_by_id
-    made_of = features.source_crc32[features.rows_of(pairs.image_ids)].tolist()
-    if not all(made_of):
-        raise FinetuningError(
+    paths = manifest.path_by_id
+    checksums = features.source_crc32[features.rows_of(pairs.image_ids)].tolist()
+    if not all(checksums):
+        raise HeadError(
             f"{features.folder} does not record the source files of its rows; extract these "
             "features with `pipeline extract`"
         )
-    pictures = tuple(
-        Picture(image_id, files[image_id], crc32)
-        for image_id, crc32 in zip(pairs.image_ids, made_of, strict=True)
+    image_files = tuple(
+        ImageFile(image_id, paths[image_id], crc32)
+        for image_id, crc32 in zip(pairs.image_ids, checksums, strict=True)
     )
-    return PictureRows(pictures, recipe, augmentation)
+    return ImageRows(image_files, recipe, augmentation)
 
 
 class _ImageCounter:
     """Progress counter over the images of all epochs."""
 
     def __init__(self, task: TrainingTask, pairs: Pairs, show: Progress) -> None:
-        """Draw one epoch to estimate the number of images per epoch."""
         rng = np.random.default_rng(0)
         batches = task.batches(pairs.image_of_caption, rng)
         self._an_epoch = sum(len(np.unique(pairs.image_of_caption[rows])) for rows in batches)
         self._all, self._done, self._show = task.epochs * self._an_epoch, 0, show
 
     def add(self, images: int) -> None:
-        """Count the images of a batch."""
         self._show(self._done, self._all, 0)
         self._done += images
 

@@ -14,11 +14,10 @@ from pipeline.heads.training.task import TrainingTask
 _NETWORK, _HEAD = "image.network.", "image.head."
 
 
-class PictureTower(nn.Module):
-    """Image tower: a network's features through a head's image side."""
+class ImageTower(nn.Module):
+    """A network's features through a head's image side."""
 
     def __init__(self, network: LearningNetwork, head: nn.Module) -> None:
-        """Compose a network and a head's image side."""
         super().__init__()
         self.network: LearningNetwork = network
         self.head: nn.Module = head
@@ -41,33 +40,24 @@ def with_network(
     learning_rate: float,
     on_images: Callable[[int], None],
 ) -> TrainingTask:
-    """Return a head's task with a network in front of its image side.
+    """Return a head's task, with the tensors `learnt`, with a network in front of its image side.
 
-    Loss, batches, clipping, schedule and optimiser are the head's own; the gradients of network
-    and head are clipped together, as in the program of VSE++.
-
-    Parameters
-    ----------
-    task : TrainingTask. Training task of the head.
-    learnt : dict of str to Tensor. Tensors of the head to start from; `prepare` is not run.
-    network : callable. Builds the network with its initial weights.
-    learning_rate : float. Learning rate of the network.
-    on_images : callable. Called with the number of images of each batch before its step.
+    The optimisation is the head's; gradients are clipped together, as in the program of VSE++.
     """
 
     def build(words: Features | None) -> nn.ModuleDict:
         net = task.build(None)
         net.load_state_dict(learnt)
-        net["image"] = PictureTower(network(), net["image"])
+        net["image"] = ImageTower(network(), net["image"])
         return net
 
     def optimiser(net: nn.ModuleDict) -> torch.optim.Optimizer:
         tower = net["image"]
-        assert isinstance(tower, PictureTower)
-        own = task.optimiser(nn.ModuleDict({**net, "image": tower.head}))
+        assert isinstance(tower, ImageTower)
+        optimiser_of_both = task.optimiser(nn.ModuleDict({**net, "image": tower.head}))
         learning = [p for p in tower.network.parameters() if p.requires_grad]
-        own.add_param_group({"params": learning, "lr": learning_rate})
-        return own
+        optimiser_of_both.add_param_group({"params": learning, "lr": learning_rate})
+        return optimiser_of_both
 
     def loss(net: nn.ModuleDict, batch: Batch, epoch: int, generator: torch.Generator) -> Tensor:
         on_images(len(batch.images))
@@ -77,19 +67,13 @@ def with_network(
 
 
 def divided(
-    tensors: dict[str, Tensor], own_names: tuple[str, ...]
+    tensors: dict[str, Tensor], network_names: tuple[str, ...]
 ) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
-    """Return the tensors of the head and of the network, each under its own names.
-
-    Parameters
-    ----------
-    tensors : dict of str to Tensor. State dictionary of the modules built by `with_network`.
-    own_names : tuple of str. Names in the network's own state dictionary, in order.
-    """
+    """Return the tensors of the head and of the network, each under its own names."""
     network = [tensor for name, tensor in tensors.items() if name.startswith(_NETWORK)]
     head = {
         name.replace(_HEAD, "image.", 1) if name.startswith(_HEAD) else name: tensor
         for name, tensor in tensors.items()
         if not name.startswith(_NETWORK)
     }
-    return head, dict(zip(own_names, network, strict=True))
+    return head, dict(zip(network_names, network, strict=True))

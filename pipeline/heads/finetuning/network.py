@@ -4,7 +4,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from pipeline.heads.finetuning import FinetuningError
+from pipeline.heads import HeadError
 from pipeline.images.backbones.backbone import Backbone
 from pipeline.images.network import pooled
 from pipeline.images.recipes import Recipe
@@ -19,11 +19,6 @@ class LearningNetwork(nn.Module):
     batch of some 64 images are noisy compared with the pretrained ones, and extraction uses the
     latter; their scales and shifts are trained. Deviation: the program of VSE++ updates the
     statistics. Dropout and stochastic depth are off.
-
-    Attributes
-    ----------
-    own_names : tuple of str. Names in the backbone's own state dictionary, in the order of this
-        module's.
     """
 
     _mean: Tensor
@@ -37,27 +32,9 @@ class LearningNetwork(nn.Module):
         first_layer: str = "",
         precision: str = "float32",
     ) -> None:
-        """Build the network.
-
-        Parameters
-        ----------
-        recipe : Recipe. Recipe with one window per image.
-        backbone : Backbone. Backbone of the recipe.
-        state : dict of str to Tensor. Complete state dict of the backbone; it is copied.
-        first_layer : str. Name of the first trainable layer; earlier ones, in the network's own
-            order, are frozen. Empty: all train.
-        precision : str. "float32", or "bf16" for bfloat16 matrix products in training.
-
-        Raises
-        ------
-        FinetuningError
-            The network has no weights in that layer or after it.
-        RecipeError
-            The network has no such layer.
-        """
         super().__init__()
         net = backbone.filled({name: tensor.clone() for name, tensor in state.items()})
-        # The tap renames a layer but keeps the order.
+        # Names of the backbone's state dictionary; the tap renames a layer but keeps the order.
         self.own_names: tuple[str, ...] = tuple(net.state_dict())
         _let_learn(net, recipe.backbone, first_layer)
         self._recipe, self._backbone = recipe, backbone
@@ -90,6 +67,7 @@ class LearningNetwork(nn.Module):
 
 
 def _let_learn(net: nn.Module, name: str, first_layer: str) -> None:
+    """Freeze the layers before `first_layer`, in the network's own order; empty: all train."""
     if first_layer and first_layer not in (layers := [n for n, _ in net.named_modules() if n]):
         raise unknown_layer(name, first_layer, layers)
     learns = not first_layer
@@ -97,7 +75,7 @@ def _let_learn(net: nn.Module, name: str, first_layer: str) -> None:
         learns = learns or parameter_name.startswith(f"{first_layer}.")
         parameter.requires_grad_(learns)
     if not learns:
-        raise FinetuningError(
+        raise HeadError(
             f"{name} has no weights in layer {first_layer!r} or after it, so nothing would be "
             "trained; name the first layer with trainable weights"
         )

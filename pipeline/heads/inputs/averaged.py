@@ -4,16 +4,13 @@ import hashlib
 
 import numpy as np
 
-from pipeline.heads.inputs.feature_rows import Features, RowNumbers, Rows
+from pipeline.heads.inputs.feature_rows import Features, Rows
 from pipeline.heads.inputs.pairs import Pairs, first_captions_of
+from pipeline.store.shards.row_keys import RowNumbers
 
 
 class AveragedRows:
-    """The mean features of the first five captions of each image.
-
-    Qian & Lamberti 2018, section 5, "Baseline + Weight": the mean over the five captions of an
-    image is the query.
-    """
+    """Mean features of each image's first five captions: Qian & Lamberti 2018, section 5."""
 
     most = 5
 
@@ -31,12 +28,11 @@ class AveragedRows:
         means = np.empty((len(rows), *self.row_shape), np.float32)
         for at, image in enumerate(rows):
             start, stop = self._starts[image], self._starts[image + 1]
-            own = np.arange(start, min(stop, start + self.most))
-            means[at] = self._rows.take(own).mean(axis=0, dtype=np.float64)
+            captions = np.arange(start, min(stop, start + self.most))
+            means[at] = self._rows.take(captions).mean(axis=0, dtype=np.float64)
         return means
 
     def digest(self) -> str:
-        """Return a digest of the features and of their images."""
         return hashlib.sha256(
             self._rows.digest().encode() + self._starts.tobytes() + b"averaged"
         ).hexdigest()

@@ -9,7 +9,7 @@ negatives nor batch statistics, so it is merged into the previous batch.
 import signal
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import torch
@@ -17,28 +17,34 @@ from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
 from pipeline.heads import HeadError
-from pipeline.heads.inputs.feature_rows import EpochRows, RowNumbers, Rows
+from pipeline.heads.inputs.feature_rows import EpochRows, Rows
 from pipeline.heads.inputs.pairs import Pairs, first_captions_of
 from pipeline.store.errors import PipelineError
+from pipeline.store.shards.row_keys import RowNumbers
 
 Batches = Callable[[RowNumbers, np.random.Generator], Iterator[RowNumbers]]
 """Caption rows (n,) of one epoch, from `Pairs.image_of_caption`, in training order."""
 
 
+class TensorBatch:
+    """A dataclass whose fields are tensors."""
+
+    def to(self, device: torch.device) -> Self:
+        """Return the batch on a device."""
+        return type(self)(*(t.to(device, non_blocking=True) for t in vars(self).values()))
+
+    def pin_memory(self) -> Self:
+        """Return the batch in pinned memory; the data loader calls it by this name."""
+        return type(self)(*(t.pin_memory() for t in vars(self).values()))
+
+
 @dataclass(frozen=True, eq=False)
-class Batch:
-    """Distinct images and some of their captions.
+class Batch(TensorBatch):
+    """Distinct images and some of their captions."""
 
-    Attributes
-    ----------
-    images : (i, *row_shape) float32.
-    captions : (c, *row_shape) float32.
-    image_of_caption : (c,) int64, the row in `images` of each caption's image.
-    """
-
-    images: Tensor
-    captions: Tensor
-    image_of_caption: Tensor
+    images: Tensor  # (i, *row_shape) float32
+    captions: Tensor  # (c, *row_shape) float32
+    image_of_caption: Tensor  # (c,) int64, row in `images` of each caption's image
 
     @property
     def matches(self) -> Tensor:
@@ -46,28 +52,9 @@ class Batch:
         row = torch.arange(len(self.images), device=self.image_of_caption.device)
         return self.image_of_caption == row[:, None]
 
-    def to(self, device: torch.device) -> "Batch":
-        """Return the batch on a device."""
-        return Batch(
-            *(
-                t.to(device, non_blocking=True)
-                for t in (self.images, self.captions, self.image_of_caption)
-            )
-        )
-
-    def pin_memory(self) -> "Batch":
-        """Return the batch in pinned memory; the data loader calls it by this name."""
-        return Batch(*(t.pin_memory() for t in (self.images, self.captions, self.image_of_caption)))
-
 
 def require_two_images(pairs: Pairs) -> None:
-    """Require two training images or more, so that every caption has a negative.
-
-    Raises
-    ------
-    HeadError
-        There are fewer.
-    """
+    """Raise HeadError for fewer than two training images: a caption would have no negative."""
     if len(pairs.image_ids) < 2:
         raise HeadError(
             f"{len(pairs.image_ids)} training image found; at least 2 are needed, so that every "
@@ -80,9 +67,8 @@ def batches_with_siblings(
 ) -> Iterator[RowNumbers]:
     """Yield all captions once in random order, each batch extended with siblings.
 
-    Wang et al. 2016, section 2.2: all pairs once in random order, `batch_size` at a time. For each
-    image of a batch one further sentence is added if it has one, so that batches vary in size and
-    the structure term is never empty.
+    Wang et al. 2016, section 2.2: for each image of `batch_size` pairs one further sentence is
+    added if it has one, so that batches vary in size and the structure term is never empty.
     """
     starts = first_captions_of(image_of_caption)
     counts = np.diff(starts)
@@ -94,10 +80,10 @@ def batches_with_siblings(
         # All captions of the images of the batch, grouped by image.
         number = counts[images]
         ends = np.cumsum(number)
-        own = np.arange(ends[-1]) + np.repeat(starts[images] + number - ends, number)
-        free = own[~taken[own]]
-        place = np.searchsorted(images, image_of_caption[free])
-        siblings = one_more_of_each(free, place, len(images), rng)
+        candidates = np.arange(ends[-1]) + np.repeat(starts[images] + number - ends, number)
+        free = candidates[~taken[candidates]]
+        image_at = np.searchsorted(images, image_of_caption[free])
+        siblings = one_more_of_each(free, image_at, len(images), rng)
         taken[sampled] = False
         yield np.sort(np.concatenate([sampled, siblings]))
 
@@ -105,15 +91,7 @@ def batches_with_siblings(
 def one_more_of_each(
     members: RowNumbers, group: RowNumbers, groups: int, rng: np.random.Generator
 ) -> RowNumbers:
-    """Return one random member of each non-empty group, in group order.
-
-    Parameters
-    ----------
-    members : (n,), sorted by group.
-    group : (n,) ascending, the group of each member.
-    groups : int. Number of groups.
-    rng : numpy.random.Generator.
-    """
+    """Return a random member of each non-empty group; `members` (n,) are sorted by `group` (n,)."""
     number = np.bincount(group, minlength=groups)
     first = np.cumsum(number) - number
     having = number > 0
@@ -124,10 +102,7 @@ def one_more_of_each(
 def one_caption_each(
     image_of_caption: RowNumbers, batch_size: int, rng: np.random.Generator
 ) -> Iterator[RowNumbers]:
-    """Yield all images once in random order, each with one random caption.
-
-    The epoch of order-embeddings (Vendrov et al. 2016).
-    """
+    """Yield all images once, each with a random caption: order-embeddings (Vendrov et al. 2016)."""
     rows = _random_captions(image_of_caption, rng)
     chunks = in_batches(rows[rng.permutation(len(rows))], batch_size)
     for batch in _without_single_images(chunks, image_of_caption):
@@ -137,10 +112,9 @@ def one_caption_each(
 def shuffled_captions(
     image_of_caption: RowNumbers, batch_size: int, rng: np.random.Generator
 ) -> Iterator[RowNumbers]:
-    """Yield all captions once in random order.
+    """Yield all captions once in random order: the epoch of VSE++ (Faghri et al. 2018).
 
-    The epoch of VSE++ (Faghri et al. 2018). A batch may contain two captions of one image.
-    Deviation: they are not negatives of each other or of their image.
+    Deviation: two captions of one image in a batch are not negatives of each other or of it.
     """
     chunks = in_batches(rng.permutation(len(image_of_caption)), batch_size)
     for batch in _without_single_images(chunks, image_of_caption):
@@ -156,13 +130,13 @@ def captions_with_drawn(
     Unlike other batches, these (pairs * (1 + k),) rows are unordered and may repeat.
     """
     starts = first_captions_of(image_of_caption)
-    for own in in_batches(rng.permutation(len(image_of_caption)), batch_size):
-        first, after = starts[image_of_caption[own]], starts[image_of_caption[own] + 1]
+    for pairs in in_batches(rng.permutation(len(image_of_caption)), batch_size):
+        first, after = starts[image_of_caption[pairs]], starts[image_of_caption[pairs] + 1]
         others = len(image_of_caption) - (after - first)
-        drawn = rng.integers(others[:, None], size=(len(own), k))
+        drawn = rng.integers(others[:, None], size=(len(pairs), k))
         # Skip the captions of the own image: shift draws from its first caption on.
         drawn += np.where(drawn >= first[:, None], (after - first)[:, None], 0)
-        yield np.concatenate([own, drawn.ravel()])
+        yield np.concatenate([pairs, drawn.ravel()])
 
 
 def random_images(
@@ -171,8 +145,7 @@ def random_images(
     """Yield distinct random images with one random caption each, captions / batch_size times.
 
     The epoch of Word2VisualVec (Dong et al. 2018): as many batches as all captions would fill, so
-    that some images appear more often than others, or never. With fewer images than `batch_size`,
-    a batch contains each once.
+    that some images appear more often than others, or never.
     """
     images = int(image_of_caption[-1]) + 1
     for _ in range(-(-len(image_of_caption) // batch_size)):
@@ -217,13 +190,9 @@ class PairDataset(Dataset[Batch | PipelineError]):
         self._captions: Rows = pairs.captions
         self._image_of_caption = pairs.image_of_caption
 
-    def __getitem__(self, asked: tuple[int, RowNumbers]) -> Batch | PipelineError:
-        """Return the batch of some caption rows with each of their images once.
-
-        A user's error is returned, not raised: raised in a worker, its text would become a
-        traceback.
-        """
-        epoch, rows = asked
+    def __getitem__(self, key: tuple[int, RowNumbers]) -> Batch | PipelineError:
+        """Return the batch of some caption rows with each of their images once."""
+        epoch, rows = key
         images, image_of_caption = np.unique(self._image_of_caption[rows], return_inverse=True)
         seen = self._images
         if isinstance(seen, EpochRows):
@@ -234,15 +203,13 @@ class PairDataset(Dataset[Batch | PipelineError]):
                 torch.from_numpy(self._captions.take(rows)),
                 torch.from_numpy(image_of_caption),
             )
+        # Returned, not raised: from a worker, its text would be a traceback.
         except PipelineError as error:
             return error
 
 
 class BatchLoader:
-    """Iterable over the batches of one epoch after another.
-
-    Batches are drawn in this process only, so that they do not depend on the number of workers.
-    """
+    """Iterable over the batches of one epoch after another, on a device."""
 
     def __init__(
         self,
@@ -251,19 +218,12 @@ class BatchLoader:
         workers: int,
         device: torch.device,
     ) -> None:
-        """Store the options; workers start with the first epoch and stop with the loader.
-
-        Parameters
-        ----------
-        dataset : Dataset. Map from a key to a batch, or to a user's error.
-        epoch : callable. Function that draws the keys of an epoch.
-        workers : int. Number of prefetch processes; 0 loads batches in this one.
-        device : torch.device. Device of the batches.
-        """
+        """Load the batches of `dataset` whose keys `epoch` draws; workers start on first use."""
         self._device = device
         self._loader = DataLoader(
             dataset,
             batch_size=None,
+            # Keys are drawn in this process, so that they do not depend on the worker count.
             sampler=_Epoch(epoch),
             num_workers=workers,
             # A new worker would verify the features again.

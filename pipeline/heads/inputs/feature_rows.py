@@ -9,35 +9,24 @@ import numpy.typing as npt
 
 from pipeline.heads import HeadError
 from pipeline.store.shards.feature_set import FeatureSet
+from pipeline.store.shards.row_keys import RowNumbers
 from pipeline.store.wording import counted
 
 Features = npt.NDArray[np.float32]
 Doubles = npt.NDArray[np.float64]
-RowNumbers = npt.NDArray[np.int64]
 
 _BLOCK_BYTES = 1 << 24
 
 
 class Rows(Protocol):
-    """Features of one side by row number; picklable.
-
-    Attributes
-    ----------
-    row_shape : tuple of int. Shape of one row.
-    """
+    """Features of one side by row number; picklable, for prefetch processes."""
 
     row_shape: tuple[int, ...]
 
     def __len__(self) -> int: ...
 
     def take(self, rows: RowNumbers) -> Features:
-        """Return a new array (n, *row_shape) float32 of row numbers (n,), in their order.
-
-        Raises
-        ------
-        HeadError
-            A row is not finite.
-        """
+        """Return a new array (n, *row_shape) float32, all finite, of row numbers (n,)."""
 
     def digest(self) -> str:
         """Return a digest of the features."""
@@ -55,13 +44,7 @@ class ArrayRows:
     """Rows in memory."""
 
     def __init__(self, array: Features) -> None:
-        """Wrap (rows, *row_shape) float32, all finite.
-
-        Raises
-        ------
-        HeadError
-            A row is not finite.
-        """
+        """Wrap (rows, *row_shape) float32; raise HeadError if a row is not finite."""
         _require_finite(array, range(len(array)), "the array of features")
         self._array = array
         self.row_shape: tuple[int, ...] = array.shape[1:]
@@ -74,7 +57,6 @@ class ArrayRows:
         return self._array[rows]
 
     def digest(self) -> str:
-        """Return the SHA-256 of the rows."""
         return hashlib.sha256(np.ascontiguousarray(self._array).data).hexdigest()
 
 
@@ -82,13 +64,7 @@ class FeatureRows:
     """Rows that are read from shards on demand, in any process."""
 
     def __init__(self, features: FeatureSet, ids: Sequence[str]) -> None:
-        """Select the rows of `ids`, in that order.
-
-        Raises
-        ------
-        MissingRows, FailedRows
-            An id has no features.
-        """
+        """Select the rows of `ids`, in that order; each must have features."""
         self._features = features
         self._rows = features.rows_to_read(ids)
         self.row_shape: tuple[int, ...] = features.row_shape
@@ -99,15 +75,7 @@ class FeatureRows:
         return len(self._rows)
 
     def take(self, rows: RowNumbers) -> Features:
-        """Return (n, *row_shape) float32 of row numbers (n,).
-
-        Raises
-        ------
-        HeadError
-            A row with status ok has NaN or infinite values.
-        DamagedShard
-            A row does not match its CRC-32.
-        """
+        """Return (n, *row_shape) float32 of row numbers (n,); raise if one is not finite."""
         here = self._rows[rows]
         taken = self._features.read_rows(here).astype(np.float32, copy=False)
         fresh = np.flatnonzero(~self._known_finite[rows])
@@ -135,13 +103,7 @@ def is_in_memory(rows: Rows) -> bool:
 
 
 def in_blocks(rows: Rows, most: int | None = None) -> Iterator[Features]:
-    """Yield all rows in order, (n, *row_shape) float32, in blocks of about 16 MiB.
-
-    Parameters
-    ----------
-    rows : Rows. Rows to read.
-    most : int or None. Maximum number of rows per block; None: no limit.
-    """
+    """Yield all rows in order, (n, *row_shape) float32, in blocks of `rows_of_block` rows."""
     step = rows_of_block(rows, most)
     for start in range(0, len(rows), step):
         yield rows.take(np.arange(start, min(start + step, len(rows))))
@@ -154,13 +116,7 @@ def rows_of_block(rows: Rows, most: int | None = None) -> int:
 
 
 def loaded(rows: FeatureRows, in_memory: int) -> Rows:
-    """Load the rows if they are smaller than `in_memory` bytes as float32; else return them as is.
-
-    Raises
-    ------
-    HeadError
-        A loaded row is not finite.
-    """
+    """Load the rows if they are smaller than `in_memory` bytes as float32; else return them."""
     if float32_bytes(rows) >= in_memory:
         return rows
     array = np.empty((len(rows), *rows.row_shape), np.float32)

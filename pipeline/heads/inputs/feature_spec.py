@@ -12,22 +12,13 @@ from pipeline.store.shards.format import FeatureHeader
 
 @dataclass(frozen=True)
 class FeatureSpec:
-    """Shape and recipe of one side's features, as JSON values.
+    """Shape and recipe of one side's features, as JSON values."""
 
-    Attributes
-    ----------
-    shape : tuple of int. Shape of one row.
-    recipe : mapping. Recipe of the features, as in their shards.
-    recipe_hash : str. Hash of recipe and weights.
-    weights : str. Name of the network's weights, word vectors or vocabulary.
-    weights_sha256 : str. Their SHA-256; empty in older head files.
-    """
-
-    shape: tuple[int, ...]
-    recipe: Mapping[str, Any]
-    recipe_hash: str
-    weights: str
-    weights_sha256: str = ""
+    shape: tuple[int, ...]  # of one row
+    recipe: Mapping[str, Any]  # as in the shards of the features
+    recipe_hash: str  # of recipe and weights
+    weights: str  # name of the network's weights, word vectors or vocabulary
+    weights_sha256: str = ""  # empty in older head files
 
     @classmethod
     def of(cls, features: FeatureSet) -> "FeatureSpec":
@@ -51,31 +42,20 @@ class FeatureSpec:
         return str(self.recipe.get("name", "features without a name"))
 
     def require(self, features: FeatureSet, side: str) -> None:
-        """Check that a feature set matches this spec.
-
-        Raises
-        ------
-        HeadError
-            Recipe, weights or shape differ.
-        """
-        found = FeatureSpec.of(features)
-        if (found.recipe_hash, found.shape) != (self.recipe_hash, self.shape):
+        """Raise HeadError if a feature set has another recipe, other weights or shape."""
+        actual = FeatureSpec.of(features)
+        if (actual.recipe_hash, actual.shape) != (self.recipe_hash, self.shape):
             raise HeadError(
-                f"{features.folder} holds {side} features {found.name!r} {found.shape} with "
-                f"weights {found.weights!r} (hash {found.recipe_hash}), but the head was fitted on "
-                f"{self.name!r} {self.shape} with {self.weights!r} (hash {self.recipe_hash}); use "
-                "the features that it was fitted on, or run `pipeline train` again"
+                f"{features.folder} holds {side} features {actual.name!r} {actual.shape} with "
+                f"weights {actual.weights!r} (hash {actual.recipe_hash}), but the head was fitted "
+                f"on {self.name!r} {self.shape} with {self.weights!r} (hash {self.recipe_hash}); "
+                "use the features that it was fitted on, or run `pipeline train` again"
             )
 
 
 @dataclass(frozen=True)
 class HeadInputs:
-    """Feature specs of both sides.
-
-    Attributes
-    ----------
-    images, captions : FeatureSpec. Specs of image and caption features.
-    """
+    """Feature specs of both sides."""
 
     images: FeatureSpec
     captions: FeatureSpec
@@ -88,16 +68,10 @@ class HeadInputs:
 
 @dataclass(frozen=True)
 class CaptionBlock:
-    """The columns of one encoder in a row of caption features.
+    """The columns of one encoder in a row of caption features."""
 
-    Attributes
-    ----------
-    kind : str. The recipe's "encoder": "mean", "bow", "tfidf", "fisher vector", "principal
-        components" or "sequence"; empty if the recipe has none.
-    columns : slice. Columns of the block in a row.
-    recipe : mapping. Recipe of the block.
-    """
-
+    # The recipe's "encoder": "mean", "bow", "tfidf", "fisher vector", "principal components",
+    # "sequence" (token ids) or "tags"; empty if the recipe has none.
     kind: str
     columns: slice
     recipe: Mapping[str, Any]
@@ -114,24 +88,18 @@ class CaptionBlock:
 
 
 def caption_blocks(side: FeatureSpec) -> tuple[CaptionBlock, ...]:
-    """Return the blocks of caption features: one per concatenated encoder.
-
-    Raises
-    ------
-    HeadError
-        The features are not vectors, or the block sizes do not sum to their dimension.
-    """
+    """Return the blocks of caption features (vectors), one per concatenated encoder."""
     dim = _vector(side, "caption features")
     recipe = side.recipe
     if recipe.get("encoder") != "concatenation":
         return (CaptionBlock(str(recipe.get("encoder", "")), slice(0, dim), recipe),)
     blocks: list[CaptionBlock] = []
     start = 0
-    for own in recipe["parts"]:
+    for part in recipe["parts"]:
         blocks.append(
-            CaptionBlock(str(own.get("encoder", "")), slice(start, start + own["dim"]), own)
+            CaptionBlock(str(part.get("encoder", "")), slice(start, start + part["dim"]), part)
         )
-        start += own["dim"]
+        start += part["dim"]
     if start != dim:
         raise HeadError(
             f"the recipe of {side.name!r} has blocks of {start} columns in total, but its rows "
@@ -141,16 +109,7 @@ def caption_blocks(side: FeatureSpec) -> tuple[CaptionBlock, ...]:
 
 
 def require_sequence(head: str, captions: FeatureSpec) -> CaptionBlock:
-    """Return the single block of captions that are word sequences (rows of token ids).
-
-    Its recipe has "num_ids", the vocabulary size, and "layout", the marks around the words; see
-    `pipeline.text.encoders.token_ids`.
-
-    Raises
-    ------
-    HeadError
-        The captions are not word sequences.
-    """
+    """Return the single block of captions that are token ids; raise HeadError for others."""
     blocks = caption_blocks(captions)
     if [block.kind for block in blocks] != ["sequence"]:
         raise HeadError(
@@ -161,13 +120,7 @@ def require_sequence(head: str, captions: FeatureSpec) -> CaptionBlock:
 
 
 def require_vectors(head: str, side: FeatureSpec) -> int:
-    """Return the dimension of features that are one vector per image or caption.
-
-    Raises
-    ------
-    HeadError
-        They are grids, or contain token ids.
-    """
+    """Return the dimension of features that are one vector per row; raise HeadError for others."""
     dim = _vector(side, f"head {head!r}")
     blocks = caption_blocks(side)
     if any(block.kind in ("sequence", "tags") for block in blocks):
@@ -179,13 +132,7 @@ def require_vectors(head: str, side: FeatureSpec) -> int:
 
 
 def require_averageable(captions: FeatureSpec) -> None:
-    """Require caption features whose mean is meaningful.
-
-    Raises
-    ------
-    HeadError
-        They contain token ids.
-    """
+    """Raise HeadError if caption features have token ids, whose mean is meaningless."""
     if any(block.kind in ("sequence", "tags") for block in caption_blocks(captions)):
         raise HeadError(
             f"the captions of an image cannot be averaged: {captions.name!r} has token ids; "
@@ -194,13 +141,7 @@ def require_averageable(captions: FeatureSpec) -> None:
 
 
 def require_grid(head: str, side: FeatureSpec) -> tuple[int, int]:
-    """Return the number of cells and of channels of features (*cells, channels).
-
-    Raises
-    ------
-    HeadError
-        The features are vectors.
-    """
+    """Return the number of cells and of channels of (*cells, channels); HeadError for vectors."""
     if len(side.shape) < 2:
         raise HeadError(
             f"head {head!r} needs a grid or a list of regions for each image, but the rows of "

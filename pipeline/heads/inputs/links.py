@@ -14,10 +14,11 @@ from torch import Tensor
 from torch.utils.data import Dataset
 
 from pipeline.heads import HeadError
-from pipeline.heads.inputs.batches import in_batches, one_more_of_each
-from pipeline.heads.inputs.feature_rows import Features, RowNumbers, Rows
+from pipeline.heads.inputs.batches import TensorBatch, in_batches, one_more_of_each
+from pipeline.heads.inputs.feature_rows import Features, Rows
 from pipeline.heads.inputs.pairs import Links, Lists, Pairs
 from pipeline.store.errors import PipelineError
+from pipeline.store.shards.row_keys import RowNumbers
 
 
 class RepeatedRows:
@@ -36,54 +37,28 @@ class RepeatedRows:
         return self._rows.take(self._places[rows])
 
     def digest(self) -> str:
-        """Return a digest of the rows and their positions."""
         return hashlib.sha256(self._rows.digest().encode() + self._places.tobytes()).hexdigest()
 
 
 @dataclass(frozen=True, eq=False)
 class LinkedRows:
-    """The rows of a batch.
+    """The rows of a batch, ascending and distinct."""
 
-    Attributes
-    ----------
-    images, phrases, mined : numpy.ndarray. Rows of `Pairs.images`, `Links.phrases` and
-        `Links.mined`, ascending and distinct.
-    """
-
-    images: RowNumbers
-    phrases: RowNumbers
-    mined: RowNumbers
+    images: RowNumbers  # rows of `Pairs.images`
+    phrases: RowNumbers  # rows of `Links.phrases`
+    mined: RowNumbers  # rows of `Links.mined`
 
 
 @dataclass(frozen=True, eq=False)
-class LinkedBatch:
-    """Distinct images and phrases, and which of them match.
+class LinkedBatch(TensorBatch):
+    """Distinct images and phrases, and which of them match."""
 
-    Attributes
-    ----------
-    images : (n, *row_shape) float32; mined boxes are last.
-    captions : (m, *row_shape) float32.
-    matches : (n, m) bool; all False for a mined box.
-    negatives : (n, m) bool. Pairs of an image and a phrase that count as negatives: all that do not
-        match, and for a mined box only the phrases that it was mined for, since it may show what
-        other phrases name.
-    """
-
-    images: Tensor
-    captions: Tensor
-    matches: Tensor
+    images: Tensor  # (n, *row_shape) float32; mined boxes are last
+    captions: Tensor  # (m, *row_shape) float32
+    matches: Tensor  # (n, m) bool; all False for a mined box
+    # (n, m) bool: all that do not match, and for a mined box only the phrases that it was mined
+    # for, since it may show what other phrases name.
     negatives: Tensor
-
-    def to(self, device: torch.device) -> "LinkedBatch":
-        """Return the batch on a device."""
-        return LinkedBatch(*(part.to(device, non_blocking=True) for part in self._parts()))
-
-    def pin_memory(self) -> "LinkedBatch":
-        """Return the batch in pinned memory; the data loader calls it by this name."""
-        return LinkedBatch(*(part.pin_memory() for part in self._parts()))
-
-    def _parts(self) -> tuple[Tensor, ...]:
-        return self.images, self.captions, self.matches, self.negatives
 
 
 def linked_batches(
@@ -93,20 +68,13 @@ def linked_batches(
 
     Wang et al. 2016, section 3.3: `batch_size` pairs, plus one further phrase of each of their
     images and one further image of each of their phrases, if any; then `mined_each` mined boxes
-    of each phrase that has some, sampled with replacement. A batch with a single image or phrase
-    has no negatives and is merged into the previous batch.
-
-    Parameters
-    ----------
-    pairs : Pairs. Pairs with `links`.
-    batch_size : int. Number of pairs before extension.
-    mined_each : int. Number of mined boxes per phrase.
-    rng : numpy.random.Generator.
+    of each phrase that has some, sampled with replacement.
     """
     links = links_of(pairs)
     image_of, phrase_of = pairs.image_of_caption, links.phrase_of_caption
     sampled: list[RowNumbers] = []
     for rows in in_batches(rng.permutation(len(image_of)), batch_size):
+        # Merged with the previous batch: a single image or phrase has no negatives.
         if sampled and any(
             len(np.unique(of[part])) < 2 for of in (image_of, phrase_of) for part in
             (rows, sampled[-1])
@@ -129,12 +97,12 @@ def linked_batches(
 
 
 def _further(
-    lists: Lists, rows: RowNumbers, there: RowNumbers, rng: np.random.Generator
+    lists: Lists, rows: RowNumbers, present: RowNumbers, rng: np.random.Generator
 ) -> RowNumbers:
     """Return for each row one random value of its list that is not in `there`, if any."""
-    values, place = lists.of_rows(rows)
-    free = ~np.isin(values, there)
-    return one_more_of_each(values[free], place[free], len(rows), rng)
+    values, row_at = lists.of_rows(rows)
+    free = ~np.isin(values, present)
+    return one_more_of_each(values[free], row_at[free], len(rows), rng)
 
 
 def _drawn(
@@ -156,13 +124,7 @@ def links_of(pairs: Pairs) -> Links:
 
 
 def require_two_phrases(pairs: Pairs) -> None:
-    """Require two regions and two phrases or more, so that each has a negative.
-
-    Raises
-    ------
-    HeadError
-        There are fewer.
-    """
+    """Raise HeadError for fewer than two regions or phrases: one would have no negative."""
     images, phrases = len(pairs.image_ids), len(links_of(pairs).phrases)
     if min(images, phrases) < 2:
         raise HeadError(
@@ -175,7 +137,6 @@ class LinkedDataset(Dataset["LinkedBatch | PipelineError"]):
     """Batches of images and phrases, indexed by rows."""
 
     def __init__(self, pairs: Pairs) -> None:
-        """Store the features and links without the ids."""
         self._images, self._links = pairs.images, links_of(pairs)
 
     def __getitem__(self, rows: LinkedRows) -> "LinkedBatch | PipelineError":
@@ -184,9 +145,9 @@ class LinkedDataset(Dataset["LinkedBatch | PipelineError"]):
         matches = np.zeros((len(rows.images) + len(rows.mined), len(rows.phrases)), bool)
         column = np.full(len(links.phrases), -1)
         column[rows.phrases] = np.arange(len(rows.phrases))
-        phrases, place = links.phrases_of_image.of_rows(rows.images)
-        there = column[phrases] >= 0
-        matches[place[there], column[phrases[there]]] = True
+        phrases, image_at = links.phrases_of_image.of_rows(rows.images)
+        in_batch = column[phrases] >= 0
+        matches[image_at[in_batch], column[phrases[in_batch]]] = True
         negatives = ~matches
         if links.mined_of_phrase is not None:
             mined, phrase = links.mined_of_phrase.of_rows(rows.phrases)

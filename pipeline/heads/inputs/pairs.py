@@ -12,7 +12,7 @@ import numpy as np
 from pipeline.datasets.entries import Captions, ImageEntry, PackedEntries
 from pipeline.datasets.manifest import MANIFEST_FILE
 from pipeline.heads import HeadError
-from pipeline.heads.inputs.feature_rows import FeatureRows, Features, RowNumbers, Rows, loaded
+from pipeline.heads.inputs.feature_rows import FeatureRows, Features, Rows, loaded
 from pipeline.retrieval.embeddings import Embeddings
 from pipeline.retrieval.recall import mean_average_precision, recall_table
 from pipeline.store.hashing import sha256_of_file, sha256_of_texts
@@ -20,6 +20,7 @@ from pipeline.store.packed import PackedTexts
 from pipeline.store.shards.feature_set import FeatureSet
 from pipeline.store.shards.format import OK
 from pipeline.store.shards.index import FeatureIndex
+from pipeline.store.shards.row_keys import RowNumbers
 
 _FIGURES = (
     "image_to_text_r1",
@@ -35,16 +36,10 @@ IN_MEMORY_BYTES = 1 << 30
 
 @dataclass(frozen=True, eq=False)
 class Lists:
-    """A list of numbers for each row, in compressed form.
+    """A list of numbers for each row, in compressed form."""
 
-    Attributes
-    ----------
-    starts : (rows + 1,) int64, the start of each row's list in `values`, and the end of the last.
-    values : (n,) int64.
-    """
-
-    starts: RowNumbers
-    values: RowNumbers
+    starts: RowNumbers  # (rows + 1,) start of each row's list in `values`, and the end of the last
+    values: RowNumbers  # (n,)
 
     @classmethod
     def of(cls, rows: RowNumbers, values: RowNumbers, num_rows: int) -> "Lists":
@@ -56,9 +51,9 @@ class Lists:
     def of_rows(self, rows: RowNumbers) -> tuple[RowNumbers, RowNumbers]:
         """Return all values of some rows, and the index into `rows` of each."""
         number = self.starts[rows + 1] - self.starts[rows]
-        place = np.repeat(np.arange(len(rows)), number)
+        index = np.repeat(np.arange(len(rows)), number)
         before = np.cumsum(number) - number
-        return self.values[np.arange(len(place)) + (self.starts[rows] - before)[place]], place
+        return self.values[np.arange(len(index)) + (self.starts[rows] - before)[index]], index
 
     def digest(self) -> str:
         """Return a digest of the lists."""
@@ -67,25 +62,15 @@ class Lists:
 
 @dataclass(frozen=True, eq=False)
 class Links:
-    """Which captions of `Pairs` are the same phrase, and which phrases describe which image.
+    """Which captions of `Pairs` are the same phrase, and which phrases describe which image."""
 
-    Attributes
-    ----------
-    phrases : Rows. Features of the distinct phrases.
-    phrase_of_caption : (captions,) int64 rows of `phrases`.
-    phrases_of_image : Lists. All phrases that describe an image, including unpaired ones.
-    images_of_phrase : Lists. The inverse relation.
-    mined : Rows or None. Features of mined boxes: unlabelled boxes that were closer to a phrase
-        than its true boxes; None if there are none.
-    mined_of_phrase : Lists or None. Rows of `mined` by phrase; None if there are none.
-    """
-
-    phrases: Rows
-    phrase_of_caption: RowNumbers
-    phrases_of_image: Lists
-    images_of_phrase: Lists
+    phrases: Rows  # features of the distinct phrases
+    phrase_of_caption: RowNumbers  # (captions,) rows of `phrases`
+    phrases_of_image: Lists  # all phrases that describe an image, including unpaired ones
+    images_of_phrase: Lists  # the inverse relation
+    # Features of mined boxes: unlabelled boxes that were closer to a phrase than its true boxes.
     mined: Rows | None = None
-    mined_of_phrase: Lists | None = None
+    mined_of_phrase: Lists | None = None  # rows of `mined` by phrase
 
     def digest(self) -> str:
         """Return a digest of the phrases, the relation and the mined boxes."""
@@ -98,22 +83,14 @@ class Links:
 
 @dataclass(frozen=True, eq=False)
 class Pairs:
-    """The images of a split and all their captions.
+    """The images of a split and all their captions."""
 
-    Attributes
-    ----------
-    image_ids, caption_ids : sequence of str. Ids in row order.
-    image_of_caption : (captions,) int64, ascending image rows; every image has a caption.
-    images, captions : Rows. Features of both sides.
-    links : Links or None. The relation of phrases and regions, if captions describe several images;
-        see `pipeline.heads.inputs.links`.
-    """
-
-    image_ids: Sequence[str]
-    caption_ids: Sequence[str]
-    image_of_caption: RowNumbers
+    image_ids: Sequence[str]  # in row order
+    caption_ids: Sequence[str]  # in row order
+    image_of_caption: RowNumbers  # (captions,) ascending image rows; every image has a caption
     images: Rows
     captions: Rows
+    # Relation of phrases and regions, if captions describe several images.
     links: Links | None = None
 
     @property
@@ -147,8 +124,8 @@ class Pairs:
             {},
         )
         table = recall_table(embeddings)
-        found = {name: float(table[name]) for name in _FIGURES}
-        return {**found, "map": mean_average_precision(embeddings)} if with_map else found
+        figures = {name: float(table[name]) for name in _FIGURES}
+        return {**figures, "map": mean_average_precision(embeddings)} if with_map else figures
 
 
 class HeldOut(Protocol):
@@ -168,22 +145,13 @@ class HeldOut(Protocol):
     def figures(
         self, images: Features, captions: Features, similarity: str, with_map: bool = False
     ) -> dict[str, float]:
-        """Return metrics of embedded rows, all finite, with `rsum`.
-
-        With `with_map`, also `map`, the mean average precision of image queries in percent.
-        """
+        """Return metrics in percent of finite embeddings: `rsum` and, with `with_map`, `map`."""
 
 
 def made_from(
     dataset: str | Path, images: FeatureIndex, captions: FeatureIndex | None
 ) -> dict[str, str]:
-    """Return the hashes of the inputs of a head or of embeddings, by name.
-
-    Parameters
-    ----------
-    dataset : str or Path. Folder of the dataset.
-    images, captions : FeatureIndex or None. Indexes of the features; None: no captions.
-    """
+    """Return the hashes of the inputs of a head or of embeddings, by name."""
     hashes = {
         "manifest_sha256": sha256_of_file(Path(dataset) / MANIFEST_FILE),
         "images_sha256": images.content_sha256,
@@ -192,37 +160,20 @@ def made_from(
 
 
 def first_captions_of(image_of_caption: RowNumbers) -> RowNumbers:
-    """Return the first caption row of each image, with the caption count appended.
-
-    Parameters
-    ----------
-    image_of_caption : (captions,) ascending image rows; every image has a caption.
-
-    Returns
-    -------
-    (images + 1,) int64
-    """
+    """Return (images + 1,), the first caption row of each image and the caption count."""
     counts = np.bincount(image_of_caption)
     return np.concatenate(([0], np.cumsum(counts))).astype(np.int64)
 
 
 def with_features(entries: PackedEntries, images: FeatureSet) -> PackedEntries:
-    """Return the entries whose image has features; failed rows are left out.
-
-    Raises
-    ------
-    MissingRows
-        An image has no row.
-    HeadError
-        All rows failed.
-    """
-    kept = entries.take(np.flatnonzero(images.status[images.rows_of(entries.ids)] == OK))
-    if not kept:
+    """Return the entries whose image has features; raise HeadError if all rows failed."""
+    available = entries.take(np.flatnonzero(images.status[images.rows_of(entries.ids)] == OK))
+    if not available:
         raise HeadError(
             f"{images.folder}: none of the {len(entries)} images has features; fix the files and "
             "run `pipeline extract` again"
         )
-    return kept
+    return available
 
 
 def join_pairs(
@@ -231,29 +182,14 @@ def join_pairs(
     captions: FeatureSet,
     in_memory: int = IN_MEMORY_BYTES,
 ) -> Pairs:
-    """Join the features of images and their captions by id; images without captions are left out.
-
-    Parameters
-    ----------
-    entries : sequence of ImageEntry. The images, in the order of the result.
-    images, captions : FeatureSet. Features of both sides.
-    in_memory : int. A side smaller than this, in float32 bytes, is loaded into memory.
-
-    Raises
-    ------
-    MissingRows, FailedRows
-        An image or caption has no features.
-    HeadError
-        No image has a caption, caption features are of another text, or loaded features are not
-        finite.
-    """
+    """Join the features of captioned images and of their captions by id."""
     packed = PackedEntries.of(entries)
     captioned = packed.take(np.flatnonzero(packed.num_captions))
     if not captioned:
         raise HeadError("none of the images has a caption, so there are no pairs")
-    said = captioned.captions
-    require_same_texts(said, captions)
-    image_ids, caption_ids = captioned.ids, said.ids
+    texts = captioned.captions
+    require_same_texts(texts, captions)
+    image_ids, caption_ids = captioned.ids, texts.ids
     return Pairs(
         image_ids,
         caption_ids,
@@ -263,18 +199,14 @@ def join_pairs(
     )
 
 
-def require_same_texts(said: Captions, captions: FeatureSet) -> None:
-    """Raise if the recorded CRC-32 of the text of a feature row differs from that of its caption.
-
-    Raises
-    ------
-    HeadError
-    """
-    made_from = captions.source_crc32[captions.rows_of(said.ids)]
-    now = np.fromiter((zlib.crc32(text.encode()) for text in said.texts), np.uint32, len(said.ids))
-    if (other := np.flatnonzero((made_from != now) & (made_from != 0))).size:
+def require_same_texts(expected: Captions, captions: FeatureSet) -> None:
+    """Raise HeadError if features were computed from other texts, by their recorded CRC-32."""
+    ids, texts = expected.ids, expected.texts
+    recorded = captions.source_crc32[captions.rows_of(ids)]
+    crc32 = np.fromiter((zlib.crc32(text.encode()) for text in texts), np.uint32, len(ids))
+    if (other := np.flatnonzero((recorded != crc32) & (recorded != 0))).size:
         raise HeadError(
-            f"{captions.folder} was computed from other texts for {other.size} of {len(said.ids)} "
-            f"captions, first {[said.ids[row] for row in other[:5].tolist()]}; run `pipeline text` "
+            f"{captions.folder} was computed from other texts for {other.size} of {len(ids)} "
+            f"captions, first {[ids[row] for row in other[:5].tolist()]}; run `pipeline text` "
             "again, which recomputes only those rows"
         )

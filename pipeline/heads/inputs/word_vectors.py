@@ -16,37 +16,16 @@ from pipeline.text.vectors import WordVectors, load_vectors
 
 
 @dataclass(frozen=True, eq=False)
-class KnownWords:
-    """Word vectors by token id.
+class TokenVectors:
+    """Word vectors by token id."""
 
-    Attributes
-    ----------
-    rows : (vocab_size, d) float32, NaN for marks and for words without a vector.
-    origin : mapping. Name, SHA-256 and, if known, training data of the vectors.
-    missing : tuple of str. Words of the vocabulary without a vector, in its order.
-    """
-
-    rows: Features
-    origin: Mapping[str, Any]
-    missing: tuple[str, ...]
+    rows: Features  # (vocab_size, d), NaN for marks and for words without a vector
+    origin: Mapping[str, Any]  # name, SHA-256 and, if known, training data of the vectors
+    missing: tuple[str, ...]  # words of the vocabulary without a vector, in its order
 
 
-def known_words(captions: FeatureSpec, encoder: Path, source: str) -> KnownWords:
-    """Look up the word vectors of the token ids in caption features.
-
-    Parameters
-    ----------
-    captions : FeatureSpec. Spec of the caption features.
-    encoder : Path. Folder of their fitted encoder, which has the vocabulary.
-    source : str. Word vectors, in any form that `pipeline.text.vectors.load_vectors` accepts.
-
-    Raises
-    ------
-    HeadError
-        The captions have no token ids, or those of another vocabulary.
-    EncoderError, VocabularyError, VectorsError
-        The vocabulary or the vectors cannot be read.
-    """
+def token_vectors(captions: FeatureSpec, encoder: Path, source: str) -> TokenVectors:
+    """Look up the vectors of the words that an encoder's token ids in caption features mean."""
     sequences = [part for part in caption_blocks(captions) if part.kind == "sequence"]
     if not sequences:
         raise HeadError(
@@ -67,11 +46,11 @@ def known_words(captions: FeatureSpec, encoder: Path, source: str) -> KnownWords
         )
     vectors = load_vectors(source, vocabulary.words)
     rows = np.full((vocab_size, vectors.dim), np.nan, np.float32)
-    known = [place for place, word in enumerate(vocabulary.words) if word in vectors.index]
-    of = [vectors.index[vocabulary.words[place]] for place in known]
-    rows[np.array(known, np.int64) + FIRST_WORD] = vectors.matrix[np.array(of, np.int64)]
+    with_vector = [at for at, word in enumerate(vocabulary.words) if word in vectors.index]
+    of = [vectors.index[vocabulary.words[at]] for at in with_vector]
+    rows[np.array(with_vector, np.int64) + FIRST_WORD] = vectors.matrix[np.array(of, np.int64)]
     missing = tuple(word for word in vocabulary.words if word not in vectors.index)
-    return KnownWords(rows, origin_of(vectors), missing)
+    return TokenVectors(rows, origin_of(vectors), missing)
 
 
 def origin_of(vectors: WordVectors) -> dict[str, Any]:

@@ -55,5 +55,5 @@ class _Bfloat16Layers(TorchFunctionMode):
         if func not in _LAYERS or torch.is_autocast_enabled(args[0].device.type):
             return func(*args, **(kwargs or {}))
         with torch.autocast(args[0].device.type, torch.bfloat16):
-            found = func(*args, **(kwargs or {}))
-        return tuple(one.float() for one in found) if isinstance(found, tuple) else found.float()
+            result = func(*args, **(kwargs or {}))
+        return tuple(one.float() for one in result) if isinstance(result, tuple) else result.float()

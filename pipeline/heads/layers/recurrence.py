@@ -18,23 +18,11 @@ from torch.nn.utils.rnn import PackedSequence
 from pipeline.heads.layers.products import as_factor
 
 Sizes = Sequence[int]
-"""Captions per step, descending: captions end in turn."""
+"""Captions per step, descending; rows are the captions of step 0, then those of step 1."""
 
 
 def run_recurrent(rnn: nn.GRU | nn.LSTM, sequence: PackedSequence) -> tuple[PackedSequence, Tensor]:
-    """Return the result of a torch recurrent network, computed from its weights.
-
-    Parameters
-    ----------
-    rnn : nn.GRU or nn.LSTM. Any number of layers, one or two directions, no dropout, no projection.
-    sequence : PackedSequence. Packed float32 words.
-
-    Returns
-    -------
-    states : states of the top layer, packed as `sequence` is.
-    last : (layers * directions, captions, hidden), the last state of each caption, in batch order
-        (as before packing).
-    """
+    """Return packed states and last states (layers * directions, captions, hidden) of a network."""
     if sequence.data.is_cuda:
         states, last = rnn(sequence)
         return states, last[0] if isinstance(last, tuple) else last
@@ -73,19 +61,7 @@ def last_rows(sequence: PackedSequence) -> Tensor:
 def gru_states(
     words: Tensor, sizes: Sizes, w_ih: Tensor, w_hh: Tensor, b_ih: Tensor, b_hh: Tensor
 ) -> Tensor:
-    """Return the states of a one-layer, one-directional GRU with torch's weights and equations.
-
-    Parameters
-    ----------
-    words : (rows, inputs) float32, the captions of step 0, then those of step 1, and so on.
-    sizes : sequence of int. Number of captions per step; they sum to the row count.
-    w_ih, w_hh, b_ih, b_hh : Tensor. Weights and biases as in `torch.nn.GRU`.
-
-    Returns
-    -------
-    Tensor
-        (rows, hidden) float32.
-    """
+    """Return the states (rows, hidden) float32 of one layer and direction, by torch's equations."""
     w_ih, w_hh = as_factor(w_ih), as_factor(w_hh)
     states: Tensor = _Gru.apply(words, tuple(sizes), w_ih, w_hh, b_ih, b_hh)
     return states
@@ -100,20 +76,10 @@ def lstm_states(
     b_hh: Tensor | None = None,
     peepholes: Tensor | None = None,
 ) -> Tensor:
-    """Return the states of a one-layer, one-directional LSTM with torch's weights and equations.
-
-    Parameters
-    ----------
-    words, sizes, w_ih, w_hh, b_ih, b_hh : see `gru_states`; `b_hh` may be None.
-    peepholes : (3, hidden) diagonal weights from the cell before the step to the input and forget
-        gates, and from the cell after it to the output gate; None: no peepholes.
-
-    Returns
-    -------
-    Tensor
-        (rows, hidden) float32.
-    """
+    """Return the states (rows, hidden) float32 of one layer and direction; see `gru_states`."""
     bias = b_ih if b_hh is None else b_ih + b_hh
+    # Peepholes (3, hidden): the cell before the step to the input and forget gates, and the cell
+    # after it to the output gate.
     w_ih, w_hh = as_factor(w_ih), as_factor(w_hh)
     states: Tensor = _Lstm.apply(words, tuple(sizes), w_ih, w_hh, bias, peepholes)
     return states
@@ -122,20 +88,8 @@ def lstm_states(
 def lstm_states_of_whole_peepholes(
     words: Tensor, sizes: Sizes, w_ih: Tensor, w_hh: Tensor, bias: Tensor, *, peepholes: Tensor
 ) -> Tensor:
-    """Return the states of an LSTM with full peephole matrices (Kiros et al. 2014, eq. 1-5).
-
-    A plain loop in float32; autograd computes the gradients.
-
-    Parameters
-    ----------
-    words, sizes, w_ih, w_hh, bias : see `lstm_states`.
-    peepholes : (3, hidden, hidden), W_ci, W_cf and W_co.
-
-    Returns
-    -------
-    Tensor
-        (rows, hidden) float32.
-    """
+    """Return the states of an LSTM with peephole matrices, Kiros et al. 2014, eq. (1) to (5)."""
+    # W_ci, W_cf and W_co (hidden, hidden); a plain loop in float32, differentiated by autograd.
     of_input, of_forget, of_output = peepholes.transpose(1, 2)
     gates = torch.addmm(bias, words, w_ih.T)
     state = cell = words.new_zeros(sizes[0], w_hh.shape[1])
@@ -144,8 +98,8 @@ def lstm_states_of_whole_peepholes(
         number = rows.stop - rows.start
         state, cell = state[:number], cell[:number]
         i, f, g, o = torch.addmm(gates[rows], state, w_hh.T).chunk(4, dim=1)
-        kept = torch.sigmoid(f + cell @ of_forget) * cell
-        cell = kept + torch.sigmoid(i + cell @ of_input) * torch.tanh(g)
+        retained = torch.sigmoid(f + cell @ of_forget) * cell
+        cell = retained + torch.sigmoid(i + cell @ of_input) * torch.tanh(g)
         state = torch.sigmoid(o + cell @ of_output) * torch.tanh(cell)
         states.append(state)
     return torch.cat(states)
@@ -289,7 +243,6 @@ def _add_product(out: Tensor, rows: Tensor, weight: Tensor) -> Tensor:
 
 
 def _steps(sizes: Sizes) -> list[slice]:
-    """Return the slice of rows of each step."""
     stops = torch.tensor(sizes).cumsum(0).tolist()
     return [slice(stop - size, stop) for stop, size in zip(stops, sizes, strict=True)]
 

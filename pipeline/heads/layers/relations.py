@@ -20,7 +20,6 @@ class GraphAttention(nn.Module):
     """
 
     def __init__(self, inputs: int, dim: int, heads: int) -> None:
-        """Create a layer from `inputs` to `dim` features; `heads` divides `dim`."""
         super().__init__()
         self.transform = nn.Linear(inputs, dim, bias=False)
         self.scores = nn.Parameter(torch.empty(2, heads, dim // heads))
@@ -46,7 +45,6 @@ class Relations(nn.Module):
     """
 
     def __init__(self, inputs: int, dim: int) -> None:
-        """Create a layer from `inputs` to `dim` features."""
         super().__init__()
         self.first = nn.Linear(inputs, dim)
         self.second = nn.Linear(inputs, dim, bias=False)
@@ -59,5 +57,5 @@ class Relations(nn.Module):
         hidden = F.relu(self.first(x)[:, :, None] + self.second(x)[:, None])
         counted = present.to(hidden.dtype)
         weights = counted / counted.sum(dim=1, keepdim=True).clamp_min(1)
-        found: Tensor = self.output(torch.einsum("nijd,nj->nid", hidden, weights))
-        return found
+        means: Tensor = self.output(torch.einsum("nijd,nj->nid", hidden, weights))
+        return means

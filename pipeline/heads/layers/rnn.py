@@ -27,20 +27,9 @@ _PEEPHOLE_START = 0.08  # Kiros et al. 2014, section 3.1; torch's own is 1 / sqr
 
 
 def word_table(vocab_size: int, dim: int, words: Features | None, trained: bool) -> nn.Embedding:
-    """Return a table of word vectors; missing ones are drawn from torch's global generator.
+    """Return a table of word vectors; NaN rows of `words` are drawn from torch's global generator.
 
-    The padding row stays zero. The unknown word and the marks are ordinary rows.
-
-    Parameters
-    ----------
-    vocab_size, dim : int. Shape of the table.
-    words : (vocab_size, dim) float32, NaN rows for words without a vector; None: all are random.
-    trained : bool. Whether all rows are trainable; otherwise all are frozen, including random ones.
-
-    Raises
-    ------
-    HeadError
-        The vectors have another shape, or a row is partly NaN or infinite.
+    The padding row is zero; all rows, also of marks and of the unknown word, are trained, or none.
     """
     rows = torch.empty(vocab_size, dim).uniform_(-RANDOM_WORD, RANDOM_WORD)
     if words is not None:
@@ -50,29 +39,19 @@ def word_table(vocab_size: int, dim: int, words: Features | None, trained: bool)
                 f"{(vocab_size, dim)}; set word_dim to the dimension of the vectors, and use the "
                 "vocabulary of the caption features"
             )
-        known = ~np.isnan(words).all(axis=1)
-        if not np.isfinite(words[known]).all():
+        has_vector = ~np.isnan(words).all(axis=1)
+        if not np.isfinite(words[has_vector]).all():
             raise HeadError(
                 "word vectors contain NaN or infinite values within a row; a row is either finite "
                 "or all NaN, for a word without a vector; load the vectors from a valid file"
             )
-        rows[torch.from_numpy(known)] = torch.from_numpy(words[known])
+        rows[torch.from_numpy(has_vector)] = torch.from_numpy(words[has_vector])
     rows[PADDING] = 0.0
     return nn.Embedding.from_pretrained(rows, freeze=not trained, padding_idx=PADDING)
 
 
 def packed(ids: Tensor) -> tuple[PackedSequence, Tensor]:
-    """Pack captions so that padding, wherever it is, is not computed.
-
-    Parameters
-    ----------
-    ids : (captions, length) token ids of any dtype; `PADDING` in front or at the end.
-
-    Returns
-    -------
-    packed : int64 ids, each caption's words in order. A caption without words has one `PADDING`.
-    lengths : (captions,) int64 word counts, 0 or more.
-    """
+    """Return packed token ids (captions, length), padding anywhere, and word counts (captions,)."""
     ids = ids.long()
     padding = ids == PADDING
     lengths = ids.shape[1] - padding.sum(dim=1)
@@ -99,7 +78,6 @@ class PeepholeLSTM(nn.Module):
     bidirectional = False
 
     def __init__(self, inputs: int, hidden: int, whole: bool = False) -> None:
-        """Build the weights; `whole` selects full peephole matrices."""
         super().__init__()
         self.word = nn.Linear(inputs, 4 * hidden)
         self.state = nn.Linear(hidden, 4 * hidden, bias=False)
@@ -108,13 +86,7 @@ class PeepholeLSTM(nn.Module):
             nn.init.uniform_(parameter, -_PEEPHOLE_START, _PEEPHOLE_START)
 
     def forward(self, sequence: PackedSequence) -> tuple[PackedSequence, Tensor]:
-        """Return all states and the last of each caption, as `torch.nn.GRU` does.
-
-        Returns
-        -------
-        states : packed as `sequence` is.
-        last : (1, captions, hidden), in batch order (as before packing).
-        """
+        """Return all states, packed, and the last of each caption, (1, captions, hidden)."""
         steps = lstm_states if self.peepholes.ndim == 2 else lstm_states_of_whole_peepholes
         states = steps(
             sequence.data,
@@ -129,7 +101,18 @@ class PeepholeLSTM(nn.Module):
 
 
 class SentenceTower(nn.Module):
-    """Sentence encoder: token ids to one vector per caption, without computing padding."""
+    """Sentence encoder: token ids to one vector per caption, without computing padding.
+
+    Parameters
+    ----------
+    words : nn.Embedding. See `word_table`.
+    dim : int. Dimension of the result; if bidirectional, half per direction, concatenated.
+    cell : str. "gru", "lstm", or "peephole_lstm" and "whole_peephole_lstm", which have one
+        layer and one direction.
+    layers, bidirectional : int and bool. Number of stacked layers and directions.
+    pooling : str. Pooling of the top layer's states: "last", "mean" or "max". The last state of
+        the backward network is the one after the first word.
+    """
 
     def __init__(
         self,
@@ -140,19 +123,6 @@ class SentenceTower(nn.Module):
         bidirectional: bool,
         pooling: str,
     ) -> None:
-        """Build the network with its own initialisation, from torch's global generator.
-
-        Parameters
-        ----------
-        words : see `word_table`.
-        dim : int. Dimension of the result; even if bidirectional, half per direction.
-        cell : str. "gru", "lstm", or "peephole_lstm" and "whole_peephole_lstm", which have one
-            layer and one direction.
-        layers : int. Number of stacked layers, at least 1.
-        bidirectional : bool. Whether a second network reads backwards. Results are concatenated.
-        pooling : str. Pooling of the top layer's states: "last", "mean" or "max". The last state of
-            the backward network is the one after the first word.
-        """
         super().__init__()
         self.words = words
         self.pooling = pooling
@@ -192,7 +162,6 @@ class WordSum(nn.Module):
     """
 
     def __init__(self, words: nn.Embedding) -> None:
-        """Store the word table; see `word_table`."""
         super().__init__()
         self.words = words
 

@@ -12,27 +12,21 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from pipeline.heads.inputs.feature_rows import Doubles, Features, RowNumbers, Rows, in_blocks
+from pipeline.heads.inputs.feature_rows import Doubles, Features, Rows, in_blocks
+from pipeline.store.shards.row_keys import RowNumbers
 
 
 def mean_and_scale(rows: Rows) -> tuple[Doubles, float]:
-    """Return the mean row and the root mean square deviation from it, over all numbers.
-
-    One pass over blocks in float64, merged by the formula of Chan, Golub & LeVeque 1979.
-
-    Returns
-    -------
-    mean : (*row_shape) float64.
-    scale : at least 0.
-    """
+    """Return the mean row (*row_shape) float64 and the root mean square deviation from it."""
+    # One pass over blocks in float64, merged by the formula of Chan, Golub & LeVeque 1979.
     mean, scatter, seen = np.zeros(rows.row_shape), 0.0, 0
     for block in in_blocks(rows):
         wide = block.astype(np.float64)
-        own = wide.mean(axis=0)
-        scatter += float(np.square(wide - own).sum())
-        scatter += float(np.square(own - mean).sum()) * len(wide) * seen / (seen + len(wide))
+        block_mean = wide.mean(axis=0)
+        scatter += float(np.square(wide - block_mean).sum())
+        scatter += float(np.square(block_mean - mean).sum()) * len(wide) * seen / (seen + len(wide))
         seen += len(wide)
-        mean += (own - mean) * (len(wide) / seen)
+        mean += (block_mean - mean) * (len(wide) / seen)
     return mean, float(np.sqrt(scatter / max(1, seen * mean.size)))
 
 
@@ -42,13 +36,7 @@ class UnitRows:
     def __init__(
         self, rows: Rows, change: Callable[[Features], Features | Doubles] | None = None
     ) -> None:
-        """Wrap rows of vectors.
-
-        Parameters
-        ----------
-        rows : Rows. Vectors (d,).
-        change : callable or None. Row-wise transform of (n, d) float32 before normalisation.
-        """
+        """Wrap vectors (d,); `change` transforms (n, d) float32 before normalisation."""
         self._rows, self._change = rows, change
         self.row_shape: tuple[int, ...] = rows.row_shape
 
@@ -63,7 +51,6 @@ class UnitRows:
         return np.asarray(changed / np.where(norms > 0, norms, 1), np.float32)
 
     def digest(self) -> str:
-        """Return the SHA-256 of the rows."""
         digest = hashlib.sha256()
         for block in in_blocks(self):
             digest.update(block.data)
@@ -71,11 +58,7 @@ class UnitRows:
 
 
 def signed_roots(features: Features) -> Features:
-    """Return the element-wise signed square root, sign(x) sqrt(|x|).
-
-    Followed by L2 normalisation, it reduces the weight of a few large channels (Perronnin et al.
-    2010, section 3.1).
-    """
+    """Return sign(x) sqrt(|x|), which with L2 follows Perronnin et al. 2010, section 3.1."""
     roots: Features = np.copysign(np.sqrt(np.abs(features)), features)
     return roots
 

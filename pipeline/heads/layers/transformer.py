@@ -25,25 +25,15 @@ _POSITION_SCALE = 0.02
 
 @dataclass(frozen=True)
 class Stack:
-    """Architecture of an encoder's layers.
+    """Architecture of an encoder's layers."""
 
-    Attributes
-    ----------
-    dim, heads, layers : int. Output dimension, number of attention heads, number of layers.
-    dropout : float. Dropout probability, after each sublayer and on word vectors.
-    pooling : str. "mean" or "max", pooling of the last layer's nodes.
-    positions : bool. Whether nodes have learnt positions; otherwise they are a set.
-    layer : str. "transformer"; "graph-attention" or "relation", which replace its self-attention;
-        or "gru".
-    """
-
-    dim: int
-    heads: int
+    dim: int  # of the output
+    heads: int  # of the attention
     layers: int
-    dropout: float
-    pooling: str
-    positions: bool = True
-    layer: str = "transformer"
+    dropout: float  # after each sublayer and on word vectors
+    pooling: str  # "mean" or "max" of the last layer's nodes
+    positions: bool = True  # learnt; otherwise nodes are a set
+    layer: str = "transformer"  # or "graph-attention" or "relation", other attentions, or "gru"
 
     def build(self, inputs: int) -> nn.ModuleList:
         """Return the layers; the first reads nodes of dimension `inputs`."""
@@ -65,12 +55,10 @@ class Stack:
 class SelfAttention(nn.Module):
     """Multi-head self-attention without biases: softmax(Q K' / sqrt(d)) V, then W^O.
 
-    Equivalent to `nn.MultiheadAttention` with `bias=False`, but the input may have another
-    dimension than the output.
+    Equivalent to `nn.MultiheadAttention` with `bias=False`, but `inputs` may differ from `dim`.
     """
 
     def __init__(self, inputs: int, dim: int, heads: int) -> None:
-        """Build the projections; `heads` divides `dim`."""
         super().__init__()
         self.heads = heads
         self.query_key_value = nn.Linear(inputs, 3 * dim, bias=False)
@@ -97,7 +85,6 @@ class TransformerLayer(nn.Module):
     """
 
     def __init__(self, inputs: int, dim: int, attention: nn.Module, dropout: float) -> None:
-        """Build the layer around an attention from `inputs` to `dim` features."""
         super().__init__()
         self.residual: bool = inputs == dim
         self.before_attention = nn.LayerNorm(inputs)
@@ -125,16 +112,12 @@ class GruLayer(nn.Module):
     """
 
     def __init__(self, inputs: int, dim: int, dropout: float) -> None:
-        """Build the layer from input and (even) output dimension; dropout follows."""
         super().__init__()
         self.rnn = nn.GRU(inputs, dim // 2, bidirectional=True)
         self.dropout = nn.Dropout(dropout)
 
     def forward(self, x: Tensor, present: Tensor) -> Tensor:
-        """Return (n, l, dim) of nodes (n, l, inputs); masked nodes are skipped and zero.
-
-        The nodes of `present` (n, l) bool are contiguous in each row.
-        """
+        """Return (n, l, dim) of nodes (n, l, inputs); masked ones are skipped and zero."""
         lengths = present.sum(dim=1)
         # Move present nodes to the front, in their order.
         order = (~present).to(torch.uint8).argsort(dim=1, stable=True)
@@ -143,18 +126,15 @@ class GruLayer(nn.Module):
             x, lengths.clamp_min(1).cpu(), batch_first=True, enforce_sorted=False
         )
         states, _ = run_recurrent(self.rnn, sequence)
-        found, _ = pad_packed_sequence(states, batch_first=True, total_length=x.shape[1])
+        padded, _ = pad_packed_sequence(states, batch_first=True, total_length=x.shape[1])
         back = order.argsort(dim=1)
-        found = found.gather(1, back[:, :, None].expand_as(found))
-        dropped: Tensor = self.dropout(found.masked_fill(~present[:, :, None], 0.0))
+        padded = padded.gather(1, back[:, :, None].expand_as(padded))
+        dropped: Tensor = self.dropout(padded.masked_fill(~present[:, :, None], 0.0))
         return dropped
 
 
 def pooled(nodes: Tensor, present: Tensor, pooling: str) -> Tensor:
-    """Return (n, dim) unit vectors of nodes (n, l, dim) masked by `present` (n, l).
-
-    The pooling is "mean" or "max". A row without nodes becomes zero.
-    """
+    """Return (n, dim) unit vectors, "mean" or "max" of nodes (n, l, dim) masked by (n, l)."""
     absent = ~present[:, :, None]
     if pooling == "mean":
         # The sum has the direction of the mean.
@@ -176,7 +156,6 @@ class GridEncoder(nn.Module):
     """Image side: a linear map of each cell, learnt positions, layers, pooling."""
 
     def __init__(self, cells: int, channels: int, stack: Stack) -> None:
-        """Build the encoder for grids of `cells` cells with `channels` channels."""
         super().__init__()
         self.pooling: str = stack.pooling
         self.project = nn.Linear(channels, stack.dim)
@@ -205,7 +184,6 @@ class WordEncoder(nn.Module):
     """
 
     def __init__(self, words: nn.Embedding, length: int, stack: Stack) -> None:
-        """Build the encoder for rows of `length` token ids."""
         super().__init__()
         self.pooling: str = stack.pooling
         self.words = words
@@ -214,10 +192,7 @@ class WordEncoder(nn.Module):
         self.layers: nn.ModuleList = stack.build(words.embedding_dim)
 
     def nodes(self, rows: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the nodes (n, l, dim) of token ids (n, length) float32, and the word mask.
-
-        l is the word count of the longest caption of the batch, at least 1.
-        """
+        """Return the nodes (n, l, dim) of token ids (n, length) float32, and the word mask."""
         ids = rows.long()
         lengths = (ids != PADDING).sum(dim=1)
         room = lengths.max() - lengths
@@ -240,18 +215,7 @@ class WordEncoder(nn.Module):
 
 
 def moved(ids: Tensor, shift: Tensor) -> Tensor:
-    """Return token ids with the first word of each row at its shift.
-
-    Parameters
-    ----------
-    ids : (n, length) int64, contiguous words in each row, padding before or after them.
-    shift : (n,) int64; shifted words must stay within the longest row.
-
-    Returns
-    -------
-    (n, l) int64
-        l is the word count of the longest row, at least 1.
-    """
+    """Return (n, l) token ids with the contiguous words of each row moved to its shift (n,)."""
     words = ids != PADDING
     width = max(1, int(words.sum(dim=1).max()))
     first = words.int().argmax(dim=1)

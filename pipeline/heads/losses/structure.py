@@ -9,10 +9,7 @@ DISTANCE_FLOOR = 1e-4
 
 
 def unit_distances(products: Tensor) -> Tensor:
-    """Return Euclidean distances of unit vectors from their dot products, of the same shape.
-
-    d(x, y) = sqrt(2 - 2 x.y + 1e-4), from 0.01 for equal points to about 2.
-    """
+    """Return Euclidean distances, 0.01 to about 2, of unit vectors from their dot products."""
     return (2.0 - 2.0 * products).clamp_min(0.0).add(DISTANCE_FLOOR).sqrt()
 
 
@@ -21,26 +18,23 @@ def top_violations(
 ) -> Tensor:
     """Return the mean hinge violation of positive pairs by their k worst negatives.
 
-    Wang et al. 2016, eq. (5) with the sampling of section 2.2: for every positive pair the K
-    largest max(0, margin + d(anchor, positive) - d(anchor, negative)). Equivalent to the paper's
-    sum, but divided by pairs times K (zeros and absent negatives count), so that the learning rate
-    does not depend on the batch size; the authors' own programs do the same. With `k` 1, it is one
-    direction of `pipeline.heads.losses.ranking.max_of_hinges`, with distances in place of scores,
-    divided by the number of pairs.
+    For every pair the K largest of max(0, margin + d(anchor, positive) - d(anchor, negative)), and
+    0 without pairs.
+
+    Source: Wang et al. 2016, eq. (5) with the sampling of section 2.2, but the paper's sum is
+        divided by pairs times K (zeros and absent negatives count), so that the learning rate does
+        not depend on the batch size; the authors' own programs do the same.
+    Relations: with `k` 1, one direction of `pipeline.heads.losses.ranking.max_of_hinges`, with
+        distances in place of scores, divided by the number of pairs.
 
     Parameters
     ----------
-    anchor : (pairs,) int64, row of each pair's anchor in `products`.
-    positive : (pairs,) distance of each positive pair.
-    products : (anchors, candidates) dot products of unit vectors.
-    negative : (anchors, candidates) bool, which candidates do not match the anchor.
+    anchor : (pairs,) int64. Row of each pair's anchor in `products`.
+    positive : (pairs,). Distance of each positive pair.
+    products : (anchors, candidates). Dot products of unit vectors.
+    negative : (anchors, candidates) bool. Which candidates do not match the anchor.
     margin : float. Margin of the hinge, at least 0.
     k : int. Number of violations per pair, at most the number of candidates.
-
-    Returns
-    -------
-    Tensor
-        Scalar; 0 without pairs.
     """
     if positive.numel() == 0:
         return products.sum() * 0.0
@@ -75,27 +69,24 @@ def structure_preserving_loss(
     sentence_structure: float,
     negatives: Tensor | None = None,
 ) -> Tensor:
-    """Return the structure-preserving loss of Wang et al. 2016, eq. (5).
+    """Return the bidirectional ranking loss with structure-preserving constraints, a scalar.
 
     Either side may have several matches on the other, such as phrases and regions. Items that
     share a match are not negatives: two sentences of one image, two images of one sentence.
 
+    Source: Wang, Li & Lazebnik 2016, eq. (5).
+    Relations: a weighted sum of `top_violations`, one for each of eq. (1) to (4).
+
     Parameters
     ----------
-    images : (n, d) unit vectors of distinct images.
-    sentences : (m, d) unit vectors of distinct sentences.
-    matches : (n, m) bool, which sentences describe which image.
-    margin, k : see `top_violations`.
+    images, sentences : (n, d) and (m, d). Unit vectors of distinct images and sentences.
+    matches : (n, m) bool. Which sentences describe which image.
+    margin, k : float and int. See `top_violations`.
     text_to_image : float. lambda_1, weight of the constraints with a sentence as anchor (eq. 2).
     image_structure : float. lambda_2, weight of the constraints among images (eq. 3); the term is
         zero if each sentence describes one image.
     sentence_structure : float. lambda_3, weight of the constraints among sentences (eq. 4).
-    negatives : (n, m) bool, the negatives of eq. 1 and 2; None: all that do not match.
-
-    Returns
-    -------
-    Tensor
-        Scalar.
+    negatives : (n, m) bool or None. The negatives of eq. 1 and 2; None: all that do not match.
     """
     across = sentences @ images.T
     sentence, image = matches.T.nonzero(as_tuple=True)

@@ -1,4 +1,4 @@
-"""Published systems as named data, one module per paper.
+"""Published systems as named data, one module per paper or family.
 
 `preset` defines a preset. Each has the values of its paper or published program, and the changes
 for two smaller sizes: "small", for two cores and a few thousand images, with packaged features
@@ -10,18 +10,7 @@ states our choices where paper and program are silent, and our deviations.
 """
 
 from pipeline.heads import HeadError
-from pipeline.heads.presets import (
-    dong,
-    faghri,
-    kiros,
-    lee,
-    ours,
-    qian,
-    radford,
-    wang,
-    wang_phrases,
-    yan,
-)
+from pipeline.heads.presets import dong, faghri, kiros, ours, qian, wang, wang_phrases, yan
 from pipeline.heads.presets.preset import Preset as Preset
 from pipeline.store.wording import did_you_mean
 
@@ -33,21 +22,13 @@ PRESETS: dict[str, Preset] = {
     **kiros.PRESETS,
     **yan.PRESETS,
     **faghri.PRESETS,
-    **lee.PRESETS,
     **ours.PRESETS,
-    **radford.PRESETS,
 }
 """Presets by name: every published system, and ours."""
 
 
 def find_preset(name: str) -> Preset:
-    """Return a preset by name.
-
-    Raises
-    ------
-    HeadError
-        The name is unknown; the nearest names are listed.
-    """
+    """Return a preset by name; a HeadError lists the names nearest to an unknown one."""
     if name not in PRESETS:
         hint = did_you_mean(name, PRESETS, "pipeline list experiments")
         raise HeadError(f"no preset is called {name!r}; {hint}")

@@ -1,8 +1,9 @@
-"""Faghri et al. 2018: VSE++, with a frozen and with a fine-tuned image network, and VSE0."""
+"""Faghri et al. 2018: VSE++ and VSE0; Lee et al. 2018: SCAN, whose program builds on VSE++'s."""
 
 from dataclasses import replace
 from typing import Any
 
+from pipeline.heads.architectures.scan import ScanSettings
 from pipeline.heads.architectures.vse import VseSettings
 from pipeline.heads.head_types import Finetuning
 from pipeline.heads.presets.preset import SMALL_GRU, TOKEN_IDS, Changes, Preset, with_settings
@@ -25,6 +26,21 @@ _VSEPP = Preset(
         **_TINY, "learning_rate": 0.01, "lr_decay": 0.7, "lr_decay_every": 1,
         "mean_hinge_epochs": 3, "epochs": 12,
     },
+)  # fmt: skip
+_SCAN = Preset(
+    "scan",
+    ScanSettings(),
+    "resnet152-grid",
+    TOKEN_IDS,
+    source="Lee et al. 2018 (SCAN), the published program for Flickr30K, text to image",
+    leaves_open="grid cells in place of detected regions, as in the baseline of Yan 2019",
+    small=Changes(
+        {
+            "dim": 256, "batch_size": 64, "learning_rate": 0.002, "lr_decay_every": 5,
+            "mean_hinge_epochs": 1, "epochs": 8,
+        },
+        images="efficientnet-lite0-grid",
+    ),
 )  # fmt: skip
 
 PRESETS = {
@@ -53,4 +69,8 @@ PRESETS = {
         small=Changes(SMALL),
         tiny={},
     ),
+    **{
+        name: with_settings(_SCAN, similarity=name)
+        for name in ("scan-t2i-avg", "scan-t2i-lse", "scan-i2t-avg", "scan-i2t-lse")
+    },
 }  # fmt: skip

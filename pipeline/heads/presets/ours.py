@@ -1,9 +1,10 @@
-"""Our own systems, tuned on Flickr8K; `NAME@RECIPE` trains one on other image features."""
+"""Our own systems, tuned on Flickr8K, and CLIP of Radford et al. 2021, zero-shot."""
 
 from dataclasses import replace
 
 from pipeline.heads.architectures.cca import CcaSettings
 from pipeline.heads.architectures.vse import VseSettings
+from pipeline.heads.architectures.zero_shot import ZeroShotSettings
 from pipeline.heads.head_types import Finetuning
 from pipeline.heads.presets.preset import (
     GLOVE_50,
@@ -16,6 +17,7 @@ from pipeline.heads.presets.preset import (
     with_settings,
 )
 
+_CLIP = "open-clip:ViT-B-32.laion2b_s34b_b79k"
 _SOURCE = "not published; tuned on Flickr8K, see docs/results.md"
 _OPEN = "measured with the features of the small size only"
 _CAPTIONS = features("tfidf+fv-hglmm-googlenews-300d", "tfidf+fv-hglmm", vectors=GOOGLENEWS)
@@ -72,4 +74,14 @@ PRESETS = {
     "ours-gru": _GRU,
     "ours-linear": _LINEAR,
     "ours-finetuned": _FINETUNED,
+    "zero-shot": Preset(
+        "zero-shot",
+        ZeroShotSettings(),
+        _CLIP,
+        features(_CLIP),
+        source="Radford et al. 2021 (CLIP), section 3.1",
+        leaves_open="weights are those of LAION-2B, since OpenAI did not publish the training data "
+        "of theirs; captions are encoded without a prompt",
+        small=Changes(images=_CLIP),
+    ),
 }

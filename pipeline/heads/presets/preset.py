@@ -18,64 +18,35 @@ GLOVE_50, OWN_VECTORS = "glove-6b-50d", "word2vec-100d"
 
 @dataclass(frozen=True)
 class Changes:
-    """Changes of a preset for the size "small".
-
-    Attributes
-    ----------
-    settings : mapping. Changed settings of the head.
-    captions : CaptionFeatures or None. Caption features; None: unchanged.
-    word_vectors : str or None. Name of the word vectors; None: random initialisation.
-    finetuning : mapping. Changed fine-tuning options.
-    images : str. Recipe of the image features.
-    """
+    """Changes of a preset for the size "small"."""
 
     settings: Mapping[str, Any] = field(default_factory=dict)
-    captions: CaptionFeatures | None = None
-    word_vectors: str | None = None
+    captions: CaptionFeatures | None = None  # None: unchanged
+    word_vectors: str | None = None  # None: random initialisation
     finetuning: Mapping[str, Any] = field(default_factory=dict)
     images: str = POOLED_IMAGES
 
 
 @dataclass(frozen=True)
 class Preset:
-    """A published system with the values of its paper and of the smaller sizes.
+    """A published system with the values of its paper and of the smaller sizes."""
 
-    Attributes
-    ----------
-    head : str. A name in `pipeline.heads.head_types.HEADS`.
-    settings : settings of the head.
-    images : str. Recipe of the image features.
-    captions : CaptionFeatures.
-    source : str. Where the values are published.
-    leaves_open : str. Our choices where the source is silent, and our deviations.
-    word_vectors : str or None. Name of the initial word vectors; None: random initialisation.
-    average_captions : bool. Whether the captions of an image are averaged to one.
-    finetuning : Finetuning or None. Options for training head and image network together; None: the
-        head alone.
-    of_phrases : bool. Whether it is fitted on regions and phrases instead of images and captions.
-    of_clips : bool. Whether `images` is a recipe for clips.
-    slow : bool. Whether training needs most of an hour without a GPU; `pipeline run all` then skips
-        it.
-    goes_on_from : str or None. Preset whose trained head continues training, with boxes mined by
-        that head.
-    small : Changes. Changes for two cores and a few thousand images.
-    tiny : mapping. Further changes of the head's settings for a few hundred images.
-    """
-
-    head: str
-    settings: Any
-    images: str
+    head: str  # a name in `head_types.HEADS`
+    settings: Any  # settings dataclass of the head
+    images: str  # recipe of the image features
     captions: CaptionFeatures
-    source: str
-    leaves_open: str = ""
-    word_vectors: str | None = None
-    average_captions: bool = False
+    source: str  # where the values are published
+    leaves_open: str = ""  # our choices where the source is silent, and our deviations
+    word_vectors: str | None = None  # initial; None: random
+    average_captions: bool = False  # the captions of an image are averaged to one
     finetuning: Finetuning | None = None
-    of_phrases: bool = False
-    of_clips: bool = False
-    slow: bool = False
+    of_phrases: bool = False  # fitted on regions and phrases
+    of_clips: bool = False  # `images` is a recipe for clips
+    slow: bool = False  # most of an hour without a GPU; `pipeline run all` skips it
+    # Preset whose head continues training, with boxes that it mined.
     goes_on_from: str | None = None
-    small: Changes = Changes()
+    small: Changes = Changes()  # for two cores and a few thousand images
+    # Further settings, for a few hundred images.
     tiny: Mapping[str, Any] = field(default_factory=dict)
 
     def at(self, size: Size) -> "Preset":

@@ -25,39 +25,22 @@ _FORMAT = 1
 
 @dataclass
 class TrainingState:
-    """Everything that changes from epoch to epoch.
-
-    Attributes
-    ----------
-    net, optimiser : nn.ModuleDict, torch.optim.Optimizer. Network in training, and its optimiser.
-    rng : numpy.random.Generator. Random generator of the batches.
-    negatives : torch.Generator. Random generator of the loss.
-    history : list of dict. One entry per finished epoch.
-    best : dict of str to Tensor. State dictionary of the network after the best epoch; empty before
-        the first.
-    """
+    """Everything that changes from epoch to epoch."""
 
     net: nn.ModuleDict
     optimiser: torch.optim.Optimizer
-    rng: np.random.Generator
-    negatives: torch.Generator
-    history: History = field(default_factory=list)
-    best: dict[str, Tensor] = field(default_factory=dict)
+    rng: np.random.Generator  # of the batches
+    negatives: torch.Generator  # of the loss
+    history: History = field(default_factory=list)  # one entry per finished epoch
+    best: dict[str, Tensor] = field(default_factory=dict)  # state dictionary after the best epoch
 
 
 @dataclass(frozen=True)
 class Checkpoints:
-    """Location and identity of a training's checkpoint.
-
-    Attributes
-    ----------
-    folder : Path. Folder of the file.
-    fingerprint : str. Hash of the work; a checkpoint with another fingerprint is ignored.
-    device : torch.device. Device of the network.
-    """
+    """Location and identity of a training's checkpoint."""
 
     folder: Path
-    fingerprint: str
+    fingerprint: str  # hash of the work; a checkpoint with another one is ignored
     device: torch.device
 
     def save(self, state: TrainingState) -> None:
@@ -84,9 +67,9 @@ class Checkpoints:
             "numpy": state.rng.bit_generator.state,
         }
         # Clones: safetensors rejects tensors that share memory, such as tied weights.
-        own = {name: value.detach().cpu().clone() for name, value in tensors.items()}
+        copies = {name: value.detach().cpu().clone() for name, value in tensors.items()}
         with appearing_whole(self.folder / CHECKPOINT_FILE) as part:
-            part.write_bytes(save(own, {"state": canonical_json(record)}))
+            part.write_bytes(save(copies, {"state": canonical_json(record)}))
 
     def resume(self, state: TrainingState, epochs: int) -> bool:
         """Load the checkpoint into a freshly built state, and return whether there was one.

@@ -1,7 +1,4 @@
-"""The training task: modules, loss and optimisation of a trained head.
-
-`pipeline.heads.training.trainer` runs it; everything else is the same for all heads.
-"""
+"""The training task: modules, loss and optimisation of a trained head."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -28,59 +25,40 @@ Rate = Callable[[int, Sequence[float]], float]
 
 @dataclass(frozen=True)
 class TrainingTask:
-    """Definition of a trained head.
+    """Definition of a trained head: network, loss and optimisation; the rest is common to all.
 
-    Attributes
-    ----------
-    similarity : str. Name of the similarity to compare its embeddings with.
-    build : callable. Builds the modules "image" and "caption", each from float32 rows to embeddings
-        in evaluation mode, and any others, from word vectors (vocab_size, d) float32 with NaN rows,
-        or None. Called under a seeded torch generator; parameter shapes do not depend on the word
-        vectors. The state dictionary has everything learnt or prepared.
-    loss : callable. Computes the scalar loss from the modules in training mode, a batch on their
-        device, the epoch (from 0), and a CPU generator for sampled negatives.
-    batches : callable. Batches of an epoch; the loss gets a `Batch` for each.
-    figures : callable or None. Computes validation metrics from the modules in evaluation mode, the
-        validation split and the device; None: retrieval metrics.
-    score : str. Name of the metric to maximise; "map" is computed for it alone.
-    last_epoch : bool. Whether the weights of the last epoch are kept, without early stopping;
-        `score` is then for `rate` alone.
-    linked_batches : callable or None. Batches of an epoch of pairs with links; the loss then gets a
-        `LinkedBatch`. None: links are ignored.
-    optimiser : callable. Builds the optimiser of the modules' parameters.
-    rate : callable. Factor on the learning rate of each parameter group, from the epoch (from 0)
-        and the validation scores of earlier epochs; see `steps`, `milestones` and `plateau`.
-    epochs : int. Maximum number of epochs.
-    clip : callable or None. Clips gradients before each step; see `per_tensor` and `overall`.
-    patience : int or None. Training stops after `patience` + 1 consecutive epochs without
-        improvement; None: no early stopping.
-    require : callable or None. Raises HeadError for unsuitable training data before anything is
-        built.
-    prepare : callable or None. Sets buffers from the training data before the first epoch.
+    `pipeline.heads.training.trainer.network_kind` makes a registry entry of it.
     """
 
-    similarity: str
+    similarity: str  # to compare the embeddings with
+    # Builds the modules "image" and "caption", each from float32 rows to embeddings in evaluation
+    # mode, and any others, from word vectors (vocab_size, d) with NaN rows, or None. Called under
+    # a seeded torch generator; parameter shapes do not depend on the word vectors. The state
+    # dictionary has everything learnt or prepared.
     build: Callable[[Features | None], nn.ModuleDict]
+    # Scalar loss of the modules in training mode, a batch on their device, the epoch (from 0),
+    # and a CPU generator for sampled negatives.
     loss: Loss
-    batches: Batches
+    batches: Batches  # caption rows of an epoch; the loss gets a `Batch` for each
     optimiser: Callable[[nn.ModuleDict], torch.optim.Optimizer]
-    rate: Rate
-    epochs: int
-    clip: Clip | None = None
-    patience: int | None = None
-    require: Callable[[Pairs], None] | None = None
+    rate: Rate  # of each parameter group; see `steps`, `milestones` and `plateau`
+    epochs: int  # at most
+    clip: Clip | None = None  # before each step; see `per_tensor` and `overall`
+    patience: int | None = None  # stops after `patience` + 1 consecutive epochs without improvement
+    require: Callable[[Pairs], None] | None = None  # HeadError for unsuitable training data
+    # Sets buffers from the training data before the first epoch.
     prepare: Callable[[nn.ModuleDict, Pairs], None] | None = None
+    # Validation metrics of the modules in evaluation mode; None: retrieval metrics.
     figures: Callable[[nn.ModuleDict, Any, torch.device], dict[str, float]] | None = None
-    score: str = "rsum"
+    score: str = "rsum"  # metric to maximise; "map" is computed for it alone
+    # Keeps the last weights, without early stopping; `score` is then for `rate`.
     last_epoch: bool = False
+    # Epoch of pairs with links; the loss then gets a `LinkedBatch`. None: links are ignored.
     linked_batches: Callable[[Pairs, np.random.Generator], Iterable[LinkedRows]] | None = None
 
 
 def per_tensor(norm: float) -> Clip:
-    """Return a clipping of each parameter's gradient to an L2 norm of at most `norm`.
-
-    As in the programs of order-embeddings (Theano) and Word2VisualVec (Keras' clipnorm).
-    """
+    """Return a clipping of each gradient's norm, as in order-embeddings and Word2VisualVec."""
 
     def clip(parameters: Iterable[nn.Parameter]) -> None:
         for parameter in parameters:
@@ -90,10 +68,7 @@ def per_tensor(norm: float) -> Clip:
 
 
 def overall(norm: float) -> Clip:
-    """Return a clipping of all gradients together to an L2 norm of at most `norm`.
-
-    As in the program of VSE++.
-    """
+    """Return a clipping of the norm of all gradients together, as in the program of VSE++."""
 
     def clip(parameters: Iterable[nn.Parameter]) -> None:
         nn.utils.clip_grad_norm_(list(parameters), norm)
@@ -107,13 +82,7 @@ def steps(every: int, factor: float) -> Rate:
 
 
 def milestones(factors: Mapping[int, float]) -> Rate:
-    """Return a schedule that is piecewise constant, and 1 before the first milestone.
-
-    Parameters
-    ----------
-    factors : mapping of int to float. Epoch, from 0 -> factor on the initial learning rate from
-        then on.
-    """
+    """Return a piecewise constant schedule: 1, then the factor of the last epoch reached."""
 
     def rate(epoch: int, scores: Sequence[float]) -> float:
         reached = [start for start in factors if start <= epoch]

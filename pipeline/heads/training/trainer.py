@@ -23,7 +23,7 @@ from pipeline.heads.base import (
     retrieval_figures,
 )
 from pipeline.heads.inputs.batches import BatchLoader, PairDataset
-from pipeline.heads.inputs.feature_rows import Features, RowNumbers, Rows
+from pipeline.heads.inputs.feature_rows import Features, Rows
 from pipeline.heads.inputs.feature_spec import HeadInputs
 from pipeline.heads.inputs.links import LinkedDataset
 from pipeline.heads.inputs.pairs import HeldOut, Pairs
@@ -32,6 +32,7 @@ from pipeline.heads.training.checkpoints import Checkpoints, TrainingState
 from pipeline.heads.training.task import TrainingTask
 from pipeline.store.devices import usable_device
 from pipeline.store.hashing import sha256_of_json
+from pipeline.store.shards.row_keys import RowNumbers
 
 _FEW_IMAGES = 10
 """Validation images below which R@10 of captions is 100 for any head, so that ties are common."""
@@ -41,13 +42,7 @@ _WEIGHTS_A_THREAD = 3_000_000
 
 
 class NetworkHead:
-    """A head with a trained network; the embedding of a row does not depend on earlier calls.
-
-    Attributes
-    ----------
-    task : TrainingTask. Definition of the head.
-    similarity : str. Similarity of the task.
-    """
+    """A head with a trained network; a row's embedding does not depend on earlier calls."""
 
     def __init__(self, task: TrainingTask, identity: object = None) -> None:
         """Store the task; `identity` (JSON values) identifies it in checkpoints."""
@@ -58,13 +53,7 @@ class NetworkHead:
         self._device = torch.device("cpu")
 
     def fit(self, train: Pairs, validation: HeldOut, options: FitOptions) -> History:
-        """Train, and keep the weights of the selected epoch; see `train_network`.
-
-        Raises
-        ------
-        HeadError
-            The training data are unsuitable, features are not finite, or training diverged.
-        """
+        """Train, and keep the weights of the selected epoch; see `train_network`."""
         net, history = train_network(self.task, train, validation, options, self._identity)
         self._net, self._device = net, torch.device(options.device)
         return history
@@ -90,14 +79,7 @@ class NetworkHead:
 
 
 def network_kind(settings: type[Any], task: Callable[[Any, HeadInputs], TrainingTask]) -> HeadKind:
-    """Return the registry entry of a head that trains a network.
-
-    Parameters
-    ----------
-    settings : type. Settings dataclass of the head, with the fields `epochs` and
-        `selection`.
-    task : callable. Function from settings and the features of both sides to the training task.
-    """
+    """Return the registry entry of a trained head; settings have `epochs` and `selection`."""
 
     def make(values: Any, inputs: HeadInputs) -> Head:
         # Without `epochs`, which may be raised before a training resumes, and without empty
@@ -119,42 +101,24 @@ def network_kind(settings: type[Any], task: Callable[[Any, HeadInputs], Training
 def train_network(
     task: TrainingTask, pairs: Pairs, validation: HeldOut, options: FitOptions, identity: object
 ) -> tuple[nn.ModuleDict, History]:
-    """Train a network; return it with the weights of the selected epoch, in evaluation mode.
+    """Train a network; return it with the weights of the selected epoch, and one entry per epoch.
 
     Deterministic on the CPU of one machine: the same pairs, task and seed yield the same weights
     bit for bit, whatever the number of workers and interruptions. The global generators of torch
-    are restored.
+    are restored. `identity`, JSON values, is part of the fingerprint of the checkpoints, and should
+    not include the number of epochs, which may be raised before a training resumes.
 
-    Parameters
-    ----------
-    task : TrainingTask. Definition of the training.
-    pairs : Pairs. Training split.
-    validation : HeldOut. Validation set, whose score selects the epoch: the first of equal ones or,
-        with fewer than 10 images, the last, since ties are then so common that an almost untrained
-        epoch would be selected. With `task.last_epoch` it is for the history alone.
-    options : FitOptions. Seed, device, precision, workers and checkpoint folder.
-    identity : JSON values that identify the task. With both splits, word vectors, start, device,
-        precision and seed they form the fingerprint of the checkpoints. The number of epochs should
-        not be included: it may be raised before a training resumes.
-
-    Returns
-    -------
-    net : modules of the task, on the device of `options`.
-    history : one entry per epoch: `epoch` from 1, `loss` (mean over batches), `learning_rate` (of
-        the first parameter group), the validation metrics, and `best` (1 for the selected epoch,
-        otherwise 0).
-
-    Raises
-    ------
-    HeadError
-        The training data are unsuitable, features are not finite, or the loss or a weight is not.
+    An entry has `epoch` from 1, `loss` (mean over batches), `learning_rate` (of the first parameter
+    group), the validation metrics, and `best` (1 for the selected epoch, otherwise 0).
     """
     if task.require:
         task.require(pairs)
     device = usable_device(options.device)
-    kept = None
+    checkpoints = None
     if options.work:
-        kept = Checkpoints(options.work, _fingerprint(pairs, validation, options, identity), device)
+        checkpoints = Checkpoints(
+            options.work, _fingerprint(pairs, validation, options, identity), device
+        )
     with _generators_of_our_own(device), _deterministic(device), _threads() as share_among:
         _seed(options.seed, device)
         net = task.build(options.words).to(device)
@@ -167,10 +131,11 @@ def train_network(
             torch.Generator().manual_seed(options.seed),
         )
         state = TrainingState(net, optimiser, rng, negatives)
-        resumed = kept is not None and kept.resume(state, task.epochs)
+        resumed = checkpoints is not None and checkpoints.resume(state, task.epochs)
         if not resumed:
             _begin(net, task, pairs, options)
         history = state.history
+        # With few images ties are common, and the first of equals may be hardly trained.
         last_of_equals = len(validation.images) < _FEW_IMAGES
         if last_of_equals and not task.last_epoch:
             options.log(
@@ -209,8 +174,8 @@ def train_network(
             )
             if _best(history, task, last_of_equals) == len(history) - 1:
                 state.best = {name: t.detach().clone() for name, t in net.state_dict().items()}
-            if kept:
-                kept.save(state)
+            if checkpoints:
+                checkpoints.save(state)
             options.progress(len(history), task.epochs, 0)
         net.load_state_dict(state.best)
     best = _best(history, task, last_of_equals)
@@ -308,11 +273,9 @@ def _seed(seed: int, device: torch.device) -> None:
 
 @contextmanager
 def _threads() -> Iterator[Callable[[nn.Module], None]]:
-    """Yield a function that sets the number of threads to suit a network's size.
-
-    A second thread does not speed up small matrices, and slows them down when another program
-    uses a core. Sums depend on the thread count, which so depends on network and machine only.
-    """
+    """Yield a function that sets the number of threads to suit a network's size."""
+    # A second thread does not speed up small matrices, and slows them down when another program
+    # uses a core. Sums depend on the thread count, which so depends on network and machine only.
     before = torch.get_num_threads()
 
     def share_among(net: nn.Module) -> None:
@@ -328,11 +291,9 @@ def _threads() -> Iterator[Callable[[nn.Module], None]]:
 
 @contextmanager
 def _deterministic(device: torch.device) -> Iterator[None]:
-    """Make torch deterministic on the CPU, where it is almost free.
-
-    Otherwise the gradient of an indexing is summed in thread order. On a GPU some operations have
-    no deterministic version, so training there is only approximately repeatable.
-    """
+    """Make torch deterministic on the CPU, where it is almost free."""
+    # Otherwise the gradient of an indexing is summed in thread order. On a GPU some operations have
+    # no deterministic version, so training there is only approximately repeatable.
     before = torch.are_deterministic_algorithms_enabled()
     fills = torch.utils.deterministic.fill_uninitialized_memory  # type: ignore[attr-defined]
     if device.type == "cpu":

@@ -28,33 +28,17 @@ from pipeline.store.wording import counted
 
 @dataclass(frozen=True)
 class TrainingJob:
-    """A training on the splits of a dataset, and its output folder.
-
-    Attributes
-    ----------
-    manifest : Manifest. The dataset.
-    out : Path. Output folder.
-    train_split, validation_split : str. Names of the splits.
-    options : TrainingOptions. Options of the caller, with device and precision resolved.
-    """
+    """A training on the splits of a dataset, and its output folder."""
 
     manifest: Manifest
-    out: Path
+    out: Path  # output folder
     train_split: str
     validation_split: str
-    options: TrainingOptions
+    options: TrainingOptions  # with device and precision resolved
 
     @classmethod
     def open(cls, manifest: Manifest, out: str | Path, options: TrainingOptions) -> "TrainingJob":
-        """Resolve the splits, and check that the result can be computed and saved.
-
-        Raises
-        ------
-        OutputError, DeviceError
-            The folder is not writable, or the device is not usable.
-        DatasetError
-            A split does not exist, or has no captions.
-        """
+        """Resolve splits, device and precision; check that the output can be written."""
         require_folder(Path(out))
         options = replace(options, device=choose_device(options.device, options.monitor))
         usable_device(options.device)
@@ -66,66 +50,34 @@ class TrainingJob:
         return cls(manifest, Path(out), train, validation, options)
 
     def log(self, line: str) -> None:
-        """Log a line."""
         self.options.monitor.log(line)
 
     def entries(self, images: FeatureSet | None = None) -> tuple[PackedEntries, PackedEntries]:
-        """Return the images of the training and of the validation split.
-
-        Parameters
-        ----------
-        images : FeatureSet or None. Image features; with `leave_out_failed`, images whose row
-            failed are left out.
-
-        Raises
-        ------
-        MissingRows, HeadError
-            See `with_features`.
-        """
+        """Return training and validation images, on request without those that failed."""
         train, validation = (
             self.manifest.select(split) for split in (self.train_split, self.validation_split)
         )
         if images is None or not self.options.leave_out_failed:
             return train, validation
-        kept = with_features(train, images), with_features(validation, images)
-        left_out = len(train) + len(validation) - sum(map(len, kept))
+        complete = with_features(train, images), with_features(validation, images)
+        left_out = len(train) + len(validation) - sum(map(len, complete))
         left = counted(left_out, "image without features is", "images without features are")
         self.log(f"{left} left out")
-        return kept
+        return complete
 
     def in_precision(self, experiment: Experiment) -> Experiment:
-        """Return an experiment with the precision of the options; see `with_precision`.
-
-        Raises
-        ------
-        HeadError
-            No such precision.
-        DeviceError
-            The device has no fast bfloat16.
-        """
-        found = with_precision(experiment, self.options.precision)
-        if "bf16" in (found.precision, found.finetuning and found.finetuning.precision):
+        """Return an experiment with the precision of the options."""
+        resolved = with_precision(experiment, self.options.precision)
+        if "bf16" in (resolved.precision, resolved.finetuning and resolved.finetuning.precision):
             require_fast_bf16(self.options.device)
         elif "bf16" in (experiment.precision, self.options.precision):
             self.log(f"head {experiment.head} is solved in closed form, in float32")
-        return found
+        return resolved
 
     def unfitted_head(
         self, experiment: Experiment, inputs: HeadInputs, made_from: Mapping[str, str]
     ) -> TrainedHead:
-        """Return the record of an experiment's unfitted head.
-
-        Parameters
-        ----------
-        experiment : Experiment.
-        inputs : HeadInputs. Shapes and recipes of the features of both sides.
-        made_from : mapping of str to str. SHA-256 of the data.
-
-        Raises
-        ------
-        HeadError
-            See `make_head`.
-        """
+        """Return the record of an experiment's unfitted head."""
         settings = with_epochs_at_most(
             experiment.head, experiment.settings, self.options.max_epochs
         )
@@ -156,21 +108,7 @@ class TrainingJob:
         words: Features | None = None,
         start: Mapping[str, torch.Tensor] | None = None,
     ) -> TrainedHead:
-        """Fit a head and save it.
-
-        Parameters
-        ----------
-        unfitted : TrainedHead. The result of `unfitted_head`.
-        train, validation : Pairs and HeldOut. Training pairs, and validation set.
-        words, start : see `FitOptions`.
-
-        Raises
-        ------
-        HeadError
-            The data are unsuitable for the head, or training diverged.
-        ShardError, KeyboardInterrupt
-            See `fitting`.
-        """
+        """Fit a head and save it."""
         with self.fitting(unfitted.experiment) as options:
             options = replace(options, words=words, start=start, precision=unfitted.precision)
             history = unfitted.head.fit(train, validation, options)
@@ -178,20 +116,7 @@ class TrainingJob:
 
     @contextmanager
     def fitting(self, name: str, progress: Progress = no_progress) -> Iterator[FitOptions]:
-        """Yield the options of one fit; delete its checkpoints when the block succeeds.
-
-        Parameters
-        ----------
-        name : str. Name of the experiment, for progress reports.
-        progress : Progress. Also called with the epochs done.
-
-        Raises
-        ------
-        ShardError
-            Another process is writing to the same output.
-        KeyboardInterrupt
-            The run was interrupted; the number of saved epochs is logged.
-        """
+        """Yield the options of one fit; delete its checkpoints when the block succeeds."""
         done_epochs = 0
         started = False
         with _work_folder(self.out) as work, self.options.monitor.progress(name, "epoch") as show:
@@ -223,13 +148,7 @@ class TrainingJob:
 
 @contextmanager
 def _work_folder(out: Path) -> Iterator[Path]:
-    """Yield the locked checkpoint folder next to an output; delete it on success.
-
-    Raises
-    ------
-    ShardError
-        Another process is writing to the same output.
-    """
+    """Yield the locked checkpoint folder next to an output; delete it on success."""
     # As for shards: `..`, `.` and links are resolved once.
     resolved = out.resolve()
     work = resolved.parent / WORK_FOLDER / f"train-{resolved.name}"

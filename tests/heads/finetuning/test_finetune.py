@@ -15,7 +15,7 @@ from pipeline.experiments.layout import Layout
 from pipeline.experiments.run import run
 from pipeline.heads import HeadError
 from pipeline.heads.embed import embed
-from pipeline.heads.finetuning import WEIGHTS_FILE, FinetuningError
+from pipeline.heads.finetuning import WEIGHTS_FILE
 from pipeline.heads.finetuning.finetune import finetune, learnable_recipe
 from pipeline.heads.head_types import Experiment
 from pipeline.heads.inputs.feature_spec import FeatureSpec
@@ -208,7 +208,7 @@ def test_pictures_that_changed_are_named_and_counted(project: Path) -> None:
     try:
         pictures[0].write_bytes(pictures[2].read_bytes())
         pictures[1].unlink()
-        with pytest.raises(FinetuningError, match="of 15 images") as refused:
+        with pytest.raises(HeadError, match="of 15 images") as refused:
             tuned(project, "other")
     finally:
         for path, data in kept.items():
@@ -261,5 +261,5 @@ def test_recipes_of_several_crops_or_networks_are_refused() -> None:
         ({"name": "mine"}, "not in `pipeline list recipes`"),
         ({**lite, "norm": "l2"}, "another version of their recipe"),
     ):
-        with pytest.raises(FinetuningError, match=message):
+        with pytest.raises(HeadError, match=message):
             learnable_recipe(spec(recipe))

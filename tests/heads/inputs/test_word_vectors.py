@@ -7,7 +7,7 @@ import pytest
 
 from pipeline.heads import HeadError
 from pipeline.heads.inputs.feature_spec import FeatureSpec
-from pipeline.heads.inputs.word_vectors import known_words
+from pipeline.heads.inputs.word_vectors import token_vectors
 from pipeline.text.encoder_plans import plan_encoder
 from pipeline.text.encoders.token_ids import FIRST_WORD, TokenIds
 from pipeline.text.fitting import Fitting, fit_encoder
@@ -24,7 +24,7 @@ def test_words_get_their_vectors_by_number(tmp_path: Path) -> None:
     fitting = Fitting(texts, "made", "train")
     encoder = fit_encoder(plan, tmp_path / "e", fitting, texts)
     spec = side(encoder.recipe(), encoder.dim)
-    known = known_words(spec, tmp_path / "e", "glove-6b-50d")
+    known = token_vectors(spec, tmp_path / "e", "glove-6b-50d")
     assert isinstance(encoder, TokenIds)
     assert known.rows.shape == (encoder.vocab_size, 50)
     vectors = load_vectors("glove-6b-50d", {"dog"})
@@ -35,4 +35,4 @@ def test_words_get_their_vectors_by_number(tmp_path: Path) -> None:
     assert np.isfinite(known.rows).all(axis=1).sum() == 3
     assert known.missing == ("zzzqx",)
     with pytest.raises(HeadError, match="of 99; run"):
-        known_words(side({**encoder.recipe(), "num_ids": 99}, encoder.dim), tmp_path / "e", "x")
+        token_vectors(side({**encoder.recipe(), "num_ids": 99}, encoder.dim), tmp_path / "e", "x")

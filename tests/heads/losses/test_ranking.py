@@ -1,5 +1,6 @@
 """Ranking losses against naive loops over triplets, and their gradients against differences."""
 
+import doctest
 import math
 from collections.abc import Callable
 
@@ -7,6 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from pipeline.heads.losses import ranking
 from pipeline.heads.losses.ranking import (
     contrast_with_drawn,
     hardest_negatives,
@@ -174,3 +176,7 @@ def test_hinges_at_given_negatives_may_leave_other_scores_alone() -> None:
     assert float(hinges_at(scores, image_of_caption, chosen, 0.2)) == pytest.approx(
         0.1 + 0.8 + 0.6 + 0.3
     )
+
+
+def test_examples_of_docstrings_run() -> None:
+    assert doctest.testmod(ranking) == (0, 6)

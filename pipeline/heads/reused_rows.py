@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from pipeline.heads.embedding_source import CHUNK_ROWS, EmbeddingSource, Taken
-from pipeline.heads.inputs.feature_rows import Features, RowNumbers
+from pipeline.heads.embedding_source import CHUNK_ROWS, EmbeddingSource, RowSubset
+from pipeline.heads.inputs.feature_rows import Features
 from pipeline.retrieval import EmbeddingsError
 from pipeline.retrieval.embedding_file import read_embeddings, read_features_crc32
 from pipeline.retrieval.embeddings import Embeddings
@@ -17,46 +17,34 @@ from pipeline.store.hashing import canonical_json
 from pipeline.store.packed import PackedTexts, TextIndex
 from pipeline.store.progress import Stopwatch
 from pipeline.store.shards.feature_set import FeatureSet
+from pipeline.store.shards.row_keys import RowNumbers
 
 
 @dataclass(frozen=True, eq=False)
-class KeptRows:
-    """Rows of one side that an earlier file already contains.
+class ReusedRows:
+    """Rows of one side that an earlier file already contains."""
 
-    Attributes
-    ----------
-    source : EmbeddingSource. Source of all rows of the new set.
-    earlier : (n, dim) or (n, parts, dim) float32 rows of the earlier file.
-    rows : (rows,) int64, the index of each row in the earlier file; -1: to be computed.
-    """
-
-    source: EmbeddingSource
-    earlier: Features
-    rows: RowNumbers
+    source: EmbeddingSource  # all rows of the new set
+    earlier: Features  # (n, dim) or (n, parts, dim) float32 rows of the earlier file
+    rows: RowNumbers  # (rows,) index of each row in the earlier file; -1: to be computed
 
     @property
     def others(self) -> EmbeddingSource | None:
-        """The source of the rows to compute; None if there are none."""
+        """Source of the rows to compute; None if there are none."""
         source, other = self.source, np.flatnonzero(self.rows < 0)
         if not len(other):
             return None
         return replace(
             source,
             ids=PackedTexts(source.ids[row] for row in other.tolist()),
-            rows=Taken(source.rows, other, Stopwatch()),
+            rows=RowSubset(source.rows, other, Stopwatch()),
             read=lambda row: source.read(int(other[row])),
             whole=source.set_rows,
             shape=source.header.row_shape,
         )
 
     def blocks(self, computed: FeatureSet | None) -> Iterator[Features]:
-        """Yield all rows in order, in blocks of some MiB.
-
-        Parameters
-        ----------
-        computed : FeatureSet or None. Feature set with the rows of `others`, in order; None if
-            there are none.
-        """
+        """Yield all rows in order, in blocks of some MiB; `computed` has those of `others`."""
         done = 0
         for start in range(0, len(self.rows), CHUNK_ROWS):
             rows = self.rows[start : start + CHUNK_ROWS]
@@ -71,15 +59,7 @@ class KeptRows:
 def earlier_embeddings(
     out: Path, provenance: dict[str, Any]
 ) -> tuple[Embeddings, dict[str, Any]] | None:
-    """Return the existing embedding file at `out`, and the CRC-32 of its input features by side.
-
-    None if the file is missing, corrupt or of another head.
-
-    Parameters
-    ----------
-    out : Path. The embedding file that is to be rewritten.
-    provenance : dict. Provenance of the head; that of the file must be equal.
-    """
+    """Return the file of the same head at `out`, if any, and its features' CRC-32 by side."""
     if not out.is_file() or provenance.get("tensors_sha256") is None:
         return None
     try:
@@ -94,46 +74,38 @@ def earlier_embeddings(
     return earlier, crc32
 
 
-def kept_rows(
+def reused_rows(
     source: EmbeddingSource,
-    found: tuple[Embeddings, dict[str, Any]] | None,
+    earlier: tuple[Embeddings, dict[str, Any]] | None,
     log: Callable[[str], None],
-) -> KeptRows | None:
-    """Return the reusable rows of a side, matched by id and CRC-32 of their features.
-
-    Some are recomputed as a check. If a byte differs, as with another version of torch, all rows
-    are computed.
-
-    Parameters
-    ----------
-    source : EmbeddingSource. Source of all rows.
-    found : see `earlier_embeddings`.
-    log : callable. Receives one line with the counts.
-    """
-    if found is None:
+) -> ReusedRows | None:
+    """Return the rows of a side whose id and features' CRC-32 are those of `earlier`, if any."""
+    if earlier is None:
         return None
-    earlier, crc32 = found
+    embeddings, crc32 = earlier
     ids, embedded = (
-        (earlier.image_ids, earlier.image_embeddings)
+        (embeddings.image_ids, embeddings.image_embeddings)
         if source.side == "images"
-        else (earlier.caption_ids, earlier.caption_embeddings)
+        else (embeddings.caption_ids, embeddings.caption_embeddings)
     )
     if min(len(ids), source.set_rows) < CHUNK_ROWS:
         return None
     same = TextIndex(ids).rows_of(source.ids, len(source.ids))
-    known = same >= 0
-    changed = known.copy()
-    changed[known] = crc32[source.side][same[known]] != source.crc32()[known]
-    rows = np.where(known & ~changed, same, -1)
-    kept = np.flatnonzero(rows >= 0)
-    if not len(kept):
+    matched = same >= 0
+    changed = matched.copy()
+    changed[matched] = crc32[source.side][same[matched]] != source.crc32()[matched]
+    rows = np.where(matched & ~changed, same, -1)
+    reusable = np.flatnonzero(rows >= 0)
+    if not len(reusable):
         return None
-    checked = kept[:: -(-len(kept) // CHUNK_ROWS)]
+    # A sample is recomputed: another version of torch may change the last bits, and one file must
+    # not mix both.
+    checked = reusable[:: -(-len(reusable) // CHUNK_ROWS)]
     if source.embed_rows(checked).tobytes() != embedded[rows[checked]].tobytes():
         log(f"{source.side}: embeddings differ from those of the earlier file in their last bits")
         return None
     log(
-        f"{len(rows)} {source.side}: {len(kept)} embeddings kept, {int((~known).sum())} new, "
-        f"{int(changed.sum())} changed, {len(ids) - int(known.sum())} removed"
+        f"{len(rows)} {source.side}: {len(reusable)} embeddings kept, {int((~matched).sum())} new, "
+        f"{int(changed.sum())} changed, {len(ids) - int(matched.sum())} removed"
     )
-    return KeptRows(source, embedded, rows)
+    return ReusedRows(source, embedded, rows)
