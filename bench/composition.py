@@ -27,7 +27,7 @@ from pipeline.studies.scenes.sample import sample_scene
 from pipeline.studies.scenes.words import COLOUR_WORDS, SETTING_WORDS, SHAPE_WORDS
 from pipeline.studies.scenes.world import Scene
 from stages.console import CONSOLE
-from stages.sources import source_options, sources_of
+from stages.searching import source_options, sources_of
 
 TOP = 5
 AROUND = 10

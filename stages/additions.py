@@ -5,15 +5,14 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from pipeline.store.families import all_added
+from stages.command import Decorator, add_options
 
 if TYPE_CHECKING:
     from pipeline.retrieval.evaluate import Evaluation, Judge
 
-Command = TypeVar("Command", bound=Callable[..., Any])
-Options = Sequence[Callable[[Any], Any]]
 Job = Callable[..., Any]
 
 
@@ -22,22 +21,15 @@ def additions_to(point: str) -> list[Any]:
     return all_added(point, "stages")
 
 
-def added_options(point: str) -> Callable[[Command], Command]:
+def added_options(point: str) -> Decorator:
     """Return a decorator that adds the options of all additions at a point."""
-
-    def decorate(command: Command) -> Command:
-        for addition in reversed(additions_to(point)):
-            for option in reversed(addition.OPTIONS):
-                command = option(command)
-        return command
-
-    return decorate
+    return add_options(*(option for each in additions_to(point) for option in each.OPTIONS))
 
 
 class EvaluateAddition:
     """What a family adds to `pipeline evaluate`; each method does nothing unless overridden."""
 
-    OPTIONS: Options = ()
+    OPTIONS: Sequence[Decorator] = ()
 
     @staticmethod
     def instead(params: dict[str, Any]) -> bool:

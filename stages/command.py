@@ -3,9 +3,9 @@
 Settings are read from the parsed command line, so that no command lists them again.
 """
 
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
-from typing import Any, TypeVar
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
 
 import click
 from click.core import ParameterSource
@@ -14,7 +14,12 @@ from pipeline.store.errors import PipelineError
 from pipeline.store.wording import did_you_mean, without_secrets
 from stages.console import OutputPath, as_options, printable, write_line
 
-Decorated = TypeVar("Decorated", bound=Callable[..., Any])
+COUNT = click.IntRange(1)
+PATH = click.Path(path_type=Path)
+FOLDER = click.Path(path_type=Path, file_okay=False)
+
+Decorator = Callable[[Any], Any]
+"""What adds an option or several to a command."""
 
 # Fewer options than this are read faster in one list.
 _GROUPED_FROM = 10
@@ -23,19 +28,36 @@ _INPUT, _OUTPUT, _OTHERS = "Input", "Output", "Options"
 _HELP = ("-h", "--help")
 
 
-class Command(click.Command):
-    """A command that logs its settings, and shows its options in groups."""
-
-    logs_settings = True
+class _Hints(click.Command):
+    """A command that has -h too, and suggests the nearest options for an unknown one."""
 
     def get_help_option_names(self, ctx: click.Context) -> list[str]:
         """Return the names of the option that shows the help."""
         return list(_HELP)
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Parse the command line; for an unknown option, suggest the nearest ones."""
-        with _nearest_options(self, ctx):
+        """Parse the command line, or for a group the options before the command's name."""
+        try:
             return super().parse_args(ctx, args)
+        except click.NoSuchOption as error:
+            params = self.get_params(ctx)
+            options = [name for param in params for name in param.opts if name[:2] == "--"]
+            name = error.option_name
+            hint = did_you_mean(name, options)
+            raise click.UsageError(f"No such option {name!r}; {hint}", ctx) from error
+
+
+class Command(_Hints):
+    """A command that logs its settings, and shows its options in groups with their defaults."""
+
+    logs_settings = True
+
+    def __init__(self, *args: Any, **attributes: Any) -> None:
+        super().__init__(*args, **attributes)
+        # Not by `show_default` of the context, which pages of the documentation build themselves.
+        for param in self.params:
+            if isinstance(param, click.Option) and param.show_default is None:
+                param.show_default = True
 
     def invoke(self, ctx: click.Context) -> Any:
         """Log non-default settings and run; messages name options instead of parameters."""
@@ -70,58 +92,40 @@ class Answer(Command):
     logs_settings = False
 
 
-class Group(click.Group):
+class Group(_Hints, click.Group):
     """A group of commands; for an unknown one, the nearest are suggested."""
 
     command_class = Command
-
-    def get_help_option_names(self, ctx: click.Context) -> list[str]:
-        """Return the names of the option that shows the help."""
-        return list(_HELP)
-
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Parse the options before the command's name."""
-        with _nearest_options(self, ctx):
-            return super().parse_args(ctx, args)
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """Return the command of the first argument."""
         name = args[0]
-        known = self.list_commands(ctx)
-        if name not in known and not name.startswith("-") and not ctx.resilient_parsing:
-            hint = did_you_mean(name, known)
+        commands = self.list_commands(ctx)
+        if name not in commands and not name.startswith("-") and not ctx.resilient_parsing:
+            hint = did_you_mean(name, commands)
             raise click.UsageError(f"No such command {name!r}; {hint}", ctx)
         return super().resolve_command(ctx, args)
 
 
-@contextmanager
-def _nearest_options(command: click.Command, ctx: click.Context) -> Iterator[None]:
-    try:
-        yield
-    except click.NoSuchOption as error:
-        known = [
-            name for param in command.get_params(ctx) for name in param.opts if name[:2] == "--"
-        ]
-        hint = did_you_mean(error.option_name, known)
-        raise click.UsageError(f"No such option {error.option_name!r}; {hint}", ctx) from error
+def add_options(*options: Decorator) -> Decorator:
+    """Return a decorator that adds options, in the order of the help."""
 
-
-def section(title: str, *options: Callable[[Any], Any]) -> Callable[[Decorated], Decorated]:
-    """Return a decorator that adds options, which `--help` shows under a title.
-
-    Parameters
-    ----------
-    title : str. One or two words.
-    options : click decorators in the order of the help.
-    """
-
-    def decorate(command: Decorated) -> Decorated:
-        decorated: Any = command
-        before = len(getattr(command, "__click_params__", []))
+    def decorate(command: Any) -> Any:
         for option in reversed(options):
-            decorated = option(decorated)
+            command = option(command)
+        return command
+
+    return decorate
+
+
+def section(title: str, *options: Decorator) -> Decorator:
+    """Return a decorator that adds options, which `--help` shows under a title."""
+
+    def decorate(command: Any) -> Any:
+        before = len(getattr(command, "__click_params__", []))
+        decorated = add_options(*options)(command)
         for param in decorated.__click_params__[before:]:
             param.section = title
         return decorated
@@ -130,11 +134,7 @@ def section(title: str, *options: Callable[[Any], Any]) -> Callable[[Decorated],
 
 
 def section_of(param: click.Option) -> str:
-    """Return the title under which `--help` shows an option.
-
-    Options of the groups in `stages.options` have the title of their group. Other paths are in
-    "output" if they are written, and in "input" if they are read.
-    """
+    """Return the title under which `--help` shows an option: of its `section` or its type."""
     if isinstance(param.type, OutputPath) or param.name in ("out", "as_json"):
         return _OUTPUT
     if (title := getattr(param, "section", None)) is not None:

@@ -13,15 +13,12 @@ from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from time import monotonic
 from types import FrameType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from pipeline.store.errors import PipelineError, WrongUsage, is_out_of_memory
 from pipeline.store.progress import Monitor, Progress
-
-if TYPE_CHECKING:
-    pass
 
 DONE, FAILED, WRONG_USAGE, SOME_ROWS_FAILED = 0, 1, 2, 3
 FOUND = 3
@@ -65,10 +62,10 @@ def as_options(text: str) -> str:
     params = context.command.params if context else ()
     options = {p.name: max(p.opts, key=len) for p in params if isinstance(p, click.Option)}
 
-    def option(found: re.Match[str]) -> str:
-        name, value = found.groups()
+    def option(match: re.Match[str]) -> str:
+        name, value = match.groups()
         if name not in options:
-            return found[0]
+            return match[0]
         return options[name] if value in ("True", "...") else f"{options[name]} {value}"
 
     return _PARAMETER.sub(option, text)
@@ -114,14 +111,9 @@ def progress_of(what: str, unit: str) -> Iterator[Callable[[int, int, int], None
             _stop_if_interrupted()
             with suppress(OSError):
                 if bar is None:
-                    bar = tqdm(
-                        desc=what,
-                        unit="B" if unit == "byte" else unit,
-                        unit_scale=unit == "byte",
-                        total=total,
-                        initial=done,
-                        dynamic_ncols=True,
-                    )
+                    symbol = "B" if unit == "byte" else unit
+                    bar = tqdm(desc=what, unit=symbol, unit_scale=unit == "byte", total=total,
+                               initial=done, dynamic_ncols=True)  # fmt: skip
                 bar.set_postfix_str(f"failed {failed}" if failed else "", refresh=False)
                 bar.update(done - bar.n)
 

@@ -9,7 +9,7 @@ from pipeline.store.errors import WrongUsage
 from pipeline.store.jobs.options import Selection
 from pipeline.store.wording import counted
 from pipeline.store.workers.place import Place
-from stages.command import Command
+from stages.command import COUNT, PATH, Command
 from stages.console import CONSOLE, OUTPUT, log_done
 from stages.experiment import experiment_options, layout_of, require_made
 from stages.options import place_options
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 @experiment_options
 @click.option(
     "--head",
-    type=click.Path(path_type=Path),
+    type=PATH,
     help="Folder of the trained head.  [default: data/heads/DATASET/EXPERIMENT]",
 )
 @click.option(
@@ -44,13 +44,12 @@ if TYPE_CHECKING:
     "--store",
     type=click.Choice(("float32", "float16", "int8", "binary")),
     default="float32",
-    show_default=True,
     help="Dtype of the stored vectors; binary stores sign bits next to int8. Ranges are "
     "calibrated on the training split.",
 )
 @click.option(
     "--dim",
-    type=click.IntRange(1),
+    type=COUNT,
     metavar="N",
     help="Keep the first N dimensions, scaled to length 1.  [default: all]",
 )
@@ -80,26 +79,19 @@ def embed(
       pipeline embed --experiment wang2016-nonlinear-bidirectional-structure
       pipeline embed
     """
-    # Here, as the job below: what they import takes longer than --help should.
     from stages.params import load_params
     from stages.plan import experiment_of
 
     params = load_params()
     layout = layout_of(dataset, params.dataset)
-    of_one = {
-        "head": head,
-        "images": images,
-        "captions": captions,
-        "out": out,
-        "summary": place.summary,
-    }
-    if experiment is None and (given := [name for name, path in of_one.items() if path]):
+    of_one = {"head": head, "images": images, "captions": captions, "out": out,
+              "summary": place.summary}  # fmt: skip
+    if experiment is None and (options := [name for name, path in of_one.items() if path]):
         raise WrongUsage(
-            f"--{given[0]} belongs to one experiment, and none is named; pass --experiment NAME"
+            f"--{options[0]} belongs to one experiment, and none is named; pass --experiment NAME"
         )
-    plans = [
-        experiment_of(params, name) for name in ([experiment] if experiment else params.experiments)
-    ]
+    names = [experiment] if experiment else params.experiments
+    plans = [experiment_of(params, name) for name in names]
     from pipeline.heads.embed import Stored, require_head_of
     from pipeline.heads.embed import embed as run
 

@@ -6,21 +6,17 @@ import click
 
 from pipeline.store.errors import WrongUsage
 from pipeline.store.wording import counted
-from stages.command import Command
+from stages.command import PATH, Command
 from stages.console import OUTPUT, log_chosen, log_done
-from stages.experiment import layout_of
+from stages.experiment import DATASET, layout_of
 
 
 @click.command(cls=Command)
 @click.option("--name", help="Name of the ensemble.  [default: every ensemble of params.yaml]")
-@click.option(
-    "--dataset",
-    type=click.Path(path_type=Path),
-    help="Prepared dataset.  [default: as in params.yaml]",
-)
+@DATASET
 @click.option(
     "--embeddings",
-    type=click.Path(path_type=Path),
+    type=PATH,
     help="Folder of the members' embedding files.  [default: data/embeddings/DATASET]",
 )
 @click.option(
@@ -39,7 +35,6 @@ def ensemble(
       pipeline ensemble --name ours
       pipeline ensemble
     """
-    # Here, as the job below: what they import takes longer than --help should.
     from pipeline.retrieval.ensemble import ensemble as average
     from pipeline.retrieval.ensemble import members_in, members_of
     from stages.params import load_params

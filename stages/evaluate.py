@@ -9,9 +9,9 @@ import click
 from pipeline.retrieval.ranking.protocols import PROTOCOLS
 from pipeline.store.errors import WrongUsage
 from stages.additions import added_options, additions_to
-from stages.command import Command
+from stages.command import COUNT, PATH, Command
 from stages.console import CONSOLE, OUTPUT
-from stages.experiment import layout_of, require_made
+from stages.experiment import DEVICE, layout_of, require_made
 from stages.options import JSON
 
 if TYPE_CHECKING:
@@ -19,13 +19,10 @@ if TYPE_CHECKING:
 
 
 @click.command(cls=Command)
-@click.argument(
-    "embeddings", type=click.Path(path_type=Path), metavar="[EMBEDDINGS.h5]", required=False
-)
+@click.argument("embeddings", type=PATH, metavar="[EMBEDDINGS.h5]", required=False)
 @click.option("--out", type=OUTPUT, help="Output folder; required with EMBEDDINGS.h5.")
 @click.option(
-    "--split",
-    help="Split to rank in a file of several splits, or all.  [default: the only one]",
+    "--split", help="Split to rank in a file of several splits, or all.  [default: the only one]"
 )
 @click.option(
     "--protocol",
@@ -39,28 +36,22 @@ if TYPE_CHECKING:
     "--captions-per-image",
     type=click.IntRange(0),
     default=5,
-    show_default=True,
     help="Use the first N captions of each image; 0 uses all.  msvd uses all, and trecvid-vtt one "
     "in each of its two sets.",
 )
 @click.option(
     "--dim",
-    type=click.IntRange(1),
+    type=COUNT,
     metavar="N",
     help="Rank with the first N dimensions of the vectors, scaled to length 1.  [default: all]",
 )
 @added_options("EVALUATE")
 @click.option(
     "--max-pairs",
-    type=click.IntRange(1),
+    type=COUNT,
     help="Maximum number of image-caption pairs; more are an error.  [default: 2e11]",
 )
-@click.option(
-    "--device",
-    default="auto",
-    show_default=True,
-    help="Torch device, such as cpu or cuda:1; auto is the best of this machine.",
-)
+@DEVICE
 @JSON
 @click.pass_context
 def evaluate(
@@ -74,7 +65,7 @@ def evaluate(
     max_pairs: int | None,
     device: str,
     as_json: bool,
-    **of_families: Any,
+    **options_of_additions: Any,
 ) -> None:
     """Rank an embedding file in both directions and write recall.json and recall.csv.
 
@@ -91,7 +82,6 @@ def evaluate(
     additions = additions_to("EVALUATE")
     if any(addition.instead(ctx.params) for addition in additions):
         return
-    # Here, so that --help needs neither numpy nor h5py.
     from pipeline.retrieval.evaluate import MAX_PAIRS
     from pipeline.retrieval.evaluate import evaluate as evaluate_file
     from pipeline.retrieval.tables import markdown_table
@@ -101,10 +91,10 @@ def evaluate(
             "pass both EMBEDDINGS.h5 and --out, the folder of its table; without them, all "
             "experiments of params.yaml are evaluated"
         )
-    named = {embeddings.stem: (embeddings, out)} if embeddings and out else _all_of_params()
+    files = {embeddings.stem: (embeddings, out)} if embeddings and out else _all_of_params()
     judges = [judge for addition in additions if (judge := addition.judge(ctx.params)) is not None]
     evaluations: dict[str, Evaluation] = {}
-    for name, (file, folder) in named.items():
+    for name, (file, folder) in files.items():
         evaluations[name] = evaluate_file(
             file,
             folder,
@@ -118,13 +108,13 @@ def evaluate(
             monitor=CONSOLE,
         )
     for addition in additions:
-        addition.log(ctx.params, [file for file, _ in named.values()])
+        addition.log(ctx.params, [file for file, _ in files.values()])
     tables = {name: evaluation.table for name, evaluation in evaluations.items()}
     if as_json:
-        judged = {name: evaluation.relevance for name, evaluation in evaluations.items()}
-        click.echo(
-            json.dumps({"tables": tables} | ({"relevance": judged} if judges else {}), indent=2)
-        )
+        result: dict[str, Any] = {"tables": tables}
+        if judges:
+            result["relevance"] = {name: e.relevance for name, e in evaluations.items()}
+        click.echo(json.dumps(result, indent=2))
         return
     click.echo(markdown_table(tables), nl=False)
     for addition in additions:

@@ -1,60 +1,47 @@
-"""Options for a dataset and its features, shared by `train` and `embed`."""
+"""Options and files of an experiment on a dataset."""
 
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypeVar
 
 import click
 
 from pipeline.experiments.layout import DATA, Layout, NotMade, unseeded
 from pipeline.store.errors import WrongUsage
+from stages.command import PATH, add_options
 
-Command = TypeVar("Command", bound=Callable[..., Any])
-
+DATASET = click.option(
+    "--dataset", type=PATH, help="Prepared dataset.  [default: as in params.yaml]"
+)
+REQUIRED_DATASET = click.option("--dataset", required=True, type=PATH, help="Prepared dataset.")
+DEVICE = click.option(
+    "--device",
+    default="auto",
+    help="Torch device, such as cpu or cuda:1; auto is the best of this machine.",
+)
 LEAVE_OUT_FAILED = click.option(
     "--leave-out-failed", is_flag=True, help="Skip images whose features failed."
 )
 
-
-def experiment_options(command: Command) -> Command:
-    """Add --dataset, --image-features, --caption-features and --leave-out-failed."""
-    for option in (
-        LEAVE_OUT_FAILED,
-        click.option(
-            "--caption-features",
-            "captions",
-            type=click.Path(path_type=Path),
-            help="Caption features.  [default: data/text/DATASET/NAME]",
-        ),
-        click.option(
-            "--image-features",
-            "images",
-            type=click.Path(path_type=Path),
-            help="Image features.  [default: data/features/DATASET/RECIPE]",
-        ),
-        click.option(
-            "--dataset",
-            type=click.Path(path_type=Path),
-            help="Prepared dataset.  [default: as in params.yaml]",
-        ),
-    ):
-        command = option(command)
-    return command
+experiment_options = add_options(
+    DATASET,
+    click.option(
+        "--image-features",
+        "images",
+        type=PATH,
+        help="Image features.  [default: data/features/DATASET/RECIPE]",
+    ),
+    click.option(
+        "--caption-features",
+        "captions",
+        type=PATH,
+        help="Caption features.  [default: data/text/DATASET/NAME]",
+    ),
+    LEAVE_OUT_FAILED,
+)
+"""Add the options of a dataset with features of both sides."""
 
 
 def layout_of(dataset: Path | None, default: str) -> Layout:
-    """Return the paths of the files of a dataset.
-
-    Parameters
-    ----------
-    dataset : Path or None. Folder of the dataset; None: the one in data/ with the default name.
-    default : str. Name of the dataset of params.yaml; "" without one.
-
-    Raises
-    ------
-    WrongUsage
-        Neither names a dataset.
-    """
+    """Return the file locations of a dataset, or of the one in data/ that params.yaml names."""
     if dataset is not None:
         return Layout(dataset, DATA)
     if not default:
@@ -65,18 +52,12 @@ def layout_of(dataset: Path | None, default: str) -> Layout:
     return Layout.of(default)
 
 
-def made_by_run(name: str, layout: Layout) -> str:
+def run_command(name: str, layout: Layout) -> str:
     """Return the command that computes all files of an experiment, for messages."""
     return f"`pipeline run {unseeded(name)} --dataset {layout.dataset}`"
 
 
 def require_made(path: Path, name: str, layout: Layout) -> None:
-    """Raise unless a file or folder of an experiment exists.
-
-    Raises
-    ------
-    NotMade
-        The message names the command that computes it.
-    """
+    """Raise NotMade, with the command that computes it, unless a file of an experiment exists."""
     if not path.exists():
-        raise NotMade(f"{path} not found; {made_by_run(name, layout)} makes it")
+        raise NotMade(f"{path} not found; {run_command(name, layout)} makes it")

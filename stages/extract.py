@@ -14,12 +14,11 @@ from pipeline.store.devices import AUTO
 from pipeline.store.jobs.options import Compute, Selection, Storage
 from pipeline.store.workers.place import Place
 from stages.additions import added_options, additions_to
-from stages.command import Command
+from stages.command import COUNT, PATH, Command
 from stages.console import CONSOLE, OUTPUT
 from stages.options import (
     ADD,
     COMPRESS,
-    COUNT,
     DEVICE,
     JSON,
     LIMIT,
@@ -40,13 +39,11 @@ DTYPE = click.option(
     "dtype",
     type=click.Choice(STORAGES),
     default="float32",
-    show_default=True,
     help="Dtype of the stored features.",
 )
 WEIGHTS = click.option(
     "--weights",
     default="imagenet",
-    show_default=True,
     help="Weights: imagenet, the PATH of a .pth, .pt, .safetensors or .caffemodel file, or "
     "random:SEED.",
 )
@@ -58,7 +55,7 @@ TRAINED_ON = click.option(
 )
 CODEBOOK = click.option(
     "--codebook",
-    type=click.Path(path_type=Path),
+    type=PATH,
     help="Codebook of sound words: this file is loaded, or written after fitting.  [default: next "
     "to OUT, fitted on the training split]",
 )
@@ -66,20 +63,19 @@ PRECISION = click.option(
     "--precision",
     type=click.Choice([*PRECISIONS, AUTO]),
     default="float32",
-    show_default=True,
     help="Precision of the network; auto is bf16 if the device computes it fast, else float32.",
 )
 ENGINE = click.option(
     "--engine",
     type=click.Choice(ENGINES),
     default="fast",
-    show_default=True,
     help="Implementation: fast, or the reference network of its authors; they agree up to "
     "rounding.",
 )
 BATCH_SIZE = click.option(
     "--batch-size",
     type=COUNT,
+    show_default=False,  # params.yaml may set one, next to that of the text
     help="Images per batch.  [default: 8, with ten crops 1; on a GPU 128 and 12]",
 )
 READERS = click.option(
@@ -91,31 +87,23 @@ READERS = click.option(
 
 @click.command(cls=Command)
 @click.option(
-    "--backbone", help="Backbone whose default recipe is used; see `pipeline list recipes`."
+    "--backbone", help="Backbone whose default recipe is used; see `pipeline list backbones`."
 )
 @click.option("--recipe", help="Name of the recipe; see `pipeline list recipes`.")
-@click.option("--dataset", type=click.Path(path_type=Path), help="Prepared dataset.")
+@click.option("--dataset", type=PATH, help="Prepared dataset.")
 @click.option(
     "--images",
-    type=click.Path(path_type=Path),
+    type=PATH,
     metavar="FOLDER|IMAGE|LIST.txt|-",
     help="Plain images instead of --dataset: a folder, searched recursively; image files, of "
     "which more may follow; or a text file of paths, one per line, - for stdin. Ids are the paths.",
 )
-@click.argument("more", nargs=-1, type=click.Path(path_type=Path), metavar="[IMAGE]...")
+@click.argument("more", nargs=-1, type=PATH, metavar="[IMAGE]...")
 @click.option("--out", required=True, type=OUTPUT, help="Output folder of the shards.")
 @added_options("EXTRACT")
 @selection_options(SPLIT, LIMIT)
 @compute_options(
-    WEIGHTS,
-    TRAINED_ON,
-    CODEBOOK,
-    PRECISION,
-    DEVICE,
-    ENGINE,
-    BATCH_SIZE,
-    THREADS,
-    READERS,
+    WEIGHTS, TRAINED_ON, CODEBOOK, PRECISION, DEVICE, ENGINE, BATCH_SIZE, THREADS, READERS
 )
 @storage_options(DTYPE, ROWS_PER_SHARD, COMPRESS, ADD, UPDATE, RETRY_FAILED, TRUST_STAMPS)
 @place_options
@@ -134,7 +122,7 @@ def extract(
     storage: Storage,
     place: Place,
     as_json: bool,
-    **of_families: Any,
+    **options_of_additions: Any,
 ) -> None:
     """Extract features of a dataset's images or clips, of plain images, or of regions into shards.
 
@@ -158,7 +146,6 @@ def extract(
           --regions data/proposals/scenes/grid \\
           --out data/features/scenes/efficientnet-lite0-roi-align@grid
     """
-    # Here, since `--help` needs none of it; torch is imported where rows are computed.
     from pipeline.images import extract as job_of_images
     from stages.feature_log import log_made
 
@@ -180,9 +167,9 @@ def extract(
         "monitor": CONSOLE,
     }  # fmt: skip
     if dataset is None:
-        _require_images_alone(**of_families, codebook=compute.codebook, split=select.split)
-        given = _given([path for path in (images, *more) if path])
-        index = job_of_images.extract(given, out, recipe=name, **how)
+        _require_images_alone(**options_of_additions, codebook=compute.codebook, split=select.split)
+        files = _listed([path for path in (images, *more) if path])
+        index = job_of_images.extract(files, out, recipe=name, **how)
     elif jobs:
         index = jobs[0](dataset, out, **how)
     else:
@@ -192,28 +179,28 @@ def extract(
 
 def _require_images_alone(**of_datasets: object) -> None:
     """Raise if an option that needs a prepared dataset is set."""
-    if given := [name for name, value in of_datasets.items() if value is not None]:
+    if options := [name for name, value in of_datasets.items() if value is not None]:
         raise click.UsageError(
-            f"--{given[0].replace('_', '-')} is of a prepared dataset (--dataset), and --images "
+            f"--{options[0].replace('_', '-')} is of a prepared dataset (--dataset), and --images "
             "names plain image files"
         )
 
 
-def _given(paths: Iterable[Path]) -> list[Path]:
+def _listed(paths: Iterable[Path]) -> list[Path]:
     """Return the files and folders named on the command line or in a list file."""
     from pipeline.datasets.plain_images import read_list
 
-    found: list[Path] = []
+    images: list[Path] = []
     for path in paths:
         if path == Path("-"):
-            found += read_list(Path("/dev/stdin"))
+            images += read_list(Path("/dev/stdin"))
         elif path.suffix.lower() == ".txt":
-            found += read_list(path)
+            images += read_list(path)
         elif path.exists():
-            found.append(path)
+            images.append(path)
         else:
             raise click.UsageError(
                 f"{path} does not exist; --images accepts a folder, image files, or a LIST.txt of "
                 "paths"
             )
-    return found
+    return images

@@ -16,29 +16,20 @@ _REASONS_SHOWN = 5
 def log_made(
     ctx: click.Context, out: Path, index: FeatureIndex, seconds: float, as_json: bool = False
 ) -> None:
-    """Log the computed feature set, and exit with status 3 if rows failed.
-
-    Parameters
-    ----------
-    ctx : click.Context. Context of the command.
-    out : Path. Folder of the set.
-    index : FeatureIndex. Index of the set.
-    seconds : float. Seconds since the start.
-    as_json : bool. Also print a JSON object to stdout.
-    """
+    """Log the computed feature set, print it as JSON, and exit with status 3 if rows failed."""
     header, shards = index.header, len(index.shards)
     log_done(
         f"{counted(index.rows, 'row')} {header.row_shape} in {counted(shards, 'shard')} in {out}, "
         f"recipe {header.recipe_hash}, {seconds:.1f} s"
     )
     if as_json:
-        made = {
+        facts = {
             "out": str(out), "dataset": header.dataset, "rows": index.rows,
             "failed_rows": index.failed_rows, "row_shape": header.row_shape,
             "dtype": header.dtype, "shards": shards, "recipe": header.recipe.get("name"),
             "recipe_hash": header.recipe_hash, "weights": header.weights,
         }  # fmt: skip
-        click.echo(json.dumps(made, indent=2))
+        click.echo(json.dumps(facts, indent=2))
     if index.failed_rows:
         for row_id, status, reason in FeatureSet(out).failures()[:_REASONS_SHOWN]:
             log_done(f"failed: {row_id}: {status}: {reason}")

@@ -5,7 +5,7 @@ import json
 import click
 
 from stages.command import Answer
-from stages.listing import LISTINGS, SHOWN, chosen_experiments, print_table
+from stages.listing import COLUMNS, LISTINGS, chosen_experiments, print_table, recipe_in_full
 from stages.options import JSON
 
 
@@ -48,9 +48,6 @@ def list(
     if name is not None:
         if kind != "recipes":
             raise click.UsageError(f"only recipes have a NAME to print; omit {name!r}")
-        # Here: only a recipe's hash needs torch.
-        from stages.recipe_in_full import recipe_in_full
-
         click.echo(json.dumps(recipe_in_full(name, weights), indent=2, sort_keys=True))
         return
     if weights is not None:
@@ -63,4 +60,4 @@ def list(
     if as_json:
         click.echo(json.dumps(rows, indent=2))
     else:
-        print_table(rows, SHOWN.get(kind))
+        print_table(rows, COLUMNS.get(kind))

@@ -11,41 +11,23 @@ import click
 from pipeline.store.errors import UnknownName
 from pipeline.store.wording import did_you_mean
 from stages.additions import additions_to
-from stages.recipe_rows import Row, recipe_row
 
-RECOMMENDED = frozenset(
-    [
-        "qian2018-baseline",
-        "qian2018-gru-glove",
-        "wang2016-cca",
-        "wang2016-linear-bidirectional-structure",
-        "wang2016-nonlinear-bidirectional-structure",
-        "wang2016-phrases-cca",
-        "wang2016-phrases-a-mined",
-        "dong2018-w2vv-word2vec",
-        "dong2018-w2vv-multiscale",
-        "dong2018-video-multiscale",
-        "dong2018-video-multiscale-sound",
-        "kiros2014-linear",
-        "kiros2014-lstm",
-        "kiros2014-gru",
-        "vendrov2016-order",
-        "yan2019-transformer-basic",
-        "yan2019-transformer-pooling",
-        "yan2019-transformer-cross-attention",
-        "vsepp",
-        "scan-t2i-avg",
-        "zero-shot",
-        "ours-linear",
-        "kiros2014-sc-nlm",
-        "xu2015-soft-attention",
-        "ours",
-    ]
-)
+Row = Mapping[str, str]
+
+RECOMMENDED = frozenset([
+    "qian2018-baseline", "qian2018-gru-glove", "wang2016-cca",
+    "wang2016-linear-bidirectional-structure", "wang2016-nonlinear-bidirectional-structure",
+    "wang2016-phrases-cca", "wang2016-phrases-a-mined", "dong2018-w2vv-word2vec",
+    "dong2018-w2vv-multiscale", "dong2018-video-multiscale", "dong2018-video-multiscale-sound",
+    "kiros2014-linear", "kiros2014-lstm", "kiros2014-gru", "vendrov2016-order",
+    "yan2019-transformer-basic", "yan2019-transformer-pooling",
+    "yan2019-transformer-cross-attention", "vsepp", "scan-t2i-avg", "zero-shot", "ours-linear",
+    "kiros2014-sc-nlm", "xu2015-soft-attention", "ours",
+])  # fmt: skip
 """The systems that their papers recommend: the best or simplest of each; others are ablations."""
 
-SHOWN = {"experiments": ("name", "images", "captions")}
-"""Columns of the printed table where it has fewer than the rows, to fit 100 characters."""
+COLUMNS = {"experiments": {"name": None, "images": 28, "captions": 24}}
+"""Columns and widths of the printed table where it omits columns or cuts them to 100 characters."""
 
 
 def experiments() -> list[Row]:
@@ -56,39 +38,41 @@ def experiments() -> list[Row]:
 
     params = load_params()
 
-    def row(name: str, kind: str, images: str, captions: str, what: str) -> Row:
+    def row(name: str, kind: str, images: str, captions: str, description: str) -> Row:
         of = "params.yaml" if name in {*params.experiments, *params.ensembles} else "published"
         return {
-            "name": name, "kind": kind, "from": of, "description": what, "images": images,
+            "name": name, "kind": kind, "from": of, "description": description, "images": images,
             "captions": captions,
         }  # fmt: skip
 
     rows = []
     size = params.size if params.dataset else "small"  # as `pipeline run` chooses it
     for name, entry in params.experiments.items():
-        what, images, captions = f"head {entry.head}", entry.images or "", entry.captions or ""
+        images, captions = entry.images or "", entry.captions or ""
+        description = f"head {entry.head}"
         if preset := PRESETS.get(entry.preset or name):
-            made = preset.at(params.size)
-            images, captions = images or made.images, captions or made.captions.name
-            what = preset.source
-        rows.append(row(name, "experiment", images, captions, what))
-    for name, found in PRESETS.items():
-        kind = "phrases" if found.of_phrases else "clips" if found.of_clips else "experiment"
-        made = found.at(size)
-        rows.append(row(name, kind, made.images, made.captions.name, found.source))
-    for added in additions_to("LIST_EXPERIMENTS"):
-        rows += [row(*each) for each in added(size)]
-    for name, given in {**ENSEMBLES, **params.ensembles}.items():
-        members = ", ".join(given or ENSEMBLES[name])
+            default = preset.at(params.size)
+            images, captions = images or default.images, captions or default.captions.name
+            description = preset.source
+        rows.append(row(name, "experiment", images, captions, description))
+    for name, preset in PRESETS.items():
+        kind = "phrases" if preset.of_phrases else "clips" if preset.of_clips else "experiment"
+        default = preset.at(size)
+        rows.append(row(name, kind, default.images, default.captions.name, preset.source))
+    for of_family in additions_to("LIST_EXPERIMENTS"):
+        rows += [row(*columns) for columns in of_family(size)]
+    for name, weights in {**ENSEMBLES, **params.ensembles}.items():
+        members = ", ".join(weights or ENSEMBLES[name])
         rows.append(row(name, "ensemble", "", "", f"mean of {members}"))
+    # Entries of params.yaml replace published systems of the same name.
     return _first_of_each_name(rows)
 
 
 def chosen_experiments(rows: Sequence[Row], paper: str | None) -> list[Row]:
     """Return the experiments of a paper, or those of params.yaml and the recommended ones."""
     if paper is not None:
-        if chosen := [row for row in rows if row["name"].startswith(paper)]:
-            return chosen
+        if of_paper := [row for row in rows if row["name"].startswith(paper)]:
+            return of_paper
         papers = sorted({row["name"].partition("-")[0] for row in rows})
         raise UnknownName(f"no experiment begins with {paper!r}; {did_you_mean(paper, papers)}")
     return [row for row in rows if row["from"] == "params.yaml" or row["name"] in RECOMMENDED]
@@ -109,8 +93,8 @@ def encoders() -> list[Row]:
     rows = []
     for spec in ENCODERS.values():
         details = (", ".join(spec.mixtures), spec.averaging, spec.vocabulary, spec.tag_set)
-        what = ", ".join([kinds[spec.kind], *filter(None, details)])
-        rows.append(_row(spec.name, what, tokenizer=spec.tokenizer or ""))
+        description = ", ".join([kinds[spec.kind], *filter(None, details)])
+        rows.append(_row(spec.name, description, tokenizer=spec.tokenizer or ""))
     return [
         *rows,
         _row("open-clip:MODEL.TAG", "text tower of an open_clip model", tokenizer="its own"),
@@ -143,17 +127,53 @@ def recipes() -> list[Row]:
     from pipeline.images.recipes import RECIPES
 
     rows = [recipe_row(r.name, "images", r.shape, r.source, r.weights) for r in RECIPES.values()]
-    for added in additions_to("LIST_RECIPES"):
-        rows += added()
+    for of_family in additions_to("LIST_RECIPES"):
+        rows += of_family()
+    timm = "any model of timm, also -grid and @LAYER"
+    open_clip = "image tower of an open_clip model"
     return [
         *rows,
-        recipe_row(
-            "timm:MODEL", "images", (), "any model of timm, also -grid and @LAYER", "timm's"
-        ),
-        recipe_row(
-            "open-clip:MODEL.TAG", "images", (), "image tower of an open_clip model", "the tag's"
-        ),
+        recipe_row("timm:MODEL", "images", (), timm, "timm's"),
+        recipe_row("open-clip:MODEL.TAG", "images", (), open_clip, "the tag's"),
     ]
+
+
+def recipe_row(name: str, of: str, shape: Sequence[int], source: str, weights: str) -> Row:
+    """Return a row of the list of recipes; `of` is what the rows are features of."""
+    return {
+        "name": name, "of": of, "shape": " x ".join(map(str, shape)), "source": source,
+        "weights": weights,
+    }  # fmt: skip
+
+
+def recipe_in_full(name: str, source: str | None) -> dict[str, object]:
+    """Return an image recipe as JSON values; its hash is null if the weights are missing."""
+    from pipeline.images.recipes import resolve_recipe
+    from pipeline.images.weights import are_here, load_weights
+    from pipeline.store.hashing import recipe_hash
+
+    recipe = resolve_recipe(name)
+    values = recipe.to_json()
+    described = {
+        **values, "imagenet_weights": recipe.weights, "source": recipe.source,
+        "trained_on": recipe.trained_on,
+    }  # fmt: skip
+    if source is None and are_here(recipe):
+        source = "imagenet"
+    if source is None:
+        click.echo(
+            "the recipe hash depends on the weights, which are missing; pass --weights imagenet "
+            "to download them, --weights PATH or --weights random:SEED",
+            err=True,
+        )
+        return {**described, "recipe_hash": None}
+    weights = load_weights(recipe, source)
+    return {
+        **described,
+        "weights": weights.name,
+        "weights_sha256": weights.sha256,
+        "recipe_hash": recipe_hash(values, weights.sha256),
+    }
 
 
 def vectors() -> list[Row]:
@@ -182,16 +202,20 @@ def backbones() -> list[Row]:
     from pipeline.images.recipes import DEFAULT_RECIPE, RECIPES
 
     rows = [
-        _row(name, RECIPES[recipe].weights, recipe=recipe)
-        for name, recipe in DEFAULT_RECIPE.items()
+        backbone_row(n, recipe, RECIPES[recipe].weights) for n, recipe in DEFAULT_RECIPE.items()
     ]
-    for added in additions_to("LIST_BACKBONES"):
-        rows += added()
+    for of_family in additions_to("LIST_BACKBONES"):
+        rows += of_family()
     return [
         *rows,
-        _row("timm:MODEL", "any model of timm", recipe="timm:MODEL"),
-        _row("open-clip:MODEL.TAG", "any model of open_clip", recipe="open-clip:MODEL.TAG"),
+        backbone_row("timm:MODEL", "timm:MODEL", "any model of timm"),
+        backbone_row("open-clip:MODEL.TAG", "open-clip:MODEL.TAG", "any model of open_clip"),
     ]
+
+
+def backbone_row(name: str, recipe: str, description: str) -> Row:
+    """Return a row of the list of backbones; `recipe` is the default one."""
+    return {"name": name, "recipe": recipe, "description": description}
 
 
 def heads() -> list[Row]:
@@ -204,10 +228,10 @@ def heads() -> list[Row]:
 
 
 def _first_of_each_name(rows: Sequence[Row]) -> list[Row]:
-    found: dict[str, Row] = {}
+    first: dict[str, Row] = {}
     for row in rows:
-        found.setdefault(row["name"], row)
-    return [*found.values()]
+        first.setdefault(row["name"], row)
+    return [*first.values()]
 
 
 def _row(name: str, description: str, **columns: str) -> Row:
@@ -226,11 +250,15 @@ LISTINGS: Mapping[str, Callable[[], list[Row]]] = {
 """Kinds of `pipeline list`; all rows of a kind have the same columns."""
 
 
-def print_table(rows: Sequence[Row], shown: Sequence[str] | None = None) -> None:
-    """Print rows as aligned columns under their names; `shown` are the columns, all by default."""
-    columns = shown or [*rows[0]]
-    lines = [columns, *([row[column] for column in columns] for row in rows)]
+def print_table(rows: Sequence[Row], columns: Mapping[str, int | None] | None = None) -> None:
+    """Print rows as columns under their names; `columns` selects some and cuts longer texts."""
+    columns = columns or dict.fromkeys(rows[0])
+    lines = [[*columns], *([_cut(row[c], width) for c, width in columns.items()] for row in rows)]
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     for line in lines:
         cells = (cell.ljust(width) for cell, width in zip(line, widths, strict=True))
         click.echo("  ".join(cells).rstrip())
+
+
+def _cut(text: str, width: int | None) -> str:
+    return text if width is None or len(text) <= width else f"{text[: width - 3]}..."

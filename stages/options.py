@@ -4,33 +4,25 @@ Each group adds its options to a command, which receives one object, such as `st
 """
 
 import re
-from collections.abc import Callable, Mapping
-from functools import wraps
-from typing import Any, TypeVar
+from collections.abc import Callable
+from functools import partial, wraps
+from typing import Any
 
 import click
 
 from pipeline.store.jobs.options import Compute, Selection, Storage
 from pipeline.store.workers.place import Place
-from stages.command import section
+from stages.command import COUNT, Decorator, section
 from stages.console import OUTPUT
 
-Command = TypeVar("Command", bound=Callable[..., Any])
-
-COUNT = click.IntRange(1)
-
 JSON = click.option(
-    "--json",
-    "as_json",
-    is_flag=True,
-    help="Print JSON; docs/commands.md has its keys.",
+    "--json", "as_json", is_flag=True, help="Print JSON; docs/commands.md has its keys."
 )
 MAP = click.option(
     "--map",
     "projection",
     type=click.Choice(["pca", "tsne"]),
     default="pca",
-    show_default=True,
     help="Projection of the map: principal components, or t-SNE, which is slower.",
 )
 SPLIT = click.option("--split", help="Use only this split.  [default: all]")
@@ -39,12 +31,12 @@ LIMIT = click.option("--limit", type=COUNT, help="Use only the first N images.  
 DEVICE = click.option(
     "--device",
     default="auto",
-    show_default=True,
     help="Torch device, such as cpu or cuda:1; auto is the best of the machine that computes.",
 )
 ROWS_PER_SHARD = click.option(
     "--rows-per-shard",
     type=COUNT,
+    show_default=False,
     help="Rows per shard.  [default: as many as fit in 1 GiB, at most 65536]",
 )
 COMPRESS = click.option(
@@ -85,30 +77,16 @@ class _Resource(click.ParamType):
     name = "NAME=N"
 
     def convert(self, value: Any, param: Any, ctx: Any) -> tuple[str, float]:
-        found = re.fullmatch(r"([^=]+)=(\d+(?:\.\d+)?)", str(value))
-        if found is None or not float(found[2]):
+        match = re.fullmatch(r"([^=]+)=(\d+(?:\.\d+)?)", str(value))
+        if match is None or not float(match[2]):
             self.fail(f"{value!r} is not a resource; write it as in GPU=1", param, ctx)
-        return found[1], float(found[2])
+        return match[1], float(match[2])
 
 
-def _as_mapping(ctx: click.Context, param: click.Parameter, value: Any) -> Mapping[str, float]:
-    return dict(value)
+def group(name: str, kind: Callable[..., Any], title: str, *options: Decorator) -> Decorator:
+    """Return a decorator that adds options and passes them to the command as one `kind` object."""
 
-
-def group(
-    name: str, kind: Callable[..., Any], title: str, *options: Callable[[Any], Any]
-) -> Callable[[Command], Command]:
-    """Return a decorator that adds options and passes them to the command as one object.
-
-    Parameters
-    ----------
-    name : str. Name of the command's parameter.
-    kind : callable. Class of the object; its fields have the names of the options.
-    title : str. Heading of the options in `--help`.
-    options : click decorators.
-    """
-
-    def decorate(command: Command) -> Command:
+    def decorate(command: Any) -> Any:
         before = len(getattr(command, "__click_params__", []))
 
         @wraps(command)
@@ -116,29 +94,18 @@ def group(
             kwargs[name] = kind(**{field: kwargs.pop(field) for field in fields})
             return command(*args, **kwargs)
 
-        decorated: Any = section(title, *options)(called)
+        # Options are stored on `called`, which inherits those of `command` by `wraps`.
+        decorated = section(title, *options)(called)
         fields = [param.name for param in decorated.__click_params__[before:]]
         return decorated
 
     return decorate
 
 
-def selection_options(*options: Callable[[Any], Any]) -> Callable[[Command], Command]:
-    """Add options of `pipeline.store.jobs.options.Selection`, passed as `select`."""
-    return group("select", Selection, "Input", *options)
-
-
-def storage_options(*options: Callable[[Any], Any]) -> Callable[[Command], Command]:
-    """Add options of `pipeline.store.jobs.options.Storage`, passed as `storage`."""
-    return group("storage", Storage, "Storage", *options)
-
-
-def compute_options(*options: Callable[[Any], Any]) -> Callable[[Command], Command]:
-    """Add options of `pipeline.store.jobs.options.Compute`, passed as `compute`."""
-    return group("compute", Compute, "Computing", *options)
-
-
-place_options: Callable[[Any], Any] = group(
+selection_options = partial(group, "select", Selection, "Input")
+storage_options = partial(group, "storage", Storage, "Storage")
+compute_options = partial(group, "compute", Compute, "Computing")
+place_options = group(
     "place",
     Place,
     "Cluster",
@@ -153,10 +120,10 @@ place_options: Callable[[Any], Any] = group(
         "resources",
         type=_Resource(),
         multiple=True,
-        callback=_as_mapping,
+        callback=lambda ctx, param, pairs: dict(pairs),
         help="With --scheduler: resources that a task requires of its worker.  [default: GPU=1 "
         "with --device cuda]",
     ),
     click.option("--summary", type=OUTPUT, help="Write counts, rates and seconds to a JSON file."),
 )
-"""Add the options of `pipeline.store.workers.place.Place`, passed as `place`."""
+"""Decorators: each adds options of an object of the library, passed to the command as one."""

@@ -1,15 +1,17 @@
 """Schema and validation of params.yaml; no other module knows its keys."""
 
-from collections.abc import Iterable
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import yaml
 
 from pipeline.store.errors import PipelineError, UnknownName
 from pipeline.store.schema import SchemaError, convert
 from pipeline.store.wording import did_you_mean
+
+T = TypeVar("T")
 
 PARAMS_FILE = Path("params.yaml")
 
@@ -25,10 +27,6 @@ class ParamsError(PipelineError):
     """params.yaml is missing, is not YAML, or has unknown, missing or wrong entries."""
 
 
-class UnknownExperiment(ParamsError, UnknownName):
-    """Neither params.yaml nor the published systems have this experiment, ensemble or dataset."""
-
-
 @dataclass(frozen=True)
 class Dataset:
     """Preparation of a dataset: a kind, and the options of `pipeline prepare KIND`.
@@ -37,38 +35,26 @@ class Dataset:
     """
 
     kind: Literal[
-        "scenes",
-        "flickr8k",
-        "coco",
-        "karpathy",
-        "folder",
-        "entities",
-        "regions",
-        "clips",
-        "moving-scenes",
-        "msvd",
-        "msrvtt",
-        "trecvid-vtt",
-    ]
+        "scenes", "flickr8k", "coco", "karpathy", "folder", "entities", "regions", "clips",
+        "moving-scenes", "msvd", "msrvtt", "trecvid-vtt",
+    ]  # fmt: skip
     options: dict[str, Any]
 
     @property
     def arguments(self) -> list[str]:
-        """The options as command line arguments.
-
-        A list repeats an option, a mapping becomes NAME=VALUE, true is an option without a value.
-        """
-        found = []
+        """The options as command line arguments."""
+        arguments = []
         for name, value in self.options.items():
+            option = f"--{name.replace('_', '-')}"
+            if value is True:
+                arguments.append(option)
+                continue
             values = value if isinstance(value, list) else [value]
             if isinstance(value, dict):
                 values = [f"{key}={item}" for key, item in value.items()]
-            if value is True:
-                found.append(f"--{name.replace('_', '-')}")
-                continue
-            for item in values:
-                found += [f"--{name.replace('_', '-')}", str(item)]
-        return found
+            for item in values:  # an option with several values is repeated
+                arguments += [option, str(item)]
+        return arguments
 
 
 @dataclass(frozen=True)
@@ -154,72 +140,46 @@ class Params:
             )
 
     def dataset_named(self, name: str) -> Dataset:
-        """Return the preparation of a dataset.
-
-        Raises
-        ------
-        ParamsError
-            No dataset has this name; the nearest names are listed.
-        """
-        if name not in self.datasets:
-            raise self._unknown("dataset", name, self.datasets)
-        return self.datasets[name]
+        """Return the preparation of a dataset."""
+        return self._named("dataset", name, self.datasets)
 
     def entry(self, name: str) -> ExperimentEntry:
-        """Return the entry of an experiment.
-
-        Raises
-        ------
-        ParamsError
-            No experiment has this name; the nearest names are listed.
-        """
-        if name not in self.experiments:
-            raise self._unknown("experiment", name, self.experiments)
-        return self.experiments[name]
+        """Return the entry of an experiment."""
+        return self._named("experiment", name, self.experiments)
 
     def ensemble(self, name: str) -> dict[str, float]:
-        """Return the weights of the members of an ensemble by experiment name.
-
-        Empty if the members are those of `pipeline.retrieval.ensemble.ENSEMBLES`.
-
-        Raises
-        ------
-        ParamsError
-            No ensemble has this name, or a member is not an experiment.
-        """
-        if name not in self.ensembles:
-            raise self._unknown("ensemble", name, self.ensembles)
-        for member in self.ensembles[name]:
+        """Return an ensemble's weights by experiment; empty for those of `ENSEMBLES`."""
+        weights = self._named("ensemble", name, self.ensembles)
+        for member in weights:
             self.entry(member)
-        return self.ensembles[name]
+        return weights
 
     @staticmethod
-    def _unknown(what: str, name: str, known: Iterable[str]) -> UnknownExperiment:
-        return UnknownExperiment(
-            f"{PARAMS_FILE} has no {what} {name!r}; {did_you_mean(name, known)}"
-        )
+    def _named(kind: str, name: str, entries: Mapping[str, T]) -> T:
+        if name not in entries:
+            hint = did_you_mean(name, entries)
+            raise UnknownName(f"{PARAMS_FILE} has no {kind} {name!r}; {hint}")
+        return entries[name]
 
 
 def load_params() -> Params:
-    """Read params.yaml of the current folder; return the defaults if it is missing.
-
-    Raises
-    ------
-    ParamsError
-        An entry is invalid; it is named by its path in the file.
-    """
+    """Read params.yaml of the current folder; return the defaults if it is missing."""
     if not PARAMS_FILE.is_file():
         return Params()
-    try:
-        values = yaml.safe_load(PARAMS_FILE.read_text(encoding="utf-8"))
-    except (yaml.YAMLError, ValueError, AttributeError, RecursionError) as error:
-        raise ParamsError(f"{PARAMS_FILE} is not YAML: {' '.join(str(error).split())}") from error
+    values = _read()
     try:
         return convert(_with_options(values), Params)
     except SchemaError as error:
         older = _OLDER_KEYS & (values.keys() if isinstance(values, dict) else set())
         remedy = f"; {', '.join(sorted(older))}: {_OF_OLDER_KEYS}" if older else ""
         raise ParamsError(f"{PARAMS_FILE} is wrong at {error}{remedy}") from error
+
+
+def _read() -> Any:
+    try:
+        return yaml.safe_load(PARAMS_FILE.read_text(encoding="utf-8"))
+    except (yaml.YAMLError, ValueError, AttributeError, RecursionError) as error:
+        raise ParamsError(f"{PARAMS_FILE} is not YAML: {' '.join(str(error).split())}") from error
 
 
 def _with_options(values: Any) -> Any:
@@ -240,18 +200,13 @@ def _apart(entry: Any, key: str) -> Any:
 
 
 def extract_defaults() -> dict[str, Any]:
-    """Return the defaults of `pipeline extract` from params.yaml of this folder.
-
-    Empty without the file, or if it belongs to another project.
-    """
-    if not PARAMS_FILE.is_file():
-        return {}
+    """Return the defaults of `pipeline extract` from this folder's params.yaml; {} if not ours."""
     try:
-        values = yaml.safe_load(PARAMS_FILE.read_text(encoding="utf-8"))
-    except (yaml.YAMLError, ValueError, AttributeError, RecursionError):
+        values = _read() if PARAMS_FILE.is_file() else None
+    except ParamsError:
         return {}
     if not isinstance(values, dict) or "image_features" not in values:
         return {}
-    found = load_params().extract.options
+    options = load_params().extract.options
     # The command's parameter is named after the field of `pipeline.store.jobs.options.Storage`.
-    return {"dtype" if name == "storage" else name: value for name, value in found.items()}
+    return {"dtype" if name == "storage" else name: value for name, value in options.items()}

@@ -8,36 +8,22 @@ from pipeline.heads.experiments import TRAINED_VECTORS, Size, on_images, resolve
 from pipeline.heads.head_types import CaptionFeatures, Experiment
 from pipeline.heads.presets import PRESETS
 from pipeline.retrieval.ensemble import ENSEMBLES
+from pipeline.store.errors import UnknownName
 from pipeline.store.wording import did_you_mean
-from stages.params import PARAMS_FILE, ExperimentEntry, Params, UnknownExperiment
+from stages.params import PARAMS_FILE, ExperimentEntry, Params
 
 
 def experiment_of(params: Params, name: str, size: Size | None = None) -> Experiment:
-    """Return an experiment: its preset at a size, with the overrides of the file.
+    """Return an experiment of the file or a published system: its preset at a size, with overrides.
 
-    Caption features defined in the file are shared by all experiments that name their folder. An
-    experiment without `images` or `captions` uses those of its preset at the size.
-
-    Parameters
-    ----------
-    params : Params. Contents of params.yaml.
-    name : str. Experiment of the file, or a published system; NAME@RECIPE is either on other image
-        features.
-    size : str or None. Size of the preset; None: as in the file.
-
-    Raises
-    ------
-    UnknownExperiment
-        No experiment has this name; the nearest names are listed.
-    HeadError
-        The preset, the head or a setting is unknown, or a setting is out of range.
+    NAME@RECIPE is either on other image features. The default size is that of the file.
     """
     base, at, images = name.partition("@")
     if at and name not in params.experiments:
         return on_images(experiment_of(params, base, size), images)
     require_experiments(params, [name])
     entry = params.experiments.get(name, ExperimentEntry())
-    made = resolve_experiment(
+    plan = resolve_experiment(
         name,
         preset=entry.preset,
         head=entry.head,
@@ -50,43 +36,30 @@ def experiment_of(params: Params, name: str, size: Size | None = None) -> Experi
         finetuning=entry.finetuning,
         precision=entry.precision,
     )
-    return replace(made, captions=_captions_of(params, made.captions.name) or made.captions)
+    folder = plan.captions.name
+    if (features := params.caption_features.get(folder)) is not None:
+        # Those of the file are shared by all experiments that name their folder.
+        plan = replace(plan, captions=CaptionFeatures(folder, features.encoder, features.options))
+    return plan
 
 
 def require_experiments(params: Params, names: Iterable[str], others: Iterable[str] = ()) -> None:
-    """Raise unless each name is an experiment of params.yaml, a published system, or in `others`.
-
-    Raises
-    ------
-    UnknownExperiment
-        A name is unknown; the nearest names are listed.
-    """
-    known = [*params.experiments, *PRESETS, *others]
+    """Raise UnknownName unless each is an experiment of the file, a published system or other."""
+    all_names = [*params.experiments, *PRESETS, *others]
     for name in names:
-        if not {name, name.partition("@")[0]} & {*known}:
+        if not {name, name.partition("@")[0]} & {*all_names}:
             where = f"{PARAMS_FILE} has no" if params.experiments else "there is no"
-            raise UnknownExperiment(
+            raise UnknownName(
                 f"{where} experiment {name!r}, and no published system is called so; "
-                f"{did_you_mean(name, known, 'pipeline list experiments')}"
+                f"{did_you_mean(name, all_names, 'pipeline list experiments')}"
             )
 
 
-def _captions_of(params: Params, folder: str) -> CaptionFeatures | None:
-    """Return the caption features that the file defines for a folder; None if it has none."""
-    if folder not in params.caption_features:
-        return None
-    made = params.caption_features[folder]
-    return CaptionFeatures(folder, made.encoder, made.options)
-
-
 def every_name(params: Params) -> list[str]:
-    """Return the experiments of params.yaml, then all published systems, then the ensembles.
-
-    Omitted are presets on a library's model, "open-clip:<model>", whose package or weights may not
-    be available; presets that need hours without a GPU (concatenated networks, fine-tuning, or
-    `slow` for another reason); presets for clips; and presets for regions and phrases, which
-    `pipeline localize` trains.
-    """
+    """Return the names of `pipeline run all`: experiments, published systems and ensembles."""
+    # Omitted are presets on a library's model, "open-clip:<model>", whose package or weights may
+    # not be available; presets that need hours without a GPU (concatenated networks, fine-tuning,
+    # or `slow` for another reason); and those for clips or for `pipeline localize`.
     published = [
         name
         for name, p in PRESETS.items()

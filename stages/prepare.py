@@ -2,14 +2,14 @@
 
 import time
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import click
 
 from pipeline.datasets.checks import check_split
 from pipeline.experiments.layout import Layout
 from stages.additions import additions_to
-from stages.command import Group
+from stages.command import COUNT, PATH, Group
 from stages.prepare_options import (
     Assignment,
     captions_option,
@@ -17,6 +17,7 @@ from stages.prepare_options import (
     expect_option,
     images_option,
     log_dataset,
+    name_option,
     out_option,
     path_option,
     split_option,
@@ -43,26 +44,21 @@ def prepare() -> None:
 @path_option("--images", "Folder of the images.  [default: ROOT/images]", required=False)
 @path_option("--captions", "Token file.  [default: ROOT/annotations/*token*]", required=False)
 @split_option(
-    "--split", "NAME=FILE", Path, "Split and its list; repeatable.  [default: ROOT/splits/*.txt]"
+    "--split",
+    "NAME=FILE",
+    Path,
+    "Split and its list; repeatable.  [default: ROOT/splits/*.txt]",
+    "splits",
 )
 @click.option(
     "--captions-per-image",
-    type=click.IntRange(1),
+    type=COUNT,
     default=5,
-    show_default=True,
     help="Number of captions that every image of a split must have.",
 )
 @expect_option
 @out_option
-def flickr8k(
-    root: Path,
-    images: Path | None,
-    captions: Path | None,
-    split: dict[str, Path],
-    captions_per_image: int,
-    expect: dict[str, int],
-    out: Path,
-) -> None:
+def flickr8k(root: Path, out: Path, **options: Any) -> None:
     """Read Flickr8k's token file and split lists (Flickr30K's token file has the same form).
 
     \b
@@ -74,16 +70,7 @@ def flickr8k(
     """
     from pipeline.datasets.readers.flickr8k import read_flickr8k
 
-    started = time.monotonic()
-    manifest = read_flickr8k(
-        root,
-        images=images,
-        captions=captions,
-        splits=split,
-        captions_per_image=captions_per_image,
-        expect=expect,
-    )
-    write_dataset(manifest, out, started)
+    write_dataset(out, read_flickr8k, root, **options)
 
 
 @prepare.command()
@@ -95,31 +82,24 @@ def flickr8k(
     type=Assignment("[SPLIT=]FILE", Path, split_needed=False),
     help="Caption file and its split; repeatable.  [default split: that of --split]",
 )
-@click.option(
-    "--split",
-    default="val",
-    show_default=True,
-    help="Split of caption files without a stated split.",
-)
+@click.option("--split", default="val", help="Split of caption files without a stated split.")
 @split_option(
-    "--folder", "SPLIT=FOLDER", str, "Folder of a split's images below ROOT.  [default: ROOT]"
+    "--folder",
+    "SPLIT=FOLDER",
+    str,
+    "Folder of a split's images below ROOT.  [default: ROOT]",
+    "folders",
 )
 @click.option(
     "--boxes",
     multiple=True,
-    type=click.Path(path_type=Path),
+    type=PATH,
     help="Instance file, which adds phrases with boxes; repeatable.",
 )
 @expect_option
 @out_option
 def coco(
-    root: Path,
-    captions: tuple[tuple[str | None, Path], ...],
-    split: str,
-    folder: dict[str, str],
-    boxes: tuple[Path, ...],
-    expect: dict[str, int],
-    out: Path,
+    root: Path, captions: tuple[tuple[str | None, Path], ...], split: str, out: Path, **options: Any
 ) -> None:
     """Read captions, and optionally boxes, in MS-COCO's annotation format.
 
@@ -130,14 +110,12 @@ def coco(
           --captions train=captions_train2017.json --folder train=train2017 \\
           --captions val=captions_val2017.json --folder val=val2017
     """
-    if fault := check_split(split):
-        raise click.BadParameter(f"{split!r} {fault}", param_hint="--split")
-    files = [(named or split, path) for named, path in captions]
+    if error := check_split(split):
+        raise click.BadParameter(f"{split!r} {error}", param_hint="--split")
+    files = [(of_file or split, path) for of_file, path in captions]
     from pipeline.datasets.readers.coco import read_coco
 
-    started = time.monotonic()
-    manifest = read_coco(root, files, folders=folder, boxes=boxes, expect=expect)
-    write_dataset(manifest, out, started)
+    write_dataset(out, read_coco, root, files, **options)
 
 
 @prepare.command()
@@ -147,7 +125,6 @@ def coco(
     "--restval",
     type=click.Choice(["train", "keep", "leave-out"]),
     default="train",
-    show_default=True,
     help="COCO's restval images: merge them into train, keep them as a split, or leave them out.",
 )
 @split_option(
@@ -158,13 +135,7 @@ def coco(
     "flickr30k and flickr8k]",
 )
 @out_option
-def karpathy(
-    root: Path,
-    captions: Path,
-    restval: Literal["train", "keep", "leave-out"],
-    expect: dict[str, int],
-    out: Path,
-) -> None:
+def karpathy(root: Path, captions: Path, out: Path, **options: Any) -> None:
     """Read one of Karpathy's split files, dataset_<name>.json.
 
     \b
@@ -174,8 +145,7 @@ def karpathy(
     """
     from pipeline.datasets.readers.karpathy import read_karpathy
 
-    started = time.monotonic()
-    write_dataset(read_karpathy(root, captions, restval=restval, expect=expect), out, started)
+    write_dataset(out, read_karpathy, root, captions, **options)
 
 
 @prepare.command()
@@ -188,17 +158,12 @@ def karpathy(
     "captions]",
     required=False,
 )
-@click.option("--name", help="Name of the dataset.  [default: name of the folder OUT]")
+@name_option
 @table_options
 @expect_option
 @out_option
 def folder(
-    root: Path | None,
-    captions: Path | None,
-    name: str | None,
-    expect: dict[str, int],
-    out: Path,
-    **table: Any,
+    root: Path | None, captions: Path | None, name: str | None, out: Path, **options: Any
 ) -> None:
     """Read your own images, with a table of paths and captions or without one.
 
@@ -227,7 +192,7 @@ def folder(
     from pipeline.datasets.prepare import prepare as prepare_dataset
 
     started = time.monotonic()
-    manifest = prepare_dataset(captions, out, root=root, name=name, expect=expect, **table)
+    manifest = prepare_dataset(captions, out, root=root, name=name, **options)
     log_dataset(manifest, out, started)
 
 
@@ -237,9 +202,7 @@ for command in additions_to("PREPARE"):
 
 @prepare.command("dataset")
 @click.argument("name")
-@click.option(
-    "--out", type=click.Path(path_type=Path), help="Folder of the dataset.  [default: data/NAME]"
-)
+@click.option("--out", type=PATH, help="Folder of the dataset.  [default: data/NAME]")
 def of_params(name: str, out: Path | None) -> None:
     """Prepare a dataset as `datasets` of params.yaml specifies.
 

@@ -4,18 +4,20 @@ import json
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 import click
 
 from pipeline.datasets.checks import check_split
 from pipeline.store.wording import counted
+from stages.command import PATH, Decorator, add_options
 from stages.console import log_done
 
 if TYPE_CHECKING:
     from pipeline.datasets.manifest import Manifest
 
 T = TypeVar("T")
+P = ParamSpec("P")
 
 
 class Assignment(click.ParamType):
@@ -32,15 +34,15 @@ class Assignment(click.ParamType):
         """Return the pair; raise if the value has another form."""
         split, equals, text = value.partition("=")
         named = bool(equals) and check_split(split) is None
-        fault = click.BadParameter(f"{value!r} is not of the form {self.name}", ctx, param)
         try:
             if named and text:
                 return split, self._read(text)
             if not self._split_needed and value and not named:
                 return None, self._read(value)
+            raise ValueError(value)
         except ValueError as error:
-            raise fault from error
-        raise fault
+            form = f"{value!r} is not of the form {self.name}"
+            raise click.BadParameter(form, ctx, param) from error
 
 
 def by_split(
@@ -60,22 +62,23 @@ def count(text: str) -> int:
     return number
 
 
-def path_option(name: str, text: str, required: bool = True) -> Callable[[Any], Any]:
+def path_option(name: str, text: str, required: bool = True) -> Decorator:
     """Return an option whose value is a path."""
-    return click.option(name, required=required, type=click.Path(path_type=Path), help=text)
+    return click.option(name, required=required, type=PATH, help=text)
 
 
 def split_option(
-    name: str, form: str, read: Callable[[str], Any], text: str, parameter: str | None = None
-) -> Any:
+    name: str, form: str, read: Callable[[str], Any], text: str, parameter: str = ""
+) -> Decorator:
     """Return a repeatable option of the form SPLIT=VALUE, whose value is a dict."""
-    kind = Assignment(form, read)
     names = (name, parameter) if parameter else (name,)
+    kind = Assignment(form, read)
     return click.option(*names, type=kind, multiple=True, callback=by_split, help=text)
 
 
 images_option = path_option("--root", "Folder of the images.")
 captions_option = path_option("--captions", "File of the captions.")
+name_option = click.option("--name", help="Name of the dataset.  [default: name of the folder OUT]")
 out_option = path_option("--out", "Output folder of the dataset.")
 expect_option = split_option(
     "--expect",
@@ -83,16 +86,7 @@ expect_option = split_option(
     count,
     "Required number of images of a split; repeatable.  [default: not checked]",
 )
-
-
-def table_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the options of a table of paths and captions."""
-    for option in reversed(_TABLE_OPTIONS):
-        command = option(command)
-    return command
-
-
-_TABLE_OPTIONS = (
+table_options = add_options(
     click.option("--path-column", metavar="NAME", help="Column of the paths."),
     click.option(
         "--caption-column",
@@ -118,15 +112,17 @@ _TABLE_OPTIONS = (
         help="Use the first folder of a path as the split of its image.",
     ),
     click.option(
-        "--skip-bad",
-        is_flag=True,
-        help="Skip invalid rows, and list them in OUT/left-out.csv.",
+        "--skip-bad", is_flag=True, help="Skip invalid rows, and list them in OUT/left-out.csv."
     ),
 )
 
 
-def write_dataset(manifest: "Manifest", out: Path, started: float) -> None:
-    """Write a dataset and log it."""
+def write_dataset(
+    out: Path, read: Callable[P, "Manifest"], *args: P.args, **kwargs: P.kwargs
+) -> None:
+    """Read a dataset with a function of the library, write it, and log it."""
+    started = time.monotonic()
+    manifest = read(*args, **kwargs)
     manifest.write(out)
     log_dataset(manifest, out, started)
 

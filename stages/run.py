@@ -13,18 +13,11 @@ from pipeline.experiments.layout import Layout
 from pipeline.heads.training.training_options import TrainingOptions
 from pipeline.store.errors import PipelineError
 from pipeline.store.wording import counted
-from stages.command import Command
-from stages.console import (
-    CONSOLE,
-    FAILED,
-    SOME_ROWS_FAILED,
-    as_options,
-    log_chosen,
-    log_done,
-)
-from stages.experiment import LEAVE_OUT_FAILED, layout_of
+from stages.command import PATH, Command
+from stages.console import CONSOLE, FAILED, SOME_ROWS_FAILED, as_options, log_chosen, log_done
+from stages.experiment import DATASET, LEAVE_OUT_FAILED, layout_of
 from stages.options import JSON
-from stages.training import training_options
+from stages.training import SEEDS, SIZES, training_options
 
 if TYPE_CHECKING:
     from pipeline.experiments.run import FailedExperiment
@@ -34,14 +27,10 @@ if TYPE_CHECKING:
 
 @click.command(cls=Command)
 @click.argument("names", nargs=-1, required=True, metavar="NAME...|all")
-@click.option(
-    "--dataset",
-    type=click.Path(path_type=Path),
-    help="Prepared dataset.  [default: as in params.yaml]",
-)
+@DATASET
 @click.option(
     "--size",
-    type=click.Choice(["tiny", "small", "paper"]),
+    type=SIZES,
     help="Size of networks and trainings; docs/heads.md explains it.  [default: that of "
     "params.yaml for its own dataset, or small]",
 )
@@ -50,16 +39,10 @@ if TYPE_CHECKING:
     "--test-split",
     help="Split to embed and evaluate.  [default: as in params.yaml, or test, val, dev]",
 )
-@click.option(
-    "--seeds",
-    type=click.IntRange(1),
-    default=1,
-    show_default=True,
-    help="Number of trainings, with the seeds from --seed on: NAME, NAME-seed1, ...",
-)
+@SEEDS
 @click.option(
     "--corpus",
-    type=click.Path(path_type=Path),
+    type=PATH,
     help="UTF-8 file with one sentence per line, for language models that are trained on plain "
     "text too, such as kiros2014-sc-nlm-corpus.",
 )
@@ -83,9 +66,9 @@ def run(
 ) -> None:
     """Compute what is missing or outdated for some experiments, from features to recall tables.
 
-    Names are experiments and ensembles of params.yaml, or published systems (docs/heads.md lists
-    them), which need no params.yaml. NAME@RECIPE is an experiment on other image features, such as
-    vsepp@resnet50-caffe-pool. `all` omits systems that need clips, a download, hours or
+    Names are experiments and ensembles of params.yaml, or published systems (`pipeline list
+    experiments`), which need no params.yaml. NAME@RECIPE is an experiment on other image features,
+    such as vsepp@resnet50-caffe-pool. `all` omits systems that need clips, a download, hours or
     several networks. One process computes the files and bytes of the single commands. The same
     command again resumes where it stopped.
 
@@ -99,7 +82,6 @@ def run(
       pipeline run wang2016-cca ours --dataset data/mine
       pipeline run all --dataset data/flickr8k --dry-run
     """
-    # Here, as the job below: what they import takes longer than --help should.
     from pipeline.experiments.finished_run import FinishedRun
     from stages.params import load_params
 
@@ -108,7 +90,7 @@ def run(
     try:
         layout = layout_of(dataset, params.dataset)
     except PipelineError:
-        _known(params, names)  # a misspelt name is the more likely mistake
+        _checked(params, names)  # a misspelt name is the more likely mistake
         raise
     options_given = [size, {**vars(training), "monitor": None}, test_split, seeds]
     finished = FinishedRun(layout, names, [asdict(params), str(layout.dataset), *options_given])
@@ -122,7 +104,7 @@ def run(
     from pipeline.experiments.run import run as run_experiments
     from stages.plan import run_options
 
-    names = _known(params, names)
+    names = _checked(params, names)
     of_file = params.dataset != "" and layout.name == Layout.of(params.dataset).name
     if size is None:
         size = params.size if of_file else "small"
@@ -132,15 +114,9 @@ def run(
     failed: tuple[FailedExperiment, ...] = ()
     try:
         result = run_experiments(
-            names,
-            layout.dataset,
-            seeds=seeds,
-            corpus=corpus,
-            training=training,
-            dry_run=dry_run,
-            monitor=CONSOLE,
-            **options,
-        )
+            names, layout.dataset, seeds=seeds, corpus=corpus, training=training, dry_run=dry_run,
+            monitor=CONSOLE, **options,
+        )  # fmt: skip
     except RunFailed as error:
         result, failed = error.result, error.failed
     if not (dry_run or failed or result.perplexities):
@@ -152,7 +128,7 @@ def run(
         ctx.exit(SOME_ROWS_FAILED if all(one.of_rows for one in failed) else FAILED)
 
 
-def _known(params: "Params", names: tuple[str, ...]) -> tuple[str, ...]:
+def _checked(params: "Params", names: tuple[str, ...]) -> tuple[str, ...]:
     """Return the names of the experiments to run; raise if one is unknown."""
     from pipeline.experiments.steps.kinds import experiment_kinds
     from pipeline.retrieval.ensemble import ENSEMBLES
@@ -167,7 +143,7 @@ def _known(params: "Params", names: tuple[str, ...]) -> tuple[str, ...]:
 
 def _print_result(
     as_json: bool,
-    made: Sequence[str],
+    steps: Sequence[str],
     tables: "Mapping[str, Row]",
     perplexities: Mapping[str, float],
     failed: Sequence["FailedExperiment"],
@@ -177,13 +153,13 @@ def _print_result(
     """Log the computed steps, and print the tables and perplexities."""
     from pipeline.retrieval.tables import markdown_table
 
-    log_done(f"{verb}: {', '.join(made) or 'nothing'}; {time.monotonic() - started:.1f} s")
+    log_done(f"{verb}: {', '.join(steps) or 'nothing'}; {time.monotonic() - started:.1f} s")
     if as_json:
-        found = {"tables": tables, "perplexities": perplexities}
-        lost = [
+        errors = [
             {"name": f.name, "step": str(f.step), "error": as_options(str(f.error))} for f in failed
         ]
-        click.echo(json.dumps({"made": made, **found, "failed": lost}, indent=2))
+        result = {"made": steps, "tables": tables, "perplexities": perplexities, "failed": errors}
+        click.echo(json.dumps(result, indent=2))
         return
     for name, perplexity in perplexities.items():
         click.echo(f"{name}: perplexity {perplexity:.2f} on the validation split")

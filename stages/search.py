@@ -1,6 +1,5 @@
 """`pipeline search`: items nearest to sentences, or to an image minus and plus words."""
 
-import json
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -9,10 +8,9 @@ import click
 
 from pipeline.retrieval.query import SIDES
 from stages.additions import added_options, additions_to
-from stages.answers import print_answers
-from stages.command import Answer
+from stages.command import COUNT, FOLDER, PATH, Answer
 from stages.console import CONSOLE, log_done
-from stages.sources import SOURCES, source_options, sources_of
+from stages.searching import SOURCES, print_answers, source_options, sources_of
 
 if TYPE_CHECKING:
     from pipeline.retrieval.query.embedded_dataset import Hit
@@ -24,7 +22,7 @@ if TYPE_CHECKING:
 @click.option("--image", metavar="FILE_OR_ID", help="Query image: an id or a file.")
 @click.option(
     "--features",
-    type=click.Path(path_type=Path, file_okay=False),
+    type=FOLDER,
     metavar="DIR",
     help="With --image, instead of --experiment: search this feature set by the cosine of "
     "features; needs neither dataset nor training.",
@@ -35,20 +33,16 @@ if TYPE_CHECKING:
 @click.option(
     "--plus", multiple=True, metavar="WORD", help="Add this word to the image; repeatable."
 )
-@click.option(
-    "--queries",
-    type=click.Path(path_type=Path),
-    help="File of sentences to search for, one per line.",
-)
+@click.option("--queries", type=PATH, help="File of sentences to search for, one per line.")
 @click.option(
     "--of",
     type=click.Choice(list(SIDES)),
     help="Kind of result.  [default: images; sentences for an image without words]",
 )
-@click.option("--top", type=click.IntRange(1), default=5, show_default=True, help="How many.")
+@click.option("--top", type=COUNT, default=5, help="Number of results per query.")
 @click.option(
     "--around-mean",
-    type=click.IntRange(1),
+    type=COUNT,
     metavar="N",
     help="Sort the N nearest by their distance to their mean, and show the first of these; with "
     "--regularities, also count these.",
@@ -118,9 +112,7 @@ def search(
         raise click.UsageError("pass one of SENTENCE, --queries FILE and --image")
     if image is None and (minus or plus):
         raise click.UsageError("--minus and --plus need --image")
-    how: Any = {"top": top, "around_mean": around_mean, "approximate": approximate, "where": where}
     sources = sources_of(experiment, **files)
-    # Here: these import numpy and h5py.
     from pipeline.retrieval.query.query_sentences import read_sentences
     from pipeline.retrieval.query.searcher import Searcher
 
@@ -128,27 +120,25 @@ def search(
     sentences = [sentence or ""] if queries is None else read_sentences(queries)
     searcher = Searcher(**sources, monitor=CONSOLE)
     of = of or searcher.default_of(image is not None, bool(minus or plus))
+    how: Any = {"of": of, "top": top, "around_mean": around_mean, "approximate": approximate,
+                "where": where}  # fmt: skip
     if image is None:
-        asked: list[dict[str, Any]] = [{"sentence": text} for text in sentences]
-        found = searcher.by_sentences(sentences, of=of, **how)
+        searched_for: list[dict[str, Any]] = [{"sentence": text} for text in sentences]
+        hits_by_query = searcher.by_sentences(sentences, **how)
     else:
-        asked = [{"image": image, "minus": list(minus), "plus": list(plus)}]
-        found = [searcher.by_image(image, minus=minus, plus=plus, of=of, **how)]
+        searched_for = [{"image": image, "minus": list(minus), "plus": list(plus)}]
+        hits_by_query = [searcher.by_image(image, minus=minus, plus=plus, **how)]
     answers = [
         {"query": query, "results": [_result(hit, of) for hit in hits]}
-        for query, hits in zip(asked, found, strict=True)
+        for query, hits in zip(searched_for, hits_by_query, strict=True)
     ]
-    if as_json:
-        whole = {"experiment": experiment, "similarity": searcher.similarity, "of": of}
-        click.echo(json.dumps({**whole, "answers": answers}, indent=2))
-    else:
-        print_answers(answers)
+    print_answers(answers, as_json, experiment=experiment, similarity=searcher.similarity, of=of)
     searched, seconds = searcher.ids(of, where), time.monotonic() - started
     if image in searched:
         log_done(f"{image} itself is left out of its results")
     among = f"among {len(searched)} {of}{searcher.embedded.of_splits}"
     among += f" where {' and '.join(where)}" if where else ""
-    log_done(f"queries: {len(asked)}, {among} by {searcher.similarity}: {seconds:.2f} s")
+    log_done(f"queries: {len(answers)}, {among} by {searcher.similarity}: {seconds:.2f} s")
 
 
 def _search_features(
@@ -162,11 +152,7 @@ def _search_features(
     hits = searcher.by_image(image, top=top)
     results = [{"rank": hit.rank, "score": hit.score, "id": hit.id} for hit in hits]
     answers = [{"query": {"image": image}, "results": results}]
-    if as_json:
-        whole = {"features": str(features), "similarity": "cosine", "of": "images"}
-        click.echo(json.dumps({**whole, "answers": answers}, indent=2))
-    else:
-        print_answers(answers)
+    print_answers(answers, as_json, features=str(features), similarity="cosine", of="images")
     searched, failed = len(searcher.searched), len(searcher.features) - len(searcher.searched)
     left_out = f"; {failed} rows without features are left out" if failed else ""
     seconds = time.monotonic() - started
@@ -174,7 +160,8 @@ def _search_features(
 
 
 def _result(hit: "Hit", of: str) -> dict[str, Any]:
-    found = {"rank": hit.rank, "score": hit.score, "id": hit.id}
     if of == "images":
-        return {**found, "file": str(hit.file), "caption": hit.caption, "split": hit.split}
-    return {**found, "sentence": hit.caption, "image": hit.image, "split": hit.split}
+        columns = {"file": str(hit.file), "caption": hit.caption}
+    else:
+        columns = {"sentence": hit.caption, "image": hit.image}
+    return {"rank": hit.rank, "score": hit.score, "id": hit.id, **columns, "split": hit.split}

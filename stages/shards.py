@@ -2,7 +2,6 @@
 
 import json
 import time
-from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,35 +10,21 @@ import click
 
 from pipeline.store.convert.layouts import DEFAULT_ARRAYS, EXPORTS, IMPORTS
 from pipeline.store.errors import WrongUsage
-from stages.command import Answer, Group
+from stages.command import COUNT, PATH, Answer, Decorator, Group
 from stages.console import CONSOLE, FAILED, OUTPUT, log_done, printable
-from stages.options import JSON
+from stages.options import COMPRESS, JSON, ROWS_PER_SHARD
 from stages.shards_exchange import pull_command, push_command
 
 if TYPE_CHECKING:
     from pipeline.store.shards.index import FeatureIndex
 
-_PATH = click.Path(path_type=Path)
+
+def _path(name: str, text: str) -> Decorator:
+    return click.option(name, type=PATH, help=text)
 
 
-def _path(name: str, text: str) -> Callable[[Any], Any]:
-    return click.option(name, type=_PATH, help=text)
-
-
-def _out(text: str) -> Callable[[Any], Any]:
+def _out(text: str) -> Decorator:
     return click.option("--out", type=OUTPUT, help=text, required=True)
-
-
-_rows_per_shard = click.option(
-    "--rows-per-shard",
-    type=click.IntRange(1),
-    help="Rows per shard.  [default: as many as fit in 1 GiB, at most 65536]",
-)
-_compress = click.option(
-    "--compress",
-    is_flag=True,
-    help="Compress features in small gzip chunks: smaller files, slower to read.",
-)
 
 
 @click.group(cls=Group)
@@ -59,7 +44,7 @@ shards.add_command(pull_command)
 
 
 @shards.command(cls=Answer)
-@click.argument("path", type=_PATH)
+@click.argument("path", type=PATH)
 @JSON
 def info(path: Path, as_json: bool) -> None:
     """Print the contents of a feature folder or a shard, its origin, and code that reads it.
@@ -78,7 +63,7 @@ def info(path: Path, as_json: bool) -> None:
 
 
 @shards.command("verify", cls=Answer)
-@click.argument("path", type=_PATH)
+@click.argument("path", type=PATH)
 @click.option(
     "--quick", is_flag=True, help="Check only structure, ids and counts; do not read features."
 )
@@ -99,24 +84,24 @@ def verify_command(
     from pipeline.store.shards.verify import verify
 
     started = time.monotonic()
-    found = verify(path, quick=quick, images_of=images_of, monitor=CONSOLE)
+    verified = verify(path, quick=quick, images_of=images_of, monitor=CONSOLE)
     if as_json:
-        click.echo(json.dumps({"path": str(path), **asdict(found)}, indent=2))
+        click.echo(json.dumps({"path": str(path), **asdict(verified)}, indent=2))
     else:
-        for fault in found.faults:
-            click.echo(printable(str(fault)))
-    log_done(f"{path}: {found.counts()}, {time.monotonic() - started:.1f} s")
-    for line in found.notes():
+        for error in verified.faults:
+            click.echo(printable(str(error)))
+    log_done(f"{path}: {verified.counts()}, {time.monotonic() - started:.1f} s")
+    for line in verified.notes():
         log_done(line)
-    if found.faults:
+    if verified.faults:
         ctx.exit(FAILED)
 
 
 @shards.command("index")
-@click.argument("path", type=_PATH)
+@click.argument("path", type=PATH)
 @click.option(
     "--rows-per-shard",
-    type=click.IntRange(1),
+    type=COUNT,
     help="Planned rows per shard, for a set of one shard written with another value than the "
     "default.",
 )
@@ -134,19 +119,13 @@ def index_command(path: Path, rows_per_shard: int | None) -> None:
 
 
 @shards.command("export")
-@click.argument("path", type=_PATH)
+@click.argument("path", type=PATH)
 @click.option(
     "--to", type=click.Choice([*EXPORTS]), help="Layout.  [default: by the suffix of --out]"
 )
 @_out("File to write.")
 @_path("--ids", "File with one id per line: export these rows, in this order.  [default: all]")
-@click.option(
-    "--repeat",
-    type=click.IntRange(1),
-    default=1,
-    show_default=True,
-    help="npy: copies of each row; 5 for VSE++.",
-)
+@click.option("--repeat", type=COUNT, default=1, help="npy: copies of each row; 5 for VSE++.")
 @click.option("--copy", is_flag=True, help="h5: copy the rows instead of referring to the shards.")
 @click.option(
     "--compress", is_flag=True, help="h5 with --copy or --ids: compress in small gzip chunks."
@@ -164,7 +143,7 @@ def export_command(
     or is a copy. safetensors: features, with ids in the metadata. vqa: the layout of pytorch-vqa.
 
     \b
-    Example:
+    Examples:
       pipeline shards export data/features/scenes/efficientnet-lite0-pool \\
           --dataset data/scenes --out exports/scenes.parquet
       pipeline shards export data/features/scenes/efficientnet-lite0-pool \\
@@ -186,17 +165,11 @@ def export_command(
 
 
 @shards.command("import")
-@click.argument("source", type=_PATH)
+@click.argument("source", type=PATH)
 @click.option("--format", "layout", required=True, type=click.Choice([*IMPORTS]), help="Layout.")
 @_out("Output folder of the shards.")
 @_path("--ids", "npy, mat: file with one id per line, or a Karpathy dataset.json.")
-@click.option(
-    "--every",
-    type=click.IntRange(1),
-    default=1,
-    show_default=True,
-    help="npy: rows per image; 5 in files for VSE++.",
-)
+@click.option("--every", type=COUNT, default=1, help="npy: rows per image; 5 in files for VSE++.")
 @click.option(
     "--array",
     help="Name of the array in the source.  "
@@ -208,10 +181,11 @@ def export_command(
     "--recipe-note",
     "note",
     default="",
+    show_default=False,
     help="How the features were computed, if known; recorded in the recipe.",
 )
-@_rows_per_shard
-@_compress
+@ROWS_PER_SHARD
+@COMPRESS
 def import_command(source: Path, out: Path, **options: Any) -> None:
     """Import features of another program as feature shards.
 
@@ -230,10 +204,10 @@ def import_command(source: Path, out: Path, **options: Any) -> None:
 
 
 @shards.command("merge")
-@click.argument("folders", nargs=-1, required=True, type=_PATH, metavar="DIR DIR...")
+@click.argument("folders", nargs=-1, required=True, type=PATH, metavar="DIR DIR...")
 @_out("Output folder of the shards.")
-@_rows_per_shard
-@_compress
+@ROWS_PER_SHARD
+@COMPRESS
 def merge_command(folders: tuple[Path, ...], out: Path, **options: Any) -> None:
     """Merge feature folders of one recipe, weights and dataset, in the given order.
 
@@ -248,7 +222,7 @@ def merge_command(folders: tuple[Path, ...], out: Path, **options: Any) -> None:
 
 
 @shards.command()
-@click.argument("path", type=_PATH)
+@click.argument("path", type=PATH)
 @click.option("--licence", help="Licence of the images and captions.")
 @_path("--dataset", "Prepared dataset, which names its licence and source.")
 def card(path: Path, licence: str | None, dataset: Path | None) -> None:

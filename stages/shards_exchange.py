@@ -2,22 +2,20 @@
 
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from pipeline.store.wording import without_secrets
-from stages.command import Command
+from stages.command import PATH, Command
 from stages.console import CONSOLE, OUTPUT, log_done
 
 if TYPE_CHECKING:
     from pipeline.store.share.meter import Transfer
 
-_PATH = click.Path(path_type=Path)
-
 
 @click.command("push", cls=Command)
-@click.argument("path", type=_PATH, metavar="DIR")
+@click.argument("path", type=PATH, metavar="DIR")
 @click.argument("url")
 def push_command(path: Path, url: str) -> None:
     """Copy a feature folder to a remote folder, with verification, index last.
@@ -41,19 +39,12 @@ def push_command(path: Path, url: str) -> None:
 @click.option(
     "--split", help="Fetch only the rows of this split of --dataset.  [default: all rows]"
 )
-@click.option("--dataset", type=_PATH, help="Prepared dataset that has the split.")
+@click.option("--dataset", type=PATH, help="Prepared dataset that has the split.")
 @click.option(
-    "--ids", type=_PATH, help="File with one id per line: fetch these rows, in this order."
+    "--ids", type=PATH, help="File with one id per line: fetch these rows, in this order."
 )
 @click.option("--recipe", help="Required recipe, by name or hash.")
-def pull_command(
-    url: str,
-    out: Path,
-    split: str | None,
-    dataset: Path | None,
-    ids: Path | None,
-    recipe: str | None,
-) -> None:
+def pull_command(url: str, out: Path, **options: Any) -> None:
     """Fetch a shared feature set, or some of its rows, with verification.
 
     URL is a folder, http(s)://, file://, dvc:REMOTE/PATH, or any URL that fsspec can read. The same
@@ -67,8 +58,7 @@ def pull_command(
     from pipeline.store.share.pull import pull
 
     started = time.monotonic()
-    done = pull(url, out, split=split, dataset=dataset, ids=ids, recipe=recipe, monitor=CONSOLE)
-    _log_transfer(out, done, started)
+    _log_transfer(out, pull(url, out, **options, monitor=CONSOLE), started)
 
 
 def _log_transfer(where: str | Path, done: "Transfer", started: float) -> None:

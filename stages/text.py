@@ -1,7 +1,6 @@
 """`pipeline text`: feature shards of captions or phrases."""
 
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +13,9 @@ from pipeline.text.encoder_plans import ENCODERS, LEMMAS
 from pipeline.text.encoders.token_ids import TOKEN_LAYOUTS
 from pipeline.text.tokenizers.tokenizer import TOKENIZERS
 from pipeline.text.vocabulary import VOCABULARY_RULES
-from stages.command import Command, section
+from stages.command import COUNT, Command, section
 from stages.console import CONSOLE, OUTPUT
+from stages.experiment import REQUIRED_DATASET
 from stages.options import (
     ADD,
     COMPRESS,
@@ -42,13 +42,10 @@ captions_options = group(
     click.option(
         "--fit-split",
         default="train",
-        show_default=True,
         help="Split on which vocabularies, codebooks and components are fitted.",
     ),
     click.option(
-        "--fitted",
-        type=OUTPUT,
-        help="Folder of the fitted files.  [default: OUT.encoder]",
+        "--fitted", type=OUTPUT, help="Folder of the fitted files.  [default: OUT.encoder]"
     ),
     click.option(
         "--codebooks",
@@ -58,7 +55,6 @@ captions_options = group(
     click.option(
         "--device",
         default="auto",
-        show_default=True,
         help="Device for --pca: a torch device, or auto for the best of this machine.",
     ),
     click.option(
@@ -70,7 +66,7 @@ captions_options = group(
 )
 
 
-_plan_options: Callable[[Any], Any] = section(
+_encoder_options = section(
     "Encoder",
     click.option(
         "--vectors",
@@ -84,31 +80,24 @@ _plan_options: Callable[[Any], Any] = section(
         help="Tokenizer.  [default: that of the encoder]",
     ),
     click.option(
-        "--vocabulary",
-        help=f"Words that count: {', '.join(VOCABULARY_RULES)}, min-N or top-N.",
+        "--vocabulary", help=f"Words that count: {', '.join(VOCABULARY_RULES)}, min-N or top-N."
     ),
     click.option(
         "--layout",
         type=click.Choice(list(TOKEN_LAYOUTS)),
         help="Token ids: layout, with the marks around the words.",
     ),
-    click.option(
-        "--max-length", type=click.IntRange(1), help="Token ids: length of a row, including marks."
-    ),
+    click.option("--max-length", type=COUNT, help="Token ids: length of a row, including marks."),
     click.option(
         "--wordnet",
         type=click.Path(path_type=str),
         help="Lemmas: folder of a WordNet.  [default: rules and GloVe's words]",
     ),
     click.option(
-        "--components",
-        type=click.IntRange(1),
-        help="Codebooks: components of each mixture.  [default: 30]",
+        "--components", type=COUNT, help="Codebooks: components of each mixture.  [default: 30]"
     ),
     click.option(
-        "--sample",
-        type=click.IntRange(1),
-        help="Codebooks: number of sampled words.  [default: 300000]",
+        "--sample", type=COUNT, help="Codebooks: number of sampled words.  [default: 300000]"
     ),
     click.option("--seed", type=click.IntRange(0), help="Codebooks: seed.  [default: 0]"),
     click.option(
@@ -117,7 +106,7 @@ _plan_options: Callable[[Any], Any] = section(
         help="Codebooks: fit on all words of the vectors, or on those of the training captions.  "
         "[default: source; training with vectors of `pipeline vectors`]",
     ),
-    click.option("--pca", type=click.IntRange(1), help="Project rows on N principal components."),
+    click.option("--pca", type=COUNT, help="Project rows on N principal components."),
     click.option(
         "--tagger",
         help="Tags: textblob, spacy, or perceptron:FILE, NLTK's averaged perceptron as JSON.  "
@@ -139,8 +128,8 @@ _plan_options: Callable[[Any], Any] = section(
     help=f"Sentence encoder, or several concatenated: {', '.join(ENCODERS)}, "
     "open-clip:MODEL.TAG, or sentence-transformer:MODEL, a folder or an installed package.",
 )
-@_plan_options
-@click.option("--dataset", required=True, type=click.Path(path_type=Path), help="Prepared dataset.")
+@_encoder_options
+@REQUIRED_DATASET
 @click.option("--out", required=True, type=OUTPUT, help="Output folder of the shards.")
 @captions_options
 @storage_options(ROWS_PER_SHARD, COMPRESS, ADD, UPDATE)
@@ -171,7 +160,6 @@ def text(
           --out data/text/flickr8k/fv-hglmm-pca1000
       pipeline text --encoder mean --phrases --dataset data/scenes --out data/text/scenes/phrases
     """
-    # Here, since `--help` needs neither h5py nor scipy.
     from pipeline.text.encode import Captions, encode
     from stages.feature_log import log_made
 

@@ -16,7 +16,9 @@ from stages.training import training_options
 
 
 @click.command(cls=Command)
-@click.option("--experiment", required=True, help="Name of an experiment in params.yaml.")
+@click.option(
+    "--experiment", required=True, help="Experiment of params.yaml, or a published system."
+)
 @experiment_options
 @training_options
 @click.option(
@@ -50,7 +52,6 @@ def train(
     Example:
       pipeline train --experiment wang2016-nonlinear-bidirectional-structure
     """
-    # Here, as the job below: what they import takes longer than --help should.
     from stages.params import load_params
     from stages.plan import experiment_of
 

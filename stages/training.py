@@ -1,6 +1,7 @@
-"""Command line options shared by all trainings."""
+"""Options shared by all trainings, passed to the command as one object."""
 
 from collections.abc import Callable
+from dataclasses import fields
 from functools import wraps
 from typing import Any
 
@@ -8,9 +9,17 @@ import click
 
 from pipeline.heads.training.training_options import TrainingOptions
 from pipeline.store.devices import AUTO
-from stages.command import section
+from stages.command import COUNT, section
 from stages.console import CONSOLE
+from stages.experiment import DEVICE
 
+SIZES = click.Choice(["tiny", "small", "paper"])
+SEEDS = click.option(
+    "--seeds",
+    type=COUNT,
+    default=1,
+    help="Number of trainings, with the seeds from --seed on: NAME, NAME-seed1, ...",
+)
 _OPTIONS = (
     click.option("--train-split", help="Training split.  [default: as in params.yaml, or train]"),
     click.option(
@@ -24,22 +33,16 @@ _OPTIONS = (
     ),
     click.option(
         "--max-epochs",
-        type=click.IntRange(1),
+        type=COUNT,
         help="Maximum number of epochs.  [default: as in params.yaml and the experiment]",
     ),
     click.option(
         "--workers",
         type=click.IntRange(0),
         default=0,
-        show_default=True,
         help="Prefetch processes that load batches; results do not depend on their number.",
     ),
-    click.option(
-        "--device",
-        default="auto",
-        show_default=True,
-        help="Torch device, such as cpu or cuda:1; auto is the best of this machine.",
-    ),
+    DEVICE,
     click.option(
         "--precision",
         type=click.Choice(["float32", "bf16", AUTO]),
@@ -50,41 +53,22 @@ _OPTIONS = (
 )
 
 
-def training_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Add the options of every training, which the command receives as `training`.
+def training_options(command: Callable[..., None]) -> Any:
+    """Add the options, passed as `training` together with --leave-out-failed of the command."""
 
-    `training` also contains --leave-out-failed, added by `LEAVE_OUT_FAILED` or
-    `experiment_options`.
-    """
+    names = [field.name for field in fields(TrainingOptions) if field.name != "monitor"]
 
     @wraps(command)
-    def with_training(
-        *,
-        train_split: str | None,
-        validation_split: str | None,
-        seed: int | None,
-        max_epochs: int | None,
-        workers: int,
-        device: str,
-        precision: str | None,
-        leave_out_failed: bool,
-        **others: Any,
-    ) -> None:
-        # Here: yaml takes longer to import than --help should.
+    def with_training(**options: Any) -> None:
         from stages.params import load_params
 
         params = load_params()
-        training = TrainingOptions(
-            train_split=train_split or params.splits.train,
-            validation_split=validation_split or params.splits.validation,
-            seed=params.seed if seed is None else seed,
-            max_epochs=max_epochs or params.max_epochs,
-            workers=workers,
-            device=device,
-            precision=precision,
-            leave_out_failed=leave_out_failed,
-            monitor=CONSOLE,
-        )
-        command(training=training, **others)
+        training = {name: options.pop(name) for name in names}
+        training["train_split"] = training["train_split"] or params.splits.train
+        training["validation_split"] = training["validation_split"] or params.splits.validation
+        training["max_epochs"] = training["max_epochs"] or params.max_epochs
+        if training["seed"] is None:  # 0 is a seed too
+            training["seed"] = params.seed
+        command(training=TrainingOptions(**training, monitor=CONSOLE), **options)
 
     return section("Training", *_OPTIONS)(with_training)

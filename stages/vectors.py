@@ -1,6 +1,7 @@
 """`pipeline vectors`: a file of word vectors for a dataset's words, loaded or trained."""
 
 import time
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -9,24 +10,19 @@ from click.core import ParameterSource
 
 from pipeline.text.tokenizers.tokenizer import TOKENIZERS
 from pipeline.text.vectors.settings import Training
-from stages.command import Command
+from stages.command import PATH, Command, Decorator
 from stages.console import CONSOLE, OUTPUT, log_done
+from stages.experiment import REQUIRED_DATASET
 
-_TRAINING = (
-    "split", "corpus", "allow_leaks", "algorithm", "dim", "window", "min_count", "epochs",
-    "negative", "seed", "buckets",
-)  # fmt: skip
+_SETTINGS = tuple(field.name for field in fields(Training) if field.name != "trainer")
+_TRAINING_ONLY = ("split", "corpus", "allow_leaks", *_SETTINGS)
 
 
-def _number(name: str, text: str, smallest: int = 1) -> Any:
-    default = getattr(Training, name)
-    return click.option(
-        f"--{name.replace('_', '-')}",
-        type=click.IntRange(smallest),
-        default=default,
-        show_default=True,
-        help=f"Training: {text}",
-    )
+def _number(name: str, text: str, smallest: int = 1) -> Decorator:
+    """Return an option for a field of `Training`, with its default."""
+    option, default = f"--{name.replace('_', '-')}", getattr(Training, name)
+    kind = click.IntRange(smallest)
+    return click.option(option, type=kind, default=default, help=f"Training: {text}")
 
 
 @click.command(cls=Command)
@@ -36,21 +32,18 @@ def _number(name: str, text: str, smallest: int = 1) -> Any:
     ".bin (fastText or word2vec), a .safetensors of this command, or sentence-transformer:MODEL.",
 )
 @click.option("--train", type=click.Choice(["word2vec", "fasttext"]), help="Train vectors instead.")
-@click.option("--dataset", required=True, type=click.Path(path_type=Path), help="Prepared dataset.")
+@REQUIRED_DATASET
 @click.option("--out", required=True, type=OUTPUT, help="Output file, .safetensors.")
 @click.option(
     "--tokenizer",
     type=click.Choice(list(TOKENIZERS)),
     default="treebank",
-    show_default=True,
     help="Tokenizer of captions and corpus.",
 )
-@click.option(
-    "--split", default="train", show_default=True, help="Training: split whose captions are used."
-)
+@click.option("--split", default="train", help="Training: split whose captions are used.")
 @click.option(
     "--corpus",
-    type=click.Path(path_type=Path),
+    type=PATH,
     help="Training: UTF-8 file with one sentence per line, instead of the captions of the split.",
 )
 @click.option(
@@ -62,7 +55,6 @@ def _number(name: str, text: str, smallest: int = 1) -> Any:
     "--algorithm",
     type=click.Choice(["skip-gram", "cbow"]),
     default=Training.algorithm,
-    show_default=True,
     help="Training: algorithm.",
 )
 @_number("dim", "dimension of the vectors.")
@@ -79,11 +71,7 @@ def vectors(
     train: str | None,
     dataset: Path,
     out: Path,
-    tokenizer: str,
-    split: str,
-    corpus: Path | None,
-    allow_leaks: bool,
-    **numbers: Any,
+    **options: Any,
 ) -> None:
     """Store word vectors for the words of a dataset, loaded from a source or trained.
 
@@ -101,21 +89,13 @@ def vectors(
     _refuse_training_options(ctx, source, train)
     if (source is None) == (train is None):
         raise click.UsageError("pass either --source or --train")
-    training = Training(trainer=train, **numbers) if train else None  # type: ignore[arg-type]
-    # Here, since `--help` needs none of it.
+    settings = {name: options.pop(name) for name in _SETTINGS}
+    training = Training(trainer=train, **settings) if train else None  # type: ignore[arg-type]
     from pipeline.text.vectors.store import store_vectors
 
     started = time.monotonic()
     stored = store_vectors(
-        dataset,
-        out,
-        source=source,
-        training=training,
-        tokenizer=tokenizer,
-        split=split,
-        corpus=corpus,
-        allow_leaks=allow_leaks,
-        monitor=CONSOLE,
+        dataset, out, source=source, training=training, **options, monitor=CONSOLE
     )
     log_done(
         f"{len(stored.vectors.words)} words ({stored.vectors.dim},), "
@@ -126,7 +106,7 @@ def vectors(
 
 def _refuse_training_options(ctx: click.Context, source: str | None, train: str | None) -> None:
     """Raise if a training option is set without --train; the job checks all other combinations."""
-    given = [n for n in _TRAINING if ctx.get_parameter_source(n) != ParameterSource.DEFAULT]
+    given = [n for n in _TRAINING_ONLY if ctx.get_parameter_source(n) != ParameterSource.DEFAULT]
     if source is not None and train is None and given:
         raise click.UsageError(f"--{given[0].replace('_', '-')} is for --train")
     if train == "word2vec" and "buckets" in given:

@@ -6,11 +6,12 @@ from typing import Any
 
 import click
 
-from stages.command import Command
+from stages.command import PATH, Command
 from stages.prepare_options import (
     captions_option,
     expect_option,
     log_dataset,
+    name_option,
     out_option,
     path_option,
     table_options,
@@ -26,18 +27,11 @@ subset_option = click.option(
 @click.command(cls=Command)
 @clips_option
 @captions_option
-@click.option("--name", help="Name of the dataset.  [default: name of the folder OUT]")
+@name_option
 @table_options
 @expect_option
 @out_option
-def clips(
-    root: Path,
-    captions: Path,
-    name: str | None,
-    expect: dict[str, int],
-    out: Path,
-    **table: Any,
-) -> None:
+def clips(root: Path, captions: Path, name: str | None, out: Path, **options: Any) -> None:
     """Read your own clips or sounds from a table of paths and captions, as `prepare folder` does.
 
     Rows of the same path are one clip, which may have any number of captions. Without splits, clips
@@ -52,7 +46,7 @@ def clips(
     from pipeline.datasets.prepare import prepare
 
     started = time.monotonic()
-    manifest = prepare(captions, out, root=root, name=name, expect=expect, media="clips", **table)
+    manifest = prepare(captions, out, root=root, name=name, media="clips", **options)
     log_dataset(manifest, out, started)
 
 
@@ -65,14 +59,7 @@ def clips(
 @subset_option
 @expect_option
 @out_option
-def msvd(
-    root: Path,
-    captions: Path,
-    mapping: Path | None,
-    subset: bool,
-    expect: dict[str, int],
-    out: Path,
-) -> None:
+def msvd(root: Path, captions: Path, out: Path, **options: Any) -> None:
     """Read MSVD: all its sentences, and the splits of 1,200, 100 and 670 clips.
 
     \b
@@ -82,9 +69,7 @@ def msvd(
     """
     from pipeline.datasets.readers.msvd import read_msvd
 
-    started = time.monotonic()
-    manifest = read_msvd(root, captions, mapping=mapping, subset=subset, expect=expect)
-    write_dataset(manifest, out, started)
+    write_dataset(out, read_msvd, root, captions, **options)
 
 
 @click.command(cls=Command)
@@ -93,15 +78,13 @@ def msvd(
     "--captions",
     required=True,
     multiple=True,
-    type=click.Path(path_type=Path),
+    type=PATH,
     help="JSON file of the corpus; repeatable.",
 )
 @subset_option
 @expect_option
 @out_option
-def msrvtt(
-    root: Path, captions: tuple[Path, ...], subset: bool, expect: dict[str, int], out: Path
-) -> None:
+def msrvtt(root: Path, captions: tuple[Path, ...], out: Path, **options: Any) -> None:
     """Read MSR-VTT: all sentences, and the splits of 6,513, 497 and 2,990 clips.
 
     \b
@@ -111,8 +94,7 @@ def msrvtt(
     """
     from pipeline.datasets.readers.msrvtt import read_msrvtt
 
-    started = time.monotonic()
-    write_dataset(read_msrvtt(root, captions, subset=subset, expect=expect), out, started)
+    write_dataset(out, read_msrvtt, root, captions, **options)
 
 
 @click.command("trecvid-vtt", cls=Command)
@@ -121,9 +103,7 @@ def msrvtt(
 @subset_option
 @expect_option
 @out_option
-def trecvid_vtt(
-    root: Path, captions: Path, subset: bool, expect: dict[str, int], out: Path
-) -> None:
+def trecvid_vtt(root: Path, captions: Path, out: Path, **options: Any) -> None:
     """Read the testing set of TRECVID 2016 Video to Text: 1,915 clips with one sentence per set.
 
     \b
@@ -132,5 +112,4 @@ def trecvid_vtt(
     """
     from pipeline.datasets.readers.trecvid_vtt import read_trecvid_vtt
 
-    started = time.monotonic()
-    write_dataset(read_trecvid_vtt(root, captions, subset=subset, expect=expect), out, started)
+    write_dataset(out, read_trecvid_vtt, root, captions, **options)

@@ -1,15 +1,16 @@
 """`pipeline caption`: captions of given images, or of a split of a dataset."""
 
 import json
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from pipeline.store.errors import WrongUsage
-from stages.command import Answer
+from stages.command import COUNT, Answer
 from stages.console import CONSOLE, OUTPUT, SOME_ROWS_FAILED, log_done, printable
-from stages.experiment import layout_of, require_made
+from stages.experiment import DATASET, layout_of, require_made
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 
 
 @click.command(cls=Answer)
-@click.argument("pictures", nargs=-1, metavar="[IMAGE]...")
+@click.argument("images", nargs=-1, metavar="[IMAGE]...")
 @click.option("--experiment", required=True, help="Name of a trained experiment.")
 @click.option(
     "--baseline",
@@ -30,29 +31,26 @@ if TYPE_CHECKING:
     "or the most frequent.",
 )
 @click.option("--split", help="Split to caption without an IMAGE.  [default: test]")
-@click.option(
-    "--limit", type=click.IntRange(1), help="Caption only the first N images of the split."
-)
+@click.option("--limit", type=COUNT, help="Caption only the first N images of the split.")
 @click.option(
     "--out",
     type=OUTPUT,
     help="Output file, .jsonl, or .json in COCO's results format.  [default: for a split, "
     "data/captions/DATASET/EXPERIMENT.jsonl]",
 )
-@click.option("--top", type=click.IntRange(1), default=5, show_default=True, help="Of an image.")
+@click.option("--top", type=COUNT, default=5, help="Number of captions per image.")
 @click.option(
     "--beam",
-    type=click.IntRange(1),
+    type=COUNT,
     help="Beam width; 1 is greedy.  [default: 1 for models with tags, 5 for others]",
 )
 @click.option(
     "--sequences",
-    type=click.IntRange(1),
+    type=COUNT,
     default=50,
-    show_default=True,
     help="Number of tag sequences per image, for models with tags.",
 )
-@click.option("--seed", type=click.IntRange(0), default=0, show_default=True)
+@click.option("--seed", type=click.IntRange(0), default=0, help="Seed of all random choices.")
 @click.option(
     "--likelihoods",
     is_flag=True,
@@ -60,17 +58,13 @@ if TYPE_CHECKING:
     "images and captions of the split by likelihood.  [default of --out: "
     "data/embeddings/DATASET/EXPERIMENT.h5]",
 )
-@click.option(
-    "--dataset",
-    type=click.Path(path_type=Path),
-    help="Prepared dataset.  [default: as in params.yaml]",
-)
+@DATASET
 @click.option("--weights", help="Weights of the image network.  [default: as recorded in the head]")
 @click.option("--json", "as_json", is_flag=True, help="Print captions as JSON, one line per image.")
 @click.pass_context
 def caption(
     ctx: click.Context,
-    pictures: tuple[str, ...],
+    images: tuple[str, ...],
     experiment: str,
     baseline: "Baseline | None",
     split: str | None,
@@ -98,13 +92,12 @@ def caption(
       pipeline caption --split val --limit 100 --experiment kiros2014-mlbl --likelihoods
     """
     if likelihoods:
-        if pictures or baseline is not None:
+        if images or baseline is not None:
             raise WrongUsage("--likelihoods ranks a split with a language model; omit IMAGE")
         _compare_by_likelihood(experiment, dataset, out, split, limit)
         return
-    if pictures and (split or limit):
+    if images and (split or limit):
         raise WrongUsage("--split and --limit select images of a dataset; omit them with an IMAGE")
-    # Here: these import torch, which takes seconds.
     from pipeline.language.captioning.captions_file import as_json as line_of
     from pipeline.language.captioning.captions_file import require_captions_file, write_captions
     from pipeline.language.captioning.describe_split import describe_split
@@ -118,29 +111,23 @@ def caption(
         experiment, layout, params, baseline, {"width": beam, "sequences": sequences}
     )
     how: Any = {"count": top, "seed": seed, "monitor": CONSOLE}
-    if not pictures:
+    if not images:
         out = out or layout.captions(opened.name)
         described: Sequence[Described] = describe_split(
-            opened.captioner,
-            layout.dataset,
-            out,
-            images=opened.images,
-            inputs=opened.inputs,
-            split=split,
-            limit=limit,
-            **how,
-        )
+            opened.captioner, layout.dataset, out, images=opened.images, inputs=opened.inputs,
+            split=split, limit=limit, **how,
+        )  # fmt: skip
     else:
         from pipeline.language.captioning.picture_captions import describe_pictures
 
         described = describe_pictures(
-            opened.captioner, opened.network(weights), [*dict.fromkeys(pictures)], **how
+            opened.captioner, opened.network(weights), [*dict.fromkeys(images)], **how
         )
-        for found in described:
-            click.echo(json.dumps(line_of(found)) if as_json else _lines(found))
+        for of_image in described:
+            click.echo(json.dumps(line_of(of_image)) if as_json else _lines(of_image))
         if out is not None:
             write_captions(out, described, {"seed": seed, **opened.captioner.provenance})
-    if not all(found.captions for found in described):
+    if not all(of_image.captions for of_image in described):
         ctx.exit(SOME_ROWS_FAILED)
 
 
@@ -156,16 +143,11 @@ def _compare_by_likelihood(
     layout = layout_of(dataset, params.dataset)
     require_made(layout.language(name), name, layout)
     out = out or layout.embeddings(name)
-    found = embed_by_likelihood(
-        name,
-        layout,
-        out,
-        lambda other: experiment_of(params, other),
-        split=split,
-        limit=limit,
-        monitor=CONSOLE,
+    embeddings = embed_by_likelihood(
+        name, layout, out, partial(experiment_of, params), split=split, limit=limit, monitor=CONSOLE
     )
-    log_done(f"{out}: {len(found.image_ids)} images and {len(found.caption_ids)} captions")
+    images, captions = len(embeddings.image_ids), len(embeddings.caption_ids)
+    log_done(f"{out}: {images} images and {captions} captions")
 
 
 def open_by_name(
@@ -175,23 +157,7 @@ def open_by_name(
     baseline: "Baseline | None" = None,
     writing: dict[str, Any] | None = None,
 ) -> "OpenCaptioner":
-    """Return the captioner of a language model or of a baseline.
-
-    Parameters
-    ----------
-    name : str. Name of the experiment.
-    layout : Layout. Paths of the files.
-    params : Params. Contents of params.yaml.
-    baseline : str or None. Kind of baseline; None: a language model.
-    writing : object. Decoding options of a language model that differ from those of `Writing`.
-
-    Raises
-    ------
-    WrongUsage
-        A retrieval experiment without a baseline, or a language model with one.
-    PipelineError
-        See `pipeline.language.captioning.captioners.open_captioner`.
-    """
+    """Return the captioner of a language model, with some options of `Writing`, or a baseline."""
     from pipeline.language.captioning.captioner import Writing
     from pipeline.language.captioning.captioners import is_language_model, open_captioner
     from stages.plan import experiment_of
@@ -204,15 +170,15 @@ def open_by_name(
     return open_captioner(
         name,
         layout,
-        lambda other: experiment_of(params, other),
+        partial(experiment_of, params),
         baseline,
         writing=Writing(**(writing or {})),
         train_split=params.splits.train,
     )
 
 
-def _lines(found: "Described") -> str:
+def _lines(described: "Described") -> str:
     """Return one line per caption of an image, or a line with the reason for its absence."""
-    rows = [(str(k), f"{c.score:.6g}", c.text) for k, c in enumerate(found.captions, 1)]
-    rows = rows or [("", "", found.error)]
-    return "\n".join("\t".join(map(printable, (found.image, *row))) for row in rows)
+    rows = [(str(k), f"{c.score:.6g}", c.text) for k, c in enumerate(described.captions, 1)]
+    rows = rows or [("", "", described.error)]
+    return "\n".join("\t".join(map(printable, (described.image, *row))) for row in rows)

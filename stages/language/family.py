@@ -1,5 +1,7 @@
 """What language models add to the commands; see `stages.additions`."""
 
+from typing import Literal
+
 TITLE = "Regions, clips and language"
 
 COMMANDS = {
@@ -12,4 +14,14 @@ HELP = {
     "rerank": "Rerank generated captions with a retrieval experiment.",
     "score": "Score generated captions against references.",
 }
-LIST_EXPERIMENTS = {"language": "stages.language.listing:experiments"}
+LIST_EXPERIMENTS = {"language": "stages.language.family:experiments"}
+
+
+def experiments(size: Literal["tiny", "small", "paper"]) -> list[tuple[str, str, str, str, str]]:
+    """Return the name, kind, image features, caption features and source of each model."""
+    from pipeline.language.presets import LANGUAGE_PRESETS
+
+    return [
+        (name, "language model", preset.at(size).images, "", preset.paper.source)
+        for name, preset in LANGUAGE_PRESETS.items()
+    ]

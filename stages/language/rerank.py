@@ -4,13 +4,13 @@ from pathlib import Path
 
 import click
 
-from stages.command import Command
+from stages.command import PATH, Command
 from stages.console import CONSOLE
 from stages.experiment import layout_of, require_made
 
 
 @click.command(cls=Command)
-@click.argument("file", type=click.Path(path_type=Path), metavar="CAPTIONS.jsonl")
+@click.argument("file", type=PATH, metavar="CAPTIONS.jsonl")
 @click.option(
     "--experiment",
     required=True,
@@ -20,17 +20,14 @@ from stages.experiment import layout_of, require_made
     "--weight",
     type=click.FloatRange(0),
     default=4.0,
-    show_default=True,
     help="Weight of the cosine; the rest of the score is that of the file.",
 )
 @click.option(
-    "--dataset",
-    type=click.Path(path_type=Path),
-    help="Dataset of the captioned images.  [default: as in params.yaml]",
+    "--dataset", type=PATH, help="Dataset of the captioned images.  [default: as in params.yaml]"
 )
 @click.option(
     "--out",
-    type=click.Path(path_type=Path),
+    type=PATH,
     help="File ending in .jsonl, or in .json for COCO's result format.  [default: "
     "data/captions/DATASET/NAME-by-EXPERIMENT.jsonl]",
 )
@@ -47,22 +44,15 @@ def rerank(
       pipeline caption --split dev --experiment xu2015-soft-attention --beam 20 --top 20
       pipeline rerank data/captions/flickr8k/xu2015-soft-attention.jsonl --experiment ours-linear
     """
-    # Here: these import torch, which takes seconds.
     from pipeline.language.captioning.caption_by_name import rerank as run
     from stages.params import load_params
     from stages.plan import experiment_of
 
     params = load_params()
     layout = layout_of(dataset, params.dataset)
-    own = {experiment: experiment_of(params, experiment)}
+    experiments = {experiment: experiment_of(params, experiment)}
     require_made(layout.head(experiment), experiment, layout)
     run(
-        file,
-        layout.dataset,
-        out,
-        experiment=experiment,
-        weight=weight,
-        experiments=own,
-        root=layout.root,
-        monitor=CONSOLE,
-    )
+        file, layout.dataset, out, experiment=experiment, weight=weight, experiments=experiments,
+        root=layout.root, monitor=CONSOLE,
+    )  # fmt: skip

@@ -5,17 +5,15 @@ from pathlib import Path
 import click
 
 from pipeline.store.errors import WrongUsage
-from stages.command import Answer
+from stages.command import PATH, Answer
 from stages.console import CONSOLE, OUTPUT
 from stages.experiment import layout_of
 
 
 @click.command(cls=Answer)
-@click.argument("files", nargs=-1, type=click.Path(path_type=Path), metavar="[FILE]...")
+@click.argument("files", nargs=-1, type=PATH, metavar="[FILE]...")
 @click.option(
-    "--dataset",
-    type=click.Path(path_type=Path),
-    help="Dataset of the captioned images.  [default: as in params.yaml]",
+    "--dataset", type=PATH, help="Dataset of the captioned images.  [default: as in params.yaml]"
 )
 @click.option(
     "--out",
@@ -53,7 +51,6 @@ def score(
       pipeline score results.json --dataset data/coco --ranked-by kiros2014-linear
       pipeline score --judgments rated.jsonl --dataset data/flickr8k
     """
-    # Here: these take longer to import than --help should.
     from pipeline.datasets.image_truth import truth_of
     from pipeline.datasets.manifest import read_manifest
     from pipeline.language.captioning.caption_by_name import score as score_files
@@ -70,18 +67,13 @@ def score(
         if files or ranked_by is not None:
             raise WrongUsage("--judgments FILE has captions of its own; omit FILE and --ranked-by")
         folder = layout.caption_scores(judgments.stem) if out is None else out / judgments.stem
-        found = correlate(judgments, layout.dataset, folder, monitor=CONSOLE)
-        click.echo(correlations_table(found), nl=False)
+        correlations = correlate(judgments, layout.dataset, folder, monitor=CONSOLE)
+        click.echo(correlations_table(correlations), nl=False)
         return
-    own = {ranked_by: experiment_of(params, ranked_by)} if ranked_by is not None else {}
+    experiments = {ranked_by: experiment_of(params, ranked_by)} if ranked_by is not None else {}
     rows = score_files(
-        files or None,
-        layout.dataset,
-        out,
-        ranked_by=ranked_by,
-        experiments=own,
-        root=layout.root,
-        monitor=CONSOLE,
-    )
+        files or None, layout.dataset, out, ranked_by=ranked_by, experiments=experiments,
+        root=layout.root, monitor=CONSOLE,
+    )  # fmt: skip
     truth = truth_of(read_manifest(layout.dataset))
     click.echo(markdown(rows, truth), nl=False)

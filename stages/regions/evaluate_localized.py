@@ -37,10 +37,7 @@ class EvaluateLocalized(EvaluateAddition):
                 raise WrongUsage(
                     f"--{option} goes with embedding files, not with --protocol entities"
                 )
-        from pipeline.regions.localization.evaluate_localization import (
-            evaluate_localized,
-            markdown,
-        )
+        from pipeline.regions.localization.evaluate_localization import evaluate_localized, markdown
         from pipeline.regions.localization.measures import NMS
 
         file: Path | None = params["embeddings"]

@@ -1,12 +1,12 @@
 """`pipeline extract --regions`: features of proposals instead of whole images."""
 
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import click
 
 from stages.additions import Job
+from stages.command import PATH
 
 
 class ExtractRegions:
@@ -15,7 +15,7 @@ class ExtractRegions:
     OPTIONS = (
         click.option(
             "--regions",
-            type=click.Path(path_type=Path),
+            type=PATH,
             help="Folder of proposals: extract features of these regions, not of whole images.",
         ),
         click.option(

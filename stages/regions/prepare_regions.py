@@ -1,8 +1,7 @@
 """`pipeline prepare entities` and `regions`: datasets of images with phrases and boxes."""
 
-import time
 from pathlib import Path
-from typing import Literal
+from typing import Any
 
 import click
 
@@ -10,6 +9,7 @@ from stages.command import Command
 from stages.prepare_options import (
     expect_option,
     images_option,
+    name_option,
     out_option,
     path_option,
     split_option,
@@ -32,7 +32,6 @@ from stages.prepare_options import (
     "several",
     type=click.Choice(["union", "any"]),
     default="union",
-    show_default=True,
     help="Several boxes of a chain: union, one box around all; any, each of them is correct.",
 )
 @click.option(
@@ -44,15 +43,7 @@ from stages.prepare_options import (
 )
 @expect_option
 @out_option
-def entities(
-    root: Path,
-    images: Path,
-    splits: dict[str, Path],
-    several: Literal["union", "any"],
-    scale: bool,
-    expect: dict[str, int],
-    out: Path,
-) -> None:
+def entities(root: Path, images: Path, out: Path, **options: Any) -> None:
     """Read Flickr30k Entities: captions whose phrases have boxes.
 
     The image of an annotation is the one whose name begins with its number, in Flickr30k or
@@ -65,20 +56,16 @@ def entities(
     """
     from pipeline.datasets.readers.entities import read_entities
 
-    started = time.monotonic()
-    manifest = read_entities(
-        root, images, splits=splits, several=several, scale=scale, expect=expect
-    )
-    write_dataset(manifest, out, started)
+    write_dataset(out, read_entities, root, images, **options)
 
 
 @click.command(cls=Command)
 @images_option
 @path_option("--table", "CSV or JSONL file of images, phrases and boxes.")
-@click.option("--name", help="Name of the dataset.  [default: name of the folder OUT]")
+@name_option
 @expect_option
 @out_option
-def regions(root: Path, table: Path, name: str | None, expect: dict[str, int], out: Path) -> None:
+def regions(root: Path, table: Path, name: str | None, out: Path, expect: dict[str, int]) -> None:
     """Read your own boxes from a CSV or JSONL file: image, phrase, x0, y0, x1, y1.
 
     Each line has one phrase with its box, in pixels of the original image, from 0, right and bottom
@@ -91,5 +78,4 @@ def regions(root: Path, table: Path, name: str | None, expect: dict[str, int], o
     from pipeline.datasets.region_table import read_regions
 
     name = name or out.resolve().name
-    started = time.monotonic()
-    write_dataset(read_regions(root, table, name=name, expect=expect), out, started)
+    write_dataset(out, read_regions, root, table, name=name, expect=expect)

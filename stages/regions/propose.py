@@ -2,13 +2,13 @@
 
 import time
 from pathlib import Path
+from typing import Any
 
 import click
 
-from pipeline.store.jobs.options import Compute, Selection, Storage
-from pipeline.store.workers.place import Place
-from stages.command import Command
+from stages.command import COUNT, PATH, Command
 from stages.console import CONSOLE, OUTPUT
+from stages.experiment import REQUIRED_DATASET
 from stages.options import (
     ADD,
     COMPRESS,
@@ -26,30 +26,29 @@ from stages.options import (
     storage_options,
 )
 
-# Here, and not from pipeline.regions, since `--help` needs none of what that imports.
+# Not from pipeline.regions, since `--help` needs none of what that imports.
 _METHODS = ("edge-boxes", "selective-search", "bing", "grid", "boxes", "ground-truth")
 
 
 @click.command(cls=Command)
-@click.option("--method", required=True, type=click.Choice(_METHODS), help="Who proposes.")
-@click.option("--dataset", required=True, type=click.Path(path_type=Path), help="Prepared dataset.")
+@click.option("--method", required=True, type=click.Choice(_METHODS), help="Proposal method.")
+@REQUIRED_DATASET
 @click.option("--out", required=True, type=OUTPUT, help="Output folder of the proposals.")
 @click.option(
     "-n",
     "--number",
-    type=click.IntRange(1),
+    type=COUNT,
     default=100,
-    show_default=True,
     help="Maximum number of boxes per image; ground-truth returns all.",
 )
 @click.option(
     "--boxes",
-    type=click.Path(path_type=Path),
+    type=PATH,
     help="Box file of --method boxes: .tsv (bottom-up), .npz, .h5 or .json (COCO results).",
 )
 @click.option(
     "--model",
-    type=click.Path(path_type=Path),
+    type=PATH,
     help="Folder of BING's model, or edge model file for edge-boxes.  [default: gradients, "
     "without a model]",
 )
@@ -67,11 +66,8 @@ def propose(
     number: int,
     boxes: Path | None,
     model: Path | None,
-    select: Selection,
-    compute: Compute,
-    storage: Storage,
-    place: Place,
     as_json: bool,
+    **options: Any,
 ) -> None:
     """Propose boxes on the images of a prepared dataset.
 
@@ -89,8 +85,6 @@ def propose(
     from stages.feature_log import log_made
 
     started = time.monotonic()
-    index = job.propose(
-        dataset, out, proposer=Proposer(method, number, boxes, model), select=select,
-        storage=storage, compute=compute, place=place, monitor=CONSOLE,
-    )  # fmt: skip
+    proposer = Proposer(method, number, boxes, model)
+    index = job.propose(dataset, out, proposer=proposer, **options, monitor=CONSOLE)
     log_made(ctx, out, index, time.monotonic() - started, as_json)

@@ -1,6 +1,5 @@
 """`pipeline search --localize`: the box nearest to a phrase in each image."""
 
-import json
 import time
 from functools import partial
 from pathlib import Path
@@ -9,9 +8,10 @@ from typing import Any
 import click
 
 from pipeline.experiments.layout import NotMade
-from stages.answers import print_answers
+from stages.command import FOLDER
 from stages.console import CONSOLE, log_done
 from stages.experiment import layout_of
+from stages.searching import print_answers
 
 
 class SearchRegions:
@@ -25,7 +25,7 @@ class SearchRegions:
         ),
         click.option(
             "--marked",
-            type=click.Path(path_type=Path, file_okay=False),
+            type=FOLDER,
             metavar="DIR",
             help="With --localize: write the images as SVG with the box drawn over each to this "
             "folder.",
@@ -43,13 +43,13 @@ class SearchRegions:
         unused = ("queries", "image", "minus", "plus", "of", "around_mean", "approximate", "where")
         if phrase is None or any(params[name] for name in unused) or params.get("regularities"):
             raise click.UsageError("--localize accepts only a SENTENCE, --top, --marked and --json")
-        experiment, top, as_json = params["experiment"], params["top"], params["as_json"]
+        experiment = params["experiment"]
         sources = region_sources_of(experiment, **files)
         from pipeline.regions.localization.region_searcher import RegionSearcher
 
         started = time.monotonic()
         searcher = RegionSearcher(**sources, monitor=CONSOLE)
-        (hits,) = searcher.by_phrases([phrase], top=top)
+        (hits,) = searcher.by_phrases([phrase], top=params["top"])
         results = [
             {
                 "rank": hit.rank,
@@ -61,14 +61,9 @@ class SearchRegions:
             }
             for hit in hits
         ]
-        if as_json:
-            found = {"experiment": experiment, "similarity": searcher.found.similarity}
-            answers = [{"query": {"phrase": phrase}, "results": results}]
-            click.echo(json.dumps({**found, "answers": answers}, indent=2))
-        else:
-            texts = [{**r, "box": " ".join(f"{v:g}" for v in hit.box)} for r, hit in zip(
-                results, hits, strict=True)]  # fmt: skip
-            print_answers([{"query": {"sentence": phrase}, "results": texts}])
+        answers = [{"query": {"phrase": phrase}, "results": results}]
+        similarity = searcher.found.similarity
+        print_answers(answers, params["as_json"], experiment=experiment, similarity=similarity)
         if marked is not None:
             from pipeline.web.marked_hits import write_marked
 
@@ -82,25 +77,14 @@ class SearchRegions:
 def region_sources_of(
     experiment: str,
     embeddings: Path | None,
-    head: Path | None,
     dataset: Path | None,
-    encoder: Path | None,
     weights: str | None,
     split: str | None,
+    **models: Any,
 ) -> dict[str, Any]:
-    """Return the arguments of `RegionSearcher`, except the monitor.
-
-    `embeddings` is the localization file, if it is set.
-
-    Raises
-    ------
-    UsageError
-        A split is named, but a localization file has only one.
-    ParamsError, NotMade
-    """
+    """Return the arguments of `RegionSearcher` but the monitor; `embeddings` are localizations."""
     if split is not None:
-        raise click.UsageError("--split does not go with --regions: a localization file has one")
-    # Here, so that --help imports neither yaml nor torch.
+        raise click.UsageError("--split does not go with --localize: a localization file has one")
     from pipeline.regions.localization.search_by_name import find_region_sources
     from stages.params import load_params
     from stages.plan import experiment_of
@@ -115,6 +99,5 @@ def region_sources_of(
         partial(experiment_of, params),
         remedy=f"`pipeline localize {experiment} --dataset {layout.dataset}`",
         localization=embeddings,
-        head=head,
-        encoder=encoder,
+        **models,
     )

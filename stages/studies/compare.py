@@ -2,24 +2,21 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import click
 
 from pipeline.store.errors import WrongUsage
 from stages.command import Answer
 from stages.console import CONSOLE, OUTPUT
-from stages.experiment import layout_of
+from stages.experiment import DATASET, layout_of
 from stages.options import JSON
 
 
 @click.command(cls=Answer)
 @click.argument("first", required=False)
 @click.argument("second", required=False)
-@click.option(
-    "--dataset",
-    type=click.Path(path_type=Path),
-    help="Prepared dataset.  [default: as in params.yaml]",
-)
+@DATASET
 @click.option(
     "--measure",
     "measures",
@@ -30,16 +27,12 @@ from stages.options import JSON
     "CIDEr and ROUGE-L of captions]",
 )
 @click.option(
-    "--protocol",
-    default="all",
-    show_default=True,
-    help="Embeddings: evaluation protocol, as in `pipeline evaluate`.",
+    "--protocol", default="all", help="Embeddings: evaluation protocol, as in `pipeline evaluate`."
 )
 @click.option(
     "--captions-per-image",
     type=click.IntRange(0),
     default=5,
-    show_default=True,
     help="Embeddings: use the first N captions of each image; 0 uses all.",
 )
 @click.option(
@@ -85,7 +78,6 @@ def compare(
         return
     if first is None or second is None or out is not None:
         raise WrongUsage("pass two names or files to compare, or --claims FILE with --out")
-    # Here, as the job below: what they import takes longer than --help should.
     from pipeline.studies.claims.compare import (
         DEFAULT_MEASURES,
         ComparedFiles,
@@ -98,13 +90,13 @@ def compare(
     from pipeline.studies.significance.paired import compare_outputs
     from stages.params import load_params
 
-    given = [Path(name) for name in (first, second) if _is_file(name)]
+    named_files = [Path(name) for name in (first, second) if _is_file(name)]
     default = load_params().dataset
-    layout = layout_of(dataset, default) if dataset or default or len(given) < 2 else None
+    layout = layout_of(dataset, default) if dataset or default or len(named_files) < 2 else None
     if measures:
         kind = kind_of_measure(measures[0])
-    elif given or layout is None:
-        kind = kind_of_files(given)
+    elif named_files or layout is None:
+        kind = kind_of_files(named_files)
     else:
         kind = kind_of_names((first, second), layout)
     files = ComparedFiles(
@@ -115,15 +107,16 @@ def compare(
         for name in (first, second)
     ]
     ours, theirs = ([files.read(file, kind) for file in of] for of in sides)
-    found = [compare_outputs(ours, theirs, m) for m in measures or DEFAULT_MEASURES[kind]]
+    comparisons = [compare_outputs(ours, theirs, m) for m in measures or DEFAULT_MEASURES[kind]]
     if as_json:
-        answer = {"first": first, "second": second, "kind": kind}
-        click.echo(json.dumps({**answer, "measures": [*map(comparison_json, found)]}, indent=2))
+        answer: dict[str, Any] = {"first": first, "second": second, "kind": kind}
+        answer["measures"] = [*map(comparison_json, comparisons)]
+        click.echo(json.dumps(answer, indent=2))
         return
-    for of in found:
-        click.echo(side(first, of.first, of.measure))
-        click.echo(side(second, of.second, of.measure))
-        click.echo(line(of))
+    for comparison in comparisons:
+        click.echo(side(first, comparison.first, comparison.measure))
+        click.echo(side(second, comparison.second, comparison.measure))
+        click.echo(line(comparison))
 
 
 def _judge(claims: str, dataset: Path | None, out: Path | None, as_json: bool) -> None:
@@ -135,8 +128,8 @@ def _judge(claims: str, dataset: Path | None, out: Path | None, as_json: bool) -
 
     default = load_params().dataset
     layout = layout_of(dataset, default) if dataset or default else None
-    asked = read_claims(claims)
-    judged = judge(asked, None if layout is None else layout.dataset, monitor=CONSOLE)
+    folder = None if layout is None else layout.dataset
+    judged = judge(read_claims(claims), folder, monitor=CONSOLE)
     if out is not None:
         tables.write_claims(out, judged)
     if as_json:

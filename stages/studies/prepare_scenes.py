@@ -1,8 +1,7 @@
 """`pipeline prepare scenes` and `moving-scenes`: datasets that the project draws."""
 
-import time
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import click
 
@@ -10,22 +9,17 @@ from stages.command import Command
 from stages.console import progress_of
 from stages.prepare_options import out_option, write_dataset
 
+if TYPE_CHECKING:
+    from pipeline.datasets.manifest import Manifest
+
+SEED = click.option("--seed", type=click.IntRange(0), default=0, help="Seed of all random choices.")
+
 
 @click.command(cls=Command)
 @click.option(
-    "--num-images",
-    type=click.IntRange(3, 100_000),
-    default=600,
-    show_default=True,
-    help="Number of images.",
+    "--num-images", type=click.IntRange(3, 100_000), default=600, help="Number of images."
 )
-@click.option(
-    "--seed",
-    type=click.IntRange(0),
-    default=0,
-    show_default=True,
-    help="Seed of all random choices.",
-)
+@SEED
 @out_option
 def scenes(num_images: int, seed: int, out: Path) -> None:
     """Draw scenes of shapes with five captions each.
@@ -39,10 +33,11 @@ def scenes(num_images: int, seed: int, out: Path) -> None:
     """
     from pipeline.studies.scenes.draw_scenes import draw_scenes
 
-    started = time.monotonic()
-    with progress_of("scenes", "image") as progress:
-        manifest = draw_scenes(out, num_images, seed, progress)
-    write_dataset(manifest, out, started)
+    def draw() -> "Manifest":  # the bar is closed before the dataset is logged
+        with progress_of("scenes", "image") as progress:
+            return draw_scenes(out, num_images, seed, progress)
+
+    write_dataset(out, draw)
 
 
 @click.command("moving-scenes", cls=Command)
@@ -51,22 +46,14 @@ def scenes(num_images: int, seed: int, out: Path) -> None:
     "num_clips",
     type=click.IntRange(6, 100_000),
     default=600,
-    show_default=True,
     help="Number of clips; even.",
 )
-@click.option(
-    "--seed",
-    type=click.IntRange(0),
-    default=0,
-    show_default=True,
-    help="Seed of all random choices.",
-)
+@SEED
 @click.option(
     "--format",
     "form",
     type=click.Choice(["mp4", "gif"]),
     default="mp4",
-    show_default=True,
     help="File format; gif needs no encoder, and has no sound.",
 )
 @out_option
@@ -82,7 +69,8 @@ def moving_scenes(num_clips: int, seed: int, form: Literal["mp4", "gif"], out: P
     """
     from pipeline.studies.scenes.moving.draw_clips import draw_moving_scenes
 
-    started = time.monotonic()
-    with progress_of("moving scenes", "clip") as progress:
-        manifest = draw_moving_scenes(out, num_clips, seed, form, progress)
-    write_dataset(manifest, out, started)
+    def draw() -> "Manifest":
+        with progress_of("moving scenes", "clip") as progress:
+            return draw_moving_scenes(out, num_clips, seed, form, progress)
+
+    write_dataset(out, draw)

@@ -11,7 +11,7 @@ from stages.command import Answer
 from stages.console import CONSOLE, OUTPUT
 from stages.experiment import layout_of
 from stages.options import JSON
-from stages.sources import source_options, sources_of
+from stages.searching import source_options, sources_of
 
 
 @click.command(cls=Answer)
@@ -35,7 +35,6 @@ def probe(
     if experiment is None:
         raise click.UsageError("pass --experiment NAME")
     sources = sources_of(experiment, **files, split=None)
-    # Here: these take longer to import than --help should.
     from pipeline.datasets.image_truth import truth_of
     from pipeline.retrieval.query.searcher import Searcher
     from pipeline.studies.probes.probe import probe as probe_searcher
@@ -43,7 +42,7 @@ def probe(
 
     searcher = Searcher(**sources, monitor=CONSOLE)
     truth = truth_of(searcher.embedded.manifest)
-    found = probe_searcher(searcher, truth, split=split, monitor=CONSOLE)
+    probes = probe_searcher(searcher, truth, split=split, monitor=CONSOLE)
     out = out or layout_of(sources["dataset"], "").probes(experiment)
-    write_probes(out, found)
-    click.echo(json.dumps(asdict(found), indent=2) if as_json else markdown(found), nl=as_json)
+    write_probes(out, probes)
+    click.echo(json.dumps(asdict(probes), indent=2) if as_json else markdown(probes), nl=as_json)

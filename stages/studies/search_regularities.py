@@ -7,7 +7,7 @@ import click
 
 from stages.console import CONSOLE
 from stages.experiment import layout_of
-from stages.sources import own_embeddings, sources_of
+from stages.searching import sources_of, tested_embeddings
 
 
 class SearchRegularities:
@@ -36,8 +36,8 @@ class SearchRegularities:
 
         experiment, as_json = params["experiment"], params["as_json"]
         # Of the test split, as tables are.
-        own = files["embeddings"] or own_embeddings(experiment, files["dataset"])
-        sources = sources_of(experiment, **{**files, "embeddings": own})
+        embeddings = files["embeddings"] or tested_embeddings(experiment, files["dataset"])
+        sources = sources_of(experiment, **{**files, "embeddings": embeddings})
         out = layout_of(sources["dataset"], "").regularities(experiment)
         searcher = Searcher(**sources, monitor=CONSOLE)
         words = truth_of(searcher.embedded.manifest)

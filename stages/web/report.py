@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import click
 
 from pipeline.store.errors import WrongUsage
-from stages.command import Command
+from stages.command import PATH, Command
 from stages.console import CONSOLE, OUTPUT
 from stages.experiment import layout_of
 from stages.options import MAP
@@ -17,9 +17,7 @@ if TYPE_CHECKING:
 
 @click.command(cls=Command)
 @click.option(
-    "--dataset",
-    type=click.Path(path_type=Path),
-    help="Dataset of the experiments.  [default: as in params.yaml]",
+    "--dataset", type=PATH, help="Dataset of the experiments.  [default: as in params.yaml]"
 )
 @click.option(
     "--out", type=OUTPUT, help="Output folder of the tables.  [default: data/report/DATASET]"
@@ -36,17 +34,12 @@ if TYPE_CHECKING:
     "--task",
     type=click.Choice(["retrieval", "localization", "captioning"]),
     default="retrieval",
-    show_default=True,
     help="Page to write instead: localization, DIR/localization.html, with a table of all files "
     "of `pipeline localize` and images with boxes; captioning, DIR/captions.html, with the scores "
     "of all files of `pipeline caption`, images with captions, and the regularities of spaces.",
 )
 def report(
-    dataset: Path | None,
-    out: Path | None,
-    html: Path | None,
-    projection: "Projection",
-    task: str,
+    dataset: Path | None, out: Path | None, html: Path | None, projection: "Projection", task: str
 ) -> None:
     """Join the recall tables of all experiments as recall.json, recall.csv and recall.md.
 
@@ -60,7 +53,6 @@ def report(
       pipeline report --task localization --dataset data/entities --html data/report/entities/html
       pipeline report --task captioning --dataset data/flickr8k --html data/report/flickr8k/html
     """
-    # Here: these take longer to import than --help should.
     from pipeline.retrieval.tables import markdown_table
     from pipeline.web.report import report_by_name as reports
     from stages.params import load_params
@@ -76,12 +68,7 @@ def report(
         write_page(layout.dataset, html, root=layout.root, monitor=CONSOLE)
         return
     written = reports.write_report(
-        layout.dataset,
-        out,
-        html=html,
-        projection=projection,
-        first=list(params.experiments),
-        root=layout.root,
-        monitor=CONSOLE,
-    )
+        layout.dataset, out, html=html, projection=projection, first=list(params.experiments),
+        root=layout.root, monitor=CONSOLE,
+    )  # fmt: skip
     click.echo(markdown_table(written.rows), nl=False)

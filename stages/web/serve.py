@@ -11,7 +11,7 @@ from stages.command import Command
 from stages.console import CONSOLE, log_done
 from stages.experiment import layout_of
 from stages.options import MAP
-from stages.sources import source_options, sources_of
+from stages.searching import source_options, sources_of
 
 if TYPE_CHECKING:
     from pipeline.studies.embedding_map.plane import Projection
@@ -23,33 +23,20 @@ _CAPTIONS = 3
 @click.command(cls=Command)
 @source_options
 @click.option(
-    "--port",
-    type=click.IntRange(0, 65535),
-    default=8765,
-    show_default=True,
-    help="Port; 0 for any free port.",
+    "--port", type=click.IntRange(0, 65535), default=8765, help="Port; 0 for any free port."
 )
 @click.option(
     "--host",
     default="127.0.0.1",
-    show_default=True,
     help="Address to listen on; 0.0.0.0 is every network, without a password.",
 )
 @click.option(
     "--localize", is_flag=True, help="Find phrases, with their boxes drawn over the images."
 )
 @click.option(
-    "--language-model",
-    metavar="EXPERIMENT",
-    help="Language model that captions uploaded images.",
+    "--language-model", metavar="EXPERIMENT", help="Language model that captions uploaded images."
 )
-@click.option(
-    "--top",
-    type=click.IntRange(1, 200),
-    default=12,
-    show_default=True,
-    help="Number of results per page.",
-)
+@click.option("--top", type=click.IntRange(1, 200), default=12, help="Number of results per page.")
 @MAP
 def serve(
     experiment: str | None,
@@ -68,7 +55,7 @@ def serve(
     Ctrl-C stops it.
 
     \b
-    Example:
+    Examples:
       pipeline serve --experiment NAME
       pipeline serve --experiment kiros2014-lstm --language-model kiros2014-sc-nlm
     """
@@ -76,7 +63,6 @@ def serve(
         raise click.UsageError("Missing option '--experiment'.")
     if localize and language_model:
         raise WrongUsage("--language-model captions uploads, which --localize does not accept")
-    # Here: these import torch, which takes seconds, and the server.
     from pipeline.web.serve.server import Server
 
     searcher: Any

@@ -10,8 +10,9 @@ import pytest
 from pipeline.heads import HeadError
 from pipeline.heads.experiments import Size, experiment_finder, resolve_experiment
 from pipeline.heads.presets import PRESETS
+from pipeline.store.errors import UnknownName
 from stages.listing import experiments
-from stages.params import ParamsError, UnknownExperiment, load_params
+from stages.params import ParamsError, load_params
 from stages.plan import every_name, experiment_of, run_options
 from tests.project import PROJECT
 
@@ -96,5 +97,5 @@ def test_an_experiment_is_found_on_other_image_features(
         experiment_of(params, "vsepp-finetuned@resnet50-caffe-pool")
     with pytest.raises(HeadError, match="names no image features"):
         experiment_of(params, "vsepp@")
-    with pytest.raises(UnknownExperiment, match=r"'vsep'.*did you mean vsepp"):
+    with pytest.raises(UnknownName, match=r"'vsep'.*did you mean vsepp"):
         experiment_of(params, "vsep@resnet50-caffe-pool")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from pipeline.store.errors import WrongUsage
-from stages.command import Answer
+from stages.command import FOLDER, PATH, Answer
 from stages.console import CONSOLE, FOUND, OUTPUT, printable
 from stages.listing import print_table
 from stages.options import JSON
@@ -15,12 +15,10 @@ from stages.options import JSON
 if TYPE_CHECKING:
     from pipeline.studies.near_duplicates.find import Duplicate, Duplicates
 
-_FOLDER = click.Path(path_type=Path, file_okay=False)
-
 
 @click.command(cls=Answer)
-@click.argument("features", type=_FOLDER)
-@click.argument("others", type=_FOLDER, required=False)
+@click.argument("features", type=FOLDER)
+@click.argument("others", type=FOLDER, required=False)
 @click.option(
     "--threshold",
     type=float,
@@ -28,7 +26,7 @@ _FOLDER = click.Path(path_type=Path, file_okay=False)
 )
 @click.option(
     "--dataset",
-    type=click.Path(path_type=Path),
+    type=PATH,
     multiple=True,
     help="Prepared dataset of FEATURES, or its folder of images, for splits and thumbnails; "
     "repeat it for OTHERS.",
@@ -61,15 +59,13 @@ def duplicates(
     ctx: click.Context,
     features: Path,
     others: Path | None,
-    threshold: float | None,
     dataset: tuple[Path, ...],
     splits: str | None,
-    between: bool,
-    approximate: bool,
     align: bool,
     page: Path | None,
     fail: bool,
     as_json: bool,
+    **options: Any,
 ) -> None:
     """Find near-duplicate images by the cosine of their features, optionally also by their pixels.
 
@@ -84,7 +80,6 @@ def duplicates(
       pipeline duplicates features/mine --dataset data/mine --split train,test --between --fail
       pipeline duplicates features/mine features/theirs
     """
-    # Here, so that --help needs neither numpy nor h5py.
     from pipeline.datasets.plain_images import images_of
     from pipeline.studies.near_duplicates.find import duplicates as find
 
@@ -96,58 +91,46 @@ def duplicates(
         raise WrongUsage("--align needs --dataset for each feature set, which has its images")
     folders = [features] if others is None else [features, others]
     manifests = [images_of(path, CONSOLE.log) for path in dataset]
-    found = find(
+    result = find(
         features,
         others,
         dataset=manifests[0] if manifests and others is None else None,
         splits=[name for name in (splits or "").split(",") if name],
-        between=between,
-        threshold=threshold,
-        approximate=approximate,
         images=manifests if align else (),
         monitor=CONSOLE,
+        **options,
     )
     if page is not None:
         from pipeline.web.pages.near_duplicates import write_page
 
-        write_page(found, page, dict(zip(folders, manifests, strict=False)))
+        write_page(result, page, dict(zip(folders, manifests, strict=False)))
         CONSOLE.log(f"{page}: the images of the groups")
     if as_json:
-        click.echo(json.dumps(_values(found), indent=2))
-    elif found.groups:
-        print_table(_table(found))
-    if fail and found.groups:
+        click.echo(json.dumps(_values(result), indent=2))
+    elif result.groups:
+        print_table(_table(result))
+    if fail and result.groups:
         ctx.exit(FOUND)
 
 
-def _values(found: "Duplicates") -> dict[str, Any]:
-    return {
-        "threshold": found.threshold,
-        "correlation": found.correlation,
-        "compared": found.compared,
-        "failed": found.failed,
-        "recall": found.recall,
-        "groups": [
-            {"score": group.score, "images": [_image(image) for image in group.images]}
-            for group in found
-        ],
-    }
+def _values(result: "Duplicates") -> dict[str, Any]:
+    """Return the result as JSON values."""
+    facts = ("threshold", "correlation", "compared", "failed", "recall")
+    groups = [{"score": g.score, "images": [*map(_image, g.images)]} for g in result]
+    return {**{name: getattr(result, name) for name in facts}, "groups": groups}
 
 
 def _image(image: "Duplicate") -> dict[str, Any]:
     return {
-        "id": image.id,
-        "features": str(image.features),
-        "split": image.split,
-        "nearest": image.nearest,
-        "score": image.score,
-    }
+        "id": image.id, "features": str(image.features), "split": image.split,
+        "nearest": image.nearest, "score": image.score,
+    }  # fmt: skip
 
 
-def _table(found: "Duplicates") -> list[dict[str, str]]:
+def _table(result: "Duplicates") -> list[dict[str, str]]:
     """Return one row per image; columns with equal values in all rows are omitted."""
-    several = len({image.features for image in found.images}) > 1
-    splits = len({image.split for image in found.images}) > 1
+    several = len({image.features for image in result.images}) > 1
+    splits = len({image.split for image in result.images}) > 1
     return [
         {
             "group": str(number),
@@ -157,6 +140,6 @@ def _table(found: "Duplicates") -> list[dict[str, str]]:
             **({"split": image.split} if splits else {}),
             "nearest": printable(image.nearest),
         }
-        for number, group in enumerate(found, 1)
+        for number, group in enumerate(result, 1)
         for image in group.images
     ]

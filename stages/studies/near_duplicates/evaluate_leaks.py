@@ -8,6 +8,7 @@ import click
 
 from pipeline.store.errors import WrongUsage
 from stages.additions import EvaluateAddition
+from stages.command import FOLDER
 from stages.console import CONSOLE
 
 
@@ -17,7 +18,7 @@ class EvaluateLeaks(EvaluateAddition):
     OPTIONS = (
         click.option(
             "--leaks",
-            type=click.Path(path_type=Path, file_okay=False),
+            type=FOLDER,
             metavar="FEATURES",
             help="Features of all splits: log how many ranked images have a near-duplicate among "
             "the other images.",
