@@ -1,8 +1,8 @@
 """Computing one shard: the task of every feature set, in this process and on workers.
 
-`fill_shard` computes the missing rows of a shard and writes it to the work folder. A worker reads
-its inputs from the job file (`make_shard`), resumes from the finished rows in the work folder, and
-adds its own. Any number of processes may compute the same shard concurrently.
+`compute_shard` computes the missing rows of a shard and writes it to the work folder. A worker
+reads its inputs from the job file (`make_shard`), resumes from the finished rows in the work
+folder, and adds its own. Any number of processes may compute the same shard concurrently.
 """
 
 import socket
@@ -194,7 +194,9 @@ def make_shard(
         within = [Span(span.start - first, span.stop - first) for span in spans]
         for row, block in compute(job, within, watch):
             yield first + row, block
-        ref.require_active()  # before writing the shard: the work folder may have been removed
+        # Before writing the shard: once the run has ended, its work folder may be gone, and a new
+        # one would be left over.
+        ref.require_active()
 
     def report(*progress: int) -> None:
         nonlocal reported
@@ -203,23 +205,8 @@ def make_shard(
             on_progress(*progress)
             ref.require_active()
 
-    result = fill_shard(shard, partial, job.compress, compute_rows, report)
+    result = compute_shard(shard, partial, job.compress, compute_rows, report)()
     return replace(result, worker=host)
-
-
-def fill_shard(
-    shard: int,
-    partial: PartialShard,
-    compress: bool,
-    compute: Compute,
-    on_progress: OnProgress,
-) -> ShardResult:
-    """Compute the missing rows of a shard, and write the shard into the work folder.
-
-    `on_progress` is called after each block with the shard number, the number of existing rows, and
-    the number of failures among the rows computed here.
-    """
-    return compute_shard(shard, partial, compress, compute, on_progress)()
 
 
 def compute_shard(
@@ -229,8 +216,12 @@ def compute_shard(
     compute: Compute,
     on_progress: OnProgress,
 ) -> Callable[[], ShardResult]:
-    """Have the missing rows of a shard computed; return the function that writes the shard."""
-    # That function may be called on another thread, while this one computes the next shard.
+    """Have the missing rows of a shard computed; return the function that writes the shard.
+
+    `on_progress` is called after each block with the shard number, the number of existing rows, and
+    the number of failures among the rows computed here.
+    """
+    # The function may be called on another thread, while this one computes the next shard.
     watch = Stopwatch()
     computed = failed = 0
     with _keeping_rows(partial):

@@ -100,7 +100,8 @@ class PartialShard:
                 piece.require(self.header, [row_id for row_id in piece.ids if row_id in row])
                 piece.inspect(0)
                 self._pieces[path] = np.array([row[row_id] for row_id in piece.ids])
-            # The lock's holder deletes these: no piece that the system merely refuses to read.
+            # The holder of the lock deletes these. A piece that the system refuses to read is not
+            # corrupt: that error ends the run.
             except (DamagedShard, OtherShard) as error:
                 damaged[path] = str(error)
         return damaged

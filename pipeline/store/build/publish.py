@@ -48,7 +48,7 @@ def find_shard(
                 return finished_shard(path, header, ids, first_row), damaged
         except DamagedShard as error:
             damaged.append(str(error))
-        # Not recomputed in place: it may be another result, which took days.
+        # Refused, not recomputed: it may be another result, which took days.
         except OtherShard as error:
             raise OtherShard(
                 f"{error}; choose another output folder, or delete {path} if it is obsolete"

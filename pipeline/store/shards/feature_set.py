@@ -189,7 +189,7 @@ class FeatureSet:
         return iter(self.ids)
 
     def __contains__(self, row_id: object) -> bool:
-        return isinstance(row_id, str) and bool(self._places_of([row_id])[0] >= 0)
+        return isinstance(row_id, str) and bool(self._positions_of([row_id])[0] >= 0)
 
     def __getitem__(self, key: Any) -> np.ndarray:
         """Return the row of an id or a row number, or the rows of several, failed ones as NaN.
@@ -290,7 +290,7 @@ class FeatureSet:
 
     def rows_of(self, ids: Sequence[str]) -> np.ndarray:
         """Return the row number of each id, (len(ids),) int64; missing: `MissingRows`."""
-        rows = self._places_of(ids)
+        rows = self._positions_of(ids)
         if (rows < 0).any():
             absent = [ids[at] for at in np.flatnonzero(rows < 0).tolist()]
             raise MissingRows(
@@ -382,7 +382,7 @@ class FeatureSet:
                 self.source_crc32[here],
             )
 
-    def _places_of(self, ids: Sequence[str]) -> np.ndarray:
+    def _positions_of(self, ids: Sequence[str]) -> np.ndarray:
         """Return the row number of each id, -1 for a missing one."""
         if self._index is None:
             self._index = TextIndex(self.ids)
