@@ -17,7 +17,7 @@ _KEY_DIGITS = 8
 def swap(new: Path, out: Path, replaced: Callable[[Path], bool]) -> None:
     """Replace a folder by a finished one on its disk; files that are not `replaced` are kept."""
     # Two renames, since none exchanges two folders on every system. After a kill between them,
-    # `out` does not exist, and `finish_swap` restores the old folder; after the second, it removes it.
+    # `out` does not exist, and `finish_swap` restores the old folder; after both, it removes it.
     old = _swapped(out)
     out.rename(old)
     new.rename(out)
