@@ -43,11 +43,10 @@ from pipeline.store.build.compute import build_on_workers
 from pipeline.store.build.feature_build import ShardBuild
 from pipeline.store.build.job import ShardJob, ShardResult, make_shard
 from pipeline.store.build.job_ref import JobRef
-from pipeline.store.progress import Stopwatch
+from pipeline.store.progress import OnProgress, Stopwatch
 from pipeline.store.shards.format import FeatureHeader, RowBlock
 from pipeline.store.shards.plan import Span
 from pipeline.store.workers.connect import scheduler_workers
-from pipeline.store.workers.interface import OnProgress
 
 ROWS_PER_SHARD, ROWS_AT_ONCE, DIM = 8, 4, 16
 ID = "{:09d}.jpg"

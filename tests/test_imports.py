@@ -30,7 +30,7 @@ LEVELS = (
         f"pipeline/store/{name}.py"
         for name in (
             "errors", "families", "data_frames", "one_or_many", "progress", "hashing", "schema",
-            "packed", "files", "guard", "wording", "summary", "tensor_file",
+            "packed", "files", "guard", "wording", "tensor_file",
         )
     ),
     "pipeline/store/devices.py",

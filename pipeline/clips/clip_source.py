@@ -16,10 +16,11 @@ from pipeline.store.build.feature_build import ShardBuild
 from pipeline.store.devices import device_type
 from pipeline.store.jobs.feature_source import Task
 from pipeline.store.jobs.options import Compute
-from pipeline.store.jobs.origins import Files, Rows
+from pipeline.store.jobs.origins import Files
 from pipeline.store.progress import WRITE, Stopwatch
 from pipeline.store.shards.format import FeatureHeader, RowBlock
 from pipeline.store.shards.plan import Span
+from pipeline.store.shards.row_keys import RowNumbers
 
 
 @dataclass(frozen=True)
@@ -72,7 +73,7 @@ class ClipSource:
             "pipeline.clips.clip_source:source_on_worker", settings, self._clips_of, how.gpu
         )
 
-    def _clips_of(self, rows: Rows) -> list[str]:
+    def _clips_of(self, rows: RowNumbers) -> list[str]:
         return [str(self.clips[row].absolute()) for row in rows.tolist()]
 
 

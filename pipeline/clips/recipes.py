@@ -23,7 +23,7 @@ from pipeline.images.recipes import (
     resolve_recipe,
 )
 from pipeline.store.errors import UnknownName, WrongUsage
-from pipeline.store.jobs.side_by_side import split_name
+from pipeline.store.jobs.concatenated_recipes import split_name
 from pipeline.store.wording import did_you_mean
 
 Over = Literal["mean", "max", "halves"]

@@ -45,7 +45,6 @@ from pipeline.store.jobs.make_features import make_features
 from pipeline.store.jobs.options import Selection, Storage
 from pipeline.store.progress import QUIET, Monitor, Stopwatch
 from pipeline.store.shards.feature_set import FeatureSet, MissingRows
-from pipeline.store.summary import write_summary
 from pipeline.store.wording import counted
 from pipeline.store.workers.place import Place
 from pipeline.text.families import seen_of
@@ -185,10 +184,8 @@ def embed(
     if silent := len(embeddable) - len(embeddings.captioned):
         monitor.log(f"{silent} of {len(embeddable)} images have no caption")
     rows = len(embeddings.image_ids) + len(embeddings.caption_ids)
-    if place.summary is not None:
-        metadata = {"rows": rows, "images": len(embeddings.image_ids)}
-        seconds = time.monotonic() - started
-        write_summary(place.summary, out, metadata, rows, seconds, watch, place.name())
+    metadata = {"rows": rows, "images": len(embeddings.image_ids)}
+    place.write_summary(out, metadata, rows, time.monotonic() - started, watch)
     return embeddings
 
 

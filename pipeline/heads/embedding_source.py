@@ -19,14 +19,13 @@ from pipeline.heads.inputs.feature_rows import FeatureRows, Features, Rows, rows
 from pipeline.heads.inputs.feature_spec import caption_blocks
 from pipeline.heads.trained_head import TrainedHead, load_head
 from pipeline.retrieval.embeddings import num_axes
-from pipeline.store.build.job_ref import NotShared
 from pipeline.store.devices import one_core_each
 from pipeline.store.files import created_by
 from pipeline.store.jobs.feature_source import Task
 from pipeline.store.jobs.ordered import ending_at_once, in_order
 from pipeline.store.progress import FORWARD, READ, Stopwatch
 from pipeline.store.shards.feature_set import FeatureSet
-from pipeline.store.shards.format import OK, FeatureHeader, RowBlock
+from pipeline.store.shards.format import OK, FeatureHeader, RowBlock, ShardError
 from pipeline.store.shards.plan import Span
 from pipeline.store.shards.row_keys import RowNumbers
 from pipeline.text.encoders.token_ids import PADDING
@@ -281,7 +280,7 @@ def source_on_worker(
         raise HeadError(f"a worker sees another head in {settings['head']} than the command")
     inputs = _rows(features, rows["read"])
     if inputs.digest() != rows["digest"]:
-        raise NotShared(f"a worker sees other features in {features.folder} than the command")
+        raise ShardError(f"a worker sees other features in {features.folder} than the command")
     return EmbeddingSource(
         trained, settings["side"], dataset, ids, inputs, rows["read"].__getitem__, features,
         Path(settings["head"]), settings["whole"], tuple(settings["shape"]), threads=1,

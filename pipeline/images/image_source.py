@@ -24,10 +24,11 @@ from pipeline.images.weights import load_weights
 from pipeline.store.devices import AUTO, device_type
 from pipeline.store.jobs.feature_source import Task
 from pipeline.store.jobs.options import Compute
-from pipeline.store.jobs.origins import Files, Rows
+from pipeline.store.jobs.origins import Files
 from pipeline.store.progress import Monitor, Stopwatch
 from pipeline.store.shards.format import FeatureHeader, RowBlock
 from pipeline.store.shards.plan import Span
+from pipeline.store.shards.row_keys import RowNumbers
 from pipeline.store.shards.writer import stored_block
 from pipeline.store.wording import counted
 
@@ -102,7 +103,7 @@ class ImageSource:
         assert isinstance(picture, Region)
         return picture.source_crc32(photo_crc32)
 
-    def _pictures_of(self, rows: Rows) -> list[Any]:
+    def _pictures_of(self, rows: RowNumbers) -> list[Any]:
         return [_to_json(self.pictures[row]) for row in rows.tolist()]
 
 

@@ -13,10 +13,10 @@ from pipeline.regions.box_geometry import BOX_GEOMETRY
 from pipeline.regions.photo_source import PhotoSource, is_by_photo, region_features
 from pipeline.regions.proposals import read_proposals, region_id
 from pipeline.store.errors import WrongUsage
+from pipeline.store.jobs.concatenated_recipes import extract_side_by_side, split_name
 from pipeline.store.jobs.feature_source import FeatureSource
 from pipeline.store.jobs.make_features import make_features
 from pipeline.store.jobs.options import Compute, Selection, Storage
-from pipeline.store.jobs.side_by_side import extract_side_by_side, split_name
 from pipeline.store.progress import QUIET, Monitor
 from pipeline.store.shards.index import FeatureIndex
 from pipeline.store.workers.place import Place

@@ -20,10 +20,11 @@ from pipeline.store.devices import one_core_each
 from pipeline.store.jobs.feature_source import Task
 from pipeline.store.jobs.options import Compute
 from pipeline.store.jobs.ordered import ending_at_once, in_order
-from pipeline.store.jobs.origins import Files, Rows
+from pipeline.store.jobs.origins import Files
 from pipeline.store.progress import Stopwatch
 from pipeline.store.shards.format import REFUSED, FeatureHeader, RowBlock
 from pipeline.store.shards.plan import Span
+from pipeline.store.shards.row_keys import RowNumbers
 
 _PHOTOS_AHEAD = 2
 
@@ -98,7 +99,7 @@ class PhotoSource:
         factory = "pipeline.regions.photo_source:source_on_worker"
         return Task(factory, settings, self._regions_of, how.gpu)
 
-    def _regions_of(self, rows: Rows) -> list[Any]:
+    def _regions_of(self, rows: RowNumbers) -> list[Any]:
         regions = [self.regions[row] for row in rows.tolist()]
         return [[str(r.photo.absolute()), list(r.box), r.photo_crc32] for r in regions]
 

@@ -21,10 +21,11 @@ from pipeline.store.errors import WrongUsage
 from pipeline.store.hashing import sha256_of_file
 from pipeline.store.jobs.feature_source import Task
 from pipeline.store.jobs.ordered import ending_at_once, in_order
-from pipeline.store.jobs.origins import Files, Rows
+from pipeline.store.jobs.origins import Files
 from pipeline.store.progress import FORWARD, Stopwatch
 from pipeline.store.shards.format import REFUSED, FeatureHeader, RowBlock
 from pipeline.store.shards.plan import Span
+from pipeline.store.shards.row_keys import RowNumbers
 
 METHODS = ("edge-boxes", "selective-search", "bing", "grid", "boxes", "ground-truth")
 # Images to prefetch.
@@ -127,7 +128,7 @@ class ProposalSource:
         factory = "pipeline.regions.proposal_source:source_on_worker"
         return Task(factory, settings, self._images_of)
 
-    def _images_of(self, rows: Rows) -> list[str]:
+    def _images_of(self, rows: RowNumbers) -> list[str]:
         return [str(self.images[row].absolute()) for row in rows.tolist()]
 
     def _row(self, row: int, watch: Stopwatch) -> RowBlock:

@@ -28,18 +28,8 @@ class DeviceError(PipelineError):
     """A device is unknown or not available."""
 
 
-class UnknownDevice(DeviceError, UnknownName):
-    """torch has no device type of this name."""
-
-
 def named_device(name: str, *, float64: bool = False) -> str:
-    """Return a device name; for `AUTO`, that of the best device of this machine.
-
-    Parameters
-    ----------
-    name : str. A torch device, or `AUTO`.
-    float64 : bool. Whether the work needs float64, which "mps" lacks.
-    """
+    """Return a device name; for `AUTO`, the best device of this machine ("mps" lacks `float64`)."""
     if name != AUTO:
         return name
     if sys.platform == "linux" and not any(Path(driver).exists() for driver in _DRIVERS):
@@ -68,10 +58,9 @@ def choose_device(name: str, monitor: Monitor, *, float64: bool = False) -> str:
 
 
 def fast_bf16(device: str) -> bool:
-    """Return whether a device multiplies bfloat16 faster than float32.
-
-    So do CUDA devices of compute capability 8.0 or more, and processors with AMX or AVX-512 BF16.
-    """
+    """Return whether a device multiplies bfloat16 faster than float32."""
+    # CUDA needs compute capability 8.0, a processor AMX or AVX-512 BF16: without them bfloat16 is
+    # emulated, at a fraction of the speed.
     kind = device_type(device)
     if kind not in ("cpu", "cuda"):
         return False
@@ -83,12 +72,7 @@ def fast_bf16(device: str) -> bool:
 
 
 def require_fast_bf16(device: str) -> None:
-    """Check that a device multiplies bfloat16 faster than float32; see `fast_bf16`.
-
-    Raises
-    ------
-    DeviceError
-    """
+    """Raise unless a device multiplies bfloat16 faster than float32."""
     if not fast_bf16(device):
         raise DeviceError(
             f"precision 'bf16': device {device!r} has no fast products of bfloat16; they need a "
@@ -107,22 +91,14 @@ def choose_precision(name: str, device: str, monitor: Monitor) -> str:
 
 
 def usable_device(name: str) -> "torch.device":
-    """Return the torch device of a name, such as "cpu", "cuda", "cuda:1" or `AUTO`.
-
-    Raises
-    ------
-    UnknownDevice
-        torch does not know the name.
-    DeviceError
-        Allocation on the device fails.
-    """
+    """Return the torch device of a name such as "cuda:1" or `AUTO`; raise if it is not usable."""
     import torch
 
     try:
         device = torch.device(named_device(name))
     except RuntimeError as error:
         hint = did_you_mean(name, (AUTO, "cpu", "cuda", "mps"))
-        raise UnknownDevice(f"no device is called {name!r}; {hint}") from error
+        raise UnknownName(f"no device is called {name!r}; {hint}") from error
     try:
         torch.zeros(1, device=device).cpu()
     except (RuntimeError, AssertionError, NotImplementedError) as error:
@@ -135,11 +111,9 @@ def usable_device(name: str) -> "torch.device":
 
 @contextmanager
 def one_core_each() -> Iterator[None]:
-    """Limit torch and BLAS to one core per calling thread.
-
-    The result then does not depend on the number of threads, and the load of other programs stalls
-    at most one of them.
-    """
+    """Limit torch and BLAS to one core per calling thread."""
+    # Sums over several cores depend on their number; with one core, results do not. The load of
+    # other programs also stalls one thread at most, not all that wait at the end of a product.
     import torch
     from threadpoolctl import threadpool_limits
 

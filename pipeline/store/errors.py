@@ -34,10 +34,12 @@ class UnknownName(WrongUsage):
     """An unknown name; the text lists the nearest ones."""
 
 
-def is_out_of_memory(error: BaseException) -> bool:
-    """Return whether an error means that Python, torch or CUDA ran out of memory.
+class ClusterError(PipelineError):
+    """Workers are not available or fail."""
 
-    Failures to start a thread or to map a library count too, since both need memory.
-    """
-    said = "out of memory", "allocate memory", "can't start new thread", "failed to map segment"
-    return isinstance(error, MemoryError) or any(text in str(error).lower() for text in said)
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Return whether an error means that Python, torch or CUDA ran out of memory."""
+    # Starting a thread and mapping a library need memory too.
+    texts = "out of memory", "allocate memory", "can't start new thread", "failed to map segment"
+    return isinstance(error, MemoryError) or any(text in str(error).lower() for text in texts)

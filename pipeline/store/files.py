@@ -37,12 +37,7 @@ class OutputError(PipelineError):
 
 
 def require_folder(path: Path) -> None:
-    """Raise, before the work, unless results can be written to an existing or new folder.
-
-    Raises
-    ------
-    OutputError
-    """
+    """Raise, before the work, unless results can be written to an existing or new folder."""
     existing = next(p for p in (path, *path.absolute().parents) if p.exists())
     if not existing.is_dir():
         raise OutputError(f"{existing} is a file, so {path} cannot be a folder; choose another one")
@@ -54,24 +49,25 @@ def require_folder(path: Path) -> None:
 def appearing_whole(path: Path) -> Iterator[Path]:
     """Yield a new `*.part` path to write to; then flush it and rename it to `path` atomically.
 
-    The part's name is unique, so concurrent writers never mix; the last rename wins. A failing
-    writer leaves nothing; a killed one leaves a `*.part` file, never an incomplete file under the
-    final name. A later process that writes `path` removes it, unless others are writing to the
-    folder.
+    A failing writer leaves nothing, a killed one a `*.part` file: never an incomplete `path`.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
+    # A unique name: concurrent writers never mix, and the last rename wins.
     part = path.with_name(f"{path.name}.{uuid.uuid4().hex[:12]}.part")
     with _writing_into(path.parent) as (folder, leftovers):
         for name in leftovers:
-            if (found := _PART.fullmatch(name)) and found[1] == path.name:
+            if (match := _PART.fullmatch(name)) and match[1] == path.name:
                 path.with_name(name).unlink(missing_ok=True)
         try:
             yield part
+            # Before the rename: after a power failure, a file system may have the new name but not
+            # yet the data.
             with part.open("rb+") as stream:
                 os.fsync(stream.fileno())
             part.replace(path)
         finally:
             part.unlink(missing_ok=True)
+        # The rename is an entry of the folder, which has a flush of its own.
         os.fsync(folder)
 
 
@@ -88,42 +84,29 @@ def write_json(path: Path, value: Any) -> None:
 
 
 def parse_json(text: str | bytes) -> Any:
-    """Return the value of a JSON text of any type; see `pipeline.store.schema.decode`.
-
-    Raises
-    ------
-    SchemaError
-    """
+    """Return the value of a JSON text of any type; otherwise raise `SchemaError`."""
     return decode(text, Any)
 
 
 def require_held(dataset: "h5py.Dataset") -> "h5py.Dataset":
-    """Return an HDF5 dataset if its file is large enough for the claimed size.
-
-    Otherwise HDF5 would return zeros of the claimed size and exhaust the memory.
-
-    Raises
-    ------
-    ValueError
-    """
+    """Return an HDF5 dataset; raise ValueError if it claims more bytes than its file can hold."""
+    # HDF5 would return zeros of the claimed size, and exhaust the memory.
     if not hasattr(dataset, "dtype"):
         raise ValueError(f"{dataset.name} is a group, expected a dataset")
-    claimed, held = (dataset.size or 0) * dataset.dtype.itemsize, dataset.id.get_storage_size()
-    if claimed > _UNPACKED * held + _UNWRITTEN_BYTES:
+    claimed, stored = (dataset.size or 0) * dataset.dtype.itemsize, dataset.id.get_storage_size()
+    if claimed > _UNPACKED * stored + _UNWRITTEN_BYTES:
         raise ValueError(
             f"{dataset.name} claims {claimed:,} bytes, shape {dataset.shape}, but the file holds "
-            f"{held:,} of them"
+            f"{stored:,} of them"
         )
     return dataset
 
 
 @contextmanager
 def _writing_into(folder: Path) -> Iterator[tuple[int, list[str]]]:
-    """Yield the descriptor of a folder and the parts that dead writers have left in it.
-
-    Writers share a lock on the folder, which ends with their process. A process that obtains it
-    exclusively knows that the parts it finds have no writer.
-    """
+    """Yield the descriptor of a folder and the parts that dead writers have left in it."""
+    # Writers share a lock on the folder, which ends with their process. A process that obtains it
+    # exclusively therefore knows that the parts it lists have no writer.
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         key = folder.absolute()

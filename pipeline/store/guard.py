@@ -40,13 +40,7 @@ _WRITTEN_HERE = "user.caption-feature-pipeline"
 
 
 def crash_of(read: Callable[..., object], path: Path, *arguments: Any) -> str | None:
-    """Return how a reader fails on a file (hang, crash or out of memory); None if it does not.
-
-    Parameters
-    ----------
-    read, arguments : see `crashes_of`.
-    path : Path. File that `read` reads completely.
-    """
+    """Return how a reader that reads all of a file fails on it (as `crashes_of`), or None."""
     size = path.stat().st_size if path.is_file() else 0
     return crashes_of(read, [(path, size)], *arguments).get(path)
 
@@ -54,38 +48,27 @@ def crash_of(read: Callable[..., object], path: Path, *arguments: Any) -> str | 
 def crashes_of(
     read: Callable[..., object], files: Sequence[tuple[Path, int]], *arguments: Any
 ) -> dict[Path, str]:
-    """Return the files on which a reader hangs, crashes or runs out of memory, with descriptions.
+    """Return the files on which a reader hangs, crashes or runs out of memory, and how it fails.
 
-    Results and exceptions of the reader are discarded. Trusted files (`trust`) are skipped, as are
-    all files if the system cannot start another process.
-
-    Parameters
-    ----------
-    read : callable. Module-level function, called as `read(path, *arguments)`, without side
-        effects.
-    files : sequence of (Path, int). Paths, and the bytes that `read` reads beyond the structure.
-    arguments : JSON values.
+    `read` is a function of a module, without side effects, called as `read(path, *arguments)` with
+    JSON values. `files` have the bytes that it reads beyond the structure.
     """
     waiting = [(path, size) for path, size in files if not _is_trusted(path)]
-    found: dict[Path, str] = {}
+    crashes: dict[Path, str] = {}
     while waiting:
         begun, status = _try(read, waiting, arguments)
         # Stop if the process could not start, for example for lack of memory.
         if not (begun and status):
             break
         path, size = waiting[begun - 1]
-        found[path] = _reason(status, size)
+        crashes[path] = _reason(status, size)
         waiting = waiting[begun:]
-    return found
+    return crashes
 
 
 def trust(path: Path) -> None:
-    """Mark a file as written locally, so that it is not checked in a child process.
-
-    The mark is void once the file is changed or copied. It needs extended attributes; without them
-    nothing is marked.
-    """
-    with suppress(OSError):
+    """Mark a file as written locally; the mark is void once the file is changed or copied."""
+    with suppress(OSError):  # without extended attributes nothing is marked
         os.setxattr(path, _WRITTEN_HERE, _stamp(path))
 
 
@@ -97,8 +80,8 @@ def _is_trusted(path: Path) -> bool:
 
 
 def _stamp(path: Path) -> bytes:
-    found = path.stat()
-    return f"{found.st_ino} {found.st_size} {found.st_mtime_ns}".encode()
+    status = path.stat()
+    return f"{status.st_ino} {status.st_size} {status.st_mtime_ns}".encode()
 
 
 def _try(

@@ -36,13 +36,7 @@ def sha256_of_texts(texts: Iterable[str]) -> str:
 
 
 def recipe_hash(recipe: dict[str, Any], weights_sha256: str) -> str:
-    """Return 16 hex digits that identify features of a recipe and weights.
-
-    Parameters
-    ----------
-    recipe : dict. Image or caption recipe as JSON values.
-    weights_sha256 : str. SHA-256 of the weights or word vectors, 64 hex digits.
-    """
+    """Return 16 hex digits that identify the features of a recipe and of weights (by SHA-256)."""
     return sha256_of_json({**recipe, "weights_sha256": weights_sha256})[:16]
 
 
@@ -56,8 +50,6 @@ def sha256_of_file(path: Path) -> str:
 
 
 def chosen(ids: Sequence[str], number: int, seed: int) -> list[str]:
-    """Return `number` of the ids, or all if fewer: the first by SHA-256 of seed and id.
-
-    Independent of the order of `ids`, so that all experiments of a split show the same.
-    """
+    """Return `number` of the ids, or all if fewer: the first by SHA-256 of seed and id."""
+    # Independent of the order of `ids`, so that all experiments of a split show the same ones.
     return sorted(ids, key=lambda k: hashlib.sha256(f"{seed}:{k}".encode()).digest())[:number]

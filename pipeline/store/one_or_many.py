@@ -13,15 +13,7 @@ from pipeline.store.errors import UnexpectedType
 def texts_of(given: str | Iterable[str], what: str) -> tuple[Sequence[str], bool]:
     """Return the texts of an argument, and whether it was a single one.
 
-    Parameters
-    ----------
-    given : str or iterable of str. A sequence is returned unchanged.
-    what : str. Singular noun for a text in messages, such as "caption".
-
-    Raises
-    ------
-    UnexpectedType
-        Another type, or an element that is not a str; its position and type are named.
+    A sequence is returned unchanged; `what` is the noun for a text in messages.
     """
     if isinstance(given, str):
         return [given], True
@@ -39,32 +31,14 @@ def texts_of(given: str | Iterable[str], what: str) -> tuple[Sequence[str], bool
 
 
 def values_of(given: Any, single: tuple[type, ...], what: str) -> list[Any]:
-    """Return the values of an argument, one or several, in order.
-
-    Parameters
-    ----------
-    given : value or iterable of values.
-    single : tuple of type. Types of a single value.
-    what : str. A value and its types, for messages, such as "a path (str or Path)".
-
-    Raises
-    ------
-    UnexpectedType
-        Neither a value nor an iterable in a fixed order.
-    """
+    """Return the values of an argument in order: one of a `single` type, or an iterable."""
     if isinstance(given, single):
         return [given]
     return items_of(given, what)
 
 
 def items_of(given: Any, what: str) -> list[Any]:
-    """Return the items of an iterable in a fixed order.
-
-    Raises
-    ------
-    UnexpectedType
-        `given` is a mapping, a set, bytes or not iterable.
-    """
+    """Return the items of an iterable in a fixed order; raise for mappings, sets and bytes."""
     unordered = isinstance(given, Mapping | Set | bytes | bytearray)
     try:
         if not unordered:

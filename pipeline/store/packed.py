@@ -19,13 +19,7 @@ class PackedTexts(Sequence[str]):
     """
 
     def __init__(self, texts: Iterable[str] = ()) -> None:
-        """Pack the texts, which are iterated over once.
-
-        Raises
-        ------
-        UnicodeEncodeError
-            A text has an unpaired surrogate.
-        """
+        """Pack the texts; an unpaired surrogate raises UnicodeEncodeError."""
         self._array: npt.NDArray[Any] = np.fromiter(texts, np.dtypes.StringDType())
 
     @classmethod
@@ -87,46 +81,48 @@ class TextIndex:
         self._order = np.argsort(hashes, kind="stable")
         self._hashes = hashes[self._order]
 
-    def rows_of(self, asked: Iterable[str], number: int) -> npt.NDArray[np.int64]:
+    def rows_of(self, texts: Iterable[str], number: int) -> npt.NDArray[np.int64]:
         """Return the position of each of `number` texts, (number,); -1 if absent."""
         rows = np.full(number, -1, np.int64)
-        remaining = iter(asked)
+        remaining = iter(texts)
         for start in range(0, number, _AT_ONCE):
             chunk = list(islice(remaining, _AT_ONCE))
             rows[start : start + len(chunk)] = self._rows_of(chunk)
         return rows
 
-    def row_of(self, asked: str) -> int:
+    def row_of(self, text: str) -> int:
         """Return the position of a text; -1 if absent."""
-        hashed = _hashes([asked], 1)[0]
-        place = int(np.searchsorted(self._hashes, hashed))
-        if place == len(self._hashes) or self._hashes[place] != hashed:
+        hashed = _hashes([text], 1)[0]
+        at = int(np.searchsorted(self._hashes, hashed))
+        if at == len(self._hashes) or self._hashes[at] != hashed:
             return -1
-        return self._among_equal_hashes(asked, place)
+        return self._among_equal_hashes(text, at)
 
-    def _rows_of(self, asked: list[str]) -> npt.NDArray[np.int64]:
-        """Return the positions of a list of texts; see `rows_of`."""
-        hashes = _hashes(asked, len(asked))
-        place = np.searchsorted(self._hashes, hashes)
-        rows = np.full(len(asked), -1, np.int64)
-        found = place < len(self._hashes)
-        found[found] = self._hashes[place[found]] == hashes[found]
-        rows[found] = self._order[place[found]]
-        consecutive = len(rows) > 0 and found.all() and (np.diff(rows) == 1).all()
-        # Common case: the rows of a split are requested in their stored order.
-        if consecutive and self._texts[int(rows[0]) : int(rows[-1]) + 1] == asked:
+    def _rows_of(self, texts: list[str]) -> npt.NDArray[np.int64]:
+        """Return the position of each text of a list, (n,); -1 if absent."""
+        hashes = _hashes(texts, len(texts))
+        at = np.searchsorted(self._hashes, hashes)
+        rows = np.full(len(texts), -1, np.int64)
+        hits = at < len(self._hashes)
+        hits[hits] = self._hashes[at[hits]] == hashes[hits]
+        rows[hits] = self._order[at[hits]]
+        consecutive = len(rows) > 0 and hits.all() and (np.diff(rows) == 1).all()
+        # Common case: the rows of a split are requested in their stored order. One comparison of
+        # lists is faster than one of texts for each row.
+        if consecutive and self._texts[int(rows[0]) : int(rows[-1]) + 1] == texts:
             return rows
-        for at in np.flatnonzero(found).tolist():
-            if self._texts[int(rows[at])] != asked[at]:
-                rows[at] = self._among_equal_hashes(asked[at], int(place[at]))
+        # Equal hashes do not prove equal texts.
+        for number in np.flatnonzero(hits).tolist():
+            if self._texts[int(rows[number])] != texts[number]:
+                rows[number] = self._among_equal_hashes(texts[number], int(at[number]))
         return rows
 
-    def _among_equal_hashes(self, text: str, place: int) -> int:
-        hashed = self._hashes[place]
-        while place < len(self._hashes) and self._hashes[place] == hashed:
-            if self._texts[row := int(self._order[place])] == text:
+    def _among_equal_hashes(self, text: str, at: int) -> int:
+        hashed = self._hashes[at]
+        while at < len(self._hashes) and self._hashes[at] == hashed:
+            if self._texts[row := int(self._order[at])] == text:
                 return row
-            place += 1
+            at += 1
         return -1
 
 
@@ -156,19 +152,15 @@ class TextMapping(Mapping[str, T_co]):
     def __len__(self) -> int:
         return len(self._texts)
 
-    def lacking(self, asked: Sequence[str]) -> list[str]:
+    def lacking(self, texts: Sequence[str]) -> list[str]:
         """Return the texts without a value, in order."""
-        rows = self._index.rows_of(asked, len(asked))
-        return [asked[row] for row in np.flatnonzero(rows < 0).tolist()]
+        rows = self._index.rows_of(texts, len(texts))
+        return [texts[row] for row in np.flatnonzero(rows < 0).tolist()]
 
 
 def repeated_texts(texts: Sequence[str]) -> list[str]:
-    """Return the texts that occur more than once, in the order of their first occurrence.
-
-    Parameters
-    ----------
-    texts : sequence of str. Read repeatedly; needs eight bytes per text while it runs.
-    """
+    """Return the texts that occur more than once, in the order of their first occurrence."""
+    # Eight bytes per text, where a set of the texts would need about 100.
     hashes = _hashes(texts, len(texts))
     ordered = np.sort(hashes)
     shared = np.unique(ordered[1:][ordered[1:] == ordered[:-1]])

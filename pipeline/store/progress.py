@@ -10,6 +10,9 @@ from typing import Any, Protocol
 # Called with the rows done, the total, and the number of failed rows.
 Progress = Callable[[int, int, int], None]
 
+# Called by a task to report its progress; the caller's function receives the same arguments.
+OnProgress = Callable[..., None]
+
 
 def no_progress(done: int, total: int, failed: int) -> None:
     """Do nothing."""
@@ -107,12 +110,7 @@ READ, DECODE, FORWARD, WRITE = "read", "decode", "forward", "write"
 
 
 class Stopwatch:
-    """Accumulates the seconds of each stage over all threads; sums exceed the wall time.
-
-    Attributes
-    ----------
-    seconds : dict of str to float. By stage.
-    """
+    """Accumulates the seconds of each stage over all threads; sums exceed the wall time."""
 
     def __init__(self) -> None:
         """Start without stages."""

@@ -31,10 +31,7 @@ _BYTE = re.compile(r"\(byte (\d+)\)")
 class SchemaError(ValueError):
     """A text is not JSON, or one of its values does not match the schema.
 
-    Parameters
-    ----------
-    what : str. What was found and expected.
-    path : tuple. Keys and indices from the root to the wrong value.
+    `path` has the keys and indices from the root to the wrong value.
     """
 
     def __init__(self, what: str, path: Keys = ()) -> None:
@@ -43,14 +40,7 @@ class SchemaError(ValueError):
 
 
 def decode(text: str | bytes, kind: type[T]) -> T:
-    """Parse a JSON text as a `kind`; see `convert`.
-
-    Raises
-    ------
-    SchemaError
-        The text is not JSON (NaN, numbers beyond floats and unpaired surrogates are invalid), is
-        nested too deeply for Python, or does not match the schema.
-    """
+    """Parse a JSON text as a `kind`; NaN, numbers beyond floats and lone surrogates are invalid."""
     if not isinstance(text, str | bytes):  # such as a number in an HDF5 attribute
         raise SchemaError(f"expected a JSON text, found {reprlib.repr(text)}")
     try:
@@ -58,7 +48,7 @@ def decode(text: str | bytes, kind: type[T]) -> T:
     except RecursionError as error:
         raise SchemaError("this JSON is nested too deeply") from error
     except ValueError as error:
-        what, *_ = _BYTE.sub(lambda found: _place(text, int(found[1])), str(error)).split(" - at ")
+        what, *_ = _BYTE.sub(lambda match: _place(text, int(match[1])), str(error)).split(" - at ")
         raise SchemaError(
             f"JSON is malformed: {what.removeprefix('JSON is malformed: ')}"
         ) from error
@@ -66,37 +56,19 @@ def decode(text: str | bytes, kind: type[T]) -> T:
 
 
 def decode_format(text: str | bytes, kind: type[T], name: str, version: int) -> T:
-    """Parse a JSON object with the keys `format` and `format_version`, and the fields of `kind`.
-
-    Parameters
-    ----------
-    text : str or bytes. The JSON.
-    kind : type. A dataclass of the other fields.
-    name, version : str, int. Expected format.
-
-    Raises
-    ------
-    SchemaError
-        See `decode`; or the format or its version differs.
-    """
+    """Parse a JSON object of a format and version: those two keys, and the fields of `kind`."""
     values = decode(text, dict[str, Any])
-    found = values.pop("format", None), values.pop("format_version", None)
-    if found != (name, version):
+    stated = values.pop("format", None), values.pop("format_version", None)
+    if stated != (name, version):
         raise SchemaError(
-            f"format {reprlib.repr(found[0])} version {reprlib.repr(found[1])}; this software "
+            f"format {reprlib.repr(stated[0])} version {reprlib.repr(stated[1])}; this software "
             f"reads {name!r} version {version}"
         )
     return convert(values, kind)
 
 
 def decode_lines(lines: Iterable[bytes], kind: type[T]) -> Iterator[T]:
-    """Yield the parsed value of each line of JSON; unknown fields are ignored.
-
-    Raises
-    ------
-    SchemaError
-        See `decode`; the line is named.
-    """
+    """Yield the parsed value of each line of JSON; unknown fields are ignored."""
     decoder = msgspec.json.Decoder(kind)
     for number, line in enumerate(lines, start=1):
         try:
@@ -110,27 +82,16 @@ def decode_lines(lines: Iterable[bytes], kind: type[T]) -> Iterator[T]:
 
 
 def convert(value: Any, kind: type[T]) -> T:
-    """Convert JSON or YAML values to a `kind`.
-
-    Parameters
-    ----------
-    value : dict, list, str, number, bool or None.
-    kind : type. A dataclass, or any other type that msgspec supports.
-
-    Raises
-    ------
-    SchemaError
-        A value has the wrong type or is out of range, or a field is missing or unknown. The first
-        one is named.
-    """
+    """Convert JSON or YAML values to a `kind`: a dataclass, or another type of msgspec."""
     try:
-        made: T = msgspec.convert(value, kind)
+        converted: T = msgspec.convert(value, kind)
     except RecursionError as error:
         raise SchemaError("the values are nested too deeply") from error
     except msgspec.ValidationError as error:
         raise _named(value, kind, error) from error
-    _require_known(value, made, ())
-    return made
+    # msgspec ignores unknown fields of dataclasses.
+    _require_known(value, converted, ())
+    return converted
 
 
 def convert_fields(
@@ -138,17 +99,7 @@ def convert_fields(
 ) -> dict[str, Any]:
     """Convert JSON values to the fields of a dataclass, without fields that files do not store.
 
-    Parameters
-    ----------
-    value : JSON values.
-    kind : type. The dataclass.
-    without : collection of str. Fields that are not in the file.
-    others : type. Types of additional required fields of the file.
-
-    Raises
-    ------
-    SchemaError
-        See `convert`.
+    `others` are the types of additional required fields of the file.
     """
     types = get_type_hints(kind, include_extras=True)
     expected: list[Any] = [
@@ -199,15 +150,9 @@ def _type_at(kind: Any, keys: Keys) -> Any:
 
 
 def _keys(value: Any, steps: list[str], fails: Callable[[Any], bool]) -> Keys:
-    """Return the keys of the steps of a path.
-
-    Parameters
-    ----------
-    value : root of the steps.
-    steps : list of str. See `_STEP`.
-    fails : callable. Whether the whole, with another value in place of `value`, has the same error.
-        The wrong entry of a mapping is the one that alone still has it.
-    """
+    """Return the keys of the steps of a path from `value`; `_STEP` has their form."""
+    # msgspec writes "[...]" for any key of a mapping. The wrong entry is the one that alone still
+    # has the same error: `fails` returns it for the whole with another value in place of `value`.
     if not steps:
         return ()
     step, *rest = steps
@@ -234,18 +179,18 @@ def _fails(value: Any, kind: Any, text: str) -> bool:
     return False
 
 
-def _require_known(value: Any, made: Any, path: Keys) -> None:
+def _require_known(value: Any, converted: Any, path: Keys) -> None:
     """Raise unless all keys of objects are fields of the dataclasses converted from them."""
-    if is_dataclass(made):
-        names = {field.name for field in fields(made)}
+    if is_dataclass(converted):
+        names = {field.name for field in fields(converted)}
         if unknown := [key for key in value if key not in names]:
             raise SchemaError(f"Object contains unknown field `{unknown[0]}`", path)
         for key, item in value.items():
-            _require_known(item, getattr(made, key), (*path, key))
+            _require_known(item, getattr(converted, key), (*path, key))
     elif isinstance(value, list):
         for number, item in enumerate(value):
             if isinstance(item, dict | list):
-                _require_known(item, made[number], (*path, number))
-    elif isinstance(value, dict) and isinstance(made, dict):
+                _require_known(item, converted[number], (*path, number))
+    elif isinstance(value, dict) and isinstance(converted, dict):
         for key, item in value.items():
-            _require_known(item, made[key], (*path, key))
+            _require_known(item, converted[key], (*path, key))

@@ -18,28 +18,20 @@ def write_tensors(
 ) -> None:
     """Write a `.safetensors` file atomically; equal contents have equal bytes.
 
-    Parameters
-    ----------
-    path : path of the file.
-    tensors : mapping of str to numpy.ndarray. Arrays of any shape and memory order, with a dtype of
-        safetensors.
-    key : str. Key of the metadata entry. There is only one, since safetensors writes several in
-        random order.
-    metadata : JSON values of the entry.
+    Arrays have any shape and memory order, and a dtype of safetensors.
     """
-    own = {name: np.ascontiguousarray(array) for name, array in tensors.items()}
+    # One metadata entry, since safetensors writes several in random order.
+    arrays = {name: np.ascontiguousarray(array) for name, array in tensors.items()}
     with appearing_whole(path) as part:
         # Not save_file: it writes through a temporary file of its own, with its own mode.
-        part.write_bytes(save(own, {key: canonical_json(metadata)}))
+        part.write_bytes(save(arrays, {key: canonical_json(metadata)}))
 
 
 def read_metadata(path: Path, key: str) -> dict[str, Any]:
     """Return the metadata of a file that `write_tensors` wrote.
 
-    Raises
-    ------
-    SafetensorError, KeyError, TypeError, ValueError
-        The file is of another kind or damaged; the caller states what was expected.
+    A damaged file raises SafetensorError, KeyError, TypeError or ValueError; the caller states what
+    was expected.
     """
     with safe_open(path, framework="numpy") as file:
         metadata = parse_json(file.metadata()[key])
@@ -49,12 +41,6 @@ def read_metadata(path: Path, key: str) -> dict[str, Any]:
 
 
 def read_tensors(path: Path, names: Iterable[str]) -> dict[str, npt.NDArray[Any]]:
-    """Load the named arrays of a `.safetensors` file into memory.
-
-    Raises
-    ------
-    SafetensorError, KeyError, TypeError, ValueError
-        See `read_metadata`.
-    """
+    """Load the named arrays of a `.safetensors` file into memory; raises as `read_metadata`."""
     with safe_open(path, framework="numpy") as file:
         return {name: file.get_tensor(name) for name in names}

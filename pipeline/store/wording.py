@@ -14,29 +14,15 @@ _QUOTED = 12
 
 
 def counted(number: int, noun: str, plural: str | None = None) -> str:
-    """Return a count with its noun: "1 shard", "2 shards", "0 queries".
-
-    Parameters
-    ----------
-    number : int. The count.
-    noun : str. Singular.
-    plural : str or None. None: the noun with an "s".
-    """
+    """Return a count with its noun: "1 shard", "2 shards"; the plural has an "s" by default."""
     return f"{number} {noun if number == 1 else plural or f'{noun}s'}"
 
 
-def nearest(name: str, known: Iterable[str], most: int = _MOST) -> list[str]:
-    """Return the known names most similar to a misspelt or abbreviated name, best first.
-
-    Parameters
-    ----------
-    name : str. The unknown name.
-    known : iterable of str. Known names; ties are in this order.
-    most : int. Maximal number of results.
-    """
+def nearest(name: str, names: Iterable[str], most: int = _MOST) -> list[str]:
+    """Return at most `most` names similar to a misspelt or abbreviated name, best first."""
     given = name.lower()
     near: list[tuple[float, int, str]] = []
-    for other in dict.fromkeys(known):
+    for other in dict.fromkeys(names):
         candidate = other.lower()
         likeness = SequenceMatcher(None, given, candidate).ratio()
         shorter, longer = sorted((given, candidate), key=len)
@@ -47,21 +33,14 @@ def nearest(name: str, known: Iterable[str], most: int = _MOST) -> list[str]:
     return [other for likeness, _, other in near[:most] if likeness > near[0][0] - _WITHIN]
 
 
-def did_you_mean(name: str, known: Iterable[str], listed_by: str = "") -> str:
-    """Return the end of a message about an unknown name: the nearest names, or where to list all.
-
-    Parameters
-    ----------
-    name : str. The unknown name.
-    known : iterable of str. Known names.
-    listed_by : str. Command that lists them, or "".
-    """
-    known = list(dict.fromkeys(known))
-    if near := nearest(name, known):
+def did_you_mean(name: str, names: Iterable[str], listed_by: str = "") -> str:
+    """Return the end of a message about an unknown name: near ones, or a command that lists all."""
+    names = list(dict.fromkeys(names))
+    if near := nearest(name, names):
         *others, last = near
         return f"did you mean {', '.join(others)}{' or ' if others else ''}{last}?"
-    if not listed_by or 0 < len(known) <= _QUOTED:
-        return f"known: {', '.join(known) or 'none'}"
+    if not listed_by or 0 < len(names) <= _QUOTED:
+        return f"known: {', '.join(names) or 'none'}"
     return f"`{listed_by}` lists all"
 
 

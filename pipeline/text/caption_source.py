@@ -12,13 +12,13 @@ from threadpoolctl import threadpool_limits
 
 from pipeline.datasets.entries import Captions
 from pipeline.datasets.regions import read_phrases
-from pipeline.store.build.job_ref import NotShared
 from pipeline.store.files import created_by
 from pipeline.store.jobs.feature_source import Task
-from pipeline.store.jobs.origins import Rows, Texts, text_crc32
+from pipeline.store.jobs.origins import Texts, text_crc32
 from pipeline.store.progress import FORWARD, Stopwatch
-from pipeline.store.shards.format import FeatureHeader, RowBlock, names_in
+from pipeline.store.shards.format import FeatureHeader, RowBlock, ShardError, names_in
 from pipeline.store.shards.plan import Span
+from pipeline.store.shards.row_keys import RowNumbers
 from pipeline.text.encoders.base import CaptionEncoder
 from pipeline.text.fitted import FittedFolder, load_plan
 from pipeline.text.lexicon import Lexicon
@@ -63,7 +63,7 @@ class CaptionSource:
         }
         return Task("pipeline.text.caption_source:source_on_worker", settings, self._texts_of)
 
-    def _texts_of(self, rows: Rows) -> list[str]:
+    def _texts_of(self, rows: RowNumbers) -> list[str]:
         return [self.texts[row] for row in rows.tolist()]
 
 
@@ -111,7 +111,7 @@ def _encoder(fitted: Path, folder: str, words: tuple[str, ...]) -> CaptionEncode
             plan = load_plan(fitted)
             return FittedFolder(fitted, plan, Lexicon(plan)).encoder(words)
     except OSError as error:
-        raise NotShared(
+        raise ShardError(
             f"a worker cannot access {folder}, the working directory of the command "
             f"({error.strerror}); paths of word vectors may be relative to it: share it under the "
             "same path"

@@ -8,7 +8,7 @@ import pytest
 
 from pipeline.experiments.layout import Layout
 from pipeline.experiments.steps.step import Plan, Step, StepsFailed
-from pipeline.store.build.locking import NoRoom
+from pipeline.store.build.locking import require_space
 from pipeline.store.errors import FileReadError, PipelineError
 from pipeline.store.progress import QUIET, Monitor
 from pipeline.store.shards.format import ShardError
@@ -63,10 +63,16 @@ def full_disk() -> ShardError:
     return error
 
 
+def no_space() -> ShardError:
+    with pytest.raises(ShardError, match="MB are free") as caught:
+        require_space(Path.cwd(), 1 << 40, 1 << 20)
+    return caught.value
+
+
 @pytest.mark.parametrize(
     "error",
-    [full_disk(), NoRoom("9 rows need 9 MB"), FileReadError("a.jpg"), KeyboardInterrupt()],
-    ids=["full", "no room", "unreadable", "interrupt"],
+    [full_disk(), no_space(), FileReadError("a.jpg"), KeyboardInterrupt()],
+    ids=["full", "no space", "unreadable", "interrupt"],
 )
 def test_errors_of_the_system_and_interrupts_stop_all(error: BaseException, tmp_path: Path) -> None:
     with pytest.raises(type(error)) as caught:

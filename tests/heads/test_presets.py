@@ -24,7 +24,7 @@ from pipeline.heads.training.trainer import NetworkHead
 from pipeline.images.recipes.image_recipes import resolve_recipe
 from pipeline.retrieval import EmbeddingsError
 from pipeline.retrieval.ensemble import ENSEMBLES, members_in, members_of
-from pipeline.store.jobs.side_by_side import SideBySide, split_name
+from pipeline.store.jobs.concatenated_recipes import SideBySide, split_name
 from pipeline.text.encoder_plans import plan_encoder
 from tests.forks import exit_of
 from tests.project import PROJECT

@@ -17,8 +17,8 @@ from pipeline.images.decoding.decode import source_crc32
 from pipeline.images.extract import extract
 from pipeline.images.recipes import RecipeError
 from pipeline.store.errors import UnknownName, WrongUsage
+from pipeline.store.jobs.concatenated_recipes import SideBySide, split_name
 from pipeline.store.jobs.options import Compute, Selection, Storage
-from pipeline.store.jobs.side_by_side import SideBySide, split_name
 from pipeline.store.shards.feature_set import FeatureSet
 from pipeline.store.shards.verify import verify
 from pipeline.store.workers.place import Place

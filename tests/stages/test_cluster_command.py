@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from pipeline.store.progress import Monitor
-from pipeline.store.workers.interface import Executor
-from pipeline.store.workers.place import Place
+from pipeline.store.workers.place import Executor, Place
 from tests.project import Call
 from tests.stages.test_train_command import NAME, experiment
 from tests.store.workers.tasks import serial

@@ -20,10 +20,11 @@ from pipeline.images.networks import WeightsError
 from pipeline.store.files import created_by
 from pipeline.store.jobs.feature_source import Task
 from pipeline.store.jobs.options import Compute
-from pipeline.store.jobs.origins import Files, Rows
+from pipeline.store.jobs.origins import Files
 from pipeline.store.progress import FORWARD, Stopwatch
 from pipeline.store.shards.format import FeatureHeader, RowBlock
 from pipeline.store.shards.plan import Span
+from pipeline.store.shards.row_keys import RowNumbers
 
 LENGTHS_DIFFER = 0.5
 """Difference in seconds between the lengths of sound and video that is reported."""
@@ -85,7 +86,7 @@ class SoundSource:
         }
         return Task("pipeline.clips.sound.sound_source:source_on_worker", settings, self._files_of)
 
-    def _files_of(self, rows: Rows) -> list[str]:
+    def _files_of(self, rows: RowNumbers) -> list[str]:
         return [str(self.files[row].absolute()) for row in rows.tolist()]
 
     def _note_lengths(self, row: str, sound: Sound) -> None:

@@ -9,8 +9,8 @@ from pipeline.heads.head_types import CaptionFeatures
 from pipeline.images.extract import extract
 from pipeline.images.recipes import resolve_recipe
 from pipeline.store.families import added
+from pipeline.store.jobs.concatenated_recipes import SideBySide, split_name
 from pipeline.store.jobs.options import Storage, extract_options
-from pipeline.store.jobs.side_by_side import SideBySide, split_name
 from pipeline.store.progress import Monitor
 from pipeline.store.shards.feature_set import FeatureSet
 from pipeline.store.shards.side_by_side import write_view

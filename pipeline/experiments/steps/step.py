@@ -19,7 +19,6 @@ from pipeline.experiments.records import Reader, Record, file_record, why_stale
 from pipeline.heads.experiments import experiment_finder
 from pipeline.heads.head_types import Experiment
 from pipeline.heads.training.training_options import DEFAULT_TRAINING, TrainingOptions
-from pipeline.store.build.locking import NoRoom
 from pipeline.store.errors import FileReadError, PipelineError, is_out_of_memory
 from pipeline.store.progress import Monitor
 
@@ -168,7 +167,7 @@ class Plan:
 def stops_all(error: PipelineError) -> bool:
     """Return whether an error is a system error, such as a full disk, so other steps fail too."""
     return any(
-        isinstance(cause, FileReadError | NoRoom)
+        isinstance(cause, FileReadError)
         or is_out_of_memory(cause)
         or (isinstance(cause, OSError) and cause.errno in _OF_THE_SYSTEM)
         for cause in _causes(error)

@@ -127,6 +127,7 @@ def write_features(
     def rows(start: int, stop: int) -> RowBlock:
         return RowBlock(np.asarray(source[start:stop]), codes[start:stop], reasons[start:stop])
 
+    # Unfinished work on other values must not be resumed: its folder has another fingerprint.
     digest = hashlib.sha256()
     size = max(1, _BLOCK_BYTES // header.row_bytes)
     for part in Span(0, len(ids)).batches(size):
@@ -159,19 +160,10 @@ def build_from_rows(
     progress: Progress = no_progress,
     compare: bool = False,
 ) -> FeatureIndex:
-    """Build and publish a feature set; an interrupted run resumes.
+    """Build and publish a set from `rows(start, stop)`, which is called for at most 16 MiB of rows.
 
-    Parameters
-    ----------
-    out, header, ids, rows_per_shard, compress, inputs : see `ShardBuild`.
-    rows : callable. Returns rows `start` to `stop` - 1, within one shard and at most about 16 MiB.
-    progress : callable. Called with the rows done, the total, and 0.
-    compare : bool. Raise if finished shards of the output hold other values than `rows` returns.
-
-    Raises
-    ------
-    ShardError
-        See `ShardBuild`.
+    `compare`: raise if finished shards of the output hold other values. The other arguments are
+    those of `ShardBuild`.
     """
     size = max(1, _BLOCK_BYTES // max(1, header.row_bytes))
     with ShardBuild(out, header, ids, rows_per_shard, compress, inputs) as build:
@@ -186,19 +178,7 @@ def build_from_rows(
 
 
 def axes_of(row_shape: tuple[int, ...], axes: str | None, what: str) -> str:
-    """Return the axis names of a feature set, "row" first.
-
-    Parameters
-    ----------
-    row_shape : tuple of int. Shape of one row.
-    axes : str or None. Comma-separated names. None: default by their number.
-    what : str. Name of the rows, for messages.
-
-    Raises
-    ------
-    ShardError
-        The number of names is wrong, or there are more axes than default names.
-    """
+    """Return the comma-separated axis names of a set, "row" first; by default by their number."""
     names = axes or _AXES.get(len(row_shape))
     if names is None or len(names.split(",")) != len(row_shape) + 1:
         raise ShardError(

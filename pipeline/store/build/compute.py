@@ -11,11 +11,11 @@ from typing import Any
 from pipeline.store.build.feature_build import WRITERS, ShardBuild
 from pipeline.store.build.job import Compute, ShardResult, compute_shard
 from pipeline.store.build.job_ref import JobRef
-from pipeline.store.progress import WRITE, Progress, Stopwatch, no_progress
+from pipeline.store.progress import WRITE, OnProgress, Progress, Stopwatch, no_progress
 from pipeline.store.shards.format import RowBlock
 from pipeline.store.shards.index import FeatureIndex
 from pipeline.store.shards.plan import Span
-from pipeline.store.workers.interface import Executor, OnProgress
+from pipeline.store.workers.place import Executor
 
 # A module-level function that computes one shard of a job.
 ShardTask = Callable[[JobRef, int, OnProgress], ShardResult]
@@ -27,20 +27,7 @@ def build_here(
     progress: Progress = no_progress,
     watch: Stopwatch | None = None,
 ) -> FeatureIndex:
-    """Compute the pending rows of a feature set in this process, and publish it.
-
-    Parameters
-    ----------
-    build : ShardBuild. An entered context.
-    compute : callable. Yields the rows of spans, none of which crosses two shards.
-    progress : callable. Called after every block with rows done, total rows, and failed rows.
-    watch : Stopwatch or None. Accumulates the seconds of each stage.
-
-    Raises
-    ------
-    ShardError
-        Values cannot be stored, or the disk is full; finished rows are kept.
-    """
+    """Compute the pending rows of an entered build in this process, and publish the set."""
     watch, pending = watch or Stopwatch(), build.pending_shards()
     # Once for all shards, so that the first rows of a shard are computed ahead like all others.
     rows = compute([span for partial in pending.values() for span in partial.missing], watch)
@@ -68,6 +55,7 @@ def _writing_behind(
         behind: list[Future[ShardResult]] = []
         for job in jobs:
             behind.append(writing.submit(task(*job, on_progress)))
+            # Each shard that waits to be written keeps its last rows in memory.
             if len(behind) > WRITERS:
                 yield behind.pop(0).result()
         for future in behind:
@@ -83,22 +71,7 @@ def build_on_workers(
     progress: Progress = no_progress,
     watch: Stopwatch | None = None,
 ) -> FeatureIndex:
-    """Compute the pending rows of a feature set on workers, and publish it.
-
-    Parameters
-    ----------
-    build : ShardBuild. An entered context.
-    sources_of, settings : see `ShardBuild.submitted`.
-    task : callable. Computes one shard.
-    executor : Executor. Runs the tasks.
-    progress : callable. Called as workers report their progress; see `build_here`.
-    watch : Stopwatch or None. Accumulates the seconds of each stage over all workers.
-
-    Raises
-    ------
-    ShardError
-        A shard cannot be computed, or is missing here; finished rows are kept.
-    """
+    """Compute the pending rows of an entered build on workers, and publish the set."""
     with build.submitted(sources_of, settings) as job:
         jobs = [(job.refs[shard], shard) for shard in build.pending_shards()]
         return _build(build, task, jobs, executor, job.cancel, progress, watch)
@@ -120,8 +93,9 @@ def _build(
     missing = {
         shard: sum(map(len, partial.missing)) for shard, partial in build.pending_shards().items()
     }
-    held = {shard: len(build.plan.span(shard)) - rows for shard, rows in missing.items()}
+    existing = {shard: len(build.plan.span(shard)) - rows for shard, rows in missing.items()}
     waiting = {*missing}
+    # A lost worker's shard is computed again, so a report replaces the shard's previous one.
     reported: dict[int, tuple[int, int]] = {}
 
     def on_progress(shard: int, rows: int, failures: int) -> None:
@@ -130,7 +104,7 @@ def _build(
             show()
 
     def show() -> None:
-        under_way = sum(max(0, rows - held[shard]) for shard, (rows, _) in reported.items())
+        under_way = sum(max(0, rows - existing[shard]) for shard, (rows, _) in reported.items())
         failing = sum(failures for _, failures in reported.values())
         progress(done_before + computed + under_way, total, failed + failing)
 

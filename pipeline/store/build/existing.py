@@ -11,36 +11,24 @@ from pipeline.store.hashing import sha256_of_file, sha256_of_json, sha256_of_tex
 from pipeline.store.packed import PackedTexts, TextIndex, repeated_texts
 from pipeline.store.shards.format import DamagedShard, FeatureHeader, OtherShard, ShardError
 from pipeline.store.shards.index import INDEX_FILE, FeatureIndex, read_index
-from pipeline.store.shards.plan import PlanError, ShardPlan
+from pipeline.store.shards.plan import ShardPlan
 from pipeline.store.shards.reader import ShardFile
 from pipeline.store.shards.sandbox import find_crashing_files
 from pipeline.store.shards.side_by_side import is_view
 
 
 @dataclass(frozen=True)
-class Layout:
-    """Existing and planned layout of an output folder.
-
-    Attributes
-    ----------
-    plan : ShardPlan. All shards, existing and planned.
-    ids : sequence of str. All row ids in the order of the plan.
-    compress : bool. Whether the shards are compressed: all of them or none.
-    index : FeatureIndex or None. Valid index of the output.
-    damaged : list of str. Why an existing index is invalid; at most one message.
-    broken : dict. Shards of the output that hang or crash HDF5, with a description.
-    replaces : bool. The output holds other rows, which a new set replaces.
-    vouched : list of Path. Shards of the output whose SHA-256 matches the index.
-    """
+class OutputPlan:
+    """Existing and planned shards of an output folder."""
 
     plan: ShardPlan
-    ids: Sequence[str]
-    compress: bool
-    index: FeatureIndex | None
-    damaged: list[str]
-    broken: dict[Path, str]
-    replaces: bool
-    vouched: list[Path]
+    ids: Sequence[str]  # in the order of the plan
+    compress: bool  # all shards or none
+    index: FeatureIndex | None  # of the output, if valid
+    damaged: list[str]  # why an existing index is invalid; at most one message
+    broken: dict[Path, str]  # shards that hang or crash HDF5, with a description
+    replaces: bool  # the output holds other rows, which a new set replaces
+    vouched: list[Path]  # shards whose SHA-256 matches the index
 
     def fingerprint(self, header: FeatureHeader, inputs: object) -> str:
         """Return 16 hex digits that identify the work: rows, layout and inputs."""
@@ -58,21 +46,8 @@ def fit_to_existing(
     compress: bool,
     add: bool | None,
     update: bool,
-) -> Layout:
-    """Return a layout for the requested rows that is compatible with the existing output.
-
-    Parameters
-    ----------
-    fresh : ShardPlan. Plan for an empty output.
-    out, header, ids, rows_per_shard, compress, add, update : see `ShardBuild`.
-
-    Raises
-    ------
-    OtherShard
-        The output holds another feature set, or the same with other rows without `update`.
-    DamagedShard
-        Rows are to be added to a set with an unreadable shard.
-    """
+) -> OutputPlan:
+    """Return a plan of the requested rows that is compatible with the existing output."""
     if is_view(out):
         raise OtherShard(f"{out} is a view of other feature sets{_remedy(out)}")
     index, damaged = _index(out)
@@ -82,14 +57,15 @@ def fit_to_existing(
     # A file with the SHA-256 of the index is the one that was written.
     broken = find_crashing_files([path for path in paths if path not in vouched], features=True)
     shards = {path.name: None if path in broken else _ids_of(path) for path in paths}
-    layouts = [found[1] for found in shards.values() if found]
-    compress = layouts[0] if layouts else compress
+    compressed = [shard[1] for shard in shards.values() if shard]
+    compress = compressed[0] if compressed else compress
     replaces = False
     try:
         plan, order = _plan_and_order(out, header, index, shards, ids, fresh, rows_per_shard, add)
         if update and index is None:
             _require_same(out, header, plan, shards, ids)
     except (OtherShard, DamagedShard):
+        # No other `ShardError`: a file that the system refuses to read must not be replaced.
         if not update:
             raise
         plan, order, replaces = fresh, ids, True
@@ -97,7 +73,7 @@ def fit_to_existing(
         if index is not None and like and rows_per_shard is None:
             plan = replace(fresh, rows_per_shard=index.rows_per_shard)
         index = None
-    return Layout(plan, order, compress, index, damaged, broken, replaces, vouched)
+    return OutputPlan(plan, order, compress, index, damaged, broken, replaces, vouched)
 
 
 def _plan_and_order(
@@ -110,7 +86,7 @@ def _plan_and_order(
     rows_per_shard: int | None,
     add: bool | None,
 ) -> tuple[ShardPlan, Sequence[str]]:
-    """Return the plan and the row order; see `fit_to_existing`."""
+    """Return the plan and the row order of an output that is not replaced."""
     if index is None:
         plan, order = fresh, ids
     else:
@@ -144,9 +120,9 @@ def _require_same(
 
 def _vouched(path: Path, index: FeatureIndex | None) -> bool:
     """Return whether the SHA-256 of a shard is in the index."""
-    known = {entry.sha256 for entry in index.shards if entry.file == path.name} if index else set()
+    recorded = {s.sha256 for s in index.shards if s.file == path.name} if index else set()
     # An unreadable file is not vouched for: opening it later raises the right error.
-    return bool(known) and os.access(path, os.R_OK) and sha256_of_file(path) in known
+    return bool(recorded) and os.access(path, os.R_OK) and sha256_of_file(path) in recorded
 
 
 def _ids_of(path: Path) -> tuple[Sequence[str], bool] | None:
@@ -164,7 +140,7 @@ def _index(out: Path) -> tuple[FeatureIndex | None, list[str]]:
     try:
         index = read_index(out)
         index.plan()
-    except (ShardError, PlanError) as error:
+    except ShardError as error:
         return None, [str(error)]
     return index, []
 
@@ -188,24 +164,24 @@ def _fit(
 ) -> tuple[ShardPlan, Sequence[str]]:
     """Return plan and row order of a finished set, with the rows to add at the end."""
     plan = index.plan()
-    found = [shards.get(entry.file) for entry in index.shards]
+    files = [shards.get(entry.file) for entry in index.shards]
     holds = f"{out} holds {index.rows} rows"
-    held = PackedTexts(row_id for shard in found if shard for row_id in shard[0])
+    stored = PackedTexts(row_id for shard in files if shard for row_id in shard[0])
     rest: list[str] = []
-    order: Sequence[str] = held
+    order: Sequence[str] = stored
     remedy = _remedy(out, add is not None)
-    if held != ids:
-        place = TextIndex(ids).rows_of(held, len(held))
-        if unknown := [held[row] for row in np.flatnonzero(place < 0).tolist()]:
+    if stored != ids:
+        positions = TextIndex(ids).rows_of(stored, len(stored))
+        if unknown := [stored[row] for row in np.flatnonzero(positions < 0).tolist()]:
             raise OtherShard(
                 f"{holds}; {len(unknown)} of them are not among the {len(ids)} requested, first "
                 f"{unknown[:5]}{remedy}"
             )
         there = np.zeros(len(ids), bool)
-        there[place] = True
+        there[positions] = True
         rest = [ids[row] for row in np.flatnonzero(~there).tolist()]
         placed: list[str] = []
-        for entry, shard in zip(index.shards, found, strict=True):
+        for entry, shard in zip(index.shards, files, strict=True):
             # An unreadable shard has the ids that no other shard has.
             placed += shard[0] if shard else rest[: entry.rows]
             rest = rest if shard else rest[entry.rows :]
@@ -220,9 +196,9 @@ def _fit(
             f"{holds}; {len(rest)} of the {len(ids)} requested rows are not among them, first "
             f"{rest[:5]}; {', or '.join(remedies)}"
         )
-    if rest and None in found:
+    if rest and None in files:
         raise DamagedShard(
-            f"{out / index.shards[found.index(None)].file} is missing or corrupt; recompute it by "
+            f"{out / index.shards[files.index(None)].file} is missing or corrupt; recompute it by "
             f"requesting only the {index.rows} rows of the set, then add others"
         )
     if rest:

@@ -42,6 +42,7 @@ from pipeline.store.shards.format import FeatureHeader, RowBlock, ShardError, re
 from pipeline.store.shards.index import INDEX_FILE, FeatureIndex
 from pipeline.store.shards.plan import ShardPlan, Span, default_rows_per_shard
 from pipeline.store.shards.reader import ShardFile
+from pipeline.store.shards.row_keys import RowNumbers
 
 T = TypeVar("T")
 
@@ -54,107 +55,69 @@ class ShardBuild:
 
     It is not bound to a thread: one may enter it and another append, as long as only one at a time
     calls `append`, `redo`, `publish` or leaves the context.
-
-    Attributes
-    ----------
-    header : FeatureHeader. Metadata of the feature set.
-    plan, ids : ShardPlan, sequence of str. Row ranges of the shards, and all row ids in that order;
-        final once the context is entered: an extended set has its older rows first.
-    work : Path. Work folder, `.work/<name>-<fingerprint>` next to the output; set on entry.
-    compress : bool. Whether the shards are compressed; known on entry.
-    damaged : list of str. Corrupt files that will be recomputed.
-    moved : list of str. Folders that an update has moved aside or back.
     """
 
     work: Path
+    """Work folder, `.work/<name>-<fingerprint>` next to the output; set on entry."""
     compress: bool
+    """Whether the shards are compressed; known on entry."""
 
     def __init__(
         self,
         out: str | Path,
         header: FeatureHeader,
         ids: Sequence[str],
-        rows_per_shard: int | None = None,
-        compress: bool = False,
-        inputs: object = None,
-        add: bool | None = None,
-        update: bool = False,
+        rows_per_shard: int | None = None,  # None: as in the output, or shards of about 0.5-1 GiB
+        compress: bool = False,  # existing shards take precedence
+        inputs: object = None,  # JSON; unfinished work on other inputs is not resumed
+        add: bool | None = None,  # append missing ids; None: errors do not offer to add
+        update: bool = False,  # replace other rows, move other features aside: see `reuse`
     ) -> None:
-        """Plan the shards; the file system is untouched until the context is entered.
-
-        Parameters
-        ----------
-        out : str or Path. Folder of the finished shards.
-        header : FeatureHeader. Metadata of the feature set.
-        ids : sequence of str. All row ids in order.
-        rows_per_shard : int or None. None: as in the existing output, or shards of about
-            0.5-1 GiB.
-        compress : bool. See `write_shard`; existing shards take precedence.
-        inputs : JSON values. Fingerprint of the inputs; unfinished work on other inputs is not
-            resumed.
-        add : bool or None. Append ids that a finished output lacks in new shards; existing shards
-            stay untouched. False: raise; None: raise with a message that does not offer to add.
-        update : bool. Replace a finished output of other rows, whose rows are reused by id, and
-            move one of other features aside; see `pipeline.store.build.reuse`.
-
-        Raises
-        ------
-        PlanError
-            No rows.
-        ShardError
-            Repeated ids.
-        """
+        """Plan the shards; the file system is untouched until the context is entered."""
         out = Path(out)
         size = (
             default_rows_per_shard(header.row_bytes) if rows_per_shard is None else rows_per_shard
         )
         self.plan: ShardPlan = ShardPlan(len(ids), size)
+        # Both are final once the context is entered: an extended set has its older rows first.
         self.ids: Sequence[str] = ids if isinstance(ids, PackedTexts) else PackedTexts(ids)
-        self._asked = self.ids
+        self._requested = self.ids
         require_unique_ids(self.ids, str(out))
         # Resolve once: `..`, `.` and links would change the location of the work folder later.
         self._out = out.resolve()
         self._parent = self._out.parent / WORK_FOLDER
         self.header: FeatureHeader = header
         self._inputs = inputs
-        self._wanted = (rows_per_shard, compress, add, update)
+        self._options = (rows_per_shard, compress, add, update)
         self._update = update
-        self.damaged: list[str] = []
-        self.moved: list[str] = []
+        self.damaged: list[str] = []  # corrupt files that will be recomputed
+        self.moved: list[str] = []  # log lines on folders that an update has moved
         self._broken: dict[Path, str] = {}
         self._done: dict[int, FinishedShard] = {}
         self._partial: dict[int, PartialShard] = {}
         self._published: FeatureIndex | None = None
         self._replaces = False
         self._older: list[OlderRows] = []
-        self._held = np.zeros(0, bool)
+        # (rows,) bool: rows that an older shard has and that are not in a shard of this set.
+        self._copied = np.zeros(0, bool)
         self._undo = ExitStack()
 
     def __enter__(self) -> "ShardBuild":
-        """Lock the output, then inspect its contents.
-
-        Raises
-        ------
-        OutputError
-            The output or its parent folder is not writable, or the output is the root folder.
-        OtherShard
-            The output holds another feature set, or the same with other rows without `update`.
-        ShardError
-            Another process is writing the output, or the disk space is insufficient.
-        """
+        """Lock the output, then inspect its contents."""
         require_output_folder(self._out, self._parent)
         with ExitStack() as undo:
             self._parent.mkdir(parents=True, exist_ok=True)
+            # Before any look at the output, whose contents another writer would change.
             undo.enter_context(only_writer(self._parent / f"{self._out.name}.lock", self._out))
             # First: after a swap that was killed halfway, the old set is in the work folder.
             finish_swap(self._out, _is_of_set)
             if self._update:
                 self.moved = make_way(self._out, self.header)
-            layout = fit_to_existing(self._out, self.header, self.ids, self.plan, *self._wanted)
-            self.plan, self.ids, self.compress = layout.plan, layout.ids, layout.compress
-            self._published, self.damaged = layout.index, layout.damaged
-            self._broken, self._replaces = layout.broken, layout.replaces
-            fingerprint = layout.fingerprint(self.header, self._inputs)
+            existing = fit_to_existing(self._out, self.header, self.ids, self.plan, *self._options)
+            self.plan, self.ids, self.compress = existing.plan, existing.ids, existing.compress
+            self._published, self.damaged = existing.index, existing.damaged
+            self._broken, self._replaces = existing.broken, existing.replaces
+            fingerprint = existing.fingerprint(self.header, self._inputs)
             # Other rows, inputs or layouts get another work folder: their pieces are never mixed
             # with these.
             self.work = self._parent / f"{self._out.name}-{fingerprint}"
@@ -164,7 +127,7 @@ class ShardBuild:
             # gone.
             remove_leftovers(self.work, "*.part", "*/*.part", JOB_FILES)
             remove_leftovers(self._out, f"{INDEX_FILE}.*.part")
-            self._find_older(layout.vouched)
+            self._find_older(existing.vouched)
             for shard in range(self.plan.shards):
                 self._resume(shard)
             self._require_space()
@@ -192,17 +155,14 @@ class ShardBuild:
         if not self._replaces:
             return None
         rows = [older.rows for older in self._older if older.path.parent == self._out]
-        kept = sum(int((found >= 0).sum()) for found in rows)
-        return kept, sum(map(len, rows)) - kept
+        reused = sum(int((numbers >= 0).sum()) for numbers in rows)
+        return reused, sum(map(len, rows)) - reused
 
-    def asked_rows(self) -> np.ndarray | None:
-        """Return the requested position of each row, (rows,) int64.
-
-        None if the order is the same; an extended set has another one.
-        """
-        if self.ids == self._asked:
+    def requested_rows(self) -> RowNumbers | None:
+        """Return the requested position of each row, (rows,) int64; None: the order is the same."""
+        if self.ids == self._requested:
             return None
-        return TextIndex(self._asked).rows_of(self.ids, len(self.ids))
+        return TextIndex(self._requested).rows_of(self.ids, len(self.ids))
 
     def other_work(self) -> list[Path]:
         """Return work folders of unfinished runs on this output with other settings."""
@@ -214,16 +174,14 @@ class ShardBuild:
             yield span, file.status, file.source_crc32
 
     def existing(self) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
-        """Yield existing rows (n,) int64 with status and source_crc32, one shard at a time.
-
-        These are the rows of finished shards, and rows that an update copies from older shards.
-        """
+        """Yield existing rows (n,) int64 with status and source_crc32, one shard at a time."""
+        # Rows of finished shards, then those that an update copies from older shards.
         for span, status, source_crc32 in self.finished():
             yield np.arange(span.start, span.stop), status, source_crc32
         for older in self._older:
-            # -1 reads the last entry of `_held`, which the first condition masks.
-            copied = np.flatnonzero((older.rows >= 0) & self._held[older.rows])
-            yield older.rows[copied], older.status[copied], older.source_crc32[copied]
+            # -1 reads the last entry of `_copied`, which the first condition masks.
+            rows = np.flatnonzero((older.rows >= 0) & self._copied[older.rows])
+            yield older.rows[rows], older.status[rows], older.source_crc32[rows]
 
     def finished_files(self) -> Iterator[tuple[Span, ShardFile]]:
         """Yield each finished shard's span, and the shard opened for reading."""
@@ -231,32 +189,20 @@ class ShardBuild:
             yield self.plan.span(shard), ShardFile(finished.path)
 
     def redo(self, rows: Iterable[int]) -> None:
-        """Mark rows of finished shards as pending, to be recomputed.
-
-        The other rows of their shards are copied, and verified, once the last of the new ones
-        exists. Rows that an interrupted run on the same inputs has already recomputed are reused
-        until their shard is published.
-
-        Parameters
-        ----------
-        rows : iterable of int. Row numbers, in any order.
-
-        Raises
-        ------
-        ShardError
-            A row does not exist, or the disk space is insufficient.
-        """
-        asked = np.unique(np.fromiter(rows, np.int64))
-        if asked.size and not 0 <= asked[0] <= asked[-1] < self.plan.rows:
+        """Mark rows of finished shards as pending, to be recomputed; numbers in any order."""
+        numbers = np.unique(np.fromiter(rows, np.int64))
+        if numbers.size and not 0 <= numbers[0] <= numbers[-1] < self.plan.rows:
             raise ShardError(
-                f"rows {asked[0]} to {asked[-1]} were requested again; {self._out} has rows 0 to "
-                f"{self.plan.rows - 1}"
+                f"rows {numbers[0]} to {numbers[-1]} were requested again; {self._out} has rows 0 "
+                f"to {self.plan.rows - 1}"
             )
         # Rows count as finished only once they are in a piece: see `PartialShard.mark_missing`.
         self._flush()
-        for shard in sorted({self.plan.shard_of(int(row)) for row in asked}):
+        # The other rows of a shard are copied, and verified, once its last new one exists. Until
+        # then, rows that an interrupted run on the same inputs recomputed are in pieces.
+        for shard in sorted({self.plan.shard_of(int(row)) for row in numbers}):
             span = self.plan.span(shard)
-            self._mark_missing(shard, asked[(asked >= span.start) & (asked < span.stop)])
+            self._mark_missing(shard, numbers[(numbers >= span.start) & (numbers < span.stop)])
         # `append` expects the rows of the first pending shard.
         self._partial = dict(sorted(self._partial.items()))
         self._require_space()
@@ -266,15 +212,7 @@ class ShardBuild:
         return [span for partial in self._partial.values() for span in partial.missing]
 
     def append(self, first_row: int, block: RowBlock) -> None:
-        """Append finished rows: the next pending ones, within one pending span.
-
-        The features are copied; a rejected block changes nothing.
-
-        Raises
-        ------
-        ShardError
-            The rows are not the next ones or cannot be stored, or the disk is full.
-        """
+        """Append finished rows: the next pending ones, within one pending span."""
         waiting = next((partial for partial in self._partial.values() if partial.missing), None)
         if waiting is None:
             raise ShardError(f"unexpected row {first_row}: no row of {self._out} is pending")
@@ -289,23 +227,7 @@ class ShardBuild:
     def submitted(
         self, sources_of: Callable[[Span], Any], settings: dict[str, Any]
     ) -> Iterator[SubmittedJob]:
-        """Submit the pending shards to workers, which compute them while the context is open.
-
-        Parameters
-        ----------
-        sources_of : callable. Returns the sources of a shard's rows as JSON values.
-        settings : dict. JSON values that all workers need.
-
-        Yields
-        ------
-        SubmittedJob
-            Argument of `pipeline.store.build.job.make_shard` on a worker.
-
-        Raises
-        ------
-        ShardError
-            The job cannot be written, for example on a full disk.
-        """
+        """Submit the pending shards to workers, which compute them while the context is open."""
         job = submit_shards(
             self.work,
             self.header,
@@ -325,13 +247,7 @@ class ShardBuild:
                 partial.mark_missing(np.arange(0))
 
     def accept(self, result: ShardResult) -> None:
-        """Accept a shard written by a task, once this process sees the same file.
-
-        Raises
-        ------
-        ShardError
-            The shard was not requested, or the file is missing here or another one.
-        """
+        """Accept a shard written by a task, once this process sees the same file."""
         partial = self._partial.get(result.shard)
         if partial is None:
             raise ShardError(
@@ -342,13 +258,7 @@ class ShardBuild:
         partial.remove_pieces()
 
     def publish(self) -> FeatureIndex:
-        """Move all shards to the output, write `index.json` and remove the work folder.
-
-        Raises
-        ------
-        ShardError
-            Rows are still pending.
-        """
+        """Move all shards to the output, write `index.json` and remove the work folder."""
         # Shards without pending rows, which `append` has not finished: all their rows are copied or
         # in pieces.
         for shard in [*self._partial]:
@@ -359,9 +269,12 @@ class ShardBuild:
             )
         shards = [self._done[shard] for shard in range(self.plan.shards)]
         size = self.plan.rows_per_shard
+        # After a kill, the next run finds shards in the work folder, or in the output without an
+        # index that lists them, and verifies them. A set that replaces another one is complete
+        # before the swap, with its index. Work is deleted only once the index is in the output.
         if self._replaces:
-            index = publish(self._made, self.header, size, shards, None)
-            swap(self._made, self._out, _is_of_set)
+            index = publish(self._successor, self.header, size, shards, None)
+            swap(self._successor, self._out, _is_of_set)
         else:
             index = publish(self._out, self.header, size, shards, self._published)
         forget_superseded(self._out)
@@ -373,13 +286,13 @@ class ShardBuild:
         return index
 
     @property
-    def _made(self) -> Path:
+    def _successor(self) -> Path:
         """Folder of a set that will replace another one."""
         return self.work / "made"
 
     def _find_older(self, vouched: Sequence[Path]) -> None:
         """Find the rows that an update can copy, from the old set and from interrupted runs."""
-        self._held = np.zeros(len(self.ids), bool)
+        self._copied = np.zeros(len(self.ids), bool)
         if not self._update or self._published is not None:
             return
         shards = sorted(self._out.glob("shard-*.h5")) if self._replaces else []
@@ -387,7 +300,7 @@ class ShardBuild:
         self._older, damaged = older_rows(paths, self.header, self.ids, self._broken, vouched)
         self.damaged += damaged
         for older in self._older:
-            self._held[older.rows[older.rows >= 0]] = True
+            self._copied[older.rows[older.rows >= 0]] = True
 
     def _require_space(self) -> None:
         partial = self._partial.values()
@@ -402,15 +315,16 @@ class ShardBuild:
         span = self.plan.span(shard)
         name, ids = self.plan.file_name(shard), self.ids[span.start : span.stop]
         folder = shard_folder(self.work, shard)
-        folders = (folder, self._made if self._replaces else self._out)
+        # The work folder first: a shard there is newer, of a run that was killed before moving it.
+        folders = (folder, self._successor if self._replaces else self._out)
         done, damaged = find_shard(folders, name, self.header, ids, span.start, self._broken)
         self.damaged += damaged
         if done is None:
-            held = self._held[span.start : span.stop]
-            self._mark_missing(shard, np.flatnonzero(~held) + span.start)
+            copied = self._copied[span.start : span.stop]
+            self._mark_missing(shard, np.flatnonzero(~copied) + span.start)
             return
         self._done[shard] = done
-        self._held[span.start : span.stop] = False
+        self._copied[span.start : span.stop] = False
         # Obsolete: the pieces of a finished shard, or a corrupt newer version of it.
         at_work = done.path.parent == folder
         for useless in piece_files(folder) if at_work else [folder / name]:
@@ -422,6 +336,7 @@ class ShardBuild:
             span = self.plan.span(shard)
             older = self._older_shards(span)
             if shard in self._done:
+                # Its previous version has the rows that are not recomputed.
                 older = [self._done.pop(shard).path]
             ids = self.ids[span.start : span.stop]
             partial = PartialShard(self.work, self.header, self.plan, shard, ids, older)
@@ -430,7 +345,7 @@ class ShardBuild:
                 self.damaged.append(text)
                 path.unlink()
         partial.mark_missing(rows)
-        self._held[rows] = False
+        self._copied[rows] = False
 
     def _older_shards(self, span: Span) -> list[Path]:
         """Return the older shards with rows of a span."""
@@ -445,6 +360,7 @@ class ShardBuild:
         partial = self._partial[shard]
         if partial.missing:
             return
+        # The pieces are removed last: until the shard is verified, they alone have its rows.
         partial.finish(self.compress)
         self._done[shard] = finished_shard(
             partial.path, self.header, partial.ids, partial.span.start

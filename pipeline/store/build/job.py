@@ -1,8 +1,8 @@
 """Computing one shard: the task of every feature set, in this process and on workers.
 
-`fill_shard` computes the missing rows of a shard and writes it to the work folder. A worker reads
-its inputs from the job file (`make_shard`), resumes from the finished rows in the work folder, and
-adds its own. Any number of processes may compute the same shard concurrently.
+`compute_shard` computes the missing rows of a shard and writes it to the work folder. A worker
+reads its inputs from the job file (`make_shard`), resumes from the finished rows in the work
+folder, and adds its own. Any number of processes may compute the same shard concurrently.
 """
 
 import socket
@@ -16,124 +16,80 @@ from typing import Any
 
 import numpy as np
 
-from pipeline.store.build.job_ref import JobRef, NotShared, appears, submit
+from pipeline.store.build.job_ref import JobRef, appears, submit
 from pipeline.store.build.partial_shard import PartialShard
 from pipeline.store.build.publish import FinishedShard, finished_shard
 from pipeline.store.hashing import sha256_of_file
-from pipeline.store.progress import WRITE, Stopwatch
+from pipeline.store.progress import WRITE, OnProgress, Stopwatch
 from pipeline.store.shards.format import (
     OK,
     DamagedShard,
     FeatureHeader,
     OtherShard,
     RowBlock,
+    ShardError,
 )
 from pipeline.store.shards.plan import ShardPlan, Span
 from pipeline.store.shards.reader import ShardFile
-from pipeline.store.workers.interface import OnProgress
 
 _SECONDS_BETWEEN_REPORTS = 1.0
 
 
 @dataclass(frozen=True)
 class ShardJob:
-    """A pending shard with everything that a worker needs to compute it.
-
-    Attributes
-    ----------
-    work : Path. The work folder.
-    header, plan, compress : see `ShardBuild`.
-    settings : dict. JSON values that all tasks need.
-    shard : int. Shard number.
-    ids : sequence of str. Row ids of the shard.
-    needed : list of Span. Rows to compute, numbered as in the feature set, whether or not pieces
-        have them already.
-    older : list of Path. Files with the other rows.
-    replaced_sha256 : str or None. SHA-256 of the file in the work folder that the shard replaces.
-    sources : JSON values. Sources of the rows.
-    """
+    """A pending shard with everything that a worker needs to compute it."""
 
     work: Path
     header: FeatureHeader
     plan: ShardPlan
     compress: bool
-    settings: dict[str, Any]
+    settings: dict[str, Any]  # JSON values that all tasks need
     shard: int
     ids: list[str]
-    needed: list[Span]
-    older: list[Path]
-    replaced_sha256: str | None
-    sources: Any
+    needed: list[Span]  # rows of the set to compute, whether or not pieces have them already
+    older: list[Path]  # files with the other rows
+    replaced_sha256: str | None  # of the file in the work folder that the shard replaces
+    sources: Any  # sources of the rows, as JSON values
 
-    def require_same(self, found: FeatureHeader) -> None:
-        """Raise if the worker's recipe, weights or versions differ from the job's.
-
-        Parameters
-        ----------
-        found : FeatureHeader. Header of the features that this worker computes.
-
-        Raises
-        ------
-        OtherShard
-        """
+    def require_same(self, header: FeatureHeader) -> None:
+        """Raise if the worker's recipe, weights or versions differ from the job's."""
         host = socket.gethostname()
-        if unlike := self.header.difference(found.metadata()):
+        if unlike := self.header.difference(header.metadata()):
             raise OtherShard(
                 f"worker {host} {unlike}; install the same weights, files and version of this "
                 "package on all workers"
             )
-        if found.created_by != self.header.created_by:
+        if header.created_by != self.header.created_by:
             raise OtherShard(
-                f"worker {host} runs {found.created_by}, the command {self.header.created_by}; "
+                f"worker {host} runs {header.created_by}, the command {self.header.created_by}; "
                 "the shards would record wrong versions: install the same versions on all machines"
             )
 
 
 @dataclass(frozen=True)
 class ShardResult:
-    """Result of the task of one shard.
-
-    Attributes
-    ----------
-    shard : int. Shard number.
-    finished : FinishedShard. The verified shard in the work folder.
-    computed : int. Number of computed rows; the others existed.
-    seconds : dict. Seconds by stage.
-    worker : str or None. Host name of the worker; None: this process.
-    """
+    """Result of the task of one shard."""
 
     shard: int
-    finished: FinishedShard
-    computed: int
-    seconds: dict[str, float] = field(hash=False)
-    worker: str | None = None
+    finished: FinishedShard  # the verified shard in the work folder
+    computed: int  # number of computed rows; the others existed
+    seconds: dict[str, float] = field(hash=False)  # by stage
+    worker: str | None = None  # host name; None: this process
 
     def collect(self, path: Path, header: FeatureHeader, ids: Sequence[str]) -> FinishedShard:
-        """Return the shard at `path`, which may appear late, if it is the reported file.
-
-        Parameters
-        ----------
-        path : Path. Expected location.
-        header, ids : FeatureHeader, sequence of str. Requested metadata and row ids.
-
-        Raises
-        ------
-        NotShared
-            The file is missing here, or is another one.
-        OtherShard
-            It holds other features or rows.
-        """
+        """Return the shard at `path`, which may appear late, if it is the reported file."""
         if self.worker is None:
             return self.finished
+        # A network file system may show the new file late, or an older one of the same name.
         if not appears(path):
-            raise NotShared(
+            raise ShardError(
                 f"worker {self.worker} wrote {path}, which does not exist on "
                 f"{socket.gethostname()}; the output must be in a folder that all machines share "
                 "under the same path: mount it there, or choose another `out=...`"
             )
         entry = self.finished.entry
         if sha256_of_file(path) != entry.sha256:
-            raise NotShared(
+            raise ShardError(
                 f"{path} is not the file that worker {self.worker} wrote: another program has "
                 "overwritten it, or the machines have different folders at that path; end the "
                 "other program or mount the shared folder, then rerun the command to resume"
@@ -145,16 +101,10 @@ class ShardResult:
 
 @dataclass(frozen=True)
 class SubmittedJob:
-    """A job file that workers can read.
+    """A job file that workers can read."""
 
-    Attributes
-    ----------
-    refs : list of JobRef. Argument of the task of each shard.
-    cancel : callable. Makes workers save their rows and stop.
-    """
-
-    refs: dict[int, JobRef]
-    cancel: Callable[[], None]
+    refs: dict[int, JobRef]  # argument of the task of each shard
+    cancel: Callable[[], None]  # makes workers save their rows and stop
 
 
 def submit_shards(
@@ -166,21 +116,9 @@ def submit_shards(
     partial: Mapping[int, PartialShard],
     sources_of: Callable[[Span], Any],
 ) -> SubmittedJob:
-    """Write a job file into its work folder.
+    """Write a job file for the pending shards into their work folder."""
 
-    Parameters
-    ----------
-    work, header, plan, compress, settings : see `ShardJob`.
-    partial : mapping of int to PartialShard. Pending shards by number.
-    sources_of : callable. Returns the sources of a shard's rows as JSON values.
-
-    Raises
-    ------
-    ShardError
-        The file cannot be written, for example on a full disk.
-    """
-
-    def own(shard: PartialShard) -> dict[str, Any]:
+    def values_of(shard: PartialShard) -> dict[str, Any]:
         replaced = shard.path if shard.path in shard.older else None
         return {
             "ids": shard.ids,
@@ -196,7 +134,7 @@ def submit_shards(
         "compress": compress,
         "settings": settings,
     }
-    job, refs = submit(work, common, map(own, partial.values()))
+    job, refs = submit(work, common, map(values_of, partial.values()))
     return SubmittedJob(dict(zip(partial, refs, strict=True)), job.cancel)
 
 
@@ -210,18 +148,10 @@ JobCompute = Callable[[ShardJob, Sequence[Span], Stopwatch], Iterator[tuple[int,
 
 
 def read_job(ref: JobRef, shard: int) -> ShardJob:
-    """Read the inputs of the task of a shard.
-
-    Raises
-    ------
-    NotShared
-        The job file is missing, or is another one.
-    RunEnded
-        The job has been cancelled.
-    """
+    """Read the inputs of the task of a shard."""
     # Without the task's own line, the key is the same for all tasks: a process parses the common
     # line once.
-    common, own = _common(replace(ref, own=None)), ref.read_own()
+    common, values = _common(replace(ref, own=None)), ref.read_own()
     header = common["header"]
     return ShardJob(
         work=ref.path.parent,
@@ -232,11 +162,11 @@ def read_job(ref: JobRef, shard: int) -> ShardJob:
         compress=common["compress"],
         settings=common["settings"],
         shard=shard,
-        ids=own["ids"],
-        needed=[Span(*span) for span in own["needed"]],
-        older=[Path(path) for path in own["older"]],
-        replaced_sha256=own["replaced_sha256"],
-        sources=own["sources"],
+        ids=values["ids"],
+        needed=[Span(*span) for span in values["needed"]],
+        older=[Path(path) for path in values["older"]],
+        replaced_sha256=values["replaced_sha256"],
+        sources=values["sources"],
     )
 
 
@@ -248,30 +178,11 @@ def _common(job: JobRef) -> dict[str, Any]:
 def make_shard(
     ref: JobRef, shard: int, compute: JobCompute, on_progress: OnProgress
 ) -> ShardResult:
-    """Compute one shard of a submitted job on a worker.
-
-    Any number of processes may do so concurrently: see `pipeline.store.build.partial_shard`.
-
-    Parameters
-    ----------
-    ref : JobRef. The job.
-    shard : int. Shard number.
-    compute : callable. Yields the rows of spans.
-    on_progress : callable. Called once a second; see `fill_shard`.
-
-    Raises
-    ------
-    NotShared
-        The job file is not visible on this machine.
-    RunEnded
-        The job was cancelled; finished rows are kept.
-    ShardError
-        See `fill_shard`.
-    """
+    """Compute one shard of a submitted job on a worker; raise once the job is cancelled."""
     job, host = read_job(ref, shard), socket.gethostname()
     partial = PartialShard(job.work, job.header, job.plan, shard, job.ids, job.older)
-    if found := _finished_before(partial, job.header, job.replaced_sha256):
-        return ShardResult(shard, found, 0, {}, host)
+    if finished := _finished_before(partial, job.header, job.replaced_sha256):
+        return ShardResult(shard, finished, 0, {}, host)
     # Corrupt pieces are ignored, not deleted: only the holder of the output's lock deletes files.
     partial.find_pieces()
     for span in job.needed:
@@ -283,7 +194,9 @@ def make_shard(
         within = [Span(span.start - first, span.stop - first) for span in spans]
         for row, block in compute(job, within, watch):
             yield first + row, block
-        ref.require_active()  # before writing the shard: the work folder may have been removed
+        # Before writing the shard: once the run has ended, its work folder may be gone, and a new
+        # one would be left over.
+        ref.require_active()
 
     def report(*progress: int) -> None:
         nonlocal reported
@@ -292,36 +205,8 @@ def make_shard(
             on_progress(*progress)
             ref.require_active()
 
-    result = fill_shard(shard, partial, job.compress, compute_rows, report)
+    result = compute_shard(shard, partial, job.compress, compute_rows, report)()
     return replace(result, worker=host)
-
-
-def fill_shard(
-    shard: int,
-    partial: PartialShard,
-    compress: bool,
-    compute: Compute,
-    on_progress: OnProgress,
-) -> ShardResult:
-    """Compute the missing rows of a shard, and write the shard into the work folder.
-
-    If this ends early for any reason, finished rows are saved as a piece.
-
-    Parameters
-    ----------
-    shard : int. Shard number.
-    partial : PartialShard. Its existing and missing rows.
-    compress : bool. See `write_shard`.
-    compute : callable. Yields the rows of spans.
-    on_progress : callable. Called after each block with the shard number, the number of existing
-        rows, and the number of failures among the rows computed here.
-
-    Raises
-    ------
-    ShardError
-        Values cannot be stored, or the disk is full.
-    """
-    return compute_shard(shard, partial, compress, compute, on_progress)()
 
 
 def compute_shard(
@@ -333,8 +218,10 @@ def compute_shard(
 ) -> Callable[[], ShardResult]:
     """Have the missing rows of a shard computed; return the function that writes the shard.
 
-    That function may be called on another thread. See `fill_shard`, which calls it at once.
+    `on_progress` is called after each block with the shard number, the number of existing rows, and
+    the number of failures among the rows computed here.
     """
+    # The function may be called on another thread, while this one computes the next shard.
     watch = Stopwatch()
     computed = failed = 0
     with _keeping_rows(partial):
@@ -363,7 +250,7 @@ def _keeping_rows(partial: PartialShard) -> Iterator[None]:
     """Write finished rows as a piece if the block fails."""
     try:
         yield
-    except BaseException:
+    except BaseException:  # an interrupt as well
         # The folder is gone if the run finished without this worker.
         if partial.work.is_dir():
             partial.flush()
@@ -379,6 +266,7 @@ def _finished_before(
         if not partial.path.is_file() or sha256_of_file(partial.path) == replaced_sha256:
             return None
         return finished_shard(partial.path, header, partial.ids, partial.span.start)
+    # Gone between the two reads: the run has ended, or another worker has replaced the file.
     except (DamagedShard, OtherShard, FileNotFoundError):
         return None
 

@@ -26,54 +26,27 @@ JOB_FILES = "job-*.jsonl"
 PATIENCE_SECONDS = 10.0
 
 
-class NotShared(ShardError):
-    """A file written by one machine is missing or different on another."""
-
-
-class RunEnded(ShardError):
-    """The run that submitted a job has ended."""
-
-
 @dataclass(frozen=True)
 class Line:
-    """Location of a line in a job file.
+    """Location of a line in a job file."""
 
-    Attributes
-    ----------
-    start, length : int. Byte offset, and length in bytes.
-    sha256 : str. SHA-256 of the line.
-    """
-
-    start: int
-    length: int
+    start: int  # byte offset
+    length: int  # in bytes
     sha256: str
 
 
 @dataclass(frozen=True)
 class JobRef:
-    """Reference to a submitted job or to the part of one task.
-
-    Attributes
-    ----------
-    path : Path. The job file.
-    common : Line. The line that all tasks read.
-    own : Line or None. The line of one task; None: no such line.
-    """
+    """Reference to a submitted job or to the part of one task."""
 
     path: Path
-    common: Line
-    own: Line | None = None
+    common: Line  # read by all tasks
+    own: Line | None = None  # of one task
 
     def read(self) -> dict[str, Any]:
-        """Return the JSON values that all tasks need.
-
-        Raises
-        ------
-        NotShared
-            The file is missing, or is another one.
-        """
+        """Return the JSON values that all tasks need."""
         if not appears(self.path):
-            raise NotShared(
+            raise ShardError(
                 f"worker {socket.gethostname()} does not see {self.path}, which this run has "
                 "written; the output must be in a folder that all workers share under the same "
                 "path: mount it there, or choose another `out=...`"
@@ -81,15 +54,7 @@ class JobRef:
         return self._values(self.common)
 
     def read_own(self) -> dict[str, Any]:
-        """Return the JSON values of one task, after its process has read the common ones.
-
-        Raises
-        ------
-        RunEnded
-            The job has been cancelled.
-        NotShared
-            The file is another one.
-        """
+        """Return the JSON values of one task, after its process has read the common ones."""
         assert self.own is not None
         return self._values(self.own)
 
@@ -98,12 +63,7 @@ class JobRef:
         self.path.unlink(missing_ok=True)
 
     def require_active(self) -> None:
-        """Raise if the job has been cancelled.
-
-        Raises
-        ------
-        RunEnded
-        """
+        """Raise if the job has been cancelled."""
         if not self.path.is_file():
             raise self._ended()
 
@@ -115,44 +75,28 @@ class JobRef:
         except FileNotFoundError as error:
             raise self._ended() from error
         if sha256(data).hexdigest() != line.sha256:
-            raise NotShared(
+            raise ShardError(
                 f"worker {socket.gethostname()} sees another file at {self.path} than this run has "
                 "written; mount the same shared folder on all workers, or choose another `out=...`"
             )
         values: dict[str, Any] = parse_json(data)
         return values
 
-    def _ended(self) -> RunEnded:
-        return RunEnded(
+    def _ended(self) -> ShardError:
+        return ShardError(
             f"{self.path} was cancelled: the run that wrote it has ended; finished rows are kept"
         )
 
 
 def submit(
-    work: Path, common: dict[str, Any], own: Iterable[dict[str, Any]] = ()
+    work: Path, common: dict[str, Any], tasks: Iterable[dict[str, Any]] = ()
 ) -> tuple[JobRef, list[JobRef]]:
-    """Write a job file line by line.
-
-    Parameters
-    ----------
-    work : Path. The work folder.
-    common : dict. JSON values that all tasks need.
-    own : iterable of dict. JSON values of each task, consumed lazily.
-
-    Returns
-    -------
-    job : JobRef. Reference without a task.
-    tasks : list of JobRef. References of the tasks, in the order of `own`.
-
-    Raises
-    ------
-    ShardError
-        The file cannot be written, for example on a full disk.
-    """
+    """Write a job file line by line; return the reference to the job and those to its tasks."""
+    # Lazily: the values of all tasks, such as millions of paths, are never in memory at once.
     path = work / JOB_FILES.replace("*", uuid4().hex[:12])
     lines: list[Line] = []
     with explained(path), appearing_whole(path) as part, part.open("wb") as stream:
-        for values in chain([common], own):
+        for values in chain([common], tasks):
             data = canonical_json(values).encode() + b"\n"
             lines.append(Line(stream.tell(), len(data), sha256(data).hexdigest()))
             stream.write(data)

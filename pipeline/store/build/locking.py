@@ -4,6 +4,7 @@ Unfinished work is stored in a folder of its own in `.work`, next to the output.
 the output's lock deletes anything there.
 """
 
+import errno
 import fcntl
 import os
 import re
@@ -19,20 +20,8 @@ from pipeline.store.shards.format import ShardError
 WORK_FOLDER = ".work"
 
 
-class NoRoom(ShardError):
-    """Insufficient disk space for the rows."""
-
-
 def require_output_folder(out: Path, work: Path) -> None:
-    """Raise unless shards can be written to `out` and unfinished work to `work`.
-
-    Raises
-    ------
-    OutputError
-        `out` is the root of the file system, or one of them is not a writable folder.
-    ShardError
-        They are on different disks, between which files cannot be renamed.
-    """
+    """Raise unless shards can be written to `out` and unfinished work to `work`."""
     if not out.name:
         raise OutputError(
             f"{out} is the root of the file system and cannot be an output; choose a subfolder"
@@ -51,37 +40,27 @@ def require_output_folder(out: Path, work: Path) -> None:
 
 
 def require_output_file(out: Path) -> None:
-    """Raise unless a file can be written as `out`.
-
-    Raises
-    ------
-    OutputError
-        `out` is a folder, or its parent folder is not writable.
-    """
+    """Raise unless a file can be written as `out`."""
     if out.is_dir():
         raise OutputError(f"{out.absolute()} is a folder; choose a file name")
     require_folder(out.parent)
 
 
 def require_space(work: Path, rows: int, row_bytes: int) -> None:
-    """Raise unless `rows` rows of `row_bytes` bytes fit on the disk of the work folder.
-
-    Raises
-    ------
-    NoRoom
-    """
+    """Raise unless `rows` rows of `row_bytes` bytes fit on the disk of the work folder."""
     needed, free = rows * row_bytes, shutil.disk_usage(work).free
     if needed > free:
-        raise NoRoom(
+        # With the cause that a write to the full disk would have: callers distinguish it.
+        raise ShardError(
             f"{rows} rows of {row_bytes} bytes need {needed / 1e6:.1f} MB in {work}, and "
             f"{free / 1e6:.1f} MB are free; free some space or choose another output folder"
-        )
+        ) from OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
 def work_folders(out: Path) -> list[Path]:
     """Return the work folders of an output, for all settings."""
-    own = re.compile(re.escape(out.name) + "-[0-9a-f]{16}")
-    return sorted(p for p in (out.parent / WORK_FOLDER).iterdir() if own.fullmatch(p.name))
+    name = re.compile(re.escape(out.name) + "-[0-9a-f]{16}")
+    return sorted(p for p in (out.parent / WORK_FOLDER).iterdir() if name.fullmatch(p.name))
 
 
 def remove_leftovers(folder: Path, *patterns: str) -> None:
@@ -94,22 +73,15 @@ def remove_leftovers(folder: Path, *patterns: str) -> None:
 def remove_if_empty(folder: Path) -> None:
     """Remove a work folder unless it holds any shard folder."""
     for empty in [*folder.glob("*/"), folder]:
-        with suppress(OSError):
+        with suppress(OSError):  # not empty
             empty.rmdir()
 
 
 @contextmanager
 def only_writer(lock: Path, out: Path) -> Iterator[None]:
-    """Hold the lock file `lock`, an empty file that is never deleted, as the only writer of `out`.
-
-    The lock ends with its process, even if killed. On a file system without locks, a second file
-    next to it names the writer; that file stays if the process is killed.
-
-    Raises
-    ------
-    ShardError
-        Another process holds it.
-    """
+    """Hold the empty lock file `lock` as the only writer of `out`."""
+    # The kernel releases the lock with the process, even if killed. The file is never deleted: one
+    # process could lock the deleted file, and another one a new file of that name.
     descriptor = os.open(lock, os.O_CREAT | os.O_RDWR, 0o644)
     try:
         try:
@@ -119,7 +91,7 @@ def only_writer(lock: Path, out: Path) -> Iterator[None]:
                 f"another process is writing {out}; wait until it has ended, or choose another "
                 "output folder"
             ) from error
-        except OSError:
+        except OSError:  # a file system without locks
             with _only_creator(lock.with_suffix(".writer"), out):
                 yield
         else:
@@ -130,7 +102,7 @@ def only_writer(lock: Path, out: Path) -> Iterator[None]:
 
 @contextmanager
 def _only_creator(path: Path, out: Path) -> Iterator[None]:
-    """Hold a file that only one process can create."""
+    """Hold a file that only one process can create; it stays if the process is killed."""
     try:
         with path.open("x", encoding="utf-8") as stream:
             stream.write(f"process {os.getpid()} on {socket.gethostname()}")

@@ -43,17 +43,7 @@ _OPEN_FILES = 64
 
 
 class PartialShard:
-    """An unfinished shard with its finished pieces.
-
-    Attributes
-    ----------
-    work, header : Path, FeatureHeader. Work folder and metadata of the feature set.
-    path : Path. Location of the finished shard in the work folder.
-    span, ids : Span, sequence of str. Its rows.
-    missing : list of Span. Rows still to be computed, in order.
-    older : list of Path. Finished shards that hold, among others, the rows that were never missing;
-        the first shard that has a row is used.
-    """
+    """An unfinished shard with its finished pieces."""
 
     def __init__(
         self,
@@ -62,23 +52,14 @@ class PartialShard:
         plan: ShardPlan,
         shard: int,
         ids: Sequence[str],
-        older: Sequence[Path] = (),
+        older: Sequence[Path] = (),  # shards with the rows that are not missing, best first
     ) -> None:
-        """Describe a shard without missing rows; see `mark_missing`.
-
-        Parameters
-        ----------
-        work : Path. The work folder.
-        header, plan : FeatureHeader, ShardPlan. Metadata and plan of the feature set.
-        shard : int. Shard number.
-        ids : sequence of str. Row ids of the shard.
-        older : sequence of Path. See the class.
-        """
+        """Describe a shard without missing rows; `mark_missing` adds them."""
         self.work: Path = work
         self.header: FeatureHeader = header
         self.path: Path = shard_folder(work, shard) / plan.file_name(shard)
         self.span: Span = plan.span(shard)
-        self.missing: tuple[Span, ...] = ()
+        self.missing: tuple[Span, ...] = ()  # rows still to be computed, in order
         self.older: tuple[Path, ...] = tuple(older)
         self.ids: list[str] = list(ids)
         self._shard, self._shards = shard, plan.shards_then(shard)
@@ -119,6 +100,8 @@ class PartialShard:
                 piece.require(self.header, [row_id for row_id in piece.ids if row_id in row])
                 piece.inspect(0)
                 self._pieces[path] = np.array([row[row_id] for row_id in piece.ids])
+            # The holder of the lock deletes these. A piece that the system refuses to read is not
+            # corrupt: that error ends the run.
             except (DamagedShard, OtherShard) as error:
                 damaged[path] = str(error)
         return damaged
@@ -127,11 +110,6 @@ class PartialShard:
         """Append finished rows, the next missing ones; periodically write a piece.
 
         The features are copied; a rejected block changes nothing.
-
-        Raises
-        ------
-        ShardError
-            The rows are not the next ones or cannot be stored, or the disk is full.
         """
         stop = first_row + len(block)
         # Without missing rows: an empty span, which rejects every row.
@@ -148,10 +126,10 @@ class PartialShard:
         self._buffer.append((first_row, stored))
         left = Span(stop, span.stop)
         self.missing = (left, *others) if len(left) else tuple(others)
-        held = sum(len(block) for _, block in self._buffer) * self.header.row_bytes
+        buffered = sum(len(block) for _, block in self._buffer) * self.header.row_bytes
         waited = time.monotonic() - self._buffered_since
         # After its last missing row, the shard itself is written next: no piece is needed.
-        if self.missing and (held >= PIECE_BYTES or waited >= PIECE_SECONDS):
+        if self.missing and (buffered >= PIECE_BYTES or waited >= PIECE_SECONDS):
             self.flush()
 
     def flush(self) -> None:
@@ -159,6 +137,7 @@ class PartialShard:
         if not self._buffer:
             return
         rows = self._positions(self._buffer)
+        # Unique: a worker believed lost may write a piece of the same rows.
         path = self.path.with_name(
             f"piece-{self.span.start + rows[0]:09d}-{self.span.start + rows[-1] + 1:09d}-"
             f"{uuid.uuid4().hex[:12]}.h5"
@@ -194,18 +173,18 @@ class PartialShard:
         stored += [(path, rows, self._needed) for path, rows in self._pieces.items()]
         for first, block in self._buffer:
             stored.append((block, self._positions([(first, block)]), self._needed))
-        origin, place = np.full(len(self.span), -1), np.zeros(len(self.span), np.int64)
+        origin, at = np.full(len(self.span), -1), np.zeros(len(self.span), np.int64)
         for number, (_, rows, usable) in enumerate(stored):
             # -1 reads the last entry, which the first condition masks.
             chosen = np.flatnonzero((rows >= 0) & usable[rows] & (origin[rows] < 0))
-            origin[rows[chosen]], place[rows[chosen]] = number, chosen
+            origin[rows[chosen]], at[rows[chosen]] = number, chosen
         step = max(1, _COPY_BYTES // max(1, self.header.row_bytes))
         # Successive rows of one holder are read together.
         cuts = [0, *(np.flatnonzero(np.diff(origin)) + 1), len(origin)]
         for start, stop in pairwise(cuts):
             source = stored[origin[start]][0]
             for part in Span(start, stop).batches(step):
-                rows = place[part.start : part.stop]
+                rows = at[part.start : part.stop]
                 if isinstance(source, StoredBlock):
                     yield _take(source, rows, source.features[rows])
                 elif source in self._pieces:

@@ -11,29 +11,17 @@ from pipeline.store.shards.reader import ShardFile
 
 @dataclass(frozen=True)
 class FinishedShard:
-    """A verified shard.
-
-    Attributes
-    ----------
-    path : Path. The file.
-    entry : ShardEntry. Its index entry.
-    created_by : str. Software and versions that wrote it.
-    """
+    """A verified shard."""
 
     path: Path
     entry: ShardEntry
-    created_by: str
+    created_by: str  # software and versions that wrote it
 
 
 def finished_shard(
     path: Path, header: FeatureHeader, ids: Sequence[str], first_row: int
 ) -> FinishedShard:
-    """Verify every byte of a shard, and that it has exactly these rows and this recipe.
-
-    Raises
-    ------
-    DamagedShard, OtherShard
-    """
+    """Verify every byte of a shard, and that it has exactly these rows and this recipe."""
     file = ShardFile(path)
     file.require(header, ids)
     created_by = str(file.attributes.get("created_by", "unknown"))
@@ -48,16 +36,9 @@ def find_shard(
     first_row: int,
     broken: Mapping[Path, str],
 ) -> tuple[FinishedShard | None, list[str]]:
-    """Return the first valid shard of a name, and the errors of corrupt ones before it.
-
-    Shards known to be `broken` are not opened.
-
-    Raises
-    ------
-    OtherShard
-        A shard holds other features or other rows.
-    """
+    """Return the first valid shard of a name, and the errors of corrupt ones before it."""
     damaged: list[str] = []
+    # A file that HDF5 crashes on is not opened here.
     for path in (folder / name for folder in folders):
         if path in broken:
             damaged.append(f"{path} is {broken[path]}")
@@ -67,6 +48,7 @@ def find_shard(
                 return finished_shard(path, header, ids, first_row), damaged
         except DamagedShard as error:
             damaged.append(str(error))
+        # Refused, not recomputed: it may be another result, which took days.
         except OtherShard as error:
             raise OtherShard(
                 f"{error}; choose another output folder, or delete {path} if it is obsolete"
@@ -81,18 +63,7 @@ def publish(
     shards: Sequence[FinishedShard],
     before: FeatureIndex | None,
 ) -> FeatureIndex:
-    """Move the shards that the output lacks there, then write its index.
-
-    If a run is killed in between, the next run verifies the moved shards, which the old index does
-    not list, and reuses them. Up-to-date files stay untouched.
-
-    Parameters
-    ----------
-    out : Path. The output folder.
-    header, rows_per_shard : see `FeatureIndex`.
-    shards : sequence of FinishedShard. All shards, in row order.
-    before : FeatureIndex or None. Existing index of the output.
-    """
+    """Move the shards that the output lacks there, then write its index."""
     # Only `trained_on` may differ.
     index = index_of(
         replace(before.header, trained_on=header.trained_on) if before else header,
@@ -102,7 +73,12 @@ def publish(
     moving = [shard for shard in shards if shard.path.parent != out]
     if moving or index != before:
         out.mkdir(parents=True, exist_ok=True)
+        # Renames: each shard is in one of the two folders at any time, never partially. After a
+        # kill in between, the old index, if any, does not list the moved shards; the next run
+        # verifies and reuses them.
         for shard in moving:
             shard.path.replace(out / shard.entry.file)
+        # Last, since it marks the set as finished. Its writer flushes the folder, and with it the
+        # renames above.
         index.write(out)
     return index

@@ -15,18 +15,9 @@ _KEY_DIGITS = 8
 
 
 def swap(new: Path, out: Path, replaced: Callable[[Path], bool]) -> None:
-    """Replace a folder by a finished one; unrelated files of the old folder are kept.
-
-    Two renames: after a kill in between, the old folder is in the work folder, and `finish_swap`
-    restores it.
-
-    Parameters
-    ----------
-    new : Path. The finished folder, on the disk of `out`.
-    out : Path. The folder to replace.
-    replaced : callable. Returns whether a file of the old folder is deleted with it; any other,
-        such as the user's notes, is kept in `out`.
-    """
+    """Replace a folder by a finished one on its disk; files that are not `replaced` are kept."""
+    # Two renames, since none exchanges two folders on every system. After a kill between them,
+    # `out` does not exist, and `finish_swap` restores the old folder; after both, it removes it.
     old = _swapped(out)
     out.rename(old)
     new.rename(out)
@@ -45,13 +36,7 @@ def finish_swap(out: Path, replaced: Callable[[Path], bool]) -> None:
 
 
 def move_aside(out: Path, key: str) -> Path:
-    """Rename a folder or file to an unused name `NAME~KEY`; return it.
-
-    Parameters
-    ----------
-    out : Path. The folder or file.
-    key : str. Hex digits that identify its contents; the first 8 are used.
-    """
+    """Rename a folder or file to an unused name `NAME~KEY` (8 hex digits of `key`); return it."""
     name = f"{out.name}~{key[:_KEY_DIGITS]}"
     names = (name if number == 1 else f"{name}-{number}" for number in count(1))
     aside = next(path for name in names if not (path := out.with_name(name)).exists())
@@ -60,34 +45,20 @@ def move_aside(out: Path, key: str) -> Path:
 
 
 def move_back(out: Path, key: str, fits: Callable[[Path], bool]) -> Path | None:
-    """Undo `move_aside`; return the previous name, or None if nothing fits.
-
-    Parameters
-    ----------
-    out : Path. An unused name.
-    key : str. See `move_aside`.
-    fits : callable. Returns whether a folder or file is the one to restore.
-    """
+    """Undo `move_aside` for the contents that fit; return the previous name, or None."""
     name = f"{out.name}~{key[:_KEY_DIGITS]}"
     for aside in sorted(out.parent.glob("*~*")):
-        own = aside.name == name or aside.name.startswith(f"{name}-")
-        if own and fits(aside):
+        numbered = aside.name.startswith(f"{name}-")
+        if (aside.name == name or numbered) and fits(aside):
             aside.rename(out)
             return aside
     return None
 
 
 def mark_superseded(out: Path, key: str) -> None:
-    """Record that the contents of `out` become obsolete once its successor is finished.
-
-    Example: features of an encoder that is being refitted to other captions. They can never be
-    requested again, so they are replaced instead of moved aside.
-
-    Parameters
-    ----------
-    out : Path. The folder.
-    key : str. Hex digits that identify its contents; for features their recipe hash.
-    """
+    """Record that the contents of `out` become obsolete once its successor is finished."""
+    # Such as features of an encoder that is refitted to other captions: they can never be requested
+    # again, so they are replaced instead of moved aside.
     marker = _marker(out.resolve())
     marker.parent.mkdir(exist_ok=True)
     write_text(marker, key)

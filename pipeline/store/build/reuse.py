@@ -14,24 +14,17 @@ from pipeline.store.packed import TextIndex
 from pipeline.store.shards.format import DamagedShard, FeatureHeader, OtherShard, ShardError
 from pipeline.store.shards.index import INDEX_FILE, read_index
 from pipeline.store.shards.reader import ShardFile
+from pipeline.store.shards.row_keys import RowNumbers
 from pipeline.store.shards.side_by_side import is_view
 
 
 @dataclass(frozen=True)
 class OlderRows:
-    """A valid shard of the same features with another list of rows.
-
-    Attributes
-    ----------
-    path : Path. The shard or piece.
-    rows : (n,) int64. Row numbers in the updated set; -1: not in the set, or copied from another
-        shard.
-    status : (n,) uint8. Status of the rows.
-    source_crc32 : (n,) uint32. CRC-32 of their sources.
-    """
+    """A valid shard of the same features with another list of rows."""
 
     path: Path
-    rows: npt.NDArray[np.int64]
+    rows: RowNumbers
+    """(n,) row numbers in the updated set; -1: not in the set, or copied from another shard."""
     status: npt.NDArray[np.uint8]
     source_crc32: npt.NDArray[np.uint32]
 
@@ -40,23 +33,14 @@ def older_rows(
     paths: Iterable[Path],
     header: FeatureHeader,
     ids: Sequence[str],
-    broken: Mapping[Path, str],
-    vouched: Iterable[Path] = (),
+    broken: Mapping[Path, str],  # must not be opened, and why
+    vouched: Iterable[Path] = (),  # bytes already verified
 ) -> tuple[list[OlderRows], list[str]]:
-    """Return the shards with rows of an updated set, and the errors of corrupt ones.
-
-    Parameters
-    ----------
-    paths : iterable of Path. Shards and pieces; the first one that has a row is used.
-    header : FeatureHeader. Header of the updated set; shards of other features are skipped.
-    ids : sequence of str. Row ids of the updated set.
-    broken : mapping of Path to str. Shards that must not be opened, and why.
-    vouched : iterable of Path. Shards whose bytes are already verified.
-    """
-    found: list[OlderRows] = []
+    """Return the shards with rows of an updated set, and the errors of corrupt ones."""
+    shards: list[OlderRows] = []
     damaged: list[str] = []
     taken = np.zeros(len(ids), bool)
-    known, place = {*vouched}, TextIndex(ids)
+    verified, index = {*vouched}, TextIndex(ids)
     for path in paths:
         if path in broken:
             damaged.append(f"{path} is {broken[path]}")
@@ -66,16 +50,17 @@ def older_rows(
             if header.difference(shard.metadata()) is not None:
                 continue
             # Only the file's SHA-256 or this check of its rows proves that it is intact.
-            if path not in known:
+            if path not in verified:
                 shard.inspect(0)
         except DamagedShard as error:
             damaged.append(str(error))
             continue
-        rows = place.rows_of(shard.ids, len(shard.ids))
+        rows = index.rows_of(shard.ids, len(shard.ids))
+        # The first shard that has a row provides it.
         rows[(rows >= 0) & taken[rows]] = -1
         taken[rows[rows >= 0]] = True
-        found.append(OlderRows(path, rows, shard.status, shard.source_crc32))
-    return found, damaged
+        shards.append(OlderRows(path, rows, shard.status, shard.source_crc32))
+    return shards, damaged
 
 
 def unfinished_shards(out: Path, work: Path) -> Iterator[Path]:
@@ -86,21 +71,12 @@ def unfinished_shards(out: Path, work: Path) -> Iterator[Path]:
 
 
 def make_way(out: Path, header: FeatureHeader) -> list[str]:
-    """Move other features in `out` aside, and restore these if they were moved aside earlier.
-
-    Returns log lines.
-
-    Superseded features stay until their successor is finished; see `mark_superseded`.
-
-    Parameters
-    ----------
-    out : Path. The output.
-    header : FeatureHeader. Header of the requested features.
-    """
+    """Move other features in `out` aside, and these back if they were; return log lines."""
     notes: list[str] = []
-    found = _metadata(out)
-    if found is not None and (unlike := header.difference(found)) is not None:
-        key = str(found["recipe_hash"])
+    present = _metadata(out)
+    if present is not None and (unlike := header.difference(present)) is not None:
+        key = str(present["recipe_hash"])
+        # Superseded features stay until their successor is finished: a kill must not leave none.
         if is_superseded(out, key):
             notes.append(f"{out} {unlike}: all rows are recomputed and then replace it")
         else:
@@ -113,14 +89,14 @@ def make_way(out: Path, header: FeatureHeader) -> list[str]:
 
 
 def supersede(out: Path) -> None:
-    """Mark existing finished features in `out`; see `mark_superseded`."""
-    if (found := _metadata(out)) is not None:
-        mark_superseded(out, str(found["recipe_hash"]))
+    """Mark existing finished features in `out` with `mark_superseded`."""
+    if (present := _metadata(out)) is not None:
+        mark_superseded(out, str(present["recipe_hash"]))
 
 
 def _holds(folder: Path, header: FeatureHeader) -> bool:
-    found = _metadata(folder)
-    return found is not None and header.difference(found) is None
+    metadata = _metadata(folder)
+    return metadata is not None and header.difference(metadata) is None
 
 
 def _metadata(out: Path) -> Mapping[str, Any] | None:

@@ -16,7 +16,7 @@ from pipeline.store.hashing import canonical_json
 from pipeline.store.progress import Progress, no_progress
 from pipeline.store.shards.feature_set import FeatureSet, MissingRows
 from pipeline.store.shards.format import OK, STATUS_NAMES
-from pipeline.store.shards.row_images import images_of_rows
+from pipeline.store.shards.row_keys import images_of_rows
 from pipeline.store.shards.writer import explained
 
 VECTOR = "vector"

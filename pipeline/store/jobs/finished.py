@@ -25,11 +25,10 @@ from pipeline.datasets.manifest import DATASET_FILE, MANIFEST_FILE, REGIONS_FILE
 from pipeline.store.build.locking import WORK_FOLDER, work_folders
 from pipeline.store.files import write_json
 from pipeline.store.hashing import sha256_of_file, sha256_of_json
-from pipeline.store.jobs.log_lines import rate_line, size_line
+from pipeline.store.jobs.make_features import rate_line, size_line
 from pipeline.store.progress import Monitor, Stopwatch
 from pipeline.store.schema import decode
 from pipeline.store.shards.index import FeatureIndex, read_index
-from pipeline.store.summary import write_summary
 from pipeline.store.workers.place import Place
 
 Identities = npt.NDArray[np.int64]
@@ -63,34 +62,13 @@ class FinishedRecord:
         files: Iterable[str | Path],
         folders: Sequence[Path] = (),
     ) -> None:
-        """Record the state of all inputs, before any is read.
-
-        Parameters
-        ----------
-        out : Path. Folder of the set.
-        call : JSON values. All other inputs of the result.
-        dataset : Path. Folder of a prepared dataset.
-        files : iterable of path. Further input files.
-        folders : sequence of Path. Outputs in addition to `out`.
-        """
+        """Record the state of all inputs, before any is read; `folders` are further outputs."""
         self._out, self._folders = out, [folder.resolve() for folder in (out, *folders)]
         self._path = finished_path(self._folders[0])
         self._inputs = state_of_inputs(call, dataset, files)
 
     def nothing_to_do(self, unit: str, place: Place, monitor: Monitor) -> FeatureIndex | None:
-        """Return the index and write the usual log lines if the set is up to date.
-
-        Parameters
-        ----------
-        unit : str. Singular noun for a row, such as "image".
-        place : Place. Its summary is written.
-        monitor : Monitor. Receives the log lines.
-
-        Returns
-        -------
-        FeatureIndex or None
-            None if the set is not known to be up to date.
-        """
+        """Return the index and write the usual log lines if the set is up to date, else None."""
         started = time.monotonic()
         if (notes := self._notes()) is None:
             return None
@@ -100,18 +78,11 @@ class FinishedRecord:
         monitor.log(rate_line(0, unit, seconds, index.failed_rows))
         for note in notes:
             monitor.log(note)
-        if place.summary is not None:
-            summary, watch = place.summary, Stopwatch()
-            write_summary(summary, self._out, index.metadata, 0, seconds, watch, place.name())
+        place.write_summary(self._out, index.metadata, 0, seconds, Stopwatch())
         return index
 
     def write(self, notes: Sequence[str] = ()) -> None:
-        """Record that the set is finished, unless its inputs may still be changing.
-
-        Parameters
-        ----------
-        notes : sequence of str. Log lines about the result, repeated by the next call.
-        """
+        """Record that the set is finished, unless its inputs may still be changing."""
         # Only an optimisation: errors, for example on a full disk, are ignored.
         with suppress(OSError):
             if (state := self._state()) is None or self._index().failed_rows:
@@ -122,10 +93,10 @@ class FinishedRecord:
     def _notes(self) -> tuple[str, ...] | None:
         """Return the stored notes; None if the record does not match the state."""
         try:
-            found = decode(self._path.read_bytes(), _Stored)
+            record = decode(self._path.read_bytes(), _Stored)
         except (OSError, ValueError):
             return None
-        return found.notes if found.state == self._state() else None
+        return record.notes if record.state == self._state() else None
 
     def _index(self) -> FeatureIndex:
         return read_index(self._out)
@@ -134,7 +105,7 @@ class FinishedRecord:
         """Return a digest of inputs and outputs; None if either is unreliable."""
         if self._inputs is None:
             return None
-        found = []
+        outputs = []
         for folder in self._folders:
             work = folder.parent / WORK_FOLDER
             unfinished = [work / f"{folder.name}{suffix}" for suffix in _OF_UNFINISHED]
@@ -143,8 +114,8 @@ class FinishedRecord:
             if any(path.exists() for path in unfinished):
                 return None
             files = sorted(path for path in folder.iterdir() if path.is_file())
-            found.append([[file.name for file in files], file_identities(files).tolist()])
-        return sha256_of_json([self._inputs, found])
+            outputs.append([[file.name for file in files], file_identities(files).tolist()])
+        return sha256_of_json([self._inputs, outputs])
 
 
 def finished_path(out: Path) -> Path:
@@ -153,24 +124,13 @@ def finished_path(out: Path) -> Path:
 
 
 def state_of_inputs(call: Any, dataset: Path, files: Iterable[str | Path]) -> Any:
-    """Return everything that decides what a call makes, as JSON values.
-
-    Parameters
-    ----------
-    call : JSON values, everything but the files.
-    dataset : Path. Folder of a prepared dataset.
-    files : iterable of str or Path. Others that the call reads.
-
-    Returns
-    -------
-    JSON values
-        None if a file is missing, may still be changing, or is on a file system whose times cannot
-        be relied on.
-    """
-    taken = time.time_ns()
+    """Return everything that decides the result of a call as JSON values; None if unreliable."""
+    # None if a file is missing, may still be changing, or is on a file system whose times cannot be
+    # relied on. The time is read first: a file that changes after its stat has a later one.
+    before = time.time_ns()
     identities = file_identities(files)
     sizes, changed = identities[:, 0], identities[:, 2]
-    settled = ((sizes >= 0) & (changed < taken - _SETTLED_NS)).all()
+    settled = ((sizes >= 0) & (changed < before - _SETTLED_NS)).all()
     if not (settled and _keep_times(identities)):
         return None
     read = hashlib.sha256(identities.tobytes()).hexdigest()
@@ -178,19 +138,16 @@ def state_of_inputs(call: Any, dataset: Path, files: Iterable[str | Path]) -> An
 
 
 def file_identities(paths: Iterable[str | Path]) -> Identities:
-    """Return size, modification, change, inode and device of each file, (paths, 5); -1 if missing.
-
-    Times are in ns.
-    """
+    """Return size, times (ns), inode and device of each file, (paths, 5); -1 if missing."""
     rows: list[tuple[int, ...]] = []
     for path in paths:
         try:
-            found = os.stat(path)  # noqa: PTH116 - a million of them
+            status = os.stat(path)  # noqa: PTH116 - a million of them
         except (OSError, ValueError):
             rows.append((-1,) * 5)
         else:
-            times = found.st_mtime_ns, found.st_ctime_ns
-            rows.append((found.st_size, *times, found.st_ino, found.st_dev))
+            times = status.st_mtime_ns, status.st_ctime_ns
+            rows.append((status.st_size, *times, status.st_ino, status.st_dev))
     return np.array(rows, np.int64).reshape(-1, 5)
 
 
@@ -211,13 +168,13 @@ def _devices_with_times() -> frozenset[int]:
         lines = Path("/proc/self/mountinfo").read_text(encoding="utf-8").splitlines()
     except OSError:
         return frozenset()
-    found = set()
+    devices = set()
     for line in lines:
         mount, _, system = line.partition(" - ")
         if system.split()[0] in _KERNEL_TIMES:
             major, _, minor = mount.split()[2].partition(":")
-            found.add(os.makedev(int(major), int(minor)))
-    return frozenset(found)
+            devices.add(os.makedev(int(major), int(minor)))
+    return frozenset(devices)
 
 
 @cache
@@ -225,6 +182,7 @@ def _software() -> str:
     """Return a digest of the versions of Python and all packages, and of this package's code."""
     folders = [folder for folder in map(Path, sys.path) if folder.is_dir()]
     packages = [sorted(path.name for path in folder.glob("*.dist-info")) for folder in folders]
-    own = Path(pipeline.__file__).parent
-    code = [[path.stat().st_size, path.stat().st_mtime_ns] for path in sorted(own.rglob("*.py"))]
+    package = Path(pipeline.__file__).parent
+    stats = [path.stat() for path in sorted(package.rglob("*.py"))]
+    code = [[stat.st_size, stat.st_mtime_ns] for stat in stats]
     return sha256_of_json([sys.version, packages, code])

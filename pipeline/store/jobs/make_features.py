@@ -12,20 +12,17 @@ import numpy.typing as npt
 from pipeline.store.build.compute import build_here, build_on_workers
 from pipeline.store.build.feature_build import ShardBuild
 from pipeline.store.jobs.feature_source import FeatureSource
-from pipeline.store.jobs.log_lines import rate_line, size_line
 from pipeline.store.jobs.options import Storage
 from pipeline.store.jobs.origins import Origin, common_folder, missing_files, require_folder
 from pipeline.store.jobs.stamps import StampRecord
 from pipeline.store.jobs.worker import compute_shard
 from pipeline.store.progress import QUIET, Monitor, Stopwatch
-from pipeline.store.shards.format import MISSING, OK, RowBlock
+from pipeline.store.shards.format import MISSING, OK, FeatureHeader, RowBlock
 from pipeline.store.shards.index import FeatureIndex
 from pipeline.store.shards.plan import Span, runs
-from pipeline.store.summary import write_summary
+from pipeline.store.shards.row_keys import RowNumbers
 from pipeline.store.wording import counted
 from pipeline.store.workers.place import Place
-
-Order = npt.NDArray[np.int64]
 
 
 def make_features(
@@ -89,9 +86,23 @@ def make_features(
             StampRecord(out).write(index, stamps)
     seconds = time.monotonic() - started
     monitor.log(rate_line(computed, source.unit, seconds, index.failed_rows))
-    if place.summary is not None:
-        write_summary(place.summary, out, index.metadata, computed, seconds, watch, place.name())
+    place.write_summary(out, index.metadata, computed, seconds, watch)
     return index
+
+
+def size_line(header: FeatureHeader, rows: int, shards: int, done: int) -> str:
+    """Return the log line on shape, size and finished rows of a set."""
+    return (
+        f"{counted(rows, 'row')} of {header.row_shape} {header.dtype}: "
+        f"{rows * header.row_bytes / 1e6:.1f} MB in {counted(shards, 'shard')}; "
+        f"{counted(done, 'row is', 'rows are')} done"
+    )
+
+
+def rate_line(computed: int, unit: str, seconds: float, failed: int) -> str:
+    """Return the log line on computed rows and their rate."""
+    rate = computed / max(seconds, 1e-9)
+    return f"{computed} computed in {seconds:.1f} s ({rate:.1f} {unit}s/s), {failed} failed"
 
 
 def open_build(source: FeatureSource, origin: Origin, out: Path, storage: Storage) -> ShardBuild:
@@ -109,17 +120,15 @@ def open_build(source: FeatureSource, origin: Origin, out: Path, storage: Storag
 
 
 class _Job:
-    """A feature set being computed: its source and an entered build.
-
-    `order` maps rows of the set to rows of the source; None: identity. An extended set has its
-    older rows first.
-    """
+    """A feature set being computed: its source and an entered build."""
 
     def __init__(
         self, source: FeatureSource, origin: Origin, build: ShardBuild, monitor: Monitor
     ) -> None:
         self.source, self.origin, self.build, self.monitor = source, origin, build, monitor
-        self.order: Order | None = build.asked_rows()
+        # Row in the source of each row of the set; None: the same. An extended set has its older
+        # rows first.
+        self.order: RowNumbers | None = build.requested_rows()
 
     @cached_property
     def folder(self) -> Path:
@@ -127,29 +136,26 @@ class _Job:
         return common_folder(self.origin.files or ())
 
     def mark_stale(self, out: Path, storage: Storage) -> npt.NDArray[np.int64] | None:
-        """Mark finished rows with changed sources as pending, and failed ones if requested.
-
-        Returns
-        -------
-        The stamps of the rows' files, recorded before they are read; None if unused.
-        """
+        """Mark changed rows as pending, and failed ones if requested; return the files' stamps."""
         build, log = self.build, self.monitor.log
         for line in build.moved:
             log(line)
-        for found in build.damaged:
-            log(f"will be recomputed: {found}")
+        for text in build.damaged:
+            log(f"will be recomputed: {text}")
         for folder in build.other_work():
             log(f"unfinished work on {out} with other settings: {folder}; delete it if obsolete")
-        stamps = known = None
+        stamps = unchanged = None
         if storage.trust_stamps and self.origin.stamps is not None:
+            # Before the files are read: one that changes meanwhile counts as changed next time.
             stamps = self.origin.stamps[self._numbers(Span(0, len(build.ids)))]
-            known = StampRecord(out).unchanged(build, stamps)
-        changed, gone, failed = self._compare(known)
+            unchanged = StampRecord(out).unchanged(build, stamps)
+        changed, gone, failed = self._compare(unchanged)
         plural = self.origin.plural
         if (replaced := build.replaced_rows) is not None:
-            kept, removed = replaced
+            reused, removed = replaced
+            current, new = reused - len(changed), len(build.ids) - reused
             log(
-                f"{len(build.ids)} rows: {kept - len(changed)} kept, {len(build.ids) - kept} new, "
+                f"{len(build.ids)} rows: {current} kept, {new} new, "
                 f"{len(changed)} changed, {removed} removed"
             )
         elif changed:
@@ -193,51 +199,45 @@ class _Job:
             )
 
     def _compute(self, spans: Sequence[Span], watch: Stopwatch) -> Iterator[tuple[int, RowBlock]]:
-        """Yield the rows of spans of the set; see `FeatureSource.compute`."""
-        files, place = self.origin.files, None
+        """Yield the rows of spans of the set, as `FeatureSource.compute`."""
+        files, row_of = self.origin.files, None
         if self.order is not None:
-            place = np.empty_like(self.order)
-            place[self.order] = np.arange(len(self.order))
+            row_of = np.empty_like(self.order)
+            row_of[self.order] = np.arange(len(self.order))
             # No run crosses two spans, so its rows are contiguous in the set as well.
             spans = [run for span in spans for run in runs(self.order[span.start : span.stop])]
         for number, block in self.source.compute(spans, watch):
             if files is not None and (block.status == MISSING).any():
                 require_folder(self.folder)
-            yield (number if place is None else int(place[number])), block
+            yield (number if row_of is None else int(row_of[number])), block
 
     def _compare(
         self, unchanged: npt.NDArray[np.bool_] | None
     ) -> tuple[list[int], list[int], list[int]]:
-        """Return the finished rows that changed, whose file is missing, and that failed.
-
-        Every file of a finished row is read: seconds, where computing took hours. Rows of unknown
-        source, such as imported ones, count as unchanged. A missing file does not trigger
-        recomputation: an unmounted disk must not cost features.
-
-        Parameters
-        ----------
-        unchanged : (rows,) bool or None. Rows whose files need not be read; None: read all.
-        """
+        """Return the finished rows that changed, whose file is missing, and that failed."""
+        # Every file of a finished row is read, except where `unchanged`, (rows,) bool: seconds,
+        # where computing took hours. Rows of unknown source, such as imported ones, count as
+        # unchanged. So do those of missing files: an unmounted disk must not cost features.
         changed: list[int] = []
         gone: list[int] = []
         failed: list[int] = []
         origin, total, compared = self.origin, len(self.build.ids), 0
         with self.monitor.progress("checking", origin.plural.removesuffix("s")) as progress:
-            for rows, status, known in self.build.existing():
+            for rows, status, before in self.build.existing():
                 failed += rows[status != OK].tolist()
                 compared += len(rows)
                 if unchanged is not None:
                     read = ~unchanged[rows]
-                    rows, status, known = rows[read], status[read], known[read]
+                    rows, status, before = rows[read], status[read], before[read]
                 now = origin.crc32(rows if self.order is None else self.order[rows])
                 here = (now != 0) | (origin.files is None)
-                new = here & (now != known) & ((known != 0) | (status != OK))
+                new = here & (now != before) & ((before != 0) | (status != OK))
                 changed += rows[new].tolist()
-                gone += rows[(known != 0) & ~here].tolist()
+                gone += rows[(before != 0) & ~here].tolist()
                 progress(compared, total, 0)
         return changed, gone, sorted({*failed} - {*changed})
 
-    def _numbers(self, span: Span) -> Order:
+    def _numbers(self, span: Span) -> RowNumbers:
         """Return the row numbers in the source for a span of the set."""
         if self.order is None:
             return np.arange(span.start, span.stop)

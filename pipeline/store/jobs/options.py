@@ -12,12 +12,7 @@ from pipeline.store.workers.place import Place
 
 
 def _require_counts(options: object) -> None:
-    """Raise if an integer field of an option object is below 1.
-
-    Raises
-    ------
-    WrongUsage
-    """
+    """Raise if an integer field of an option object is below 1."""
     for field in fields(options):  # type: ignore[arg-type]
         value = getattr(options, field.name)
         if isinstance(value, int) and not isinstance(value, bool) and value < 1:
@@ -140,26 +135,14 @@ class Compute:
         _require_counts(self)
 
     def on(self, place: Place, monitor: Monitor) -> "Compute":
-        """Return a copy with "auto" resolved, unless workers of a scheduler compute.
-
-        Raises
-        ------
-        WrongUsage
-            See `with_named_precision`.
-        """
-        found = self.with_named_precision(place, monitor)
+        """Return a copy with "auto" resolved, unless workers of a scheduler compute."""
+        named = self.with_named_precision(place, monitor)
         if place.scheduler is not None:
-            return found
-        return replace(found, device=choose_device(self.device, monitor))
+            return named
+        return replace(named, device=choose_device(self.device, monitor))
 
     def with_named_precision(self, place: Place, monitor: Monitor) -> "Compute":
-        """Return a copy with the precision "auto" resolved, and logged.
-
-        Raises
-        ------
-        WrongUsage
-            It is "auto", and a scheduler's workers compute.
-        """
+        """Return a copy with the precision "auto" resolved, and logged."""
         if self.precision == AUTO and place.scheduler is not None:
             raise WrongUsage(
                 f"precision {AUTO!r} depends on this machine's device, but the workers of "
@@ -182,12 +165,8 @@ class Compute:
 
 
 def extract_options(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the extraction options of `params.yaml` as `storage` and `compute`.
-
-    Parameters
-    ----------
-    given : mapping. By the names of the command's options; "storage" is the dtype of the rows.
-    """
+    """Return the extraction options of `params.yaml` as `storage` and `compute`."""
+    # They have the names of the command's options, where "storage" is the dtype of the rows.
     named = {"dtype" if name == "storage" else name: value for name, value in given.items()}
     stored = {field.name for field in fields(Storage)}
     return {

@@ -14,14 +14,7 @@ Result = TypeVar("Result")
 def started_ahead(
     jobs: Iterable[Job], start: Callable[[Job], Started], most: int
 ) -> Iterator[tuple[Job, Started]]:
-    """Yield each job with the result of `start`, in order; later jobs are started ahead.
-
-    Parameters
-    ----------
-    jobs : iterable. Jobs in order.
-    start : callable. Starts one.
-    most : int. Upper bound of jobs started but not yet yielded; bounds memory.
-    """
+    """Yield each job with the result of `start`, in order; at most `most` are started ahead."""
     waiting: deque[tuple[Job, Started]] = deque()
     for job in jobs:
         if len(waiting) == most:
@@ -33,7 +26,7 @@ def started_ahead(
 def in_order(
     jobs: Iterable[Job], submit: Callable[[Job], Future[Result]], most: int
 ) -> Iterator[tuple[Job, Result]]:
-    """Yield each job with its result, in order, while later jobs run; see `started_ahead`."""
+    """Yield each job with its result, in order, while later jobs run, as `started_ahead`."""
     for job, future in started_ahead(jobs, submit, most):
         yield job, future.result()
 

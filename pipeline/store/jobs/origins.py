@@ -16,8 +16,8 @@ import numpy.typing as npt
 from pipeline.store.errors import FileReadError
 from pipeline.store.hashing import sha256_of_texts
 from pipeline.store.jobs.stamps import Stamps, file_stamps, stamps_sha256
+from pipeline.store.shards.row_keys import RowNumbers
 
-Rows = npt.NDArray[np.int64]
 Crc32 = npt.NDArray[np.uint32]
 
 
@@ -42,7 +42,7 @@ class Origin(Protocol):
     def digest(self) -> Any:
         """Return a fingerprint of all sources as JSON values; it identifies unfinished work."""
 
-    def crc32(self, rows: Rows) -> Crc32:
+    def crc32(self, rows: RowNumbers) -> Crc32:
         """Return the CRC-32 of the current sources of rows (n,), as recorded in shards.
 
         Returns
@@ -53,29 +53,15 @@ class Origin(Protocol):
 
 @dataclass(frozen=True)
 class Files:
-    """Rows computed from files; consecutive rows may share one.
+    """Rows computed from files; consecutive rows may share one."""
 
-    Attributes
-    ----------
-    files : sequence of Path. File of each row.
-    plural : str. See `Origin`.
-    crc32_of : callable. Returns the CRC-32 of a file's contents, 0 if it is missing.
-    readers : int. Number of threads that read files.
-    engine : str. Engine of the rows, or "" if it does not affect their last bits; unfinished work
-        of another engine is not resumed.
-    parts : JSON values or None. Part of the file that each row is computed from; None: the whole
-        file.
-    crc32_of_part : callable or None. Returns the CRC-32 of a row's part, from the row and the
-        CRC-32 of its file.
-    """
-
-    files: Sequence[Path]
+    files: Sequence[Path]  # of each row
     plural: str
-    crc32_of: Callable[[Path], int]
-    readers: int
-    engine: str = ""
-    parts: Sequence[Any] | None = None
-    crc32_of_part: Callable[[int, int], int] | None = None
+    crc32_of: Callable[[Path], int]  # CRC-32 of a file's contents, 0 if it is missing
+    readers: int  # threads that read files
+    engine: str = ""  # of the rows, if it affects their last bits: unfinished work is not mixed
+    parts: Sequence[Any] | None = None  # JSON: part of the file of each row; None: the whole file
+    crc32_of_part: Callable[[int, int], int] | None = None  # from the row and its file's CRC-32
 
     @cached_property
     def stamps(self) -> Stamps:
@@ -87,27 +73,21 @@ class Files:
         stamps = stamps_sha256(self.stamps)
         return [self.engine, stamps, *([list(self.parts)] if self.parts is not None else [])]
 
-    def crc32(self, rows: Rows) -> Crc32:
+    def crc32(self, rows: RowNumbers) -> Crc32:
         """Return the CRC-32 of the sources of rows; each file is read once; see `Origin`."""
         files = [self.files[row] for row in rows.tolist()]
         distinct = list(dict.fromkeys(files))
         with ThreadPoolExecutor(self.readers, thread_name_prefix="read") as pool:
-            known = dict(zip(distinct, pool.map(self.crc32_of, distinct), strict=True))
-        found = [known[file] for file in files]
+            crc32_of = dict(zip(distinct, pool.map(self.crc32_of, distinct), strict=True))
+        crc32 = [crc32_of[file] for file in files]
         if (of_part := self.crc32_of_part) is not None:
-            found = [of_part(row, crc) for row, crc in zip(rows.tolist(), found, strict=True)]
-        return np.array(found, np.uint32)
+            crc32 = [of_part(row, crc) for row, crc in zip(rows.tolist(), crc32, strict=True)]
+        return np.array(crc32, np.uint32)
 
 
 @dataclass(frozen=True)
 class Texts:
-    """Rows computed from texts.
-
-    Attributes
-    ----------
-    texts : sequence of str. Text of each row.
-    plural : str. See `Origin`.
-    """
+    """Rows computed from texts."""
 
     texts: Sequence[str]
     plural: str = "captions"
@@ -118,7 +98,7 @@ class Texts:
         """Return the SHA-256 of all texts."""
         return sha256_of_texts(self.texts)
 
-    def crc32(self, rows: Rows) -> Crc32:
+    def crc32(self, rows: RowNumbers) -> Crc32:
         """Return the CRC-32 of the UTF-8 texts of rows, (n,) uint32."""
         return text_crc32([self.texts[row] for row in rows.tolist()])
 
@@ -134,12 +114,7 @@ def common_folder(files: Iterable[Path]) -> Path:
 
 
 def require_folder(folder: Path) -> None:
-    """Raise if the whole folder of the files is missing, for example unmounted.
-
-    Raises
-    ------
-    FileReadError
-    """
+    """Raise if the whole folder of the files is missing, for example unmounted."""
     if not folder.exists():
         raise FileReadError(
             f"{folder}, the folder of the files, does not exist; mount it, or prepare the dataset "

@@ -20,17 +20,15 @@ _KEY = "made_from"
 
 
 def file_stamps(paths: Iterable[Path]) -> Stamps:
-    """Return size in bytes and modification time of each file, (paths, 2); -1 if missing.
-
-    Consecutive repeats of a file cost one stat.
-    """
+    """Return size in bytes and modification time of each file, (paths, 2); -1 if missing."""
     stamps: list[tuple[int, int]] = []
     last: Path | None = None
     for path in paths:
+        # Consecutive rows may share a file, which costs one stat.
         if path != last:
             try:
-                found = os.stat(path)  # noqa: PTH116 - a million of them
-                stamp = found.st_size, found.st_mtime_ns
+                status = os.stat(path)  # noqa: PTH116 - a million of them
+                stamp = status.st_size, status.st_mtime_ns
             except (OSError, ValueError):
                 stamp = -1, -1
             last = path
@@ -55,27 +53,20 @@ class StampRecord:
         self._path = out.parent / WORK_FOLDER / f"{out.name}.stamps"
 
     def unchanged(self, build: ShardBuild, stamps: Stamps) -> npt.NDArray[np.bool_]:
-        """Return which rows' files have the recorded stamps, (rows,) bool.
-
-        All False without a record, or with one of other shards.
-
-        Parameters
-        ----------
-        build : ShardBuild. An entered build.
-        stamps : (rows, 2). Current stamps of the rows' files.
-        """
+        """Return which rows' files have the recorded stamps, (rows,) bool; False without them."""
         none = np.zeros(len(stamps), bool)
         if build.published is None:
             return none
         try:
+            # Of other shards: a run without stamps has changed the set since.
             if read_metadata(self._path, _KEY)["content"] != build.published.content_sha256:
                 return none
-            known = read_tensors(self._path, ["stamps"])["stamps"]
+            recorded = read_tensors(self._path, ["stamps"])["stamps"]
         except (OSError, SafetensorError, KeyError, TypeError, ValueError):
             return none
-        if known.shape != stamps.shape:
+        if recorded.shape != stamps.shape:
             return none
-        return np.asarray((known == stamps).all(axis=1) & (stamps[:, 0] >= 0))
+        return np.asarray((recorded == stamps).all(axis=1) & (stamps[:, 0] >= 0))
 
     def write(self, index: FeatureIndex, stamps: Stamps) -> None:
         """Record the stamps that the rows' files had before they were read."""

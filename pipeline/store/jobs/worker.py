@@ -7,10 +7,9 @@ from pipeline.store.build.job import ShardJob, ShardResult, make_shard
 from pipeline.store.build.job_ref import JobRef
 from pipeline.store.jobs.feature_source import source_of_task
 from pipeline.store.jobs.origins import not_seen
-from pipeline.store.progress import Stopwatch
+from pipeline.store.progress import OnProgress, Stopwatch
 from pipeline.store.shards.format import MISSING, RowBlock
 from pipeline.store.shards.plan import Span
-from pipeline.store.workers.interface import OnProgress
 
 # The threads of a worker share one network.
 _building = Lock()

@@ -2,7 +2,6 @@
 
 Read `format` first (feature set, row, shard), then `layout` (the HDF5 layout), `plan` (row ranges
 of shards), `writer` and `reader` (one shard), `index` and `feature_set` (a whole set, read by id).
-`sandbox` decides which files are trusted. `resume` builds sets, `verify` checks them, `convert`
-imports, exports and merges them, `remote` transfers them. This package does not import torch and
-does not depend on what the features describe.
+`sandbox` decides which files are trusted, `verify` checks sets. This package does not import torch
+and does not depend on what the features describe.
 """

@@ -61,7 +61,7 @@ def describe(path: str | Path) -> list[str]:
     values = int(np.prod(contents.row_shape))
     row_bytes = values * np.dtype(contents.dtype).itemsize
     on_disk = sum(file.stat().st_size for file in contents.files)
-    known = int((contents.source_crc32 != 0).sum())
+    sources = int((contents.source_crc32 != 0).sum())
     what = counted(len(contents.files), "shard") if path.is_dir() else "one shard"
     reading = reading_lines(str(contents.files[0]))
     if is_view(path):
@@ -75,7 +75,7 @@ def describe(path: str | Path) -> list[str]:
         f"dataset      {about['dataset']}",
         f"features     {(rows, *contents.row_shape)} {contents.dtype}, axes: {about['axes']}",
         f"bytes        {row_bytes} per row, {rows * row_bytes} in total",
-        f"sources      CRC-32 known of {known} of {rows} rows",
+        f"sources      CRC-32 known of {sources} of {rows} rows",
         f"failed rows  {len(contents.failures)}",
         *_failure_lines(contents),
         "",
@@ -93,12 +93,7 @@ def describe(path: str | Path) -> list[str]:
 
 
 def summary_of(path: str | Path) -> dict[str, Any]:
-    """Return the summary of `describe` as JSON values, without the lines of Python.
-
-    Raises
-    ------
-    ShardError
-    """
+    """Return the summary of `describe` as JSON values, without the lines of Python."""
     path = Path(path)
     contents = _contents_of(path)
     about = contents.attributes

@@ -8,19 +8,11 @@ from pipeline.store.wording import counted
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """A defect of stored features, with its location.
-
-    Attributes
-    ----------
-    file : str. Name of the file.
-    text : str. Description.
-    row : int or None. Row number in the file, if the defect is of one row.
-    id : str or None. Id of that row.
-    """
+    """A defect of stored features, with its location."""
 
     file: str
     text: str
-    row: int | None = None
+    row: int | None = None  # number in the file, if the defect is of one row
     id: str | None = None
 
     def __str__(self) -> str:
@@ -34,23 +26,16 @@ class Fault:
 
 @dataclass
 class Verification:
-    """Result of a check.
-
-    Attributes
-    ----------
-    quick : bool. Features and checksums were not read.
-    faults : list. All defects.
-    rows : int. Number of rows checked.
-    indexed : bool. The index has checksums of all bytes; a shard without one has only the checksums
-        of its rows.
-    sources : int or None. Number of rows whose source was compared; None: sources not requested.
-    """
+    """Result of a check."""
 
     quick: bool = False
+    """Features and checksums were not read."""
     faults: list[Fault] = field(default_factory=list)
     rows: int = 0
     indexed: bool = False
+    """The index has checksums of all bytes; a shard without one has only those of its rows."""
     sources: int | None = None
+    """Number of rows whose source was compared; None: not requested."""
 
     def counts(self) -> str:
         """Return the numbers of rows, sources and defects, for a log line."""

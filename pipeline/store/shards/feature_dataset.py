@@ -106,18 +106,18 @@ class FeatureDataset:
         return f"<{type(self).__name__} {self.shape} {self.dtype}{failed} of {self._features!r}>"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        own = None if self._own_ids is None else list(self._own_ids)
-        return type(self), (self._features, own, self._allow_failed)
+        ids = None if self._own_ids is None else list(self._own_ids)
+        return type(self), (self._features, ids, self._allow_failed)
 
     def _positions_of(self, ids: Sequence[str]) -> RowNumbers:
         """Return the first position of each id."""
-        wanted = self._features.rows_to_read(ids, allow_failed=True)
+        rows = self._features.rows_to_read(ids, allow_failed=True)
         order = np.argsort(self._rows, kind="stable")
-        at = np.searchsorted(self._rows, wanted, sorter=order)
-        found = at < len(order)
-        found[found] = self._rows[order[at[found]]] == wanted[found]
-        if not found.all():
-            absent = [ids[i] for i in np.flatnonzero(~found)[:5].tolist()]
+        at = np.searchsorted(self._rows, rows, sorter=order)
+        selected = at < len(order)
+        selected[selected] = self._rows[order[at[selected]]] == rows[selected]
+        if not selected.all():
+            absent = [ids[i] for i in np.flatnonzero(~selected)[:5].tolist()]
             raise KeyError(f"{self!r} does not select {absent}")
         return order[at]
 

@@ -71,13 +71,7 @@ def read_features(path: str | Path) -> "FeatureSet":
 
 
 def read_set_index(folder: str | Path) -> FeatureIndex:
-    """Return the index of a feature folder or of a view that concatenates several.
-
-    Raises
-    ------
-    ShardError
-        See `read_index` and `read_view`.
-    """
+    """Return the index of a feature folder or of a view that concatenates several."""
     return read_view(folder).index if is_view(folder) else read_index(folder)
 
 
@@ -136,6 +130,7 @@ class FeatureSet:
         else:
             self.index = read_index(folder)
             paths = [self.folder / entry.file for entry in self.index.shards]
+            # Writing the index has read every byte of the shards that are not newer than it.
             untrusted = changed_since(self.folder / INDEX_FILE, paths)
             require_unbroken(untrusted, features=False)
             self._shards = [_open(self.folder, entry, self.index) for entry in self.index.shards]
@@ -144,6 +139,7 @@ class FeatureSet:
         if others:
             self.ids = every = PackedTexts(row_id for s in self._shards for row_id in s.ids)
             row = 0
+            # The shards share the memory of the ids of the set.
             for shard in self._shards:
                 shard.ids = every.part(row, row := row + shard.rows)
         self.status: npt.NDArray[np.uint8] = np.concatenate(
@@ -193,7 +189,7 @@ class FeatureSet:
         return iter(self.ids)
 
     def __contains__(self, row_id: object) -> bool:
-        return isinstance(row_id, str) and bool(self._places_of([row_id])[0] >= 0)
+        return isinstance(row_id, str) and bool(self._positions_of([row_id])[0] >= 0)
 
     def __getitem__(self, key: Any) -> np.ndarray:
         """Return the row of an id or a row number, or the rows of several, failed ones as NaN.
@@ -212,8 +208,8 @@ class FeatureSet:
         MissingRows, RowOutOfRange, UnexpectedType, DamagedShard
         """
         rows, alone = rows_at(key, len(self), self.rows_of)
-        found = self.read_rows(rows)
-        return found[0] if alone else found
+        features = self.read_rows(rows)
+        return features[0] if alone else features
 
     def keys(self) -> Sequence[str]:
         """Return all row ids in file order."""
@@ -293,14 +289,8 @@ class FeatureSet:
         return data_frame(self.ids, self[:].reshape(len(self), -1))
 
     def rows_of(self, ids: Sequence[str]) -> np.ndarray:
-        """Return the row number of each id, (len(ids),) int64.
-
-        Raises
-        ------
-        MissingRows
-            Some ids have no row; the first five are named.
-        """
-        rows = self._places_of(ids)
+        """Return the row number of each id, (len(ids),) int64; missing: `MissingRows`."""
+        rows = self._positions_of(ids)
         if (rows < 0).any():
             absent = [ids[at] for at in np.flatnonzero(rows < 0).tolist()]
             raise MissingRows(
@@ -311,17 +301,7 @@ class FeatureSet:
         return rows
 
     def rows_to_read(self, ids: Sequence[str], allow_failed: bool = False) -> np.ndarray:
-        """Return the row number of each id, (len(ids),) int64; raise on missing or failed rows.
-
-        Parameters
-        ----------
-        ids : sequence of str. Row ids, possibly repeated.
-        allow_failed : bool. Include failed rows.
-
-        Raises
-        ------
-        MissingRows, FailedRows
-        """
+        """Return the row number of each id, as `rows_of`; failed: `FailedRows`."""
         rows = self.rows_of(ids)
         failed = np.flatnonzero(self.status[rows] != OK)
         if failed.size and not allow_failed:
@@ -364,17 +344,12 @@ class FeatureSet:
         ------
         MissingRows, FailedRows, UnexpectedType, DamagedShard
         """
-        asked, alone = (self.ids, False) if ids is None else texts_of(ids, "id")
-        rows = self.read_rows(self.rows_to_read(asked, allow_failed))
+        requested, alone = (self.ids, False) if ids is None else texts_of(ids, "id")
+        rows = self.read_rows(self.rows_to_read(requested, allow_failed))
         return rows[0] if alone else rows
 
     def read_rows(self, rows: np.ndarray) -> np.ndarray:
-        """Return stored rows (n, *row_shape) by row numbers (n,); failed ones are NaN.
-
-        Raises
-        ------
-        DamagedShard
-        """
+        """Return stored rows (n, *row_shape) by row numbers (n,); failed ones are NaN."""
         if not rows.size:
             return np.empty((0, *self.row_shape), self.index.header.dtype)
         shard_of = np.searchsorted(self._first, rows, side="right") - 1
@@ -387,23 +362,12 @@ class FeatureSet:
         return result
 
     def row(self, row_id: str, allow_failed: bool = False) -> np.ndarray:
-        """Return the features of one id, (*row_shape) as stored; see `read`.
-
-        Raises
-        ------
-        MissingRows, FailedRows, DamagedShard
-        """
+        """Return the features of one id, (*row_shape) as stored; see `read`."""
         return self.read([row_id], allow_failed)[0]
 
     def blocks(self, ids: Sequence[str], allow_failed: bool = False) -> Iterator[RowBlock]:
-        """Return an iterator over the rows of `ids` in that order, about 16 MiB at a time.
-
-        Missing and failed rows raise here, before the iteration starts.
-
-        Raises
-        ------
-        MissingRows, FailedRows, DamagedShard
-        """
+        """Return an iterator over the rows of `ids` in that order, about 16 MiB at a time."""
+        # Not a generator itself: missing and failed rows raise here, before the iteration starts.
         return self.row_blocks(self.rows_to_read(ids, allow_failed))
 
     def row_blocks(self, rows: np.ndarray) -> Iterator[RowBlock]:
@@ -418,7 +382,7 @@ class FeatureSet:
                 self.source_crc32[here],
             )
 
-    def _places_of(self, ids: Sequence[str]) -> np.ndarray:
+    def _positions_of(self, ids: Sequence[str]) -> np.ndarray:
         """Return the row number of each id, -1 for a missing one."""
         if self._index is None:
             self._index = TextIndex(self.ids)

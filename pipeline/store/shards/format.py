@@ -33,35 +33,27 @@ class DamagedShard(ShardError):
 
 
 class OtherShard(ShardError):
-    """A valid shard of another recipe, other weights or other rows."""
+    """A valid shard of another recipe, other weights or other rows; an update may replace it."""
 
 
 @dataclass(frozen=True)
 class FeatureHeader:
-    """Metadata shared by all shards of a feature set.
-
-    Attributes
-    ----------
-    recipe : dict. All settings that change a feature, as JSON values.
-    weights, weights_sha256 : str. Name and SHA-256 of the network weights or word vectors.
-    axes : str. Names of the axes of `features`, such as "row, cell_y, cell_x, channel".
-    dataset : str. Name of the dataset of the rows.
-    row_shape : tuple of int. Shape of one row.
-    dtype : str. "float32" or "float16".
-    created_by : str. Software and versions.
-    trained_on : tuple of str. Names of the known training datasets of the network or word vectors.
-        Not compared, since it changes no feature.
-    """
+    """Metadata shared by all shards of a feature set."""
 
     recipe: dict[str, Any]
+    """All settings that change a feature, as JSON values."""
     weights: str
     weights_sha256: str
+    """SHA-256 of the network weights or word vectors."""
     axes: str
+    """Names of the axes of `features`, such as "row, cell_y, cell_x, channel"."""
     dataset: str
     row_shape: tuple[int, ...]
-    dtype: str
+    dtype: str  # "float32" or "float16"
     created_by: str
+    """Software and versions."""
     trained_on: tuple[str, ...] = ()
+    """Known training datasets of the network or word vectors; changes no feature."""
 
     @property
     def recipe_hash(self) -> str:
@@ -75,7 +67,7 @@ class FeatureHeader:
 
     def attributes(self) -> dict[str, Any]:
         """Return the HDF5 attributes that all shards share, without the shard's own numbers."""
-        known = {"trained_on": canonical_json(list(self.trained_on))} if self.trained_on else {}
+        trained = {"trained_on": canonical_json(list(self.trained_on))} if self.trained_on else {}
         return {
             "format": FORMAT,
             "format_version": FORMAT_VERSION,
@@ -86,34 +78,27 @@ class FeatureHeader:
             "axes": self.axes,
             "dataset": self.dataset,
             "created_by": self.created_by,
-            **known,
+            **trained,
         }
 
     def metadata(self) -> dict[str, Any]:
         """Return the attributes, shape and dtype of the features."""
         return {**self.attributes(), "row_shape": self.row_shape, "dtype": self.dtype}
 
-    def difference(self, found: Mapping[str, Any]) -> str | None:
-        """Return the first field in which other features differ, or None.
-
-        `created_by` and `trained_on` are not compared: features computed with another version of
-        torch still have this recipe.
-
-        Parameters
-        ----------
-        found : Mapping. The `metadata` of the other features.
-        """
-        wanted = self.metadata()
-        del wanted["created_by"]
-        wanted.pop("trained_on", None)
+    def difference(self, other: Mapping[str, Any]) -> str | None:
+        """Return the first field in which the `metadata` of other features differ, or None."""
+        expected = self.metadata()
+        # Features computed with another version of torch still have this recipe.
+        del expected["created_by"]
+        expected.pop("trained_on", None)
         # Compared last, since it differs whenever a more specific field does.
-        wanted["recipe_hash"] = wanted.pop("recipe_hash")
-        for name, value in wanted.items():
-            if found.get(name) == value:
+        expected["recipe_hash"] = expected.pop("recipe_hash")
+        for name, value in expected.items():
+            if other.get(name) == value:
                 continue
             if name == "recipe":
-                return f"holds features of another recipe: {_fields(found.get(name), self.recipe)}"
-            return f"has {name} {found.get(name)!r}, not {value!r}"
+                return f"holds features of another recipe: {_fields(other.get(name), self.recipe)}"
+            return f"has {name} {other.get(name)!r}, not {value!r}"
         return None
 
 
@@ -123,47 +108,35 @@ def names_in(text: str) -> tuple[str, ...]:
 
 
 def trained_on_of(attributes: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return `trained_on` from a shard's attributes; () if not recorded.
-
-    Raises
-    ------
-    ValueError
-        It is not a JSON list of names.
-    """
+    """Return `trained_on` from a shard's attributes, or (); invalid JSON raises ValueError."""
     return decode(attributes.get("trained_on", "[]"), tuple[str, ...])
 
 
-def _fields(found: Any, wanted: dict[str, Any]) -> str:
+def _fields(text: Any, recipe: dict[str, Any]) -> str:
     """Return the fields in which a recipe, as JSON text, differs; the text if it is invalid."""
     try:
-        old = dict(parse_json(found))
+        old = dict(parse_json(text))
     except (ValueError, TypeError):
-        return repr(found)
+        return repr(text)
     return "; ".join(
-        f"{name} {old.get(name)!r} (requested: {wanted.get(name)!r})"
-        for name in sorted({*old, *wanted})
-        if old.get(name) != wanted.get(name)
-    ) or repr(found)
+        f"{name} {old.get(name)!r} (requested: {recipe.get(name)!r})"
+        for name in sorted({*old, *recipe})
+        if old.get(name) != recipe.get(name)
+    ) or repr(text)
 
 
 @dataclass(frozen=True)
 class RowBlock:
-    """Consecutive finished rows.
-
-    Attributes
-    ----------
-    features : numpy.ndarray. (n, *row_shape), any float dtype; rows with a status other than 0 are
-        ignored.
-    status : numpy.ndarray. (n,) uint8.
-    errors : sequence of str. n failure reasons, empty where the status is 0.
-    source_crc32 : numpy.ndarray or None. (n,) uint32, CRC-32 of the source of each row: the bytes
-        of an image file or the UTF-8 text of a caption; 0 without a source. None: unknown, all 0.
-    """
+    """Consecutive finished rows."""
 
     features: np.ndarray
+    """(n, *row_shape) of any float dtype; rows with a status other than 0 are ignored."""
     status: np.ndarray
+    """(n,) uint8."""
     errors: tuple[str, ...]
+    """n failure reasons, "" where the status is 0."""
     source_crc32: np.ndarray | None = None
+    """(n,) uint32, CRC-32 of the image file or of the UTF-8 caption; 0 or None: unknown."""
 
     def __len__(self) -> int:
         return len(self.status)
@@ -171,29 +144,15 @@ class RowBlock:
 
 @dataclass(frozen=True)
 class StoredBlock(RowBlock):
-    """Rows as a shard stores them: of its dtype, finite, NaN where a row failed.
-
-    Attributes
-    ----------
-    crc32 : (n,) uint32, CRC-32 of the bytes of each row.
-    """
+    """Rows as a shard stores them: of its dtype, finite, NaN where a row failed."""
 
     crc32: np.ndarray = field(kw_only=True)
+    """(n,) uint32, CRC-32 of the bytes of each row."""
 
 
 @dataclass(frozen=True, slots=True)
 class ShardEntry:
-    """Entry of a shard in `index.json`.
-
-    Attributes
-    ----------
-    file : str. File name.
-    first_row, rows, failed_rows : int. First row in the set, and numbers of rows and of failed
-        rows.
-    sha256 : str. SHA-256 of the file.
-    content_sha256 : str. SHA-256 of ids and values, independent of compression.
-    created_by : str or None. Software and versions, if they differ from those of the set.
-    """
+    """Entry of a shard in `index.json`."""
 
     file: Annotated[str, Meta(pattern=r"\Ashard-[0-9]+-of-[0-9]+\.h5\Z")]
     first_row: Natural
@@ -201,17 +160,13 @@ class ShardEntry:
     failed_rows: Natural
     sha256: Sha256
     content_sha256: Sha256
+    """SHA-256 of ids and values, independent of compression."""
     created_by: str | None = None
+    """Software and versions, if they differ from those of the set."""
 
 
 def require_unique_ids(ids: Sequence[str], where: str) -> None:
-    """Raise if an id occurs twice.
-
-    Raises
-    ------
-    ShardError
-        Number of repeated ids, and the first five.
-    """
+    """Raise if an id occurs twice; the first five are named."""
     if twice := repeated_texts(ids):
         raise ShardError(
             f"{where}: {len(twice)} ids occur more than once, first {twice[:5]}; ids must be unique"
@@ -219,13 +174,7 @@ def require_unique_ids(ids: Sequence[str], where: str) -> None:
 
 
 def require_usable_ids(ids: Sequence[str], where: str) -> None:
-    """Raise unless ids are unique and valid ids of a dataset.
-
-    Raises
-    ------
-    ShardError
-        Repeated ids, or ids that are not relative file paths.
-    """
+    """Raise unless ids are unique and valid ids of a dataset: relative file paths."""
     require_unique_ids(ids, where)
     for row, row_id in enumerate(ids):
         if fault := check_relative(row_id):

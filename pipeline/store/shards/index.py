@@ -24,7 +24,7 @@ from pipeline.store.shards.format import (
     trained_on_of,
 )
 from pipeline.store.shards.layout import SHARD, SHARDS
-from pipeline.store.shards.plan import PlanError, ShardPlan, default_rows_per_shard, plan_of
+from pipeline.store.shards.plan import ShardPlan, default_rows_per_shard, plan_of
 from pipeline.store.shards.reader import ShardFile
 from pipeline.store.shards.sandbox import require_unbroken
 from pipeline.store.shards.writer import explained
@@ -35,18 +35,14 @@ INDEX_FILE = "index.json"
 
 @dataclass(frozen=True)
 class FeatureIndex:
-    """A finished feature set.
-
-    Attributes
-    ----------
-    header : FeatureHeader. Metadata of all shards; `created_by` is the first shard's.
-    rows_per_shard : int. Rows of every shard but the last, for the shards appended last.
-    shards : tuple of ShardEntry. One entry per shard, in row order.
-    """
+    """A finished feature set."""
 
     header: FeatureHeader
+    """Metadata of all shards; `created_by` is the first shard's."""
     rows_per_shard: int
+    """Rows of every shard but the last, for the shards appended last."""
     shards: tuple[ShardEntry, ...]
+    """One entry per shard, in row order."""
 
     @property
     def rows(self) -> int:
@@ -59,13 +55,7 @@ class FeatureIndex:
         return sum(s.failed_rows for s in self.shards)
 
     def plan(self) -> ShardPlan:
-        """Return the plan that produces these shards.
-
-        Raises
-        ------
-        PlanError
-            No plan produces them: the index was altered.
-        """
+        """Return the plan that produces these shards; an altered index raises `ShardError`."""
         return plan_of([(s.file, s.rows) for s in self.shards], self.rows_per_shard)
 
     @property
@@ -93,13 +83,7 @@ class FeatureIndex:
         )
 
     def write(self, folder: Path) -> None:
-        """Write `index.json`, the done record of the whole set, into `folder`.
-
-        Raises
-        ------
-        ShardError
-            The file cannot be written, for example on a full disk.
-        """
+        """Write `index.json`, the done record of the whole set, into `folder`."""
         header, path = self.header, folder / INDEX_FILE
         values = {
             **header.attributes(),
@@ -119,34 +103,23 @@ class FeatureIndex:
 def index_of(
     header: FeatureHeader, rows_per_shard: int, shards: Iterable[tuple[ShardEntry, str]]
 ) -> FeatureIndex:
-    """Return the index of shards, possibly written by several versions of the software.
-
-    Parameters
-    ----------
-    header : FeatureHeader. Metadata of the shards; its `created_by` is ignored.
-    rows_per_shard : int. See `FeatureIndex`.
-    shards : iterable of (ShardEntry, str). Entry and `created_by` of each shard, in row order. The
-        set has the first shard's; entries of shards with another one record it.
-    """
+    """Return the index of shards, each with its `created_by`, in row order."""
+    # Versions of the software may differ in an extended set. It has those of the first shard, and
+    # entries of shards of others record theirs.
     shards = list(shards)
-    created_by = shards[0][1]
+    first = shards[0][1]
     return FeatureIndex(
-        replace(header, created_by=created_by),
+        replace(header, created_by=first),
         rows_per_shard,
         tuple(
-            replace(entry, created_by=None if own == created_by else own) for entry, own in shards
+            replace(entry, created_by=None if created_by == first else created_by)
+            for entry, created_by in shards
         ),
     )
 
 
 def read_index(folder: str | Path) -> FeatureIndex:
-    """Read the `index.json` of a feature folder.
-
-    Raises
-    ------
-    ShardError
-        It is missing, corrupt, of another format or inconsistent.
-    """
+    """Read the `index.json` of a feature folder; raise if it is missing or invalid."""
     path = Path(folder) / INDEX_FILE
     if not path.is_file():
         raise ShardError(
@@ -163,18 +136,7 @@ def read_index(folder: str | Path) -> FeatureIndex:
 
 
 def index_from(data: bytes, where: str) -> FeatureIndex:
-    """Parse an index.
-
-    Parameters
-    ----------
-    data : bytes. Contents of an `index.json`.
-    where : str. Its origin, for messages.
-
-    Raises
-    ------
-    ShardError
-        It is corrupt, of another format or inconsistent.
-    """
+    """Parse the bytes of an `index.json`; `where` is their origin in messages."""
     try:
         stored = decode_format(data, _Stored, FORMAT, FORMAT_VERSION)
         index = FeatureIndex(stored.header, stored.rows_per_shard, stored.shards)
@@ -186,7 +148,7 @@ def index_from(data: bytes, where: str) -> FeatureIndex:
 
 @dataclass(frozen=True, kw_only=True)
 class _Stored:
-    """Schema of `index.json`; see `FeatureHeader` and `FeatureIndex`."""
+    """Schema of `index.json`; `FeatureHeader` and `FeatureIndex` explain the fields."""
 
     recipe: dict[str, Any]
     recipe_hash: str
@@ -221,12 +183,12 @@ def _require_sums(index: FeatureIndex, stored: _Stored) -> None:
         row += entry.rows
     if len({entry.file for entry in index.shards}) != len(index.shards):
         raise ValueError("two shards have the same file name")
-    for name, found, total in (
+    for name, stated, total in (
         ("rows", stored.rows, index.rows),
         ("failed_rows", stored.failed_rows, index.failed_rows),
     ):
-        if found != total:
-            raise ValueError(f"{name} is {found}, but {total} as the sum over its shards")
+        if stated != total:
+            raise ValueError(f"{name} is {stated}, but {total} as the sum over its shards")
 
 
 def _line(entry: ShardEntry) -> dict[str, Any]:
@@ -312,6 +274,8 @@ def _plan(
     folder: Path, shards: list[ShardFile], header: FeatureHeader, rows_per_shard: int | None
 ) -> ShardPlan:
     """Return the plan that produces these shards; raise if one is missing."""
+    # The number of shards, which each one records, separates those of one run from those appended
+    # later. A single last shard does not show the size that was planned for it.
     together = [s for s in shards if s.attributes.get(SHARDS) == shards[-1].attributes.get(SHARDS)]
     size = together[0].rows
     if len(together) == 1:
@@ -320,14 +284,14 @@ def _plan(
     remedy = "copy all shards of one set here, and no others"
     try:
         plan = plan_of([(shard.path.name, shard.rows) for shard in shards], size)
-    except PlanError as error:
+    except ShardError as error:
         raise ShardError(f"{folder}: {error}; {remedy}") from error
     for number, shard in enumerate(shards):
-        says = tuple(shard.attributes.get(name) for name in (SHARD, SHARDS))
-        if says != (number, plan.shards_then(number)):
+        recorded = tuple(shard.attributes.get(name) for name in (SHARD, SHARDS))
+        if recorded != (number, plan.shards_then(number)):
             raise ShardError(
-                f"{shard.path} is recorded as shard {says[0]} (from 0) of {says[1]}, expected "
-                f"shard {number} of {plan.shards_then(number)}; {remedy}"
+                f"{shard.path} is recorded as shard {recorded[0]} (from 0) of {recorded[1]}, "
+                f"expected shard {number} of {plan.shards_then(number)}; {remedy}"
             )
     return plan
 

@@ -38,12 +38,10 @@ def write_attributes(file: h5py.File, attributes: Mapping[str, Any]) -> None:
 def create_features(
     file: h5py.File, header: FeatureHeader, rows: int, compress: bool
 ) -> h5py.Dataset:
-    """Create the empty dataset of `rows` features, contiguous (memory-mappable) or in chunks.
-
-    Compressed chunks use gzip and fletcher32, which every HDF5 build can read.
-    """
+    """Create the empty dataset of `rows` features, contiguous (memory-mappable) or in chunks."""
     options: dict[str, Any] = {}
     if compress:
+        # Filters that every HDF5 build can read.
         chunk = max(1, min(rows, _CHUNK_BYTES // max(1, header.row_bytes)))
         options = {
             "chunks": (chunk, *header.row_shape),

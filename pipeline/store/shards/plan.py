@@ -7,25 +7,16 @@ from itertools import groupby
 
 import numpy as np
 
-from pipeline.store.errors import PipelineError
+from pipeline.store.shards.format import ShardError
 
 # About 0.5-1 GiB per shard: small enough to share, hash and recompute.
 SHARD_BYTES = 1 << 30
 MAX_ROWS_PER_SHARD = 65_536
 
 
-class PlanError(PipelineError):
-    """Invalid numbers of rows or shards."""
-
-
 @dataclass(frozen=True, slots=True)
 class Span:
-    """Rows `start` to `stop` - 1 of a feature set.
-
-    Attributes
-    ----------
-    start, stop : int. First row, and the row after the last one.
-    """
+    """Rows `start` to `stop` - 1 of a feature set."""
 
     start: int
     stop: int
@@ -41,23 +32,16 @@ class Span:
 
 @dataclass(frozen=True, slots=True)
 class ShardPlan:
-    """Division of rows into shards of equal size; the last one may be shorter.
-
-    Attributes
-    ----------
-    rows : int. Total number of rows.
-    rows_per_shard : int. Rows per shard.
-    older : ShardPlan or None. Plan of the existing shards of an extended set, which stay unchanged;
-        the other rows follow in shards of `rows_per_shard`.
-    """
+    """Division of rows into shards of equal size; the last one may be shorter."""
 
     rows: int
     rows_per_shard: int
     older: "ShardPlan | None" = None
+    """Plan of the first shards, which an extended set keeps unchanged."""
 
     def __post_init__(self) -> None:
         if self.rows <= self._older_rows or self.rows_per_shard < 1:
-            raise PlanError(
+            raise ShardError(
                 f"cannot plan {self.rows - self._older_rows} rows in shards of "
                 f"{self.rows_per_shard}: both must be at least 1; is the dataset, its split or "
                 "the limit empty?"
@@ -101,34 +85,24 @@ class ShardPlan:
 
 
 def plan_of(shards: Sequence[tuple[str, int]], rows_per_shard: int) -> ShardPlan:
-    """Return the plan that produces these shards.
-
-    Parameters
-    ----------
-    shards : sequence of (str, int). File name and row count of each, in row order.
-    rows_per_shard : int. Planned size of the shards appended last.
-
-    Raises
-    ------
-    PlanError
-        No plan produces them; the first shard that does not fit is named.
-    """
+    """Return the plan that produces shards of these file names and row counts, in row order."""
+    # Each run that appended shards recorded their number then: its shards have one plan.
     plan: ShardPlan | None = None
     for _, group in groupby(shards, lambda shard: re.findall(r"-of-(\d+)", shard[0])):
         sizes = [rows for _, rows in group]
         plan = ShardPlan((plan.rows if plan else 0) + sum(sizes), sizes[0], plan)
     if plan is None:
-        raise PlanError("found no shards; a feature set has at least one")
+        raise ShardError("found no shards; a feature set has at least one")
     plan = replace(plan, rows_per_shard=rows_per_shard)
     # Lazy: an altered index may imply any number of shards.
     for (file, rows), shard in zip(shards, range(plan.shards), strict=False):
         expected = plan.file_name(shard), len(plan.span(shard))
         if (file, rows) != expected:
-            raise PlanError(
+            raise ShardError(
                 f"found {file} with {rows} rows, expected {expected[0]} with {expected[1]} rows"
             )
     if plan.shards != len(shards):
-        raise PlanError(f"found {len(shards)} shards, expected {plan.shards}")
+        raise ShardError(f"found {len(shards)} shards, expected {plan.shards}")
     return plan
 
 

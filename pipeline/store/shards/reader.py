@@ -50,33 +50,15 @@ _UNREADABLE = (
 
 
 class ShardFile:
-    """One shard opened for reading.
+    """One shard opened for reading, safe in threads, after a fork and, pickled, in spawned workers.
 
-    The constructor checks the structure, `inspect` every byte. Contiguous rows are memory-mapped,
-    once per process. Compressed rows are read through HDF5, and the file is closed after each call.
-    An object is therefore safe in threads, after a fork and, pickled, in spawned workers.
-
-    Attributes
-    ----------
-    attributes : dict. HDF5 attributes, strings and integers.
-    ids : sequence of str. Row ids in file order.
-    status : numpy.ndarray. (rows,) uint8.
-    errors : sequence of str. Failure reasons.
-    crc32 : numpy.ndarray. (rows,) uint32, CRC-32 of the bytes of each stored row.
-    source_crc32 : numpy.ndarray. (rows,) uint32, CRC-32 of the source of each row; 0 if unknown.
-    row_shape : tuple of int. Shape of one row.
-    dtype : numpy.dtype. Stored dtype.
+    The constructor checks the structure, `inspect` every byte.
     """
 
     def __init__(self, path: str | Path) -> None:
-        """Read everything except the features.
-
-        Raises
-        ------
-        DamagedShard
-            The file is not valid HDF5, or a dataset or attribute is missing or has a wrong length.
-        """
+        """Read everything except the features; raise `DamagedShard` if the structure is invalid."""
         self.path = path = Path(path)
+        # The file is closed after each call: an open HDF5 file must not be used after a fork.
         try:
             with h5py.File(path, "r") as file:
                 _require_format(path, file)
@@ -119,20 +101,14 @@ class ShardFile:
         return self._offset is None
 
     def metadata(self) -> dict[str, Any]:
-        """Return the metadata of the features; see `FeatureHeader.metadata`."""
+        """Return the metadata of the features, as `FeatureHeader.metadata`."""
         return {**self.attributes, "row_shape": self.row_shape, "dtype": str(self.dtype)}
 
     def __getstate__(self) -> dict[str, Any]:
         return self.__dict__ | {"_map": None}
 
     def stored(self, rows: np.ndarray) -> np.ndarray:
-        """Return stored rows (len(rows), *row_shape) without a CRC-32 check.
-
-        Raises
-        ------
-        DamagedShard
-            HDF5 cannot read them, for example because a chunk fails its fletcher32.
-        """
+        """Return stored rows (len(rows), *row_shape) without a CRC-32 check."""
         try:
             if self._offset is not None:
                 return self._mapped()[rows]
@@ -156,15 +132,7 @@ class ShardFile:
         return self._mapped()[rows[0] : rows[-1] + 1]
 
     def read_rows(self, rows: np.ndarray) -> np.ndarray:
-        """Return stored rows (len(rows), *row_shape) after a check of each CRC-32.
-
-        Each row is checked only on the first read of this object.
-
-        Raises
-        ------
-        DamagedShard
-            The bytes of a row do not match their checksum; the error names the id.
-        """
+        """Return stored rows (len(rows), *row_shape), each checked by CRC-32 on its first read."""
         stored = self.stored(rows)
         self._check(rows, stored)
         return stored
@@ -194,16 +162,9 @@ class ShardFile:
         return content
 
     def inspect(self, first_row: int) -> ShardEntry:
-        """Verify every byte and return the shard's index entry.
-
-        The content hash covers ids, status, errors and features. It therefore depends neither on
-        the version of HDF5 nor on compression.
-
-        Raises
-        ------
-        DamagedShard
-            A row does not match its CRC-32, or NaN and status disagree.
-        """
+        """Verify every byte, and NaN against status; return the shard's index entry."""
+        # The hash of the content covers ids, status, errors and features, hence it depends neither
+        # on the version of HDF5 nor on compression, as the hash of the file does.
         content = self.content_hash()
         # Hashing releases the GIL: the hash of the file is computed next to that of its content.
         with ThreadPoolExecutor(1) as pool:
@@ -228,16 +189,8 @@ class ShardFile:
         )
 
     def require(self, header: FeatureHeader, ids: Sequence[str]) -> None:
-        """Raise unless the shard has exactly these rows and this recipe.
-
-        Software versions are not compared: features computed with another version of torch still
-        have this recipe.
-
-        Raises
-        ------
-        OtherShard
-            The first difference is named.
-        """
+        """Raise `OtherShard` unless the shard has exactly these rows and this recipe."""
+        # Versions of the software are not compared: see `FeatureHeader.difference`.
         if unlike := header.difference(self.metadata()):
             raise OtherShard(f"{self.path} {unlike}")
         if self.ids != ids:
@@ -266,11 +219,9 @@ def _require_format(path: Path, file: h5py.File) -> None:
 
 
 def _own_dataset(file: h5py.File, name: str) -> h5py.Dataset:
-    """Return a dataset that is stored inside this file and fits into it.
-
-    An external or virtual dataset could expose any file that the reader may open.
-    """
-    # Check the link first: resolving its target would open it.
+    """Return a dataset that is stored inside this file and fits into it."""
+    # An external or virtual dataset could expose any file that the reader may open. Check the link
+    # first: resolving its target would open it.
     link = file.get(name, getlink=True)
     if link is None:
         raise KeyError(f"dataset {name!r} is missing")

@@ -1,6 +1,7 @@
-"""Indexing of a feature set: ids, row numbers, slices and masks."""
+"""Keys of rows: ids, row numbers, slices and masks; and the image that an id belongs to."""
 
-from collections.abc import Callable, Sequence
+import re
+from collections.abc import Callable, Container, Iterator, Sequence
 from operator import index
 from typing import Any
 
@@ -11,6 +12,9 @@ from pipeline.store.errors import PipelineError, UnexpectedType
 from pipeline.store.one_or_many import items_of
 
 RowNumbers = npt.NDArray[np.int64]
+
+# Captions are `<image id>#<k>`, regions `<image id>@<k>`.
+_OF_IMAGE = re.compile(r"(.+)([#@])([0-9]{1,18})", re.DOTALL)
 
 _EXPECTED = (
     "an id (str), a row number (int), a slice, a list of ids or of row numbers, or a mask of bools"
@@ -24,20 +28,9 @@ class RowOutOfRange(PipelineError, IndexError):
 def rows_at(
     key: Any, count: int, rows_of: Callable[[Sequence[str]], RowNumbers]
 ) -> tuple[RowNumbers, bool]:
-    """Return the row numbers that a key selects, and whether it selects a single row.
+    """Return the row numbers that a key selects of `count` rows, and whether it is a single one.
 
-    Parameters
-    ----------
-    key : str, int, slice, sequence of str or of int, or (count,) bools.
-    count : int. Number of rows.
-    rows_of : callable. Returns the row number of each id, or raises.
-
-    Raises
-    ------
-    RowOutOfRange
-        A row number outside [-count, count), or a mask of another length.
-    UnexpectedType
-        An unsupported key type.
+    Raises `RowOutOfRange`, also for a mask of another length, or `UnexpectedType`.
     """
     if isinstance(key, str):
         return rows_of([key]), True
@@ -74,3 +67,18 @@ def _in_range(numbers: RowNumbers, count: int) -> RowNumbers:
     if outside.size:
         raise RowOutOfRange(f"row {outside[0]} is out of range: there are {count} rows, from 0")
     return numbers % count if count else numbers
+
+
+def images_of_rows(ids: Sequence[str], images: Container[str]) -> Iterator[tuple[str, str, int]]:
+    """Yield the image id of each row, its kind ("", "#" caption, "@" region), and its number.
+
+    The image id is not in `images`, those of the dataset, if the dataset lacks the image.
+    """
+    # In a set of captions, `a#1` is a caption of `a` even if an image has that id.
+    all_images = all(row_id in images for row_id in ids)
+    for row_id in ids:
+        match = None if all_images else _OF_IMAGE.fullmatch(row_id)
+        if match and (match[1] in images or row_id not in images):
+            yield match[1], match[2], int(match[3])
+        else:
+            yield row_id, "", 0

@@ -15,32 +15,16 @@ from pipeline.store.shards.reader import ShardFile
 
 
 def require_unbroken(paths: Sequence[Path], features: bool) -> None:
-    """Raise if a file hangs or crashes HDF5.
-
-    Parameters
-    ----------
-    paths, features : see `find_crashing_files`.
-
-    Raises
-    ------
-    DamagedShard
-        A file hangs or crashes HDF5.
-    """
+    """Raise `DamagedShard` if a file hangs or crashes HDF5; as `find_crashing_files`."""
     if broken := find_crashing_files(paths, features):
         path, text = next(iter(broken.items()))
         raise DamagedShard(f"{path} is {text}; copy it again, or recompute it")
 
 
 def find_crashing_files(paths: Sequence[Path], features: bool) -> dict[Path, str]:
-    """Return the files that hang or crash HDF5, with a description of the failure.
-
-    Files that HDF5 merely rejects, as other corrupt files, are not included.
-
-    Parameters
-    ----------
-    paths : sequence of Path. Existing HDF5 files.
-    features : bool. Read all features too, not only the metadata.
-    """
+    """Return the files that hang or crash HDF5, with a description of the failure."""
+    # Files that HDF5 merely rejects, as other corrupt ones, are not among them. With `features`,
+    # all rows are read too.
     files = [(path, path.stat().st_size if features else 0) for path in paths]
     crashes = crashes_of(_read_all, files, features)
     return {path: f"damaged: HDF5 {reason}" for path, reason in crashes.items()}

@@ -36,8 +36,8 @@ SCALINGS = {
 """Scalings of the rows of a part, by name. A row of zeros stays zero."""
 
 
-class Part(Protocol):
-    """Protocol of a feature set in a view; see `FeatureSet`, which implements it."""
+class ViewPart(Protocol):
+    """Protocol of a feature set in a view; `FeatureSet` implements it."""
 
     folder: Path
     index: FeatureIndex
@@ -53,20 +53,12 @@ class Part(Protocol):
 
 @dataclass(frozen=True)
 class View:
-    """Contents of `side-by-side.json`.
-
-    Attributes
-    ----------
-    folder : Path. Folder of the view.
-    parts : tuple of Path. Folders of the parts, in column order.
-    scaling : str. A name in `SCALINGS`.
-    index : FeatureIndex. Index of the view, with one shard entry, which is the JSON file.
-    """
+    """Contents of `side-by-side.json`."""
 
     folder: Path
-    parts: tuple[Path, ...]
-    scaling: str
-    index: FeatureIndex
+    parts: tuple[Path, ...]  # folders, in column order
+    scaling: str  # a name in `SCALINGS`
+    index: FeatureIndex  # with one shard entry, which is the JSON file
 
 
 def is_view(folder: str | Path) -> bool:
@@ -75,15 +67,7 @@ def is_view(folder: str | Path) -> bool:
 
 
 def read_view(folder: str | Path) -> View:
-    """Read a `side-by-side.json` and the indexes of its parts; no row is read.
-
-    Raises
-    ------
-    OtherShard
-        A part has changed since the view was written.
-    ShardError
-        The file is corrupt or of another format, or a part is missing.
-    """
+    """Read a `side-by-side.json` and the indexes of its parts; no row is read."""
     folder = Path(folder)
     path = folder / VIEW_FILE
     try:
@@ -126,21 +110,8 @@ class _Stored:
     parts: Annotated[tuple[_StoredPart, ...], Meta(min_length=2)]
 
 
-def write_view(folder: str | Path, parts: Sequence[Part], scaling: str) -> FeatureIndex:
-    """Write a view that concatenates feature sets of the same ids; up-to-date files are kept.
-
-    Parameters
-    ----------
-    folder : str or Path. Folder of the view, in the parent folder of the parts.
-    parts : sequence of Part. At least two sets of vectors, with the same ids in any order.
-    scaling : str. A name in `SCALINGS`.
-
-    Raises
-    ------
-    ShardError
-        Parts in another parent folder, fewer than two or repeated, with other ids or source images,
-        or whose rows are not vectors; an unknown scaling; or the folder holds shards.
-    """
+def write_view(folder: str | Path, parts: Sequence[ViewPart], scaling: str) -> FeatureIndex:
+    """Write a view that concatenates sets of vectors of the same ids; up-to-date files are kept."""
     folder = Path(folder)
     _require_scaling(scaling)
     _require_fit(folder, parts)
@@ -160,18 +131,13 @@ def write_view(folder: str | Path, parts: Sequence[Part], scaling: str) -> Featu
             for part in parts
         ],
     }
-    if not _says(folder / VIEW_FILE, values):
+    if not _holds(folder / VIEW_FILE, values):
         write_json(folder / VIEW_FILE, values)
     return read_view(folder).index
 
 
 def require_own_rows(folder: str | Path) -> None:
-    """Raise if a folder is a view, where a set with its own rows is needed.
-
-    Raises
-    ------
-    ShardError
-    """
+    """Raise if a folder is a view, where a set with its own rows is needed."""
     if is_view(folder):
         raise ShardError(
             f"{folder} is a view of other feature sets and has no rows of its own; write them "
@@ -180,26 +146,10 @@ def require_own_rows(folder: str | Path) -> None:
 
 
 class SideBySideRows:
-    """Concatenated rows of several sets, with the interface of one shard.
+    """Concatenated rows of several sets, with the interface of one shard."""
 
-    Attributes
-    ----------
-    rows : int. Number of rows.
-    ids : sequence of str. Row ids in the order of the first set.
-    status, errors : numpy.ndarray, sequence of str. Status and failure reason of each row, from the
-        first set in which it failed.
-    crc32 : numpy.ndarray. (rows,) uint32, CRC-32 of the parts' CRC-32 values.
-    source_crc32 : numpy.ndarray. (rows,) uint32 of the source image; 0 if unknown in all sets.
-    """
-
-    def __init__(self, parts: Sequence[Part], scaling: str) -> None:
-        """Join the sets by id.
-
-        Raises
-        ------
-        ShardError
-            The ids differ, or rows of the same id were computed from different images.
-        """
+    def __init__(self, parts: Sequence[ViewPart], scaling: str) -> None:
+        """Join the sets by id; raise if ids or source images differ."""
         self._parts, self._scaling = tuple(parts), scaling
         first = self._parts[0]
         self.ids: Sequence[str] = first.ids
@@ -210,24 +160,20 @@ class SideBySideRows:
         pairs = list(zip(self._parts, self._order, strict=True))
         self.status: npt.NDArray[np.uint8] = np.full(self.rows, OK, np.uint8)
         self.errors: list[str] = [""] * self.rows
+        # In reverse, so that a row has the reason of the first set in which it failed.
         for part, rows in reversed(pairs):
             status = part.status[rows]
             for row in np.flatnonzero(status != OK):
                 self.errors[row] = f"{part.folder.name}: {part.error(int(rows[row]))}"
             self.status = np.where(status != OK, status, self.status)
-        known = np.stack([part.crc32[rows] for part, rows in pairs], axis=1)
-        crc32 = [zlib.crc32(row.tobytes()) for row in known]
+        # Of the parts' values: joined rows are computed, so no stored bytes have a CRC-32.
+        parts_crc32 = np.stack([part.crc32[rows] for part, rows in pairs], axis=1)
+        crc32 = [zlib.crc32(row.tobytes()) for row in parts_crc32]
         self.crc32: npt.NDArray[np.uint32] = np.array(crc32, np.uint32)
         self.source_crc32: npt.NDArray[np.uint32] = self._sources(pairs)
 
     def read_rows(self, rows: np.ndarray) -> np.ndarray:
-        """Return rows (len(rows), sum of dims) float32, NaN where one failed in any set.
-
-        Raises
-        ------
-        DamagedShard
-            A row of a part does not match its checksum.
-        """
+        """Return rows (len(rows), sum of dims) float32, NaN where one failed in any set."""
         parts = [
             scaled(part.read_rows(order[rows]), self._scaling)
             for part, order in zip(self._parts, self._order, strict=True)
@@ -236,21 +182,21 @@ class SideBySideRows:
         joined[self.status[rows] != OK] = np.nan
         return joined
 
-    def _sources(self, pairs: Sequence[tuple[Part, np.ndarray]]) -> np.ndarray:
+    def _sources(self, pairs: Sequence[tuple[ViewPart, np.ndarray]]) -> np.ndarray:
         joined = np.zeros(self.rows, np.uint32)
         for part, rows in pairs:
-            own = part.source_crc32[rows]
-            if (other := np.flatnonzero((own != joined) & (own != 0) & (joined != 0))).size:
+            crc32 = part.source_crc32[rows]
+            if (other := np.flatnonzero((crc32 != joined) & (crc32 != 0) & (joined != 0))).size:
                 raise ShardError(
                     f"{part.folder} and the other parts were computed from different images for "
                     f"{other.size} ids, first {self.ids[other[0]]!r}; rerun `pipeline extract` for "
                     "all of them: it recomputes only those rows"
                 )
-            joined = np.where(own != 0, own, joined)
+            joined = np.where(crc32 != 0, crc32, joined)
         return joined
 
 
-def _says(path: Path, values: dict[str, Any]) -> bool:
+def _holds(path: Path, values: dict[str, Any]) -> bool:
     try:
         return bool(parse_json(path.read_text(encoding="utf-8")) == values)
     except (OSError, ValueError):
@@ -299,7 +245,7 @@ def _require_scaling(scaling: str) -> None:
         raise ShardError(f"unknown scaling {scaling!r}; known: {', '.join(SCALINGS)}")
 
 
-def _require_fit(folder: Path, parts: Sequence[Part]) -> None:
+def _require_fit(folder: Path, parts: Sequence[ViewPart]) -> None:
     """Raise if the parts cannot be concatenated or the folder holds something else."""
     names = [part.folder.resolve().name for part in parts]
     if len(parts) < 2 or len({*names}) < len(names):
@@ -327,7 +273,7 @@ def _require_fit(folder: Path, parts: Sequence[Part]) -> None:
         raise OtherShard(f"{folder} holds shards; choose another output folder")
 
 
-def _require_same_ids(first: Part, other: Part) -> None:
+def _require_same_ids(first: ViewPart, other: ViewPart) -> None:
     if first.ids != other.ids and (different := {*first.ids} ^ {*other.ids}):
         raise ShardError(
             f"{first.folder} and {other.folder} have different rows: {len(different)} ids are in "

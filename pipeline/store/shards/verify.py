@@ -24,7 +24,6 @@ from pipeline.store.shards.format import (
 )
 from pipeline.store.shards.index import INDEX_FILE, FeatureIndex, read_index
 from pipeline.store.shards.layout import ROWS, SHARD, SHARDS
-from pipeline.store.shards.plan import PlanError
 from pipeline.store.shards.reader import ShardFile
 from pipeline.store.shards.sandbox import find_crashing_files
 from pipeline.store.shards.side_by_side import VIEW_FILE, is_view, read_view
@@ -75,82 +74,85 @@ def _verified_view(
     path: Path, quick: bool, source_crc: SourceCrc | None, progress: Progress
 ) -> Verification:
     """Verify the parts of a view, and the view against them."""
-    found = Verification(quick, sources=None if source_crc is None else 0)
+    result = Verification(quick, sources=None if source_crc is None else 0)
     try:
         parts = read_view(path).parts
     except ShardError as error:
-        found.faults.append(Fault(VIEW_FILE, str(error)))
-        return found
+        result.faults.append(Fault(VIEW_FILE, str(error)))
+        return result
     for part in parts:
-        own = _verified(part, quick, source_crc, progress)
-        found.rows += own.rows
-        found.indexed = own.indexed
-        found.sources = None if own.sources is None else (found.sources or 0) + own.sources
-        found.faults += [replace(f, file=f"{part.name}/{f.file}") for f in own.faults]
-    if not found.faults:
+        checked = _verified(part, quick, source_crc, progress)
+        result.rows += checked.rows
+        result.indexed = checked.indexed
+        if checked.sources is not None:
+            result.sources = (result.sources or 0) + checked.sources
+        result.faults += [replace(f, file=f"{part.name}/{f.file}") for f in checked.faults]
+    if not result.faults:
         try:
             FeatureSet(path)
         except ShardError as error:
-            found.faults.append(Fault(VIEW_FILE, str(error)))
-    return found
+            result.faults.append(Fault(VIEW_FILE, str(error)))
+    return result
 
 
 def _verified(
     path: Path, quick: bool, source_crc: SourceCrc | None, progress: Progress
 ) -> Verification:
-    found = Verification(quick, sources=None if source_crc is None else 0)
-    index = _index(path if path.is_dir() else path.parent, found.faults)
+    result = Verification(quick, sources=None if source_crc is None else 0)
+    index = _index(path if path.is_dir() else path.parent, result.faults)
     named = {entry.file: number for number, entry in enumerate(index.shards)} if index else {}
     if path.is_dir():
-        found.faults += _folder_faults(path, named)
+        result.faults += _folder_faults(path, named)
         files = [path / name for name in named] or sorted(path.glob("shard-*.h5"))
     else:
-        files, found.faults = [path], []
+        files, result.faults = [path], []
     total = index.rows if index and path.is_dir() else 0
-    found.indexed = all(file.name in named for file in files)
+    result.indexed = all(file.name in named for file in files)
     ids: list[tuple[str, Sequence[str]]] = []
 
     def count(rows: int) -> None:
-        found.rows += rows
-        progress(found.rows, max(total, found.rows), len(found.faults))
+        result.rows += rows
+        progress(result.rows, max(total, result.rows), len(result.faults))
 
+    # Files are opened here only after a child has survived them, or their SHA-256 is in the index:
+    # one that HDF5 crashes on would end the check.
     unvouched = [file for file in files if (quick or file.name not in named) and file.is_file()]
     broken = find_crashing_files(unvouched, features=not quick)
     for file in files:
         number = named.get(file.name) if index else None
         entry = index.shards[number] if index and number is not None else None
         if not file.is_file():
-            found.faults.append(Fault(file.name, "listed in the index but missing; copy it again"))
+            result.faults.append(Fault(file.name, "listed in the index but missing; copy it again"))
             continue
         if entry and not quick and sha256_of_file(file) != entry.sha256:
             # This also covers bytes outside the rows.
-            found.faults.append(Fault(file.name, "SHA-256 of the file differs; copy it again"))
+            result.faults.append(Fault(file.name, "SHA-256 of the file differs; copy it again"))
             broken |= find_crashing_files([file], features=True)
         if file in broken:
-            found.faults.append(Fault(file.name, broken[file]))
+            result.faults.append(Fault(file.name, broken[file]))
             continue
         try:
             shard = ShardFile(file)
         except DamagedShard as error:
-            found.faults.append(Fault(file.name, _without_path(error, file)))
+            result.faults.append(Fault(file.name, _without_path(error, file)))
             continue
-        found.faults += _metadata_faults(shard)
+        result.faults += _metadata_faults(shard)
         ids.append((file.name, shard.ids))
         if index and number is not None:
-            found.faults += _index_faults(shard, index, number)
+            result.faults += _index_faults(shard, index, number)
         if source_crc:
             faults, compared = _source_faults(shard, source_crc)
-            found.faults += faults
-            found.sources = (found.sources or 0) + compared
+            result.faults += faults
+            result.sources = (result.sources or 0) + compared
         if quick:
             count(shard.rows)
             continue
         faults, content = _row_faults(shard, count)
-        found.faults += faults
+        result.faults += faults
         if entry and content != entry.content_sha256:
-            found.faults.append(Fault(file.name, "SHA-256 of the content differs"))
-    found.faults += _repeated_ids(ids)
-    return found
+            result.faults.append(Fault(file.name, "SHA-256 of the content differs"))
+    result.faults += _repeated_ids(ids)
+    return result
 
 
 def _row_fault(shard: ShardFile, row: int, text: str) -> Fault:
@@ -190,12 +192,12 @@ def _metadata_faults(shard: ShardFile) -> Iterator[Fault]:
 def _index_faults(shard: ShardFile, index: FeatureIndex, number: int) -> Iterator[Fault]:
     """Compare a shard with entry `number` of its set's index."""
     name, header, entry = shard.path.name, index.header, index.shards[number]
-    wanted = header.attributes() | {SHARD: number}
-    wanted["created_by"] = entry.created_by or header.created_by
-    wanted.pop("trained_on", None)  # the index may know more, see `publish`
-    with suppress(PlanError):  # reported as a defect of the index
-        wanted[SHARDS] = index.plan().shards_then(number)
-    for key, value in wanted.items():
+    expected = header.attributes() | {SHARD: number}
+    expected["created_by"] = entry.created_by or header.created_by
+    expected.pop("trained_on", None)  # the index may know more, see `publish`
+    with suppress(ShardError):  # reported as a defect of the index
+        expected[SHARDS] = index.plan().shards_then(number)
+    for key, value in expected.items():
         if shard.attributes.get(key) != value:
             yield Fault(name, f"{key} is {shard.attributes.get(key)!r}, in the index {value!r}")
     failed = int((shard.status != OK).sum())
@@ -210,15 +212,9 @@ def _index_faults(shard: ShardFile, index: FeatureIndex, number: int) -> Iterato
 
 
 def _row_faults(shard: ShardFile, count: Callable[[int], None]) -> tuple[list[Fault], str]:
-    """Read all features; compare each row with its CRC-32, and NaN with its status.
+    """Compare each row with its CRC-32, and NaN with its status; `count` receives the rows read.
 
-    Parameters
-    ----------
-    count : callable. Called with the number of rows of each block read.
-
-    Returns
-    -------
-    Defects, and the SHA-256 of the content, with zeros for unreadable rows.
+    Also returns the SHA-256 of the content, with zeros for unreadable rows.
     """
     faults: list[Fault] = []
     content = shard.content_hash()
@@ -246,32 +242,21 @@ def _row_faults(shard: ShardFile, count: Callable[[int], None]) -> tuple[list[Fa
 
 
 def _source_faults(shard: ShardFile, source_crc: SourceCrc) -> tuple[list[Fault], int]:
-    """Compare `source_crc32` with the current sources.
-
-    Parameters
-    ----------
-    source_crc : callable. Returns the CRC-32 of an id's source, or None if it does not exist.
-
-    Returns
-    -------
-    Defects, and the number of rows compared: those with a `source_crc32` other than 0.
-    """
+    """Compare the known `source_crc32` with the current sources; also return how many there are."""
     faults = []
-    known = np.flatnonzero(shard.source_crc32).tolist()
-    for row in known:
+    rows = np.flatnonzero(shard.source_crc32).tolist()
+    for row in rows:
         now = source_crc(shard.ids[row])
         if now is None:
             faults.append(_row_fault(shard, row, "its image file or caption no longer exists"))
         elif now != shard.source_crc32[row]:
             faults.append(_row_fault(shard, row, "its image or caption has changed since"))
-    return faults, len(known)
+    return faults, len(rows)
 
 
 def _source_crc_of(dataset: Manifest) -> SourceCrc:
-    """Return a function from an id to the CRC-32 of its current image file or caption text.
-
-    It returns None for unknown ids and missing images.
-    """
+    """Return a function from an id to the CRC-32 of its current image file or caption text."""
+    # None for unknown ids and missing images.
     captions, files = dataset.captions(), dataset.select().files
     image_of, caption_of = TextIndex(dataset.select().ids), TextIndex(captions.ids)
 
@@ -299,7 +284,7 @@ def _index(folder: Path, faults: list[Fault]) -> FeatureIndex | None:
         return None
     try:
         index.plan()
-    except PlanError as error:
+    except ShardError as error:
         faults.append(Fault(INDEX_FILE, f"{error}; {remedy}"))
     return index
 

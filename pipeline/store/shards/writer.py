@@ -31,14 +31,7 @@ from pipeline.store.shards.layout import (
 
 
 def stored_rows(header: FeatureHeader, block: RowBlock, ids: Sequence[str]) -> np.ndarray:
-    """Return a block's features as stored: little-endian, NaN where a row failed.
-
-    Raises
-    ------
-    ShardError
-        The shape is not the header's, the columns differ in length, or a successful row is not
-        finite in the stored dtype.
-    """
+    """Return a block's features as stored: little-endian, finite, NaN where a row failed."""
     if block.features.shape[1:] != header.row_shape or len(block.features) != len(ids):
         raise ShardError(
             f"found features of shape {block.features.shape}, expected {len(ids)} rows of shape "
@@ -65,13 +58,7 @@ def stored_rows(header: FeatureHeader, block: RowBlock, ids: Sequence[str]) -> n
 
 
 def stored_block(header: FeatureHeader, block: RowBlock, ids: Sequence[str]) -> StoredBlock:
-    """Convert a block to its stored form; a `StoredBlock` is returned unchanged.
-
-    Raises
-    ------
-    ShardError
-        See `stored_rows`.
-    """
+    """Convert a block to its stored form; a `StoredBlock` is returned unchanged."""
     if isinstance(block, StoredBlock):
         return block
     stored = stored_rows(header, block, ids)
@@ -88,23 +75,9 @@ def write_shard(
     shards: int,
     compress: bool = False,
 ) -> None:
-    """Write one shard atomically.
-
-    Parameters
-    ----------
-    path : Path. Final file name.
-    header : FeatureHeader. Attributes of the feature set.
-    ids : sequence of str. Row ids of the shard, in order.
-    blocks : iterable of RowBlock. Its rows in order, len(ids) in all.
-    shard, shards : int. Number of this shard from 0, and number of shards.
-    compress : bool. Small gzip chunks with fletcher32 (smaller, slower random access) instead of
-        one contiguous block that can be memory-mapped.
-
-    Raises
-    ------
-    ShardError
-        The rows cannot be stored, or the file cannot be written, for example on a full disk.
-    """
+    """Write shard `shard` of `shards` atomically, from blocks of its rows in order."""
+    # `compress`: small gzip chunks with fletcher32, which are smaller and slower to read at random,
+    # instead of one contiguous block that can be memory-mapped.
     rows = len(ids)
     with (
         explained(path, rows * header.row_bytes),
@@ -142,16 +115,16 @@ def write_shard(
                 SOURCE_CRC32: source_crc32,
             },
         )
+        # HDF5 writes its metadata on closing, before the check and before the rename.
         file.close()
         stream.require_written()
 
 
 class PatientFile(io.FileIO):
-    """A file that stores its first write error until `require_written`.
+    """A file that stores its first write error until `require_written`."""
 
-    HDF5 may crash the process if a write fails while it closes a file. Writes therefore appear to
-    succeed, and the error is raised after HDF5 has returned.
-    """
+    # HDF5 may crash the process if a write fails while it closes a file. Writes therefore appear to
+    # succeed, and the error is raised after HDF5 has returned.
 
     _error: OSError | None = None
 
@@ -181,15 +154,8 @@ class PatientFile(io.FileIO):
 
 @contextmanager
 def with_room(path: Path, needed: int) -> Iterator[Path]:
-    """Yield a temporary file for about `needed` bytes of HDF5, preallocated on disk.
-
-    On a full disk h5py raises for each object that it closes, or crashes.
-
-    Raises
-    ------
-    ShardError
-        The disk is full, or the operating system refuses to write.
-    """
+    """Yield a temporary file for about `needed` bytes of HDF5, preallocated on disk."""
+    # On a full disk h5py raises for each object that it closes, or crashes.
     with explained(path, needed), appearing_whole(path) as part:
         with part.open("wb") as stream:
             os.posix_fallocate(stream.fileno(), 0, needed)
@@ -198,12 +164,7 @@ def with_room(path: Path, needed: int) -> Iterator[Path]:
 
 @contextmanager
 def explained(path: Path, needed: int | None = None) -> Iterator[None]:
-    """Translate errors of the disk or h5py while `path`, of `needed` bytes, is written.
-
-    Raises
-    ------
-    ShardError
-    """
+    """Translate errors of the disk or h5py while `path`, of `needed` bytes, is written."""
     try:
         yield
     except (OSError, RuntimeError) as error:

@@ -15,7 +15,7 @@ from pipeline.store.progress import QUIET, Monitor
 from pipeline.store.shards.feature_set import FeatureSet, MissingRows
 from pipeline.store.shards.index import FeatureIndex
 from pipeline.store.shards.reader import ShardFile
-from pipeline.store.shards.row_images import images_of_rows
+from pipeline.store.shards.row_keys import images_of_rows
 from pipeline.store.share.cards.card import CARD_FILE
 from pipeline.store.share.cards.croissant import CROISSANT_FILE
 from pipeline.store.share.contents import CONTENTS_FILE, ENCODER_SUFFIX, Contents, SharedFile

@@ -1,6 +1,6 @@
 """Work on several processes or machines, through Dask.
 
 Read `place` first (where a job runs; the only module that jobs import), then `connect` (local
-workers or those of a scheduler) and `executor` (tasks in flight, results, progress). `failures` has
-the error messages. This package does not depend on what a task does, and alone imports Dask.
+workers or those of a scheduler) and `executor` (tasks in flight, results, progress, failures). This
+package does not depend on what a task does, and alone imports Dask.
 """

@@ -14,9 +14,9 @@ from distributed import Client, Nanny, Scheduler, SpecCluster
 from distributed.deploy.spec import close_clusters
 from distributed.system import MEMORY_LIMIT
 
+from pipeline.store.errors import ClusterError
 from pipeline.store.wording import counted
 from pipeline.store.workers.executor import Workers, offers
-from pipeline.store.workers.failures import ClusterError, NoSuchWorker, unreachable
 
 _CONNECT_SECONDS = 10
 # Batch systems start jobs at any time; then the wait ends with an error.
@@ -29,22 +29,9 @@ Log = Callable[[str], None]
 def local_workers(
     count: int, log: Log, gpus: Sequence[str] | None = None, memory_limit: int | None = None
 ) -> Iterator[Workers]:
-    """Start worker processes on this machine and stop them afterwards.
-
-    Parameters
-    ----------
-    count : int. Number of processes, each with one task at a time.
-    log : callable. Called with one line about the workers.
-    gpus : sequence of str or None. CUDA devices as in CUDA_VISIBLE_DEVICES, one per worker.
-    memory_limit : int or None. Bytes per worker; None: an equal share of the machine's memory.
-
-    Raises
-    ------
-    ClusterError
-        There are fewer GPUs than workers, or a worker dies during start-up.
-    """
+    """Start worker processes on this machine and stop them afterwards."""
     if gpus is not None and count > len(gpus):
-        raise NoSuchWorker(
+        raise ClusterError(
             f"{count} workers with one GPU each were requested, but this machine has {len(gpus)} "
             f"({', '.join(gpus) or 'none'}); use `workers={len(gpus)}` or less"
             if gpus
@@ -57,12 +44,12 @@ def local_workers(
         "dashboard": False,
         "memory_limit": memory_limit or MEMORY_LIMIT // count,
         "silence_logs": logging.CRITICAL,
-        "preload": ["pipeline.store.workers.local_worker"],
+        "preload": ["pipeline.store.workers.executor"],  # its `dask_setup`
     }
     spec = {}
     for number in range(count):
-        own = {} if gpus is None else {"env": {"CUDA_VISIBLE_DEVICES": gpus[number]}}
-        spec[number] = {"cls": Nanny, "options": {**options, **own}}
+        device = {} if gpus is None else {"env": {"CUDA_VISIBLE_DEVICES": gpus[number]}}
+        spec[number] = {"cls": Nanny, "options": {**options, **device}}
     scheduler = {
         "cls": Scheduler,
         "options": {
@@ -105,43 +92,33 @@ def _started(workers: Mapping[int, Any], scheduler: Mapping[str, Any]) -> SpecCl
 
 @contextmanager
 def scheduler_workers(address: str, resources: Mapping[str, float], log: Log) -> Iterator[Workers]:
-    """Connect to a scheduler; its workers keep running when the context ends.
-
-    Parameters
-    ----------
-    address : str. Such as "tcp://host:8786".
-    resources : mapping of str to float. Requirements of each task, such as {"GPU": 1}.
-    log : callable. Called with one line about the workers.
-
-    Raises
-    ------
-    ClusterError
-        The scheduler does not respond, or has no worker for a minute.
-    NoSuchWorker
-        No worker offers the resources; the offered ones are listed.
-    """
+    """Connect to a scheduler; its workers keep running when the context ends."""
     try:
         client = Client(address, timeout=_CONNECT_SECONDS, set_as_default=False)
     except (OSError, ValueError, TimeoutError) as error:
-        raise unreachable(address, str(error).splitlines()[0] or "no response") from error
+        why = str(error).splitlines()[0] or "no response"
+        raise ClusterError(
+            f"no Dask scheduler responds at {address} ({why}); start one with `dask scheduler`, "
+            "pass the address that it prints, such as tcp://host:8786, and check the firewall"
+        ) from error
     with client:
-        found = _workers_of(client, address, log)
-        able = [worker for worker in found.values() if offers(worker, resources)]
+        workers = _workers_of(client, address, log)
+        able = [worker for worker in workers.values() if offers(worker, resources)]
         if not able:
-            raise NoSuchWorker(
-                f"a task needs {_listed(resources)}, which none of the {len(found)} workers of "
-                f"{address} offers: they offer {_offered(found)}; start workers with `dask worker "
-                f"{address} --nthreads 1 --resources {_wanted(resources)}`, or set the needs of a "
-                "task with `resources=...`"
+            raise ClusterError(
+                f"a task needs {_listed(resources)}, which none of the {len(workers)} workers of "
+                f"{address} offers: they offer {_offered(workers)}; start workers with `dask "
+                f"worker {address} --nthreads 1 --resources {_argument(resources)}`, or set the "
+                "needs of a task with `resources=...`"
             )
-        log(_described(client, f"{len(able)} of {len(found)} workers of {address}"))
+        log(_described(client, f"{len(able)} of {len(workers)} workers of {address}"))
         yield Workers(client, address, resources, log)
 
 
 def _workers_of(client: Client, address: str, log: Log) -> Mapping[str, dict]:
     deadline = time.monotonic() + FIRST_WORKER_SECONDS
     logged = False
-    while not (found := client.scheduler_info(n_workers=-1)["workers"]):
+    while not (workers := client.scheduler_info(n_workers=-1)["workers"]):
         if not logged:
             log(f"{address} has no worker yet; waiting for the first")
             logged = True
@@ -151,7 +128,7 @@ def _workers_of(client: Client, address: str, log: Log) -> Mapping[str, dict]:
                 f"{address} --nthreads 1`; with adaptive scaling, request at least one"
             )
         time.sleep(0.5)
-    return dict(found)
+    return dict(workers)
 
 
 def _described(client: Client, workers: str) -> str:
@@ -174,5 +151,5 @@ def _listed(resources: Mapping[str, float]) -> str:
     return " and ".join(f"{k}={v:g}" for k, v in sorted(resources.items())) or "nothing"
 
 
-def _wanted(resources: Mapping[str, float]) -> str:
+def _argument(resources: Mapping[str, float]) -> str:
     return '"' + " ".join(f"{k}={v:g}" for k, v in sorted(resources.items())) + '"'

@@ -1,27 +1,22 @@
 """Tasks on Dask workers: a bounded number in flight, unordered results, explained failures."""
 
+import ctypes
 import queue
+import signal
 import socket
 import time
 import uuid
 from collections.abc import Callable, Generator, Mapping, Sequence
 from concurrent.futures import CancelledError
 from contextlib import suppress
-from functools import partial
+from functools import cache, partial
 from typing import Any, TypeVar
 
-from distributed import Client, Future, KilledWorker, get_worker
+from distributed import Client, Future, KilledWorker, Worker, get_worker
 from distributed.comm import CommClosedError
 
-from pipeline.store.errors import PipelineError, is_out_of_memory
-from pipeline.store.workers.failures import (
-    ClusterError,
-    out_of_memory,
-    scheduler_gone,
-    workers_died,
-)
-from pipeline.store.workers.interface import OnProgress
-from pipeline.store.workers.malloc import keep_freed_memory
+from pipeline.store.errors import ClusterError, PipelineError, is_out_of_memory
+from pipeline.store.progress import OnProgress
 
 Result = TypeVar("Result")
 
@@ -33,10 +28,15 @@ _SECONDS_OF_ABSENCE = 15.0
 _PAUSED_SECONDS = 30.0
 # Time for running tasks to save their finished rows once no more results are needed.
 _LAST_SECONDS = 10.0
+# Constants of glibc's malloc.h, and the value its dynamic thresholds reach on 64 bits.
+_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
+_MMAP_BYTES = 1 << 25
+
+_RESUMES = "finished work is kept: rerun the command to resume"
 
 
 class Workers:
-    """The workers of a scheduler, as an `Executor` (see `pipeline.store.workers.interface`)."""
+    """The workers of a scheduler, as an `Executor` (see `pipeline.store.workers.place`)."""
 
     def __init__(
         self,
@@ -45,15 +45,7 @@ class Workers:
         resources: Mapping[str, float],
         log: Callable[[str], None],
     ) -> None:
-        """Store a connected client.
-
-        Parameters
-        ----------
-        client : Client. Connected.
-        address : str. Address of its scheduler.
-        resources : mapping of str to float. Requirements of each task.
-        log : callable. Called with one line about long waits.
-        """
+        """Store a connected client; `resources` are the requirements of each task."""
         self._client, self._resources, self._log = client, dict(resources), log
         self._address = address
         self._limits: list[int] = []
@@ -69,15 +61,7 @@ class Workers:
         on_progress: OnProgress,
         stop: Callable[[], None],
     ) -> Generator[Result, None, None]:
-        """Yield the result of `task(*job, on_progress)` for each job; see `Executor`.
-
-        Raises
-        ------
-        ClusterError
-            The scheduler disappeared, or workers died or ran out of memory.
-        PipelineError
-            Any error of the task, with the host name of the worker.
-        """
+        """Yield the result of `task(*job, on_progress)` for each job, as `Executor`."""
         arrivals: queue.SimpleQueue[Future | tuple[float, Any]] = queue.SimpleQueue()
         topic = f"pipeline-{uuid.uuid4().hex}"
         flying: dict[Future, tuple[Any, ...]] = {}
@@ -87,6 +71,7 @@ class Workers:
             self._client.subscribe_topic(_MEMORY_TOPIC, self._note_memory)
             while waiting or flying:
                 self._check()
+                # A few more than run at once, so that no worker waits for its next task.
                 while waiting and len(flying) <= self._slots + self._slots // 4:
                     job = waiting.pop()
                     flying[future := self._submit(task, job, topic)] = job
@@ -120,24 +105,29 @@ class Workers:
     def _result(self, future: Future, job: tuple[Any, ...]) -> Any:
         """Return a task's result, or raise an error that explains its failure."""
         if self._client.status != "running":
-            raise scheduler_gone(self._address)
+            raise _scheduler_gone(self._address)
         try:
             return future.result()
         except KilledWorker as error:
             last = error.last_worker.address
             if self._memory_events:
                 event = self._memory_events[-1]
-                raise out_of_memory(
+                raise _out_of_memory(
                     [str(event.get("worker", last))],
                     min(self._limits, default=None),
                     event.get("rss"),
                     "Dask killed it near its limit",
                 ) from error
-            raise workers_died(
-                str(job[-1]), error.allowed_failures + 1, last, self._limits
+            limit = f" (limit {min(self._limits) / 1e9:.2f} GB)" if self._limits else ""
+            raise ClusterError(
+                f"task {job[-1]} was started {error.allowed_failures + 1} times and its worker "
+                f"died each time, last {last}. Usually the system killed it for lack of memory"
+                f"{limit}, or the batch system ended its job; `dmesg` or the job's log shows "
+                "which. Use more memory or time per worker, or a smaller `batch_size=...`; "
+                f"{_RESUMES}"
             ) from error
         except (CancelledError, CommClosedError, TimeoutError) as error:
-            raise scheduler_gone(self._address) from error
+            raise _scheduler_gone(self._address) from error
         except ImportError as error:
             raise ClusterError(
                 f"a worker cannot import what the task needs ({error}); install the same version "
@@ -151,12 +141,12 @@ class Workers:
             return
         self._checked = now
         if self._client.status != "running":
-            raise scheduler_gone(self._address)
+            raise _scheduler_gone(self._address)
         try:
-            found = self._client.scheduler_info(n_workers=-1)["workers"]
+            workers = self._client.scheduler_info(n_workers=-1)["workers"]
         except (OSError, CommClosedError, TimeoutError) as error:
-            raise scheduler_gone(self._address) from error
-        able = {name: worker for name, worker in found.items() if offers(worker, self._resources)}
+            raise _scheduler_gone(self._address) from error
+        able = {name: w for name, w in workers.items() if offers(w, self._resources)}
         self._limits = [
             worker["memory_limit"] for worker in able.values() if worker.get("memory_limit")
         ]
@@ -165,9 +155,9 @@ class Workers:
         if able and len(paused) == len(able):
             self._paused_since = self._paused_since or now
             if now - self._paused_since >= _PAUSED_SECONDS:
-                held = max(able[name]["metrics"]["memory"] for name in paused)
-                raise out_of_memory(
-                    paused, min(self._limits, default=None), held, "Dask has paused all workers"
+                used = max(able[name]["metrics"]["memory"] for name in paused)
+                raise _out_of_memory(
+                    paused, min(self._limits, default=None), used, "Dask has paused all workers"
                 )
         else:
             self._paused_since = None
@@ -201,9 +191,14 @@ class Workers:
                     self._client.cancel(list(flying), force=True)
 
 
+def dask_setup(worker: Worker) -> None:
+    """Ignore Ctrl-C in local workers, which preload this module: the command handles it."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
 def run_on_worker(task: Callable[..., Result], job: tuple[Any, ...], topic: str) -> Result:
     """Run a task on a worker; errors name the worker's host."""
-    keep_freed_memory()
+    _keep_freed_memory()
     try:
         return task(*job, partial(_report, topic))
     except PipelineError as error:
@@ -216,9 +211,21 @@ def run_on_worker(task: Callable[..., Result], job: tuple[Any, ...], topic: str)
         worker = get_worker()
         limit = worker.memory_manager.memory_limit
         why = str(error).splitlines()[0] if str(error) else "an allocation failed"
-        raise out_of_memory(
+        raise _out_of_memory(
             [f"{worker.address} on {socket.gethostname()}"], limit, None, why
         ) from error
+
+
+@cache
+def _keep_freed_memory() -> None:
+    """Set glibc's thresholds to their values without Dask; do nothing on other libcs."""
+    # Dask starts workers with MALLOC_TRIM_THRESHOLD_=65536, so that freed arrays are returned to
+    # the system at once. A network frees and allocates the same activations repeatedly, and each
+    # page would be mapped and zeroed anew.
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+    if mallopt is not None:
+        mallopt(_M_MMAP_THRESHOLD, _MMAP_BYTES)
+        mallopt(_M_TRIM_THRESHOLD, 2 * _MMAP_BYTES)
 
 
 def offers(worker: Mapping[str, Any], resources: Mapping[str, float]) -> bool:
@@ -236,3 +243,26 @@ def _slots(worker: Mapping[str, Any], resources: Mapping[str, float]) -> int:
 
 def _report(topic: str, *progress: Any) -> None:
     get_worker().log_event(topic, progress)
+
+
+def _scheduler_gone(address: str) -> ClusterError:
+    """Return the error of a scheduler that disappeared during the work."""
+    return ClusterError(
+        f"lost the connection to the scheduler at {address}: it was stopped, or the network "
+        f"failed; start the scheduler and its workers again; {_RESUMES}"
+    )
+
+
+def _out_of_memory(
+    workers: Sequence[str], limit: int | None, used: int | None, why: str
+) -> ClusterError:
+    """Return the error of workers that exceeded their memory, in bytes where known."""
+    memory = f"its limit is {limit / 1e9:.2f} GB" if limit else "no limit is known to Dask"
+    if used:
+        memory += f", it used {used / 1e9:.2f} GB"
+    return ClusterError(
+        f"worker {', '.join(workers[:3]) or 'unknown'} ran out of memory ({why}; {memory}); allow "
+        "workers more memory (fewer of them per machine, a larger `--memory-limit` of `dask "
+        "worker`, more `--mem` of the batch system), or use less: a smaller `batch_size=...`, "
+        f"fewer `threads=...` and `readers=...`; {_RESUMES}"
+    )

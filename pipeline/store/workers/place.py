@@ -4,19 +4,45 @@ Dask is imported only when workers are requested.
 """
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, Protocol, TypeVar
 
 from pipeline.store.errors import PipelineError, WrongUsage
-from pipeline.store.progress import Monitor
+from pipeline.store.files import require_folder, write_json
+from pipeline.store.progress import Monitor, OnProgress, Stopwatch
 from pipeline.store.wording import counted
-from pipeline.store.workers.interface import Executor
+
+Result = TypeVar("Result")
 
 
 class NoDask(PipelineError):
     """Workers are requested, but Dask is not installed."""
+
+
+class Executor(Protocol):
+    """Runs a task for each job."""
+
+    def __call__(
+        self,
+        task: Callable[..., Result],
+        jobs: Sequence[tuple[Any, ...]],
+        on_progress: OnProgress,
+        stop: Callable[[], None],
+    ) -> Generator[Result, None, None]:
+        """Yield the result of `task(*job, on_progress)` for each job, as results arrive.
+
+        Parameters
+        ----------
+        task : callable. A module-level function, so that workers can import it by name. The job of
+            a lost worker is run again, possibly while the lost worker is still running.
+        jobs : sequence of tuple. Arguments; only a few bytes each if they are sent to workers.
+        on_progress : callable. Called in this thread with the arguments that a task passed to its
+            own `on_progress`.
+        stop : callable. Called once when no more results are needed; makes running tasks end soon.
+        """
 
 
 @dataclass(frozen=True)
@@ -68,12 +94,7 @@ class Place:
         return max(1, len(os.sched_getaffinity(0)) // self.workers)
 
     def refuse_summary_of_several(self) -> None:
-        """Raise if a summary is requested for several feature sets.
-
-        Raises
-        ------
-        WrongUsage
-        """
+        """Raise if a summary is requested for several feature sets."""
         if self.summary is not None:
             raise WrongUsage("`summary=...` requires a single recipe; extract each one separately")
 
@@ -83,20 +104,34 @@ class Place:
             return counted(self.workers, "local worker")
         return self.scheduler or "one process"
 
+    def write_summary(
+        self,
+        out: Path,
+        metadata: Mapping[str, Any],
+        computed: int,
+        seconds: float,
+        watch: Stopwatch,
+    ) -> None:
+        """Write the summary of a finished job, if requested, with its wall time in seconds."""
+        if self.summary is None:
+            return
+        require_folder(self.summary.absolute().parent)
+        write_json(
+            self.summary,
+            {
+                "out": str(out),
+                **metadata,
+                "rows_computed": computed,
+                "seconds": round(seconds, 3),
+                "rows_per_second": round(computed / max(seconds, 1e-9), 3),
+                "seconds_of_work": {k: round(v, 3) for k, v in sorted(watch.seconds.items())},
+                "where": self.name(),
+            },
+        )
+
     @contextmanager
     def executor(self, monitor: Monitor, gpu: bool = False) -> Iterator[Executor]:
-        """Yield an executor for the duration of the context.
-
-        Parameters
-        ----------
-        monitor : Monitor. Receives log lines.
-        gpu : bool. Whether each task needs a GPU of its own.
-
-        Raises
-        ------
-        ClusterError
-            Workers are not available.
-        """
+        """Yield an executor for the duration of the context; `gpu`: one for each task."""
         try:
             # Imported here: it takes a second, and most runs do not need it.
             from pipeline.store.workers.connect import local_workers, scheduler_workers

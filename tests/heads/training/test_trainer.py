@@ -27,7 +27,7 @@ from pipeline.heads.training.task import (
     steps,
 )
 from pipeline.heads.training.trainer import NetworkHead
-from pipeline.store.devices import DeviceError
+from pipeline.store.errors import UnknownName
 from pipeline.store.shards.feature_set import FeatureSet
 from tests.forks import exit_of, require_training_forks
 from tests.heads import factories as made
@@ -225,7 +225,7 @@ def test_training_leaves_torch_as_it_was() -> None:
     assert torch.rand(1) == expected
     assert not torch.are_deterministic_algorithms_enabled()
     assert torch.utils.deterministic.fill_uninitialized_memory  # type: ignore[attr-defined]
-    with pytest.raises(DeviceError, match="no device is called 'abacus'"):
+    with pytest.raises(UnknownName, match="no device is called 'abacus'"):
         trained(1, FitOptions(0, device="abacus"))
 
 

@@ -22,6 +22,7 @@ from pipeline.retrieval.ranking.ranks import rank_both_ways
 from pipeline.retrieval.similarity import SIMILARITIES
 from pipeline.retrieval.torch_scores import SCORES
 from pipeline.store.devices import DeviceError
+from pipeline.store.errors import UnknownName
 from stages.evaluate import evaluate as command
 from tests.project import PROJECT
 from tests.retrieval.factories import SETS, made
@@ -121,7 +122,7 @@ def test_overflow_is_an_error_on_a_device_too(similarity: str) -> None:
 
 
 def test_a_device_that_is_not_there() -> None:
-    with pytest.raises(DeviceError, match="no device is called 'abacus'"):
+    with pytest.raises(UnknownName, match="no device is called 'abacus'"):
         rank_on("abacus")
 
 

@@ -11,7 +11,7 @@ from pipeline.store.build.feature_build import ShardBuild
 from pipeline.store.shards.feature_set import FeatureSet
 from pipeline.store.shards.format import OtherShard, ShardError
 from pipeline.store.shards.index import INDEX_FILE, read_index
-from pipeline.store.shards.plan import PlanError, ShardPlan, Span, plan_of, runs
+from pipeline.store.shards.plan import ShardPlan, Span, plan_of, runs
 from pipeline.store.shards.reader import ShardFile
 from tests.store.shards.factories import (
     ROWS_PER_SHARD,
@@ -220,7 +220,7 @@ def test_a_grown_plan_covers_every_row_once(sizes: list[tuple[int, int]]) -> Non
     again = plan_of(named, rows_per_shard)
     assert [again.span(shard) for shard in range(again.shards)] == spans
     for wrong in ([], named[1:], [*named, named[-1]]):
-        with pytest.raises(PlanError):
+        with pytest.raises(ShardError):
             plan_of(wrong, rows_per_shard)
 
 
@@ -234,7 +234,7 @@ def test_runs_hold_just_the_rows(rows: list[int]) -> None:
 def test_an_altered_index_cannot_plan_without_end() -> None:
     assert plan_of([("shard-00000-of-00001.h5", 10**12)], 10**12).shards == 1
     for shards in ([("shard-00000-of-00001.h5", 10**12)], [("shard-00000-of-00002.h5", 1)] * 2):
-        with pytest.raises(PlanError):
+        with pytest.raises(ShardError):
             plan_of(shards, 1)
 
 
@@ -243,7 +243,7 @@ def test_what_is_not_a_plan_is_refused_by_its_numbers() -> None:
         r"^cannot plan {} rows in shards of {}: .*; is the dataset, its split or the limit empty\?$"
     )
     for rows, size, older in ((0, 5, None), (5, 0, None), (3, 5, ShardPlan(3, 5))):
-        with pytest.raises(PlanError, match=empty.format(0 if older else rows, size)):
+        with pytest.raises(ShardError, match=empty.format(0 if older else rows, size)):
             ShardPlan(rows, size, older)
     one = "shard-00000-of-00001.h5"
     for shards, found in (
@@ -251,7 +251,7 @@ def test_what_is_not_a_plan_is_refused_by_its_numbers() -> None:
         ([("x.h5", 1)], f"^found x.h5 with 1 rows, expected {one} with 1 rows"),
         ([(one, 1), ("shard-00001-of-00001.h5", 0)], "^found 2 shards, expected 1"),
     ):
-        with pytest.raises(PlanError, match=found):
+        with pytest.raises(ShardError, match=found):
             plan_of(shards, 1)
 
 

@@ -9,14 +9,13 @@ import pytest
 from pipeline.store.build.feature_build import ShardBuild
 from pipeline.store.files import OutputError
 from pipeline.store.shards.format import OtherShard, ShardError
-from pipeline.store.shards.plan import PlanError
 from tests.store.shards.factories import ROWS_PER_SHARD, block, build, contents, header, ids
 
 ROWS = 23
 
 
 def test_no_rows_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(PlanError, match="empty"):
+    with pytest.raises(ShardError, match="empty"):
         ShardBuild(tmp_path / "out", header(), [])
 
 

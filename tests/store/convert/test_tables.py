@@ -18,7 +18,7 @@ from pipeline.store.files import OutputError
 from pipeline.store.shards import feature_set as read
 from pipeline.store.shards.feature_set import FailedRows, FeatureSet, MissingRows
 from pipeline.store.shards.format import ShardError
-from pipeline.store.shards.row_images import images_of_rows
+from pipeline.store.shards.row_keys import images_of_rows
 from tests.store.shards.factories import build, ids
 
 ROWS = 23

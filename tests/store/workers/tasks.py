@@ -12,11 +12,11 @@ from pipeline.store.build.compute import build_on_workers
 from pipeline.store.build.feature_build import ShardBuild
 from pipeline.store.build.job import ShardJob, ShardResult, make_shard
 from pipeline.store.build.job_ref import JobRef
-from pipeline.store.progress import FORWARD, Progress, Stopwatch, no_progress
+from pipeline.store.progress import FORWARD, OnProgress, Progress, Stopwatch, no_progress
 from pipeline.store.shards.format import RowBlock
 from pipeline.store.shards.index import FeatureIndex
 from pipeline.store.shards.plan import Span
-from pipeline.store.workers.interface import Executor, OnProgress
+from pipeline.store.workers.place import Executor
 from tests.store.shards.factories import ROWS_PER_SHARD, block_of, header, ids
 
 FAILED, BATCH = (3, 17), 4

@@ -13,31 +13,15 @@ from pipeline.store.shards.side_by_side import SCALINGS, write_view
 
 @dataclass(frozen=True)
 class SideBySide:
-    """Parsed name such as "efficientnet-lite0-pool+efficientnet-lite1-pool".
+    """Parsed name such as "efficientnet-lite0-pool+efficientnet-lite1-pool"."""
 
-    Attributes
-    ----------
-    recipes : tuple of str. Recipe names, in column order.
-    scaling : str. A key of `SCALINGS`, applied to each recipe's row.
-    """
-
-    recipes: tuple[str, ...]
-    scaling: str
+    recipes: tuple[str, ...]  # in column order
+    scaling: str  # a key of `SCALINGS`, applied to each recipe's row
 
 
 def split_name(name: str) -> SideBySide | None:
-    """Parse a name of concatenated recipes; return None for a single recipe.
-
-    Parameters
-    ----------
-    name : str. "A+B" for recipes A and B, each scaled to length 1, or "<scaling>:A+B" with a key
-        of `SCALINGS`.
-
-    Raises
-    ------
-    RecipeError
-        A recipe is repeated or empty, or a scaling has a single recipe.
-    """
+    """Parse "A+B" or "<scaling>:A+B" as concatenated recipes; return None for a single recipe."""
+    # Without a scaling, each recipe's row is scaled to length 1.
     prefix, _, rest = name.partition(":")
     scaled = prefix in SCALINGS
     recipes = tuple((rest if scaled else name).split("+"))
@@ -58,21 +42,7 @@ def extract_side_by_side(
     monitor: Monitor,
     suffix: str = "",
 ) -> FeatureIndex:
-    """Extract each recipe into its own folder next to `out`, and write a view of them to `out`.
-
-    Parameters
-    ----------
-    names : SideBySide. The recipes.
-    out : Path. Folder of the view; it holds no rows.
-    extract : callable. Extracts the missing rows of a recipe, given its name, into a folder.
-    monitor : Monitor. Receives one log line per recipe.
-    suffix : str. Suffix of the folders' names, after the recipe's.
-
-    Raises
-    ------
-    ShardError
-        See `write_view`.
-    """
+    """Extract each recipe into its own folder next to `out`, and write a view of them to `out`."""
     folders = [out.resolve().parent / f"{name}{suffix}" for name in names.recipes]
     for name, folder in zip(names.recipes, folders, strict=True):
         monitor.log(f"{name} -> {folder}")
