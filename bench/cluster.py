@@ -21,9 +21,9 @@ import numpy as np
 from bench.extract import WEIGHTS, rate
 from pipeline.images.image_source import image_source
 from pipeline.images.recipes import resolve_recipe
-from pipeline.store.build.compute import build_on_workers
-from pipeline.store.build.feature_build import ShardBuild
-from pipeline.store.build.job import make_shard
+from pipeline.store.builder.compute import build_on_workers
+from pipeline.store.builder.feature_build import ShardBuild
+from pipeline.store.builder.job import make_shard
 from pipeline.store.jobs.make_features import make_features
 from pipeline.store.jobs.options import Compute, Storage
 from pipeline.store.progress import QUIET, Progress, no_progress

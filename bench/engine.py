@@ -48,7 +48,7 @@ from pipeline.images.recipes import Recipe, resolve_recipe
 from pipeline.images.tap import TappedNetwork
 from pipeline.images.transforms import read_sample
 from pipeline.images.weights import load_weights
-from pipeline.store.build.feature_build import ShardBuild
+from pipeline.store.builder.feature_build import ShardBuild
 from pipeline.store.shards.format import RowBlock
 
 BATCH, TURNS, ROWS = 8, 9, 256

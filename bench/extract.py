@@ -42,8 +42,8 @@ from pipeline.images.recipes import Recipe, resolve_recipe
 from pipeline.images.tap import TappedNetwork
 from pipeline.images.transforms import read_sample
 from pipeline.images.weights import load_weights
-from pipeline.store.build.compute import build_here
-from pipeline.store.build.feature_build import ShardBuild
+from pipeline.store.builder.compute import build_here
+from pipeline.store.builder.feature_build import ShardBuild
 from pipeline.store.progress import Progress, no_progress
 from pipeline.store.shards.feature_set import FeatureSet
 from pipeline.store.shards.format import RowBlock

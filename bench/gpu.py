@@ -61,7 +61,7 @@ from pipeline.images.network import RecipeNetwork
 from pipeline.images.recipes import PRECISIONS, Recipe, resolve_recipe
 from pipeline.images.transforms import read_sample
 from pipeline.images.weights import Weights, load_weights
-from pipeline.store.build.feature_build import ShardBuild
+from pipeline.store.builder.feature_build import ShardBuild
 from pipeline.store.jobs.options import Compute, Storage
 from pipeline.store.progress import Stopwatch
 from pipeline.store.shards.feature_set import FeatureSet

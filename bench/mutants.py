@@ -38,12 +38,12 @@ TARGETS: Mapping[str, Sequence[str]] = {
     ),
     "retrieval/recall_of_arrays.py": ("retrieval/test_recall_of_arrays.py",),
     "store/shards/plan.py": (
-        "store/build/test_existing.py",
+        "store/builder/test_existing.py",
         "store/shards/test_feature_set.py",
     ),
-    "store/build/existing.py": (
-        "store/build/test_existing.py",
-        "store/build/test_update.py",
+    "store/builder/existing.py": (
+        "store/builder/test_existing.py",
+        "store/builder/test_update.py",
     ),
     "text/encoders/fisher_vector.py": ("text/encoders/test_fisher_vector.py",),
     "text/fisher/codebook.py": ("text/fisher/test_codebook.py",),

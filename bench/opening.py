@@ -16,7 +16,7 @@ from pathlib import Path
 import h5py
 import numpy as np
 
-from pipeline.store.build.feature_build import ShardBuild
+from pipeline.store.builder.feature_build import ShardBuild
 from pipeline.store.shards.feature_set import FeatureSet
 from pipeline.store.shards.format import FeatureHeader, RowBlock
 

@@ -25,7 +25,7 @@ from pipeline.images.recipes import resolve_recipe
 from pipeline.images.weights import load_weights
 from pipeline.retrieval.embeddings import Embeddings
 from pipeline.retrieval.recall import recall_table
-from pipeline.store.build.feature_build import ShardBuild
+from pipeline.store.builder.feature_build import ShardBuild
 from pipeline.store.shards.feature_set import FeatureSet
 
 RECIPE = "efficientnet-lite0-pool"

@@ -196,7 +196,7 @@ def stub(count: int) -> None:
     from pipeline.images.batches import feature_header
     from pipeline.images.recipes import resolve_recipe
     from pipeline.images.weights import load_weights
-    from pipeline.store.build.arrays import build_from_rows
+    from pipeline.store.builder.arrays import build_from_rows
     from pipeline.store.shards.format import RowBlock
 
     recipe = resolve_recipe(RECIPE, "float32", STORAGE)
@@ -228,7 +228,7 @@ def merge(count: int) -> None:
 
 def halve(count: int) -> None:
     """Write both halves of a feature set as separate sets."""
-    from pipeline.store.build.arrays import build_from_rows
+    from pipeline.store.builder.arrays import build_from_rows
     from pipeline.store.shards.feature_set import FeatureSet
     from pipeline.store.shards.format import RowBlock
 

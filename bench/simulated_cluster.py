@@ -37,12 +37,12 @@ import dask
 import numpy as np
 from distributed import Worker
 
-from pipeline.store.build import partial_shard
-from pipeline.store.build.arrays import build_from_rows
-from pipeline.store.build.compute import build_on_workers
-from pipeline.store.build.feature_build import ShardBuild
-from pipeline.store.build.job import ShardJob, ShardResult, make_shard
-from pipeline.store.build.job_ref import JobRef
+from pipeline.store.builder import partial_shard
+from pipeline.store.builder.arrays import build_from_rows
+from pipeline.store.builder.compute import build_on_workers
+from pipeline.store.builder.feature_build import ShardBuild
+from pipeline.store.builder.job import ShardJob, ShardResult, make_shard
+from pipeline.store.builder.job_ref import JobRef
 from pipeline.store.progress import OnProgress, Stopwatch
 from pipeline.store.shards.format import FeatureHeader, RowBlock
 from pipeline.store.shards.plan import Span

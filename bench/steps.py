@@ -36,8 +36,8 @@ from pipeline.images.network import RecipeNetwork
 from pipeline.images.recipes import Recipe, resolve_recipe
 from pipeline.images.transforms import read_sample
 from pipeline.images.weights import Weights, are_here, load_weights
-from pipeline.store.build import job, partial_shard
-from pipeline.store.build.feature_build import ShardBuild
+from pipeline.store.builder import job, partial_shard
+from pipeline.store.builder.feature_build import ShardBuild
 from pipeline.store.shards import reader, writer
 from pipeline.store.shards.index import FeatureIndex
 

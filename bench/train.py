@@ -24,7 +24,7 @@ from pipeline.heads.inputs.batches import Batch, BatchLoader, PairDataset
 from pipeline.heads.inputs.feature_spec import HeadInputs
 from pipeline.heads.inputs.pairs import Pairs, join_pairs
 from pipeline.heads.training.task import TrainingTask
-from pipeline.store.build.feature_build import ShardBuild
+from pipeline.store.builder.feature_build import ShardBuild
 from pipeline.store.shards.feature_set import FeatureSet
 from pipeline.store.shards.format import FeatureHeader, RowBlock
 

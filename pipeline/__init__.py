@@ -57,7 +57,7 @@ if TYPE_CHECKING:
     from pipeline.retrieval.evaluate import evaluate as evaluate
     from pipeline.retrieval.query.searcher import Searcher as Searcher
     from pipeline.retrieval.recall_of_arrays import recall as recall
-    from pipeline.store.build.arrays import write_features as write_features
+    from pipeline.store.builder.arrays import write_features as write_features
     from pipeline.store.convert.export import export as export
     from pipeline.store.convert.importers.import_features import import_features as import_features
     from pipeline.store.convert.merge import merge as merge
@@ -144,7 +144,7 @@ _HOMES = {
     "verify": "pipeline.store.shards.verify",
     "write_card": "pipeline.store.share.cards.card",
     "write_embeddings": "pipeline.retrieval.embedding_file",
-    "write_features": "pipeline.store.build.arrays",
+    "write_features": "pipeline.store.builder.arrays",
 }
 """The public names of the core, and the modules that define them; families add their own."""
 

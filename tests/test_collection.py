@@ -32,7 +32,7 @@ def test_every_test_file_is_collected(pytestconfig: pytest.Config) -> None:
     assert left_out == []
 
 
-@pytest.mark.parametrize(("folder", "ignored"), [(".hidden", True), ("build", False)])
+@pytest.mark.parametrize(("folder", "ignored"), [("build", True), ("builder", False)])
 def test_a_folder_that_pytest_skips_is_found(
     folder: str, ignored: bool, tmp_path: Path, pytestconfig: pytest.Config
 ) -> None:

@@ -12,7 +12,7 @@ from pipeline.clips.clip_batches import View, clip_rows, default_readers, defaul
 from pipeline.clips.clip_file import clip_crc32
 from pipeline.clips.recipes import ClipRecipe, resolve_clip_recipe
 from pipeline.clips.views import clip_header, clip_view, load_clip_weights
-from pipeline.store.build.feature_build import ShardBuild
+from pipeline.store.builder.feature_build import ShardBuild
 from pipeline.store.devices import device_type
 from pipeline.store.jobs.feature_source import Task
 from pipeline.store.jobs.options import Compute

@@ -15,7 +15,7 @@ from typing import Any
 from pipeline.datasets.manifest import DATASET_FILE, read_manifest
 from pipeline.experiments.layout import Layout
 from pipeline.retrieval.tables import Row
-from pipeline.store.build.locking import WORK_FOLDER, work_folders
+from pipeline.store.builder.locking import WORK_FOLDER, work_folders
 from pipeline.store.files import write_json
 from pipeline.store.hashing import sha256_of_json
 from pipeline.store.jobs.finished import file_identities, finished_path, state_of_inputs

@@ -39,7 +39,7 @@ from pipeline.retrieval.quantised.codes import (
     require_store,
     shortened,
 )
-from pipeline.store.build.locking import WORK_FOLDER, only_writer, work_folders
+from pipeline.store.builder.locking import WORK_FOLDER, only_writer, work_folders
 from pipeline.store.files import OutputError
 from pipeline.store.jobs.make_features import make_features
 from pipeline.store.jobs.options import Selection, Storage

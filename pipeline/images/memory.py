@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from pipeline.images.batches import BATCHES_AHEAD, Parallelism
 from pipeline.images.network import AT_ONCE, RecipeNetwork
-from pipeline.store.build.partial_shard import PIECE_BYTES
+from pipeline.store.builder.partial_shard import PIECE_BYTES
 
 # Tensors of the size of the largest activation that are alive at once: a layer's input, its
 # output, the shortcut or the bands, and the strips of shared crops.

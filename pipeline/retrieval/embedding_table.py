@@ -9,7 +9,7 @@ import pyarrow as pa
 from pipeline.datasets.manifest import Manifest, read_manifest
 from pipeline.retrieval.embedding_file import read_embeddings
 from pipeline.retrieval.embeddings import Embeddings
-from pipeline.store.build.locking import require_output_file
+from pipeline.store.builder.locking import require_output_file
 from pipeline.store.convert.export import layout_of
 from pipeline.store.convert.tables import CAPTIONS, VECTOR, described_rows, table_writer, vectors
 from pipeline.store.errors import WrongUsage

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from pipeline.store.build.locking import WORK_FOLDER
+from pipeline.store.builder.locking import WORK_FOLDER
 from pipeline.store.files import write_json
 from pipeline.store.hashing import sha256_of_texts
 from pipeline.store.progress import QUIET, Monitor

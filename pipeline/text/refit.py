@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from pipeline.store.build.locking import WORK_FOLDER
-from pipeline.store.build.replace import (
+from pipeline.store.builder.locking import WORK_FOLDER
+from pipeline.store.builder.replace import (
     finish_swap,
     forget_superseded,
     is_superseded,
@@ -21,7 +21,7 @@ from pipeline.store.build.replace import (
     move_back,
     swap,
 )
-from pipeline.store.build.reuse import supersede
+from pipeline.store.builder.reuse import supersede
 from pipeline.store.hashing import sha256_of_json
 from pipeline.text import FittedFileError
 from pipeline.text.encoder_plans import EncoderPlan

@@ -8,7 +8,7 @@ import pytest
 
 from pipeline.experiments.layout import Layout
 from pipeline.experiments.steps.step import Plan, Step, StepsFailed
-from pipeline.store.build.locking import require_space
+from pipeline.store.builder.locking import require_space
 from pipeline.store.errors import FileReadError, PipelineError
 from pipeline.store.progress import QUIET, Monitor
 from pipeline.store.shards.format import ShardError

@@ -21,7 +21,7 @@ from pipeline.heads.training.task import TrainingTask, overall, plateau
 from pipeline.heads.training.trainer import NetworkHead
 from pipeline.retrieval.embeddings import Embeddings
 from pipeline.retrieval.recall import recall_table
-from pipeline.store.build.feature_build import ShardBuild
+from pipeline.store.builder.feature_build import ShardBuild
 from pipeline.store.shards.format import OK, UNREADABLE, FeatureHeader, RowBlock
 from pipeline.text.encoders.token_ids import FIRST_WORD
 

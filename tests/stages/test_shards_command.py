@@ -10,7 +10,7 @@ import pytest
 
 from pipeline.datasets.entries import ImageEntry
 from pipeline.datasets.manifest import Manifest
-from pipeline.store.build.feature_build import ShardBuild
+from pipeline.store.builder.feature_build import ShardBuild
 from pipeline.store.shards.feature_set import FeatureSet
 from tests.project import Call
 from tests.store.shards.factories import ROWS_PER_SHARD, block, build, header, ids

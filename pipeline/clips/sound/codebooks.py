@@ -14,7 +14,7 @@ from pipeline.clips.sound.words import (
 )
 from pipeline.datasets.manifest import Manifest
 from pipeline.images.networks import WeightsError
-from pipeline.store.build.reuse import supersede
+from pipeline.store.builder.reuse import supersede
 from pipeline.store.hashing import sha256_of_json
 from pipeline.store.jobs.ordered import ending_at_once, in_order
 from pipeline.store.jobs.stamps import file_stamps

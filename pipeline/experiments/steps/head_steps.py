@@ -15,7 +15,7 @@ from pipeline.heads.inputs.pairs import made_from
 from pipeline.heads.inputs.word_vectors import origin_of
 from pipeline.heads.trained_head import HEAD_FILE, TENSORS_FILE
 from pipeline.images.extract import extract
-from pipeline.store.build.reuse import supersede
+from pipeline.store.builder.reuse import supersede
 from pipeline.store.hashing import sha256_of_file
 from pipeline.store.jobs.options import extract_options
 from pipeline.store.progress import Monitor

@@ -18,7 +18,7 @@ from pipeline.heads.inputs.feature_spec import HeadInputs
 from pipeline.heads.inputs.pairs import HeldOut, Pairs, with_features
 from pipeline.heads.trained_head import TrainedHead
 from pipeline.heads.training.training_options import TrainingOptions
-from pipeline.store.build.locking import WORK_FOLDER, only_writer
+from pipeline.store.builder.locking import WORK_FOLDER, only_writer
 from pipeline.store.devices import choose_device, require_fast_bf16, usable_device
 from pipeline.store.files import created_by, require_folder
 from pipeline.store.progress import Progress, no_progress

@@ -10,7 +10,7 @@ import h5py
 import numpy as np
 
 from pipeline.datasets.manifest import read_manifest
-from pipeline.store.build.locking import require_output_file
+from pipeline.store.builder.locking import require_output_file
 from pipeline.store.convert.importers.id_files import read_ids
 from pipeline.store.convert.layouts import EXPORTS, SUFFIXES
 from pipeline.store.errors import WrongUsage

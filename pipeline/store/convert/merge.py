@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from pipeline.store.build.arrays import build_from_rows
+from pipeline.store.builder.arrays import build_from_rows
 from pipeline.store.one_or_many import values_of
 from pipeline.store.packed import PackedTexts, repeated_texts
 from pipeline.store.progress import QUIET, Monitor

@@ -22,7 +22,7 @@ import numpy.typing as npt
 
 import pipeline
 from pipeline.datasets.manifest import DATASET_FILE, MANIFEST_FILE, REGIONS_FILE
-from pipeline.store.build.locking import WORK_FOLDER, work_folders
+from pipeline.store.builder.locking import WORK_FOLDER, work_folders
 from pipeline.store.files import write_json
 from pipeline.store.hashing import sha256_of_file, sha256_of_json
 from pipeline.store.jobs.make_features import rate_line, size_line

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pipeline.store.build.compute import build_here, build_on_workers
-from pipeline.store.build.feature_build import ShardBuild
+from pipeline.store.builder.compute import build_here, build_on_workers
+from pipeline.store.builder.feature_build import ShardBuild
 from pipeline.store.jobs.feature_source import FeatureSource
 from pipeline.store.jobs.options import Storage
 from pipeline.store.jobs.origins import Origin, common_folder, missing_files, require_folder

@@ -9,8 +9,8 @@ import numpy as np
 import numpy.typing as npt
 from safetensors import SafetensorError
 
-from pipeline.store.build.feature_build import ShardBuild
-from pipeline.store.build.locking import WORK_FOLDER
+from pipeline.store.builder.feature_build import ShardBuild
+from pipeline.store.builder.locking import WORK_FOLDER
 from pipeline.store.shards.index import FeatureIndex
 from pipeline.store.tensor_file import read_metadata, read_tensors, write_tensors
 

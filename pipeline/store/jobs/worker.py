@@ -3,8 +3,8 @@
 from collections.abc import Iterator, Sequence
 from threading import Lock
 
-from pipeline.store.build.job import ShardJob, ShardResult, make_shard
-from pipeline.store.build.job_ref import JobRef
+from pipeline.store.builder.job import ShardJob, ShardResult, make_shard
+from pipeline.store.builder.job_ref import JobRef
 from pipeline.store.jobs.feature_source import source_of_task
 from pipeline.store.jobs.origins import not_seen
 from pipeline.store.progress import OnProgress, Stopwatch

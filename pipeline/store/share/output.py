@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from pipeline.store.build.locking import (
+from pipeline.store.builder.locking import (
     WORK_FOLDER,
     only_writer,
     remove_if_empty,

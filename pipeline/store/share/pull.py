@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from pipeline.datasets.manifest import Manifest, read_manifest
-from pipeline.store.build.feature_build import ShardBuild
+from pipeline.store.builder.feature_build import ShardBuild
 from pipeline.store.convert.importers.id_files import read_ids
 from pipeline.store.errors import WrongUsage
 from pipeline.store.packed import TextIndex

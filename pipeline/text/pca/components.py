@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 from safetensors import SafetensorError
 
-from pipeline.store.build.locking import only_writer
+from pipeline.store.builder.locking import only_writer
 from pipeline.store.files import created_by, require_folder
 from pipeline.store.hashing import recipe_hash, sha256_of_json, sha256_of_texts
 from pipeline.store.progress import Progress, no_progress

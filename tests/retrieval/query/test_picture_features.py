@@ -12,7 +12,7 @@ from pipeline.images.recipes import resolve_recipe
 from pipeline.images.weights import load_weights
 from pipeline.retrieval import EmbeddingsError
 from pipeline.retrieval.query.picture_features import open_features
-from pipeline.store.build.feature_build import ShardBuild
+from pipeline.store.builder.feature_build import ShardBuild
 from pipeline.store.shards.feature_set import FeatureSet
 from pipeline.store.shards.side_by_side import write_view
 from tests.retrieval.query.factories import ENTRIES, FILES

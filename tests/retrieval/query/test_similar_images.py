@@ -9,7 +9,7 @@ from PIL import Image
 from pipeline.retrieval import EmbeddingsError
 from pipeline.retrieval.query import similar_images
 from pipeline.retrieval.query.similar_images import FeatureSearcher
-from pipeline.store.build.arrays import write_features
+from pipeline.store.builder.arrays import write_features
 from pipeline.store.errors import WrongUsage
 from pipeline.store.shards.format import UNREADABLE
 from tests.retrieval.query.factories import FILES

@@ -11,7 +11,7 @@ from pyarrow import feather, parquet
 
 from pipeline.datasets.entries import ImageEntry
 from pipeline.datasets.manifest import Manifest
-from pipeline.store.build.arrays import write_features
+from pipeline.store.builder.arrays import write_features
 from pipeline.store.convert.export import export
 from pipeline.store.errors import WrongUsage
 from pipeline.store.files import OutputError

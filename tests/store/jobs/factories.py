@@ -7,8 +7,8 @@ from typing import Any
 from pipeline.images.batches import Parallelism, picture_rows
 from pipeline.images.network import RecipeNetwork
 from pipeline.images.region import Source
-from pipeline.store.build.compute import build_here
-from pipeline.store.build.feature_build import ShardBuild
+from pipeline.store.builder.compute import build_here
+from pipeline.store.builder.feature_build import ShardBuild
 from pipeline.store.jobs.options import Compute, Selection, Storage
 from pipeline.store.workers.place import Place
 

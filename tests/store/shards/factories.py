@@ -11,8 +11,8 @@ from pathlib import Path
 
 import numpy as np
 
-from pipeline.store.build import partial_shard
-from pipeline.store.build.feature_build import ShardBuild
+from pipeline.store.builder import partial_shard
+from pipeline.store.builder.feature_build import ShardBuild
 from pipeline.store.shards.format import OK, UNREADABLE, FeatureHeader, RowBlock
 from pipeline.store.shards.index import FeatureIndex
 

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from pipeline.store import guard
-from pipeline.store.build.feature_build import ShardBuild
+from pipeline.store.builder.feature_build import ShardBuild
 from pipeline.store.convert.merge import merge
 from pipeline.store.shards.describe import describe
 from pipeline.store.shards.feature_set import FailedRows, FeatureSet, MissingRows

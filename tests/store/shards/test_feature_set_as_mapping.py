@@ -14,7 +14,7 @@ from torch.utils.data import DataLoader, StackDataset
 from pipeline.datasets.checks import DatasetError
 from pipeline.datasets.entries import ImageEntry
 from pipeline.datasets.manifest import Manifest
-from pipeline.store.build.arrays import write_features
+from pipeline.store.builder.arrays import write_features
 from pipeline.store.data_frames import PandasMissing
 from pipeline.store.errors import UnexpectedType
 from pipeline.store.shards.feature_set import FailedRows, FeatureSet, MissingRows

@@ -8,8 +8,8 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from pipeline.store.build.arrays import write_features
-from pipeline.store.build.feature_build import ShardBuild
+from pipeline.store.builder.arrays import write_features
+from pipeline.store.builder.feature_build import ShardBuild
 from pipeline.store.convert.export import export
 from pipeline.store.convert.merge import merge
 from pipeline.store.shards.describe import describe

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from pipeline.datasets.manifest import ImageEntry, Manifest
-from pipeline.store.build.arrays import write_features
+from pipeline.store.builder.arrays import write_features
 from pipeline.store.shards.feature_set import FeatureSet
 from pipeline.store.share.cards.card import write_card
 from tests.project import PROJECT

@@ -10,7 +10,7 @@ import h5py
 import numpy as np
 import pytest
 
-from pipeline.store.build.arrays import write_features
+from pipeline.store.builder.arrays import write_features
 from pipeline.store.shards.feature_set import FeatureSet, MissingRows
 from pipeline.store.shards.format import OtherShard
 from pipeline.store.shards.verify import verify

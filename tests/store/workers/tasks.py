@@ -7,11 +7,11 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from pipeline.store.build import partial_shard
-from pipeline.store.build.compute import build_on_workers
-from pipeline.store.build.feature_build import ShardBuild
-from pipeline.store.build.job import ShardJob, ShardResult, make_shard
-from pipeline.store.build.job_ref import JobRef
+from pipeline.store.builder import partial_shard
+from pipeline.store.builder.compute import build_on_workers
+from pipeline.store.builder.feature_build import ShardBuild
+from pipeline.store.builder.job import ShardJob, ShardResult, make_shard
+from pipeline.store.builder.job_ref import JobRef
 from pipeline.store.progress import FORWARD, OnProgress, Progress, Stopwatch, no_progress
 from pipeline.store.shards.format import RowBlock
 from pipeline.store.shards.index import FeatureIndex

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from pipeline.store.build import job, job_ref, partial_shard
-from pipeline.store.build.feature_build import ShardBuild
-from pipeline.store.build.job import make_shard, read_job
+from pipeline.store.builder import job, job_ref, partial_shard
+from pipeline.store.builder.feature_build import ShardBuild
+from pipeline.store.builder.job import make_shard, read_job
 from pipeline.store.progress import Stopwatch
 from pipeline.store.shards.format import OtherShard, RowBlock, ShardError
 from pipeline.store.shards.plan import Span

@@ -18,7 +18,7 @@ from typing import Any
 import dask
 import pytest
 
-from pipeline.store.build.feature_build import ShardBuild
+from pipeline.store.builder.feature_build import ShardBuild
 from pipeline.store.errors import ClusterError
 from pipeline.store.progress import OnProgress
 from pipeline.store.shards.format import ShardError

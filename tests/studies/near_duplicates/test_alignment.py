@@ -9,7 +9,7 @@ from click.testing import CliRunner
 from PIL import Image, ImageEnhance, ImageOps
 
 from pipeline.datasets.readers.folder import read_folder
-from pipeline.store.build.arrays import write_features
+from pipeline.store.builder.arrays import write_features
 from pipeline.store.errors import WrongUsage
 from pipeline.studies.near_duplicates.alignment import (
     SIDE,

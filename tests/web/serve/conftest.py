@@ -20,7 +20,7 @@ from pipeline.images.batches import Parallelism, feature_header
 from pipeline.images.network import RecipeNetwork
 from pipeline.images.recipes import resolve_recipe
 from pipeline.images.weights import load_weights
-from pipeline.store.build.feature_build import ShardBuild
+from pipeline.store.builder.feature_build import ShardBuild
 from pipeline.store.jobs.make_features import make_features
 from pipeline.store.shards.feature_set import FeatureSet
 from pipeline.text.caption_source import CaptionSource, caption_header

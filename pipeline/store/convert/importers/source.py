@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from pipeline.store.build.arrays import UNKNOWN_SHA256, axes_of, build_from_rows
+from pipeline.store.builder.arrays import UNKNOWN_SHA256, axes_of, build_from_rows
 from pipeline.store.files import created_by
 from pipeline.store.hashing import sha256_of_file, sha256_of_json
 from pipeline.store.progress import Progress, no_progress

@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 
 from pipeline.store import guard
-from pipeline.store.build import partial_shard
-from pipeline.store.build.feature_build import ShardBuild
+from pipeline.store.builder import partial_shard
+from pipeline.store.builder.feature_build import ShardBuild
 from pipeline.store.shards.feature_set import FeatureSet
 from pipeline.store.shards.format import DamagedShard, RowBlock, ShardError
 from pipeline.store.shards.plan import Span

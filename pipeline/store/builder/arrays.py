@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pipeline.store.build.compute import build_here
-from pipeline.store.build.feature_build import ShardBuild
+from pipeline.store.builder.compute import build_here
+from pipeline.store.builder.feature_build import ShardBuild
 from pipeline.store.files import created_by
 from pipeline.store.hashing import canonical_json
 from pipeline.store.one_or_many import texts_of

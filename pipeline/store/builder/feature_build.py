@@ -8,7 +8,7 @@ row by row before they are reused, and the resulting bytes do not depend on wher
 An update builds a set of other rows in the work folder, copies rows from the old set where it has
 them, and swaps the finished folder with the old one.
 
-Shards are computed one at a time in this process, or by workers; see `pipeline.store.build.job`.
+Shards are computed one at a time in this process, or by workers; see `pipeline.store.builder.job`.
 """
 
 import heapq
@@ -21,10 +21,10 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from pipeline.store.build.existing import fit_to_existing
-from pipeline.store.build.job import ShardResult, SubmittedJob, submit_shards
-from pipeline.store.build.job_ref import JOB_FILES
-from pipeline.store.build.locking import (
+from pipeline.store.builder.existing import fit_to_existing
+from pipeline.store.builder.job import ShardResult, SubmittedJob, submit_shards
+from pipeline.store.builder.job_ref import JOB_FILES
+from pipeline.store.builder.locking import (
     WORK_FOLDER,
     only_writer,
     remove_if_empty,
@@ -33,10 +33,10 @@ from pipeline.store.build.locking import (
     require_space,
     work_folders,
 )
-from pipeline.store.build.partial_shard import PartialShard, piece_files, shard_folder
-from pipeline.store.build.publish import FinishedShard, find_shard, finished_shard, publish
-from pipeline.store.build.replace import finish_swap, forget_superseded, swap
-from pipeline.store.build.reuse import OlderRows, make_way, older_rows, unfinished_shards
+from pipeline.store.builder.partial_shard import PartialShard, piece_files, shard_folder
+from pipeline.store.builder.publish import FinishedShard, find_shard, finished_shard, publish
+from pipeline.store.builder.replace import finish_swap, forget_superseded, swap
+from pipeline.store.builder.reuse import OlderRows, make_way, older_rows, unfinished_shards
 from pipeline.store.packed import PackedTexts, TextIndex
 from pipeline.store.shards.format import FeatureHeader, RowBlock, ShardError, require_unique_ids
 from pipeline.store.shards.index import INDEX_FILE, FeatureIndex

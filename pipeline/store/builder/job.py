@@ -16,9 +16,9 @@ from typing import Any
 
 import numpy as np
 
-from pipeline.store.build.job_ref import JobRef, appears, submit
-from pipeline.store.build.partial_shard import PartialShard
-from pipeline.store.build.publish import FinishedShard, finished_shard
+from pipeline.store.builder.job_ref import JobRef, appears, submit
+from pipeline.store.builder.partial_shard import PartialShard
+from pipeline.store.builder.publish import FinishedShard, finished_shard
 from pipeline.store.hashing import sha256_of_file
 from pipeline.store.progress import WRITE, OnProgress, Stopwatch
 from pipeline.store.shards.format import (

@@ -7,8 +7,8 @@ import h5py
 import numpy as np
 import pytest
 
-from pipeline.store.build import arrays, partial_shard
-from pipeline.store.build.arrays import write_features
+from pipeline.store.builder import arrays, partial_shard
+from pipeline.store.builder.arrays import write_features
 from pipeline.store.convert.merge import merge
 from pipeline.store.progress import no_progress
 from pipeline.store.shards.feature_set import read_features

@@ -6,8 +6,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pipeline.store.build import existing, partial_shard
-from pipeline.store.build.feature_build import ShardBuild
+from pipeline.store.builder import existing, partial_shard
+from pipeline.store.builder.feature_build import ShardBuild
 from pipeline.store.shards.feature_set import FeatureSet
 from pipeline.store.shards.format import OtherShard, ShardError
 from pipeline.store.shards.index import INDEX_FILE, read_index

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from itertools import count
 from pathlib import Path
 
-from pipeline.store.build.locking import WORK_FOLDER
+from pipeline.store.builder.locking import WORK_FOLDER
 from pipeline.store.files import write_text
 
 _KEY_DIGITS = 8

@@ -8,9 +8,9 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
 from typing import Any
 
-from pipeline.store.build.feature_build import WRITERS, ShardBuild
-from pipeline.store.build.job import Compute, ShardResult, compute_shard
-from pipeline.store.build.job_ref import JobRef
+from pipeline.store.builder.feature_build import WRITERS, ShardBuild
+from pipeline.store.builder.job import Compute, ShardResult, compute_shard
+from pipeline.store.builder.job_ref import JobRef
 from pipeline.store.progress import WRITE, OnProgress, Progress, Stopwatch, no_progress
 from pipeline.store.shards.format import RowBlock
 from pipeline.store.shards.index import FeatureIndex

@@ -6,7 +6,7 @@ from typing import Any
 import h5py
 import pytest
 
-from pipeline.store.build.feature_build import ShardBuild
+from pipeline.store.builder.feature_build import ShardBuild
 from pipeline.store.files import OutputError
 from pipeline.store.shards.format import OtherShard, ShardError
 from tests.store.shards.factories import ROWS_PER_SHARD, block, build, contents, header, ids

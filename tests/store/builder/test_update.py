@@ -8,12 +8,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pipeline.store.build import partial_shard
-from pipeline.store.build.feature_build import ShardBuild
-from pipeline.store.build.replace import mark_superseded
+from pipeline.store.builder import partial_shard
+from pipeline.store.builder.feature_build import ShardBuild
+from pipeline.store.builder.replace import mark_superseded
 from pipeline.store.shards.feature_set import FeatureSet
 from pipeline.store.shards.index import INDEX_FILE
-from tests.store.build.test_feature_build import program
+from tests.store.builder.test_feature_build import program
 from tests.store.shards.factories import ROWS_PER_SHARD, build, contents, header, ids, updated
 
 ROWS = 23
