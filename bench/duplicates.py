@@ -30,10 +30,9 @@ from pipeline.datasets.manifest import Manifest
 from pipeline.retrieval.similarity import unit_rows
 from pipeline.studies.near_duplicates.alignment import Field, Templates, correlation, small_grey
 from pipeline.studies.near_duplicates.confirmed import CANDIDATES, LEAST_COSINE, confirmed_pairs
-from pipeline.studies.near_duplicates.find import duplicates, summary
+from pipeline.studies.near_duplicates.find import THRESHOLDS, duplicates, summary
 from pipeline.studies.near_duplicates.pairs import exact_pairs
 from pipeline.studies.near_duplicates.parts import parts_of_sets
-from pipeline.studies.near_duplicates.thresholds import THRESHOLDS
 
 RECIPES = ("dct-thumbnail", "efficientnet-lite0-pool")
 ALIGNED_STEPS = (0.50, 0.55, 0.60, 0.65, 0.70, 0.75, 0.80)

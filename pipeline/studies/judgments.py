@@ -19,12 +19,12 @@ from pipeline.store.files import require_folder, write_json
 from pipeline.store.hashing import sha256_of_file
 from pipeline.store.progress import QUIET, Monitor
 from pipeline.store.schema import SchemaError, decode_lines
+from pipeline.studies import markdown_table
 
 CORRELATIONS_FILE = "correlations.json"
 
 Correlations = dict[str, dict[str, float | None]]
-"""`tau_b` and `tau_c` by score name; None for a single rating, or if all scores or all ratings are
-equal."""
+"""`tau_b` and `tau_c` by score; None for a single rating, or equal scores or ratings."""
 
 
 class _Line(msgspec.Struct):
@@ -35,28 +35,15 @@ class _Line(msgspec.Struct):
 
 @dataclass(frozen=True)
 class Rated:
-    """A caption with its ratings.
-
-    Attributes
-    ----------
-    image : str. Image id.
-    caption : str. Text of the caption.
-    ratings : tuple of float. One or several numbers; higher is better.
-    """
+    """A caption with its ratings."""
 
     image: str
     caption: str
-    ratings: tuple[float, ...]
+    ratings: tuple[float, ...]  # one or several numbers; higher is better
 
 
 def read_ratings(file: str | Path) -> list[Rated]:
-    """Load JSON lines with `image_id`, `caption` and `rating`, a number or a list of numbers.
-
-    Raises
-    ------
-    LanguageError
-        The file is missing, damaged or empty, or a rating is not a finite number.
-    """
+    """Load JSON lines with `image_id`, `caption` and `rating`, a number or a list of numbers."""
     file = Path(file)
     try:
         lines = list(decode_lines(file.read_bytes().splitlines(), _Line))
@@ -66,7 +53,7 @@ def read_ratings(file: str | Path) -> list[Rated]:
         raise LanguageError(
             f"{file}: {error}; expected JSON lines with image_id, caption and rating"
         ) from error
-    found = [
+    captions = [
         Rated(
             str(line.image_id),
             line.caption,
@@ -74,40 +61,18 @@ def read_ratings(file: str | Path) -> list[Rated]:
         )
         for line in lines
     ]
-    for number, rated in enumerate(found, 1):
+    for number, rated in enumerate(captions, 1):
         if not rated.ratings or not all(map(math.isfinite, rated.ratings)):
             raise LanguageError(f"{file}: line {number} has the ratings {rated.ratings}")
-    if not found:
+    if not captions:
         raise LanguageError(f"{file} has no rated caption")
-    return found
+    return captions
 
 
 def correlate(
     judgments: str | Path, dataset: str | Path, out: str | Path, *, monitor: Monitor = QUIET
 ) -> Correlations:
-    """Correlate scores of rated captions with their ratings, and write `correlations.json`.
-
-    Each rating of a caption is a separate pair, as with the expert ratings of Flickr8k (Hodosh et
-    al. 2013; Anderson et al. 2016).
-
-    Parameters
-    ----------
-    judgments : str or Path. File of rated captions; see `read_ratings`.
-    dataset : str or Path. Folder of the dataset whose captions are the references.
-    out : str or Path. Output folder.
-    monitor : Monitor. Receives a line with the counts.
-
-    Returns
-    -------
-    dict of str to dict
-        For `bleu_1` to `bleu_4`, `rouge_l` and `cider`: Kendall's `tau_b` and `tau_c` (Stuart's),
-        -1 to 1.
-
-    Raises
-    ------
-    LanguageError
-        See `read_ratings`; or an image is not in the dataset or has no reference.
-    """
+    """Correlate scores of captions with their ratings, and write Kendall's tau-b and tau-c."""
     file, folder = Path(judgments), Path(out)
     rated = read_ratings(file)
     require_folder(folder)
@@ -122,14 +87,16 @@ def correlate(
         image: [words for text in texts[image] if (words := TOKENIZER.tokenize(text))]
         for image in {one.image for one in rated}
     }
-    if without := sorted(image for image, found in written.items() if not found):
+    if without := sorted(image for image, correlations in written.items() if not correlations):
         raise LanguageError(f"{len(without)} rated images have no reference, first {without[:5]}")
     scores = caption_scores(
         [TOKENIZER.tokenize(one.caption) for one in rated], [written[one.image] for one in rated]
     )
+    # Each rating of a caption is a separate pair, as with the expert ratings of Flickr8k (Hodosh et
+    # al. 2013; Anderson et al. 2016).
     repeats = [len(one.ratings) for one in rated]
     ratings = [rating for one in rated for rating in one.ratings]
-    found = {
+    correlations = {
         name: _taus([v for v, n in zip(values, repeats, strict=True) for _ in range(n)], ratings)
         for name, values in scores.items()
     }
@@ -140,40 +107,33 @@ def correlate(
         "num_captions": len(rated),
         "num_ratings": len(ratings),
     }
-    write_json(folder / CORRELATIONS_FILE, {"correlations": found, **about})
+    write_json(folder / CORRELATIONS_FILE, {"correlations": correlations, **about})
     monitor.log(f"{folder}: {len(rated)} captions with {len(ratings)} ratings")
-    return found
+    return correlations
 
 
 def caption_scores(
     captions: Sequence[Words], references: Sequence[Sequence[Words]]
 ) -> dict[str, list[float]]:
-    """Return the scores of each single caption: BLEU and ROUGE-L 0 to 1, CIDEr 0 to 10.
-
-    CIDEr counts an image once per caption, as the common programs do.
-
-    Parameters
-    ----------
-    captions : sequence of Words. Words of each caption.
-    references : sequence of sequence of Words. Words of each caption's references, at least one.
-    """
+    """Return each caption's scores: BLEU and ROUGE-L 0 to 1, CIDEr 0 to 10."""
     by_caption = [
         bleu([words], [others]) for words, others in zip(captions, references, strict=True)
     ]
     return {
         **{f"bleu_{n + 1}": [values[n] for values in by_caption] for n in range(MAX_N)},
         "rouge_l": rouge_l(captions, references),
+        # An image counts once per caption, as in the common programs.
         "cider": cider_d(captions, references),
     }
 
 
-def markdown(found: Correlations) -> str:
+def markdown(correlations: Correlations) -> str:
     """Return the correlations as a Markdown table."""
-    lines = ["| score | tau-b | tau-c |", "|---|---:|---:|"]
-    for name, taus in found.items():
-        cells = ("–" if value is None else f"{value:.4f}" for value in taus.values())
-        lines.append(f"| {COLUMNS[name]} | {' | '.join(cells)} |")
-    return "\n".join(lines) + "\n"
+    rows = (
+        [COLUMNS[name], *("–" if tau is None else f"{tau:.4f}" for tau in taus.values())]
+        for name, taus in correlations.items()
+    )
+    return markdown_table(["score", "tau-b", "tau-c"], rows)
 
 
 def _taus(scores: Sequence[float], ratings: Sequence[float]) -> dict[str, float | None]:

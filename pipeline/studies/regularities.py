@@ -1,9 +1,8 @@
 """Linear regularities of an embedding space: an image - "blue" + "red" is near red things.
 
-Kiros et al. 2014, section 3.2, show examples. Here the effect is measured: for every image with a
-word of a kind, such as a colour, the query replaces that word by each other word of the kind, and
-the hits with the new word are counted. Dong et al. 2018, section IV-C, add vectors of any length;
-where a space has such vectors, both ways are measured.
+Kiros et al. 2014, section 3.2, show examples; here hits are counted, for every image with a word
+and each other word of its kind. Dong et al. 2018, section IV-C, add vectors of any length; where a
+space has such vectors, both ways are measured.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
@@ -25,6 +24,7 @@ from pipeline.retrieval.similarity import Vectors, unit_rows
 from pipeline.store.errors import WrongUsage
 from pipeline.store.files import write_json
 from pipeline.store.schema import decode
+from pipeline.studies import markdown_table
 from pipeline.text.tokenizers.tokenizer import TOKENIZERS
 
 TOP = 5
@@ -71,43 +71,28 @@ PHOTOS = (
 
 @dataclass(frozen=True)
 class Plane:
-    """Words and images of a kind in the plane of their first two principal components.
-
-    Attributes
-    ----------
-    words : mapping of str to tuple of 2 float. Point of each word; words and images are each
-        centred on their own mean.
-    images : mapping of str to mapping of str to tuple of 2 float. By word, the points of images
-        with this word and no other word of the kind.
-    shares : tuple of 2 float. Explained variance of both components, 0-1.
-    """
+    """Words and images of a kind in the plane of their first two principal components."""
 
     words: Mapping[str, tuple[float, float]]
+    """Point of each word; words and images are each centred on their own mean."""
     images: Mapping[str, Mapping[str, tuple[float, float]]]
-    shares: tuple[float, float]
+    """By word, the points of images with this word and no other word of the kind."""
+    shares: tuple[float, float]  # explained variance of both components, 0-1
 
 
 @dataclass(frozen=True)
 class Regularities:
-    """Results of queries by an image minus one word plus another, in per cent.
-
-    Attributes
-    ----------
-    kinds : mapping of str to mapping of str to int or float. By kind of word: the numbers of
-        `analogies` (pairs of words) and `queries`; for each rule, the share of the first `TOP` hits
-        with the new word (`<rule>_has`), with a word of the kind that should stay (`<rule>_keeps`)
-        and with both (`<rule>_both`); and `chance`, the share of images with the new word. Rules
-        are the query ("composed") and two baselines, the "image" alone and the new "word" alone. If
-        requested, "resorted" re-sorts the nearest images of the query; if embeddings have other
-        lengths than 1, "unscaled" is the query from vectors of these lengths.
-    pairs : mapping of str to mapping of str to mapping of str to int or float. By kind and "old -
-        new": `queries`, and `has`, `keeps` and `both` of the composed query.
-    planes : mapping of str to Plane. Planes of the kinds in `PLANES`.
-    provenance : mapping. Provenance of the embeddings.
-    """
+    """Results of queries by an image minus one word plus another, in per cent."""
 
     kinds: Mapping[str, Mapping[str, int | float]]
+    """By kind of word: the numbers of `analogies` (pairs of words) and `queries`; for each rule,
+    the share of the first `TOP` hits with the new word (`<rule>_has`), with a word of the kind that
+    should stay (`<rule>_keeps`) and with both (`<rule>_both`); and `chance`, the share of images
+    with the new word. Rules are the query ("composed") and two baselines, the "image" alone and the
+    new "word" alone. If requested, "resorted" re-sorts the nearest images of the query; if
+    embeddings have other lengths than 1, "unscaled" is the query from vectors of these lengths."""
     pairs: Mapping[str, Mapping[str, Mapping[str, int | float]]]
+    """By kind and "old - new": `queries`, and `has`, `keeps` and `both` of the composed query."""
     planes: Mapping[str, Plane]
     provenance: Mapping[str, Any] = field(default_factory=dict)
 
@@ -119,24 +104,7 @@ def regularities(
     *,
     around_mean: int | None = None,
 ) -> Regularities:
-    """Evaluate all analogies of the dataset's kinds of words on the embedded images.
-
-    Parameters
-    ----------
-    searcher : Searcher. Embedding file with its head and encoder.
-    log : callable. Receives a line on unknown words, which are skipped.
-    image_words : ImageWords or None. Words of the dataset's images; None: derived from their
-        captions.
-    around_mean : int or None. Number of nearest images to re-sort by
-        `pipeline.retrieval.composition.around_the_mean` in a further rule; None: no such rule.
-
-    Raises
-    ------
-    WrongUsage
-        `around_mean` is below `TOP`.
-    SearchError
-        The similarity is not cosine, or no analogy applies.
-    """
+    """Evaluate all analogies of the dataset's kinds of words on the embedded images."""
     if around_mean is not None and around_mean < TOP:
         raise WrongUsage(
             f"`around_mean={around_mean}` is fewer than the {TOP} hits that are counted; raise "
@@ -150,21 +118,22 @@ def regularities(
     tables: dict[str, dict[str, float]] = {}
     pairs: dict[str, dict[str, dict[str, float]]] = {}
     for kind in kinds:
-        asked = list(_ask(space, has[kind.name], has[kind.keeps], around_mean))
-        if not asked:
+        analogies = list(_ask(space, has[kind.name], has[kind.keeps], around_mean))
+        if not analogies:
             continue
         pairs[kind.name] = {
-            f"{a.old} - {a.new}": {"queries": len(a.chance), **a.means("composed")} for a in asked
+            f"{a.old} - {a.new}": {"queries": len(a.chance), **a.means("composed")}
+            for a in analogies
         }
         tables[kind.name] = {
-            "analogies": len(asked),
-            "queries": sum(len(a.chance) for a in asked),
+            "analogies": len(analogies),
+            "queries": sum(len(a.chance) for a in analogies),
             **{
-                f"{rule}_{name}": _mean([a.figures[rule][name] for a in asked])
-                for rule in asked[0].figures
+                f"{rule}_{name}": _mean([a.figures[rule][name] for a in analogies])
+                for rule in analogies[0].figures
                 for name in ("has", "keeps", "both")
             },
-            "chance": _mean([a.chance for a in asked]),
+            "chance": _mean([a.chance for a in analogies]),
         }
     if not tables:
         raise EmbeddingsError("no embedded image has a word that could replace another")
@@ -183,26 +152,22 @@ def words_of_images(
     kinds: Sequence[WordKind],
     image_words: ImageWords | None = None,
 ) -> dict[str, dict[str, _Flags]]:
-    """Return by kind and word the mask of the images with the word, (images,) bool.
-
-    Without `image_words`, an image has a word that occurs in `AGREEING` of its captions, or in all
-    if there are fewer.
-    """
-    found: dict[str, list[list[Set[str]]]]
+    """Return by kind and word the mask of the images with the word, (images,) bool."""
+    words_of: dict[str, list[list[Set[str]]]]
     if image_words is None:
         tokenize = TOKENIZERS["treebank"].tokenize
         of_captions: list[list[Set[str]]] = [
             [set(tokenize(text)) for text in manifest.by_id[image].captions] for image in images
         ]
-        found = {kind.name: of_captions for kind in kinds}
+        words_of = {kind.name: of_captions for kind in kinds}
     else:
         of_images = [image_words.words(image) for image in images]
-        found = {
+        words_of = {
             kind.name: [[words.get(kind.name, set())] for words in of_images] for kind in kinds
         }
     return {
         kind.name: {
-            word: np.array([_agreed(forms, sets) for sets in found[kind.name]])
+            word: np.array([_agreed(forms, sets) for sets in words_of[kind.name]])
             for word, forms in kind.words.items()
         }
         for kind in kinds
@@ -210,15 +175,14 @@ def words_of_images(
 
 
 def _agreed(forms: frozenset[str], sets: Sequence[Set[str]]) -> bool:
-    """Return whether enough captions of an image, as sets of words, contain a form of a word."""
+    """Return whether enough captions of an image, as sets of words, have a form of a word."""
     return sum(bool(forms & words) for words in sets) >= min(AGREEING, len(sets) or 1)
 
 
 def _vectors(
     searcher: Searcher, kinds: Sequence[WordKind], log: Callable[[str], None]
 ) -> dict[str, npt.NDArray[np.float32]]:
-    """Return the embedding (dim,) of each known word."""
-    found, unknown = {}, []
+    vectors, unknown = {}, []
     for word in dict.fromkeys(word for kind in kinds for word in kind.words):
         try:
             (row,) = searcher.models.embed_sentences([word], log)
@@ -226,10 +190,10 @@ def _vectors(
             unknown.append(word)
             continue
         if row.any():
-            found[word] = row
+            vectors[word] = row
     if unknown:
         log(f"the encoder does not know {', '.join(unknown)}")
-    return found
+    return vectors
 
 
 class _Space:
@@ -266,23 +230,20 @@ class _Space:
 
     def _nearest(self, queries: Vectors, rows: npt.NDArray[np.int64], number: int) -> _Hits:
         scores = queries @ self.units.T
-        scores[np.arange(len(rows)), rows] = -np.inf
+        scores[np.arange(len(rows)), rows] = -np.inf  # the image itself
         number = min(number, len(self.units) - 1)
         return np.argsort(-scores, axis=1, kind="stable")[:, :number]
 
 
 @dataclass(frozen=True)
 class _Analogy:
-    """Queries that replace one word by another.
-
-    `figures` has values (queries,) for each rule, and `chance` is (queries,); NaN where there is
-    nothing to keep.
-    """
+    """Queries that replace one word by another."""
 
     old: str
     new: str
+    # (queries,) by rule and name; NaN where there is nothing to keep.
     figures: Mapping[str, Mapping[str, npt.NDArray[np.float64]]]
-    chance: npt.NDArray[np.float64]
+    chance: npt.NDArray[np.float64]  # (queries,)
 
     def means(self, rule: str) -> dict[str, float]:
         return {name: _mean([values]) for name, values in self.figures[rule].items()}
@@ -291,17 +252,17 @@ class _Analogy:
 def _ask(
     space: _Space, has: Mapping[str, _Flags], keeping: Mapping[str, _Flags], around: int | None
 ) -> Iterator[_Analogy]:
-    kept = np.stack([*keeping.values()], axis=1)
+    stays = np.stack([*keeping.values()], axis=1)
     queried = space.images.any(axis=1)
     for old, new in permutations([word for word in has if word in space.words], 2):
         rows = np.flatnonzero(has[old] & ~has[new] & queried)
         if not rows.size or not has[new].any():
             continue
-        nothing = ~kept[rows].any(axis=1)
+        nothing = ~stays[rows].any(axis=1)
         figures = {}
         for rule, hits in space.hits(rows, old, new, around).items():
             gained = has[new][hits]
-            shared = (kept[hits] & kept[rows][:, None]).any(axis=2)
+            shared = (stays[hits] & stays[rows][:, None]).any(axis=2)
             figures[rule] = {
                 "has": gained.mean(axis=1),
                 "keeps": np.where(nothing, np.nan, shared.mean(axis=1)),
@@ -313,9 +274,9 @@ def _ask(
 
 def _mean(values: Sequence[npt.NDArray[np.float64]]) -> float:
     """Return the mean over all queries in per cent; 0 without queries."""
-    known = np.concatenate(values)
-    known = known[~np.isnan(known)]
-    return 100 * float(known.mean()) if known.size else 0.0
+    joined = np.concatenate(values)
+    joined = joined[~np.isnan(joined)]
+    return 100 * float(joined.mean()) if joined.size else 0.0
 
 
 def _plane(space: _Space, ids: Sequence[str], has: Mapping[str, _Flags]) -> Plane | None:
@@ -337,19 +298,13 @@ def _plane(space: _Space, ids: Sequence[str], has: Mapping[str, _Flags]) -> Plan
     )
 
 
-def write_regularities(file: str | Path, found: Regularities) -> None:
+def write_regularities(file: str | Path, results: Regularities) -> None:
     """Write the results as JSON."""
-    write_json(Path(file), asdict(found))
+    write_json(Path(file), asdict(results))
 
 
 def read_regularities(file: str | Path) -> Regularities:
-    """Read a file of `write_regularities`.
-
-    Raises
-    ------
-    SearchError
-        The file is missing or damaged.
-    """
+    """Read a file of `write_regularities`."""
     try:
         return decode(Path(file).read_bytes(), Regularities)
     except (OSError, ValueError) as error:
@@ -374,26 +329,21 @@ COLUMNS = {
 """Headings of the figures of a kind; not every space has all of them."""
 
 
-def columns_of(found: Regularities) -> dict[str, str]:
+def columns_of(results: Regularities) -> dict[str, str]:
     """Return the `COLUMNS` that a space has."""
     return {
         name: heading
         for name, heading in COLUMNS.items()
-        if any(name in row for row in found.kinds.values())
+        if any(name in row for row in results.kinds.values())
     }
 
 
-def markdown(found: Regularities) -> str:
+def markdown(results: Regularities) -> str:
     """Return the results by kind as a Markdown table."""
-    columns = columns_of(found)
-    lines = [
-        "| kind | " + " | ".join(columns.values()) + " |",
-        "|---|" + "---:|" * len(columns),
-    ]
-    for kind, row in found.kinds.items():
-        cells = (
-            f"{row[name]:.0f}" if name in ("analogies", "queries") else f"{row[name]:.1f}"
-            for name in columns
-        )
-        lines.append(f"| {kind} | " + " | ".join(cells) + " |")
-    return "\n".join(lines) + "\n"
+    columns = columns_of(results)
+    digits = [0 if name in ("analogies", "queries") else 1 for name in columns]
+    rows = (
+        [kind, *(f"{row[name]:.{n}f}" for name, n in zip(columns, digits, strict=True))]
+        for kind, row in results.kinds.items()
+    )
+    return markdown_table(["kind", *columns.values()], rows)

@@ -65,7 +65,7 @@ class SearchRegions:
         similarity = searcher.found.similarity
         print_answers(answers, params["as_json"], experiment=experiment, similarity=similarity)
         if marked is not None:
-            from pipeline.web.marked_hits import write_marked
+            from pipeline.web.pages.marked import write_marked
 
             write_marked(marked, phrase, hits)
         boxes = len(searcher.found.boxes)

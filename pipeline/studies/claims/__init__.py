@@ -1,13 +1,4 @@
-"""Comparison of two systems by a paired test, and lists of claims tested together.
+"""Comparison of two systems by a paired test, and lists of claims that are tested together.
 
-Read `compare` first: the kinds of files and the figures that can be compared. `claim` defines
-claims as data, `published.json` lists those of the five papers, `judge` tests a list on existing
-outputs, and `tables` formats the results. The test itself is
-`pipeline.studies.significance.paired`.
+`compare` is the entry; `judge` tests a list of `claim.Claim`, such as `published.json`.
 """
-
-from pipeline.store.errors import PipelineError
-
-
-class ClaimError(PipelineError):
-    """A list of claims is corrupt, or two outputs cannot be compared."""

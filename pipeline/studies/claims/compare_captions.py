@@ -25,29 +25,15 @@ DEFAULT_MEASURES = ("bleu_4", "cider", "rouge_l")
 
 @dataclass(frozen=True)
 class ScoredCaptions:
-    """Captions of one system; see `pipeline.studies.significance.paired.Outputs`.
-
-    Attributes
-    ----------
-    file : Path. File of the captions.
-    images : tuple of str. Ids of the images with a caption, in the order of the dataset.
-    words : tuple of Words. Words of each caption.
-    references : tuple of tuple of Words. Words of each image's references.
-    """
+    """Captions of one system, an `Outputs`."""
 
     file: Path
-    images: tuple[str, ...]
+    images: tuple[str, ...]  # ids of the images with a caption, in the order of the dataset
     words: tuple[Words, ...]
     references: tuple[tuple[Words, ...], ...]
 
     def require_same(self, other: "ScoredCaptions") -> None:
-        """Check that another file describes the same images, with the same references.
-
-        Raises
-        ------
-        LanguageError
-            It does not; the first different image is named.
-        """
+        """Check that another file describes the same images, with the same references."""
         ours, theirs = (dict(zip(f.images, f.references, strict=True)) for f in (self, other))
         apart = [image for image in (*ours, *theirs) if ours.get(image) != theirs.get(image)]
         if apart:
@@ -60,20 +46,13 @@ class ScoredCaptions:
             )
 
     def parts(self, measure: str) -> list[Totals]:
-        """Return the single part of a metric of `MEASURES`.
-
-        BLEU is computed from the counts of the sampled images; ROUGE-L and CIDEr are means of the
-        images' scores, CIDEr with word weights from all described images.
-
-        Raises
-        ------
-        UnknownName
-            The metric is unknown.
-        """
+        """Return the single part of a metric of `MEASURES`."""
         if measure not in MEASURES:
             raise UnknownName(
                 f"files of captions have no figure {measure!r}; {did_you_mean(measure, MEASURES)}"
             )
+        # BLEU is computed from the summed counts of the sampled images; the others are means of
+        # scores of images, CIDEr with word weights from all described images.
         if measure in _BLEUS:
             at = _BLEUS[measure] - 1
 
@@ -94,32 +73,20 @@ class ScoredCaptions:
 
 
 def read_scored(file: str | Path, manifest: Manifest) -> ScoredCaptions:
-    """Load a file of captions for a comparison.
-
-    Parameters
-    ----------
-    file : str or Path. File in COCO's format; see `pipeline.language.captioning.captions_file`.
-    manifest : Manifest. Manifest of the dataset with the references.
-
-    Raises
-    ------
-    LanguageError
-        The file is missing or damaged, was generated for another dataset, or describes an image
-        that is not in the dataset or has no reference.
-    """
-    found = read_captions(file)
+    """Load captions in COCO's format, with the references of their images."""
+    captions = read_captions(file)
     written_for = read_provenance(file).get("dataset", manifest.name)
     if written_for != manifest.name:
         raise LanguageError(
             f"{file} describes images of the dataset {written_for!r}, but the references are those "
             f"of {manifest.name!r}; name the former"
         )
-    references = {e.id: e.captions for e in manifest.entries if e.id in found}
-    if unknown := [image for image in found if image not in references]:
+    references = {e.id: e.captions for e in manifest.entries if e.id in captions}
+    if unknown := [image for image in captions if image not in references]:
         raise LanguageError(
             f"{file} describes {counted(len(unknown), 'image')} that the dataset {manifest.name!r} "
             f"lacks, first {unknown[0]!r}; name the dataset of the captions"
         )
-    texts = {image: text for image in references if (text := found[image]) is not None}
+    texts = {image: text for image in references if (text := captions[image]) is not None}
     words, written = split_captions(texts, references)
     return ScoredCaptions(Path(file), tuple(texts), words, written)

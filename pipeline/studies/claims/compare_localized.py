@@ -13,11 +13,9 @@ from pipeline.regions.localization.measures import by_head, rank
 from pipeline.store.errors import UnknownName
 from pipeline.store.wording import did_you_mean
 from pipeline.studies.claims.drawn_precision import MeanAveragePrecision
-from pipeline.studies.significance.paired import Part, mean_of
+from pipeline.studies.significance.paired import Statistic, mean_of
 
-Entry = tuple[str, bytes]
-"""A name with its value."""
-
+Entry = tuple[str, bytes]  # a name with its value
 _RECALLS = {f"phrase_to_region_r{k}": k for k in CUTOFFS}
 MEASURES = (*_RECALLS, "phrase_to_region_map", "pointing_game")
 """Metrics for comparing two localization files."""
@@ -28,58 +26,33 @@ DEFAULT_MEASURES = (
 
 @dataclass(frozen=True)
 class LocalizedPhrases:
-    """Localized phrases of one system; see `pipeline.studies.significance.paired.Outputs`.
-
-    Attributes
-    ----------
-    file : Path. Localization file.
-    asked : what the metrics depend on, by name: images, phrases, true boxes, proposals.
-    found : metrics of `MEASURES` by name, over the images with phrases.
-    """
+    """Localized phrases of one system, an `Outputs`."""
 
     file: Path
-    asked: Mapping[str, Sequence[Entry]]
-    found: Mapping[str, Part]
+    inputs: Mapping[str, Sequence[Entry]]  # images, phrases, true boxes and proposals, by name
+    figures: Mapping[str, Statistic]  # metrics of `MEASURES` by name, over the images with phrases
 
     def require_same(self, other: "LocalizedPhrases") -> None:
-        """Raise unless images, phrases, true boxes and proposals equal those of another file.
-
-        Raises
-        ------
-        LocalizationError
-            They differ; the first different image or phrase is named.
-        """
-        for what, ours in self.asked.items():
-            if ours != (theirs := other.asked[what]):
+        """Raise unless images, phrases, true boxes and proposals equal those of another file."""
+        for what, ours in self.inputs.items():
+            if ours != (theirs := other.inputs[what]):
                 raise RegionError(
                     f"{self.file} has other {what} than {other.file}, "
                     f"{_first_apart(ours, theirs)}; a comparison needs the same images, phrases, "
                     "true boxes and proposals: localize the same split with the same method"
                 )
 
-    def parts(self, measure: str) -> list[Part]:
-        """Return the single part of a metric.
-
-        Raises
-        ------
-        UnknownName
-            The metric is unknown.
-        """
-        if measure not in self.found:
+    def parts(self, measure: str) -> list[Statistic]:
+        """Return the single part of a metric."""
+        if measure not in self.figures:
             raise UnknownName(
                 f"localization files have no figure {measure!r}; {did_you_mean(measure, MEASURES)}"
             )
-        return [self.found[measure]]
+        return [self.figures[measure]]
 
 
 def read_phrases_found(file: str | Path) -> LocalizedPhrases:
-    """Load a localization file for a comparison, and rank its proposals.
-
-    Raises
-    ------
-    LocalizationError
-        The file is missing or damaged, or has no query.
-    """
+    """Load a localization file for a comparison, and rank its proposals."""
     localized = read_localized(file)
     if not localized.query_ids:
         raise RegionError(f"{file} has no query: no phrase of its images has a box")
@@ -103,25 +76,21 @@ def read_phrases_found(file: str | Path) -> LocalizedPhrases:
     )
 
 
-def _texts(found: Localized) -> list[Entry]:
-    """Return the id and the phrase of each query."""
-    texts = (found.phrase_texts[phrase].encode() for phrase in found.query_phrase.tolist())
-    return list(zip(found.query_ids, texts, strict=True))
+def _texts(localized: Localized) -> list[Entry]:
+    texts = (localized.phrase_texts[phrase].encode() for phrase in localized.query_phrase.tolist())
+    return list(zip(localized.query_ids, texts, strict=True))
 
 
-def _truths(found: Localized) -> list[Entry]:
-    """Return the id and the true boxes of each query."""
-    return [(name, found.truth_of(at).tobytes()) for at, name in enumerate(found.query_ids)]
+def _truths(localized: Localized) -> list[Entry]:
+    return [(name, localized.truth_of(at).tobytes()) for at, name in enumerate(localized.query_ids)]
 
 
-def _proposals(found: Localized) -> list[Entry]:
-    """Return the id and the proposals of each image."""
-    boxes = (found.boxes[found.regions_of(at)] for at in range(len(found.image_ids)))
-    return [(name, of.tobytes()) for name, of in zip(found.image_ids, boxes, strict=True)]
+def _proposals(localized: Localized) -> list[Entry]:
+    boxes = (localized.boxes[localized.regions_of(at)] for at in range(len(localized.image_ids)))
+    return [(name, of.tobytes()) for name, of in zip(localized.image_ids, boxes, strict=True)]
 
 
 def _first_apart(ours: Sequence[Entry], theirs: Sequence[Entry]) -> str:
-    """Return the first names whose entries differ, for a message."""
     for (one, here), (two, there) in zip(ours, theirs, strict=False):
         if one != two:
             return f"first {one!r} and {two!r}"

@@ -7,7 +7,7 @@ from pathlib import Path
 from pipeline.experiments.layout import Layout
 from pipeline.store.errors import PipelineError
 from pipeline.store.progress import QUIET, Monitor
-from pipeline.studies.claims import ClaimError
+from pipeline.studies import StudyError
 from pipeline.studies.claims.claim import Claim, Figure
 from pipeline.studies.claims.compare import (
     LOWER_IS_BETTER,
@@ -30,43 +30,36 @@ _MADE_BY = {
 
 @dataclass(frozen=True)
 class Judged:
-    """Result of one figure of a claim.
-
-    Attributes
-    ----------
-    claim, figure : Claim, Figure. The tested claim and figure.
-    comparison : Comparison or None. Result of the test; None if it is impossible.
-    adjusted_p : float or None. p value adjusted by Holm's method over all comparisons of the list.
-    reason : str. Why there is no comparison, or "".
-    """
+    """Result of one figure of a claim."""
 
     claim: Claim
     figure: Figure
-    comparison: Comparison | None = None
+    comparison: Comparison | None = None  # result of the test; None if it is impossible
     adjusted_p: float | None = None
-    reason: str = ""
+    """p value adjusted by Holm's method over all comparisons of the list."""
+    reason: str = ""  # why there is no comparison, or ""
 
     @property
     def outcome(self) -> str:
         """Short description of the result."""
-        found, p = self.comparison, self.adjusted_p
+        test, p = self.comparison, self.adjusted_p
         level = self.claim.says == "level"
-        if found is None or p is None:
+        if test is None or p is None:
             return "not judged"
-        if found.too_few:
+        if test.too_few:
             return "too few images"
         if p >= LEVEL:
             return "no difference found" if level else "undecided"
         if level:
             return "the two differ"
-        better = found.margin < 0 if self.figure.measure in LOWER_IS_BETTER else found.margin > 0
+        better = test.margin < 0 if self.figure.measure in LOWER_IS_BETTER else test.margin > 0
         return "holds" if better else "the opposite"
 
     @property
     def one_training(self) -> bool:
         """Whether a side has one training, so the interval ignores the variance over seeds."""
-        found = self.comparison
-        return found is not None and min(len(found.first), len(found.second)) == 1
+        comparison = self.comparison
+        return comparison is not None and min(len(comparison.first), len(comparison.second)) == 1
 
 
 def judge(
@@ -76,11 +69,13 @@ def judge(
     root: str | Path = "data",
     monitor: Monitor = QUIET,
 ) -> list[Judged]:
-    """Test each figure of each claim on existing outputs.
+    """Test each figure of each claim on existing outputs, as `compare`, but all tests together.
+
+    p values are adjusted by Holm's method over all figures of the list.
 
     Parameters
     ----------
-    claims : sequence of Claim. See `pipeline.studies.claims.claim.read_claims`.
+    claims : sequence of Claim. See `pipeline.read_claims`.
     dataset : str, Path or None. Folder of the experiments' dataset; None: all sides are files.
     root : str or Path. Output folder of `pipeline.run`.
     monitor : Monitor. Receives progress in tests.
@@ -96,13 +91,13 @@ def judge(
     >>> judged[0].reason
     '...'
     """
-    asked = [(claim, figure) for claim in claims for figure in claim.figures]
+    tests = [(claim, figure) for claim in claims for figure in claim.figures]
     # Enough samples that a single claim can be significant after the correction.
-    resamples = max(RESAMPLES, 200 * len(asked))
+    resamples = max(RESAMPLES, 200 * len(tests))
     files: dict[tuple[Layout | None, str, int, bool], ComparedFiles] = {}
-    found: list[Judged] = []
+    judged: list[Judged] = []
     with monitor.progress("compare", "test") as progress:
-        for claim, figure in asked:
+        for claim, figure in tests:
             of = claim.dataset or dataset
             layout = None if of is None else Layout(Path(of), Path(root))
             read_by = layout, claim.protocol, claim.captions_per_image, claim.same_captions
@@ -116,38 +111,29 @@ def judge(
             try:
                 comparison = _compare(claim, figure, layout, files[read_by], resamples)
             except PipelineError as error:
-                found.append(Judged(claim, figure, reason=str(error)))
+                judged.append(Judged(claim, figure, reason=str(error)))
             else:
-                found.append(Judged(claim, figure, comparison))
-            progress(len(found), len(asked), sum(bool(one.reason) for one in found))
-    return _corrected(found)
+                judged.append(Judged(claim, figure, comparison))
+            progress(len(judged), len(tests), sum(bool(one.reason) for one in judged))
+    return _corrected(judged)
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
-    """Return p values adjusted by Holm's method, in their order.
-
-    The k-th smallest of n, from 0, is multiplied by n - k; the results are made monotonic and at
-    most 1. If all below 0.05 are rejected, the probability of any false rejection is at most 5 %,
-    whatever the dependence between tests (Holm 1979).
-
-    Parameters
-    ----------
-    p_values : (n,), each 0 to 1.
-    """
+    """Return p values (n,) adjusted by Holm's method (1979), whatever their dependence."""
+    # The k-th smallest of n, from 0, is multiplied by n - k; the results are made monotonic.
     adjusted = [0.0] * len(p_values)
     least = 0.0
-    for place, at in enumerate(sorted(range(len(p_values)), key=lambda at: p_values[at])):
-        least = max(least, min(1.0, (len(p_values) - place) * p_values[at]))
+    for rank, at in enumerate(sorted(range(len(p_values)), key=lambda at: p_values[at])):
+        least = max(least, min(1.0, (len(p_values) - rank) * p_values[at]))
         adjusted[at] = least
     return adjusted
 
 
-def _corrected(found: Sequence[Judged]) -> list[Judged]:
-    """Return the results with adjusted p values."""
-    adjusted = iter(holm([of.comparison.p for of in found if of.comparison]))
+def _corrected(judged: Sequence[Judged]) -> list[Judged]:
+    adjusted = iter(holm([of.comparison.p for of in judged if of.comparison]))
     return [
         Judged(of.claim, of.figure, of.comparison, next(adjusted)) if of.comparison else of
-        for of in found
+        for of in judged
     ]
 
 
@@ -163,24 +149,18 @@ def _compare(
 def _files(
     side: str | tuple[str, ...], claim: Claim, kind: Kind, layout: Layout | None
 ) -> list[Path]:
-    """Return the files of one side; raise if one is missing.
-
-    Raises
-    ------
-    ClaimError
-        A file is missing, or an experiment is named without a dataset.
-    """
+    """Return the files of one side; raise if one is missing."""
     files: list[Path] = []
     for name in (side,) if isinstance(side, str) else side:
         if Path(name).suffix in (".h5", ".json", ".jsonl"):
-            found = [Path(name)]
+            paths = [Path(name)]
         elif layout is None:
-            raise ClaimError(f"{name} is the name of an experiment; pass its `dataset=...`")
+            raise StudyError(f"{name} is the name of an experiment; pass its `dataset=...`")
         else:
-            found = files_of(name, kind, layout)
-        if not found[0].is_file():
-            raise ClaimError(f"{found[0]} not found{_made_by(name, claim, kind, layout)}")
-        files += found
+            paths = files_of(name, kind, layout)
+        if not paths[0].is_file():
+            raise StudyError(f"{paths[0]} not found{_made_by(name, claim, kind, layout)}")
+        files += paths
     return files
 
 

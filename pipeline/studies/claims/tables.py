@@ -34,17 +34,17 @@ _COLUMNS = (
 
 def markdown(judged: Sequence[Judged]) -> str:
     """Return a table with one row per test, a legend, and the untested claims."""
-    made = [of for of in judged if of.comparison]
+    tested = [of for of in judged if of.comparison]
     outcomes = Counter(of.outcome for of in judged)
     figures = ", ".join(f"{outcome}: {n}" for outcome, n in outcomes.items())
     lines = [_summary(judged), "", f"By figure: {figures}.", ""]
-    if made:
+    if tested:
         lines += [f"| {' | '.join(_COLUMNS)} |", "|---" * len(_COLUMNS) + "|"]
-        rows = [_row(of, of.comparison) for of in made if of.comparison]
+        rows = [_row(of, of.comparison) for of in tested if of.comparison]
         lines += [f"| {' | '.join(map(_cell, row))} |" for row in rows]
-        lines += ["", _legend(len(made)), ""]
-        lines += [*dict.fromkeys(_meaning(of.claim) for of in made if of.claim.meaning), ""]
-    if len(made) < len(judged):
+        lines += ["", _legend(len(tested)), ""]
+        lines += [*dict.fromkeys(_meaning(of.claim) for of in tested if of.claim.meaning), ""]
+    if len(tested) < len(judged):
         missing: dict[tuple[str, str], list[str]] = {}
         for of in judged:
             if not of.comparison:
@@ -73,44 +73,38 @@ def as_json(judged: Sequence[Judged]) -> list[dict[str, Any]]:
     ]
 
 
-def comparison_json(found: Comparison) -> dict[str, Any]:
+def comparison_json(comparison: Comparison) -> dict[str, Any]:
     """Return a comparison as JSON values; infinite bounds are null."""
     return {
-        "measure": found.measure,
-        "first": list(found.first),
-        "second": list(found.second),
-        "difference": found.margin,
-        "low": found.low if math.isfinite(found.low) else None,
-        "high": found.high if math.isfinite(found.high) else None,
-        "p": found.p,
-        "num_images": found.num_images,
-        "differing": found.differing,
-        "verdict": found.verdict,
-        "decided": found.decided,
+        "measure": comparison.measure,
+        "first": list(comparison.first),
+        "second": list(comparison.second),
+        "difference": comparison.margin,
+        "low": comparison.low if math.isfinite(comparison.low) else None,
+        "high": comparison.high if math.isfinite(comparison.high) else None,
+        "p": comparison.p,
+        "num_images": comparison.num_images,
+        "differing": comparison.differing,
+        "verdict": comparison.verdict,
+        "decided": comparison.decided,
     }
 
 
 def write_claims(folder: str | Path, judged: Sequence[Judged]) -> None:
-    """Write `claims.md` and `claims.json`.
-
-    Raises
-    ------
-    OutputError
-        The folder is not writable.
-    """
+    """Write `claims.md` and `claims.json`."""
     folder = Path(folder)
     require_folder(folder)
     write_text(folder / "claims.md", markdown(judged))
     write_json(folder / "claims.json", as_json(judged))
 
 
-def line(found: Comparison) -> str:
+def line(comparison: Comparison) -> str:
     """Return one line with the difference of a comparison, its interval, p and verdict."""
-    digits = digits_of(found.measure)
-    p = "p < 0.001" if found.p < 0.001 else f"p {found.p:.3f}"
+    digits = digits_of(comparison.measure)
+    p = "p < 0.001" if comparison.p < 0.001 else f"p {comparison.p:.3f}"
     return (
-        f"{heading(found.measure)}: difference {found.margin:+.{digits}f}, {_interval(found)}, "
-        f"{p}, over {found.num_images} images: {found.verdict}"
+        f"{heading(comparison.measure)}: difference {comparison.margin:+.{digits}f}, "
+        f"{_interval(comparison)}, {p}, over {comparison.num_images} images: {comparison.verdict}"
     )
 
 
@@ -123,14 +117,13 @@ def side(name: str, values: Sequence[float], measure: str) -> str:
 
 
 def _summary(judged: Sequence[Judged]) -> str:
-    """Return how many claims were tested and how many hold."""
     of_claim: dict[str, set[str]] = {of.claim.name: set() for of in judged}
     for of in judged:
         if of.comparison:
             of_claim[of.claim.name].add(of.outcome)
-    found = Counter(_together(outcomes) for outcomes in of_claim.values() if outcomes)
-    by_claim = ", ".join(f"{outcome}: {n}" for outcome, n in found.items())
-    return f"{sum(found.values())} of {len(of_claim)} claims tested; {by_claim or 'none'}."
+    counts = Counter(_together(outcomes) for outcomes in of_claim.values() if outcomes)
+    by_claim = ", ".join(f"{outcome}: {n}" for outcome, n in counts.items())
+    return f"{sum(counts.values())} of {len(of_claim)} claims tested; {by_claim or 'none'}."
 
 
 def _together(outcomes: set[str]) -> str:
@@ -142,29 +135,28 @@ def _together(outcomes: set[str]) -> str:
     return "holds in some figures" if "holds" in outcomes else "undecided"
 
 
-def _row(of: Judged, found: Comparison) -> list[str]:
-    digits = digits_of(found.measure)
+def _row(of: Judged, comparison: Comparison) -> list[str]:
+    digits = digits_of(comparison.measure)
     source = ", ".join(filter(None, (of.claim.paper, of.claim.section)))
-    means = [sum(side) / len(side) for side in (found.first, found.second)]
+    means = [sum(side) / len(side) for side in (comparison.first, comparison.second)]
     return [
         of.claim.claim + (f" ({source})" if source else ""),
         *(
             _named(s, n)
-            for s, n in ((of.claim.first, found.first), (of.claim.second, found.second))
+            for s, n in ((of.claim.first, comparison.first), (of.claim.second, comparison.second))
         ),
-        heading(found.measure),
+        heading(comparison.measure),
         _printed(of.figure),
         ", ".join(f"{mean:.{digits}f}" for mean in means),
-        f"{found.margin:+.{digits}f}",
-        _interval(found).removeprefix("95 % interval "),
-        _p(found.p),
+        f"{comparison.margin:+.{digits}f}",
+        _interval(comparison).removeprefix("95 % interval "),
+        _p(comparison.p),
         _p(of.adjusted_p),
         of.outcome + (" *" if of.one_training else ""),
     ]
 
 
 def _cell(text: str) -> str:
-    """Return a text as a Markdown cell, with bars escaped."""
     return text.replace("|", "\\|")
 
 
@@ -194,11 +186,11 @@ def _printed(figure: Figure) -> str:
     return f"{figure.first:g}, {figure.second:g}"
 
 
-def _interval(found: Comparison) -> str:
-    if not math.isfinite(found.low):
+def _interval(comparison: Comparison) -> str:
+    if not math.isfinite(comparison.low):
         return "no 95 % interval of so few images"
-    digits = digits_of(found.measure)
-    return f"95 % interval {found.low:+.{digits}f} to {found.high:+.{digits}f}"
+    digits = digits_of(comparison.measure)
+    return f"95 % interval {comparison.low:+.{digits}f} to {comparison.high:+.{digits}f}"
 
 
 def _p(p: float | None) -> str:

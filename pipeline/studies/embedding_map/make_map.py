@@ -25,33 +25,20 @@ WORDS, NEIGHBOURS = 4, 6
 
 @dataclass(frozen=True, eq=False)
 class EmbeddingMap:
-    """Images in a plane.
+    """Images in a plane."""
 
-    Attributes
-    ----------
-    ids : sequence of str. n image ids.
-    places : (n, 2) float64. Positions.
-    projection : str. Projection method.
-    shares : tuple of float or None. Explained variance, 0-1, of both axes of "pca".
-    groups : (n,) int64. Group of each image; the largest group is 0.
-    words : list of tuple of str. Typical words of each group's captions, most typical first.
-    neighbours : (n, k) int64. Rows of the nearest other images in the map, best first.
-    scores : (n, k) float32. Their similarities.
-    similarity : str. Similarity of the scores: that of the embeddings, or cosine if theirs cannot
-        compare two images.
-    left_out : int. Number of images that are not in the map.
-    """
-
-    ids: tuple[str, ...]
-    places: npt.NDArray[np.float64]
+    ids: tuple[str, ...]  # n image ids
+    places: npt.NDArray[np.float64]  # (n, 2) float64
     projection: Projection
-    shares: tuple[float, float] | None
-    groups: npt.NDArray[np.int64]
-    words: tuple[tuple[str, ...], ...]
+    shares: tuple[float, float] | None  # explained variance, 0-1, of both axes of "pca"
+    groups: npt.NDArray[np.int64]  # (n,) int64, the group of each image; the largest is 0
+    words: tuple[tuple[str, ...], ...]  # typical words of each group's captions, most typical first
     neighbours: npt.NDArray[np.int64]
-    scores: npt.NDArray[np.float32]
+    """(n, k) int64. Rows of the nearest other images in the map, best first."""
+    scores: npt.NDArray[np.float32]  # (n, k) float32, their similarities
     similarity: str
-    left_out: int
+    """That of the scores; cosine if that of the embeddings cannot compare two images."""
+    left_out: int  # number of images that are not in the map
 
 
 def make_map(
@@ -61,23 +48,7 @@ def make_map(
     points: int = POINTS,
     images: Sequence[str] | None = None,
 ) -> EmbeddingMap | None:
-    """Return a map of the images of a gallery; None without images.
-
-    Independent of the row order. Images that are sets of vectors are represented by their mean.
-
-    Parameters
-    ----------
-    gallery : Gallery. Images; "pca" needs memory for a few copies of the sampled rows.
-    captions_of : callable. Returns the captions of an image id, or ().
-    projection : str. Projection method.
-    points : int. Maximal number of images.
-    images : sequence of str or None. Ids that the map may show; None: all.
-
-    Raises
-    ------
-    WrongUsage
-        Unknown projection.
-    """
+    """Map at most `points` images, sets of vectors by their mean; None without images."""
     images = gallery.ids if images is None else images
     if not len(images):
         return None
@@ -104,24 +75,21 @@ def make_map(
 
 def _groups(rows: npt.NDArray[np.floating]) -> npt.NDArray[np.int64]:
     """Return the k-means group of each row; larger groups first, ties by the first row."""
-    # Imported here because it takes a second.
     # Here, since it takes a second to import.
     from sklearn.cluster import KMeans
 
     different = len(np.unique(rows, axis=0))
     number = max(1, min(GROUPS, len(rows) // IMAGES_OF_A_GROUP, different))
     with threadpool_limits(limits=1):
-        found = KMeans(number, n_init=4, random_state=SEED).fit_predict(rows)
-    labels, first, sizes = np.unique(found, return_index=True, return_counts=True)
+        clusters = KMeans(number, n_init=4, random_state=SEED).fit_predict(rows)
+    labels, first, sizes = np.unique(clusters, return_index=True, return_counts=True)
     order = labels[np.lexsort((first, -sizes))]
-    place = np.empty(int(labels.max()) + 1, np.int64)
-    place[order] = np.arange(len(order))
-    return place[found]
+    number_of = np.empty(int(labels.max()) + 1, np.int64)
+    number_of[order] = np.arange(len(order))
+    return number_of[clusters]
 
 
-def _neighbours(
-    images: Gallery,
-) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float32]]:
+def _neighbours(images: Gallery) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float32]]:
     """Return the nearest other rows of each row, and their similarities."""
     rows = len(images.ids)
     hits = nearest(images, images.rows, "images", NEIGHBOURS + 1)

@@ -22,18 +22,10 @@ _LEAST = 4  # minimal number of rows for t-SNE
 def placed(
     rows: npt.NDArray[np.floating], projection: Projection = "pca"
 ) -> tuple[npt.NDArray[np.float64], tuple[float, float] | None]:
-    """Return positions (n, 2) of rows (n, dim), and the explained variance of "pca".
-
-    Fewer than four rows are projected by "pca". The result is deterministic on one machine, for any
-    number of cores.
-
-    Raises
-    ------
-    WrongUsage
-        Unknown projection.
-    """
+    """Return positions (n, 2) of rows (n, dim), and the explained variance of "pca"."""
     if projection not in PROJECTIONS:
         raise WrongUsage(f"`projection={projection!r}` is not one of {', '.join(PROJECTIONS)}")
+    # One thread, so that the positions do not depend on the number of cores.
     with threadpool_limits(limits=1):
         if projection == "pca" or len(rows) < _LEAST:
             return principal_plane(rows)

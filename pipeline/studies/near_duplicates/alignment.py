@@ -1,7 +1,7 @@
 """Whether an image shows a part of another one, possibly mirrored, by pixel comparison.
 
-Normalised cross-correlation (Lewis 1995, fast template matching) of small grey images normalised by
-local mean and contrast, which is robust to light, compression and a line of text.
+Normalised cross-correlation (Lewis 1995, fast template matching) of small grey images of local
+contrast, which is robust to light, compression and a line of text.
 """
 
 from collections.abc import Sequence
@@ -41,14 +41,9 @@ def small_grey(image: Image.Image) -> Image.Image:
 
 @dataclass(frozen=True, eq=False)
 class Field:
-    """A small grey image that is searched for templates.
+    """A small grey image that is searched for templates."""
 
-    Attributes
-    ----------
-    pixels : (h, w) float32. Local contrast.
-    """
-
-    pixels: Pixels
+    pixels: Pixels  # (h, w) float32, local contrast
 
     @classmethod
     def of(cls, grey: Image.Image) -> "Field":
@@ -67,7 +62,7 @@ class Field:
         return rfft2(self.pixels, s=padded(self.shape))
 
     def spread(self, shape: Shape) -> npt.NDArray[np.float64]:
-        """Return the root of the sum of squared deviations of every window of a shape."""
+        """Return the root of the sum of squared deviations of every window of a shape (h, w)."""
         total, squares = (_window_sums(sums, shape) for sums in self._sums)
         size = shape[0] * shape[1]
         return np.sqrt(np.maximum(squares - total**2 / size, _FLAT * size))
@@ -75,6 +70,7 @@ class Field:
     @cached_property
     def _sums(self) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
         wide = self.pixels.astype(np.float64)
+        # Summed-area tables, of values and squares: any window is four of their entries.
         padded_sums = (np.pad(v.cumsum(0).cumsum(1), ((1, 0), (1, 0))) for v in (wide, wide**2))
         one, other = padded_sums
         return one, other
@@ -82,24 +78,15 @@ class Field:
 
 @dataclass(frozen=True, eq=False)
 class Templates:
-    """An image at all `SCALES`, each also mirrored, as templates for fields of one shape.
+    """An image at all `SCALES`, each also mirrored, as templates for fields of one shape."""
 
-    Attributes
-    ----------
-    shapes : list of Shape. One per scale, in pixels.
-    spectra : (2 * scales, ...) complex64. Conjugated; each scale, then its mirror image.
-    """
-
-    shapes: Sequence[Shape]
+    shapes: Sequence[Shape]  # one per scale, in pixels
     spectra: npt.NDArray[np.complex64]
+    """(2 * scales, ...) complex64. Conjugated; each scale, then its mirror image."""
 
     @classmethod
     def of(cls, grey: Image.Image, field: Shape) -> "Templates":
-        """Return the templates of a grey image for fields of a shape (h, w).
-
-        The first one is the image squashed to the whole field. Scales at which the image has fewer
-        than `LEAST_PIXELS` pixels are skipped, for example those of a wide image in a tall field.
-        """
+        """Return the templates for fields of a shape (h, w); the first one fills the field."""
         height, width = field
         fitting = min(width / grey.width, height / grey.height)
         sizes = [(width, height)] + [
@@ -136,7 +123,7 @@ def padded(shape: Shape) -> Shape:
 
 
 def _local_contrast(grey: Image.Image) -> Pixels:
-    """Return pixels minus their local mean, divided by their local standard deviation."""
+    """Return pixels minus their local mean, divided by their local standard deviation, (h, w)."""
     pixels = np.asarray(grey, np.float32)
     pixels = pixels - gaussian_filter(pixels, _SIGMA, mode="nearest")
     spread = np.sqrt(gaussian_filter(pixels**2, _SIGMA, mode="nearest"))

@@ -1,8 +1,4 @@
-"""Candidate pairs whose images also match pixel by pixel: crops, mirror images and copies.
-
-Features propose, pixels decide: a low cosine threshold includes crops but also many pairs of
-different images, which `alignment` then rejects.
-"""
+"""Candidate pairs whose pixels match too: crops, mirror images and copies."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
@@ -15,10 +11,12 @@ from PIL import Image
 from pipeline.datasets.manifest import Manifest
 from pipeline.images.shown_image import shown_image
 from pipeline.store.progress import QUIET, Monitor
+from pipeline.store.shards.row_keys import RowNumbers
 from pipeline.store.wording import counted
+from pipeline.studies import StudyError
 from pipeline.studies.near_duplicates.alignment import Field, Templates, correlation, small_grey
 from pipeline.studies.near_duplicates.pairs import DECIMALS, Pairs
-from pipeline.studies.near_duplicates.parts import DuplicatesError, Part, RowNumbers, located
+from pipeline.studies.near_duplicates.parts import Subset, located
 
 CANDIDATES = 16
 """Number of nearest rows of each row whose images are compared."""
@@ -34,17 +32,12 @@ _NAMED = 3
 
 
 class Nearest:
-    """The nearest partners of each row, updated pair by pair, in memory proportional to the rows.
-
-    Attributes
-    ----------
-    rows, partners : (n,) int64. At most `CANDIDATES` partners of each row, nearest first, ties by
-        `rank`. Pairs that were added last are included only after `pairs`.
-    """
+    """The nearest partners of each row, updated pair by pair, in memory linear in the rows."""
 
     def __init__(self, rank: RowNumbers) -> None:
         """Start without pairs; `rank` is that of `Grouping`."""
         self._rank = rank
+        # (n,) each: nearest partners of a row first, ties by rank; complete once `pairs` was read.
         self.rows: RowNumbers = np.empty(0, np.int64)
         self.partners: RowNumbers = np.empty(0, np.int64)
         self._scores: npt.NDArray[np.float64] = np.empty(0)
@@ -72,10 +65,10 @@ class Nearest:
         once = (np.diff(rows, prepend=-1) != 0) | (np.diff(partners, prepend=-1) != 0)
         rows, partners, order = rows[once], partners[once], order[once]
         first = np.flatnonzero(np.diff(rows, prepend=-1))
-        place = np.arange(len(rows)) - np.repeat(first, np.diff(first, append=len(rows)))
-        kept = place < CANDIDATES
-        self.rows, self.partners = rows[kept], partners[kept]
-        self._scores = scores[order[kept]]
+        rank = np.arange(len(rows)) - np.repeat(first, np.diff(first, append=len(rows)))
+        near = rank < CANDIDATES
+        self.rows, self.partners = rows[near], partners[near]
+        self._scores = scores[order[near]]
 
     @property
     def pairs(self) -> npt.NDArray[np.int64]:
@@ -88,33 +81,16 @@ class Nearest:
 
 def confirmed_pairs(
     candidates: Iterable[Pairs],
-    parts: Sequence[Part],
+    parts: Sequence[Subset],
     rank: RowNumbers,
     images: Mapping[Path, Manifest],
     monitor: Monitor = QUIET,
     least: float = LEAST_CORRELATION,
 ) -> Iterator[Pairs]:
-    """Yield the candidates whose images align, scored by the correlation of their pixels.
-
-    Parameters
-    ----------
-    candidates : iterable of Pairs. Pairs of near rows, possibly repeated.
-    parts : sequence of Part. Parts of the rows.
-    rank : (rows,) int64. See `Grouping`.
-    images : mapping of Path to Manifest. Images by the folder of the feature set.
-    monitor : Monitor. Receives progress, and a log line on unreadable images.
-    least : float. Minimal correlation of a pair.
-
-    Raises
-    ------
-    DuplicatesError
-        The images lack the id of a candidate.
-    FileReadError
-        A system error prevented reading an existing file.
-    """
+    """Yield the candidates whose images align, scored by the correlation of their pixels."""
     nearest = Nearest(rank)
-    for found in candidates:
-        nearest.add(found)
+    for some_pairs in candidates:
+        nearest.add(some_pairs)
     pairs = nearest.pairs
     rows = np.unique(pairs)
     greys: dict[int, Image.Image] = {}
@@ -148,14 +124,14 @@ def confirmed_pairs(
                     scores[pair] = max(scores[pair], correlation(field, templates[field.shape]))
             progress(done, len(rows), 0)
     scores = np.round(np.minimum(scores, 1.0), DECIMALS)
-    kept = scores >= least
-    yield Pairs(pairs[kept, 0], pairs[kept, 1], scores[kept])
+    above = scores >= least
+    yield Pairs(pairs[above, 0], pairs[above, 1], scores[above])
 
 
-def _grey(part: Part, row_id: str, images: Mapping[Path, Manifest]) -> Image.Image | None:
+def _grey(part: Subset, row_id: str, images: Mapping[Path, Manifest]) -> Image.Image | None:
     manifest = images[part.features.folder]
     if row_id not in manifest.by_id:
-        raise DuplicatesError(
+        raise StudyError(
             f"{part.features.folder} has a row {row_id!r}, which is not an image of "
             f"{manifest.name} ({manifest.image_root}); name the images of these features"
         )

@@ -9,10 +9,13 @@ import numpy as np
 
 from pipeline.datasets.manifest import Manifest, read_manifest
 from pipeline.datasets.plain_images import images_of
+from pipeline.images.recipes import RECIPES
 from pipeline.store.errors import WrongUsage
 from pipeline.store.progress import QUIET, Monitor
 from pipeline.store.shards.feature_set import FeatureSet
+from pipeline.store.shards.row_keys import RowNumbers
 from pipeline.store.wording import counted
+from pipeline.studies import StudyError
 from pipeline.studies.near_duplicates.confirmed import (
     LEAST_CORRELATION,
     LEAST_COSINE,
@@ -21,47 +24,28 @@ from pipeline.studies.near_duplicates.confirmed import (
 from pipeline.studies.near_duplicates.graph_pairs import GraphPairs
 from pipeline.studies.near_duplicates.groups import Grouping
 from pipeline.studies.near_duplicates.pairs import Pairs, exact_pairs
-from pipeline.studies.near_duplicates.parts import (
-    Part,
-    RowNumbers,
-    located,
-    parts_of_sets,
-    parts_of_splits,
-)
-from pipeline.studies.near_duplicates.thresholds import default_threshold
+from pipeline.studies.near_duplicates.parts import Subset, located, parts_of_sets, parts_of_splits
+
+THRESHOLDS = {"dct-thumbnail": 0.7, "efficientnet-lite0-pool": 0.84}
+"""Minimal cosine of near-duplicates by recipe, with the recipe's own weights."""
 
 
 @dataclass(frozen=True)
 class Duplicate:
-    """An image with a near-duplicate.
-
-    Attributes
-    ----------
-    id : str. Its row id.
-    features : Path. Folder of its feature set.
-    split : str. Its split; "" without a dataset, or if it is not in it.
-    nearest : str. Id of the most similar image; ties in the order of the sets, then of the ids.
-    score : float. Their cosine, or the correlation of their pixels, rounded to 6 decimals.
-    """
+    """An image with a near-duplicate."""
 
     id: str
     features: Path
-    split: str
-    nearest: str
-    score: float
+    split: str  # its split; "" without a dataset, or if it is not in it
+    nearest: str  # id of the most similar image; ties in the order of the sets, then of the ids
+    score: float  # their cosine, or the correlation of their pixels, rounded to 6 decimals
 
 
 @dataclass(frozen=True)
 class DuplicateGroup:
-    """Images connected by pairs that reach the threshold.
+    """Images connected by pairs that reach the threshold."""
 
-    Attributes
-    ----------
-    images : tuple of Duplicate. At least two images, in the order of the sets, then of the ids.
-    score : float. Highest score of a pair.
-    """
-
-    images: tuple[Duplicate, ...]
+    images: tuple[Duplicate, ...]  # at least two images, in the order of the sets, then of the ids
 
     @property
     def score(self) -> float:
@@ -71,25 +55,16 @@ class DuplicateGroup:
 
 @dataclass(frozen=True)
 class Duplicates:
-    """Near-duplicate images.
+    """Near-duplicate images."""
 
-    Attributes
-    ----------
-    groups : tuple of DuplicateGroup. By descending score, then by first id.
-    threshold : float. Minimal cosine of a pair.
-    correlation : float or None. Minimal pixel correlation of a pair; None if only cosines are used.
-    compared : int. Number of compared rows.
-    failed : int. Number of rows without features, which match nothing.
-    recall : float or None. Estimated recall of an approximate search: share of up to 200 rows whose
-        nearest other row it finds.
-    """
-
-    groups: tuple[DuplicateGroup, ...]
-    threshold: float
+    groups: tuple[DuplicateGroup, ...]  # by descending score, then by first id
+    threshold: float  # minimal cosine of a pair
     compared: int
-    failed: int
+    failed: int  # number of rows without features, which match nothing
     recall: float | None = None
+    """Of an approximate search, estimated: share of up to 200 rows whose nearest row it finds."""
     correlation: float | None = None
+    """Minimal pixel correlation of a pair; None if only cosines are used."""
 
     def __len__(self) -> int:
         return len(self.groups)
@@ -130,7 +105,7 @@ def duplicates(
     splits : str or sequence of str. Splits to compare; () for all rows.
     between : bool. Compare only images of different splits.
     threshold : float or None. Minimal cosine of a pair, above 0 and at most 1; None: the calibrated
-        one of the recipe, see `pipeline.studies.near_duplicates.thresholds`, or 0.5 if pixels
+        one of the recipe, see `THRESHOLDS`, or 0.5 if pixels
         decide.
     approximate : bool. Find pairs through a graph, for millions of rows. All rows are held in
         memory, and some pairs may be missed.
@@ -150,12 +125,12 @@ def duplicates(
     WrongUsage
         A threshold out of range, a repeated set, splits without a dataset, or images of only some
         sets.
-    DuplicatesError
+    StudyError
         No threshold is calibrated for the recipe, the features cannot be compared, or the images
         lack the id of a row.
     ShardError, DatasetError
         The sets or the dataset are unreadable, or an image of a split has no row.
-    SearchError
+    EmbeddingsError
         faiss is not installed, which `approximate` needs.
 
     Examples
@@ -209,7 +184,7 @@ def duplicates(
 
 
 def near_duplicates(
-    parts: Sequence[Part],
+    parts: Sequence[Subset],
     *,
     between: bool,
     threshold: float | None = None,
@@ -218,31 +193,22 @@ def near_duplicates(
     images: Mapping[Path, Manifest] | None = None,
     monitor: Monitor = QUIET,
 ) -> Duplicates:
-    """Find near-duplicates among the rows of parts; see `duplicates`.
-
-    Parameters
-    ----------
-    parts : sequence of Part. From feature sets with the same recipe.
-    between : bool. Compare only rows of different parts.
-    threshold, approximate, monitor : see `duplicates`.
-    manifest : Manifest or None. Source of the splits of parts without one.
-    images : mapping or None. Images by the folder of the feature set; their pixels decide.
-    """
+    """Find near-duplicates among the rows of parts of one recipe, as `duplicates`."""
     started = time.monotonic()
     least = _threshold(threshold, parts[0].features, images is not None)
     rank = _rank(parts)
     grouping = Grouping(rank)
     graph: GraphPairs | None = None
     with monitor.progress("duplicates", "row" if approximate else "block") as progress:
-        found: Iterator[Pairs]
+        found_pairs: Iterator[Pairs]
         if approximate:
             graph = GraphPairs(parts, least, between=between)
-            found = graph.pairs(progress)
+            found_pairs = graph.pairs(progress)
         else:
-            found = exact_pairs(parts, least, between=between, progress=progress)
+            found_pairs = exact_pairs(parts, least, between=between, progress=progress)
         if images is not None:
-            found = confirmed_pairs(found, parts, rank, images, monitor)
-        for pairs in found:
+            found_pairs = confirmed_pairs(found_pairs, parts, rank, images, monitor)
+        for pairs in found_pairs:
             grouping.add(pairs)
 
     def image(row: int) -> Duplicate:
@@ -265,16 +231,30 @@ def near_duplicates(
     return result
 
 
-def summary(found: Duplicates) -> str:
+def summary(result: Duplicates) -> str:
     """Return the counts of a result on one line."""
-    left_out = f", {found.failed} without features left out" if found.failed else ""
-    recall = "" if found.recall is None else f", nearest rows found: {100 * found.recall:.1f} %"
-    aligned = "" if found.correlation is None else "whose pixels align, "
+    left_out = f", {result.failed} without features left out" if result.failed else ""
+    recall = "" if result.recall is None else f", nearest rows found: {100 * result.recall:.1f} %"
+    aligned = "" if result.correlation is None else "whose pixels align, "
     return (
-        f"{counted(len(found), 'group')} of {counted(len(found.images), 'image')} {aligned}at "
-        f"cosine {found.threshold:g} or more among {counted(found.compared, 'row')}"
+        f"{counted(len(result), 'group')} of {counted(len(result.images), 'image')} {aligned}at "
+        f"cosine {result.threshold:g} or more among {counted(result.compared, 'row')}"
         f"{left_out}{recall}"
     )
+
+
+def default_threshold(features: FeatureSet) -> float:
+    """Return the calibrated threshold of a feature set."""
+    header = features.index.header
+    name = header.recipe.get("name")
+    if name not in THRESHOLDS or header.weights != RECIPES[name].weights:
+        raise StudyError(
+            f"{features.folder}: no threshold is calibrated for {name!r} with the weights "
+            f"{header.weights!r}; set `threshold=...`, or extract one of "
+            f"{', '.join(THRESHOLDS)} with its own weights. docs/duplicates.md "
+            "explains the calibration"
+        )
+    return THRESHOLDS[name]
 
 
 def _threshold(given: float | None, features: FeatureSet, aligned: bool) -> float:
@@ -290,9 +270,8 @@ def _manifest(dataset: str | Path | Manifest | None) -> Manifest | None:
 
 
 def _images(
-    parts: Sequence[Part], given: Sequence[str | Path | Manifest], monitor: Monitor
+    parts: Sequence[Subset], given: Sequence[str | Path | Manifest], monitor: Monitor
 ) -> dict[Path, Manifest]:
-    """Return the images of each feature set by its folder."""
     folders = dict.fromkeys(part.features.folder for part in parts)
     return {
         folder: images_of(source, monitor.log)
@@ -300,7 +279,7 @@ def _images(
     }
 
 
-def _rank(parts: Sequence[Part]) -> RowNumbers:
+def _rank(parts: Sequence[Subset]) -> RowNumbers:
     """Return the position of each row in the order of the sets, then of the ids, (rows,)."""
     folders = list(dict.fromkeys(part.features.folder for part in parts))
     keys = [(folders.index(part.features.folder), row_id) for part in parts for row_id in part.ids]

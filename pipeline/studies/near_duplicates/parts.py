@@ -4,45 +4,30 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from pipeline.datasets.manifest import Manifest
-from pipeline.retrieval.similarity import row_vectors, unit_rows
-from pipeline.store.errors import PipelineError
+from pipeline.retrieval.similarity import Vectors, row_vectors, unit_rows
 from pipeline.store.shards.feature_set import FeatureSet
 from pipeline.store.shards.format import OK
-
-Vectors = npt.NDArray[np.float32]
-RowNumbers = npt.NDArray[np.int64]
+from pipeline.store.shards.row_keys import RowNumbers
+from pipeline.studies import StudyError
 
 BLOCK_ROWS = 4096
 _BLOCK_BYTES = 128 << 20
 
 
-class DuplicatesError(PipelineError):
-    """Features cannot be compared, or no threshold is calibrated for them."""
-
-
 @dataclass(frozen=True, eq=False)
-class Part:
-    """Rows of a feature set, all with features.
-
-    Attributes
-    ----------
-    features : FeatureSet. The feature set.
-    rows : (n,) int64. Row numbers in the set.
-    split : str. Name of their split, or "".
-    failed : int. Number of excluded rows without features.
-    """
+class Subset:
+    """Rows of a feature set, all with features."""
 
     features: FeatureSet
-    rows: RowNumbers
-    split: str = ""
-    failed: int = 0
+    rows: RowNumbers  # (n,) int64, row numbers in the set
+    split: str = ""  # name of their split, or ""
+    failed: int = 0  # number of excluded rows without features
 
     @classmethod
-    def of(cls, features: FeatureSet, rows: RowNumbers, split: str = "") -> "Part":
-        """Return a part with those of the rows (n,) that have features."""
+    def of(cls, features: FeatureSet, rows: RowNumbers, split: str = "") -> "Subset":
+        """Return those of the rows (n,) of a set that have features."""
         usable = rows[features.status[rows] == OK]
         return cls(features, usable, split, len(rows) - len(usable))
 
@@ -56,38 +41,23 @@ class Part:
         return [ids[row] for row in self.rows.tolist()]
 
     def vectors(self, start: int, stop: int) -> Vectors:
-        """Return the vectors of rows `start` to `stop` - 1 at length 1, (n, dim); 0 stays 0.
-
-        Raises
-        ------
-        DamagedShard
-        """
+        """Return the vectors of rows `start` to `stop` - 1 at length 1, (n, dim); 0 stays 0."""
         vectors = row_vectors(self.features.read_rows(self.rows[start:stop]))
         return unit_rows(vectors).astype(np.float32)
 
 
 @dataclass(frozen=True)
 class Block:
-    """Consecutive rows of a part, read at once.
-
-    Attributes
-    ----------
-    part : int. Its number.
-    start, stop : int. Row range in the part.
-    first : int. Number of the row `start`, counted over all parts.
-    """
+    """Consecutive rows of a part, read at once."""
 
     part: int
-    start: int
+    start: int  # row range in the part
     stop: int
-    first: int
+    first: int  # number of the row `start`, counted over all parts
 
 
-def blocks_of(parts: Sequence[Part], rows: int | None = None) -> Iterator[Block]:
-    """Yield the rows of all parts in blocks of at most `rows`; None: by the memory limit.
-
-    No block crosses two parts.
-    """
+def blocks_of(parts: Sequence[Subset], rows: int | None = None) -> Iterator[Block]:
+    """Yield the rows of each part in blocks of at most `rows`; None: by the memory limit."""
     first = 0
     for number, part in enumerate(parts):
         step = rows or _block_rows(part)
@@ -97,7 +67,7 @@ def blocks_of(parts: Sequence[Part], rows: int | None = None) -> Iterator[Block]
         first += len(part)
 
 
-def located(parts: Sequence[Part], row: int) -> tuple[Part, str]:
+def located(parts: Sequence[Subset], row: int) -> tuple[Subset, str]:
     """Return the part and the id of a row, numbered over all parts."""
     for part in parts:
         if row < len(part):
@@ -106,44 +76,28 @@ def located(parts: Sequence[Part], row: int) -> tuple[Part, str]:
     raise IndexError(row)
 
 
-def parts_of_sets(sets: Sequence[FeatureSet]) -> list[Part]:
-    """Return one part per feature set, with all its rows.
-
-    Raises
-    ------
-    DuplicatesError
-        The sets have features of different recipes or weights.
-    """
+def parts_of_sets(sets: Sequence[FeatureSet]) -> list[Subset]:
+    """Return one part per feature set, with all its rows."""
     first, *others = sets
     for other in others:
         if other.recipe_hash != first.recipe_hash or other.row_shape != first.row_shape:
-            raise DuplicatesError(
+            raise StudyError(
                 f"{first.folder} has features {_named(first)} and {other.folder} {_named(other)}: "
                 "their cosines are meaningless; extract both with one recipe and the same weights"
             )
-    return [Part.of(features, np.arange(len(features))) for features in sets]
+    return [Subset.of(features, np.arange(len(features))) for features in sets]
 
 
-def parts_of_splits(features: FeatureSet, manifest: Manifest, splits: Sequence[str]) -> list[Part]:
-    """Return one part per split of a dataset.
-
-    Parameters
-    ----------
-    features : FeatureSet. A row for each image of the splits, by image id.
-    manifest : Manifest. The dataset.
-    splits : sequence of str. Names of its splits, each once.
-
-    Raises
-    ------
-    DatasetError
-        The dataset has no such split.
-    MissingRows
-        An image of a split has no row.
-    """
-    return [Part.of(features, features.rows_of(manifest.select(name).ids), name) for name in splits]
+def parts_of_splits(
+    features: FeatureSet, manifest: Manifest, splits: Sequence[str]
+) -> list[Subset]:
+    """Return one part per split of a dataset."""
+    return [
+        Subset.of(features, features.rows_of(manifest.select(name).ids), name) for name in splits
+    ]
 
 
-def _block_rows(part: Part) -> int:
+def _block_rows(part: Subset) -> int:
     values = int(np.prod(part.features.row_shape, dtype=np.int64))
     return max(1, min(BLOCK_ROWS, _BLOCK_BYTES // (4 * values)))
 

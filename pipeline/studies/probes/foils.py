@@ -1,8 +1,7 @@
 """Foils: captions made wrong by one changed word, two swapped ones or another word order.
 
-Shi et al. 2018 ("Learning visually-grounded semantics from contrastive adversarial samples")
-replace nouns, numbers and relations in the captions of photographs; this module does the same, and
-also swaps phrases within a caption, which keeps its words.
+As Shi et al. 2018 ("Learning visually-grounded semantics from contrastive adversarial samples"),
+who replace nouns, numbers and relations; phrases are also swapped, which keeps the words.
 """
 
 import re
@@ -46,15 +45,9 @@ _VOWELS = "aeiou"
 
 @dataclass(frozen=True)
 class Foil:
-    """A caption that was made wrong.
+    """A caption that was made wrong."""
 
-    Attributes
-    ----------
-    kind : str. Such as "colour", "swapped colours", "relation" or "shuffled words".
-    text : str. The changed caption.
-    """
-
-    kind: str
+    kind: str  # such as "colour", "swapped colours", "relation" or "shuffled words"
     text: str
 
 
@@ -74,29 +67,21 @@ def foils_of(
     rng: np.random.Generator,
     is_wrong: Callable[[str], bool],
 ) -> list[Foil]:
-    """Return one random foil of each applicable kind.
-
-    Parameters
-    ----------
-    caption : str. The caption.
-    exchanges : sequence of Exchange. Exchangeable phrases.
-    rng : numpy.random.Generator. Source of randomness.
-    is_wrong : callable. Whether a changed caption is wrong for the image; not called for shuffled
-        words, which are not a sentence.
-    """
+    """Return one random foil of each applicable kind."""
     makers: dict[str, Iterator[str]] = {
         **{exchange.name: _replaced(caption, exchange, rng) for exchange in exchanges},
         "relation": _opposed(caption),
         **{f"swapped {e.name}s": _swapped(caption, e, rng) for e in exchanges},
     }
-    found = []
+    foils = []
     for kind, texts in makers.items():
         text = next((t for t in texts if t != caption and is_wrong(t)), None)
         if text is not None:
-            found.append(Foil(kind, text))
+            foils.append(Foil(kind, text))
+    # Not a sentence, so `is_wrong` is not asked.
     if (text := _shuffled(caption, rng)) is not None:
-        found.append(Foil("shuffled words", text))
-    return found
+        foils.append(Foil("shuffled words", text))
+    return foils
 
 
 def meanings_in(text: str, exchange: Exchange) -> set[int]:
@@ -119,11 +104,11 @@ def _replaced(text: str, exchange: Exchange, rng: np.random.Generator) -> Iterat
 
 def _swapped(text: str, exchange: Exchange, rng: np.random.Generator) -> Iterator[str]:
     """Yield the text with two phrases swapped, in random order."""
-    said = _occurrences(text, exchange)
+    occurrences = _occurrences(text, exchange)
     pairs = [
         (one, two)
-        for at, one in enumerate(said)
-        for two in said[at + 1 :]
+        for at, one in enumerate(occurrences)
+        for two in occurrences[at + 1 :]
         if one[2] != two[2] and one[3] == two[3] and one[1] <= two[0]
     ]
     for at in rng.permutation(len(pairs)).tolist():
@@ -135,8 +120,8 @@ def _swapped(text: str, exchange: Exchange, rng: np.random.Generator) -> Iterato
 def _opposed(text: str) -> Iterator[str]:
     """Yield the text with all its relations reversed."""
     changes = [
-        (found.start(), found.end(), OPPOSITES[found[0].lower()])
-        for found in _any_of(tuple(OPPOSITES)).finditer(text)
+        (match.start(), match.end(), OPPOSITES[match[0].lower()])
+        for match in _any_of(tuple(OPPOSITES)).finditer(text)
     ]
     if changes:
         yield _with(text, changes)
@@ -159,23 +144,22 @@ def _shuffled(text: str, rng: np.random.Generator) -> str | None:
 
 def _occurrences(text: str, exchange: Exchange) -> list[tuple[int, int, int, int]]:
     """Return (start, end, meaning, form) of each phrase; several for one with several forms."""
-    known = _phrases(exchange)
+    meanings_of = _phrases(exchange)
     return [
-        (found.start(), found.end(), meaning, form)
-        for found in _any_of(tuple(known)).finditer(text)
-        for meaning, form in known[found[0].lower()]
+        (match.start(), match.end(), meaning, form)
+        for match in _any_of(tuple(meanings_of)).finditer(text)
+        for meaning, form in meanings_of[match[0].lower()]
     ]
 
 
 @cache
 def _phrases(exchange: Exchange) -> dict[str, list[tuple[int, int]]]:
-    """Return each phrase with its meanings and forms."""
-    found: dict[str, list[tuple[int, int]]] = {}
+    meanings_of: dict[str, list[tuple[int, int]]] = {}
     for meaning, forms in enumerate(exchange.meanings):
         for form, phrases in enumerate(forms):
             for phrase in phrases:
-                found.setdefault(phrase, []).append((meaning, form))
-    return found
+                meanings_of.setdefault(phrase, []).append((meaning, form))
+    return meanings_of
 
 
 @cache

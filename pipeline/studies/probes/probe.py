@@ -13,9 +13,9 @@ from pipeline.datasets.manifest import Manifest
 from pipeline.datasets.splits import USUAL_NAMES, split_for
 from pipeline.retrieval.query.searcher import Searcher
 from pipeline.retrieval.similarity import unit_rows
-from pipeline.store.errors import PipelineError
 from pipeline.store.progress import QUIET, Monitor
 from pipeline.store.wording import counted
+from pipeline.studies import StudyError
 from pipeline.studies.probes.foils import PHOTOGRAPHS, foils_of, kinds_of, meanings_in
 from pipeline.studies.probes.linear import Probed, linear_probes
 from pipeline.studies.probes.robustness import Robustness, robustness
@@ -32,28 +32,15 @@ _SEED = 0
 _AT_ONCE = 1024
 
 
-class ProbeError(PipelineError):
-    """A space cannot be probed, or a file is not a probe result."""
-
-
 @dataclass(frozen=True)
 class Probes:
-    """Probe results of an embedding space.
+    """Probe results of an embedding space."""
 
-    Attributes
-    ----------
-    questions : list of Probed. Linear probes; empty if only one split is embedded.
-    foils : mapping of str to Robustness. Robustness by kind of foil.
-    train, test : str. Split for fitting linear probes, and split for all measurements.
-    truth : str. "exact", if the dataset knows its images, or "captions".
-    provenance : dict. Provenance of the embeddings.
-    """
-
-    questions: tuple[Probed, ...]
+    questions: tuple[Probed, ...]  # linear probes; empty if only one split is embedded
     foils: Mapping[str, Robustness]
-    train: str
+    train: str  # split that linear probes are fitted on; `test` is measured
     test: str
-    truth: str
+    truth: str  # "exact", if the dataset knows its images, or "captions"
     provenance: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -64,32 +51,13 @@ def probe(
     split: str | None = None,
     monitor: Monitor = QUIET,
 ) -> Probes:
-    """Probe a space for what its dataset knows about the images.
-
-    Parameters
-    ----------
-    searcher : Searcher. Of an embedding file with its head and encoder; linear probes need the
-        split "train" in the file.
-    truth : ProbeTruth or None. Facts about the images; None: words in two captions of an image are
-        true of it, and a word in none of its captions makes a foil.
-    split : str or None. Split to measure; None: the dataset's test split.
-    monitor : Monitor. Receives log lines on skipped items.
-
-    Raises
-    ------
-    DatasetError
-        The dataset has no such split.
-    ProbeError
-        The file has no captioned image of that split, or no caption has a foil.
-    SearchError, PipelineError
-        The head or the encoder is missing, or does not match the file.
-    """
+    """Probe a space with linear questions about its images, and with foils of their captions."""
     space, manifest = searcher.embedded.space, searcher.embedded.manifest
     test = split_for("test", manifest, split)
     train = next((name for name in USUAL_NAMES["train"] if name in manifest.counts), test)
     rows = {name: _rows_of(space.image_ids, manifest, name) for name in (train, test)}
     if not len(rows[test]) or not len(np.intersect1d(rows[test], space.captioned)):
-        raise ProbeError(
+        raise StudyError(
             f"{searcher.embedded.file} has no captioned image of the split {test!r}; embed it "
             "(`pipeline embed --split all`), or name another one by `split=...`"
         )
@@ -102,12 +70,15 @@ def probe(
     else:
         facts = _facts(manifest, space.image_ids, truth)
         points = _points(space.image_embeddings)
-        own, others = rows[train], rows[test]
+        train_rows, test_rows = rows[train], rows[test]
         questions = linear_probes(
-            points[own], [facts[r] for r in own], points[others], [facts[r] for r in others]
+            points[train_rows],
+            [facts[r] for r in train_rows],
+            points[test_rows],
+            [facts[r] for r in test_rows],
         )
-        asked = {question for row in own for question in facts[row]}
-        if (left_out := len(asked) - len(questions)) > 0:
+        possible = {question for row in train_rows for question in facts[row]}
+        if (left_out := len(possible) - len(questions)) > 0:
             monitor.log(
                 f"{counted(left_out, 'question is', 'questions are')} left out: fewer than two "
                 "answers have enough images in both splits"
@@ -120,8 +91,8 @@ def probe(
 
 
 def _rows_of(ids: Sequence[str], manifest: Manifest, split: str) -> npt.NDArray[np.int64]:
-    wanted = {*manifest.select(split).ids}
-    return np.array([row for row, image in enumerate(ids) if image in wanted], np.int64)
+    ids_of_split = {*manifest.select(split).ids}
+    return np.array([row for row, image in enumerate(ids) if image in ids_of_split], np.int64)
 
 
 def _points(rows: npt.NDArray[np.float32]) -> npt.NDArray[np.float64]:
@@ -149,10 +120,7 @@ def _facts(
 
 
 def _robustness(
-    searcher: Searcher,
-    truth: ProbeTruth | None,
-    rows: npt.NDArray[np.int64],
-    monitor: Monitor,
+    searcher: Searcher, truth: ProbeTruth | None, rows: npt.NDArray[np.int64], monitor: Monitor
 ) -> dict[str, Robustness]:
     """Return the robustness to each kind of foil; `rows` are those of the images."""
     space, manifest = searcher.embedded.space, searcher.embedded.manifest
@@ -173,51 +141,48 @@ def _robustness(
     models = searcher.models
     models.keep_encoder([*texts, *(foil.text for _, foil in foils)])
     _log_unknown(models, exchanges, monitor)
-    known = _known(models, texts, "caption", monitor)
-    place = {at: row for row, at in enumerate(known)}
-    foils = [(at, foil) for at, foil in foils if at in place]
+    usable = _known(models, texts, "caption", monitor)
+    row_of = {at: row for row, at in enumerate(usable)}
+    foils = [(at, foil) for at, foil in foils if at in row_of]
     known_foils = _known(models, [foil.text for _, foil in foils], "foil", monitor)
     if not known_foils:
-        raise ProbeError(
+        raise StudyError(
             f"no caption of {len(images)} images has a word that could be exchanged, or the "
             "encoder knows none of them; its captions should be English sentences"
         )
-    captions = _embedded(models, [texts[at] for at in known])
-    found = {}
+    captions = _embedded(models, [texts[at] for at in usable])
+    results = {}
     for kind in kinds_of(exchanges):
-        made = [foils[n] for n in known_foils if foils[n][1].kind == kind]
-        if made:
-            found[kind] = robustness(
+        of_kind = [foils[n] for n in known_foils if foils[n][1].kind == kind]
+        if of_kind:
+            results[kind] = robustness(
                 space.image_embeddings[rows],
                 captions,
-                of_text[known],
-                _embedded(models, [foil.text for _, foil in made]),
-                np.array([place[at] for at, _ in made], np.int64),
+                of_text[usable],
+                _embedded(models, [foil.text for _, foil in of_kind]),
+                np.array([row_of[at] for at, _ in of_kind], np.int64),
                 space.similarity,
             )
-    return found
+    return results
 
 
 def _judge(
     image: ImageEntry, text: str, exchanges: Sequence[Exchange], truth: ProbeTruth | None
 ) -> Callable[[str], bool]:
-    """Return a function that decides whether a changed caption of an image is wrong.
-
-    Without a truth it is wrong if none of its new words is in another caption of the image.
-    """
+    """Return the test of changed captions: against the truth, or else the other captions."""
     if truth is not None:
-        known = truth
+        facts = truth
 
         def is_wrong(changed: str) -> bool:
-            judged = known.judge(image.id, changed)
+            judged = facts.judge(image.id, changed)
             return judged is not None and not all(judged.values())
 
         return is_wrong
-    said = {e.name: {m for t in image.captions for m in meanings_in(t, e)} for e in exchanges}
+    mentioned = {e.name: {m for t in image.captions for m in meanings_in(t, e)} for e in exchanges}
     return lambda changed: (
         changed not in image.captions
         and not any(
-            (meanings_in(changed, e) - meanings_in(text, e)) & said[e.name] for e in exchanges
+            (meanings_in(changed, e) - meanings_in(text, e)) & mentioned[e.name] for e in exchanges
         )
     )
 

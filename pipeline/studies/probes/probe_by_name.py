@@ -23,18 +23,29 @@ def probe(
 ) -> Probes:
     """Return what the embedding space of an experiment encodes about a dataset's images.
 
+    Linear probes answer questions about images from their embeddings, such as which objects they
+    show. Foils are captions with one change that makes them wrong: is the image nearer to the
+    right one?
+
     Parameters
     ----------
     experiment, dataset, experiments, root : see `pipeline.open_searcher`.
     split : str or None. Split to measure; None: the test split.
     monitor : Monitor. Receives log lines on embedded and skipped items.
 
+    Returns
+    -------
+    Probes
+        Per question the area under the ROC curve, and per kind of foil the robustness, in per cent.
+
     Raises
     ------
+    StudyError
+        The file has no captioned image of the split, or no caption has a foil.
+    DatasetError
+        The dataset has no such split.
     NotMade, HeadError, EmbeddingsError
-        See `pipeline.open_searcher`.
-    ProbeError, DatasetError, SearchError
-        See `pipeline.studies.probes.probe.probe`.
+        Head, encoder or embeddings are missing, or do not belong together.
 
     Examples
     --------

@@ -7,33 +7,22 @@ import numpy.typing as npt
 
 from pipeline.retrieval.similarity import SIMILARITIES
 
-_TIE = 1e-6
-"""Relative difference of similarities that rounding of a float32 sum may cause."""
-
+_TIE = 1e-6  # relative difference of similarities that rounding of a float32 sum may cause
 _Rows = npt.NDArray[np.float32]
 _Scores = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)
 class Robustness:
-    """How well a space distinguishes captions from their foils, in per cent.
+    """How well a space distinguishes captions from their foils, in per cent."""
 
-    Attributes
-    ----------
-    pairs : int. Number of captions with a foil of this kind.
-    right : float. Pairs whose image is nearer to the caption than to the foil; a tie counts half,
-        so that chance is 50.
-    ties : float. Pairs with equal similarity, such as shuffled words for a sum of word vectors.
-    r1 : float. Images of these captions whose nearest caption is one of their own, among all
-        captions.
-    r1_with_foils : float. The same among all captions and all foils of this kind.
-    """
-
-    pairs: int
+    pairs: int  # number of captions with a foil of this kind
     right: float
-    ties: float
+    """Pairs whose image is nearer to the caption; ties count half, so that chance is 50."""
+    ties: float  # pairs with equal similarity, such as shuffled words for a sum of word vectors
     r1: float
-    r1_with_foils: float
+    """Images of these captions whose nearest caption is one of their own, among all captions."""
+    r1_with_foils: float  # the same among all captions and all foils of this kind
 
 
 def robustness(
@@ -44,30 +33,20 @@ def robustness(
     caption_of_foil: npt.NDArray[np.int64],
     similarity: str,
 ) -> Robustness:
-    """Compare each image with its captions and their foils.
-
-    Parameters
-    ----------
-    images : (images, ...) float32. Embeddings.
-    captions : (captions, ...) float32. Embeddings of all captions.
-    image_of_caption : (captions,) int64. Row of each caption's image.
-    foils : (foils, ...) float32. Embeddings of the foils of one kind, at least one.
-    caption_of_foil : (foils,) int64. Row of the original caption.
-    similarity : str. Name in `pipeline.retrieval.similarity.SIMILARITIES`.
-    """
+    """Compare images (n, ...) with all captions and with the foils, at least one, of one kind."""
     named = SIMILARITIES[similarity]
     sides = named.prepare(captions), named.prepare(foils)
     of_foil = image_of_caption[caption_of_foil]
     margins = np.empty(len(foils))
     nearest, with_foils = [], []
     for image in np.unique(of_foil).tolist():
-        asked = named.prepare(images[image : image + 1])
-        to_captions, to_foils = (named.between(asked, side)[0] for side in sides)
+        query = named.prepare(images[image : image + 1])
+        to_captions, to_foils = (named.between(query, side)[0] for side in sides)
         mine = np.flatnonzero(of_foil == image)
         margins[mine] = _margins(to_captions[caption_of_foil[mine]], to_foils[mine])
-        own = image_of_caption == image
-        best = to_captions[own].max(keepdims=True)
-        others = to_captions[~own]
+        of_image = image_of_caption == image
+        best = to_captions[of_image].max(keepdims=True)
+        others = to_captions[~of_image]
         nearest.append(not len(others) or bool(_margins(best, others.max(keepdims=True))[0] > 0))
         beaten = bool(_margins(best, to_foils.max(keepdims=True))[0] <= 0)
         with_foils.append(nearest[-1] and not beaten)

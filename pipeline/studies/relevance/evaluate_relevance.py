@@ -11,13 +11,9 @@ from pipeline.retrieval.recall import CUTOFFS
 from pipeline.store.hashing import sha256_of_file
 from pipeline.store.one_or_many import values_of
 from pipeline.store.progress import Monitor
+from pipeline.studies import StudyError, markdown_table
 from pipeline.studies.relevance.figures import relevance_figures
-from pipeline.studies.relevance.relevance_file import (
-    Grades,
-    RelevanceError,
-    read_relevance,
-    rows_of,
-)
+from pipeline.studies.relevance.relevance_file import Grades, read_relevance, rows_of
 
 COLUMNS = {
     "num_queries": "queries",
@@ -49,7 +45,7 @@ def judged_by(files: str | Path | Iterable[str | Path]) -> Callable[[Embeddings,
 
     Raises
     ------
-    RelevanceError
+    StudyError
         A file is missing or corrupt, or two have the same name. The callable raises it if a file
         has no relevant pair in the gallery, or its direction is ambiguous.
 
@@ -61,7 +57,7 @@ def judged_by(files: str | Path | Iterable[str | Path]) -> Callable[[Embeddings,
     paths = [Path(file) for file in values_of(files, (str, Path), "a file (path)")]
     names = [path.stem for path in paths]
     if repeated := {name for name in names if names.count(name) > 1}:
-        raise RelevanceError(
+        raise StudyError(
             f"several files of judgments are called {', '.join(sorted(repeated))}; rename one"
         )
     judgments = {path: read_relevance(path) for path in paths}
@@ -75,8 +71,8 @@ def _figures(judgments: Mapping[Path, Grades], gallery: Embeddings, monitor: Mon
         try:
             judged = rows_of(grades, gallery)
             figures = relevance_figures(gallery, judged)
-        except RelevanceError as error:
-            raise RelevanceError(f"{path}: {error}") from error
+        except StudyError as error:
+            raise StudyError(f"{path}: {error}") from error
         if judged.unknown or (judged.items < 0).any():
             monitor.log(
                 f"{path}: {judged.unknown} of {judged.unknown + len(judged.items)} judged pairs "
@@ -92,9 +88,9 @@ def _figures(judgments: Mapping[Path, Grades], gallery: Embeddings, monitor: Mon
 def relevance_markdown(tables: Mapping[str, Relevance]) -> str:
     """Return the figures of one or several embedding files as a Markdown table."""
     heads = ("embeddings", "judgments", "direction", *COLUMNS.values())
-    lines = [f"| {' | '.join(heads)} |", "|---|---|---|" + "---:|" * len(COLUMNS)]
+    rows = []
     for file, of_file in tables.items():
         for name, row in of_file.items():
             cells = [str(row[c]) if c == "num_queries" else f"{row[c]:.1f}" for c in COLUMNS]
-            lines.append(f"| {' | '.join([file, name, row['direction'], *cells])} |")
-    return "\n".join(lines) + "\n"
+            rows.append([file, name, row["direction"], *cells])
+    return markdown_table(heads, rows, texts=3)

@@ -12,9 +12,9 @@ import numpy.typing as npt
 from pipeline.retrieval.embeddings import Embeddings
 from pipeline.retrieval.recall import DIRECTIONS
 from pipeline.retrieval.search import SideName
-from pipeline.store.errors import PipelineError
 from pipeline.store.packed import TextIndex
 from pipeline.store.schema import SchemaError, decode, decode_lines
+from pipeline.studies import StudyError
 
 Grades = Mapping[str, Mapping[str, float]]
 """Grade of an item by query id and item id, 0 or more; 0 is not relevant."""
@@ -22,27 +22,16 @@ Grades = Mapping[str, Mapping[str, float]]
 _Id = int | str
 
 
-class RelevanceError(PipelineError):
-    """A file of relevance judgments is corrupt, or is of other images and captions."""
-
-
 @dataclass(frozen=True, eq=False)
 class Judged:
-    """Judgments as rows of one gallery.
+    """Judgments as rows of one gallery."""
 
-    Attributes
-    ----------
-    direction : str. A name in `pipeline.retrieval.recall.DIRECTIONS`.
-    queries, items : (pairs,) int64. Rows of the two sides; -1 for an item outside the gallery.
-    grades : (pairs,) float64.
-    unknown : int. Number of ignored pairs whose query is not in the gallery.
-    """
-
-    direction: str
+    direction: str  # one of `DIRECTIONS`
     queries: npt.NDArray[np.int64]
     items: npt.NDArray[np.int64]
-    grades: npt.NDArray[np.float64]
-    unknown: int
+    """(pairs,) int64 as `queries`, rows of the two sides; -1 for an item outside the gallery."""
+    grades: npt.NDArray[np.float64]  # (pairs,) float64
+    unknown: int  # number of ignored pairs whose query is not in the gallery
 
     @property
     def sides(self) -> tuple[SideName, SideName]:
@@ -57,27 +46,9 @@ class _Line(msgspec.Struct):
 
 
 def read_relevance(path: str | Path) -> dict[str, dict[str, float]]:
-    """Read a file of relevance judgments.
-
-    Parameters
-    ----------
-    path : str or Path. NAME.jsonl with `query`, `item` and `grade` (default 1) in each line, or a
-        JSON object by query: lists of items, as in eccv-caption, or objects of grades by item. Ids
-        are text or integers.
-
-    Returns
-    -------
-    dict of str to dict of str to float
-        By query id and item id the grade, 0 or more.
-
-    Raises
-    ------
-    RelevanceError
-        The file is missing, corrupt or empty, a grade is negative, or a pair is listed twice with
-        two grades.
-    """
+    """Read grades, 0 or more, by query id and item id."""
     path = Path(path)
-    found: dict[str, dict[str, float]] = {}
+    grades: dict[str, dict[str, float]] = {}
     try:
         data = path.read_bytes()
         if path.suffix == ".jsonl":
@@ -91,47 +62,39 @@ def read_relevance(path: str | Path) -> dict[str, dict[str, float]]:
                 for item in of
             ]
     except OSError as error:
-        raise RelevanceError(f"{path}: {error.strerror}; name a file of judgments") from error
+        raise StudyError(f"{path}: {error.strerror}; name a file of judgments") from error
     except SchemaError as error:
-        raise RelevanceError(
+        raise StudyError(
             f"{path}: {error}; expected lines with query, item and grade (NAME.jsonl), or a JSON "
             "object with the items of each query"
         ) from error
     if not pairs:
-        raise RelevanceError(f"{path} has no judged pair; expected a query with an item")
+        raise StudyError(f"{path} has no judged pair; expected a query with an item")
     for query, item, grade in pairs:
         if not (math.isfinite(grade) and grade >= 0):
-            raise RelevanceError(
+            raise StudyError(
                 f"{path}: item {item!r} of query {query!r} has the grade {grade}; expected 0 (not "
                 "relevant) or more"
             )
-        if found.setdefault(query, {}).setdefault(item, grade) != grade:
-            raise RelevanceError(
-                f"{path}: item {item!r} of query {query!r} has the grades {found[query][item]} and "
-                f"{grade}; keep one"
+        if grades.setdefault(query, {}).setdefault(item, grade) != grade:
+            raise StudyError(
+                f"{path}: item {item!r} of query {query!r} has the grades {grades[query][item]} "
+                f"and {grade}; keep one"
             )
-    return found
+    return grades
 
 
 def rows_of(grades: Grades, e: Embeddings) -> Judged:
-    """Return judgments as rows of the images and captions of an embedding file.
-
-    Queries are images and items captions, or the reverse, whichever finds more pairs.
-
-    Raises
-    ------
-    RelevanceError
-        No pair is in the embeddings, or as many pairs fit either direction.
-    """
+    """Return judgments as rows of a gallery, in the direction that finds more pairs."""
     queries = list(grades)
     items = [item for of in grades.values() for item in of]
     counts = [len(of) for of in grades.values()]
     values = np.array([grade for of in grades.values() for grade in of.values()], np.float64)
     indices = [TextIndex(ids) for ids in (e.image_ids, e.caption_ids)]
     fits = []
-    for direction, asking, asked in zip(DIRECTIONS, indices, indices[::-1], strict=True):
+    for direction, asking, answering in zip(DIRECTIONS, indices, indices[::-1], strict=True):
         query_rows = np.repeat(asking.rows_of(queries, len(queries)), counts)
-        item_rows = asked.rows_of(items, len(items))
+        item_rows = answering.rows_of(items, len(items))
         asked_of = query_rows >= 0
         judged = Judged(
             direction,
@@ -144,7 +107,7 @@ def rows_of(grades: Grades, e: Embeddings) -> Judged:
     (least, _), (most, judged) = sorted(fits, key=lambda fit: fit[0])
     if least == most:
         first = [(query, next(iter(of), None)) for query, of in grades.items()][:3]
-        raise RelevanceError(
+        raise StudyError(
             f"{most} of {len(items)} judged pairs are an image and a caption of the "
             f"embedding file, and as many a caption and an image; first pairs {first}; image ids "
             f"are such as {e.image_ids[0]!r}, caption ids such as {e.caption_ids[0]!r}: name "

@@ -138,7 +138,6 @@ def _varied(colour: Colour, rng: np.random.Generator, most: int) -> Colour:
 
 
 def _gradient(colours: list[Colour]) -> Image.Image:
-    """Return an image with a vertical gradient through `colours`."""
     at = np.linspace(0, SIZE - 1, len(colours))
     rows = np.stack(
         [np.interp(np.arange(SIZE), at, channel) for channel in zip(*colours, strict=True)], axis=1
@@ -148,7 +147,6 @@ def _gradient(colours: list[Colour]) -> Image.Image:
 
 
 def _mottled(colour: Colour, depth: int, rng: np.random.Generator) -> Image.Image:
-    """Return an image of `colour` with soft lighter and darker patches."""
     coarse = rng.integers(0, 256, (12, 12), dtype=np.uint8)
     patches = Image.fromarray(coarse).resize((SIZE, SIZE), Image.Resampling.BICUBIC)
     image = Image.new("RGB", (SIZE, SIZE), _varied(colour, rng, 4))
@@ -158,7 +156,6 @@ def _mottled(colour: Colour, depth: int, rng: np.random.Generator) -> Image.Imag
 
 
 def _blades(image: Image.Image, rng: np.random.Generator, top: int, number: int) -> None:
-    """Draw blades of grass from `top` down."""
     draw = ImageDraw.Draw(image)
     xs, leans = rng.integers(0, SIZE, number).tolist(), rng.integers(-3, 4, number).tolist()
     ys, greens = rng.integers(top, SIZE, number).tolist(), rng.integers(0, 3, number).tolist()
@@ -168,7 +165,6 @@ def _blades(image: Image.Image, rng: np.random.Generator, top: int, number: int)
 
 
 def _clouds(image: Image.Image, rng: np.random.Generator, bottom: int) -> None:
-    """Draw some soft clouds above `bottom`."""
     small = Image.new("L", (SIZE // 4, SIZE // 4))
     draw = ImageDraw.Draw(small)
     for _ in range(max(2, bottom // 50)):

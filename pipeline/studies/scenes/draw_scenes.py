@@ -14,7 +14,7 @@ from pipeline.datasets.phrases import RegionPhrase
 from pipeline.store.files import appearing_whole
 from pipeline.store.progress import Progress, no_progress
 from pipeline.studies.scenes.grammar import captions_of
-from pipeline.studies.scenes.painter import paint_with_boxes
+from pipeline.studies.scenes.painter import paint
 from pipeline.studies.scenes.sample import sample_scene
 from pipeline.studies.scenes.world import SIZE, Scene
 
@@ -28,10 +28,7 @@ _OWN_FILE = re.compile(r"scene-[0-9]{5}\.png(\.[0-9a-f]{12}\.part)?")
 
 
 def draw_scenes(
-    folder: str | Path,
-    num_images: int,
-    seed: int,
-    progress: Progress = no_progress,
+    folder: str | Path, num_images: int, seed: int, progress: Progress = no_progress
 ) -> Manifest:
     """Draw scenes into `folder`/images and return their manifest, with five captions per image.
 
@@ -73,9 +70,9 @@ def draw_scenes(
     images.mkdir(parents=True, exist_ok=True)
     (folder / DATASET_FILE).unlink(missing_ok=True)
     # Removed before drawing, to free space on a full disk.
-    wanted = {f"{_name(index)}.png" for index in range(num_images)}
+    expected = {f"{_name(index)}.png" for index in range(num_images)}
     for path in images.iterdir():
-        if path.name not in wanted and _OWN_FILE.fullmatch(path.name):
+        if path.name not in expected and _OWN_FILE.fullmatch(path.name):
             path.unlink()
     entries: list[ImageEntry] = []
     phrases: list[RegionPhrase] = []
@@ -103,8 +100,8 @@ def draw_scenes(
 
 def scene_of(image_id: str, seed: int) -> Scene | None:
     """Return the scene of an image id of `draw_scenes` with this seed; None for another id."""
-    found = _OWN_ID.fullmatch(image_id)
-    return sample_scene(_generator(seed, int(found[1]))) if found else None
+    match = _OWN_ID.fullmatch(image_id)
+    return sample_scene(_generator(seed, int(match[1]))) if match else None
 
 
 def _generator(seed: int, index: int) -> np.random.Generator:
@@ -112,11 +109,11 @@ def _generator(seed: int, index: int) -> np.random.Generator:
 
 
 def _draw(images: Path, seed: int, index: int) -> tuple[ImageEntry, list[RegionPhrase]]:
-    """Draw and caption one scene."""
+    # One generator, in this order: other draws would alter the images of every seed.
     rng = _generator(seed, index)
     scene = sample_scene(rng)
     captions = captions_of(scene, rng)
-    image, boxes = paint_with_boxes(scene, rng)
+    image, boxes = paint(scene, rng)
     name = _name(index)
     with appearing_whole(images / f"{name}.png") as part:
         image.save(part, format="PNG")

@@ -15,7 +15,7 @@ from pipeline.studies.scenes.words import (
     SETTING_WORDS,
     SHAPE_WORDS,
 )
-from pipeline.studies.scenes.world import COLOURS, SETTINGS, SHAPES, Layout, Scene
+from pipeline.studies.scenes.world import COLOURS, SETTINGS, SHAPES, Arrangement, Scene
 
 KINDS = (
     WordKind.of("nouns", "places", " ".join(SHAPES)),
@@ -44,16 +44,9 @@ EXCHANGES = (
 
 @dataclass(frozen=True)
 class DrawnTruth:
-    """Ground truth of the scenes of a seed.
+    """Ground truth of scenes: a `CaptionTruth`, an `ImageWords` and a `ProbeTruth`."""
 
-    A `CaptionTruth`, an `ImageWords` and a `ProbeTruth` of `pipeline.datasets.image_truth`.
-
-    Attributes
-    ----------
-    seed : int. Seed of `pipeline.studies.scenes.draw_scenes.draw_scenes`.
-    """
-
-    seed: int
+    seed: int  # that of `draw_scenes`
 
     @property
     def facets(self) -> Sequence[str]:
@@ -71,18 +64,14 @@ class DrawnTruth:
         return EXCHANGES
 
     def facts(self, image: str) -> Mapping[tuple[str, str], str]:
-        """Return presence of shapes, colours and settings, counts, relations and attributes.
-
-        Relations and attributes are asked of pairs of groups next to or above each other, in the
-        alphabetical order of the shapes, so that presence alone does not determine the answer.
-        """
+        """Return presence, counts, relations and attributes of a scene by (kind, question)."""
         scene = scene_of(image, self.seed)
         return {} if scene is None else _facts(scene)
 
     def judge(self, image: str, caption: str) -> Mapping[str, bool] | None:
         """Return the correctness of a caption by facet; None if the grammar cannot parse it."""
-        scene, said = scene_of(image, self.seed), parse(caption)
-        return None if scene is None or said is None else truth_of(said, scene).right
+        scene, parsed = scene_of(image, self.seed), parse(caption)
+        return None if scene is None or parsed is None else truth_of(parsed, scene)
 
     def words(self, image: str) -> Mapping[str, Set[str]]:
         """Return the values of a scene by kind; {} for an image that is not drawn."""
@@ -106,21 +95,23 @@ def _facts(scene: Scene) -> dict[tuple[str, str], str]:
         **{f"background {setting}": setting == scene.setting for setting in SETTINGS},
     }
     total = sum(group.count for group in scene.groups)
-    found = {("presence", what): _yes(so) for what, so in present.items()}
-    found |= {
+    facts = {("presence", what): _yes(so) for what, so in present.items()}
+    facts |= {
         ("count", "objects"): str(total) if total < 5 else "5 or more",
         ("count", "groups"): str(len(scene.groups)),
-        ("relation", "layout"): scene.layout.value,
+        ("relation", "layout"): scene.arrangement.value,
     }
-    if scene.layout in (Layout.SIDE_BY_SIDE, Layout.STACKED):
+    # Of pairs of groups in the alphabetical order of their shapes, so that presence alone does not
+    # determine the answer.
+    if scene.arrangement in (Arrangement.SIDE_BY_SIDE, Arrangement.STACKED):
         one, two = sorted(scene.groups, key=lambda group: group.shape)
-        side = "left of" if scene.layout is Layout.SIDE_BY_SIDE else "above"
-        found |= {
+        side = "left of" if scene.arrangement is Arrangement.SIDE_BY_SIDE else "above"
+        facts |= {
             ("relation", f"first shape {side} second"): _yes(one is scene.groups[0]),
             ("attribute", "first shape has first colour"): _yes(one.colour < two.colour),
             ("attribute", "first shape is the more numerous"): _yes(one.count > two.count),
         }
-    return found
+    return facts
 
 
 def _yes(so: bool) -> str:

@@ -1,9 +1,4 @@
-"""Five captions per scene: all true, and different in words, order or detail.
-
-A caption may omit facts. Relations are expressed from either side (left of, right of), in active
-and passive voice (surrounds, is surrounded by), as places (at the top) or as an order (from left to
-right).
-"""
+"""Five captions per scene: all true, and different in words, order, side, voice or detail."""
 
 import re
 from collections.abc import Callable, Sequence
@@ -24,22 +19,17 @@ from pipeline.studies.scenes.words import (
     RIGHT_OF,
     TOP,
 )
-from pipeline.studies.scenes.world import Group, Layout, Scene
+from pipeline.studies.scenes.world import Arrangement, Group, Scene
 
 CAPTIONS = 5
 
 
 class Caption(NamedTuple):
-    """A caption with its noun phrases.
-
-    Attributes
-    ----------
-    text : str. The caption.
-    phrases : tuple of (str, Group). Noun phrases in order, each with the group that it names.
-    """
+    """A caption with its noun phrases."""
 
     text: str
     phrases: tuple[tuple[str, Group], ...]
+    """Noun phrases in order, each with the group that it names."""
 
 
 def describe(scene: Scene, rng: np.random.Generator) -> tuple[str, ...]:
@@ -51,7 +41,7 @@ def captions_of(scene: Scene, rng: np.random.Generator) -> tuple[Caption, ...]:
     """Return the captions of `describe` with their noun phrases."""
     speaker = Speaker(scene, rng)
     captions: list[Caption] = []
-    for tell in _TELLERS[scene.layout]:
+    for tell in _TELLERS[scene.arrangement]:
         caption = _told(speaker, tell)
         while caption.text in [former.text for former in captions]:
             caption = _told(speaker, tell)
@@ -65,13 +55,13 @@ def _told(speaker: Speaker, tell: Callable[[Speaker], str]) -> Caption:
     spans: dict[tuple[int, int], tuple[str, Group]] = {}
     for phrase, group in speaker.named:
         # A sentence starts with a capital letter, unlike its phrase.
-        if found := re.search(rf"\b{re.escape(phrase)}\b", text.lower()):
-            spans[found.span()] = phrase, group
+        if match := re.search(rf"\b{re.escape(phrase)}\b", text.lower()):
+            spans[match.span()] = phrase, group
     # A phrase that was discarded may be the beginning of one that was used.
-    said = [
+    outermost = [
         s for s in sorted(spans) if not any(t[0] <= s[0] and s[1] <= t[1] for t in spans if t != s)
     ]
-    return Caption(text, tuple(spans[span] for span in said))
+    return Caption(text, tuple(spans[span] for span in outermost))
 
 
 def _relation(s: Speaker, x: Group, relations: Sequence[str], y: Group) -> str:
@@ -89,7 +79,7 @@ def _relation(s: Speaker, x: Group, relations: Sequence[str], y: Group) -> str:
 
 
 def _across(s: Speaker) -> bool:
-    return s.scene.layout is Layout.SIDE_BY_SIDE or s.scene.place == "row"
+    return s.scene.arrangement is Arrangement.SIDE_BY_SIDE or s.scene.position == "row"
 
 
 def _forward(s: Speaker) -> str:
@@ -169,8 +159,8 @@ def _looks(s: Speaker, group: Group) -> str:
 def _backdrop(s: Speaker) -> str:
     """Return a caption such as "A brick wall with a red star and two fish."."""
     row = _listed([s.some(g, tail=False) for g in s.scene.groups])
-    if s.scene.layout is Layout.ALONE and s.chance(0.5):
-        row = f"{row} {s.choose(*PLACES[s.scene.place])}"
+    if s.scene.arrangement is Arrangement.ALONE and s.chance(0.5):
+        row = f"{row} {s.choose(*PLACES[s.scene.position])}"
     return s.sentence(f"{s.backdrop()} with {row}")
 
 
@@ -228,14 +218,14 @@ def _two_of_three(s: Speaker) -> str:
 
 def _placed(s: Speaker) -> str:
     x = s.some(s.scene.groups[0])
-    at = s.choose(*PLACES[s.scene.place])
+    at = s.choose(*PLACES[s.scene.position])
     form = s.choose(f"{x} {x.be} {at}", f"{x} can be seen {at}", f"{x} {x.verb('appear')} {at}")
     return s.sentence(form, setting=0.4)
 
 
 def _there_is(s: Speaker) -> str:
     x = s.some(s.scene.groups[0])
-    return s.sentence(f"there {x.be} {x} {s.choose(*PLACES[s.scene.place])}", setting=0.5)
+    return s.sentence(f"there {x.be} {x} {s.choose(*PLACES[s.scene.position])}", setting=0.5)
 
 
 def _in_setting(s: Speaker) -> str:
@@ -251,16 +241,15 @@ def _alone(s: Speaker) -> str:
     return s.sentence(s.choose(f"only {s.some(group)}", f"nothing but {s.some(group)}"), 0.5)
 
 
-_TELLERS: dict[Layout, tuple[Callable[[Speaker], str], ...]] = {
-    Layout.ALONE: (_placed, _there_is, _in_setting, _backdrop, _alone),
-    Layout.SIDE_BY_SIDE: (_forward, _backward, _sides, _together, _facts),
-    Layout.STACKED: (_forward, _backward, _sides, _together, _facts),
-    Layout.INSIDE: (_content, _container, _in_setting, _facts, _backdrop),
-    Layout.BETWEEN: (_between, _flanks, _order, _two_of_three, _backdrop),
+_TELLERS: dict[Arrangement, tuple[Callable[[Speaker], str], ...]] = {
+    Arrangement.ALONE: (_placed, _there_is, _in_setting, _backdrop, _alone),
+    Arrangement.SIDE_BY_SIDE: (_forward, _backward, _sides, _together, _facts),
+    Arrangement.STACKED: (_forward, _backward, _sides, _together, _facts),
+    Arrangement.INSIDE: (_content, _container, _in_setting, _facts, _backdrop),
+    Arrangement.BETWEEN: (_between, _flanks, _order, _two_of_three, _backdrop),
 }
 
 
 def _listed(phrases: Sequence[Phrase]) -> str:
-    """Return "x and y" or "x, y and z"."""
     texts = [str(p) for p in phrases]
     return " and ".join([", ".join(texts[:-1]), texts[-1]] if texts[1:] else texts)

@@ -20,16 +20,10 @@ T = TypeVar("T")
 
 
 class Phrase(NamedTuple):
-    """A noun phrase with its grammatical number.
-
-    Attributes
-    ----------
-    text : str. The words.
-    plural : bool. Whether verbs agree in the plural.
-    """
+    """A noun phrase with its grammatical number."""
 
     text: str
-    plural: bool
+    plural: bool  # whether verbs agree in the plural
 
     def __str__(self) -> str:
         return self.text
@@ -45,13 +39,7 @@ class Phrase(NamedTuple):
 
 
 class Speaker:
-    """Random choice of words for a scene.
-
-    Attributes
-    ----------
-    scene : Scene. The scene to describe.
-    named : list. Every noun phrase so far, with the group that it names.
-    """
+    """Random choice of words for a scene."""
 
     def __init__(self, scene: Scene, rng: np.random.Generator) -> None:
         self.scene = scene
@@ -106,14 +94,7 @@ class Speaker:
         return self.choose(*SETTING_WORDS[self.scene.setting])[1]
 
     def sentence(self, text: str, setting: float = 0.0, front: float = 0.3) -> str:
-        """Return a sentence.
-
-        Parameters
-        ----------
-        text : str. The sentence without capital and full stop.
-        setting : float. Probability of mentioning the setting.
-        front : float. Probability that the setting is first instead of last.
-        """
+        """Return a sentence; the setting is mentioned, and first, with these probabilities."""
         if self.chance(setting):
             before = self.chance(front)
             text = f"{self.setting()}, {text}" if before else f"{text} {self.setting()}"

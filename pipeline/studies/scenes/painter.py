@@ -8,25 +8,18 @@ from pipeline.studies.scenes.backgrounds import draw_background
 from pipeline.studies.scenes.shapes import silhouette, surface
 from pipeline.studies.scenes.world import COLOURS, Box, Group, Scene
 
-_MOST_TURN = 0.16
-"""Radians: some variety, but a square does not become a diamond."""
+_MOST_TURN = 0.16  # radians: some variety, but a square does not become a diamond
 _INK = {
     "yellow": (30, 30, 34),
     "pink": (30, 30, 34),
     "white": (158, 164, 178),
     "black": (142, 142, 148),
 }
-"""Colour of the patterns; white by default. Grey distinguishes striped black from striped
-white."""
+"""Colour of patterns, else white. Grey distinguishes striped black from striped white."""
 
 
-def paint(scene: Scene, rng: np.random.Generator) -> Image.Image:
-    """Return the image of a scene, RGB, `world.SIZE` pixels wide and high."""
-    return paint_with_boxes(scene, rng)[0]
-
-
-def paint_with_boxes(scene: Scene, rng: np.random.Generator) -> tuple[Image.Image, list[Box]]:
-    """Return the image of a scene, and the bounding box of each painted group."""
+def paint(scene: Scene, rng: np.random.Generator) -> tuple[Image.Image, list[Box]]:
+    """Return the RGB image of a scene, SIZE pixels wide and high, and the box of each group."""
     image = draw_background(scene.setting, rng)
     return image, [_paint_group(image, group, rng) for group in scene.groups]
 

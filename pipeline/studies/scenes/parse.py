@@ -1,12 +1,12 @@
 """Parser of captions, the inverse of the grammar, for captions from any source.
 
-Capitals and punctuation are ignored, since language models may omit them. Ungrammatical captions,
-such as "two star" or truncated ones, are not parsed.
+Ungrammatical captions, such as "two star" or truncated ones, are not parsed.
 """
 
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 from pipeline.studies.scenes.words import (
     ABOVE,
@@ -31,17 +31,11 @@ from pipeline.studies.scenes.words import (
 
 @dataclass(frozen=True)
 class Named:
-    """A group of objects as named in a caption; None and "" for what is not mentioned.
+    """A group of objects as named in a caption; None and "" for what is not mentioned."""
 
-    Attributes
-    ----------
-    shape, colour, texture, size : str or None. Values of `pipeline.studies.scenes.world`.
-    counts : set of int. Possible numbers of objects: {2} for "two stars", {2, 3, 4} for "the
-        stars".
-    """
-
-    shape: str
+    shape: str  # all texts are values of `world`, "" if not mentioned
     counts: frozenset[int]
+    """Possible numbers of objects: {2} for "two stars", {2, 3, 4} for "the stars"."""
     colour: str = ""
     texture: str = ""
     size: str = ""
@@ -49,46 +43,35 @@ class Named:
 
 @dataclass(frozen=True)
 class Relation:
-    """A statement about named groups.
-
-    Attributes
-    ----------
-    kind : str. "left of", "right of", "above", "below", "beside", "inside", "between" (the other
-        two), "bigger", "smaller", "only" (no other object), "total N" (objects in all), or "at "
-        and a place: "left", "right", "top", "bottom" or a key of `PLACES`.
-    groups : tuple of int. Positions in `Parsed.named`.
-    """
+    """A statement about named groups."""
 
     kind: str
-    groups: tuple[int, ...]
+    """"left of", "right of", "above", "below", "beside", "inside", "between" (the other two),
+    "bigger", "smaller", "only" (no other object), "total N" (objects in all), or "at " and a place:
+    "left", "right", "top", "bottom" or a key of `PLACES`."""
+    groups: tuple[int, ...]  # positions in `Parsed.named`
 
 
 @dataclass(frozen=True)
 class Parsed:
-    """A parsed caption.
+    """A parsed caption."""
 
-    Attributes
-    ----------
-    named : tuple of Named. Groups in the order of their naming.
-    relations : tuple of Relation. Relations between them.
-    setting : str. The background, or "".
-    """
-
-    named: tuple[Named, ...]
+    named: tuple[Named, ...]  # groups in the order of their naming
     relations: tuple[Relation, ...] = ()
-    setting: str = ""
+    setting: str = ""  # the background, or ""
 
 
 def parse(caption: str) -> Parsed | None:
     """Parse a caption; return None if it is not in the grammar."""
+    # Language models may omit capitals and punctuation.
     text = " ".join(re.findall(r"[a-z]+", caption.lower()))
     for rest, setting in _settings(text):
         skeleton, named = _skeleton(rest)
         for pattern, relations_of in _FORMS:
-            if found := pattern.fullmatch(skeleton):
-                said = _with_looks(named, found.groupdict())
-                if said is not None:
-                    return Parsed(said, tuple(relations_of(found)), setting)
+            if match := pattern.fullmatch(skeleton):
+                described = _with_looks(named, match.groupdict())
+                if described is not None:
+                    return Parsed(described, tuple(relations_of(match)), setting)
     return None
 
 
@@ -96,13 +79,13 @@ def _skeleton(text: str) -> tuple[str, list[Named]]:
     """Return a sentence with "@" for each noun phrase, and the groups that the phrases name."""
     named: list[Named] = []
 
-    def note(found: re.Match[str]) -> str:
-        shape, of_noun = _NOUNS[found["noun"]]
-        counts = _DETERMINERS[found["determiner"]] & of_noun
-        said = _adjectives(f"{found['adjectives']}{found['tail'] or ''}")
-        if not counts or said is None:  # the words of the phrase disagree
-            return found[0]
-        named.append(_looking(Named(shape, counts), said))
+    def note(match: re.Match[str]) -> str:
+        shape, of_noun = _NOUNS[match["noun"]]
+        counts = _DETERMINERS[match["determiner"]] & of_noun
+        adjectives = _adjectives(f"{match['adjectives']}{match['tail'] or ''}")
+        if not counts or adjectives is None:  # the words of the phrase disagree
+            return match[0]
+        named.append(replace(Named(shape, counts), **adjectives))
         return "@"
 
     return _NOUN_PHRASE.sub(note, text), named
@@ -111,46 +94,37 @@ def _skeleton(text: str) -> tuple[str, list[Named]]:
 def _settings(text: str) -> Iterable[tuple[str, str]]:
     """Yield a caption without its setting, which is first, last or not mentioned."""
     for setting, words in SETTING_WORDS.items():
-        for place, backdrop in words:
-            if text.endswith(f" {place}"):
-                yield text.removesuffix(f" {place}"), setting
-            if text.startswith(f"{place} "):
-                yield text.removeprefix(f"{place} "), setting
+        for phrase, backdrop in words:
+            if text.endswith(f" {phrase}"):
+                yield text.removesuffix(f" {phrase}"), setting
+            if text.startswith(f"{phrase} "):
+                yield text.removeprefix(f"{phrase} "), setting
             if text.startswith(f"{backdrop} with "):
                 yield f"backdrop{text.removeprefix(backdrop)}", setting
     yield text, ""
 
 
-def _adjectives(text: str) -> dict[str, str] | None:
+def _adjectives(text: str) -> dict[str, Any] | None:
     """Return colour, texture and size of adjectives; None if one occurs twice."""
-    said: dict[str, str] = {}
-    for found in _ADJECTIVE.finditer(text):
-        kind, value = _ADJECTIVES[found[0]]
-        if kind in said:
+    values: dict[str, str] = {}
+    for match in _ADJECTIVE.finditer(text):
+        kind, value = _ADJECTIVES[match[0]]
+        if kind in values:
             return None
-        said[kind] = value
-    return said
+        values[kind] = value
+    return values
 
 
-def _with_looks(named: list[Named], found: Mapping[str, str | None]) -> tuple[Named, ...] | None:
+def _with_looks(named: list[Named], looks_of: Mapping[str, str | None]) -> tuple[Named, ...] | None:
     """Return the groups with the attributes of "is red and striped" for the first and second."""
-    said = list(named)
+    described = list(named)
     for at, name in enumerate(("looks", "looks_too")):
-        if looks := found.get(name):
+        if looks := looks_of.get(name):
             adjectives = _adjectives(looks)
             if adjectives is None:
                 return None
-            said[at] = _looking(said[at], adjectives)
-    return tuple(said)
-
-
-def _looking(named: Named, said: Mapping[str, str]) -> Named:
-    return replace(
-        named,
-        colour=said.get("colour", named.colour),
-        texture=said.get("texture", named.texture),
-        size=said.get("size", named.size),
-    )
+            described[at] = replace(described[at], **adjectives)
+    return tuple(described)
 
 
 def _any(phrases: Iterable[str]) -> str:
@@ -203,7 +177,7 @@ _SIDES = {
     **dict.fromkeys(TOP, "at top"),
     **dict.fromkeys(BOTTOM, "at bottom"),
 }
-_AT = {**_SIDES, **{p: f"at {place}" for place, phrases in PLACES.items() for p in phrases}}
+_AT = {**_SIDES, **{p: f"at {position}" for position, phrases in PLACES.items() for p in phrases}}
 _COMPARED = {"bigger": "bigger", "larger": "bigger", "smaller": "smaller"}
 
 _Relations = Callable[[re.Match[str]], Iterable[Relation]]
@@ -214,19 +188,19 @@ _LOOK = _any(w for w in _ADJECTIVES if w not in _TAILS)
 _LOOKS = f"{_LOOK}(?: and {_LOOK})?"
 
 
-def _along(found: re.Match[str]) -> list[Relation]:
+def _along(match: re.Match[str]) -> list[Relation]:
     """Return the relations of an order such as "from left to right"."""
     kinds = {"left": "left of", "right": "right of", "top": "above", "bottom": "below"}
-    kind = kinds[found["way"].split()[0]]
-    return [Relation(kind, (k, k + 1)) for k in range(found[0].count("@") - 1)]
+    kind = kinds[match["way"].split()[0]]
+    return [Relation(kind, (k, k + 1)) for k in range(match[0].count("@") - 1)]
 
 
-def _total(found: re.Match[str]) -> list[Relation]:
-    return [Relation(f"total {NUMBERS.index(found['total']) + 2}", ())]
+def _total(match: re.Match[str]) -> list[Relation]:
+    return [Relation(f"total {NUMBERS.index(match['total']) + 2}", ())]
 
 
 def _fixed(*relations: Relation) -> _Relations:
-    return lambda found: relations
+    return lambda match: relations
 
 
 _FORMS: list[tuple[re.Pattern[str], _Relations]] = [

@@ -14,18 +14,18 @@ from pipeline.studies.scenes.world import (
     SHAPES,
     SIZE,
     TEXTURES,
+    Arrangement,
     Box,
     Group,
-    Layout,
     Scene,
 )
 
-_LAYOUT_SHARES = {
-    Layout.ALONE: 0.2,
-    Layout.SIDE_BY_SIDE: 0.26,
-    Layout.STACKED: 0.26,
-    Layout.INSIDE: 0.14,
-    Layout.BETWEEN: 0.14,
+_ARRANGEMENT_SHARES = {
+    Arrangement.ALONE: 0.2,
+    Arrangement.SIDE_BY_SIDE: 0.26,
+    Arrangement.STACKED: 0.26,
+    Arrangement.INSIDE: 0.14,
+    Arrangement.BETWEEN: 0.14,
 }
 _COUNT_SHARES = (0.46, 0.24, 0.17, 0.13)
 _TEXTURE_SHARES = (0.4, 0.2, 0.2, 0.2)
@@ -33,9 +33,7 @@ _SIZE_SHARES = {"small": 0.3, "medium": 0.34, "large": 0.36}
 _CORNERS = ("top left", "top right", "bottom left", "bottom right")
 _CONTAINER_RADII = (86, 100)
 _MARGIN, _GAP = 8, 16
-_LEAST_CONTRAST = 150.0
-"""Distance in RGB between a container and its content."""
-
+_LEAST_CONTRAST = 150.0  # distance in RGB between a container and its content
 T = TypeVar("T")
 
 
@@ -49,47 +47,47 @@ def pick(rng: np.random.Generator, items: Sequence[T], shares: Sequence[float] |
 
 def sample_scene(rng: np.random.Generator) -> Scene:
     """Return a scene drawn at random."""
-    layout = pick(rng, tuple(_LAYOUT_SHARES), tuple(_LAYOUT_SHARES.values()))
+    arrangement = pick(rng, tuple(_ARRANGEMENT_SHARES), tuple(_ARRANGEMENT_SHARES.values()))
     setting = pick(rng, tuple(SETTINGS))
     colours = [c for c in COLOURS if c not in SETTINGS[setting]]
-    if layout is Layout.ALONE:
+    if arrangement is Arrangement.ALONE:
         return _alone(rng, setting, colours)
-    if layout is Layout.INSIDE:
+    if arrangement is Arrangement.INSIDE:
         return _inside(rng, setting, colours)
-    number = 3 if layout is Layout.BETWEEN else 2
-    place = pick(rng, ("row", "column")) if layout is Layout.BETWEEN else ""
-    across = layout is Layout.SIDE_BY_SIDE or place == "row"
+    number = 3 if arrangement is Arrangement.BETWEEN else 2
+    position = pick(rng, ("row", "column")) if arrangement is Arrangement.BETWEEN else ""
+    across = arrangement is Arrangement.SIDE_BY_SIDE or position == "row"
     shapes = [SHAPES[i] for i in rng.permutation(len(SHAPES))[:number]]
     chosen = [colours[i] for i in rng.permutation(len(colours))[:number]]
     groups = tuple(
         _group(rng, region, shape, colour, _count(rng, 4 if number == 2 else 2))
         for region, shape, colour in zip(_strips(number, across), shapes, chosen, strict=True)
     )
-    return Scene(layout, setting, groups, place)
+    return Scene(arrangement, setting, groups, position)
 
 
 def _alone(rng: np.random.Generator, setting: str, colours: Sequence[str]) -> Scene:
     shape, colour, count = pick(rng, SHAPES), pick(rng, colours), _count(rng, 4)
     low, middle, high = _MARGIN, SIZE // 2, SIZE - _MARGIN
     if count == 1:
-        place = pick(rng, ("middle", *_CORNERS))
-        left, right = (low, middle - _GAP) if "left" in place else (middle + _GAP, high)
-        top, bottom = (low, middle - _GAP) if "top" in place else (middle + _GAP, high)
+        position = pick(rng, ("middle", *_CORNERS))
+        left, right = (low, middle - _GAP) if "left" in position else (middle + _GAP, high)
+        top, bottom = (low, middle - _GAP) if "top" in position else (middle + _GAP, high)
         region = (left, top, right, bottom)
-        if place == "middle":
+        if position == "middle":
             region = (middle - 52, middle - 52, middle + 52, middle + 52)
-        return Scene(Layout.ALONE, setting, (_group(rng, region, shape, colour, 1),), place)
-    place = pick(rng, ("row", "column", "scattered"))
-    grid = {"row": (1, count), "column": (count, 1), "scattered": (2, 2)}[place]
+        return Scene(Arrangement.ALONE, setting, (_group(rng, region, shape, colour, 1),), position)
+    position = pick(rng, ("row", "column", "scattered"))
+    grid = {"row": (1, count), "column": (count, 1), "scattered": (2, 2)}[position]
     region = (low, low, high, high)
-    if place == "row":
+    if position == "row":
         region = (low, middle - 52, high, middle + 52)
-    elif place == "column":
+    elif position == "column":
         region = (middle - 52, low, middle + 52, high)
     group = _group(rng, region, shape, colour, count, grid)
-    if place in ("row", "column"):
-        group = _in_line(group, along_x=place == "row")
-    return Scene(Layout.ALONE, setting, (group,), place)
+    if position in ("row", "column"):
+        group = _in_line(group, along_x=position == "row")
+    return Scene(Arrangement.ALONE, setting, (group,), position)
 
 
 def _in_line(group: Group, along_x: bool) -> Group:
@@ -128,7 +126,7 @@ def _inside(rng: np.random.Generator, setting: str, colours: Sequence[str]) -> S
     centres = tuple((x + dx, y + dy) for dx, dy in offsets)
     texture = pick(rng, TEXTURES, _TEXTURE_SHARES)
     inner = Group(shape, pick(rng, contrasting), texture, size, inner_radius, centres)
-    return Scene(Layout.INSIDE, setting, (outer, inner))
+    return Scene(Arrangement.INSIDE, setting, (outer, inner))
 
 
 def _count(rng: np.random.Generator, most: int) -> int:
@@ -136,7 +134,6 @@ def _count(rng: np.random.Generator, most: int) -> int:
 
 
 def _between(rng: np.random.Generator, bounds: tuple[int, int]) -> int:
-    """Return a whole number within `bounds`, both included."""
     return int(rng.integers(bounds[0], bounds[1] + 1))
 
 
@@ -159,10 +156,7 @@ def _group(
     count: int,
     grid: tuple[int, int] | None = None,
 ) -> Group:
-    """Return `count` objects in cells of a grid (rows, columns) over `region`.
-
-    The default grid is the one with the most space per object.
-    """
+    """Return `count` objects in cells of a grid (rows, columns) over a region."""
     left, top, right, bottom = region
     rows, columns = grid or max(
         ((r, -(-count // r)) for r in range(1, count + 1)),

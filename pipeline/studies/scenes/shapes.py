@@ -13,18 +13,7 @@ Point = tuple[float, float]
 
 
 def silhouette(shape: str, radius: int, angle: float) -> Image.Image:
-    """Return the mask of a shape.
-
-    Parameters
-    ----------
-    shape : str. A shape of `world.SHAPES`.
-    radius : int. Radius of the enclosing circle in pixels.
-    angle : float. Rotation in radians.
-
-    Returns
-    -------
-    Image of mode "L", 2 * radius pixels wide and high, 255 inside.
-    """
+    """Return the mask of a shape, mode "L", 2 * radius pixels wide; `angle` in radians."""
     scale = radius * _SUPERSAMPLING
     mask = Image.new("L", (2 * scale, 2 * scale))
     _DRAW[shape](_Pen(mask, angle))
@@ -32,11 +21,7 @@ def silhouette(shape: str, radius: int, angle: float) -> Image.Image:
 
 
 def surface(
-    texture: str,
-    radius: int,
-    angle: float,
-    colour: tuple[int, int, int],
-    ink: tuple[int, int, int],
+    texture: str, radius: int, angle: float, colour: tuple[int, int, int], ink: tuple[int, int, int]
 ) -> Image.Image:
     """Return an RGB tile, 2 * radius pixels wide and high, of `colour` with a pattern in `ink`."""
     if texture == "plain":

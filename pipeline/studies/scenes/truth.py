@@ -1,46 +1,22 @@
 """Whether a caption is true of a scene: objects, attributes, counts and relations."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from pipeline.studies.scenes.parse import Named, Parsed, Relation
-from pipeline.studies.scenes.world import SIZE, Group, Layout, Scene
+from pipeline.studies.scenes.world import SIZE, Arrangement, Group, Scene
 
 FACETS = ("shape", "colour", "count", "texture", "size", "relation", "setting")
 
 
-@dataclass(frozen=True)
-class Truth:
-    """Correctness of a caption.
-
-    Attributes
-    ----------
-    right : dict. For each of `FACETS` that the caption mentions, whether all statements are true.
-    """
-
-    right: dict[str, bool]
-
-    @property
-    def true(self) -> bool:
-        """Whether all statements of the caption are true."""
-        return all(self.right.values())
-
-
-def truth_of(said: Parsed, scene: Scene) -> Truth:
-    """Compare a parsed caption with the scene.
-
-    A named group is the scene's group of that shape, which is unique; if there is no such group, it
-    is the group of that colour, so that a wrong shape does not make the rest wrong. Left, right,
-    above and below compare the boxes of the objects, which must not overlap in that direction;
-    other places are those of the generator.
-    """
-    groups = [_meant(named, scene) for named in said.named]
+def truth_of(parsed: Parsed, scene: Scene) -> dict[str, bool]:
+    """Return for each of `FACETS` that a caption mentions whether all its statements are true."""
+    groups = [_meant(named, scene) for named in parsed.named]
     right: dict[str, bool] = {}
 
     def note(facet: str, is_right: bool) -> None:
         right[facet] = right.get(facet, True) and is_right
 
-    for named, group in zip(said.named, groups, strict=True):
+    for named, group in zip(parsed.named, groups, strict=True):
         note("shape", group is not None and group.shape == named.shape)
         note("count", group is not None and group.count in named.counts)
         if named.colour:
@@ -49,7 +25,7 @@ def truth_of(said: Parsed, scene: Scene) -> Truth:
             note("texture", group is not None and group.texture == named.texture)
         if named.size:
             note("size", group is not None and group.size == named.size)
-    for relation in said.relations:
+    for relation in parsed.relations:
         if relation.kind.startswith("total "):
             total = sum(group.count for group in scene.groups)
             note("count", relation.kind == f"total {total}")
@@ -57,14 +33,16 @@ def truth_of(said: Parsed, scene: Scene) -> Truth:
             note("count", len(scene.groups) == 1)
         else:
             of = [groups[at] for at in relation.groups]
-            known = [group for group in of if group is not None]
-            note("relation", known == of and _holds(relation, known, scene))
-    if said.setting:
-        note("setting", said.setting == scene.setting)
-    return Truth(right)
+            present = [group for group in of if group is not None]
+            note("relation", present == of and _holds(relation, present, scene))
+    if parsed.setting:
+        note("setting", parsed.setting == scene.setting)
+    return right
 
 
 def _meant(named: Named, scene: Scene) -> Group | None:
+    # Shapes are unique in a scene. The colour is second, so that a wrong shape does not make all
+    # the rest wrong.
     for group in scene.groups:
         if group.shape == named.shape:
             return group
@@ -80,12 +58,12 @@ def _holds(relation: Relation, of: list[Group], scene: Scene) -> bool:
     return _HOLDS[kind](scene, *of)
 
 
-def _is_at(place: str, group: Group, scene: Scene) -> bool:
+def _is_at(position: str, group: Group, scene: Scene) -> bool:
     """Return whether a group is at a place: beyond all others, or in that half of the image."""
-    if place not in ("left", "right", "top", "bottom"):
-        return len(scene.groups) == 1 and scene.place == place
+    if position not in ("left", "right", "top", "bottom"):
+        return len(scene.groups) == 1 and scene.position == position
     if len(scene.groups) > 1:
-        kind = {"left": _left_of, "right": _right_of, "top": _above, "bottom": _below}[place]
+        kind = {"left": _left_of, "right": _right_of, "top": _above, "bottom": _below}[position]
         return all(kind(scene, group, other) for other in scene.groups if other is not group)
     left, top, right, bottom = group.box
     middle = SIZE // 2
@@ -94,9 +72,10 @@ def _is_at(place: str, group: Group, scene: Scene) -> bool:
         "right": left >= middle,
         "top": bottom <= middle,
         "bottom": top >= middle,
-    }[place]
+    }[position]
 
 
+# Boxes must not overlap in the direction of a relation.
 def _left_of(scene: Scene, x: Group, y: Group) -> bool:
     return x.box[2] <= y.box[0]
 
@@ -118,11 +97,11 @@ def _beside(scene: Scene, x: Group, y: Group) -> bool:
 
 
 def _inside(scene: Scene, x: Group, y: Group) -> bool:
-    return scene.layout is Layout.INSIDE and scene.groups == (y, x)
+    return scene.arrangement is Arrangement.INSIDE and scene.groups == (y, x)
 
 
 def _between(scene: Scene, x: Group, y: Group, z: Group) -> bool:
-    return scene.layout is Layout.BETWEEN and x is scene.groups[1]
+    return scene.arrangement is Arrangement.BETWEEN and x is scene.groups[1]
 
 
 def _bigger(scene: Scene, x: Group, y: Group) -> bool:

@@ -1,13 +1,9 @@
-"""Model of a scene before it is drawn or captioned: groups of equal objects with positions.
-
-The painter and the grammar have no other input, so that an image and its captions always agree.
-"""
+"""Model of a scene, the only input of painter and grammar, so that image and captions agree."""
 
 from dataclasses import dataclass
 from enum import StrEnum
 
-SIZE = 256
-"""Width and height of an image in pixels."""
+SIZE = 256  # width and height of an image in pixels
 
 SHAPES = (
     "circle", "square", "triangle", "star", "ring", "cross",
@@ -52,11 +48,10 @@ SETTINGS: dict[str, frozenset[str]] = {
 CONTAINERS = {"circle": 0.78, "square": 0.62, "ring": 0.54, "diamond": 0.56, "hexagon": 0.72}
 """Shapes that can contain objects, and the radius of their interior relative to their own."""
 
-Box = tuple[int, int, int, int]
-"""Left, top, right, bottom in pixels; y grows downwards."""
+Box = tuple[int, int, int, int]  # left, top, right, bottom in pixels; y grows downwards
 
 
-class Layout(StrEnum):
+class Arrangement(StrEnum):
     """Arrangement of the groups of a scene."""
 
     ALONE = "alone"
@@ -68,21 +63,14 @@ class Layout(StrEnum):
 
 @dataclass(frozen=True)
 class Group:
-    """One to four equal objects.
+    """One to four equal objects."""
 
-    Attributes
-    ----------
-    shape, colour, texture, size : str. From SHAPES, COLOURS, TEXTURES, RADII.
-    radius : int. Radius of each object's enclosing circle in pixels.
-    centres : tuple. Centres of the objects, (x, y) in pixels.
-    """
-
-    shape: str
+    shape: str  # from SHAPES; then COLOURS, TEXTURES, RADII
     colour: str
     texture: str
     size: str
-    radius: int
-    centres: tuple[tuple[int, int], ...]
+    radius: int  # radius of each object's enclosing circle in pixels
+    centres: tuple[tuple[int, int], ...]  # centres of the objects, (x, y) in pixels
 
     @property
     def count(self) -> int:
@@ -99,20 +87,14 @@ class Group:
 
 @dataclass(frozen=True)
 class Scene:
-    """Model of an image.
+    """Model of an image."""
 
-    Attributes
-    ----------
-    layout : Layout. ALONE has one group; SIDE_BY_SIDE two, from left to right; STACKED two, from
-        top to bottom; INSIDE the container first, then its content; BETWEEN three, from left to
-        right or from top to bottom. Groups differ in shape and in colour.
-    setting : str. The background, from SETTINGS.
-    groups : tuple of Group. In that order, which is also the drawing order.
-    place : str. ALONE: "middle", a corner ("top left"), "row", "column" or "scattered"; BETWEEN:
-        "row" or "column"; else "".
-    """
-
-    layout: Layout
-    setting: str
-    groups: tuple[Group, ...]
-    place: str = ""
+    arrangement: Arrangement
+    """ALONE has one group; SIDE_BY_SIDE two, from left to right; STACKED two, from top to bottom;
+    INSIDE the container first, then its content; BETWEEN three, from left to right or from top to
+    bottom. Groups differ in shape and in colour."""
+    setting: str  # the background, from SETTINGS
+    groups: tuple[Group, ...]  # in that order, which is also the drawing order
+    position: str = ""
+    """ALONE: "middle", a corner ("top left"), "row", "column" or "scattered"; BETWEEN: "row" or
+    "column"; else ""."""

@@ -26,54 +26,32 @@ MEASURES = (
     *(f"{d}_{m}" for d in DIRECTIONS for m in _OF_DIRECTION),
     f"text_to_image_{_BY_LENGTH}",
 )
-"""Comparable figures of embedding files: those of a recall table, and the difference in R@10
-between captions longer and not longer than the median."""
+"""Figures of a recall table, and R@10 of captions longer than the median minus that of others."""
 DEFAULT_MEASURES = ("rsum",)
 
 
 @dataclass(frozen=True)
 class Gallery:
-    """One gallery of a file.
+    """One gallery of a file."""
 
-    Attributes
-    ----------
-    image_ids : sequence of str. Images in the gallery, in row order.
-    image_of_caption : mapping. Image id by caption id.
-    ranked : RankedGallery. Ranks in both directions.
-    """
-
-    image_ids: Sequence[str]
-    image_of_caption: Mapping[str, str]
+    image_ids: Sequence[str]  # images in the gallery, in row order
+    image_of_caption: Mapping[str, str]  # image id by caption id
     ranked: RankedGallery
 
 
 @dataclass(frozen=True)
 class RankedEmbeddings:
-    """Ranks of one training of a system; see `pipeline.studies.significance.paired.Outputs`.
-
-    Attributes
-    ----------
-    file : Path. The embedding file.
-    galleries : list of Gallery. Galleries of the protocol.
-    same_images : bool. Whether all galleries have the same images, with different captions.
-    same_captions : bool. Whether compared files need the same captions.
-    lengths : callable or None. Returns the word count of each caption by id.
-    """
+    """Ranks of one training of a system, an `Outputs`."""
 
     file: Path
     galleries: tuple[Gallery, ...]
-    same_images: bool = False
-    same_captions: bool = True
+    same_images: bool = False  # whether all galleries have the same images, with different captions
+    same_captions: bool = True  # whether compared files need the same captions
     lengths: Callable[[], Mapping[str, int]] | None = None
+    """Returns the word count of each caption by id."""
 
     def require_same(self, other: "RankedEmbeddings") -> None:
-        """Raise unless the galleries are those of another file.
-
-        Raises
-        ------
-        EmbeddingsError
-            They have different images or captions.
-        """
+        """Raise unless the galleries are those of another file."""
         for ours, theirs in zip(self.galleries, other.galleries, strict=True):
             if tuple(ours.image_ids) != tuple(theirs.image_ids):
                 raise EmbeddingsError(
@@ -93,15 +71,7 @@ class RankedEmbeddings:
                 )
 
     def parts(self, measure: str) -> list[Totals]:
-        """Return the parts of a figure of `MEASURES`, one per gallery with its own images.
-
-        Raises
-        ------
-        EmbeddingsError
-            It needs caption lengths, which are unknown or all equal.
-        UnknownName
-            Unknown figure.
-        """
+        """Return the parts of a figure of `MEASURES`, one per gallery with its own images."""
         if measure not in MEASURES:
             raise UnknownName(
                 f"embedding files have no figure {measure!r}; {did_you_mean(measure, MEASURES)}"
@@ -146,26 +116,13 @@ def read_ranked(
     same_captions: bool = True,
     lengths: Callable[[], Mapping[str, int]] | None = None,
 ) -> RankedEmbeddings:
-    """Rank an embedding file in both directions.
-
-    Parameters
-    ----------
-    file, protocol : see `pipeline.retrieval.evaluate.evaluate`.
-    same_captions, lengths : see `RankedEmbeddings`.
-
-    Raises
-    ------
-    EmbeddingsError
-        The file is missing or corrupt, or has several splits.
-    ProtocolError
-        The file does not match the protocol.
-    """
+    """Rank an embedding file in both directions."""
     space = read_embeddings(Path(file))
     try:
         space = of_split(space, None)
     except EmbeddingsError as error:
         raise EmbeddingsError(f"{file} {error}") from error
-    found = tuple(
+    ranked = tuple(
         Gallery(
             gallery.image_ids,
             dict(zip(gallery.caption_ids, gallery.caption_image_ids, strict=True)),
@@ -173,7 +130,7 @@ def read_ranked(
         )
         for gallery in galleries(space, protocol)
     )
-    return RankedEmbeddings(Path(file), found, bool(protocol.sets), same_captions, lengths)
+    return RankedEmbeddings(Path(file), ranked, bool(protocol.sets), same_captions, lengths)
 
 
 def rsum_of(gallery: RankedGallery) -> Totals:
@@ -184,15 +141,15 @@ def rsum_of(gallery: RankedGallery) -> Totals:
 def _figure(gallery: RankedGallery, measure: str) -> Totals:
     """Return a figure that is a sum of means over the queries of one or both directions."""
     images = len(gallery.image_to_text)
-    asked = [measure]
+    columns = [measure]
     if measure == "rsum":
-        asked = [f"{direction}_r{k}" for direction in DIRECTIONS for k in CUTOFFS]
+        columns = [f"{direction}_r{k}" for direction in DIRECTIONS for k in CUTOFFS]
     sides = {
         DIRECTIONS[0]: (gallery.image_to_text, np.arange(images)),
         DIRECTIONS[1]: (gallery.text_to_image, gallery.image_rows),
     }
     each = []
-    for name in asked:
+    for name in columns:
         direction = next(d for d in DIRECTIONS if name.startswith(d))
         ranks, rows = sides[direction]
         each.append(_sums(rows, _values(ranks, name.removeprefix(f"{direction}_")), images))
@@ -202,12 +159,12 @@ def _figure(gallery: RankedGallery, measure: str) -> Totals:
 def _values(ranks: Ranks, measure: str) -> Doubles:
     """Return what each query contributes to a mean, from its rank from 0."""
     if measure == "mean_rank":
-        found = ranks + 1.0
+        values = ranks + 1.0
     elif measure == "mean_inverted_rank":
-        found = 1.0 / (ranks + 1.0)
+        values = 1.0 / (ranks + 1.0)
     else:
-        found = 100.0 * (ranks < int(measure.removeprefix("r")))
-    return found.astype(np.float64)
+        values = 100.0 * (ranks < int(measure.removeprefix("r")))
+    return values.astype(np.float64)
 
 
 def _sums(rows: Ranks, values: Doubles, images: int) -> Doubles:
@@ -229,7 +186,6 @@ def _mean_of_sets(parts: Sequence[Totals]) -> Totals:
 
 
 def _first_apart(ours: Sequence[str], theirs: Sequence[str]) -> str:
-    """Return the first difference of two lists of ids, for messages."""
     for number, (one, other) in enumerate(zip(ours, theirs, strict=False)):
         if one != other:
             return f", the first at row {number}: {one!r} and {other!r}"

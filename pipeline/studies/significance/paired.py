@@ -1,8 +1,7 @@
 """Paired test of two systems on the same images, for any figure: bootstrap, or sign flips for few.
 
-A system has one training per seed; a training has one part per gallery (the folds of a protocol),
-whose images are resampled separately. Embeddings, localized phrases and captions define figures as
-functions of the resampled images (`Part`); everything else is here.
+A training has one part per gallery (the folds of a protocol), whose images are resampled
+separately; embeddings, localized phrases and captions define figures as functions of the counts.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -20,13 +19,13 @@ from pipeline.studies.significance.sign_flips import sign_flip_interval, sign_fl
 RESAMPLES = 10_000
 """Number of bootstrap resamples: p is then at least 0.0002."""
 
+# Fewer differences have the same sign by chance in more than 5 of 100 comparisons.
 _FEWEST_DIFFERING = 6
 _COUNTS = 1 << 22  # image counts held at once
-
 Doubles = npt.NDArray[np.float64]
 
 
-class Part(Protocol):
+class Statistic(Protocol):
     """One figure of one training, as a function of the count of each image."""
 
     @property
@@ -42,19 +41,14 @@ class Part(Protocol):
 
 @dataclass(frozen=True)
 class Totals:
-    """A figure that is a function of sums over images.
+    """A figure that is a function of sums over images."""
 
-    Attributes
-    ----------
-    each : (statistics, images) float64. Summands.
-    of_totals : callable. From the sums (statistics, draws) to the figures (draws,).
-    """
-
-    each: Doubles
+    each: Doubles  # (statistics, images) float64, summands
     of_totals: Callable[[Doubles], Doubles]
+    """From the sums (statistics, draws) to the figures (draws,)."""
 
     def figures(self, times: Doubles) -> Doubles:
-        """See `Part.figures`."""
+        """Return the figures (draws,) for counts (draws, images)."""
         # Not a BLAS product, whose last bits depend on the number of threads.
         totals: Doubles = np.einsum("si,di->sd", self.each, times)
         with np.errstate(invalid="ignore", divide="ignore"):
@@ -62,21 +56,14 @@ class Totals:
 
 
 def mean_of(values: Doubles, images: npt.NDArray[np.int64], num_images: int) -> Totals:
-    """Return the mean over queries, any number of which belong to an image.
-
-    Parameters
-    ----------
-    values : (queries,).
-    images : (queries,). Row of each query's image.
-    num_images : int. Number of images.
-    """
+    """Return the mean of values (queries,), any number of which belong to an image."""
     each = np.stack(
         [np.bincount(images, minlength=num_images), np.bincount(images, values, num_images)]
     )
     return Totals(each.astype(np.float64), lambda totals: totals[1] / totals[0])
 
 
-Training = Sequence[Part]
+Training = Sequence[Statistic]
 
 
 class Outputs(Protocol):
@@ -87,13 +74,7 @@ class Outputs(Protocol):
         """Location, for messages."""
 
     def require_same(self, other: "Outputs") -> None:
-        """Raise unless images, queries and galleries are those of another.
-
-        Raises
-        ------
-        PipelineError
-            They differ; the first difference is named.
-        """
+        """Raise unless images, queries and galleries are those of another."""
 
     def parts(self, measure: str) -> Training:
         """Return the parts of a figure by its name."""
@@ -101,29 +82,20 @@ class Outputs(Protocol):
 
 @dataclass(frozen=True)
 class Comparison:
-    """One figure of two systems on the same images.
-
-    Attributes
-    ----------
-    measure : str. Name of the figure.
-    first, second : tuple of float. Its value for each training.
-    low, high : float. 95 % interval of the difference of their means; infinite for fewer than 6
-        images.
-    p : float. Two-sided, below 0.05 exactly if the interval excludes 0. For a bootstrap with n
-        draws, k of which have the other sign, 2 (k + 1) / (n + 1), at most 1; for fewer than
-        `FEWEST_IMAGES` images that of `sign_flip_p`.
-    num_images : int. Number of test images.
-    differing : int. Number of images on which the systems differ.
-    """
+    """One figure of two systems on the same images."""
 
     measure: str
-    first: tuple[float, ...]
+    first: tuple[float, ...]  # its value for each training
     second: tuple[float, ...]
     low: float
     high: float
+    """95 % interval of the difference of means, with `low`; infinite for fewer than 6 images."""
     p: float
-    num_images: int
-    differing: int
+    """Two-sided, below 0.05 exactly if the interval excludes 0. For a bootstrap with n draws, k of
+    which have the other sign, 2 (k + 1) / (n + 1), at most 1; for fewer than `FEWEST_IMAGES` images
+    that of `sign_flip_p`."""
+    num_images: int  # number of test images
+    differing: int  # number of images on which the systems differ
 
     @property
     def margin(self) -> float:
@@ -132,10 +104,7 @@ class Comparison:
 
     @property
     def too_few(self) -> bool:
-        """Whether there are too few images, or too few on which the systems differ, for a verdict.
-
-        Fewer than 6 differences have the same sign by chance in more than 5 of 100 comparisons.
-        """
+        """Whether the images, or those on which the systems differ, are too few for a verdict."""
         return self.num_images < FEWEST_IMAGES or 0 < self.differing < _FEWEST_DIFFERING
 
     @property
@@ -158,13 +127,7 @@ class Comparison:
 def compare_outputs(
     first: Sequence[Outputs], second: Sequence[Outputs], measure: str, resamples: int = RESAMPLES
 ) -> Comparison:
-    """Compare one figure of two systems, each with one output per training.
-
-    Raises
-    ------
-    PipelineError
-        See `Outputs.require_same` and `Outputs.parts`.
-    """
+    """Compare one figure of two systems, each with one output per training."""
     for other in (*first[1:], *second):
         other.require_same(first[0])
     ours, theirs = ([of.parts(measure) for of in side] for side in (first, second))
@@ -178,18 +141,13 @@ def compare_trainings(
     resamples: int = RESAMPLES,
     seed: int = SEED,
 ) -> Comparison:
-    """Compare one figure of two systems on the same images, in the same order.
-
-    From `FEWEST_IMAGES` images on with `margins`, whose percentile interval has the bounds that
-    agree with p (Davison & Hinkley 1997, section 5.2.1); for fewer by flipping the signs of
-    differences of pseudo-values (Efron & Tibshirani 1993, chapter 11), which ignores the variance
-    between trainings. Three trainings estimate that variance poorly: consider an interval that
-    barely excludes 0 as undecided.
-    """
+    """Compare one figure of two systems on the same images, in the same order."""
     ours, theirs = (tuple(map(figure, side)) for side in (first, second))
     differing = int(np.count_nonzero(_differing(first, second)))
     images = sum(part.each.shape[1] for part in first[0])
     if images < FEWEST_IMAGES:
+        # Pseudo-values (Efron & Tibshirani 1993, chapter 11): without the variance between
+        # trainings.
         differences = _pseudo_values(first) - _pseudo_values(second)
         # Means that differ only by rounding are equal.
         differences[np.isclose(differences, 0, atol=1e-9)] = 0.0
@@ -199,6 +157,7 @@ def compare_trainings(
     draws = margins(first, second, resamples, seed)
     other = min(np.count_nonzero(draws <= 0), np.count_nonzero(draws >= 0))
     p = min(1.0, 2 * (1 + int(other)) / (len(draws) + 1))
+    # The bounds that agree with p (Davison & Hinkley 1997, section 5.2.1).
     low, high = percentile_interval(draws)
     return Comparison(measure, ours, theirs, low, high, p, images, differing)
 
@@ -218,32 +177,17 @@ def figure(training: Training) -> float:
 def margins(
     first: Sequence[Training], second: Sequence[Training], resamples: int, seed: int = SEED
 ) -> Doubles:
-    """Return the difference of two systems' figures in each draw of a paired bootstrap.
-
-    Both systems are measured on the same draws of images, so that an image that is hard for both
-    does not widen the interval; this is more powerful than comparing two intervals. For a system
-    with several seeds, each draw averages over as many trainings, drawn with replacement, so that
-    the variance between seeds widens the interval.
-
-    Returns
-    -------
-    (draws,) float64
-        `resamples` of them, or fewer: draws without any image on which the figure depends are
-        dropped.
-
-    Raises
-    ------
-    ValueError
-        The trainings differ in their numbers of images, or no draw has a figure.
-    """
+    """Return (draws,): the difference of two systems' figures in a paired bootstrap."""
     sizes = {tuple(part.each.shape[1] for part in of) for of in (*first, *second)}
     if len(sizes) > 1:
-        found = " and ".join(str(list(size)) for size in sorted(sizes))
-        raise ValueError(f"the trainings have {found} images; expected the same")
-    # With the same seed the draws depend only on the numbers of images.
+        numbers = " and ".join(str(list(size)) for size in sorted(sizes))
+        raise ValueError(f"the trainings have {numbers} images; expected the same")
+    # With the same seed the draws depend only on the numbers of images: both systems are measured
+    # on the same draws, so that an image that is hard for both does not widen the interval.
     ours, theirs = (
         np.column_stack([_drawn(of, resamples, seed) for of in side]) for side in (first, second)
     )
+    # As many trainings, drawn with replacement: the variance between seeds widens the interval.
     rng = np.random.default_rng([seed, 1])
     draws = _mean_of_draws(ours, rng) - _mean_of_draws(theirs, rng)
     if not np.isfinite(draws).any():
@@ -290,21 +234,18 @@ def _differing(first: Sequence[Training], second: Sequence[Training]) -> npt.NDA
 
 
 def _pseudo_values(trainings: Sequence[Training]) -> Doubles:
-    """Return (images,) values whose mean is the figure, the mean over trainings.
-
-    With n images, n times the figure minus n - 1 times that without the image; for a mean over
-    images this is the image's own value.
-    """
+    """Return (images,) values whose mean is the figure, the mean over trainings."""
     of_each = [np.concatenate([_pseudo_values_of(part) for part in of]) for of in trainings]
     means: Doubles = np.mean(of_each, axis=0)
     return means
 
 
-def _pseudo_values_of(part: Part) -> Doubles:
+def _pseudo_values_of(part: Statistic) -> Doubles:
     images = part.each.shape[1]
     (whole,) = part.figures(np.ones((1, images)))
     if images == 1:
         return np.array([whole])
     without = part.figures(np.ones((images, images)) - np.eye(images))
-    # If only one image has queries, there is no figure without it.
+    # n times the figure minus n - 1 times that without the image; for a mean, its own value. If
+    # only one image has queries, there is no figure without it.
     return np.where(np.isfinite(without), images * whole - (images - 1) * without, whole)

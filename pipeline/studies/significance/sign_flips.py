@@ -5,31 +5,17 @@ import numpy.typing as npt
 
 from pipeline.retrieval.bootstrap import LEVEL, SEED
 
-MOST_EXACT = 14
-"""Number of differences up to which all signs are tried; beyond it they are sampled."""
-
+MOST_EXACT = 14  # number of differences up to which all signs are tried; beyond it they are sampled
 Doubles = npt.NDArray[np.float64]
 
 
 def sign_flip_p(differences: Doubles) -> float:
-    """Return the two-sided p value of a mean difference, by Fisher's randomisation test of pairs.
-
-    If two systems are equal, each difference could as well have the other sign. There is no other
-    assumption, and the test is exact for any number of images.
-
-    Parameters
-    ----------
-    differences : (images,). One system's score of each image minus the other's.
-
-    Returns
-    -------
-    float
-        1 if all differences are 0. With more than `MOST_EXACT` nonzero ones, the signs are drawn
-        2^14 times with a fixed seed.
-    """
+    """Return the two-sided p of a mean of differences (n,): Fisher's randomisation test."""
     differing = differences[differences != 0]
     if not len(differing):
         return 1.0
+    # If two systems are equal, each difference could as well have the other sign. There is no other
+    # assumption: the test is exact for any number of images.
     sums = _signs(len(differing)) @ differing
     # Sums that are equal up to rounding count as well.
     further = int(np.count_nonzero(np.abs(sums) >= abs(differing.sum()) * (1 - 1e-12)))
@@ -40,29 +26,15 @@ def sign_flip_p(differences: Doubles) -> float:
 
 
 def sign_flip_interval(differences: Doubles, level: float = LEVEL) -> tuple[float, float]:
-    """Return the interval of the mean difference that corresponds to `sign_flip_p`.
-
-    The means of all subsets of the differences divide the line into intervals that contain the
-    centre of a symmetric distribution with equal probability (Hartigan 1969), so order statistics
-    of them are bounds, for any number of differences. Fewer than 6 have no bounds at 95 %: they are
-    then infinite.
-
-    Parameters
-    ----------
-    differences : (images,). As for `sign_flip_p`; zeros count.
-    level : float. Level of the interval, 0-1.
-
-    Returns
-    -------
-    float, float
-        Lower and upper bound.
-    """
+    """Return the interval of the mean of differences (n,) that agrees with `sign_flip_p`."""
+    # Means of subsets divide the line into intervals that contain the centre of a symmetric
+    # distribution with equal probability (Hartigan 1969).
     members = _signs(len(differences)) > 0
     members = members[members.any(axis=1)]
     means = np.sort((members @ differences) / members.sum(axis=1))
     below = int((1 - level) / 2 * (len(means) + 1))
     if not below:
-        return -np.inf, np.inf
+        return -np.inf, np.inf  # fewer than 6 differences at 95 %
     return float(means[below - 1]), float(means[-below])
 
 

@@ -1,46 +1,40 @@
-"""Boxes drawn over an image, as self-contained SVG."""
+"""Boxes drawn over images, as self-contained SVG."""
 
 import base64
 from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
+from pathlib import Path
+from typing import TYPE_CHECKING
 
-from pipeline.web.pages.rendering import shown
+from PIL import Image
+
+from pipeline.images.decoding.decode import read_image
+from pipeline.store.files import require_folder, write_text
+from pipeline.web.pages.rendering import jpeg_of, shown
+
+if TYPE_CHECKING:
+    from pipeline.regions.localization.region_searcher import RegionHit
 
 _COLOURS = {"true": "#00a37a", "found": "#e8590c"}
 _WIDTH = 0.012  # of a line, as a share of the longer side
+_SIDE, _QUALITY = 480, 82
 
 
 @dataclass(frozen=True)
 class Mark:
-    """A box over an image.
+    """A box over an image."""
 
-    Attributes
-    ----------
-    box : tuple of 4 float. x0 y0 x1 y1 in pixels of the image.
-    label : str. Short text at a corner; escaped.
-    kind : str. "found", a solid line, or "true", a dashed line.
-    colour : str. CSS colour; "": that of the kind.
-    """
-
-    box: tuple[float, float, float, float]
-    label: str = ""
-    kind: str = "found"
-    colour: str = ""
+    box: tuple[float, float, float, float]  # x0 y0 x1 y1 in pixels of the image
+    label: str = ""  # short text at a corner; escaped
+    kind: str = "found"  # "found", a solid line, or "true", a dashed line
+    colour: str = ""  # CSS colour; "": that of the kind
 
 
 def marked_photo(
     jpeg: bytes, size: tuple[int, int], marks: Sequence[Mark], description: str
 ) -> str:
-    """Return an image with boxes as one SVG element, with the image embedded.
-
-    Parameters
-    ----------
-    jpeg : bytes. The image as JPEG, of any resolution; b"" draws the boxes alone.
-    size : tuple of 2 int. Width and height of the image in the units of the boxes.
-    marks : sequence of Mark. Boxes; later ones are drawn on top.
-    description : str. Text alternative.
-    """
+    """Return a JPEG, b"" for none, with boxes in units of `size`, as one SVG element."""
     width, height = size
     photo = ""
     if jpeg:
@@ -55,6 +49,28 @@ def marked_photo(
     )
 
 
+def write_marked(folder: str | Path, phrase: str, hits: Sequence["RegionHit"]) -> list[Path]:
+    """Write an SVG for each hit, `01.svg` the first, and return the files."""
+    folder = Path(folder)
+    require_folder(folder)
+    files = []
+    for hit in hits:
+        jpeg = small_jpeg(hit.file, _SIDE, _QUALITY)
+        files.append(folder / f"{hit.rank:02d}.svg")
+        described = f"{phrase} in {hit.id}"
+        write_text(files[-1], marked_photo(jpeg, hit.size, [Mark(hit.box, phrase)], described))
+    return files
+
+
+def small_jpeg(file: Path | None, side: int, quality: int) -> bytes:
+    """Return an image as JPEG, at most `side` wide and high; b"" if it cannot be decoded."""
+    decoded = None if file is None else read_image(file).image
+    if decoded is None:
+        return b""
+    decoded.thumbnail((side, side), Image.Resampling.BICUBIC)
+    return jpeg_of(decoded, quality)
+
+
 def boxes_over(size: tuple[int, int], marks: Sequence[Mark]) -> str:
     """Return the boxes as elements of an SVG whose view box is the image."""
     line = _WIDTH * max(size)
@@ -64,12 +80,12 @@ def boxes_over(size: tuple[int, int], marks: Sequence[Mark]) -> str:
 def _drawn(mark: Mark, line: float) -> str:
     """Return a box with a white edge, visible on any background, and its label."""
     x0, y0, x1, y1 = mark.box
-    place = f'x="{x0:g}" y="{y0:g}" width="{x1 - x0:g}" height="{y1 - y0:g}" fill="none"'
+    attributes = f'x="{x0:g}" y="{y0:g}" width="{x1 - x0:g}" height="{y1 - y0:g}" fill="none"'
     colour = mark.colour or _COLOURS[mark.kind]
     dashed = f' stroke-dasharray="{3 * line:g} {2 * line:g}"' if mark.kind == "true" else ""
     drawn = (
-        f'<rect {place} stroke="#fff" stroke-width="{1.8 * line:g}"/>'
-        f'<rect {place} stroke="{colour}" stroke-width="{line:g}"{dashed}/>'
+        f'<rect {attributes} stroke="#fff" stroke-width="{1.8 * line:g}"/>'
+        f'<rect {attributes} stroke="{colour}" stroke-width="{line:g}"{dashed}/>'
     )
     if mark.label:
         size = 5 * line

@@ -1,29 +1,30 @@
-"""Rendering of untrusted data on pages: templates, text and images."""
+"""Rendering of untrusted data on pages: templates, text, images and labels."""
 
 import io
 import re
+from collections.abc import Mapping
+from importlib.metadata import version
 from typing import Any
 
 from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 from PIL import Image
 
+from pipeline import __version__
+from pipeline.web.pages import Point
+
+MADE_BY = f"caption-feature-pipeline {__version__}, Jinja {version('jinja2')}"
+
 # Control characters, line and paragraph separators, marks that turn the direction of writing,
-# half surrogate pairs, and the two numbers that XML excludes.
+# half surrogate pairs, and the two numbers that XML excludes: most are invalid in HTML and XML even
+# if escaped, and overrides such as U+202E reverse the displayed order of a line.
 _SPELLED_OUT = re.compile(
     "[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff\ufffe\uffff]"
 )
 
 
 def environment(package: str) -> Environment:
-    """Return the Jinja environment of a package's templates.
-
-    Every text is escaped and passed through `shown`; an undefined name is an error.
-
-    Parameters
-    ----------
-    package : str. Package with a folder `templates`; templates of this package are available too.
-    """
-    return Environment(
+    """Return the Jinja environment of a package's templates, in which every text is escaped."""
+    templates = Environment(
         loader=ChoiceLoader([PackageLoader(package), PackageLoader("pipeline.web.pages")]),
         autoescape=True,
         undefined=StrictUndefined,
@@ -32,31 +33,34 @@ def environment(package: str) -> Environment:
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
+    templates.globals["made_by"] = MADE_BY
+    return templates
 
 
 def shown(text: str) -> str:
-    r"""Return `text` with control characters and direction overrides as `\x1b` or `\u202e`.
-
-    Everything else is unchanged; templates and `html.escape` escape HTML and XML. Most control
-    characters are invalid in HTML and XML even if escaped, and overrides such as U+202E reverse the
-    displayed order of a line.
-    """
-    return _SPELLED_OUT.sub(lambda found: _escape(ord(found[0])), text)
+    r"""Return `text` with control characters and direction overrides as `\x1b` or `\u202e`."""
+    return _SPELLED_OUT.sub(lambda match: _escape(ord(match[0])), text)
 
 
 def jpeg_of(image: Image.Image, quality: int) -> bytes:
-    """Return an image as JPEG without the metadata of its file.
-
-    Parameters
-    ----------
-    image : Image. Image of mode RGB; not modified.
-    quality : int. JPEG quality of Pillow, 1-95.
-    """
+    """Return an RGB image as JPEG (quality 1-95) without the metadata of its file."""
     bare = image.copy()
     bare.info = {}  # a comment in the source would be written to the copy
     stream = io.BytesIO()
     bare.save(stream, format="JPEG", quality=quality)
     return stream.getvalue()
+
+
+def spread_labels(labels: Mapping[str, Point], letter: float, height: float) -> dict[str, Point]:
+    """Return the points of labels, moved down until none overlap."""
+    placed: dict[str, Point] = {}
+    for word, (x, y) in sorted(labels.items(), key=lambda label: (label[1][1], label[0])):
+        for other, (ox, oy) in sorted(placed.items(), key=lambda label: label[1][1]):
+            width = letter * (len(word) + len(other)) / 2
+            if abs(ox - x) < width and abs(oy - y) < height:
+                y = oy + height
+        placed[word] = (x, y)
+    return placed
 
 
 def _finalized(value: Any) -> Any:

@@ -3,17 +3,13 @@
 from base64 import b64encode
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from PIL import Image
 
-from pipeline import __version__
 from pipeline.datasets.image_truth import CaptionTruth
 from pipeline.datasets.manifest import Manifest, read_manifest
-from pipeline.images.decoding.decode import read_image
 from pipeline.language.captioning.captions_file import read_captions
 from pipeline.language.score_captions import CAPTIONS_FILE, PROVENANCE_FILE, headings
 from pipeline.language.scores.table import truth_columns
@@ -23,7 +19,8 @@ from pipeline.store.hashing import sha256_of_file
 from pipeline.store.progress import QUIET, Monitor
 from pipeline.store.wording import counted
 from pipeline.studies.regularities import Plane, Regularities, columns_of, read_regularities
-from pipeline.web.pages.rendering import environment, jpeg_of
+from pipeline.web.pages.marked import small_jpeg
+from pipeline.web.pages.rendering import environment
 from pipeline.web.report.figures import thumbnail_chart
 
 SHOWN, SEED = 20, 0
@@ -33,36 +30,21 @@ _SIDE, _SMALL, _QUALITY = 320, 76, 80
 
 
 @dataclass(frozen=True)
-class Said:
-    """A system's caption of an image.
-
-    Attributes
-    ----------
-    system : str. Name of the system.
-    text : str. The caption.
-    verdict : str. Correctness, such as "true" or "wrong colour"; "" if unknown.
-    """
+class SystemCaption:
+    """A system's caption of an image."""
 
     system: str
     text: str
-    verdict: str
+    verdict: str  # correctness, such as "true" or "wrong colour"; "" if unknown
 
 
 @dataclass(frozen=True)
 class Example:
-    """An image with its generated captions and its references.
-
-    Attributes
-    ----------
-    image : str. Image id.
-    picture : str. Thumbnail as JPEG in base64, or "".
-    said : sequence of `Said`. Captions of the systems.
-    people : sequence of str. Captions of the dataset.
-    """
+    """An image with its generated captions and its references."""
 
     image: str
-    picture: str
-    said: Sequence[Said]
+    picture: str  # thumbnail as JPEG in base64, or ""
+    captions: Sequence[SystemCaption]
     people: Sequence[str]
 
 
@@ -76,31 +58,7 @@ def write_captions_page(
     regularities: Sequence[str | Path] = (),
     monitor: Monitor = QUIET,
 ) -> Path:
-    """Write `captions.html`, a self-contained page without scripts.
-
-    Deterministic: the same files produce the same bytes.
-
-    Parameters
-    ----------
-    files : sequence of str or Path. Caption files, one per system, named like the system.
-    scores : str or Path. Output folder of `pipeline score`, with one subfolder per system.
-    dataset : str or Path. Folder of the captioned dataset.
-    out : str or Path. Folder of the page.
-    truth : CaptionTruth or None. Reference for checking captions; None: no check.
-    regularities : sequence of str or Path. Files of `pipeline search --regularities`.
-    monitor : Monitor. Receives a line for each system without matching scores, and one on the page.
-
-    Raises
-    ------
-    WrongUsage
-        There is no caption file, or no image is captioned by all systems.
-    LanguageError, SearchError
-        A file is corrupt.
-    FileReadError
-        A system error prevented reading an existing image.
-    OutputError
-        The folder is not writable.
-    """
+    """Write `captions.html`, a self-contained page without scripts; deterministic."""
     if not files:
         raise WrongUsage("no file of captions was passed; `pipeline caption` writes them")
     folder, manifest = Path(out), read_manifest(dataset)
@@ -127,7 +85,6 @@ def write_captions_page(
         regularities=spaces,
         regularity_columns={name: columns_of(space) for name, space in spaces.items()},
         planes={name: _planes(space, manifest) for name, space in spaces.items()},
-        made_by=f"caption-feature-pipeline {__version__}, Jinja {version('jinja2')}",
         licence=manifest.licence,
     )
     write_text(path, text)
@@ -140,21 +97,10 @@ def examples_of(
     manifest: Manifest,
     truth: CaptionTruth | None = None,
 ) -> list[Example]:
-    """Return `SHOWN` random images that all systems have captioned, in dataset order.
-
-    Parameters
-    ----------
-    captions : mapping of str to mapping of str to str or None. By system, the caption of each
-        image; None if it failed.
-    manifest : Manifest. The dataset.
-    truth : CaptionTruth or None. Reference for checking captions.
-
-    Raises
-    ------
-    WrongUsage
-        No image is captioned by all systems.
-    """
-    shared = [e for e in manifest.entries if all(e.id in found for found in captions.values())]
+    """Return `SHOWN` random images that all systems have captioned, in dataset order."""
+    shared = [
+        e for e in manifest.entries if all(e.id in of_system for of_system in captions.values())
+    ]
     if not shared:
         raise WrongUsage(
             f"the files {', '.join(captions)} have no image of {manifest.name} in common; pass "
@@ -164,11 +110,11 @@ def examples_of(
     return [
         Example(
             entry.id,
-            b64encode(_jpeg(manifest.image_root / entry.file, _SIDE)).decode(),
+            b64encode(small_jpeg(manifest.image_root / entry.file, _SIDE, _QUALITY)).decode(),
             [
-                Said(name, text or "", _verdict(entry.id, text, truth))
-                for name, found in captions.items()
-                for text in [found[entry.id]]
+                SystemCaption(name, text or "", _verdict(entry.id, text, truth))
+                for name, of_system in captions.items()
+                for text in [of_system[entry.id]]
             ],
             entry.captions,
         )
@@ -191,9 +137,9 @@ def _verdict(image: str, text: str | None, truth: CaptionTruth | None) -> str:
 def _row(file: Path, folder: Path) -> Mapping[str, Any] | None:
     """Return the scores of a caption file; None if they are missing or of other captions."""
     try:
-        made = parse_json((folder / PROVENANCE_FILE).read_text(encoding="utf-8"))
+        provenance = parse_json((folder / PROVENANCE_FILE).read_text(encoding="utf-8"))
         row: Mapping[str, Any] = parse_json((folder / CAPTIONS_FILE).read_text(encoding="utf-8"))
-        return row if made["captions_sha256"] == sha256_of_file(file) else None
+        return row if provenance["captions_sha256"] == sha256_of_file(file) else None
     except (OSError, ValueError, KeyError, TypeError):
         return None
 
@@ -217,13 +163,12 @@ def _cell(value: float | int | None) -> str:
 
 
 def _planes(space: Regularities, manifest: Manifest) -> dict[str, str]:
-    """Return for each kind the SVG of its words over thumbnails."""
     return {kind: _plane(kind, plane, manifest.path_by_id) for kind, plane in space.planes.items()}
 
 
 def _plane(kind: str, plane: Plane, files: Mapping[str, Path]) -> str:
     pictures = [
-        (f"{word}: {image}", _jpeg(files[image], _SMALL) if image in files else b"", (x, y))
+        (f"{word}: {image}", small_jpeg(files.get(image), _SMALL, _QUALITY), (x, y))
         for word, images in plane.images.items()
         for image, (x, y) in images.items()
     ]
@@ -235,11 +180,3 @@ def _plane(kind: str, plane: Plane, files: Mapping[str, Path]) -> str:
     alt = f"{kind}: the words {', '.join(words)} and {len(pictures)} images that have one of them, "
     alt += "in the plane of their first two principal components"
     return thumbnail_chart(words, pictures, x_axis, y_axis, alt)
-
-
-def _jpeg(file: Path, side: int) -> bytes:
-    decoded = read_image(file).image
-    if decoded is None:
-        return b""
-    decoded.thumbnail((side, side), Image.Resampling.BICUBIC)
-    return jpeg_of(decoded, _QUALITY)

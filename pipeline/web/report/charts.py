@@ -1,10 +1,7 @@
 """Charts as SVG text: for narrow screens, light and dark colour schemes, deterministic.
 
-No plotting library is used: the pages need only a few kinds of chart, real text at one size, and
-colours that follow the reader's colour scheme, while plotting libraries write fixed colours.
-
-A system has one number in a report, which selects its colour, marker and dash in all charts.
-Systems from number `COLOURS` on are grey; a line chart labels them with their number, from 1.
+No plotting library is used, since these write fixed colours. A system has one number in a report,
+which selects its colour, marker and dash; from number `COLOURS` on it is grey.
 """
 
 from collections.abc import Iterable, Sequence
@@ -12,18 +9,11 @@ from dataclasses import dataclass
 from html import escape
 from math import ceil, floor, isfinite, log10
 
-from pipeline.web.pages.apart import apart
-from pipeline.web.pages.rendering import shown
+from pipeline.web.pages.rendering import shown, spread_labels
 
-WIDTH = 380
-"""Natural width of every chart in CSS pixels; text is 12 pixels high."""
-
-COLOURS = 8
-"""Number of systems with their own colour, marker and dash."""
-
-LINE = 18
-"""Line height of text in pixels."""
-
+WIDTH = 380  # natural width of every chart in CSS pixels; text is 12 pixels high
+COLOURS = 8  # number of systems with their own colour, marker and dash
+LINE = 18  # line height of text in pixels
 _LABEL_LENGTH = 52
 _LEFT, _RIGHT, _PLOT_HEIGHT = 46, 12, 200
 _LABEL = 21  # height of a row's label: gridlines start below it
@@ -76,41 +66,25 @@ class Scale:
 
 @dataclass(frozen=True)
 class Bar:
-    """A value with an optional interval, `low <= value <= high`.
-
-    Attributes
-    ----------
-    label : str. Name of the row.
-    value : float. The value.
-    low, high : float or None. Bounds of the interval.
-    number : int. Number of the system in the report.
-    """
+    """A value with an optional interval, `low <= value <= high`."""
 
     label: str
     value: float
-    low: float | None = None
+    low: float | None = None  # bounds of the interval
     high: float | None = None
-    number: int = 0
+    number: int = 0  # number of the system in the report
 
 
 @dataclass(frozen=True)
 class Series:
-    """A line through points.
-
-    Attributes
-    ----------
-    label : str. Name in the legend.
-    points : sequence of (float, float). Points (x, y) in ascending x.
-    marked : float or None. x of an emphasised point, such as the selected epoch.
-    number : int. Number of the system in the report.
-    unfilled : bool. Draw it dashed with unfilled markers, as a second series of the same system.
-    """
+    """A line through points."""
 
     label: str
-    points: tuple[tuple[float, float], ...]
-    marked: float | None = None
-    number: int = 0
+    points: tuple[tuple[float, float], ...]  # points (x, y) in ascending x
+    marked: float | None = None  # x of an emphasised point, such as the selected epoch
+    number: int = 0  # number of the system in the report
     unfilled: bool = False
+    """Draw it dashed with unfilled markers, as a second series of the same system."""
 
     @property
     def colour(self) -> str:
@@ -125,32 +99,17 @@ class Series:
 
 @dataclass(frozen=True)
 class Spans:
-    """Two spans on one scale, each starting at its filled end.
-
-    Attributes
-    ----------
-    label : str. Name of the row.
-    before : (float, float) or str. Grey span, or the reason for its absence.
-    after : (float, float). Coloured span.
-    number : int. Number of the system in the report.
-    """
+    """Two spans on one scale, each starting at its filled end."""
 
     label: str
     before: tuple[float, float] | str
-    after: tuple[float, float]
-    number: int = 0
+    """(float, float) or str. Grey span, or the reason for its absence."""
+    after: tuple[float, float]  # the coloured span
+    number: int = 0  # number of the system in the report
 
 
 def dot_chart(bars: Sequence[Bar], axis: str, alt: str, most: float | None = None) -> str:
-    """Draw one row per value, as a labelled dot on a scale that starts at 0.
-
-    Parameters
-    ----------
-    bars : sequence of Bar. At least one, from top to bottom; no value is below 0.
-    axis : str. Name of the scale.
-    alt : str. Text alternative of the chart.
-    most : float or None. Maximum possible value, which the scale does not exceed.
-    """
+    """Draw one labelled dot per value on a scale from 0 to at most `most`."""
     greatest = max(bar.value if bar.high is None else bar.high for bar in bars)
     ticks = nice_ticks(0.0, greatest, most=most)
     scale = Scale(ticks[0], ticks[-1], 14, WIDTH - 58)
@@ -173,16 +132,7 @@ def dot_chart(bars: Sequence[Bar], axis: str, alt: str, most: float | None = Non
 def span_chart(
     rows: Sequence[Spans], names: tuple[str, str], ends: tuple[str, str], axis: str, alt: str
 ) -> str:
-    """Draw two spans under each label, the grey one above the coloured one.
-
-    Parameters
-    ----------
-    rows : sequence of Spans. At least one, from top to bottom; no value is below 0.
-    names : tuple of 2 str. Legend of the grey and the coloured spans.
-    ends : tuple of 2 str. Legend of the filled and the unfilled ends.
-    axis : str. Name of the scale.
-    alt : str. Text alternative of the chart.
-    """
+    """Draw two spans under each label, the grey one above the coloured one; no value is below 0."""
     spans = [s for row in rows for s in (row.after, row.before) if not isinstance(s, str)]
     ticks = nice_ticks(0.0, max(value for span in spans for value in span))
     scale = Scale(ticks[0], ticks[-1], 14, WIDTH - 14)
@@ -209,24 +159,12 @@ def span_chart(
 def line_chart(
     series: Sequence[Series], x_axis: str, y_axis: str, alt: str, most: float | None = None
 ) -> str:
-    """Draw lines over one pair of axes.
-
-    The y axis starts at 0. If the minimum of several lines is above half of the maximum, it starts
-    near the minimum, since the lines would overlap otherwise; the name of the axis then states the
-    start.
-
-    Parameters
-    ----------
-    series : sequence of Series. Lines. Those with a number from `COLOURS` on are thin and grey,
-        behind the others, labelled with their number at the last point and in the legend.
-    x_axis, y_axis : str. Names of the scales.
-    alt : str. Text alternative of the chart.
-    most : float or None. Maximum possible y, which the scale does not exceed.
-    """
+    """Draw lines over one pair of axes; `most` is the maximum possible y."""
     named = [drawn for drawn in series if drawn.number < COLOURS]
     others = [drawn for drawn in series if drawn.number >= COLOURS]
     points = [point for drawn in series for point in drawn.points]
     least, greatest = min(y for _, y in points), max(y for _, y in points)
+    # Lines that would overlap on a scale from 0 start near their minimum; the axis states it.
     close = len(series) > 1 and greatest / 2 < least < greatest
     y_ticks = nice_ticks(least if close else 0.0, greatest, most=most)
     low, high = min(x for x, _ in points), max(x for x, _ in points)
@@ -262,7 +200,7 @@ def line_chart(
         str(drawn.number + 1): (across(drawn.points[-1][0]) + 9, up(drawn.points[-1][1]) + 3)
         for drawn in others
     }
-    for label, (x, y) in apart(ends, 6, 9).items():
+    for label, (x, y) in spread_labels(ends, 6, 9).items():
         parts.append(text(x, y, label, "soft count", "middle"))
     y = bottom + 46
     for drawn in named if len(series) > 1 else ():
@@ -294,7 +232,6 @@ def _axis_below(bottom: float, axis: str, ticks: Sequence[float], scale: Scale) 
 
 
 def _classes(number: int) -> tuple[str, str]:
-    """Return the CSS classes of stroke and fill of a system."""
     return (f"c{number}", f"f{number}") if number < COLOURS else ("ci", "fi")
 
 
@@ -310,11 +247,7 @@ def _span(stroke: str, fill: str, start: float, end: float, y: float) -> list[st
 def nice_ticks(
     low: float, high: float, whole: bool = False, most: float | None = None
 ) -> list[float]:
-    """Return about five evenly spaced ticks that cover low to high.
-
-    Steps are 1, 2 or 5 times a power of ten, at least 1 with `whole`. No tick exceeds `most`, which
-    becomes the last tick if a step would exceed it. A single value gets two ticks around it.
-    """
+    """Return about five ticks that cover low to high, in steps of 1, 2 or 5 times 10^n."""
     if not (isfinite(low) and isfinite(high)) or high < low:
         raise ValueError(f"a scale cannot run from {low} to {high}")
     span = (high - low) or max(abs(high), 1.0)

@@ -11,8 +11,8 @@ from typing import Any
 
 from pipeline.retrieval.geometry import Closeness
 from pipeline.store.files import write_text
-from pipeline.web.pages.apart import apart
-from pipeline.web.pages.rendering import shown
+from pipeline.web.pages import Point
+from pipeline.web.pages.rendering import shown, spread_labels
 from pipeline.web.report.charts import (
     COLOURS,
     LINE,
@@ -29,30 +29,19 @@ from pipeline.web.report.charts import (
     text,
 )
 from pipeline.web.report.head_inspection import WordPlane
-from pipeline.web.report.retrievals import LengthBin, Place
+from pipeline.web.report.retrievals import LengthBin
 
 History = Sequence[Mapping[str, Any]]
 
-MOST_RSUM = 600.0
-"""Maximum possible `rsum`."""
-
-_LABEL_HEIGHT, _LETTER_WIDTH = 15, 8
-"""Approximate height of a word and width of a letter in pixels."""
+MOST_RSUM = 600.0  # maximum possible `rsum`
+_LABEL_HEIGHT, _LETTER_WIDTH = 15, 8  # approximate height of a word and width of a letter in pixels
 
 
 @dataclass(frozen=True)
 class Figure:
-    """A chart with its heading, caption and data.
+    """A chart with its heading, caption and data."""
 
-    Attributes
-    ----------
-    name : str. Base name of its files, without suffix.
-    title, note : str. Heading and caption.
-    alt : str. Text alternative of the chart.
-    svg, csv : str. Contents of the two files.
-    """
-
-    name: str
+    name: str  # base name of its files, without suffix
     title: str
     note: str
     alt: str
@@ -87,14 +76,7 @@ def rsum_figure(name: str, bars: Sequence[Bar]) -> Figure:
 def length_figure(
     name: str, lengths: Mapping[str, Sequence[LengthBin]], numbers: Mapping[str, int]
 ) -> Figure:
-    """Return the chart of R@10 of sentences by number of words.
-
-    Parameters
-    ----------
-    name : str. Base name of the files.
-    lengths : mapping of str to sequence of LengthBin. Bins of each system.
-    numbers : mapping of str to int. Number of each system in the report.
-    """
+    """Return the chart of R@10 of sentences by number of words."""
     lines = [
         Series(label, tuple((each.words, each.r10) for each in bins), number=numbers[label])
         for label, bins in lengths.items()
@@ -122,14 +104,7 @@ def length_figure(
 def curve_of(
     label: str, history: History, column: str, number: int, unfilled: bool = False
 ) -> Series | None:
-    """Return a column of a history by epoch; None without epochs or without the column.
-
-    Parameters
-    ----------
-    label, number, unfilled : see `pipeline.web.report.charts.Series`.
-    history : sequence of mapping. History of a head.
-    column : str. Name of the column.
-    """
+    """Return a column of a history by epoch; None without epochs or without the column."""
     trained = [epoch for epoch in history if column in epoch and "loss" in epoch]
     if len(trained) < 2:
         return None
@@ -139,15 +114,7 @@ def curve_of(
 
 
 def epoch_figure(name: str, measure: str, curves: Sequence[Series], split: str) -> Figure:
-    """Return the chart of a validation metric by epoch.
-
-    Parameters
-    ----------
-    name : str. Base name of the files.
-    measure : str. Name of the metric, such as "rsum" or "R@10".
-    curves : sequence of Series. One line per training.
-    split : str. Name of the split, such as "flickr8k/val", or "".
-    """
+    """Return the chart of a validation metric by epoch."""
     first = curves[0]
     alt = f"{measure} on {split or 'the validation split'} against the epoch. {first.label} goes "
     alt += f"from {first.points[0][1]:.1f} after epoch {first.points[0][0]:g} to "
@@ -168,29 +135,18 @@ def epoch_figure(name: str, measure: str, curves: Sequence[Series], split: str) 
 
 
 def words_figure(
-    name: str,
-    plane: WordPlane,
-    captions: Mapping[str, str],
-    thumbnail: Callable[[str], bytes],
+    name: str, plane: WordPlane, captions: Mapping[str, str], thumbnail: Callable[[str], bytes]
 ) -> Figure:
-    """Return the chart of single words among images whose sentences contain them.
-
-    Parameters
-    ----------
-    name : str. Base name of the files.
-    plane : WordPlane. Points of words and images.
-    captions : mapping of str to str. Title of each image id.
-    thumbnail : callable. Returns the JPEG of an image id, b"" if it is not available.
-    """
+    """Return the chart of single words among images whose sentences contain them."""
     images = [
-        (word, image, place) for word, of in plane.images.items() for image, place in of.items()
+        (word, image, point) for word, of in plane.images.items() for image, point in of.items()
     ]
     alt = f"The words {', '.join(plane.words)} and {len(images)} images whose sentences contain "
     alt += "them, in the plane of their first two principal components. The images of a word that "
     alt += "the space has learnt are in the same direction from the centre as the word."
     axes = _share_axes(plane.shares)
-    rows = [[word, "", *place] for word, place in plane.words.items()]
-    rows += [[word, image, *place] for word, image, place in images]
+    rows = [[word, "", *point] for word, point in plane.words.items()]
+    rows += [[word, image, *point] for word, image, point in images]
     return Figure(
         name,
         "Single words among images",
@@ -200,7 +156,7 @@ def words_figure(
         alt,
         thumbnail_chart(
             plane.words,
-            [(captions.get(image) or image, thumbnail(image), place) for _, image, place in images],
+            [(captions.get(image) or image, thumbnail(image), point) for _, image, point in images],
             *axes,
             alt,
         ),
@@ -209,19 +165,9 @@ def words_figure(
 
 
 def distances_figure(
-    name: str,
-    rows: Sequence[tuple[str, Closeness | str, Closeness]],
-    numbers: Mapping[str, int],
+    name: str, rows: Sequence[tuple[str, Closeness | str, Closeness]], numbers: Mapping[str, int]
 ) -> Figure:
-    """Return the chart of mean distances between sentences of the same and of different images.
-
-    Parameters
-    ----------
-    name : str. Base name of the files.
-    rows : sequence. For each experiment its name, the closeness of the features of the head or the
-        reason why it is unknown, and the closeness of the embeddings.
-    numbers : mapping of str to int. Number of each system in the report.
-    """
+    """Return the chart of mean distances between sentences of the same and of different images."""
     apart = [(e, b if isinstance(b, str) else _distances(b), _distances(a)) for e, b, a in rows]
     first = apart[0]
     alt = f"Cosine distances of sentences in {len(rows)} experiments, before and after the head. "
@@ -253,18 +199,11 @@ def _distances(close: Closeness) -> tuple[float, float]:
 
 def places_figure(
     name: str,
-    places: Mapping[str, Sequence[Place]],
+    places: Mapping[str, Sequence[Point]],
     shares: tuple[float, float],
     captions: Mapping[str, str],
 ) -> Figure:
-    """Return the scatter plot of the sentences of some images, with one letter per image.
-
-    Parameters
-    ----------
-    name : str. Base name of the files.
-    places, shares : see `pipeline.web.report.retrievals.Retrieval`.
-    captions : mapping of str to str. Sentence in the legend by image id.
-    """
+    """Return the scatter plot of the sentences of some images, with one letter per image."""
     alt = f"The sentences of {len(places)} images in the plane of their first two principal "
     alt += "components, one letter per image. The closer equal letters are, the better the space "
     alt += "groups the sentences of one image."
@@ -285,16 +224,8 @@ def places_figure(
     )
 
 
-def letter_chart(groups: Mapping[str, Sequence[Place]], x_axis: str, y_axis: str, alt: str) -> str:
-    """Draw points as letters, one letter and colour per group, with one scale for both axes.
-
-    Parameters
-    ----------
-    groups : mapping of str to sequence of Place. At most 26 groups: points, centred on (0, 0), by
-        name in the legend.
-    x_axis, y_axis : str. Names of the axes.
-    alt : str. Text alternative of the chart.
-    """
+def letter_chart(groups: Mapping[str, Sequence[Point]], x_axis: str, y_axis: str, alt: str) -> str:
+    """Draw points as letters, one letter and colour per group, with one scale for both axes."""
     reach = max((max(abs(x), abs(y)) for points in groups.values() for x, y in points), default=0.0)
     top, size = 26, WIDTH - 40
     across = Scale(-(reach or 1.0), reach or 1.0, 20, 20 + size)
@@ -316,22 +247,13 @@ def letter_chart(groups: Mapping[str, Sequence[Place]], x_axis: str, y_axis: str
 
 
 def thumbnail_chart(
-    words: Mapping[str, Place],
-    thumbnails: Sequence[tuple[str, bytes, Place]],
+    words: Mapping[str, Point],
+    thumbnails: Sequence[tuple[str, bytes, Point]],
     x_axis: str,
     y_axis: str,
     alt: str,
 ) -> str:
-    """Draw words over thumbnails, with one scale for both axes.
-
-    Parameters
-    ----------
-    words : mapping of str to Place. Point of each word, centred on (0, 0).
-    thumbnails : sequence of (str, bytes, Place). Title, JPEG (b"" if it is not available) and point
-        of each image.
-    x_axis, y_axis : str. Names of the axes.
-    alt : str. Text alternative of the chart.
-    """
+    """Draw words over thumbnails, with one scale for both axes."""
     points = [*words.values(), *(point for _, _, point in thumbnails)]
     reach = max((max(abs(x), abs(y)) for x, y in points), default=0.0) or 1.0
     side, edge, top, size = 38, 24, 26, WIDTH - 64
@@ -346,16 +268,16 @@ def thumbnail_chart(
     ]
     for name, jpeg, (x, y) in thumbnails:
         left, above = across(x) - side / 2, up(y) - side / 2
-        place = f'x="{left:.1f}" y="{above:.1f}" width="{side}" height="{side}"'
+        attributes = f'x="{left:.1f}" y="{above:.1f}" width="{side}" height="{side}"'
         if jpeg:
             data = b64encode(jpeg).decode()
             parts.append(
-                f'<image {place} href="data:image/jpeg;base64,{data}" '
+                f'<image {attributes} href="data:image/jpeg;base64,{data}" '
                 f'preserveAspectRatio="xMidYMid slice"><title>{escape(shown(name))}</title></image>'
             )
-        parts.append(f'<rect class="frame" {place}/>')
+        parts.append(f'<rect class="frame" {attributes}/>')
     at = {word: (across(x), up(y) + 5) for word, (x, y) in words.items()}
-    for word, (x, y) in apart(at, _LETTER_WIDTH, _LABEL_HEIGHT).items():
+    for word, (x, y) in spread_labels(at, _LETTER_WIDTH, _LABEL_HEIGHT).items():
         parts.append(text(x, y, word, "word", "middle"))
     return document(bottom + 26, alt, parts)
 

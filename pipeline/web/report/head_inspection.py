@@ -20,43 +20,28 @@ from pipeline.store.shards.feature_set import FeatureSet
 from pipeline.store.shards.format import ShardError
 from pipeline.store.shards.index import INDEX_FILE, read_index
 from pipeline.studies.embedding_map.typical_words import words_of
-from pipeline.web.report.retrievals import SEED, Place, as_compared
+from pipeline.web.pages import Point
+from pipeline.web.report.retrievals import SEED, as_compared
 
-WORDS, IMAGES_OF_A_WORD = 8, 3
-"""Number of words in a plane, and of images per word."""
-
-WORDS_PER_CENT = 3
-"""Minimum percentage of images that have a sentence with a displayed word."""
-
-MEASURED = 1000
-"""Maximum number of images whose sentence features are read to measure closeness."""
+WORDS, IMAGES_OF_A_WORD = 8, 3  # number of words in a plane, and of images per word
+WORDS_PER_CENT = 3  # minimum percentage of images that have a sentence with a displayed word
+MEASURED = 1000  # maximum number of images whose sentence features are read to measure closeness
 
 
 @dataclass(frozen=True)
 class WordPlane:
-    """Single words and images in the plane of their first two principal components.
+    """Single words and images in the plane of their first two principal components."""
 
-    Attributes
-    ----------
-    words : mapping of str to Place. Point of each word, embedded as a sentence of that one word.
-    images : mapping of str to mapping of str to Place. By word, the points of images whose
-        sentences contain it.
-    shares : tuple of 2 float. Explained variance of both components, 0-1.
-    """
-
-    words: Mapping[str, Place]
-    images: Mapping[str, Mapping[str, Place]]
-    shares: tuple[float, float]
+    words: Mapping[str, Point]  # point of each word, embedded as a sentence of that one word
+    images: Mapping[str, Mapping[str, Point]]
+    """By word, the points of images whose sentences contain it."""
+    shares: tuple[float, float]  # explained variance of both components, 0-1
 
 
 class HeadInspection:
-    """Reads heads and features of several experiments, and caches what they share.
-
-    Its methods append a sentence to `gaps` for every missing input.
-    """
+    """Reads heads and features, caches what they share, and appends what is missing to `gaps`."""
 
     def __init__(self, heads: Path, text: Path) -> None:
-        """Store the parent folders of heads and of caption features."""
         self._heads, self._text = heads, text
         self._folder_with = cache(_folder_with)
         self._closeness = cache(_closeness)
@@ -65,20 +50,7 @@ class HeadInspection:
     def input_closeness(
         self, metadata: Mapping[str, Any], image_of: Mapping[str, str], gaps: list[str]
     ) -> Closeness | str:
-        """Return the closeness of sentences in the input features of a head.
-
-        Parameters
-        ----------
-        metadata : mapping. The `provenance.json` of the table.
-        image_of : mapping of str to str. Image id by caption id. At most `MEASURED` random images
-            are used.
-        gaps : list of str. Receives a sentence if the features are missing.
-
-        Returns
-        -------
-        Closeness or str
-            The closeness, or a short reason why it is undefined, such as token ids.
-        """
+        """Return the closeness of sentences in the input features of a head, or a reason."""
         try:
             spec = convert(metadata["provenance"]["inputs"]["captions"], FeatureSpec)
             if any(block.kind == "sequence" for block in caption_blocks(spec)):
@@ -96,13 +68,7 @@ class HeadInspection:
     def words_to_show(
         self, texts: Mapping[str, str], image_of: Mapping[str, str]
     ) -> dict[str, tuple[str, ...]]:
-        """Return the words to display in planes, with the ids of images whose sentences have them.
-
-        Parameters
-        ----------
-        texts, image_of : mapping of str to str. Sentence and image id of each ranked caption, by
-            caption id.
-        """
+        """Return the words to display, with the ids of images whose sentences have them."""
         return self._words_to_show(tuple((image_of[c], text) for c, text in texts.items()))
 
     def word_plane(
@@ -113,15 +79,7 @@ class HeadInspection:
         images_of_words: Mapping[str, Sequence[str]],
         gaps: list[str],
     ) -> WordPlane | None:
-        """Return words and images in one plane; None for sets of vectors, and without words.
-
-        Parameters
-        ----------
-        experiment : str. Name of the experiment.
-        path, embeddings : Path, Embeddings. Embedding file of the experiment, and its contents.
-        images_of_words : see `words_to_show`.
-        gaps : list of str. Receives a sentence if the plane is not available.
-        """
+        """Return words and images in one plane; None for sets of vectors, and without words."""
         if embeddings.caption_embeddings.ndim != 2 or not images_of_words:
             return None
         # Here, since heads import torch, which the joint tables do not need.
@@ -132,8 +90,8 @@ class HeadInspection:
         words = list(images_of_words)
         try:
             trained = head_of(embeddings, path, self._heads / experiment)
-            wanted = str(embeddings.provenance.get("captions_sha256", ""))
-            features = self._folder_with(self._text, wanted)
+            content_sha256 = str(embeddings.provenance.get("captions_sha256", ""))
+            features = self._folder_with(self._text, content_sha256)
             folder = features.with_name(f"{features.name}.encoder")
             encoder = open_encoder(trained, folder, words)
             unknown = {words[at] for at in unknown_to_all(encoder.reports(words).values())}
@@ -142,10 +100,10 @@ class HeadInspection:
                 gaps.append(
                     f"Not in the plane of words, since its encoder does not know them: {missing}."
                 )
-            known = {w: images for w, images in images_of_words.items() if w not in unknown}
-            if known:
-                rows = embed_sentences(trained, encoder, list(known), gaps.append)
-                return _word_plane(embeddings, known, rows)
+            known_words = {w: images for w, images in images_of_words.items() if w not in unknown}
+            if known_words:
+                rows = embed_sentences(trained, encoder, list(known_words), gaps.append)
+                return _word_plane(embeddings, known_words, rows)
         except PipelineError as error:
             gaps.append(f"No plane of words and images: {' '.join(str(error).split())}")
         return None
@@ -154,22 +112,11 @@ class HeadInspection:
 def telling_words(
     captions: Mapping[str, Sequence[str]], least: int, number: int
 ) -> tuple[str, ...]:
-    """Return the words that are shared by the captions of an image, but not by other captions.
-
-    The criterion is Fleiss' kappa of "the caption has the word" (Fleiss 1971, for one category),
-    with the captions of an image as its raters: (p' - p) / (1 - p), where p is the share of
-    captions with the word, and p' the share of captions with the word among the other captions of
-    an image, given that one of its captions has it. Nouns such as "dog" are near 1; "a" and "with"
-    are near 0, however frequent. Neither stop words nor a tagger are needed. Of words that differ
-    by a final s or es, such as "dog" and "dogs", only the more frequent one is returned.
-
-    Parameters
-    ----------
-    captions : mapping of str to sequence of str. Captions by image id; images with one caption are
-        ignored.
-    least : int. Minimum number of images with a caption that has the word.
-    number : int. Number of words, best first; ties are sorted by word.
-    """
+    """Return words that the captions of an image share, but not those of others."""
+    # Fleiss' kappa of "the caption has the word" (Fleiss 1971, for one category), with the captions
+    # of an image as raters: (p' - p) / (1 - p). p is the share of captions with the word, p' that
+    # among the other captions of an image one of whose captions has it. No stop words or tagger are
+    # needed.
     have: Counter[str] = Counter()
     pairs: Counter[str] = Counter()
     agreeing: Counter[str] = Counter()
@@ -188,24 +135,21 @@ def telling_words(
         share = count / everything
         if images[word] >= least and share < 1:
             kappas[word] = (agreeing[word] / pairs[word] - share) / (1 - share)
-    kept: set[str] = set()
+    # Of "dog" and "dogs" only the more frequent one.
+    distinct: set[str] = set()
     for word in sorted(kappas, key=lambda word: (-have[word], word)):
         shorter = [word.removesuffix(end) for end in ("s", "es") if word.endswith(end)]
-        if kept.isdisjoint((word + "s", word + "es", *shorter)):
-            kept.add(word)
-    return tuple(sorted(kept, key=lambda word: (-kappas[word], word))[:number])
+        if distinct.isdisjoint((word + "s", word + "es", *shorter)):
+            distinct.add(word)
+    return tuple(sorted(distinct, key=lambda word: (-kappas[word], word))[:number])
 
 
 def images_of(
     words: Sequence[str], captions: Mapping[str, Sequence[str]], number: int
 ) -> dict[str, tuple[str, ...]]:
-    """Return for each word the images with the largest share of captions that have it.
-
-    An image represents one word only. Ties are sorted by id; images without the word are not
-    returned, so that there may be fewer than `number`.
-    """
+    """Return for each word the images, used once, with the largest share of its captions."""
     taken: set[str] = set()
-    found: dict[str, tuple[str, ...]] = {}
+    images: dict[str, tuple[str, ...]] = {}
     for word in words:
         shares = {
             image: sum(word in words_of(text) for text in texts) / len(texts)
@@ -214,12 +158,11 @@ def images_of(
         }
         most = sorted((i for i in shares if shares[i]), key=lambda i: (-shares[i], i))[:number]
         taken.update(most)
-        found[word] = tuple(most)
-    return found
+        images[word] = tuple(most)
+    return images
 
 
 def _folder_with(folder: Path, content_sha256: str) -> Path:
-    """Return the folder of the caption features with this content hash."""
     for index in sorted(folder.glob(f"*/{INDEX_FILE}")):
         if read_index(index.parent).content_sha256 == content_sha256:
             return index.parent
@@ -233,9 +176,9 @@ def _folder_with(folder: Path, content_sha256: str) -> Path:
 def _closeness(folder: Path, image_of: tuple[tuple[str, str], ...]) -> Closeness | None:
     drawn = chosen(sorted({image for _, image in image_of}), MEASURED, SEED)
     row_of = {image: row for row, image in enumerate(drawn)}
-    kept = [(caption, row_of[image]) for caption, image in image_of if image in row_of]
-    features = FeatureSet(folder).read([caption for caption, _ in kept])
-    return closeness(features, np.array([row for _, row in kept], np.int64))
+    captions = [(caption, row_of[image]) for caption, image in image_of if image in row_of]
+    features = FeatureSet(folder).read([caption for caption, _ in captions])
+    return closeness(features, np.array([row for _, row in captions], np.int64))
 
 
 def _words_to_show(sentences: tuple[tuple[str, str], ...]) -> dict[str, tuple[str, ...]]:
@@ -251,15 +194,7 @@ def _word_plane(
     images_of_words: Mapping[str, Sequence[str]],
     word_rows: npt.NDArray[np.float32],
 ) -> WordPlane:
-    """Return words and images as in figure 5 of Kiros et al. 2014, each kind centred on its mean.
-
-    Parameters
-    ----------
-    embeddings : Embeddings. The embedding file.
-    images_of_words : mapping of str to sequence of str. Image ids by word, in the order of
-        `word_rows`.
-    word_rows : (words, dim). Embeddings of the words.
-    """
+    """Return words and images as figure 5 of Kiros et al. 2014, each centred on its mean."""
     row_of = {image: row for row, image in enumerate(embeddings.image_ids)}
     pairs = [(word, image) for word, images in images_of_words.items() for image in images]
     image_rows = embeddings.image_embeddings[[row_of[image] for _, image in pairs]]
@@ -268,7 +203,7 @@ def _word_plane(
         as_compared(image_rows, embeddings.similarity),
     )
     words = {w: (x, y) for w, (x, y) in zip(images_of_words, of_words.tolist(), strict=True)}
-    images: dict[str, dict[str, Place]] = {word: {} for word in images_of_words}
+    images: dict[str, dict[str, Point]] = {word: {} for word in images_of_words}
     for (word, image), (x, y) in zip(pairs, of_images.tolist(), strict=True):
         images[word][image] = (x, y)
     return WordPlane(words, images, shares)

@@ -1,7 +1,6 @@
 """Pages of a report: a folder of static HTML with queries, results and thumbnails.
 
 Pages need no script and send no requests: styles are inline, and images are files in the folder.
-Templates escape all text from data.
 """
 
 import hashlib
@@ -16,14 +15,13 @@ from urllib.parse import quote
 from jinja2 import Environment
 from markupsafe import Markup
 
-from pipeline import __version__
 from pipeline.datasets.checks import check_relative
 from pipeline.retrieval.tables import HEADINGS, SEEN_LEGEND
 from pipeline.store.files import parse_json, write_json, write_text
 from pipeline.store.progress import QUIET, Monitor
 from pipeline.studies.embedding_map.plane import Projection
 from pipeline.web.pages.map_values import Sheet, map_values
-from pipeline.web.pages.rendering import environment
+from pipeline.web.pages.rendering import MADE_BY, environment
 from pipeline.web.report.figures import Figure
 from pipeline.web.report.rankings import COLUMNS
 from pipeline.web.report.results import Dataset, Folders, Result, collect_results, flattened
@@ -44,8 +42,7 @@ FILES_FILE = "report.json"
 
 WORDS_SHOWN = 12
 
-FEW = 3
-"""Maximum length of a list that is displayed unfolded."""
+FEW = 3  # maximum length of a list that is displayed unfolded
 
 
 def write_pages(
@@ -55,32 +52,14 @@ def write_pages(
     projection: Projection = "pca",
     monitor: Monitor = QUIET,
 ) -> tuple[str, ...]:
-    """Write the pages of some experiments into a folder, starting at `index.html`.
-
-    Deterministic: the same files produce the same bytes. Outdated files of an earlier report in the
-    folder are removed; other files are kept.
-
-    Parameters
-    ----------
-    folder : Path. Output folder, created if missing.
-    names : sequence of str. Experiments, subfolders of `folders.evaluations`.
-    folders : Folders. Inputs of the report.
-    projection : str. Projection of the maps, "pca" or "tsne".
-
-    Returns
-    -------
-    tuple of str
-        Omitted parts, one sentence each.
-
-    Raises
-    ------
-    See `pipeline.web.report.write.write_report`.
-    """
+    """Write the pages of some experiments, starting at `index.html`; return what is left out."""
     with monitor.progress("report", "experiment") as on_progress:
         results = collect_results(
             names, folders, lambda n: on_progress(n, len(names), 0), projection
         )
-    breakdowns = {result.name: found for result in results if (found := breakdown_of(result))}
+    breakdowns = {
+        result.name: breakdown for result in results if (breakdown := breakdown_of(result))
+    }
     parts = comparable(results)
     numbers = numbered(parts)
     sections = [section_of(k, of, breakdowns, numbers) for k, of in enumerate(parts, 1)]
@@ -135,7 +114,6 @@ def write_pages(
 
 
 def _map_page(result: Result, thumbnails: Thumbnails, templates: Environment) -> str:
-    """Return the page of an experiment's map."""
     assert result.map is not None
     assert result.dataset is not None
     entries = result.dataset.manifest.by_id
@@ -147,15 +125,13 @@ def _map_page(result: Result, thumbnails: Thumbnails, templates: Environment) ->
         result=result,
         map=map_values(result.map, lambda image: entries[image].first_caption, sheet),
         script=Markup(script),
+        # The only script that the page's Content-Security-Policy allows.
         script_sha256=b64encode(hashlib.sha256(script.encode()).digest()).decode(),
     )
 
 
 def examples_of(verdict: Verdict, thumbnails: Thumbnails) -> dict[str, dict[str, Any]]:
-    """Return the `found` and `missed` example sentences of the best experiment, for the front page.
-
-    Their form is that of queries in `galleries_of`; {} without sentences and images.
-    """
+    """Return the `found` and `missed` sentences of the best experiment, for the front page."""
     dataset = verdict.winner.dataset
     examples = {"found": verdict.found, "missed": verdict.missed}
     return {
@@ -166,15 +142,7 @@ def examples_of(verdict: Verdict, thumbnails: Thumbnails) -> dict[str, dict[str,
 
 
 def galleries_of(result: Result, thumbnails: Thumbnails) -> list[dict[str, Any]]:
-    """Return queries with their results; [] without texts and images.
-
-    Returns
-    -------
-    list of dict
-        `kind`, "sentences" or "images"; `failures`, whether these are failures; and `queries`: for
-        each the `query` and the items `found`. An item has `image` (None for a sentence), `text`,
-        `correct`, `rank` and `missed`, the best correct item if it is not among the first.
-    """
+    """Return queries of each kind with their results; [] without texts and images."""
     retrieval, dataset = result.retrieval, result.dataset
     if retrieval is None or dataset is None:
         return []
@@ -209,8 +177,7 @@ def _templates() -> Environment:
         "seed": SEED,
         "words_shown": WORDS_SHOWN,
         "few": FEW,
-        "made_by": f"caption-feature-pipeline {__version__}, Jinja {version('jinja2')}, "
-        f"Pillow {version('pillow')}",
+        "made_by": f"{MADE_BY}, Pillow {version('pillow')}",
     }
     return templates
 
@@ -223,8 +190,8 @@ def _lineages(results: Sequence[Result]) -> dict[str, Any]:
         for name, text in first.items()
         if len(results) > 1 and all(result.lineage[name] == text for result in results)
     }
-    own = {r.name: {n: t for n, t in r.lineage.items() if n not in common} for r in results}
-    return {"common": common, "own": own}
+    rest = {r.name: {n: t for n, t in r.lineage.items() if n not in common} for r in results}
+    return {"common": common, "own": rest}
 
 
 def _tiny(result: Result, thumbnails: Thumbnails, image_id: str) -> bytes:
@@ -245,19 +212,19 @@ def _remove_others(folder: Path, files: set[str]) -> None:
 
 
 def _query(result: QueryResult, dataset: Dataset, thumbnails: Thumbnails) -> dict[str, Any]:
-    def item(found: str, rank: int, missed: bool = False) -> dict[str, Any]:
+    def item(name: str, rank: int, missed: bool = False) -> dict[str, Any]:
         return {
-            "image": _image(found, dataset, thumbnails) if found in dataset.files else None,
-            "text": dataset.texts.get(found, ""),
-            "correct": found in result.correct,
+            "image": _image(name, dataset, thumbnails) if name in dataset.files else None,
+            "text": dataset.texts.get(name, ""),
+            "correct": name in result.correct,
             "rank": rank,
             "missed": missed,
         }
 
-    found = [item(hit, rank) for rank, hit in enumerate(result.found, 1)]
-    if result.rank > len(result.found):
-        found.append(item(result.best_correct, result.rank, missed=True))
-    return {"query": item(result.query, 0), "found": found}
+    items = [item(hit, rank) for rank, hit in enumerate(result.hits, 1)]
+    if result.rank > len(result.hits):
+        items.append(item(result.best_correct, result.rank, missed=True))
+    return {"query": item(result.query, 0), "found": items}
 
 
 def _image(image_id: str, dataset: Dataset, thumbnails: Thumbnails) -> dict[str, str]:

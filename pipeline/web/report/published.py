@@ -9,7 +9,7 @@ from types import MappingProxyType
 from typing import Any
 
 from pipeline.retrieval.recall import CUTOFFS
-from pipeline.store.errors import PipelineError
+from pipeline.store.errors import FileReadError
 from pipeline.store.files import parse_json
 
 PUBLISHED_FILE = "published.json"
@@ -36,39 +36,22 @@ COLUMNS = tuple(_COLUMN_LIMITS)
 _NUMBER = re.compile(r"[0-9]+(\.[0-9]+)?")
 
 
-class PublishedError(PipelineError):
-    """The file of published numbers is corrupt or inconsistent."""
-
-
 @dataclass(frozen=True)
 class PublishedRow:
-    """Numbers of one system on one dataset, as printed in a table; "" for what is not stated.
+    """Numbers of one system on one dataset, as printed in a table; "" for what is not stated."""
 
-    Attributes
-    ----------
-    paper : str. Short name of the paper, such as "wang-2016".
-    table : str. Table number as printed, or the section of numbers in the text.
-    dataset : str. Name of the dataset in this project if it has one, such as "flickr30k".
-    protocol : str. Gallery and queries.
-    system : str. Name of the row as printed, without citation marks.
-    quoted_from : str. Source that the paper cites for the row; "" for its own measurements.
-    image_feature, text_feature : str. Input features of the system.
-    experiment : str. Experiment of this project with the same method, with any features, or "".
-    remark : str. Remark for readers.
-    values : mapping of str to str. Printed number by column of `COLUMNS`, as text, so that 66.70
-        stays 66.70, in printed order. Percentages are 0-100; ranks count from 1.
-    """
-
-    paper: str
-    table: str
-    dataset: str
-    protocol: str
-    system: str
+    paper: str  # short name of the paper, such as "wang-2016"
+    table: str  # table number as printed, or the section of numbers in the text
+    dataset: str  # name of the dataset in this project if it has one, such as "flickr30k"
+    protocol: str  # gallery and queries
+    system: str  # name of the row as printed, without citation marks
     values: Mapping[str, str]
-    quoted_from: str = ""
-    image_feature: str = ""
+    """Printed number by column of `COLUMNS`, as text, so that 66.70 stays 66.70."""
+    quoted_from: str = ""  # source that the paper cites for the row; "" for its own measurements
+    image_feature: str = ""  # input features of the system
     text_feature: str = ""
     experiment: str = ""
+    """Experiment of this project with the same method, with any features, or ""."""
     remark: str = ""
 
 
@@ -79,17 +62,12 @@ _KEY = (*_REQUIRED, "quoted_from", "image_feature", "text_feature")
 
 @cache
 def published_rows() -> tuple[PublishedRow, ...]:
-    """Return all rows in file order; rows of a table are in printed order.
-
-    Raises
-    ------
-    PublishedError
-    """
+    """Return all rows in file order; rows of a table are in printed order."""
     file = resources.files("pipeline.web.report") / PUBLISHED_FILE
     try:
         text = file.read_text(encoding="utf-8")
     except FileNotFoundError as error:
-        raise PublishedError(
+        raise FileReadError(
             f"{PUBLISHED_FILE}: missing from the installed package pipeline.web.report; install "
             "the package again"
         ) from error
@@ -97,11 +75,7 @@ def published_rows() -> tuple[PublishedRow, ...]:
 
 
 def published_for(experiment: str, dataset: str) -> tuple[PublishedRow, ...]:
-    """Return the published rows to compare an experiment on a dataset with; often none.
-
-    There is one row for each pair of features in the paper: use the row with your features, or
-    state its features next to its numbers.
-    """
+    """Return the published rows of an experiment on a dataset, one per pair of features."""
     return tuple(
         row
         for row in published_rows()
@@ -119,25 +93,16 @@ def localized_rows() -> dict[str, dict[str, str]]:
 
 
 def beside_published(dataset: str, tables: Mapping[str, Mapping[str, float | int]]) -> str:
-    """Return Markdown of recall tables of clips, followed by the printed rows of their dataset.
-
-    Without printed rows, "".
-
-    Parameters
-    ----------
-    dataset : str. Dataset, whose printed rows have the direction `video_to_text`.
-    tables : mapping of str to mapping of str to float or int. Recall table by experiment, whose
-        `image_to_text` is that direction.
-    """
+    """Return Markdown of recall tables of clips and the printed rows of their dataset, or ""."""
     rows = [row for row in published_rows() if row.dataset == dataset]
     columns = list(dict.fromkeys(column for row in rows for column in row.values))
     if not rows:
         return ""
     lines = [["system", *columns], ["---", *["---:"] * len(columns)]]
     for name, table in tables.items():
-        found = [table[column.replace("video_to_text", "image_to_text")] for column in columns]
+        figures = [table[column.replace("video_to_text", "image_to_text")] for column in columns]
         digits = ["3" if column.endswith("inverted_rank") else "1" for column in columns]
-        values = [f"{v:.{d}f}" for v, d in zip(found, digits, strict=True)]
+        values = [f"{v:.{d}f}" for v, d in zip(figures, digits, strict=True)]
         lines.append([f"ours: {name}", *values])
     for row in rows:
         what = ", ".join(filter(None, (row.system, row.image_feature, row.text_feature)))
@@ -146,24 +111,12 @@ def beside_published(dataset: str, tables: Mapping[str, Mapping[str, float | int
 
 
 def parse_published(text: str, where: str) -> tuple[PublishedRow, ...]:
-    """Parse and validate a file of published numbers.
-
-    Parameters
-    ----------
-    text : str. JSON with a list `tables`; see docs/published.md.
-    where : str. Name of the file, for messages.
-
-    Raises
-    ------
-    PublishedError
-        The text has another format; a field or column is unknown or missing; a number is not in
-        printed form, is out of range, or decreases from R@1 to R@10; or two rows have the same key.
-    """
+    """Parse and validate a file of published numbers."""
     try:
         tables = parse_json(text)["tables"]
         rows = tuple(row for table in tables for row in _rows_of(table, where))
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise PublishedError(
+        raise FileReadError(
             f"{where}: is not JSON of tables with columns and rows "
             f"({type(error).__name__}: {error}); see docs/published.md"
         ) from error
@@ -171,8 +124,8 @@ def parse_published(text: str, where: str) -> tuple[PublishedRow, ...]:
     for row in rows:
         key = tuple(getattr(row, name) for name in _KEY)
         if key in seen:
-            raise PublishedError(
-                f"{_place(where, row)}: there twice; rows must differ in one of {', '.join(_KEY)}"
+            raise FileReadError(
+                f"{_where(where, row)}: there twice; rows must differ in one of {', '.join(_KEY)}"
             )
         seen.add(key)
     return rows
@@ -188,7 +141,7 @@ def _rows_of(table: Mapping[str, Any], where: str) -> Iterator[PublishedRow]:
         missing = [name for name in _REQUIRED if not texts.get(name)]
         wrong = [name for name, value in texts.items() if not isinstance(value, str)]
         if unknown or missing or wrong:
-            raise PublishedError(
+            raise FileReadError(
                 f"{where}, table {shared.get('table')!r} of {shared.get('paper')!r}: a row has "
                 f"unknown fields {unknown}, lacks {missing}, and has no text in {wrong}; "
                 f"expected texts out of {', '.join(_TEXTS)}"
@@ -196,41 +149,41 @@ def _rows_of(table: Mapping[str, Any], where: str) -> Iterator[PublishedRow]:
         row = PublishedRow(**texts, values=MappingProxyType({}))
         values = entry["values"]
         if len(values) != len(columns) or len(set(columns)) != len(columns):
-            raise PublishedError(
-                f"{_place(where, row)}: {len(values)} values for the columns {columns}; expected "
+            raise FileReadError(
+                f"{_where(where, row)}: {len(values)} values for the columns {columns}; expected "
                 "one value a column, null where the paper prints none, and no column twice"
             )
         printed = {c: v for c, v in zip(columns, values, strict=True) if v is not None}
-        _check_values(_place(where, row), printed)
+        _check_values(_where(where, row), printed)
         yield PublishedRow(**texts, values=MappingProxyType(printed))
 
 
-def _check_values(place: str, values: Mapping[str, Any]) -> None:
+def _check_values(where: str, values: Mapping[str, Any]) -> None:
     if not values:
-        raise PublishedError(f"{place}: has no value; leave the row out and list it in the docs")
+        raise FileReadError(f"{where}: has no value; leave the row out and list it in the docs")
     for column, value in values.items():
         if column not in _COLUMN_LIMITS:
-            raise PublishedError(
-                f"{place}: unknown column {column!r}; expected a direction of {DIRECTIONS} with "
+            raise FileReadError(
+                f"{where}: unknown column {column!r}; expected a direction of {DIRECTIONS} with "
                 f"a metric of {METRICS}, as in 'image_to_text_r1', or 'rsum'"
             )
         least, most = _COLUMN_LIMITS[column]
         if not isinstance(value, str) or not _NUMBER.fullmatch(value):
-            raise PublishedError(
-                f"{place}: {column} is {value!r}; expected the number's text as printed"
+            raise FileReadError(
+                f"{where}: {column} is {value!r}; expected the number's text as printed"
             )
         if not least <= float(value) <= most:
-            raise PublishedError(
-                f"{place}: {column} is {value}, outside {least:g} to {most:g}; compare the paper"
+            raise FileReadError(
+                f"{where}: {column} is {value}, outside {least:g} to {most:g}; compare the paper"
             )
     for direction in DIRECTIONS:
         recalls = [values[c] for k in CUTOFFS if (c := f"{direction}_r{k}") in values]
         if sorted(recalls, key=float) != recalls:
-            raise PublishedError(
-                f"{place}: {direction} R@K falls as K grows, {recalls}; compare the paper"
+            raise FileReadError(
+                f"{where}: {direction} R@K falls as K grows, {recalls}; compare the paper"
             )
 
 
-def _place(where: str, row: PublishedRow) -> str:
+def _where(where: str, row: PublishedRow) -> str:
     features = ", ".join(filter(None, (row.image_feature, row.text_feature)))
     return f"{where}, {row.paper} table {row.table}, {row.dataset}, {row.system!r} ({features})"

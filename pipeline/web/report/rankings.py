@@ -8,10 +8,7 @@ from pipeline.retrieval.recall import CUTOFFS, DIRECTIONS
 from pipeline.retrieval.tables import HEADINGS
 from pipeline.web.report.published import PublishedRow, published_for, published_rows
 
-COLUMNS = (
-    *(f"{d}_{m}" for d in DIRECTIONS for m in ("r1", "r5", "r10", "median_rank")),
-    "rsum",
-)
+COLUMNS = (*(f"{d}_{m}" for d in DIRECTIONS for m in ("r1", "r5", "r10", "median_rank")), "rsum")
 """Figures that both our tables and the papers may have."""
 
 CONDITIONS = ("image features", "image weights", "text features", "split and gallery", "remark")
@@ -22,33 +19,20 @@ _RECALLS = tuple(f"{d}_r{k}" for d in DIRECTIONS for k in CUTOFFS)
 
 @dataclass(frozen=True)
 class System:
-    """Figures of one system, ours or a paper's.
-
-    Attributes
-    ----------
-    heading : str. Source of the figures.
-    conditions : tuple of str. Value of each of `CONDITIONS`; "" if unknown.
-    values : tuple of str. Value of each of `COLUMNS`, as printed for a paper; "" if missing.
-    """
+    """Figures of one system, ours or a paper's."""
 
     heading: str
-    conditions: tuple[str, ...]
-    values: tuple[str, ...]
+    conditions: tuple[str, ...]  # value of each of `CONDITIONS`; "" if unknown
+    values: tuple[str, ...]  # value of each of `COLUMNS`, as printed for a paper; "" if missing
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """An experiment with the published figures of its system.
-
-    Attributes
-    ----------
-    systems : tuple of System. Ours, then each published row on the same dataset in printed order;
-        () without published rows.
-    elsewhere : tuple of str. Datasets with published figures, if there are none on this dataset.
-    """
+    """An experiment with the published figures of its system."""
 
     systems: tuple[System, ...]
-    elsewhere: tuple[str, ...]
+    """Ours, then each published row of the dataset in printed order; () without one."""
+    elsewhere: tuple[str, ...]  # datasets with published figures, if there are none on this dataset
 
     @property
     def rows(self) -> list[tuple[str, list[str]]]:
@@ -61,20 +45,12 @@ class Comparison:
 
 @dataclass(frozen=True)
 class PublishedRanking:
-    """Published figures of some systems on one dataset, with one kind of image features.
+    """Published figures of some systems on one dataset, with one kind of image features."""
 
-    Attributes
-    ----------
-    heading : str. Dataset, table and image features.
-    figures : mapping of str to float. Value of the measure of `Ranking` by experiment.
-    pairs : int. Number of pairs of systems with different figures.
-    agreeing : int. Number of these pairs with the same order as ours.
-    """
-
-    heading: str
-    figures: Mapping[str, float]
-    agreeing: int
-    pairs: int
+    heading: str  # dataset, table and image features
+    figures: Mapping[str, float]  # value of the measure of `Ranking` by experiment
+    agreeing: int  # number of these pairs with the same order as ours
+    pairs: int  # number of pairs of systems with different figures
 
     @property
     def places(self) -> dict[str, int]:
@@ -84,19 +60,11 @@ class PublishedRanking:
 
 @dataclass(frozen=True)
 class Ranking:
-    """The experiments of one paper, best first.
-
-    Attributes
-    ----------
-    paper : str. The paper.
-    measure : str. Measure of the order: the sum of the R@K that the paper prints for all of them.
-    figures : mapping of str to float. Value by experiment, in our order.
-    published : tuple of PublishedRanking. At least one published ranking.
-    """
+    """The experiments of one paper, best first."""
 
     paper: str
-    measure: str
-    figures: Mapping[str, float]
+    measure: str  # measure of the order: the sum of the R@K that the paper prints for all of them
+    figures: Mapping[str, float]  # value by experiment, in our order
     published: tuple[PublishedRanking, ...]
 
     @property
@@ -108,14 +76,7 @@ class Ranking:
 def compare(
     experiment: str, dataset: str, recall: Mapping[str, float | int], columns: Mapping[str, str]
 ) -> Comparison:
-    """Return an experiment with its published rows.
-
-    Parameters
-    ----------
-    experiment, dataset : str. Names in this project.
-    recall : mapping of str to float or int. Recall table of the experiment.
-    columns : mapping of str to str. See `pipeline.web.report.results.columns_of`.
-    """
+    """Return an experiment with its published rows."""
     here = published_for(experiment, dataset)
     if not here:
         others = (row.dataset for row in published_rows() if row.experiment == experiment)
@@ -139,21 +100,12 @@ def compare(
 
 
 def rankings(recalls: Mapping[str, Mapping[str, float | int]], dataset: str) -> tuple[Ranking, ...]:
-    """Rank the systems of each paper with at least two of our experiments in one table.
-
-    Of several rows of a system with the same image features, such as other text features, the first
-    printed one counts. Published rankings are those on the dataset, or if there are none, those on
-    other datasets: figures of different datasets are not comparable, but rankings may be.
-
-    Parameters
-    ----------
-    recalls : mapping of str to mapping of str to float or int. Recall table by experiment, all of
-        one protocol.
-    dataset : str. Dataset of the tables.
-    """
-    known = [row for row in published_rows() if row.experiment in recalls]
-    found = (_ranking(rows, recalls, dataset) for rows in _parted(known, lambda row: row.paper))
-    return tuple(ranking for ranking in found if ranking is not None)
+    """Rank the systems of each paper with at least two of our experiments in one table."""
+    rows = [row for row in published_rows() if row.experiment in recalls]
+    of_papers = (
+        _ranking(of_paper, recalls, dataset) for of_paper in _parted(rows, lambda row: row.paper)
+    )
+    return tuple(ranking for ranking in of_papers if ranking is not None)
 
 
 def _ranking(
@@ -167,6 +119,7 @@ def _ranking(
             first.setdefault(row.experiment, row)
         if len(first) > 1:
             tables.append(first)
+    # Figures of other datasets are not comparable, but rankings may be.
     here = [t for t in tables if all(row.dataset == dataset for row in t.values())]
     tables = here or tables
     if not tables or not measured:

@@ -47,8 +47,10 @@ def write_report(
         No experiment has been evaluated on the dataset.
     TableError
         There is no table, or a table or provenance record is corrupt.
-    EmbeddingsError, ProtocolError, FileReadError, OutputError
-        See `pipeline.web.report.write.write_report`.
+    EmbeddingsError
+        An embedding file contradicts its table.
+    FileReadError, OutputError
+        A system error prevented reading an image, or a folder is not writable.
 
     Examples
     --------
@@ -78,15 +80,7 @@ def write_report(
 def write_region_report(
     dataset: str | Path, html: str | Path, *, root: str | Path = DATA, monitor: Monitor = QUIET
 ) -> None:
-    """Write the page of all localization files of a dataset, `localization.html`.
-
-    Parameters
-    ----------
-    dataset : str or Path. Folder of a prepared dataset.
-    html : str or Path. Folder of the page.
-    root : str or Path. Output folder of `pipeline.localize`.
-    monitor : Monitor. Receives log lines on written files.
-    """
+    """Write the page of all localization files of a dataset, `localization.html`."""
     # Imported here, as below: tables need no plotting.
     from pipeline.web.report.localizations import write_localization_page
 
@@ -98,13 +92,7 @@ def write_region_report(
 def write_caption_report(
     dataset: str | Path, html: str | Path, *, root: str | Path = DATA, monitor: Monitor = QUIET
 ) -> None:
-    """Write the page of all generated captions of a dataset, `captions.html`.
-
-    Parameters
-    ----------
-    dataset, html, monitor : see `write_region_report`.
-    root : str or Path. Output folder of `pipeline.caption_split` and `pipeline.score`.
-    """
+    """Write the page of all generated captions of a dataset, `captions.html`."""
     from pipeline.web.report.caption_report import write_captions_page
 
     layout = Layout(Path(dataset), Path(root))

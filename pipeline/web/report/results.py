@@ -39,40 +39,23 @@ from pipeline.web.report.retrievals import Retrieval, protocol_of, retrieve
 
 @dataclass(frozen=True)
 class Folders:
-    """Input folders of a report.
+    """Input folders of a report."""
 
-    Attributes
-    ----------
-    evaluations : Path. Parent of `<experiment>/recall.json` and `provenance.json`.
-    embeddings : tuple of Path. Folders of embedding files, which are identified by SHA-256, not by
-        name.
-    heads : Path. Parent of `<experiment>/`, the trained heads with their histories.
-    dataset : Path. Prepared dataset of the experiments.
-    text : Path. Parent of `<name>/`, the caption features with their encoders.
-    """
-
-    evaluations: Path
+    evaluations: Path  # parent of `<experiment>/recall.json` and `provenance.json`
     embeddings: tuple[Path, ...]
-    heads: Path
-    dataset: Path
-    text: Path
+    """Folders of embedding files, which are identified by SHA-256, not by name."""
+    heads: Path  # parent of `<experiment>/`, the trained heads with their histories
+    dataset: Path  # prepared dataset of the experiments
+    text: Path  # parent of `<name>/`, the caption features with their encoders
 
 
 @dataclass(frozen=True)
 class Dataset:
-    """Texts and files of a prepared dataset by id.
-
-    Attributes
-    ----------
-    manifest : Manifest. The dataset.
-    texts : TextMapping. Sentence by caption id.
-    files : TextMapping. Path by image id.
-    manifest_sha256 : str. SHA-256 of the manifest file.
-    """
+    """Texts and files of a prepared dataset by id."""
 
     manifest: Manifest
-    texts: TextMapping[str]
-    files: TextMapping[Path]
+    texts: TextMapping[str]  # sentence by caption id
+    files: TextMapping[Path]  # path by image id
     manifest_sha256: str
 
     def captions_of(self, image_id: str) -> Sequence[str]:
@@ -82,40 +65,25 @@ class Dataset:
 
 @dataclass(frozen=True)
 class Result:
-    """An experiment with all outputs that were found.
-
-    Attributes
-    ----------
-    name : str. Name of the experiment.
-    recall : mapping of str to float or int. Recall table.
-    metadata : mapping. Contents of `provenance.json`.
-    history : tuple of mapping. History of the head that computed the embeddings; () if it is
-        missing.
-    retrieval : Retrieval or None. Analysis of the embedding file; None if it is missing.
-    input_closeness : Closeness or str. Closeness of sentences in the input features of the head, or
-        a short reason why it is not available: token ids, concatenations with token ids, or missing
-        features.
-    word_plane : WordPlane or None. None for an ensemble, for sets of vectors, and without the head
-        or its encoder.
-    map : EmbeddingMap or None. Map of the images; None without the embedding file or the dataset.
-    dataset : Dataset or None. None if it is another dataset, or lacks a ranked image or caption.
-    gaps : tuple of str. Omitted parts, with reasons.
-    """
+    """An experiment with all outputs that were found."""
 
     name: str
     recall: Mapping[str, float | int]
     metadata: Metadata
     history: tuple[Mapping[str, Any], ...]
-    retrieval: Retrieval | None
+    """History of the head that computed the embeddings; () if it is missing."""
+    retrieval: Retrieval | None  # analysis of the embedding file; None if it is missing
     input_closeness: Closeness | str
+    """Closeness of sentences in the features of the head, or a reason, such as token ids."""
     word_plane: WordPlane | None
-    map: EmbeddingMap | None
-    dataset: Dataset | None
-    gaps: tuple[str, ...]
+    """None for an ensemble, for sets of vectors, and without the head or its encoder."""
+    map: EmbeddingMap | None  # map of the images; None without the embedding file or the dataset
+    dataset: Dataset | None  # None if it is another one or lacks a ranked image or caption
+    gaps: tuple[str, ...]  # omitted parts, with reasons
 
     @property
     def columns(self) -> dict[str, str]:
-        """See `columns_of`."""
+        """Text columns of the joint table."""
         return columns_of(self.metadata)
 
     @property
@@ -125,7 +93,7 @@ class Result:
 
     @property
     def lineage(self) -> dict[str, str]:
-        """See `lineage_of`."""
+        """Features, hashes, seed and software."""
         return lineage_of(self.metadata)
 
     @property
@@ -142,23 +110,9 @@ def collect_results(
     on_read: Callable[[int], None],
     projection: Projection = "pca",
 ) -> tuple[Result, ...]:
-    """Read all outputs of some experiments, one embedding file at a time.
-
-    Parameters
-    ----------
-    names : sequence of str. Experiments, subfolders of `folders.evaluations`.
-    folders : Folders. Input folders.
-    on_read : callable. Called with the number of experiments read so far.
-    projection : str. Projection of the maps, "pca" or "tsne".
-
-    Raises
-    ------
-    TableError
-        A recall table or a provenance is corrupt.
-    EmbeddingsError, ProtocolError
-        An embedding file contradicts its table.
-    """
+    """Read all outputs of some experiments, one embedding file at a time."""
     files = sorted(file for folder in folders.embeddings for file in folder.glob("*.h5"))
+    # Tables name their embedding file by content; of equal files the first counts.
     file_of = {sha256_of_file(file): file for file in reversed(files)}
     dataset = _read_dataset(folders.dataset)
     inspection = HeadInspection(folders.heads, folders.text)
@@ -171,23 +125,23 @@ def collect_results(
         path = _embeddings_file(metadata, file_of, folders.embeddings, gaps)
         embeddings = of_split(read_embeddings(path), _split(metadata)) if path else None
         retrieval = retrieve(embeddings, protocol_of(metadata, recall)) if embeddings else None
-        known = _fitting(dataset, metadata, retrieval, folders.dataset, gaps)
+        data = _fitting(dataset, metadata, retrieval, folders.dataset, gaps)
         # An ensemble has no head of its own, so that nothing is missing.
         alone = members_of(metadata) == [metadata["provenance"]]
         history = _history(folders.heads / name, metadata, gaps) if alone else ()
         close: Closeness | str = "sentences not known" if alone else "an ensemble"
-        plane = made = None
-        if alone and path and embeddings and retrieval and known:
+        plane = drawn = None
+        if alone and path and embeddings and retrieval and data:
             image_of = retrieval.first_gallery
             close = inspection.input_closeness(metadata, image_of, gaps)
-            texts = {caption: known.texts[caption] for caption in image_of}
+            texts = {caption: data.texts[caption] for caption in image_of}
             words = inspection.words_to_show(texts, image_of)
             plane = inspection.word_plane(name, path, embeddings, words, gaps)
-        if embeddings and known:
-            made = make_map(Gallery.of(embeddings, "images"), known.captions_of, projection)
+        if embeddings and data:
+            drawn = make_map(Gallery.of(embeddings, "images"), data.captions_of, projection)
         results.append(
             Result(
-                name, recall, metadata, history, retrieval, close, plane, made, known, tuple(gaps)
+                name, recall, metadata, history, retrieval, close, plane, drawn, data, tuple(gaps)
             )
         )
     on_read(len(names))
@@ -301,8 +255,8 @@ def _fitting(
         return None
     ranked = (("captions", retrieval.caption_ids, dataset.texts),
               ("images", retrieval.image_ids, dataset.files)) if retrieval else ()  # fmt: skip
-    for what, ids, known in ranked:
-        if unknown_ids := known.lacking(ids):
+    for what, ids, ids_of_dataset in ranked:
+        if unknown_ids := ids_of_dataset.lacking(ids):
             gaps.append(
                 f"The dataset {name} lacks {len(unknown_ids)} {what} of the embedding file, first "
                 f"{unknown_ids[0]}: no breakdown, no queries."

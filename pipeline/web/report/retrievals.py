@@ -22,99 +22,62 @@ from pipeline.retrieval.tables import TableError
 from pipeline.store.hashing import chosen
 from pipeline.store.schema import SchemaError, convert
 from pipeline.studies.embedding_map.typical_words import words_of
+from pipeline.web.pages import Point
 
 SHOWN, FAILURES, TOP = 6, 6, 5
 """Number of example queries and of failures per direction, and number of results per query."""
 
-MAPPED = 8
-"""Number of images whose sentences are drawn as points."""
-
-SEED = 0
-"""Seed that selects the example queries."""
-
-Place = tuple[float, float]
-"""Point (x, y) of a plane."""
+MAPPED = 8  # number of images whose sentences are drawn as points
+SEED = 0  # seed that selects the example queries
 
 
 @dataclass(frozen=True)
 class QueryResult:
-    """A query with its results.
-
-    Attributes
-    ----------
-    query : str. Id of the query.
-    rank : int. Rank of its best correct item, from 1.
-    found : tuple of str. Ids of the first `TOP` items, best first.
-    correct : set of str. Ids of all correct items.
-    best_correct : str. Id of the correct item at `rank`.
-    """
+    """A query with its results."""
 
     query: str
-    rank: int
-    found: tuple[str, ...]
+    rank: int  # rank of its best correct item, from 1
+    hits: tuple[str, ...]  # ids of the first `TOP` items, best first
     correct: frozenset[str]
-    best_correct: str
+    best_correct: str  # id of the correct item at `rank`
 
 
 @dataclass(frozen=True)
 class Retrieval:
-    """Results that are kept after an embedding file is closed.
-
-    Attributes
-    ----------
-    image_ids : tuple of str. Ids of the image queries.
-    galleries : tuple of RankedGallery. Ranks of each gallery, for intervals.
-    first_gallery : mapping of str to str. Image id by caption id of the first gallery.
-    caption_ids, caption_ranks : tuple of str, tuple of int. Id and rank, from 0, of each caption
-        query.
-    rsum_interval : tuple of 2 float. 95 % bootstrap interval of `rsum`.
-    closeness : Closeness or None. Closeness of the sentences of the first gallery; None for sets of
-        vectors, or if no image has two sentences.
-    places : mapping of str to tuple of Place. Points of the sentences of `MAPPED` images by image
-        id, in their principal plane; {} for sets of vectors.
-    shares : tuple of 2 float. Explained variance of both axes of the plane, 0-1.
-    sentences, images : tuple of QueryResult. Results of the example queries of each direction.
-    found_first : QueryResult or None. Result of a random sentence whose image ranks first; None if
-        there is none.
-    sentence_failures, image_failures : tuple of QueryResult. Results of the queries with the
-        highest ranks above 1, at most one caption per image.
-    """
+    """Results that are kept after an embedding file is closed."""
 
     image_ids: tuple[str, ...]
     galleries: tuple[RankedGallery, ...]
-    first_gallery: Mapping[str, str]
+    first_gallery: Mapping[str, str]  # image id by caption id of the first gallery
     caption_ids: tuple[str, ...]
     caption_ranks: tuple[int, ...]
-    rsum_interval: tuple[float, float]
+    """`caption_ids`, `caption_ranks`: id and rank, from 0, of each caption query."""
+    rsum_interval: tuple[float, float]  # 95 % bootstrap interval of `rsum`
     closeness: Closeness | None
-    places: Mapping[str, tuple[Place, ...]]
-    shares: tuple[float, float]
+    """Of the first gallery; None for sets of vectors, or if no image has two sentences."""
+    places: Mapping[str, tuple[Point, ...]]
+    """Sentences of `MAPPED` images by id, in their principal plane; {} for sets of vectors."""
+    shares: tuple[float, float]  # explained variance of both axes of the plane, 0-1
     sentences: tuple[QueryResult, ...]
     found_first: QueryResult | None
+    """Result of a random sentence whose image ranks first; None if there is none."""
     sentence_failures: tuple[QueryResult, ...]
     images: tuple[QueryResult, ...]
+    """`sentences`, `images`: results of the example queries of each direction."""
     image_failures: tuple[QueryResult, ...]
+    """Queries of a side with the highest ranks above 1, at most one caption per image."""
 
 
 @dataclass(frozen=True)
 class LengthBin:
-    """The queries with a number of words from `first` to `last`.
+    """The queries with a number of words from `first` to `last`."""
 
-    Attributes
-    ----------
-    first, last : int. Range of the number of words.
-    words : float. Mean number of words.
-    queries : int. Number of queries.
-    r10 : float. R@10 in per cent.
-    median_rank : float. Floor of the median rank, from 1.
-    """
-
-    first: int
+    first: int  # range of the number of words
     last: int
     words: float
     queries: int
-    r10: float
-    median_rank: float
+    r10: float  # R@10 in per cent
+    median_rank: float  # floor of the median rank, from 1
 
     @property
     def label(self) -> str:
@@ -124,36 +87,16 @@ class LengthBin:
 
 @dataclass(frozen=True)
 class WordRow:
-    """The queries that contain a word.
-
-    Attributes
-    ----------
-    word : str. The word.
-    queries : int. Number of queries.
-    r10 : float. R@10 in per cent.
-    median_rank : float. Median rank, from 1.
-    """
+    """The queries that contain a word."""
 
     word: str
     queries: int
-    r10: float
-    median_rank: float
+    r10: float  # R@10 in per cent
+    median_rank: float  # median rank, from 1
 
 
 def protocol_of(metadata: Mapping[str, Any], recall: Mapping[str, float | int]) -> Protocol:
-    """Return the protocol of a recall table.
-
-    Parameters
-    ----------
-    metadata : mapping. The `provenance.json` of the table; without a protocol, all items are one
-        gallery.
-    recall : mapping of str to float or int. The table, with the number of captions per image.
-
-    Raises
-    ------
-    TableError
-        The protocol in the provenance has invalid fields.
-    """
+    """Return the protocol of a recall table."""
     protocol = metadata.get("protocol")
     if isinstance(protocol, dict):
         try:
@@ -167,13 +110,7 @@ def protocol_of(metadata: Mapping[str, Any], recall: Mapping[str, float | int]) 
 
 
 def retrieve(embeddings: Embeddings, protocol: Protocol) -> Retrieval:
-    """Rank all queries in the galleries of a protocol, and collect example results.
-
-    Raises
-    ------
-    ProtocolError, EmbeddingsError
-        See `pipeline.retrieval.ranking.protocols`.
-    """
+    """Rank all queries in the galleries of a protocol, and collect example results."""
     ranked = [_Ranked(e, *rank_both_ways(e)) for e in galleries(embeddings, protocol)]
     of_galleries = tuple(RankedGallery(r.images, r.captions, query_rows(r.gallery)) for r in ranked)
     bounds = intervals(of_galleries)
@@ -203,45 +140,32 @@ def retrieve(embeddings: Embeddings, protocol: Protocol) -> Retrieval:
 
 
 def by_length(texts: Sequence[str], ranks: Sequence[int], least: int) -> tuple[LengthBin, ...]:
-    """Group queries by their number of words.
-
-    Adjacent lengths are merged until a bin has `least` queries; the remainder is added to the last
-    bin.
-
-    Parameters
-    ----------
-    texts, ranks : sequence of str, sequence of int. Text and rank, from 0, of each query.
-    least : int. Minimum number of queries per bin, at least 1.
-    """
+    """Group queries by their number of words, in bins of at least `least` queries."""
     of_length: dict[int, list[int]] = defaultdict(list)
     for text, rank in zip(texts, ranks, strict=True):
         of_length[len(words_of(text))].append(int(rank))
     bins: list[list[int]] = []
     for length in sorted(of_length):
-        if bins and _held(bins[-1], of_length) < least:
+        if bins and _queries_in(bins[-1], of_length) < least:
             bins[-1].append(length)
         else:
             bins.append([length])
-    if len(bins) > 1 and _held(bins[-1], of_length) < least:
+    if len(bins) > 1 and _queries_in(bins[-1], of_length) < least:
         rest = bins.pop()
         bins[-1] += rest
     return tuple(_bin(lengths, of_length) for lengths in bins)
 
 
 def by_word(texts: Sequence[str], ranks: Sequence[int], least: int) -> tuple[WordRow, ...]:
-    """Return a row for each word in at least `least` queries, highest R@10 first.
-
-    A word counts once per query. Ties are sorted by median rank, then by descending number of
-    queries, then by word.
-    """
+    """Return a row for each word in at least `least` queries, highest R@10 first."""
     of_word: dict[str, list[int]] = defaultdict(list)
     for text, rank in zip(texts, ranks, strict=True):
         for word in set(words_of(text)):
             of_word[word].append(int(rank))
     rows = [
-        WordRow(word, len(found), *_measured(found))
-        for word, found in of_word.items()
-        if len(found) >= least
+        WordRow(word, len(ranks_of_word), *_measured(ranks_of_word))
+        for word, ranks_of_word in of_word.items()
+        if len(ranks_of_word) >= least
     ]
     return tuple(sorted(rows, key=lambda row: (-row.r10, row.median_rank, -row.queries, row.word)))
 
@@ -249,18 +173,7 @@ def by_word(texts: Sequence[str], ranks: Sequence[int], least: int) -> tuple[Wor
 def worst(
     ids: Sequence[str], ranks: Sequence[int], groups: Sequence[str], number: int
 ) -> list[str]:
-    """Return the ids of the failed queries with the highest ranks, at most one per group.
-
-    Ties are sorted by id.
-
-    A query fails if its rank is above the first.
-
-    Parameters
-    ----------
-    ids, ranks : sequence of str, sequence of int. Id and rank, from 0, of each query.
-    groups : sequence of str. Group of each query, such as its image.
-    number : int. Maximum number of ids.
-    """
+    """Return the queries with the highest ranks above the first, at most one per group."""
     queries = sorted(zip(ids, ranks, groups, strict=True), key=lambda q: (-int(q[1]), q[0]))
     first: dict[str, str] = {}
     for query, rank, group in queries:
@@ -271,7 +184,7 @@ def worst(
 
 def sentence_plane(
     embeddings: Embeddings, images: Sequence[str]
-) -> tuple[dict[str, tuple[Place, ...]], tuple[float, float]]:
+) -> tuple[dict[str, tuple[Point, ...]], tuple[float, float]]:
     """Return the sentences of some images as points of their principal plane, and its shares."""
     of_image = [
         [row for row, image in enumerate(embeddings.caption_image_ids) if image == chosen_image]
@@ -294,7 +207,7 @@ def as_compared(rows: npt.NDArray[np.float32], similarity: str) -> npt.NDArray[n
 
 def _geometry(
     e: Embeddings,
-) -> tuple[Closeness | None, dict[str, tuple[Place, ...]], tuple[float, float]]:
+) -> tuple[Closeness | None, dict[str, tuple[Point, ...]], tuple[float, float]]:
     """Return `closeness`, `places` and `shares` of `Retrieval`."""
     if e.caption_embeddings.ndim != 2:
         return None, {}, (0.0, 0.0)
@@ -334,34 +247,34 @@ def _results_of(
         side: SideName = "images" if asking == "captions" else "captions"
         gallery = Gallery.of(e, side)
         vectors = Gallery.of(e, asking).rows[rows]
-        found = nearest(gallery, vectors, asking, TOP).rows
-        for row, vector, hits in zip(rows, vectors, found, strict=True):
-            own = _own(e, asking, row)
-            own_gallery = Gallery(
+        nearest_rows = nearest(gallery, vectors, asking, TOP).rows
+        for row, vector, hits in zip(rows, vectors, nearest_rows, strict=True):
+            correct = _correct_rows(e, asking, row)
+            correct_items = Gallery(
                 side,
-                tuple(gallery.ids[k] for k in own),
-                gallery.rows[own],
+                tuple(gallery.ids[k] for k in correct),
+                gallery.rows[correct],
                 gallery.similarity,
             )
-            best = nearest(own_gallery, vector[None], asking, 1).rows[0, 0]
+            best = nearest(correct_items, vector[None], asking, 1).rows[0, 0]
             results[ids[row]] = QueryResult(
                 ids[row],
                 ranks[ids[row]] + 1,
                 tuple(gallery.ids[k] for k in hits),
-                frozenset(own_gallery.ids),
-                own_gallery.ids[best],
+                frozenset(correct_items.ids),
+                correct_items.ids[best],
             )
     return tuple(results[query] for query in queries)
 
 
-def _own(e: Embeddings, asking: SideName, query: int) -> list[int]:
+def _correct_rows(e: Embeddings, asking: SideName, query: int) -> list[int]:
     """Return the rows of the correct items of the query in row `query`."""
     if asking == "captions":
         return [e.image_ids.index(e.caption_image_ids[query])]
     return [row for row, image in enumerate(e.caption_image_ids) if image == e.image_ids[query]]
 
 
-def _held(lengths: Sequence[int], of_length: dict[int, list[int]]) -> int:
+def _queries_in(lengths: Sequence[int], of_length: dict[int, list[int]]) -> int:
     return sum(len(of_length[length]) for length in lengths)
 
 

@@ -31,20 +31,12 @@ _RUN = re.compile(r"(.+)-seed[0-9]+")
 
 @dataclass(frozen=True)
 class Breakdown:
-    """Recall of an experiment's sentences by length and by word.
-
-    Attributes
-    ----------
-    lengths : tuple of LengthBin. Recall by number of words.
-    words : tuple of WordRow. Recall of words in at least `least` sentences, highest R@10 first.
-    least : int. Minimum number of sentences of a word.
-    r10 : float. R@10 of all sentences in per cent.
-    """
+    """Recall of an experiment's sentences by length and by word."""
 
     lengths: tuple[LengthBin, ...]
-    words: tuple[WordRow, ...]
-    least: int
-    r10: float
+    words: tuple[WordRow, ...]  # recall of words in at least `least` sentences, highest R@10 first
+    least: int  # minimum number of sentences of a word
+    r10: float  # R@10 of all sentences in per cent
 
     @property
     def easy(self) -> tuple[WordRow, ...]:
@@ -59,12 +51,7 @@ class Breakdown:
 
 @dataclass(frozen=True)
 class Spread:
-    """Spread of a figure over several runs.
-
-    Attributes
-    ----------
-    mean, deviation : float. Mean and sample standard deviation.
-    """
+    """Spread of a figure over several runs."""
 
     mean: float
     deviation: float
@@ -72,34 +59,20 @@ class Spread:
 
 @dataclass(frozen=True)
 class Section:
-    """Experiments with comparable figures: same split, protocol and gallery.
-
-    Attributes
-    ----------
-    title, protocol : str. Heading, and name of the protocol.
-    results : tuple of Result. All runs of the experiments.
-    runs : mapping of str to tuple of Result. Runs of each experiment over all seeds, highest `rsum`
-        first; tables and figures show the first run.
-    spreads : mapping of str to mapping of str to Spread. Spread over seeds, for experiments with
-        several runs.
-    numbers : mapping of str to int. Number of each system in the report, which selects colour and
-        marker.
-    figures : tuple of Figure. Charts of the section.
-    comparisons : mapping of str to Comparison. Published rows by experiment.
-    rankings : tuple of Ranking. Our order of a paper's systems next to the published one.
-    best : mapping of str to float. Best value of each column.
-    verdict : Verdict. The best experiment and its margin.
-    """
+    """Experiments with comparable figures: same split, protocol and gallery."""
 
     title: str
     protocol: str
-    results: tuple[Result, ...]
+    results: tuple[Result, ...]  # all runs of the experiments
     runs: Mapping[str, tuple[Result, ...]]
+    """Runs of each experiment over all seeds, highest `rsum` first; the first one is shown."""
     spreads: Mapping[str, Mapping[str, Spread]]
+    """Spread over seeds, for experiments with several runs."""
     numbers: Mapping[str, int]
+    """Number of each system in the report, which selects colour and marker."""
     figures: tuple[Figure, ...]
-    comparisons: Mapping[str, Comparison]
-    rankings: tuple[Ranking, ...]
+    comparisons: Mapping[str, Comparison]  # published rows by experiment
+    rankings: tuple[Ranking, ...]  # our order of a paper's systems next to the published one
     best: Mapping[str, float]
     verdict: Verdict
 
@@ -164,15 +137,7 @@ def section_of(
     breakdowns: Mapping[str, Breakdown],
     numbers: Mapping[str, int],
 ) -> Section:
-    """Return the section of some comparable experiments.
-
-    Parameters
-    ----------
-    number : int. Number of the section, part of the names of its figures.
-    results : sequence of Result. The experiments.
-    breakdowns : mapping of str to Breakdown. See `breakdown_of`.
-    numbers : see `numbered`.
-    """
+    """Return the section of some comparable experiments."""
     named = {result.name: result for result in _by_rsum(results)}
     runs = {name: tuple(named[run] for run in of) for name, of in folded(named).items()}
     shown = [of[0] for of in runs.values()]
@@ -206,20 +171,9 @@ def section_of(
 
 
 def own_figures(
-    result: Result,
-    breakdown: Breakdown | None,
-    number: int,
-    thumbnail: Callable[[str], bytes],
+    result: Result, breakdown: Breakdown | None, number: int, thumbnail: Callable[[str], bytes]
 ) -> Iterator[Figure]:
-    """Yield the figures of a single experiment.
-
-    Parameters
-    ----------
-    result : Result. The experiment.
-    breakdown : Breakdown or None. See `breakdown_of`.
-    number : see `numbered`.
-    thumbnail : callable. Returns the small JPEG of an image id, b"" if it is not available.
-    """
+    """Yield the figures of a single experiment."""
     if breakdown is not None and len(breakdown.lengths) > 1:
         lengths = {result.name: breakdown.lengths}
         yield length_figure(f"{result.name}-r10-by-length", lengths, {result.name: number})
@@ -264,10 +218,7 @@ def system_of(name: str) -> str:
 
 
 def folded(names: Iterable[str]) -> dict[str, list[str]]:
-    """Return the runs of each experiment, the first seed first.
-
-    A run whose first seed is missing is an experiment of its own.
-    """
+    """Return the runs of each experiment, the first seed first."""
     all_names = list(names)
     runs: dict[str, list[str]] = {}
     for name in all_names:
@@ -296,23 +247,25 @@ def _joint_figures(
     breakdowns: Mapping[str, Breakdown],
     numbers: Mapping[str, int],
 ) -> Iterator[Figure]:
-    own = {result.name: numbers[system_of(result.name)] for result in by_rsum}
+    number_of = {result.name: numbers[system_of(result.name)] for result in by_rsum}
     bars = [
-        Bar(_signed(r), float(r.recall["rsum"]), low, high, own[r.name])
+        Bar(_signed(r), float(r.recall["rsum"]), low, high, number_of[r.name])
         for r in by_rsum
         for low, high in [r.rsum_interval or (None, None)]
     ]
     yield rsum_figure(f"rsum-{number}", bars)
     lengths = {r.name: breakdowns[r.name].lengths for r in by_rsum if r.name in breakdowns}
     if any(len(bins) > 1 for bins in lengths.values()):
-        yield length_figure(f"r10-by-length-{number}", lengths, own)
-    curves = [curve for r in by_rsum if (curve := curve_of(r.name, r.history, "rsum", own[r.name]))]
+        yield length_figure(f"r10-by-length-{number}", lengths, number_of)
+    curves = [
+        curve for r in by_rsum if (curve := curve_of(r.name, r.history, "rsum", number_of[r.name]))
+    ]
     if curves:
         yield epoch_figure(f"rsum-by-epoch-{number}", "rsum", curves, _chosen_on(by_rsum))
     close = [(r.name, r.input_closeness, r.retrieval.closeness) for r in by_rsum if r.retrieval]
     measured = [(name, before, after) for name, before, after in close if after]
     if measured:
-        yield distances_figure(f"distances-{number}", measured, own)
+        yield distances_figure(f"distances-{number}", measured, number_of)
 
 
 def _signed(result: Result) -> str:

@@ -13,30 +13,16 @@ from pipeline.web.report.retrievals import QueryResult
 
 @dataclass(frozen=True)
 class Verdict:
-    """First and second row of a table by `rsum`.
+    """First and second row of a table by `rsum`."""
 
-    Rows whose encoders have seen the dataset do not compete with the others; if all have seen it,
-    they compete among themselves.
-
-    Attributes
-    ----------
-    winner : Result. The row with the highest `rsum`; ties in table order.
-    second : Result or None. The next row; None if only one row competes.
-    margin : float. Difference of their `rsum`; 0 without a second row.
-    interval : tuple of 2 float or None. 95 % interval of the margin, by a paired bootstrap over the
-        test images; None if their images differ, or an embedding file is missing.
-    one_image : float. Decrease of `rsum` if one image and all of its sentences are no longer found.
-    competing : int. Number of competing rows.
-    set_apart : tuple of Result. Rows that do not compete, by `rsum`.
-    """
-
-    winner: Result
-    second: Result | None
-    margin: float
+    winner: Result  # the row with the highest `rsum`; ties in table order
+    second: Result | None  # the next row; None if only one row competes
+    margin: float  # difference of their `rsum`; 0 without a second row
     interval: tuple[float, float] | None
-    one_image: float
-    competing: int
-    set_apart: tuple[Result, ...]
+    """95 % interval of the margin; None if their images differ, or a file is missing."""
+    one_image: float  # decrease of `rsum` if one image and all of its sentences are no longer found
+    competing: int  # number of competing rows
+    set_apart: tuple[Result, ...]  # rows that do not compete, by `rsum`
 
     @property
     def enough(self) -> bool:
@@ -45,10 +31,7 @@ class Verdict:
 
     @property
     def decided(self) -> bool:
-        """Whether the winner is better: no second row, or an interval that is above 0 or unknown.
-
-        False with too few images.
-        """
+        """Whether the winner is better: no second row, or an interval above 0 or unknown."""
         if self.second is None:
             return True
         return self.enough and (self.interval is None or self.interval[0] > 0)
@@ -68,6 +51,7 @@ class Verdict:
 def verdict_of(results: Sequence[Result]) -> Verdict:
     """Compare the two best of at least one comparable experiments."""
     by_rsum = sorted(results, key=lambda result: -float(result.recall["rsum"]))
+    # Rows whose encoders have seen the dataset compete among themselves only if all have.
     fair = [result for result in by_rsum if not result.seen]
     set_apart = tuple(result for result in by_rsum if result.seen) if fair else ()
     winner, *others = fair or by_rsum

@@ -23,16 +23,10 @@ from pipeline.web.report.results import Folders
 
 @dataclass(frozen=True)
 class Report:
-    """Result of a report.
+    """Result of a report."""
 
-    Attributes
-    ----------
-    rows : mapping of str to Row. Row of the joint tables by experiment, in order.
-    gaps : tuple of str. Omitted parts of the pages, one sentence each; () without pages.
-    """
-
-    rows: Mapping[str, Row]
-    gaps: tuple[str, ...] = ()
+    rows: Mapping[str, Row]  # row of the joint tables by experiment, in order
+    gaps: tuple[str, ...] = ()  # omitted parts of the pages, one sentence each; () without pages
 
 
 def write_report(
@@ -44,56 +38,30 @@ def write_report(
     projection: Projection = "pca",
     monitor: Monitor = QUIET,
 ) -> Report:
-    """Join the recall tables of all experiments, and optionally write HTML pages.
-
-    Tables of localized phrases have other columns; they are skipped with a log line.
-
-    Parameters
-    ----------
-    folders : Folders. Input folders; the tables need only `evaluations`.
-    out : str or Path. Folder of `recall.json`, `recall.csv` and `recall.md`.
-    html : str, Path or None. Folder of the pages, starting at `index.html`; None: no pages.
-    first : sequence of str. Experiments listed first, in this order; others follow by name. Names
-        without a table are ignored.
-    projection : str. Projection of the maps: "pca", or the slower "tsne".
-    monitor : Monitor. Receives log lines on written files and omitted parts, and progress in
-        experiments.
-
-    Raises
-    ------
-    TableError
-        There is no table, or a table or a provenance is corrupt.
-    EmbeddingsError, ProtocolError
-        An embedding file contradicts its table.
-    FileReadError
-        A system error prevented reading an existing image.
-    OutputError
-        A folder is not writable.
-    """
+    """Join the recall tables of all experiments, and optionally write HTML pages."""
     evaluations, tables = folders.evaluations, Path(out)
     for folder in (tables, *([Path(html)] if html is not None else [])):
         require_folder(folder)
     paths = sorted(evaluations.glob(f"*/{PROVENANCE_FILE}"))
     measured = {path.parent.name: read_provenance(path) for path in paths}
-    found = [name for name, metadata in measured.items() if "localization_sha256" not in metadata]
-    if of_regions := [name for name in measured if name not in found]:
+    experiments = [
+        name for name, metadata in measured.items() if "localization_sha256" not in metadata
+    ]
+    if of_regions := [name for name in measured if name not in experiments]:
         monitor.log(
             f"tables of regions are left out, as they have other columns: {', '.join(of_regions)}; "
             "`pipeline report --task localization` writes their page"
         )
-    if not found:
+    if not experiments:
         raise TableError(
             f"{evaluations} holds no EXPERIMENT/{PROVENANCE_FILE} of an embedding file; run "
             f"`pipeline evaluate ... --out {evaluations}/EXPERIMENT` first"
         )
-    names = [name for name in first if name in found]
-    names += [name for name in found if name not in first]
+    ordered = [name for name in first if name in experiments]
+    ordered += [name for name in experiments if name not in first]
     rows: dict[str, Row] = {
-        name: {
-            **columns_of(measured[name]),
-            **read_recall(evaluations / name / RECALL_FILE),
-        }
-        for name in names
+        name: {**columns_of(measured[name]), **read_recall(evaluations / name / RECALL_FILE)}
+        for name in ordered
     }
     written = write_joint_table(tables, rows)
     monitor.log(f"{counted(len(rows), 'experiment')} in {', '.join(map(str, written))}")
@@ -102,9 +70,9 @@ def write_report(
     # Here, since the tables alone need no templates and no images.
     from pipeline.web.report.pages import write_pages
 
-    gaps = write_pages(Path(html), names, folders, projection, monitor)
+    gaps = write_pages(Path(html), ordered, folders, projection, monitor)
     for gap in gaps:
         monitor.log(gap)
     index = Path(html) / "index.html"
-    monitor.log(f"{index}: {counted(len(names), 'experiment')}, {len(gaps)} things left out")
+    monitor.log(f"{index}: {counted(len(ordered), 'experiment')}, {len(gaps)} things left out")
     return Report(rows, gaps)

@@ -1,9 +1,4 @@
-"""ASGI application of the search page, with the checks of requests.
-
-The headers Host and, if present, Origin must name this server; otherwise another site could make
-its name resolve to this machine (DNS rebinding). An upload must state its length, which is limited
-before the body is read.
-"""
+"""ASGI application of the search page, with the checks of requests."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
@@ -57,14 +52,7 @@ _STATUS_OF = {
 def make_app(
     service: SearchService | RegionService, *, hosts: Hosts, log: Callable[[str], None]
 ) -> ASGIApp:
-    """Return the application that serves one experiment.
-
-    Parameters
-    ----------
-    service : SearchService or RegionService. Answers the queries; called from several threads.
-    hosts : Hosts. Accepted values of the header Host.
-    log : callable. Receives one line per rejected request.
-    """
+    """Return the application that serves one experiment."""
     site = _Site(service, log)
     app = Starlette(
         routes=[
@@ -166,14 +154,13 @@ class _Site:
         self._log(f"{request.method} {address[:200]}: {int(status)}, {text}")
 
 
+# Otherwise another site could make its name resolve to this machine (DNS rebinding), and its pages
+# could read the answers.
 class _OwnPagesOnly:
     """Rejects requests to other host names and requests from pages of other sites."""
 
     def __init__(
-        self,
-        app: ASGIApp,
-        hosts: Hosts,
-        refuse: Callable[[Request, int, str], Response],
+        self, app: ASGIApp, hosts: Hosts, refuse: Callable[[Request, int, str], Response]
     ) -> None:
         self._app, self._hosts, self._refuse = app, hosts, refuse
 
@@ -228,7 +215,7 @@ def _query_fields(request: Request) -> dict[str, str]:
 
 async def _form(request: Request) -> tuple[dict[str, str], bytes]:
     """Return the text fields of an upload and the bytes of its file, in memory."""
-    _require_length(request.headers)
+    _require_length(request.headers)  # before any of the body is read
     if not request.headers.get("content-type", "").startswith("multipart/form-data"):
         raise HTTPException(
             HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "An upload is a form (multipart/form-data)."

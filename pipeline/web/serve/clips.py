@@ -21,22 +21,16 @@ class Clips:
     """Clip files by id, unchanged or remuxed to MP4 in a temporary folder."""
 
     def __init__(self, manifest: Manifest, ids: Sequence[str]) -> None:
-        """Allow access to some clips of a dataset, and to no other file.
-
-        Parameters
-        ----------
-        manifest : Manifest. The dataset; a dataset of images has no clips.
-        ids : sequence of str. Ids of the accessible clips.
-        """
+        """Allow access to some clips of a dataset, and to no other file."""
         shown = ids if manifest.media == "clips" else ()
         self._root, self._paths = manifest.image_root, manifest.path_by_id
         self._shown = TextIndex(shown)
-        self._making = threading.Lock()
+        self._remuxing = threading.Lock()
         self._folder = Path(tempfile.mkdtemp(prefix="clips-")) if shown else Path()
         if shown:
             weakref.finalize(self, shutil.rmtree, self._folder, ignore_errors=True)
-        self._kind = lru_cache(4096)(self._found_kind)
-        self._made: dict[str, Path] = {}
+        self._kind = lru_cache(4096)(self._media_type)
+        self._remuxed: dict[str, Path] = {}
 
     def kind(self, clip_id: str) -> str:
         """Return how to show a clip: as "video", as "image" (GIF), or "" if it is not playable."""
@@ -44,40 +38,32 @@ class Clips:
         from pipeline.clips.clip_file import NoPyAv
 
         try:
-            found, _ = self._kind(clip_id)
+            media, _ = self._kind(clip_id)
         except (MissingImage, UnreadableImage, NoPyAv):
             return ""
-        return {"": "", "image/gif": "image"}.get(found, "video")
+        return {"": "", "image/gif": "image"}.get(media, "video")
 
     def file(self, clip_id: str) -> tuple[Path, str]:
-        """Return the file of a clip to send, and its media type.
-
-        Raises
-        ------
-        MissingImage
-            No accessible clip has this id, or its file is missing.
-        UnreadableImage
-            The file is outside the image root, or browsers do not play it.
-        """
+        """Return the file of a clip to send, and its media type; raise if it is not playable."""
         from pipeline.clips.playable import write_mp4
 
-        found, other_container = self._kind(clip_id)
-        if not found:
+        media, other_container = self._kind(clip_id)
+        if not media:
             raise UnreadableImage("browsers do not play its codec")
         path = below(self._root, self._paths[clip_id])
         if not other_container:
-            return path, found
-        with self._making:
-            if clip_id not in self._made:
-                if len(self._made) == _KEPT:
-                    self._made.pop(next(iter(self._made))).unlink()
+            return path, media
+        with self._remuxing:  # once per clip, and the oldest file is removed by one thread only
+            if clip_id not in self._remuxed:
+                if len(self._remuxed) == _KEPT:
+                    self._remuxed.pop(next(iter(self._remuxed))).unlink()
                 name = hashlib.sha256(clip_id.encode()).hexdigest()[:20]
                 out = self._folder / f"{name}.mp4"
                 write_mp4(path, out)
-                self._made[clip_id] = out
-            return self._made[clip_id], found
+                self._remuxed[clip_id] = out
+            return self._remuxed[clip_id], media
 
-    def _found_kind(self, clip_id: str) -> tuple[str, bool]:
+    def _media_type(self, clip_id: str) -> tuple[str, bool]:
         if self._shown.row_of(clip_id) < 0:
             raise MissingImage("there is no clip of this id")
         from pipeline.clips.playable import media_type

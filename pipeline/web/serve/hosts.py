@@ -9,28 +9,15 @@ from urllib.parse import urlsplit
 
 @dataclass(frozen=True)
 class Hosts:
-    """Accepted values of the header Host.
+    """Accepted values of the header Host."""
 
-    Attributes
-    ----------
-    names : collection of str. Host names or addresses, each with its port.
-    any_address_at : int or None. Port for which every IP address is accepted too; None: only
-        `names`. Another site can make a name resolve to this server, but not an address.
-    """
-
-    names: Collection[str]
-    any_address_at: int | None = None
+    names: Collection[str]  # host names or addresses, each with its port
+    any_address_at: int | None = None  # port for which every IP address is accepted too
+    # Another site can make a name resolve to this server, but not an address.
 
     @classmethod
     def of(cls, bound: IPv4Address | IPv6Address, host: str, port: int) -> "Hosts":
-        """Return the accepted hosts of a server.
-
-        Parameters
-        ----------
-        bound : IPv4Address or IPv6Address. Address of the socket.
-        host : str. Requested name or address.
-        port : int. Port of the socket.
-        """
+        """Return the accepted hosts of a server bound to an address."""
         names = {"127.0.0.1", "localhost"} if bound.is_loopback or bound.is_unspecified else set()
         names |= {f"[{host}]" if ":" in host else host}
         if not bound.is_loopback:
@@ -38,12 +25,10 @@ class Hosts:
         with_port = {f"{name.lower()}:{port}" for name in names}
         # Browsers leave out port 80.
         return cls(
-            with_port | (names if port == 80 else set()),
-            port if bound.is_unspecified else None,
+            with_port | (names if port == 80 else set()), port if bound.is_unspecified else None
         )
 
     def __contains__(self, host: str) -> bool:
-        """Return whether a value of the header is accepted."""
         if host.lower() in self.names:
             return True
         if self.any_address_at is None or "@" in host:

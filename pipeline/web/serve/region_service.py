@@ -15,62 +15,38 @@ if TYPE_CHECKING:
 
 
 class RegionService:
-    """Thread-safe region searcher, with the values for the page.
-
-    Attributes
-    ----------
-    experiment, similarity, manifest, image_ids, split, searched, composable, filterable, sides,
-        no_uploads : see `pipeline.web.serve.service.SearchService`; queries are phrases.
-    phrases : tuple of str. Localized phrases.
-    """
+    """Thread-safe region searcher, as `SearchService`, but for boxes of phrases."""
 
     composable = filterable = False
     sides: tuple[str, ...] = ()
     no_uploads = "Boxes are found by phrases only"
 
     def __init__(self, searcher: "RegionSearcher", *, top: int = 12) -> None:
-        """Load all models before the first query.
-
-        Parameters
-        ----------
-        searcher : RegionSearcher. Searcher that is not used elsewhere.
-        top : int. Number of images per page, at least 1.
-
-        Raises
-        ------
-        SearchError, PipelineError
-            Head, encoder or dataset do not belong to the localization file.
-        """
         self._searcher, self._top, self._busy = searcher, top, threading.Lock()
-        models, found = searcher.models, searcher.found
+        models, localized = searcher.models, searcher.found
         self.experiment: str = models.head.experiment
-        self.similarity: str = found.similarity
+        self.similarity: str = localized.similarity
         self.manifest: Manifest = searcher.manifest
-        self.image_ids: Sequence[str] = found.image_ids
-        self.searched: str = f"{len(found.image_ids)} images and {len(found.boxes)} boxes in them"
-        split = found.provenance.get("split")
+        self.image_ids: Sequence[str] = localized.image_ids
+        self.searched: str = (
+            f"{len(localized.image_ids)} images and {len(localized.boxes)} boxes in them"
+        )
+        split = localized.provenance.get("split")
         self.split: str = f" of split {split}" if split else ""
-        self.phrases: tuple[str, ...] = found.phrase_texts
-        models.keep_encoder(found.phrase_texts)
+        self.phrases: tuple[str, ...] = localized.phrase_texts
+        models.keep_encoder(localized.phrase_texts)
 
     def answer(self, query: Query) -> Answer:
-        """Answer a query.
-
-        Raises
-        ------
-        SearchError
-            The query is not a phrase, or has no known word.
-        """
         if not query.sentence:
             raise EmbeddingsError("boxes are found by a phrase; enter one")
         if query.conditions:
             raise EmbeddingsError("conditions do not apply to boxes; omit them")
         notes = list[str]()
         with self._busy:
-            (found,) = self._searcher.by_phrases(
+            (region_hits,) = self._searcher.by_phrases(
                 [query.sentence], top=query.page * self._top + 1, log=notes.append
             )
-        boxes = {h.id: (h.size, boxes_over(h.size, [Mark(h.box)])) for h in found}
-        all_hits = [Hit(h.rank, h.score, h.id, h.id, h.file, h.caption) for h in found]
+        boxes = {h.id: (h.size, boxes_over(h.size, [Mark(h.box)])) for h in region_hits}
+        all_hits = [Hit(h.rank, h.score, h.id, h.id, h.file, h.caption) for h in region_hits]
         hits, more = page_of(all_hits, query.page, self._top)
         return Answer(query, "images", hits, tuple(notes), boxes=boxes, more=more)

@@ -1,61 +1,43 @@
 """The search page and its results as HTML; templates escape all text from data."""
 
-from importlib.metadata import version
 from typing import Any
 from urllib.parse import urlencode
 
-from pipeline import __version__
 from pipeline.retrieval import EmbeddingsError
 from pipeline.web.pages.map_values import map_values
 from pipeline.web.pages.rendering import environment
 from pipeline.web.serve.clips import Clips
 from pipeline.web.serve.region_service import RegionService
-from pipeline.web.serve.service import (
-    CHOSEN,
-    MAX_CHARACTERS,
-    Answer,
-    Query,
-    SearchService,
-)
+from pipeline.web.serve.service import CHOSEN, MAX_CHARACTERS, Answer, Query, SearchService
 
-MAX_BODY = 20 * 2**20
-"""Size limit of an upload, the whole form, in bytes."""
-
+MAX_BODY = 20 * 2**20  # size limit of an upload, the whole form, in bytes
 _IMAGES, _SENTENCES = 12, 3  # examples of the first page
 
 
 class Pages:
-    """The page of one experiment, in the style of the report.
-
-    Attributes
-    ----------
-    style, script, map_script : str. CSS and JavaScript of the pages.
-    clips : Clips. Playable clips; none for a dataset of images.
-    """
+    """The page of one experiment, in the style of the report."""
 
     def __init__(self, service: SearchService | RegionService) -> None:
-        """Load the templates."""
         self._service = service
         self.clips: Clips = Clips(service.manifest, service.image_ids)
         self._templates = environment("pipeline.web.serve")
         self._templates.filters["query"] = lambda fields: urlencode(fields)
         entries = service.manifest.by_id
         images = service.image_ids[:: len(service.image_ids) // _IMAGES or 1][:_IMAGES]
-        known = [entries[image_id].first_caption for image_id in images]
-        known = [text for text in known if 0 < len(text) <= MAX_CHARACTERS]
+        examples = [entries[image_id].first_caption for image_id in images]
+        examples = [text for text in examples if 0 < len(text) <= MAX_CHARACTERS]
         if isinstance(service, RegionService):
-            images, known = (), list(service.phrases[:: len(service.phrases) // _SENTENCES or 1])
+            images, examples = (), list(service.phrases[:: len(service.phrases) // _SENTENCES or 1])
         self._templates.globals |= {
             "blank": Query(),
             "entries": entries,
             "kind_of_clip": self.clips.kind if service.manifest.media == "clips" else None,
             "unit": service.manifest.unit,
             "images": images,
-            "sentences": known[:_SENTENCES],
+            "sentences": examples[:_SENTENCES],
             "max_body": MAX_BODY,
             "chosen": CHOSEN,
             "max_characters": MAX_CHARACTERS,
-            "made_by": f"caption-feature-pipeline {__version__}, Jinja {version('jinja2')}",
         }
         self.style: str = self._render("serve.css")
         self.script: str = self._render("serve.js")
@@ -64,14 +46,7 @@ class Pages:
     def page(
         self, query: Query | None = None, answer: Answer | None = None, reason: str = ""
     ) -> str:
-        """Return the whole page.
-
-        Parameters
-        ----------
-        query : Query or None. Contents of the forms.
-        answer : Answer or None. Results of the query.
-        reason : str. Error message in place of results.
-        """
+        """Return the whole page, with an answer or the reason for its absence."""
         return self._render(
             "page.html", site=self._service, query=query or Query(), answer=answer, reason=reason
         )
@@ -81,17 +56,11 @@ class Pages:
         return self._render("results.html", site=self._service, answer=answer, reason=reason)
 
     def map(self) -> str:
-        """Return the page of the map, which is computed on the first call.
-
-        Raises
-        ------
-        SearchError
-            The results are boxes, or there are no images.
-        """
-        if isinstance(self._service, RegionService) or (made := self._service.map) is None:
+        """Return the page of the map, which is computed on the first call."""
+        if isinstance(self._service, RegionService) or (embedding_map := self._service.map) is None:
             raise EmbeddingsError("these images have no map")
         entries = self._service.manifest.by_id
-        values = map_values(made, lambda image: entries[image].first_caption)
+        values = map_values(embedding_map, lambda image: entries[image].first_caption)
         return self._render("map_page.html", site=self._service, map=values)
 
     def _render(self, name: str, **values: Any) -> str:

@@ -48,7 +48,7 @@ def serve(
     ------
     WrongUsage
         `language_model` with `localize`.
-    NotMade, HeadError, ServeError, LanguageError
+    NotMade, HeadError, OutputError, LanguageError
         See `open_searcher`; the port is not free, or the language model is missing.
 
     Examples

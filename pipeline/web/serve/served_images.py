@@ -1,7 +1,4 @@
-"""Thumbnails of the dataset's images by id, and limits for uploaded images.
-
-The thumbnail of a clip is a contact sheet of its frames.
-"""
+"""Thumbnails of the dataset's images by id, and limits for uploaded images."""
 
 import os
 import threading
@@ -20,9 +17,7 @@ from pipeline.web.pages.rendering import jpeg_of
 MAX_PIXELS = 40_000_000
 """Maximum number of pixels of an uploaded image: 120 MB decoded, one image at a time."""
 
-SIDE = 320
-"""Maximum width and height of a thumbnail in pixels."""
-
+SIDE = 320  # maximum width and height of a thumbnail in pixels
 _QUALITY, _KEPT = 82, 1024
 
 
@@ -30,34 +25,20 @@ class Pictures:
     """Thumbnails of a dataset's images by id, re-encoded from pixels without metadata."""
 
     def __init__(self, manifest: Manifest, ids: Sequence[str]) -> None:
-        """Allow access to some images of a dataset, and to no other file.
-
-        Parameters
-        ----------
-        manifest : Manifest. The dataset.
-        ids : sequence of str. Ids of the accessible images.
-        """
+        """Allow access to some images of a dataset, and to no other file."""
         self._root, self._media = manifest.image_root, manifest.media
         self._shown, self._paths = TextIndex(ids), manifest.path_by_id
         self._decoding = threading.Lock()
-        self._copy = lru_cache(_KEPT)(self._made)
+        self._copy = lru_cache(_KEPT)(self._thumbnail)
 
     def small_copy(self, image_id: str) -> bytes:
-        """Return an image as JPEG, at most `SIDE` wide and high, without metadata.
-
-        Raises
-        ------
-        MissingImage
-            No accessible image has this id, or its file is missing.
-        UnusableImage
-            The file is outside the image root, or cannot be decoded.
-        """
+        """Return an image as JPEG, at most `SIDE` wide and high, without metadata."""
         if self._shown.row_of(image_id) < 0:
             raise MissingImage("there is no image with this id")
         with self._decoding:  # one at a time, so that memory is that of one image
             return self._copy(image_id)
 
-    def _made(self, image_id: str) -> bytes:
+    def _thumbnail(self, image_id: str) -> bytes:
         small = self._decoded(below(self._root, self._paths[image_id]))
         small.thumbnail((SIDE, SIDE), Image.Resampling.BICUBIC)
         return jpeg_of(small, _QUALITY)
@@ -72,13 +53,7 @@ class Pictures:
 
 
 def below(root: Path, file: Path) -> Path:
-    """Return the resolved path of a file; raise unless it is below the resolved root.
-
-    Raises
-    ------
-    MissingImage, UnreadableImage
-        The file does not exist, or is a link to another folder.
-    """
+    """Return the resolved path of a file; raise unless it is below the resolved root."""
     try:
         path = Path(os.path.realpath(file, strict=True))
     except OSError as error:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Self
 import uvicorn
 
 from pipeline.retrieval.query.searcher import Searcher
-from pipeline.store.errors import PipelineError
+from pipeline.store.files import OutputError
 from pipeline.store.progress import QUIET, Monitor
 from pipeline.studies.embedding_map.plane import Projection
 from pipeline.web.serve.app import make_app
@@ -25,22 +25,11 @@ LOCAL = "127.0.0.1"
 
 _BACKLOG = 64
 _SECONDS_KEPT = 75  # idle connections; clients drop theirs after a few, on a busy machine later
-_SECONDS_TO_END = 2
-"""Seconds for pending responses when the server stops."""
-
-
-class ServeError(PipelineError):
-    """The server cannot listen at an address."""
+_SECONDS_TO_END = 2  # seconds for pending responses when the server stops
 
 
 class Server:
-    """Server of one experiment.
-
-    Attributes
-    ----------
-    service : SearchService or RegionService. Answers the queries.
-    url : str. Address of the page.
-    """
+    """Server of one experiment."""
 
     def __init__(
         self,
@@ -53,27 +42,8 @@ class Server:
         projection: Projection = "pca",
         monitor: Monitor = QUIET,
     ) -> None:
-        """Listen on a port and load the models; connections wait until `run` is called.
-
-        Parameters
-        ----------
-        searcher : Searcher or RegionSearcher. Searcher that is not used elsewhere.
-        host : str. Address or name to listen on. An address that other machines can reach logs a
-            warning: any client can search, see the images and upload files.
-        port : int. Port; 0 for any free port.
-        top : int. Number of hits per page, at least 1.
-        describe : Describe or None. Returns captions of uploads, with a `Searcher`; None: no
-            captions.
-        projection : str. Projection of the map, with a `Searcher`.
-        monitor : Monitor. Receives rejected requests, and tracebacks of internal errors.
-
-        Raises
-        ------
-        ServeError
-            The port is not available.
-        SearchError, PipelineError
-            See `pipeline.web.serve.service.SearchService`.
-        """
+        """Listen on a port and load the models; connections wait until `run` is called."""
+        # The port first: loading models takes seconds, and browsers may connect meanwhile.
         self._monitor, self._socket = monitor, _listen(host, port)
         try:
             self.service: SearchService | RegionService
@@ -106,21 +76,13 @@ class Server:
         )  # fmt: skip
 
     def __enter__(self) -> Self:
-        """Return the server."""
         return self
 
     def __exit__(self, *exception: object) -> None:
-        """Release the port."""
         self._socket.close()
 
     def run(self) -> None:
-        """Serve until `stop` is called from another thread, or the process is interrupted.
-
-        Raises
-        ------
-        KeyboardInterrupt
-            Raised after pending requests are answered.
-        """
+        """Serve until `stop` is called from another thread, or the process is interrupted."""
         logger, handler = logging.getLogger("uvicorn.error"), _Lines(self._monitor.log)
         logger.addHandler(handler)
         try:
@@ -134,16 +96,14 @@ class Server:
 
 
 class _Lines(logging.Handler):
-    """Passes warnings and errors of uvicorn to a function, line by line.
-
-    A request that is cancelled because the server stops is not an error.
-    """
+    """Passes warnings and errors of uvicorn to a function, line by line."""
 
     def __init__(self, log: Callable[[str], None]) -> None:
         super().__init__(logging.WARNING)
         self._log = log
 
     def emit(self, record: logging.LogRecord) -> None:
+        # A request that is cancelled because the server stops is not an error.
         if record.exc_info and isinstance(record.exc_info[1], asyncio.CancelledError):
             return
         for line in self.format(record).splitlines():
@@ -155,7 +115,7 @@ def _listen(host: str, port: int) -> socket.socket:
         (family, *_, address), *_ = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
         return socket.create_server(address[:2], family=family, backlog=_BACKLOG)
     except OSError as error:
-        raise ServeError(
+        raise OutputError(
             f"port {port} of {host} is not available ({error.strerror}); choose another one with "
             "`port=...`, or 0 for any free port"
         ) from error

@@ -28,48 +28,31 @@ if TYPE_CHECKING:
     from pipeline.language.captioning.captions import Caption
 
 Describe = Callable[[Image.Image], "Sequence[Caption]"]
-"""Function from a decoded image to its captions; see
-`pipeline.language.captioning.picture_captions`."""
+"""Function from a decoded image to its captions."""
 
 MAX_CHARACTERS, MAX_WORDS = 1000, 10
 """Maximum length of a sentence, and maximum number of words subtracted or added."""
 
-CHOSEN = "is."
-"""Prefix of the names of fields whose value is selected from a list."""
-
-MOST_LISTS = 6
-"""Maximum number of fields with such a list."""
-
-MOST_PAGES = 100
-"""Maximum number of pages of results."""
+CHOSEN = "is."  # prefix of the names of fields whose value is selected from a list
+MOST_LISTS = 6  # maximum number of fields with such a list
+MOST_PAGES = 100  # maximum number of pages of results
 
 
 @dataclass(frozen=True)
 class Query:
-    """A sentence, or an image minus some words and plus others.
+    """A sentence, or an image minus some words and plus others."""
 
-    Attributes
-    ----------
-    sentence : str. Sentence; "" for a query by image.
-    image : str. Id of an embedded image, or "".
-    upload : bytes. Contents of an image file, or b"".
-    minus, plus : tuple of str. Words subtracted from and added to the image.
-    of : str. Kind of result, a name in `SIDES`; "" for
-        `pipeline.retrieval.query.default_side`.
-    where : str. Conditions as text; see `pipeline.retrieval.query.conditions.Condition`.
-    chosen : mapping of str to str. Field to the value selected from its list.
-    page : int. Page of the results, from 1.
-    """
-
-    sentence: str = ""
-    image: str = ""
-    upload: bytes = field(default=b"", repr=False)
-    minus: tuple[str, ...] = ()
+    sentence: str = ""  # sentence; "" for a query by image
+    image: str = ""  # id of an embedded image, or ""
+    upload: bytes = field(default=b"", repr=False)  # contents of an image file, or b""
+    minus: tuple[str, ...] = ()  # words subtracted from the image, and added to it
     plus: tuple[str, ...] = ()
     of: str = ""
-    where: str = ""
+    """Kind of result, a name in `SIDES`; "" for `pipeline.retrieval.query.default_side`."""
+    where: str = ""  # conditions as text, one per line
     chosen: Mapping[str, str] = field(default_factory=dict)
-    page: int = 1
+    """Field to the value selected from its list."""
+    page: int = 1  # page of the results, from 1
 
     @property
     def conditions(self) -> tuple[str, ...]:
@@ -80,28 +63,22 @@ class Query:
     @property
     def kept(self) -> dict[str, str]:
         """Form fields of the conditions, for links to further queries."""
-        own = {f"{CHOSEN}{name}": value for name, value in self.chosen.items()}
-        return {**({"where": self.where} if self.where else {}), **own}
+        lists = {f"{CHOSEN}{name}": value for name, value in self.chosen.items()}
+        return {**({"where": self.where} if self.where else {}), **lists}
 
     def at(self, page: int) -> dict[str, str]:
         """Return the fields of the same query for another page; not for uploads."""
         words = {"minus": " ".join(self.minus), "plus": " ".join(self.plus)}
         texts = {"q": self.sentence, "image": self.image, **words, "of": self.of}
-        own = {name: text for name, text in texts.items() if text}
-        return {**own, **self.kept, "page": str(page)}
+        fields = {name: text for name, text in texts.items() if text}
+        return {**fields, **self.kept, "page": str(page)}
 
     @classmethod
     def of_fields(cls, fields: Mapping[str, str], upload: bytes = b"") -> "Query":
-        """Parse a query from form fields: q, image, minus, plus, of, where, page, is.NAME.
-
-        Raises
-        ------
-        SearchError
-            A field is unknown, invalid, too long, or not allowed with the others.
-        """
+        """Parse a query from form fields: q, image, minus, plus, of, where, page, is.NAME."""
         names = {"q", "image", "minus", "plus", "of", "where", "page"}
-        own = {name: text for name, text in fields.items() if name.startswith(CHOSEN)}
-        if unknown := sorted(fields.keys() - names - own.keys()):
+        lists = {name: text for name, text in fields.items() if name.startswith(CHOSEN)}
+        if unknown := sorted(fields.keys() - names - lists.keys()):
             raise EmbeddingsError(
                 f"there is no field {unknown[0]!r}; the fields are {', '.join(sorted(names))}"
             )
@@ -122,53 +99,28 @@ class Query:
             raise EmbeddingsError("words can be subtracted from or added to an image only")
         if len(minus) + len(plus) > MAX_WORDS:
             raise EmbeddingsError(f"{len(minus) + len(plus)} words; the limit is {MAX_WORDS}")
-        chosen = {name.removeprefix(CHOSEN): text for name, text in own.items() if text}
+        chosen = {name.removeprefix(CHOSEN): text for name, text in lists.items() if text}
         where = fields.get("where", "")
         return cls(sentence, image, upload, minus, plus, of, where, chosen, int(page))
 
 
 @dataclass(frozen=True)
 class Answer:
-    """One page of the results of a query, best first.
-
-    Attributes
-    ----------
-    query : Query. The query.
-    of : str. Kind of the hits, "images" or "sentences".
-    hits : tuple of Hit. Images or sentences.
-    notes : tuple of str. Notes on unknown words of the query and on missing results.
-    captions : tuple of Caption. Captions of an upload without words by a language model, best
-        first.
-    boxes : mapping. Image id to width and height, and the SVG elements drawn over the image.
-    more : bool. Whether another page follows.
-    """
+    """One page of the results of a query, best first."""
 
     query: Query
-    of: str
+    of: str  # kind of the hits, "images" or "sentences"
     hits: tuple[Hit, ...]
-    notes: tuple[str, ...]
+    notes: tuple[str, ...]  # notes on unknown words of the query and on missing results
     captions: "tuple[Caption, ...]" = ()
+    """Captions of an upload without words by a language model, best first."""
     boxes: Mapping[str, tuple[tuple[int, int], str]] = field(default_factory=dict)
-    more: bool = False
+    """Image id to width and height, and the SVG elements drawn over the image."""
+    more: bool = False  # whether another page follows
 
 
 class SearchService:
-    """A thread-safe searcher: models are loaded once and used by one thread at a time.
-
-    Attributes
-    ----------
-    experiment, similarity : str. Name of the experiment, and similarity of the embeddings.
-    manifest : Manifest. The dataset.
-    image_ids : sequence of str. Ids of the embedded images.
-    split : str. Searched part of the dataset, such as " of split test"; "" if unknown.
-    searched : str. Numbers of embedded images and sentences, in words.
-    composable : bool. Whether words can be subtracted from an image and added to it.
-    sides : sequence of str. Kinds of result of a query by image, names in `SIDES`.
-    no_uploads : str. Reason why uploads cannot be embedded; "" if they can.
-    filterable : bool. Whether results can be restricted by conditions.
-    choices : mapping of str to sequence of str. Values of each field with few distinct values.
-    fields : sequence of str. Names of all fields of conditions.
-    """
+    """A thread-safe searcher: models are loaded once and used by one thread at a time."""
 
     filterable = True
 
@@ -181,21 +133,8 @@ class SearchService:
         projection: Projection = "pca",
         monitor: Monitor = QUIET,
     ) -> None:
-        """Load all models before the first query.
-
-        Parameters
-        ----------
-        searcher : Searcher. Searcher that is not used elsewhere.
-        top : int. Number of hits per page, at least 1.
-        describe : Describe or None. Returns captions of uploads; None: no captions.
-        projection : str. Projection of the map.
-        monitor : Monitor. Receives the reason if uploads are not supported.
-
-        Raises
-        ------
-        SearchError, PipelineError
-            Head, encoder or dataset do not belong to the embedding file.
-        """
+        """Load all models before the first query."""
+        # Models are not thread-safe, and one query at a time bounds their memory.
         self._searcher, self._top, self._busy = searcher, top, threading.Lock()
         self._describe, self._projection = describe, projection
         self._mapping = threading.Lock()
@@ -212,7 +151,7 @@ class SearchService:
         self.composable: bool = is_composable(self.similarity)
         self.sides: tuple[str, ...] = tuple(SIDES)[0 if self.similarity in SYMMETRIC else 1 :]
         if not sentences:
-            self.sides = ("images",)
+            self.sides = ("images",)  # kinds of result of a query by image, names in `SIDES`
         choices = islice(searcher.embedded.choices().items(), MOST_LISTS)
         self.choices: dict[str, tuple[str, ...]] = dict(choices)
         self.fields: Sequence[str] = searcher.embedded.fields.names
@@ -221,7 +160,7 @@ class SearchService:
         try:
             _ = models.network
         except PipelineError as error:
-            self.no_uploads = str(error)
+            self.no_uploads = str(error)  # reason why uploads cannot be embedded; "" if they can
             monitor.log(f"no uploads: {error}")
 
     @property
@@ -241,15 +180,7 @@ class SearchService:
         )
 
     def answer(self, query: Query) -> Answer:
-        """Answer a query.
-
-        Raises
-        ------
-        SearchError
-            The embeddings do not support the query, or it has no known word.
-        UnusableImage
-            No embedded image has this id, or the upload is not an image or too large.
-        """
+        """Answer a query."""
         of = query.of or self._searcher.default_of(
             not query.sentence, bool(query.minus or query.plus)
         )
@@ -299,5 +230,4 @@ def page_of(hits: Sequence[Hit], page: int, top: int) -> tuple[tuple[Hit, ...], 
 
 
 def _words(text: str) -> tuple[str, ...]:
-    """Return the words of a field, separated by blanks or commas."""
     return tuple(word for word in re.split(r"[\s,]+", text) if word)

@@ -41,7 +41,7 @@ from pipeline.store.shards.feature_set import FailedRows
 from pipeline.studies.scenes.draw_scenes import draw_scenes
 from pipeline.text.caption_source import unique_phrases
 from pipeline.text.encode import Captions, encode
-from pipeline.web.marked_hits import write_marked
+from pipeline.web.pages.marked import write_marked
 from pipeline.web.report.localizations import sentences_of, write_localization_page
 from pipeline.web.serve.region_service import RegionService
 from pipeline.web.serve.result_pages import Pages

@@ -10,7 +10,7 @@ import pytest
 
 from pipeline.heads.presets import PRESETS
 from pipeline.language.presets import LANGUAGE_PRESETS
-from pipeline.studies.claims import ClaimError
+from pipeline.studies import StudyError
 from pipeline.studies.claims.claim import Claim, Figure, read_claims
 from pipeline.studies.claims.compare import MEASURES
 from pipeline.studies.claims.judge import holm, judge
@@ -152,9 +152,9 @@ def test_other_captions_compare_from_text_to_image_alone(claims: Callable[..., P
 def test_a_wrong_list_is_refused_where_it_is_wrong(
     changes: dict[str, object], fault: str, claims: Callable[..., Path]
 ) -> None:
-    with pytest.raises(ClaimError, match=fault):
+    with pytest.raises(StudyError, match=fault):
         read_claims(claims({**claim("a", "good", "poor"), **changes}))
-    with pytest.raises(ClaimError, match="'a' names several claims"):
+    with pytest.raises(StudyError, match="'a' names several claims"):
         read_claims(claims(claim("a", "good", "poor"), claim("a", "good", "poor")))
 
 

@@ -11,7 +11,7 @@ from pipeline.datasets.manifest import Manifest
 from pipeline.language import LanguageError
 from pipeline.language.scores.bleu import bleu
 from pipeline.language.scores.table import score
-from pipeline.studies.claims import ClaimError
+from pipeline.studies import StudyError
 from pipeline.studies.claims.compare import compare
 from pipeline.studies.claims.compare_captions import MEASURES, read_scored
 from pipeline.studies.significance.paired import figure
@@ -89,7 +89,7 @@ def test_better_captions_are_found_better(
         found = compare(first, second, measure=measure, dataset=tmp_path / "mine", resamples=500)
         assert found.decided
         assert found.margin > 0
-    with pytest.raises(ClaimError, match="references are in a dataset"):
+    with pytest.raises(StudyError, match="references are in a dataset"):
         compare(first, second)
 
 

@@ -11,6 +11,7 @@ from PIL import Image, ImageEnhance, ImageOps
 from pipeline.datasets.readers.folder import read_folder
 from pipeline.store.builder.arrays import write_features
 from pipeline.store.errors import WrongUsage
+from pipeline.studies import StudyError
 from pipeline.studies.near_duplicates.alignment import (
     SIDE,
     Field,
@@ -21,7 +22,6 @@ from pipeline.studies.near_duplicates.alignment import (
 from pipeline.studies.near_duplicates.confirmed import CANDIDATES, LEAST_CORRELATION, Nearest
 from pipeline.studies.near_duplicates.find import duplicates
 from pipeline.studies.near_duplicates.pairs import Pairs
-from pipeline.studies.near_duplicates.parts import DuplicatesError
 from stages.cli import cli
 from tests.project import Recorder
 
@@ -151,7 +151,7 @@ def test_the_command_aligns_and_refuses_without_images() -> None:
     with pytest.raises(WrongUsage, match="of each feature set once"):
         duplicates("features", images=["photos", "photos"])
     write_features("odd", ["a.png", "z.png"], np.ones((2, 4), np.float32), recipe={"name": "any"})
-    with pytest.raises(DuplicatesError, match=r"a row 'z.png', which is not an image of photos"):
+    with pytest.raises(StudyError, match=r"a row 'z.png', which is not an image of photos"):
         duplicates("odd", images="photos")
 
 

@@ -14,12 +14,12 @@ from pipeline.store.builder.arrays import write_features
 from pipeline.store.errors import WrongUsage
 from pipeline.store.shards.feature_set import FeatureSet, MissingRows
 from pipeline.store.shards.format import UNREADABLE
+from pipeline.studies import StudyError
 from pipeline.studies.near_duplicates import groups as groups_module
 from pipeline.studies.near_duplicates import pairs as pairs_module
-from pipeline.studies.near_duplicates.find import Duplicates, duplicates
+from pipeline.studies.near_duplicates.find import THRESHOLDS, Duplicates, duplicates
 from pipeline.studies.near_duplicates.pairs import exact_pairs
-from pipeline.studies.near_duplicates.parts import DuplicatesError, parts_of_sets
-from pipeline.studies.near_duplicates.thresholds import THRESHOLDS
+from pipeline.studies.near_duplicates.parts import parts_of_sets
 
 RECIPE = {"name": "other"}
 THRESHOLD = 0.9
@@ -163,7 +163,7 @@ def test_the_order_of_rows_and_the_size_of_blocks_change_nothing(
     order = np.random.default_rng(3).permutation(50)
     written(tmp_path / "b", [ids[row] for row in order], rows[order])
     # Pairs are joined after every few, too.
-    monkeypatch.setattr(groups_module, "_PAIRS_HELD", 3)
+    monkeypatch.setattr(groups_module, "_BUFFERED_PAIRS", 3)
     shuffled = duplicates(tmp_path / "b", threshold=THRESHOLD)
 
     def without_folder(found: Duplicates) -> list[list[tuple[str, str, float]]]:
@@ -190,7 +190,7 @@ def test_hundreds_of_equal_rows_are_one_group(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(pairs_module, "_PAIRS_AT_ONCE", 10_000)
-    monkeypatch.setattr(groups_module, "_PAIRS_HELD", 10_000)
+    monkeypatch.setattr(groups_module, "_BUFFERED_PAIRS", 10_000)
     rows = np.ones((400, 4), np.float32)
     rows[::100] = [[1, 0, 0, 0], [0, 1, 0, 0], [0, 0, 1, 0], [0, 0, 0, 1]]
     written(tmp_path / "a", [f"{row:04d}" for row in range(400)], rows)
@@ -253,7 +253,7 @@ def refusals(folder: Path, manifest: Manifest) -> Iterator[tuple[type[Exception]
     yield WrongUsage, "compared as a whole", {"others": folder / "b", "between": True}
     only = {"dataset": manifest, "splits": ["test"], "between": True}
     yield WrongUsage, "there is one: test", only
-    yield DuplicatesError, "cosines are meaningless", {"others": folder / "b"}
+    yield StudyError, "cosines are meaningless", {"others": folder / "b"}
     yield MissingRows, "has no rows for 1 of", {"dataset": dataset_of(names(8)), "splits": "val"}
 
 
@@ -270,5 +270,5 @@ def test_thresholds_are_those_of_recipes_with_their_own_weights(tmp_path: Path) 
     assert set(THRESHOLDS) <= set(RECIPES)
     assert all(0 < threshold < 1 for threshold in THRESHOLDS.values())
     written(tmp_path / "a", names(3), rows_with_copies(3))
-    with pytest.raises(DuplicatesError, match="no threshold is calibrated for 'other'"):
+    with pytest.raises(StudyError, match="no threshold is calibrated for 'other'"):
         duplicates(tmp_path / "a")

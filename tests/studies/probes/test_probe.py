@@ -10,7 +10,8 @@ import pytest
 from pipeline.datasets.entries import ImageEntry
 from pipeline.datasets.manifest import Manifest
 from pipeline.retrieval.embeddings import Embeddings
-from pipeline.studies.probes.probe import ProbeError, probe
+from pipeline.studies import StudyError
+from pipeline.studies.probes.probe import probe
 from pipeline.studies.probes.probes_file import markdown, read_probes, write_probes
 
 NOUNS = ("dog", "cat", "man", "bird")
@@ -101,12 +102,12 @@ def test_without_training_images_there_are_foils_alone() -> None:
 
 
 def test_what_cannot_be_probed_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ProbeError, match="no captioned image of the split 'test'"):
+    with pytest.raises(StudyError, match="no captioned image of the split 'test'"):
         probe(searcher(silent="test"))
     unknown = searcher()
     unknown.models.without_known_word = lambda texts: set(range(len(texts)))
-    with pytest.raises(ProbeError, match="no caption of 36 images"):
+    with pytest.raises(StudyError, match="no caption of 36 images"):
         probe(unknown)
     (tmp_path / "x.json").write_text("[]")
-    with pytest.raises(ProbeError, match="`pipeline probe` writes one"):
+    with pytest.raises(StudyError, match="`pipeline probe` writes one"):
         read_probes(tmp_path / "x.json")

@@ -16,11 +16,11 @@ from pipeline.retrieval.evaluate import evaluate
 from pipeline.retrieval.recall import DIRECTIONS, recall_table
 from pipeline.retrieval.search import Hits, nearest
 from pipeline.retrieval.similarity import SIMILARITIES
+from pipeline.studies import StudyError
 from pipeline.studies.relevance import figures
 from pipeline.studies.relevance.evaluate_relevance import judged_by
 from pipeline.studies.relevance.figures import relevance_figures
 from pipeline.studies.relevance.relevance_file import (
-    RelevanceError,
     read_relevance,
     rows_of,
 )
@@ -276,7 +276,7 @@ def test_the_own_captions_as_judgments_give_recall(tmp_path: Path) -> None:
 def test_damaged_judgments_are_named(tmp_path: Path, name: str, text: str, fault: str) -> None:
     (tmp_path / name).write_text(text)
     write_embeddings(tmp_path / "e.h5", made([2, 2], "cosine"))
-    with pytest.raises(RelevanceError, match=fault):
+    with pytest.raises(StudyError, match=fault):
         evaluate(tmp_path / "e.h5", tmp_path / "out", relevance=judged_by(tmp_path / name))
     assert not (tmp_path / "out" / "recall.json").exists()
 
@@ -285,5 +285,5 @@ def test_the_direction_must_be_clear() -> None:
     e = made([1, 1], "cosine")
     e = Embeddings(("1", "2"), e.image_embeddings, ("1", "2"), ("1", "2"), e.caption_embeddings,
                    "cosine", {})  # fmt: skip
-    with pytest.raises(RelevanceError, match="as many a caption and an image"):
+    with pytest.raises(StudyError, match="as many a caption and an image"):
         rows_of({"1": {"2": 1.0}}, e)

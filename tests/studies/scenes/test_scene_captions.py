@@ -15,7 +15,7 @@ import pytest
 from pipeline.studies.scenes.grammar import describe
 from pipeline.studies.scenes.sample import sample_scene
 from pipeline.studies.scenes.words import SETTING_WORDS
-from pipeline.studies.scenes.world import COLOURS, SIZE, Group, Layout, Scene
+from pipeline.studies.scenes.world import COLOURS, SIZE, Arrangement, Group, Scene
 
 NOUNS = {
     "circle": "circle circles disc discs ball balls",
@@ -237,12 +237,12 @@ def scene_of(seed: int, index: int) -> tuple[Scene, tuple[str, ...]]:
 
 
 def test_captions_are_true_distinct_and_varied() -> None:
-    skeletons: dict[Layout, set[str]] = {layout: set() for layout in Layout}
+    skeletons: dict[Arrangement, set[str]] = {arrangement: set() for arrangement in Arrangement}
     for index in range(600):
         scene, captions = scene_of(7, index)
         assert len(set(captions)) == 5
         for caption in captions:
-            skeletons[scene.layout].add(check_caption(caption, scene))
+            skeletons[scene.arrangement].add(check_caption(caption, scene))
     assert all(len(found) >= 12 for found in skeletons.values()), skeletons
 
 
@@ -250,7 +250,7 @@ def test_the_reader_finds_false_captions() -> None:
     scene, _ = next(
         found
         for found in (scene_of(7, i) for i in range(100))
-        if found[0].layout is Layout.SIDE_BY_SIDE and found[0].groups[0].count == 1
+        if found[0].arrangement is Arrangement.SIDE_BY_SIDE and found[0].groups[0].count == 1
     )
     a, b = (f"the {g.colour} {NOUNS[g.shape].split()[g.count > 1 and -1]}" for g in scene.groups)
     a, b = a.replace("_", " "), b.replace("_", " ")

@@ -19,7 +19,7 @@ from pipeline.studies.scenes.world import (
     SHAPES,
     SIZE,
     TEXTURES,
-    Layout,
+    Arrangement,
 )
 
 
@@ -35,11 +35,15 @@ def test_scenes_keep_their_promises() -> None:
             assert 1 <= group.count <= 4
             assert min(group.box) >= 0
             assert max(group.box) <= SIZE
-        if scene.layout in (Layout.SIDE_BY_SIDE, Layout.STACKED, Layout.BETWEEN):
-            across = scene.layout is Layout.SIDE_BY_SIDE or scene.place == "row"
+        if scene.arrangement in (
+            Arrangement.SIDE_BY_SIDE,
+            Arrangement.STACKED,
+            Arrangement.BETWEEN,
+        ):
+            across = scene.arrangement is Arrangement.SIDE_BY_SIDE or scene.position == "row"
             axis = 0 if across else 1
             assert all(a.box[axis + 2] < b.box[axis] for a, b in pairwise(scene.groups))
-        if scene.layout is Layout.INSIDE:
+        if scene.arrangement is Arrangement.INSIDE:
             (outer,), (left, top, right, bottom) = first.centres, others[0].box
             corners = [(left, top), (right, top), (left, bottom), (right, bottom)]
             assert all(math.dist(outer, corner) < first.radius for corner in corners)
@@ -51,9 +55,9 @@ def test_objects_are_painted_where_the_scene_says() -> None:
     for index in range(150):
         rng = np.random.Generator(np.random.PCG64((2, index)))
         scene = sample_scene(rng)
-        pixels = np.asarray(paint(scene, rng), dtype=np.int64)
+        pixels = np.asarray(paint(scene, rng)[0], dtype=np.int64)
         for group in scene.groups:
-            if group.texture != "plain" or scene.layout is Layout.INSIDE:
+            if group.texture != "plain" or scene.arrangement is Arrangement.INSIDE:
                 continue
             near = np.abs(pixels - COLOURS[group.colour]).max(axis=2) <= 2
             ys, xs = np.nonzero(near)

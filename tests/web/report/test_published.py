@@ -9,9 +9,9 @@ import pytest
 
 from pipeline.retrieval.recall import CUTOFFS
 from pipeline.retrieval.tables import METRICS
+from pipeline.store.errors import FileReadError
 from pipeline.web.report.published import (
     COLUMNS,
-    PublishedError,
     PublishedRow,
     beside_published,
     parse_published,
@@ -222,18 +222,18 @@ def _rows(*values: Any, **texts: Any) -> dict[str, Any]:
     ],
 )
 def test_wrong_files_are_refused(changes: dict[str, Any], message: str) -> None:
-    with pytest.raises(PublishedError, match=message) as caught:
+    with pytest.raises(FileReadError, match=message) as caught:
         parse_published(_file(**changes), "f.json")
     assert str(caught.value).startswith("f.json")
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"tables": [1]}'])
 def test_files_that_are_no_tables_are_refused(text: str) -> None:
-    with pytest.raises(PublishedError, match="is not JSON of tables"):
+    with pytest.raises(FileReadError, match="is not JSON of tables"):
         parse_published(text, "f.json")
 
 
 def test_an_install_without_the_file_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("pipeline.web.report.published.PUBLISHED_FILE", "absent.json")
-    with pytest.raises(PublishedError, match=r"absent\.json: missing from the installed package"):
+    with pytest.raises(FileReadError, match=r"absent\.json: missing from the installed package"):
         published_rows.__wrapped__()

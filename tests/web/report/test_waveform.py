@@ -5,7 +5,9 @@ import re
 import numpy as np
 import pytest
 
-from pipeline.web.report.waveform import HEIGHT, WIDTH, waveform
+from pipeline.web.report.thumbnails import SIDE, waveform
+
+HEIGHT = 24
 
 
 @pytest.mark.parametrize("samples", [1, 7, 223, 225, 5000])
@@ -16,7 +18,7 @@ def test_columns_span_the_samples(samples: int) -> None:
     found = re.search(r'points="([^"]*)"', drawn)
     assert found is not None
     points = [tuple(map(float, p.split(","))) for p in found[1].split()]
-    columns = min(WIDTH, samples)
+    columns = min(SIDE, samples)
     assert len(points) == 2 * columns
     loudest = np.abs(sound).max()
     for column in range(columns):
@@ -24,7 +26,7 @@ def test_columns_span_the_samples(samples: int) -> None:
         top, bottom = points[column][1], points[-1 - column][1]
         assert top == pytest.approx(HEIGHT / 2 * (1 - part.max() / loudest), abs=0.06)
         assert bottom == pytest.approx(HEIGHT / 2 * (1 - part.min() / loudest), abs=0.06)
-    assert {x for x, _ in points} <= {x for x, _ in points if 0 <= x <= WIDTH}
+    assert {x for x, _ in points} <= {x for x, _ in points if 0 <= x <= SIDE}
 
 
 def test_silence_is_a_line_and_no_sound_is_nothing() -> None:

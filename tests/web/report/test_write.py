@@ -257,13 +257,13 @@ def test_numbers_are_those_of_the_ranks(folders: Folders, tmp_path: Path) -> Non
     for answer in (*result.retrieval.sentences, *result.retrieval.sentence_failures):
         column = e.caption_ids.index(answer.query)
         order = [e.image_ids[k] for k in np.argsort(-scores[:, column])]
-        assert list(answer.found) == order[:TOP]
+        assert list(answer.hits) == order[:TOP]
         assert order[answer.rank - 1] == answer.best_correct == e.caption_image_ids[column]
         assert answer.correct == {answer.best_correct}
     for answer in (*result.retrieval.images, *result.retrieval.image_failures):
         row = e.image_ids.index(answer.query)
         order = [e.caption_ids[k] for k in np.argsort(-scores[row])]
-        assert list(answer.found) == order[:TOP]
+        assert list(answer.hits) == order[:TOP]
         assert order[answer.rank - 1] == answer.best_correct
         assert answer.rank == image_ranks[row] + 1
         own = {c for c, i in zip(e.caption_ids, e.caption_image_ids, strict=True)

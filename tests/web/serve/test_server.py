@@ -21,10 +21,11 @@ from pipeline.heads import HeadError
 from pipeline.language.captioning.captions import Caption
 from pipeline.retrieval.composition import compose
 from pipeline.retrieval.query.searcher import Searcher
+from pipeline.store.files import OutputError
 from pipeline.web.serve.app import HEADERS, make_app
 from pipeline.web.serve.hosts import Hosts
 from pipeline.web.serve.result_pages import MAX_BODY
-from pipeline.web.serve.server import ServeError, Server
+from pipeline.web.serve.server import Server
 from pipeline.web.serve.service import SearchService
 from tests.project import Recorder
 from tests.web.serve.factories import (
@@ -576,7 +577,7 @@ def test_other_addresses_are_served_with_a_warning(site: Site) -> None:
 
 
 def test_a_port_that_is_taken_is_said(site: Site) -> None:
-    with pytest.raises(ServeError, match=r"`port=.*`"):
+    with pytest.raises(OutputError, match=r"`port=.*`"):
         Server(site.sources.searcher(), port=site.address[1])
 
 

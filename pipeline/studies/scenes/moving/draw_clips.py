@@ -74,9 +74,9 @@ def draw_moving_scenes(
     clips = folder / "clips"
     clips.mkdir(parents=True, exist_ok=True)
     (folder / DATASET_FILE).unlink(missing_ok=True)
-    wanted = {_file(index, form) for index in range(num_clips)}
+    expected = {_file(index, form) for index in range(num_clips)}
     for path in clips.iterdir():
-        if path.name not in wanted and _OWN_FILE.fullmatch(path.name):
+        if path.name not in expected and _OWN_FILE.fullmatch(path.name):
             path.unlink()
     entries: list[ImageEntry] = []
     with ThreadPoolExecutor(thread_name_prefix="draw") as pool:

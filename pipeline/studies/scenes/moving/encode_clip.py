@@ -15,13 +15,7 @@ ClipFormat = Literal["mp4", "gif"]
 
 
 def require_encoder(form: ClipFormat) -> None:
-    """Raise unless files of this format can be written.
-
-    Raises
-    ------
-    DatasetError
-        PyAV is not installed, or its FFmpeg lacks an encoder of H.264 or AAC.
-    """
+    """Raise a `DatasetError` unless files of this format can be written."""
     if form == "gif":
         return
     other = "or use `form=gif`, whose clips have no sound"
@@ -42,16 +36,7 @@ def require_encoder(form: ClipFormat) -> None:
 
 
 def write_clip(path: Path, frames: list[Image.Image], sound: npt.NDArray[np.float32]) -> None:
-    """Write a clip atomically, in the format of the path's suffix.
-
-    The same frames and sound produce the same bytes with the same FFmpeg.
-
-    Parameters
-    ----------
-    path : Path. Ending in .mp4 or .gif.
-    frames : list of RGB images, of the same even width and height, `FPS` per second.
-    sound : (samples,) float32, mono, `RATE` per second.
-    """
+    """Write RGB frames of one even size and mono sound (samples,) as MP4 or GIF, atomically."""
     with appearing_whole(path) as part:
         if path.suffix == ".gif":
             first, *others = frames

@@ -39,10 +39,7 @@ _ORDERS: tuple[Callable[[str, str], str], ...] = (
 def captions_of(
     scene: MovingScene, rng: np.random.Generator
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return five captions of a scene, and five of the scene with its events swapped.
-
-    The k-th captions have the same words, except for the order of the events.
-    """
+    """Return five captions of a scene, and the same with its events swapped."""
     there, back = [], []
     for order in _ORDERS:
         one, two = (_clause(event, rng) for event in scene.events)

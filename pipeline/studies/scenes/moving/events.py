@@ -7,8 +7,7 @@ import numpy as np
 from pipeline.studies.scenes.sample import pick
 from pipeline.studies.scenes.world import COLOURS, SETTINGS, SHAPES
 
-SIZE = 96
-"""Width and height of a frame in pixels."""
+SIZE = 96  # width and height of a frame in pixels
 
 KINDS = (
     "right", "left", "up", "down", "grow", "shrink", "turn", "vanish", "appear", "collide",
@@ -25,47 +24,27 @@ _COUNT_SHARES = (0.7, 0.3)
 
 @dataclass(frozen=True)
 class Actor:
-    """One or two equal objects that move together.
+    """One or two equal objects that move together."""
 
-    Attributes
-    ----------
-    shape, colour : str. From `pipeline.studies.scenes.world`.
-    radius : int. Radius of each object's enclosing circle in pixels.
-    centres : tuple. Centres of the objects at rest, (x, y) in pixels.
-    """
-
-    shape: str
+    shape: str  # shape and colour are values of `world`
     colour: str
-    radius: int
-    centres: tuple[tuple[int, int], ...]
+    radius: int  # radius of each object's enclosing circle in pixels
+    centres: tuple[tuple[int, int], ...]  # centres of the objects at rest, (x, y) in pixels
 
 
 @dataclass(frozen=True)
 class Event:
-    """An event of one actor.
+    """An event of one actor."""
 
-    Attributes
-    ----------
-    kind : str. From `KINDS`.
-    actor, other : Actor. The moving group, and the resting one, with which it may collide.
-    pitch : float. Pitch of its tone relative to the kind's.
-    """
-
-    kind: str
-    actor: Actor
+    kind: str  # from `KINDS`
+    actor: Actor  # moves; `other` rests, and may be hit
     other: Actor
-    pitch: float
+    pitch: float  # pitch of its tone relative to the kind's
 
 
 @dataclass(frozen=True)
 class MovingScene:
-    """A scene of two events of different kinds by different actors on a plain background.
-
-    Attributes
-    ----------
-    background : str. Name of the background colour.
-    events : tuple of 2 Event. The events in order.
-    """
+    """A scene of two events of different kinds by different actors on a plain background."""
 
     background: str
     events: tuple[Event, Event]

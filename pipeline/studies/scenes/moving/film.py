@@ -12,11 +12,8 @@ from pipeline.studies.scenes.shapes import silhouette
 from pipeline.studies.scenes.world import COLOURS
 
 FPS = 8
-FRAMES = 16
-"""Frames of one event: two seconds. The event is within `_ACTIVE`; the rest is still."""
-RATE = 16_000
-"""Sound samples per second."""
-
+FRAMES = 16  # frames of one event: two seconds. The event is within `_ACTIVE`; the rest is still.
+RATE = 16_000  # sound samples per second
 _ACTIVE = (2, 14)
 _WAY = 12
 _LOWEST, _STEP = 300.0, 2**0.4
@@ -33,14 +30,7 @@ def background_of(name: str, rng: np.random.Generator) -> Image.Image:
 def frames_of(
     event: Event, background: Image.Image, hidden: tuple[Actor, ...]
 ) -> list[Image.Image]:
-    """Return the frames of an event; the first and the last show the scene at rest.
-
-    Parameters
-    ----------
-    event : Event. The event.
-    background : Image. The background.
-    hidden : tuple of Actor. Actors that are invisible at rest: those that appear.
-    """
+    """Return the frames of an event; `hidden` actors, those that appear, are invisible at rest."""
     frames = []
     for number in range(FRAMES):
         image = background.copy()
@@ -58,12 +48,7 @@ def frames_of(
 
 
 def sound_of(event: Event, rng: np.random.Generator) -> npt.NDArray[np.float32]:
-    """Return the sound of an event: the tone of its kind, and faint noise.
-
-    Returns
-    -------
-    (samples,) float32 at `RATE`, within -1 and 1.
-    """
+    """Return the sound of an event, (samples,) within -1 and 1: a tone and faint noise."""
     samples = FRAMES * RATE // FPS
     sound = rng.normal(0, _NOISE, samples)
     start, stop = (frame * RATE // FPS for frame in _ACTIVE)
