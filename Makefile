@@ -8,7 +8,7 @@ DOCS_READY := $(VENV)/.docs-ready
 BIRDNET_READY := $(VENV)/.birdnet-ready
 UVX := $(shell command -v uvx || echo $(BIN)/uvx) --quiet
 TESTS :=  # more arguments of pytest, as in make test TESTS=tests/store/shards
-EXTRAS := .[clips,dev,dvc,language,lite,open-clip,regions,search,sentences,spacy,timm]
+EXTRAS := .[all,dev]
 
 # Installed packages come without bytecode: the first import writes it, for all that follow.
 export PYTHONDONTWRITEBYTECODE :=

@@ -29,7 +29,7 @@ LEVELS = (
     *(
         f"pipeline/store/{name}.py"
         for name in (
-            "errors", "families", "data_frames", "one_or_many", "progress", "hashing", "schema",
+            "errors", "families", "extras", "one_or_many", "progress", "hashing", "schema",
             "packed", "files", "guard", "wording", "tensor_file",
         )
     ),

@@ -1,4 +1,4 @@
-"""The wheel, installed into an empty environment and used outside of any checkout: slow."""
+"""The wheel without extras, in an empty environment, used outside of any checkout: slow."""
 
 import csv
 import os
@@ -13,6 +13,7 @@ import pytest
 from PIL import Image
 
 import pipeline
+from pipeline.store.extras import EXTRAS, install_command
 from tests.project import PROJECT
 
 pytestmark = pytest.mark.slow
@@ -20,16 +21,35 @@ pytestmark = pytest.mark.slow
 Say = Callable[..., str]
 
 
-def _run(*command: str | Path, cwd: Path, path: Path | None = None) -> str:
-    """Run a command without the project on Python's path; return what it wrote to stdout."""
+# A command for each extra that is refused without it; `mteb` and `pandas` have Python alone.
+REFUSED = {
+    "clips": "prepare moving-scenes --clips 6 --out moving",
+    "cluster": "text --encoder tfidf --dataset data/scenes --workers 1 --out new-cluster",
+    "fasttext": "vectors --train fasttext --dataset data/scenes --out fasttext.safetensors",
+    "heif": "extract --backbone efficientnet-lite0 --images phone --out new-heif",
+    "language": "text --encoder tags --dataset data/scenes --out new-language",
+    "lite": "extract --backbone efficientnet-lite1 --dataset data/scenes --out new-lite",
+    "open-clip": "extract --recipe open-clip:ViT-B-32 --dataset data/scenes --out new-open-clip",
+    "regions": "propose --method edge-boxes --dataset data/scenes --out boxes.jsonl",
+    "search": "search --experiment qian2018-baseline --dataset data/scenes --approximate circle",
+    "sentences": "text --encoder sentence-transformer:model --dataset data/scenes --out new-sbert",
+    "share": "shards pull http://127.0.0.1:1/features new",
+    "spacy": "text --encoder tags-spacy --dataset data/scenes --out new-spacy",
+    "timm": "extract --recipe timm:resnet10t --dataset data/scenes --out new-timm",
+    "web": "serve --experiment qian2018-baseline --dataset data/scenes",
+}
+
+
+def _run(*command: str | Path, cwd: Path, path: Path | None = None, fails: bool = False) -> str:
+    """Run a command without the project on Python's path; return its stdout, or why it failed."""
     environment = {k: v for k, v in os.environ.items() if not k.startswith(("PYTHON", "VIRTUAL"))}
     if path is not None:
         environment["PATH"] = f"{path}{os.pathsep}{environment['PATH']}"
     ended = subprocess.run(
         [str(part) for part in command], cwd=cwd, env=environment, capture_output=True, text=True
     )
-    assert ended.returncode == 0, f"{command}:\n{ended.stdout}\n{ended.stderr}"
-    return ended.stdout
+    assert bool(ended.returncode) == fails, f"{command}:\n{ended.stdout}\n{ended.stderr}"
+    return ended.stderr if fails else ended.stdout
 
 
 @pytest.fixture(scope="module")
@@ -67,14 +87,14 @@ def say(environment: Path, tmp_path_factory: pytest.TempPathFactory) -> Say:
     folder = tmp_path_factory.mktemp("elsewhere")
     _draw_pictures(folder)
 
-    def call(program: str, *arguments: str) -> str:
-        return _run(environment / program, *arguments, cwd=folder, path=environment)
+    def call(program: str, *arguments: str, fails: bool = False) -> str:
+        return _run(environment / program, *arguments, cwd=folder, path=environment, fails=fails)
 
     return call
 
 
 def _draw_pictures(folder: Path) -> None:
-    """Write pictures/0.jpg to 5.jpg and captions.csv."""
+    """Write pictures/0.jpg to 5.jpg, captions.csv, and what the commands of `REFUSED` read."""
     (folder / "pictures").mkdir()
     with (folder / "captions.csv").open("w", newline="") as file:
         rows = csv.writer(file)
@@ -83,12 +103,47 @@ def _draw_pictures(folder: Path) -> None:
             picture = Image.new("RGB", (80 + i, 60), (40 * i, 0, 200 - 30 * i))
             picture.save(folder / "pictures" / f"{i}.jpg")
             rows.writerow([f"{i}.jpg", f"a picture of a colour, the {i}th"])
+    for name in ("phone", "model"):
+        (folder / name).mkdir()
+    (folder / "phone" / "0.heic").write_bytes(b"\0\0\0\x18ftypheic\0\0\0\0mif1heic")
+    transformer = '[{"idx": 0, "name": "0", "path": "", "type": "models.Transformer"}]'
+    (folder / "model" / "modules.json").write_text(transformer, encoding="utf-8")
 
 
-def test_commands_work_without_a_checkout(say: Say) -> None:
+def test_each_command_of_the_plain_way(say: Say) -> None:
     assert say("pipeline", "--version").split()[-1] == pipeline.__version__
-    assert "resnet152-grid" in say("pipeline", "recipes")
-    say("pipeline", "prepare", "scenes", "--num-images", "24", "--out", "data/scenes")
+    assert "resnet152-grid" in say("pipeline", "list", "recipes")
+    assert "Usage: pipeline" in say("pipeline", "--help")
+    for line in (
+        "prepare scenes --num-images 24 --out data/scenes",
+        "extract --backbone efficientnet-lite0 --dataset data/scenes"
+        " --out data/features/scenes/efficientnet-lite0-pool",
+        "extract --recipe resnet152-pool --weights random:0 --images pictures --out resnet",
+        "text --encoder tfidf --dataset data/scenes --out data/text/scenes/tfidf",
+        "text --encoder mean --dataset data/scenes --out data/text/scenes/mean-glove-6b-50d",
+        "text --encoder fv-hglmm --sample 300 --pca 20 --dataset data/scenes --out data/text/fv",
+        "vectors --train word2vec --dim 10 --dataset data/scenes --out word2vec.safetensors",
+        "train --experiment qian2018-baseline --dataset data/scenes --max-epochs 1",
+        "embed --experiment qian2018-baseline --dataset data/scenes",
+    ):
+        say("pipeline", *line.split())
+    embeddings = "data/embeddings/scenes/qian2018-baseline.h5"
+    table = say("pipeline", "evaluate", embeddings, "--out", "evaluation")
+    assert "| qian2018-baseline |" in table
+
+
+@pytest.mark.parametrize("extra", EXTRAS)
+def test_without_its_extra_a_command_names_it(extra: str, say: Say) -> None:
+    if extra in REFUSED:
+        said = say("pipeline", *REFUSED[extra].split(), fails=True)
+    else:
+        need = f"from pipeline.store.extras import require; require('{extra}', 'this needs')"
+        said = say("python", "-c", need, fails=True)
+    assert install_command(extra) in said
+    assert (extra not in REFUSED) == ("Traceback" in said)
+
+
+def test_a_folder_of_images_and_the_report(say: Say) -> None:
     say(
         "pipeline", "prepare", "folder", "--root", "pictures", "--captions", "captions.csv",
         "--out", "data/mine",
@@ -98,7 +153,8 @@ def test_commands_work_without_a_checkout(say: Say) -> None:
         "--out", "features/mine",
     )  # fmt: skip
     say("pipeline", "shards", "verify", "features/mine")
-    # The templates, the published numbers and the styles are files of the package.
+    # The templates, the published numbers and the styles are files of the package; jinja2, of the
+    # extra `web`, is installed with torch.
     row = say("pipeline", "run", "qian2018-baseline", "--dataset", "data/scenes")
     assert "| qian2018-baseline |" in row
     say("pipeline", "report", "--dataset", "data/scenes", "--html", "report")
@@ -114,12 +170,17 @@ def test_every_module_and_public_name_loads(say: Say) -> None:
     program = """
 import importlib, pkgutil, sys
 import pipeline, stages
+from pipeline.store.extras import EXTRAS
+optional = {module for modules in EXTRAS.values() for module in modules}
 for name in pipeline.__all__:
     getattr(pipeline, name)
 for package in (pipeline, stages):
     assert package.__file__.startswith(sys.prefix), package.__file__
     for module in pkgutil.walk_packages(package.__path__, package.__name__ + "."):
-        importlib.import_module(module.name)
+        try:
+            importlib.import_module(module.name)
+        except ImportError as error:
+            assert (error.name or error.__cause__.name) in optional, module.name
 """
     say("python", "-c", program)
 

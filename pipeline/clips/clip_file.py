@@ -22,7 +22,7 @@ from pipeline.images.decoding.decode import (
     UnusableImage,
     fault_of_the_system,
 )
-from pipeline.store.errors import PipelineError
+from pipeline.store.extras import require
 
 if TYPE_CHECKING:
     from av import FFmpegError, VideoStream
@@ -44,10 +44,6 @@ _ONE_FILE = {"format_whitelist": ",".join(CONTAINERS), "protocol_whitelist": ""}
 _BLOCK = 1 << 20
 # Tolerance for a missing end, as a share of the stated length and in seconds.
 MISSING_SHARE, _MISSING_SECONDS = Fraction(1, 20), Fraction(1, 4)
-
-
-class NoPyAv(PipelineError):
-    """PyAV is required for clips, but is not installed."""
 
 
 @dataclass(frozen=True)
@@ -76,15 +72,8 @@ class ClipFile:
 
 
 def require_av() -> Any:
-    """Import PyAV."""
-    try:
-        import av
-    except ImportError as error:
-        raise NoPyAv(
-            f"clips need PyAV, which cannot be imported ({error}); install it with `pip "
-            "install 'caption-feature-pipeline[clips]'`"
-        ) from error
-    return av
+    """Import PyAV, or raise `MissingPackage`."""
+    return require("av", "clips need")
 
 
 def clip_crc32(path: Path) -> int:

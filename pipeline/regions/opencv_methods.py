@@ -11,7 +11,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +18,7 @@ import numpy as np
 
 from pipeline.regions import RegionError
 from pipeline.regions.methods import NO_MODEL, ScoredBoxes, Unproposable
+from pipeline.store.extras import missing_package, require
 from pipeline.store.hashing import sha256_of_file, sha256_of_json
 
 SIDE = 250
@@ -35,15 +35,11 @@ _process = threading.Lock()
 @cache
 def opencv() -> Any:
     """Import OpenCV with its contributed modules, on one thread."""
-    try:
-        cv2 = import_module("cv2")
-    except ImportError:
-        cv2 = None
-    if cv2 is None or not (hasattr(cv2, "ximgproc") and hasattr(cv2, "saliency")):
-        raise RegionError(
-            f"edge-boxes, selective-search and bing need {_PACKAGE}: install the extra `regions`, "
-            "as in pip install 'caption-feature-pipeline[regions]'; grid and boxes need no package"
-        )
+    need = "edge-boxes, selective-search and bing need"
+    instead = ", or use grid or boxes, which need no package"
+    cv2 = require("cv2", need, instead)
+    if not (hasattr(cv2, "ximgproc") and hasattr(cv2, "saliency")):
+        raise missing_package("cv2", need, "this OpenCV lacks its contributed modules", instead)
     cv2.setNumThreads(1)
     return cv2
 

@@ -4,7 +4,6 @@ Malkov & Yashunin 2020 (hierarchical navigable small world graphs). Hits have th
 order of exact search; the graph may miss a nearer row, which recall@10 measures.
 """
 
-import importlib
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -20,6 +19,7 @@ from pipeline.retrieval.embeddings import Embeddings
 from pipeline.retrieval.search import Gallery, Hits, SideName, best_of, nearest, require_comparable
 from pipeline.retrieval.similarity import SIMILARITIES, Vectors
 from pipeline.retrieval.stored_graph import DamagedGraph, StoredGraph, read_graph
+from pipeline.store.extras import require
 from pipeline.store.hashing import sha256_of_file
 from pipeline.store.packed import PackedTexts, TextIndex
 from pipeline.store.shards.row_keys import RowNumbers
@@ -217,10 +217,4 @@ def _points(rows: Vectors, similarity: str) -> npt.NDArray[np.float32]:
 
 
 def _faiss() -> Any:
-    try:
-        return importlib.import_module("faiss")
-    except ImportError as error:
-        raise EmbeddingsError(
-            f"approximate search needs the package faiss-cpu ({error}); pip install "
-            "'caption-feature-pipeline[search]', or use exact search"
-        ) from error
+    return require("faiss", "approximate search needs", ", or use exact search")

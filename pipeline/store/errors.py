@@ -22,6 +22,10 @@ class FileReadError(PipelineError):
     """A system error prevented reading a file: permission, I/O, open files, memory."""
 
 
+class MissingPackage(PipelineError, ImportError):
+    """An optional package is not installed; the text names the extra that has it."""
+
+
 class UnexpectedType(PipelineError, TypeError):
     """A value of a type that a function does not accept; a `TypeError` as well."""
 

@@ -21,6 +21,7 @@ import torch
 from torch import Tensor
 
 from pipeline.store.devices import one_core_each
+from pipeline.store.extras import require
 from pipeline.store.files import parse_json
 from pipeline.store.hashing import sha256_of_file, sha256_of_json
 from pipeline.store.wording import nearest
@@ -225,17 +226,11 @@ def _modules(folder: Path) -> list[dict[str, Any]]:
 def _load(folder: Path) -> Any:
     """Return the library's model of a folder, in evaluation mode."""
     modules = _modules(folder)
-    try:
-        from sentence_transformers import SentenceTransformer
-    except ImportError as error:
-        raise EncoderError(
-            f"sentence transformers need the package sentence-transformers ({error}); "
-            "pip install 'caption-feature-pipeline[sentences]'"
-        ) from error
+    library = require("sentence_transformers", "sentence transformers need")
     try:
         with _quiet():
             _require_weights(folder / modules[0]["path"])
-            model = SentenceTransformer(str(folder), device="cpu", local_files_only=True)
+            model = library.SentenceTransformer(str(folder), device="cpu", local_files_only=True)
     except (OSError, RuntimeError, ValueError, KeyError, ImportError, AttributeError) as error:
         raise EncoderError(
             f"{folder} cannot be loaded as a sentence transformer ({error}); copy the model's "

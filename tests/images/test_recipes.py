@@ -18,7 +18,7 @@ from pipeline.images.recipes import (
     is_image_recipe,
     resolve_recipe,
 )
-from pipeline.store.errors import UnknownName
+from pipeline.store.errors import MissingPackage, UnknownName
 from pipeline.store.hashing import canonical_json, recipe_hash
 from stages.list import list as command
 from tests.project import PROJECT
@@ -149,7 +149,7 @@ PUBLISHED = {
 
 def test_models_of_timm_need_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "timm", None)
-    with pytest.raises(RecipeError, match=r"pip install 'caption-feature-pipeline\[timm\]'"):
+    with pytest.raises(MissingPackage, match=r"pip install 'caption-feature-pipeline\[timm\]'"):
         resolve_recipe("timm:resnet18")
 
 

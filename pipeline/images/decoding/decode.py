@@ -29,6 +29,7 @@ from PIL import AvifImagePlugin, ExifTags, Image, UnidentifiedImageError
 from pipeline.images.decoding.libtiff import TiffError, libtiff_errors
 from pipeline.images.recipes import PILLOW_RGB, RecipeError
 from pipeline.store.errors import FileReadError
+from pipeline.store.extras import install_command
 from pipeline.store.progress import DECODE, READ, Stopwatch
 from pipeline.store.shards.format import MISSING, OK, REFUSED, UNREADABLE
 
@@ -53,9 +54,7 @@ _EIGHT_BIT = ("1", "L", "LA", "P", "PA", "RGB", "RGBA", "RGBX", "CMYK", "YCbCr")
 _NO_SUCH_FILE = (errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG, errno.ELOOP)
 
 # HEIC files, as phones write them, need the extra `heif`.
-_HEIF_EXTRA = (
-    "a HEIC image, which the extra `heif` decodes: pip install 'caption-feature-pipeline[heif]'"
-)
+_HEIF_EXTRA = f"a HEIC image, which the extra `heif` decodes: {install_command('heif')}"
 # Major brands of ISO/IEC 23008-12. `mif1` and `msf1` may also be AVIF, which Pillow tries first.
 _HEIF_BRANDS = (b"heic", b"heix", b"hevc", b"hevx", b"heim", b"heis", b"mif1", b"msf1")
 

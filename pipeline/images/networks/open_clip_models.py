@@ -14,6 +14,7 @@ from typing import Any
 from pipeline.images.networks import WeightsError
 from pipeline.images.networks.hub import hub_or_cache
 from pipeline.store.errors import UnknownName
+from pipeline.store.extras import require
 from pipeline.store.wording import did_you_mean, nearest
 
 PREFIX = "open-clip"
@@ -143,14 +144,8 @@ def cached_weights(model: ClipModel) -> Path | None:
 
 
 def open_clip() -> Any:
-    """Import the library."""
-    try:
-        return importlib.import_module("open_clip")
-    except ImportError as error:
-        raise WeightsError(
-            f"models of open_clip need the package open-clip-torch ({error}); "
-            "pip install 'caption-feature-pipeline[open-clip]'"
-        ) from error
+    """Import the library, or raise `MissingPackage`."""
+    return require("open_clip", "models of open_clip need")
 
 
 @contextmanager

@@ -32,10 +32,11 @@ _OF_NO_FEATURE = ("logit_scale", "logit_bias", "input_resolution", "context_leng
 
 def build_clip(model: ClipModel) -> Any:
     """Return a model on the CPU in evaluation mode, with arbitrary initial weights."""
+    library = open_clip()
     # On the CPU, since constants that are not in the state dict are computed at construction.
     with torch.device("cpu"), quiet_logging():
         try:
-            net = open_clip().create_model(model.model, load_weights=False, pretrained_text=False)
+            net = library.create_model(model.model, load_weights=False, pretrained_text=False)
         except (OSError, RuntimeError, ImportError) as error:
             raise WeightsError(
                 f"open_clip cannot build {model.architecture} ({str(error).partition(chr(10))[0]})"

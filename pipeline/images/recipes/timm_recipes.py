@@ -20,6 +20,7 @@ from pipeline.images.recipes.schema import (
     Resize,
 )
 from pipeline.store.errors import UnknownName
+from pipeline.store.extras import require
 from pipeline.store.wording import did_you_mean
 
 METHODS = {"pre_logits": "forward", "forward_features": "forward_features"}
@@ -179,13 +180,7 @@ def _output(net: Any, backbone: str, tap: str, size: int) -> tuple[int, ...]:
 
 
 def _timm() -> Any:
-    try:
-        return importlib.import_module("timm")
-    except ImportError as error:
-        raise RecipeError(
-            f"timm recipes need the package timm ({error}); "
-            "pip install 'caption-feature-pipeline[timm]'"
-        ) from error
+    return require("timm", "timm recipes need")
 
 
 def _torch() -> Any:

@@ -16,6 +16,7 @@ from pipeline.retrieval.query.query_models import open_encoder, open_network
 from pipeline.retrieval.search import SYMMETRIC
 from pipeline.retrieval.similarity import Vectors
 from pipeline.retrieval.torch_scores import SCORES
+from pipeline.store.extras import require
 from pipeline.store.hashing import sha256_of_json
 
 
@@ -70,9 +71,8 @@ class MtebEncoder:
     @property
     def mteb_model_meta(self) -> Any:
         """MTEB's description of the model; its revision is a hash of the head's provenance."""
-        from mteb.models import ModelMeta
-
-        return ModelMeta.create_empty(
+        models = require("mteb.models", "MtebEncoder needs")
+        return models.ModelMeta.create_empty(
             {
                 "name": f"caption-feature-pipeline/{self.trained.experiment}",
                 "revision": sha256_of_json(self.trained.provenance)[:12],

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pipeline.datasets.manifest import Manifest
-from pipeline.store.data_frames import data_frame
+from pipeline.store.extras import require
 from pipeline.store.one_or_many import texts_of
 from pipeline.store.packed import PackedTexts, TextIndex, repeated_texts
 from pipeline.store.shards.feature_dataset import FeatureDataset, as_array
@@ -283,10 +283,11 @@ class FeatureSet:
 
         Raises
         ------
-        PandasMissing
+        MissingPackage
             pandas is not installed.
         """
-        return data_frame(self.ids, self[:].reshape(len(self), -1))
+        pd = require("pandas", "to_pandas() needs")
+        return pd.DataFrame(self[:].reshape(len(self), -1), pd.Index([*self.ids], name="id"))
 
     def rows_of(self, ids: Sequence[str]) -> np.ndarray:
         """Return the row number of each id, (len(ids),) int64; missing: `MissingRows`."""

@@ -4,8 +4,7 @@ import configparser
 import re
 from pathlib import Path
 
-import fsspec
-
+from pipeline.store.extras import require
 from pipeline.store.share.remote import Remote
 from pipeline.store.share.retry import RemoteError
 from pipeline.store.wording import without_secrets
@@ -24,9 +23,11 @@ def open_remote(url: str | Path) -> Remote:
     """
     url = _resolved(str(url))
     if url.lower().startswith(("http://", "https://")):
+        require("aiohttp", "http:// and https:// need")
         from pipeline.store.share.web import open_web
 
         return open_web(url)
+    fsspec = require("fsspec", "remote folders need")
     shown = without_secrets(url)
     try:
         files, root = fsspec.url_to_fs(url)

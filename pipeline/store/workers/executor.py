@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 from distributed import Client, Future, KilledWorker, Worker, get_worker
 from distributed.comm import CommClosedError
 
-from pipeline.store.errors import ClusterError, PipelineError, is_out_of_memory
+from pipeline.store.errors import ClusterError, MissingPackage, PipelineError, is_out_of_memory
 from pipeline.store.progress import OnProgress
 
 Result = TypeVar("Result")
@@ -128,6 +128,8 @@ class Workers:
             ) from error
         except (CancelledError, CommClosedError, TimeoutError) as error:
             raise _scheduler_gone(self._address) from error
+        except MissingPackage:
+            raise
         except ImportError as error:
             raise ClusterError(
                 f"a worker cannot import what the task needs ({error}); install the same version "

@@ -10,16 +10,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
-from pipeline.store.errors import PipelineError, WrongUsage
+from pipeline.store.errors import WrongUsage
+from pipeline.store.extras import require
 from pipeline.store.files import require_folder, write_json
 from pipeline.store.progress import Monitor, OnProgress, Stopwatch
 from pipeline.store.wording import counted
 
 Result = TypeVar("Result")
-
-
-class NoDask(PipelineError):
-    """Workers are requested, but Dask is not installed."""
 
 
 class Executor(Protocol):
@@ -132,14 +129,10 @@ class Place:
     @contextmanager
     def executor(self, monitor: Monitor, gpu: bool = False) -> Iterator[Executor]:
         """Yield an executor for the duration of the context; `gpu`: one for each task."""
-        try:
-            # Imported here: it takes a second, and most runs do not need it.
-            from pipeline.store.workers.connect import local_workers, scheduler_workers
-        except ImportError as error:
-            raise NoDask(
-                f"workers need Dask, which cannot be imported ({error}); run `pip install "
-                "'dask[distributed]'`, or omit `workers=...` and `scheduler=...`"
-            ) from error
+        require("distributed", "workers need", ", or omit `workers=...` and `scheduler=...`")
+        # Imported here: it takes a second, and most runs do not need it.
+        from pipeline.store.workers.connect import local_workers, scheduler_workers
+
         if self.workers is not None:
             gpus = _gpus() if gpu else None
             with local_workers(self.workers, monitor.log, gpus) as executor:

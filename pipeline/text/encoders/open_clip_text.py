@@ -155,9 +155,10 @@ class OpenClip:
 
 
 def _tokenizer(model: ClipModel) -> Any:
+    clip = library()
     try:
         with quiet_logging():
-            return library().get_tokenizer(model.model)
+            return clip.get_tokenizer(model.model)
     except (ImportError, OSError, ValueError) as error:
         source = str(model.config["text_cfg"].get("hf_tokenizer_name"))
         raise WeightsError(

@@ -33,13 +33,8 @@ def nltk_words(text: str) -> list[str]:
 @cache
 def _tokenize() -> Callable[[str], list[str]]:
     """Return the method of nltk's tokenizer."""
-    try:
-        # `import nltk` imports all of nltk, and scipy.stats.
-        module = import_alone("nltk.tokenize.destructive")
-    except ModuleNotFoundError as error:
-        raise ModuleNotFoundError(
-            "Treebank words need the package nltk: pip install nltk"
-        ) from error
+    # `import nltk` imports all of nltk, and scipy.stats.
+    module = import_alone("nltk.tokenize.destructive")
     tokenize: Callable[[str], list[str]] = module.NLTKWordTokenizer().tokenize
     return tokenize
 

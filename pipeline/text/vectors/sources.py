@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
+from pipeline.store.extras import require
 from pipeline.store.hashing import sha256_of_file
 from pipeline.text.vectors.binary import read_binary
 from pipeline.text.vectors.package import GLOVE_PACKAGE, read_package
@@ -108,15 +109,9 @@ def _encode_words(source: str, keep: frozenset[str] | None) -> WordVectors:
 def _read_fasttext(
     path: Path, keep: frozenset[str] | None
 ) -> tuple[tuple[str, ...], npt.NDArray[np.float32]]:
-    try:
-        # Imported here: fasttext may need compilation, and only this format needs it.
-        from pipeline.text.vectors.subwords import read_subwords
-    except ModuleNotFoundError as error:
-        raise VectorsError(
-            f"{path} is a fastText model and needs the package fasttext ({error}); run `pip "
-            "install fasttext-wheel`, or `pip install fasttext` if there is no wheel, or use the "
-            ".vec file"
-        ) from error
+    require("fasttext_pybind", f"{path} is a fastText model and needs", ", or use the .vec file")
+    from pipeline.text.vectors.subwords import read_subwords
+
     return read_subwords(path, keep)
 
 

@@ -6,16 +6,15 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
-import fasttext_pybind
 import numpy as np
 from gensim.models import Word2Vec
 from gensim.models.callbacks import CallbackAny2Vec
 
+from pipeline.store.extras import require
 from pipeline.store.hashing import sha256_of_json
 from pipeline.store.progress import Progress, no_progress
 from pipeline.text.vectors.corpus import Corpus
 from pipeline.text.vectors.settings import FIXED, Training
-from pipeline.text.vectors.subwords import vectors_of
 from pipeline.text.vectors.table import VectorsError, WordVectors
 
 _LONGEST_SENTENCE = 10_000  # gensim silently truncates longer sentences
@@ -121,6 +120,9 @@ class _AfterEpoch(CallbackAny2Vec):
 def _fasttext(
     corpus: Corpus, settings: Training, keep: frozenset[str] | None, progress: Progress
 ) -> tuple[tuple[str, ...], Any]:
+    fasttext_pybind = require("fasttext_pybind", "fastText training needs", ", or train word2vec")
+    from pipeline.text.vectors.subwords import vectors_of
+
     fixed = FIXED["fasttext"]
     skip_gram = settings.algorithm == "skip-gram"
     with tempfile.TemporaryDirectory() as folder:

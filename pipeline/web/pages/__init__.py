@@ -1,3 +1,7 @@
 """Shared style and rendering of the HTML pages of `pipeline report` and `pipeline serve`."""
 
+from pipeline.store.extras import require
+
 Point = tuple[float, float]  # (x, y) of a chart
+
+require("jinja2", "HTML pages need")

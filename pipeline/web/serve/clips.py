@@ -11,6 +11,7 @@ from pathlib import Path
 
 from pipeline.datasets.manifest import Manifest
 from pipeline.images.decoding.decode import MissingImage, UnreadableImage
+from pipeline.store.errors import MissingPackage
 from pipeline.store.packed import TextIndex
 from pipeline.web.serve.served_images import below
 
@@ -34,12 +35,9 @@ class Clips:
 
     def kind(self, clip_id: str) -> str:
         """Return how to show a clip: as "video", as "image" (GIF), or "" if it is not playable."""
-        # Here, as below: clips are an optional family.
-        from pipeline.clips.clip_file import NoPyAv
-
         try:
             media, _ = self._kind(clip_id)
-        except (MissingImage, UnreadableImage, NoPyAv):
+        except (MissingImage, UnreadableImage, MissingPackage):
             return ""
         return {"": "", "image/gif": "image"}.get(media, "video")
 

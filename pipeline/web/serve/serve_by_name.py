@@ -10,9 +10,9 @@ from pipeline.experiments.searchers import open_searcher
 from pipeline.heads.experiments import experiment_finder
 from pipeline.heads.head_types import Experiment
 from pipeline.store.errors import WrongUsage
+from pipeline.store.extras import require_extra
 from pipeline.store.progress import QUIET, Monitor
 from pipeline.studies.embedding_map.plane import Projection
-from pipeline.web.serve.server import Server
 
 
 def serve(
@@ -48,6 +48,8 @@ def serve(
     ------
     WrongUsage
         `language_model` with `localize`.
+    MissingPackage
+        The extra `web` is not installed.
     NotMade, HeadError, OutputError, LanguageError
         See `open_searcher`; the port is not free, or the language model is missing.
 
@@ -57,6 +59,9 @@ def serve(
     """
     if localize and language_model:
         raise WrongUsage("language_model describes uploads, which localize=True does not accept")
+    require_extra("web", "pipeline.serve() needs")
+    from pipeline.web.serve.server import Server
+
     describe = None
     searcher: Any
     if localize:

@@ -17,7 +17,7 @@ from pipeline.images.networks.open_clip_models import (
 )
 from pipeline.images.networks.open_clip_weights import build_clip, load_clip_weights
 from pipeline.images.networks.state_dicts import state_sha256
-from pipeline.store.errors import PipelineError, UnknownName
+from pipeline.store.errors import MissingPackage, PipelineError, UnknownName
 from tests.images.networks.factories import add_tiny_models
 
 LAION = "open-clip:ViT-B-32.laion2b_s34b_b79k"
@@ -173,5 +173,5 @@ def test_weights_that_do_not_fit_are_refused(tiny: ClipModel, tmp_path: Path) ->
 
 def test_without_the_package_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(__import__("sys").modules, "open_clip", None)
-    with pytest.raises(PipelineError, match=r"open-clip-torch.*\[open-clip\]"):
+    with pytest.raises(MissingPackage, match=r"open-clip-torch.*\[open-clip\]"):
         find_clip_model("open-clip:ViT-B-32")

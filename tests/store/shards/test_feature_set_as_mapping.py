@@ -15,8 +15,7 @@ from pipeline.datasets.checks import DatasetError
 from pipeline.datasets.entries import ImageEntry
 from pipeline.datasets.manifest import Manifest
 from pipeline.store.builder.arrays import write_features
-from pipeline.store.data_frames import PandasMissing
-from pipeline.store.errors import UnexpectedType
+from pipeline.store.errors import MissingPackage, UnexpectedType
 from pipeline.store.shards.feature_set import FailedRows, FeatureSet, MissingRows
 from pipeline.store.shards.row_keys import RowOutOfRange
 from tests.store.shards.factories import SHAPE, build, ids
@@ -210,7 +209,7 @@ def test_a_table_has_a_row_for_each_id(
     assert table.index.name == "id"
     np.testing.assert_array_equal(table.to_numpy(), features[:].reshape(ROWS, 6))
     monkeypatch.setitem(sys.modules, "pandas", None)
-    with pytest.raises(PandasMissing, match=r"caption-feature-pipeline\[pandas\]"):
+    with pytest.raises(MissingPackage, match=r"caption-feature-pipeline\[pandas\]"):
         features.to_pandas()
 
 

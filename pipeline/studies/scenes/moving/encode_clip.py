@@ -8,6 +8,7 @@ import numpy.typing as npt
 from PIL import Image
 
 from pipeline.datasets.checks import DatasetError
+from pipeline.store.extras import require
 from pipeline.store.files import appearing_whole
 from pipeline.studies.scenes.moving.film import FPS, RATE
 
@@ -15,17 +16,11 @@ ClipFormat = Literal["mp4", "gif"]
 
 
 def require_encoder(form: ClipFormat) -> None:
-    """Raise a `DatasetError` unless files of this format can be written."""
+    """Raise a `DatasetError` or `MissingPackage` unless files of this format can be written."""
     if form == "gif":
         return
     other = "or use `form=gif`, whose clips have no sound"
-    try:
-        import av
-    except ImportError as error:
-        raise DatasetError(
-            f"MP4 needs PyAV, which cannot be imported ({error}); install it with `pip "
-            f"install 'caption-feature-pipeline[clips]'`, {other}"
-        ) from error
+    av = require("av", "MP4 needs", f", {other}")
     for name in ("libx264", "aac"):
         try:
             av.Codec(name, "w")
