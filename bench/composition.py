@@ -60,7 +60,7 @@ def scenes_of(searcher: Searcher) -> dict[str, Scene]:
 
     Raises
     ------
-    SearchError
+    EmbeddingsError
         The dataset is not one that this version draws.
     """
     embedded, drawn = searcher.embedded, {}

@@ -23,10 +23,6 @@ _OF_OLDER_KEYS = (
 )
 
 
-class ParamsError(PipelineError):
-    """params.yaml is missing, is not YAML, or has unknown, missing or wrong entries."""
-
-
 @dataclass(frozen=True)
 class Dataset:
     """Preparation of a dataset: a kind, and the options of `pipeline prepare KIND`.
@@ -172,14 +168,14 @@ def load_params() -> Params:
     except SchemaError as error:
         older = _OLDER_KEYS & (values.keys() if isinstance(values, dict) else set())
         remedy = f"; {', '.join(sorted(older))}: {_OF_OLDER_KEYS}" if older else ""
-        raise ParamsError(f"{PARAMS_FILE} is wrong at {error}{remedy}") from error
+        raise PipelineError(f"{PARAMS_FILE} is wrong at {error}{remedy}") from error
 
 
 def _read() -> Any:
     try:
         return yaml.safe_load(PARAMS_FILE.read_text(encoding="utf-8"))
     except (yaml.YAMLError, ValueError, AttributeError, RecursionError) as error:
-        raise ParamsError(f"{PARAMS_FILE} is not YAML: {' '.join(str(error).split())}") from error
+        raise PipelineError(f"{PARAMS_FILE} is not YAML: {' '.join(str(error).split())}") from error
 
 
 def _with_options(values: Any) -> Any:
@@ -203,7 +199,7 @@ def extract_defaults() -> dict[str, Any]:
     """Return the defaults of `pipeline extract` from this folder's params.yaml; {} if not ours."""
     try:
         values = _read() if PARAMS_FILE.is_file() else None
-    except ParamsError:
+    except PipelineError:
         return {}
     if not isinstance(values, dict) or "image_features" not in values:
         return {}

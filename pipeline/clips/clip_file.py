@@ -16,13 +16,11 @@ from PIL import Image
 from pipeline.images.decoding.decode import (
     FORMATS,
     MAX_PIXELS,
-    MissingImage,
-    RefusedImage,
-    UnreadableImage,
     UnusableImage,
     fault_of_the_system,
 )
 from pipeline.store.extras import require
+from pipeline.store.shards.format import MISSING, REFUSED
 
 if TYPE_CHECKING:
     from av import FFmpegError, VideoStream
@@ -105,8 +103,9 @@ def open_clip(path: Path, crc32: list[int], limits: Limits = LIMITS) -> Iterator
                 stream = _frames_of(container, file, limits)
                 start, seconds = _length(container, stream, limits, deadline)
             if seconds > limits.seconds:
-                raise RefusedImage(
-                    f"{float(seconds):.1f} s are more than the limit of {limits.seconds:g} s"
+                raise UnusableImage(
+                    f"{float(seconds):.1f} s are more than the limit of {limits.seconds:g} s",
+                    REFUSED,
                 )
             with _container(av, file) as container:
                 stream = _frames_of(container, file, limits)
@@ -115,19 +114,19 @@ def open_clip(path: Path, crc32: list[int], limits: Limits = LIMITS) -> Iterator
                 yield ClipFile(container, stream, start, seconds, limits, deadline)
         except av.FFmpegError as error:
             if isinstance(error, av.ArgumentError | av.InvalidDataError):
-                raise UnreadableImage(_why_not(file, error)) from error
-            raise UnreadableImage(f"cannot be decoded ({error.strerror})") from error
+                raise UnusableImage(_why_not(file, error)) from error
+            raise UnusableImage(f"cannot be decoded ({error.strerror})") from error
         except OSError as error:
             # A damaged file may contain offsets before its beginning.
             if error.errno != errno.EINVAL:
                 raise
-            raise UnreadableImage(_why_not(file, error)) from error
+            raise UnusableImage(_why_not(file, error)) from error
 
 
 def require_time(limits: Limits, deadline: float) -> None:
     """Raise if the time for reading a clip is exceeded."""
     if time.monotonic() > deadline:
-        raise RefusedImage(f"reading it took more than {limits.reading_seconds:g} s")
+        raise UnusableImage(f"reading it took more than {limits.reading_seconds:g} s", REFUSED)
 
 
 @contextmanager
@@ -136,12 +135,14 @@ def opened_file(path: Path, limits: Limits = LIMITS) -> Iterator[BinaryIO]:
     try:
         info = path.stat()
     except (FileNotFoundError, NotADirectoryError, ValueError):
-        raise MissingImage("no such file") from None
+        raise UnusableImage("no such file", MISSING) from None
     if not stat.S_ISREG(info.st_mode):
         # Reading a pipe would block, a device might never end.
-        raise UnreadableImage("not an ordinary file")
+        raise UnusableImage("not an ordinary file")
     if info.st_size > limits.bytes:
-        raise RefusedImage(f"{info.st_size} bytes are more than the limit of {limits.bytes}")
+        raise UnusableImage(
+            f"{info.st_size} bytes are more than the limit of {limits.bytes}", REFUSED
+        )
     with path.open("rb") as file:
         yield file
 
@@ -166,17 +167,17 @@ def _frames_of(container: "InputContainer", file: BinaryIO, limits: Limits) -> "
         if stream.disposition.value & stream.disposition.attached_pic.value:
             continue
         if stream.codec_context is None:
-            raise UnreadableImage("its frames are in a format without a decoder, or damaged")
+            raise UnusableImage("its frames are in a format without a decoder, or damaged")
         width, height = stream.codec_context.width, stream.codec_context.height
         if width * height > limits.pixels:
-            raise RefusedImage(
-                f"{width} x {height} pixels are more than the limit of {limits.pixels}"
+            raise UnusableImage(
+                f"{width} x {height} pixels are more than the limit of {limits.pixels}", REFUSED
             )
         if container.format.name == "gif":
             _require_whole_gif(file)
         return stream
     others = ", ".join(sorted({stream.type for stream in container.streams})) or "nothing"
-    raise UnreadableImage(f"no stream of frames in it, but {others}")
+    raise UnusableImage(f"no stream of frames in it, but {others}")
 
 
 def _length(
@@ -195,7 +196,7 @@ def _length(
             start = begins if start is None else min(start, begins)
             end = ends if end is None else max(end, ends)
     if start is None or end is None or last is None:
-        raise UnreadableImage("no frames in it")
+        raise UnusableImage("no frames in it")
     require_whole(container, last)
     return start, end - start
 
@@ -208,7 +209,7 @@ def require_whole(container: "InputContainer", last: Fraction | None) -> None:
     stated = Fraction(container.duration, 1_000_000)
     actual = Fraction(0) if last is None else last - first
     if stated - actual > max(stated * MISSING_SHARE, _MISSING_SECONDS):
-        raise UnreadableImage(
+        raise UnusableImage(
             f"it ends after {float(actual):.2f} of {float(stated):.2f} s: the file is not whole"
         )
 
@@ -220,7 +221,7 @@ def _require_whole_gif(file: BinaryIO) -> None:
     whole = b"\x3b" in file.read()
     file.seek(position)
     if not whole:
-        raise UnreadableImage("the GIF ends early: the file is not whole")
+        raise UnusableImage("the GIF ends early: the file is not whole")
 
 
 def _why_not(file: BinaryIO, error: "OSError | FFmpegError") -> str:

@@ -9,7 +9,8 @@ from PIL import Image
 
 from pipeline.clips.clip_file import ClipFile, require_time
 from pipeline.clips.sampling import Sampling
-from pipeline.images.decoding.decode import RefusedImage, UnreadableImage
+from pipeline.images.decoding.decode import UnusableImage
+from pipeline.store.shards.format import REFUSED
 
 if TYPE_CHECKING:
     from av import VideoFrame
@@ -64,7 +65,7 @@ def sampled_frames(clip: ClipFile, samplings: Sequence[Sampling]) -> Iterator[Sa
             yield selected
         previous = frame, shown_at
     if previous is None:
-        raise UnreadableImage("none of its frames can be decoded")
+        raise UnusableImage("none of its frames can be decoded")
     if (selected := pick(*previous, None)) is not None:
         yield selected
 
@@ -77,9 +78,10 @@ def _frames_in_order(clip: ClipFile) -> Iterator[tuple["VideoFrame", Fraction]]:
     for frame in clip.container.decode(clip.stream):
         require_time(clip.limits, clip.deadline)
         if frame.width * frame.height > clip.limits.pixels:
-            raise RefusedImage(
+            raise UnusableImage(
                 f"a frame of {frame.width} x {frame.height} pixels, more than the limit of "
-                f"{clip.limits.pixels}"
+                f"{clip.limits.pixels}",
+                REFUSED,
             )
         shown_at = _time_of(frame) - clip.start
         if previous is not None:
@@ -94,7 +96,7 @@ def _frames_in_order(clip: ClipFile) -> Iterator[tuple["VideoFrame", Fraction]]:
 def _time_of(frame: "VideoFrame") -> Fraction:
     stamp = frame.dts if frame.pts is None else frame.pts
     if stamp is None or frame.time_base is None:
-        raise UnreadableImage("a frame without a time of presentation")
+        raise UnusableImage("a frame without a time of presentation")
     return stamp * frame.time_base
 
 

@@ -13,11 +13,9 @@ from typing import Any
 
 from pipeline.datasets.checks import DatasetError
 from pipeline.datasets.manifest import METADATA_FILE, Metadata, read_description, require_recorded
-from pipeline.store.schema import decode_lines
+from pipeline.store.schema import SchemaError, decode_lines
 
-
-class NotKept(Exception):
-    """A value of a column is not a text, number, bool, date or list of texts."""
+_NO_VALUE = "expected a text, number, bool, date or list of texts"
 
 
 def read_metadata(dataset: str | Path) -> dict[str, Metadata]:
@@ -57,7 +55,7 @@ def read_metadata(dataset: str | Path) -> dict[str, Metadata]:
 
 
 def value_of(cell: Any) -> Any:
-    """Return a cell as a JSON value; None if it is empty; raise `NotKept` for other types.
+    """Return a cell as a JSON value; None if it is empty; raise `SchemaError` for other types.
 
     Dates become ISO 8601 text, numpy numbers Python numbers; NaN, NaT and blank text are empty.
     """
@@ -71,7 +69,7 @@ def value_of(cell: Any) -> Any:
         return cell
     if isinstance(cell, float):
         if math.isinf(cell):
-            raise NotKept
+            raise SchemaError(_NO_VALUE)
         return None if math.isnan(cell) else cell
     if isinstance(cell, date | time):
         return cell.isoformat() if cell == cell else None  # NaT of pandas is a date
@@ -79,7 +77,7 @@ def value_of(cell: Any) -> Any:
         return None if cell.is_nan() else str(cell)
     if isinstance(cell, list | tuple) and all(isinstance(item, str) for item in cell):
         return [_text(item) for item in cell if item.strip()] or None
-    raise NotKept
+    raise SchemaError(_NO_VALUE)
 
 
 def without_columns(
@@ -98,5 +96,5 @@ def columns_of(metadata: Mapping[str, Metadata]) -> list[str]:
 
 def _text(text: str) -> str:
     if any("\ud800" <= c <= "\udfff" for c in text):
-        raise NotKept
+        raise SchemaError(_NO_VALUE)
     return text.strip()

@@ -9,7 +9,7 @@ from pipeline.datasets.splits import require_captions
 from pipeline.experiments.layout import DATA, Layout, seeded
 from pipeline.experiments.steps.experiment_steps import add_ensemble, add_experiment
 from pipeline.experiments.steps.kinds import ExperimentKind, experiment_kinds, kind_of
-from pipeline.experiments.steps.step import Failure, Plan, StepsFailed
+from pipeline.experiments.steps.step import Plan
 from pipeline.heads.experiments import TRAINED_VECTORS, Size, experiment_finder
 from pipeline.heads.head_types import Experiment
 from pipeline.heads.training.training_options import DEFAULT_TRAINING, TrainingOptions
@@ -206,11 +206,7 @@ def run(
         name: kinds[name].out(plan.layout, name) if name in kinds else plan.layout.evaluation(name)
         for name in trained
     }
-    failures: Mapping[Path, Failure] = {}
-    try:
-        changed = plan.make(monitor)
-    except StepsFailed as error:
-        changed, failures = error.changed, error.failures
+    changed, failures = plan.make(monitor)
     failed = [
         FailedExperiment(name, failures[outs[name]].step, failures[outs[name]].error)
         for name in trained

@@ -11,7 +11,6 @@ from PIL import Image
 
 from pipeline.images.decoding.decode import (
     MAX_PIXELS,
-    RefusedImage,
     UnusableImage,
     decoding_rule,
     read_image,
@@ -20,7 +19,7 @@ from pipeline.images.decoding.decode import (
 from pipeline.images.recipes import Crop, Recipe, Resize
 from pipeline.images.region import Picture, Region
 from pipeline.store.progress import DECODE, Stopwatch
-from pipeline.store.shards.format import OK
+from pipeline.store.shards.format import OK, REFUSED
 
 Offset = tuple[int, int]
 
@@ -48,9 +47,10 @@ def canvas_size(width: int, height: int, resize: Resize) -> tuple[int, int]:
     shorter = min(width, height)
     canvas = size * width // shorter, size * height // shorter
     if canvas[0] * canvas[1] > MAX_PIXELS:
-        raise RefusedImage(
+        raise UnusableImage(
             f"{width} x {height} pixels with the shorter side at {size} would be "
-            f"{canvas[0]} x {canvas[1]}, more than the limit of {MAX_PIXELS}"
+            f"{canvas[0]} x {canvas[1]}, more than the limit of {MAX_PIXELS}",
+            REFUSED,
         )
     return canvas
 

@@ -7,13 +7,11 @@ from typing import Any, Protocol
 import numpy as np
 
 from pipeline.datasets.phrases import RegionPhrase
+from pipeline.images.decoding.decode import UnusableImage
+from pipeline.store.shards.format import REFUSED
 
 ScoredBoxes = tuple[np.ndarray, np.ndarray]
 """Boxes (k, 4) inside the image and scores (k,), best first; k may be 0."""
-
-
-class Unproposable(Exception):
-    """Reason why a method rejects an image; its row is then refused."""
 
 
 class Method(Protocol):
@@ -32,7 +30,7 @@ class Method(Protocol):
         """Installed packages whose versions are recorded."""
 
     def __call__(self, image_id: str, pixels: np.ndarray) -> ScoredBoxes:
-        """Propose boxes on an image, (height, width, 3) uint8 RGB, or raise `Unproposable`."""
+        """Propose boxes on an image, (height, width, 3) uint8 RGB, or raise `UnusableImage`."""
 
 
 NO_MODEL = "none", "0" * 64
@@ -54,9 +52,10 @@ class KnownBoxes:
         """Return the boxes of an image; raise unless it has their size and they are inside."""
         height, width = pixels.shape[:2]
         if (expected := self.sizes.get(image_id, (width, height))) != (width, height):
-            raise Unproposable(
+            raise UnusableImage(
                 f"the photo has {width} x {height} pixels, its boxes are of {expected[0]} x "
-                f"{expected[1]}"
+                f"{expected[1]}",
+                REFUSED,
             )
         if image_id not in self.boxes:
             return np.zeros((0, 4), np.float32), np.zeros(0, np.float32)
@@ -66,8 +65,9 @@ class KnownBoxes:
         for fault, wrong in (("outside the photo", outside), ("without an area", flat)):
             if wrong.any():
                 k = int(np.argmax(wrong))
-                raise Unproposable(
-                    f"box {k}, {boxes[k].tolist()}, is {fault} of {width} x {height} pixels"
+                raise UnusableImage(
+                    f"box {k}, {boxes[k].tolist()}, is {fault} of {width} x {height} pixels",
+                    REFUSED,
                 )
         return boxes, self.scores[image_id]
 

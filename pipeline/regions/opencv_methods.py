@@ -16,10 +16,12 @@ from typing import Any
 
 import numpy as np
 
+from pipeline.images.decoding.decode import UnusableImage
 from pipeline.regions import RegionError
-from pipeline.regions.methods import NO_MODEL, ScoredBoxes, Unproposable
+from pipeline.regions.methods import NO_MODEL, ScoredBoxes
 from pipeline.store.extras import missing_package, require
 from pipeline.store.hashing import sha256_of_file, sha256_of_json
+from pipeline.store.shards.format import REFUSED
 
 SIDE = 250
 _PACKAGE = "opencv-contrib-python-headless"
@@ -136,7 +138,7 @@ class Bing:
             finder.setTrainingPath(str(self.folder))
             succeeded, boxes = finder.computeSaliency(np.ascontiguousarray(pixels[:, :, ::-1]))
         if not succeeded:
-            raise Unproposable(f"BING finds nothing with the model in {self.folder}")
+            raise UnusableImage(f"BING finds nothing with the model in {self.folder}", REFUSED)
         # BING counts from 1 and includes the last pixel.
         corners = np.asarray(boxes, np.float64).reshape(-1, 4) - [1, 1, 0, 0]
         sizes = np.concatenate([corners[:, :2], corners[:, 2:] - corners[:, :2]], axis=1)
@@ -145,9 +147,10 @@ class Bing:
 
 def _require_large(pixels: np.ndarray) -> None:
     if min(pixels.shape[:2]) < _SMALLEST:
-        raise Unproposable(
+        raise UnusableImage(
             f"{pixels.shape[1]} x {pixels.shape[0]} pixels are too few for proposals; at least "
-            f"{_SMALLEST} on each side are needed"
+            f"{_SMALLEST} on each side are needed",
+            REFUSED,
         )
 
 

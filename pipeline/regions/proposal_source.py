@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 
 from pipeline.datasets.regions import read_phrases, regions_sha256
-from pipeline.images.decoding.decode import read_image, source_crc32
+from pipeline.images.decoding.decode import UnusableImage, read_image, source_crc32
 from pipeline.regions import RegionError
-from pipeline.regions.methods import Grid, KnownBoxes, Method, Unproposable, true_boxes
+from pipeline.regions.methods import Grid, KnownBoxes, Method, true_boxes
 from pipeline.regions.opencv_methods import Bing, EdgeBoxes, SelectiveSearch, opencv
 from pipeline.regions.proposals import proposal_row, proposals_header
 from pipeline.store.convert.importers.boxes import read_boxes
@@ -23,7 +23,7 @@ from pipeline.store.jobs.feature_source import Task
 from pipeline.store.jobs.ordered import ending_at_once, in_order
 from pipeline.store.jobs.origins import Files
 from pipeline.store.progress import FORWARD, Stopwatch
-from pipeline.store.shards.format import REFUSED, FeatureHeader, RowBlock
+from pipeline.store.shards.format import FeatureHeader, RowBlock
 from pipeline.store.shards.plan import Span
 from pipeline.store.shards.row_keys import RowNumbers
 
@@ -139,8 +139,8 @@ class ProposalSource:
             try:
                 with watch.timing(FORWARD):
                     proposed = self.method(self.ids[row], np.asarray(decoded.image))
-            except Unproposable as fault:
-                status, reason = REFUSED, str(fault)
+            except UnusableImage as error:
+                status, reason = error.status, str(error)
         return RowBlock(
             proposal_row(*proposed, self.header.row_shape[0])[None],
             np.array([status], np.uint8),

@@ -9,4 +9,4 @@ from pipeline.store.errors import PipelineError
 
 
 class EmbeddingsError(PipelineError):
-    """Embeddings or their file are invalid, or do not support a query, protocol or storage."""
+    """Embeddings, their file or a recall table are invalid, or do not support a request."""

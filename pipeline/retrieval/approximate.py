@@ -18,7 +18,7 @@ from pipeline.retrieval import EmbeddingsError
 from pipeline.retrieval.embeddings import Embeddings
 from pipeline.retrieval.search import Gallery, Hits, SideName, best_of, nearest, require_comparable
 from pipeline.retrieval.similarity import SIMILARITIES, Vectors
-from pipeline.retrieval.stored_graph import DamagedGraph, StoredGraph, read_graph
+from pipeline.retrieval.stored_graph import StoredGraph, read_graph
 from pipeline.store.extras import require
 from pipeline.store.hashing import sha256_of_file
 from pipeline.store.packed import PackedTexts, TextIndex
@@ -142,7 +142,7 @@ def open_index(
     embedded, stored = sha256_of_file(path), None
     try:
         stored = read_graph(file, LINKS)
-    except DamagedGraph as error:
+    except EmbeddingsError as error:
         log(f"the index is corrupt and rebuilt: {error}")
     if stored is not None and (
         source != {name: stored.about.get(name) for name in source}

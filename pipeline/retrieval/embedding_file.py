@@ -116,28 +116,26 @@ def write_in_blocks(
 
     Return its contents with memory-mapped rows; quantised ones are `QuantisedRows`.
     """
+    # Of computing rows: `with_room` would explain them as errors of the file.
+    failures: list[Exception] = []
     try:
-        written = _write(path, header, _guarded(images), _guarded(captions))
-    except _RowsError as failed:
-        fault = failed.fault
+        written = _write(path, header, _watched(images, failures), _watched(captions, failures))
+    except Exception:
+        if not failures:
+            raise
     else:
         trust(path)
         return written
-    raise fault
+    raise failures[0]
 
 
-class _RowsError(Exception):
-    """Rows could not be computed: carried past `with_room`, which explains errors of the file."""
-
-    def __init__(self, fault: Exception) -> None:
-        self.fault = fault
-
-
-def _guarded(blocks: Blocks) -> Blocks:
+def _watched(blocks: Blocks, failures: list[Exception]) -> Blocks:
+    """Yield blocks; record the error that ends them."""
     try:
         yield from blocks
-    except Exception as fault:
-        raise _RowsError(fault) from fault
+    except Exception as error:
+        failures.append(error)
+        raise
 
 
 def _write(path: Path, header: EmbeddingsHeader, images: Blocks, captions: Blocks) -> Embeddings:

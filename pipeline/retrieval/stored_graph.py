@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 from safetensors import SafetensorError
 
+from pipeline.retrieval import EmbeddingsError
 from pipeline.store.packed import PackedTexts
 from pipeline.store.tensor_file import read_metadata, read_tensors, write_tensors
 
@@ -20,10 +21,6 @@ _KEY = "graph"
 _MOST_LEVELS = 64
 
 Numbers = npt.NDArray[np.int64]
-
-
-class DamagedGraph(Exception):
-    """A file does not contain a valid graph."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -105,7 +102,7 @@ def read_graph(path: Path, links: int) -> StoredGraph | None:
         )
         _check(stored, links)
     except (SafetensorError, KeyError, TypeError, ValueError, OSError) as error:
-        raise DamagedGraph(f"{path}: {error}") from error
+        raise EmbeddingsError(f"{path}: {error}") from error
     return stored
 
 

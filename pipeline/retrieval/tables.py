@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from pipeline.retrieval import bootstrap
+from pipeline.retrieval import EmbeddingsError, bootstrap
 from pipeline.retrieval.recall import CUTOFFS, DIRECTIONS, MEASURES
 from pipeline.retrieval.small_galleries import (
     SMALL,
@@ -16,7 +16,6 @@ from pipeline.retrieval.small_galleries import (
     chance_rows,
     warning_of,
 )
-from pipeline.store.errors import PipelineError
 from pipeline.store.files import write_json, write_text
 from pipeline.store.schema import SchemaError, convert, decode
 
@@ -72,10 +71,6 @@ _INTERVAL_LEGEND = "±: half the width of the 95 % bootstrap interval."
 _BOUNDS_LEGEND = "In brackets the 95 % bootstrap interval; chance: a random order of this gallery."
 
 
-class TableError(PipelineError):
-    """A recall table lacks a column, has an unknown one, or its file is corrupt."""
-
-
 def write_recall(folder: Path, recall: Recall) -> tuple[Path, Path]:
     """Write an experiment's `recall.json` (flat, as DVC reads metrics) and `recall.csv`."""
     _check_recall("the recall table", recall)
@@ -90,9 +85,11 @@ def read_recall(path: Path) -> dict[str, float | int]:
     try:
         table = decode(path.read_bytes(), dict[str, Any])
     except FileNotFoundError as error:
-        raise TableError(f"{path}: no such recall table; `pipeline evaluate` writes it") from error
+        raise EmbeddingsError(
+            f"{path}: no such recall table; `pipeline evaluate` writes it"
+        ) from error
     except SchemaError as error:
-        raise TableError(f"{path} is corrupt ({error}); evaluate again") from error
+        raise EmbeddingsError(f"{path} is corrupt ({error}); evaluate again") from error
     _check_recall(str(path), table)
     return table
 
@@ -103,7 +100,9 @@ def read_provenance(path: Path) -> dict[str, Any]:
         provenance = decode(path.read_bytes(), dict[str, Any])
         convert(provenance.get("provenance"), dict[str, Any])
     except SchemaError as error:
-        raise TableError(f"{path} is corrupt ({error}); run `pipeline evaluate` again") from error
+        raise EmbeddingsError(
+            f"{path} is corrupt ({error}); run `pipeline evaluate` again"
+        ) from error
     return provenance
 
 
@@ -161,7 +160,7 @@ def _joint_rows(experiments: Mapping[str, Row]) -> list[dict[str, float | int | 
     rows: list[dict[str, float | int | str]] = []
     for name, row in experiments.items():
         if "experiment" in row:
-            raise TableError(
+            raise EmbeddingsError(
                 f"experiment {name!r} has a column 'experiment', which is reserved; rename it"
             )
         numeric = (*METRICS, *_FURTHER)
@@ -190,14 +189,14 @@ def _check_recall(what: str, recall: Mapping[str, Any]) -> None:
     missing = [name for name in expected if name not in recall]
     surplus = [name for name in recall if name not in expected]
     if missing or surplus:
-        raise TableError(
+        raise EmbeddingsError(
             f"{what}: missing columns {missing}, unknown columns {surplus}; expected exactly "
             + ", ".join(expected)
         )
     for name, value in recall.items():
         number = isinstance(value, int | float) and not isinstance(value, bool)
         if not number or not math.isfinite(value):
-            raise TableError(f"{what}: column {name!r} is {value!r}, expected a finite number")
+            raise EmbeddingsError(f"{what}: column {name!r} is {value!r}, expected a finite number")
 
 
 def _csv(rows: Sequence[Row], columns: Sequence[str]) -> str:

@@ -14,3 +14,8 @@ class EncoderError(PipelineError):
 
 class FittedFileError(EncoderError):
     """A fitted file is missing or damaged, or belongs to other inputs; `update` fits it again."""
+
+    def __init__(self, text: str, differences: str = "", of_captions: bool = False) -> None:
+        super().__init__(text)
+        self.differences = differences  # keys in which its valid record differs; "": damaged
+        self.of_captions = of_captions  # whether the captions differ, not only the plan

@@ -10,7 +10,7 @@ from pipeline.store.files import write_json
 from pipeline.store.hashing import sha256_of_texts
 from pipeline.store.progress import QUIET, Monitor
 from pipeline.store.wording import counted
-from pipeline.text import EncoderError
+from pipeline.text import FittedFileError
 from pipeline.text.encoder_plans import CodebookPlan, EncoderPlan, EncoderSpec, vocabulary_rule
 from pipeline.text.encoders.base import CaptionEncoder
 from pipeline.text.encoders.token_ids import TOKEN_LAYOUTS, longest_caption
@@ -32,18 +32,6 @@ from pipeline.text.vectors import WordVectors
 from pipeline.text.vocabulary import build_vocabulary, save_vocabulary
 
 _MB = 1e6
-
-
-class OtherEncoder(EncoderError):
-    """A folder has an encoder of another plan or of other captions."""
-
-    def __init__(self, folder: Path, differences: str, of_captions: bool) -> None:
-        self.differences = differences
-        self.of_captions = of_captions  # whether the captions differ, not only the plan
-        super().__init__(
-            f"{folder} has an encoder with another plan or other captions: it differs in "
-            f"{differences}; `update=True` fits it again, or choose another folder"
-        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -188,7 +176,7 @@ def _fit_components(encoder: CaptionEncoder, dim: int, folder: Path, fitting: Fi
 
 
 def _claim(folder: Path, plan: EncoderPlan, fitting: Fitting) -> None:
-    """Write the description of a fit to a folder, or raise `OtherEncoder` if it has another."""
+    """Write the description of a fit to a folder, or raise if it has that of another."""
     about = _description(plan, fitting)
     if not (folder / ENCODER_FILE).exists():
         kind = {"format": FORMAT, "format_version": FORMAT_VERSION}
@@ -199,7 +187,12 @@ def _claim(folder: Path, plan: EncoderPlan, fitting: Fitting) -> None:
     if different := sorted(k for k in keys if recorded.get(k) != about.get(k)):
         inner = _differences(recorded.get("plan"), about["plan"])
         named = ", ".join(inner if different == ["plan"] else different)
-        raise OtherEncoder(folder, named, different != ["plan"])
+        raise FittedFileError(
+            f"{folder} has an encoder with another plan or other captions: it differs in {named}; "
+            "`update=True` fits it again, or choose another folder",
+            differences=named,
+            of_captions=different != ["plan"],
+        )
 
 
 def _description(plan: EncoderPlan, fitting: Fitting) -> dict[str, Any]:

@@ -27,7 +27,7 @@ from pipeline.text import FittedFileError
 from pipeline.text.encoder_plans import EncoderPlan
 from pipeline.text.encoders.base import CaptionEncoder
 from pipeline.text.fitted import ENCODER_FILE, read_description
-from pipeline.text.fitting import Fitting, OtherEncoder, description_of, fit_encoder
+from pipeline.text.fitting import Fitting, description_of, fit_encoder
 
 _KEY_DIGITS = 16
 
@@ -48,8 +48,10 @@ def follow_captions(
         if not is_superseded(folder.resolve(), _key(read_description(folder))):
             return encoder
         reason = "was fitted with word vectors that have been replaced"
-    except OtherEncoder as error:
-        if not error.of_captions:
+    except FittedFileError as error:
+        if not (existed or error.differences):
+            raise
+        if error.differences and not error.of_captions:
             aside = move_aside(folder, _key(read_description(folder)))
             fitting.monitor.log(
                 f"{folder} was fitted with other options ({error.differences}): moved aside to "
@@ -57,11 +59,9 @@ def follow_captions(
             )
             _move_back(folder, plan, fitting)
             return fit_encoder(plan, folder, fitting, texts)
-        reason = f"has another plan or other captions ({error.differences})"
-    except FittedFileError as error:
-        if not existed:
-            raise
         reason = f"is not usable ({error})"
+        if error.differences:
+            reason = f"has another plan or other captions ({error.differences})"
     fitting.monitor.log(f"{folder} {reason}: it is fitted again, and all rows are recomputed")
     return _fit_again(plan, folder, fitting, texts, features)
 

@@ -12,13 +12,9 @@ import pytest
 from pipeline.clips.clip_file import LIMITS, Limits, clip_crc32, open_clip
 from pipeline.clips.frames import SampledFrame, sampled_frames
 from pipeline.clips.sampling import Sampling
-from pipeline.images.decoding.decode import (
-    MissingImage,
-    RefusedImage,
-    UnreadableImage,
-    UnusableImage,
-)
+from pipeline.images.decoding.decode import UnusableImage
 from pipeline.images.recipes import RecipeError
+from pipeline.store.shards.format import MISSING, REFUSED, UNREADABLE
 from tests.clips.moving import number_of, picture, turned, write_clip
 from tests.project import SHARED
 
@@ -170,38 +166,39 @@ SUBTITLES = "1\n00:00:01,000 --> 00:00:02,000\nhello\n"
 
 
 @pytest.mark.parametrize(
-    ("make", "kind", "message"),
+    ("make", "status", "message"),
     [
-        (lambda p: p / "gone.mp4", MissingImage, "no such file"),
-        (lambda p: p, UnreadableImage, "not an ordinary file"),
-        (lambda p: _pipe(p / "a.mp4"), UnreadableImage, "not an ordinary file"),
-        (lambda p: _link(p / "a.mp4", "/dev/zero"), UnreadableImage, "not an ordinary file"),
-        (lambda p: _text(p / "a.mp4", ""), UnreadableImage, "not a clip of a known format"),
-        (lambda p: _text(p / "a.mp4", "\0" * 9999), UnreadableImage, "not a clip of a known"),
-        (lambda p: _saved(p / "a.mp4"), UnreadableImage, r"a picture \(PNG\), not a clip"),
-        (lambda p: _text(p / "a.mp4", SUBTITLES), UnreadableImage, "not a clip of a known"),
-        (lambda p: _sound(p / "a.mp4"), UnreadableImage, "no stream of frames in it, but audio"),
-        (lambda p: write_clip(p / "a.avi", frames=0), UnreadableImage, "no frames|not a clip"),
+        (lambda p: p / "gone.mp4", MISSING, "no such file"),
+        (lambda p: p, UNREADABLE, "not an ordinary file"),
+        (lambda p: _pipe(p / "a.mp4"), UNREADABLE, "not an ordinary file"),
+        (lambda p: _link(p / "a.mp4", "/dev/zero"), UNREADABLE, "not an ordinary file"),
+        (lambda p: _text(p / "a.mp4", ""), UNREADABLE, "not a clip of a known format"),
+        (lambda p: _text(p / "a.mp4", "\0" * 9999), UNREADABLE, "not a clip of a known"),
+        (lambda p: _saved(p / "a.mp4"), UNREADABLE, r"a picture \(PNG\), not a clip"),
+        (lambda p: _text(p / "a.mp4", SUBTITLES), UNREADABLE, "not a clip of a known"),
+        (lambda p: _sound(p / "a.mp4"), UNREADABLE, "no stream of frames in it, but audio"),
+        (lambda p: write_clip(p / "a.avi", frames=0), UNREADABLE, "no frames|not a clip"),
         (
             lambda p: _truncated(write_clip(p / "a.mp4", options={"movflags": "faststart"}, gop=1)),
-            UnreadableImage,
+            UNREADABLE,
             "the file is not whole",
         ),
-        (lambda p: _truncated(write_clip(p / "a.mp4", gop=1)), UnreadableImage,
+        (lambda p: _truncated(write_clip(p / "a.mp4", gop=1)), UNREADABLE,
          "damaged|no stream"),
-        (lambda p: _truncated(write_clip(p / "a.webm", codec="libvpx", gop=1)), UnreadableImage,
+        (lambda p: _truncated(write_clip(p / "a.webm", codec="libvpx", gop=1)), UNREADABLE,
          "not whole"),
-        (lambda p: _truncated(write_clip(p / "a.gif", codec="gif")), UnreadableImage, "not whole"),
-        (lambda p: _damaged(p / "a.mp4"), UnreadableImage, "damaged|decoded"),
-        (lambda p: _text(p / "a.mp4", "#EXTM3U\n#EXTINF:1,\n/etc/passwd\n"), UnreadableImage,
+        (lambda p: _truncated(write_clip(p / "a.gif", codec="gif")), UNREADABLE, "not whole"),
+        (lambda p: _damaged(p / "a.mp4"), UNREADABLE, "damaged|decoded"),
+        (lambda p: _text(p / "a.mp4", "#EXTM3U\n#EXTINF:1,\n/etc/passwd\n"), UNREADABLE,
          "not a clip"),
     ],
 )  # fmt: skip
 def test_bad_files_have_their_reason(
-    tmp_path: Path, make: Callable[[Path], Path], kind: type[UnusableImage], message: str
+    tmp_path: Path, make: Callable[[Path], Path], status: int, message: str
 ) -> None:
-    with pytest.raises(kind, match=message):
+    with pytest.raises(UnusableImage, match=message) as raised:
         frames_of(make(tmp_path), "all")
+    assert raised.value.status == status
 
 
 def test_limits(tmp_path: Path) -> None:
@@ -212,8 +209,9 @@ def test_limits(tmp_path: Path) -> None:
         (Limits(bytes=10), "bytes are more than the limit of 10"),
         (Limits(reading_seconds=-1), "reading it took more than -1 s"),
     ):
-        with pytest.raises(RefusedImage, match=message):
+        with pytest.raises(UnusableImage, match=message) as raised:
             frames_of(path, "all", limits=limits)
+        assert raised.value.status == REFUSED
 
 
 def test_a_long_gif_is_read_a_frame_at_a_time(tmp_path: Path) -> None:

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from pipeline.clips.sound.read_sound import decode_sound, read_sound
-from pipeline.images.decoding.decode import RefusedImage
-from pipeline.store.shards.format import MISSING, OK, UNREADABLE
+from pipeline.images.decoding.decode import UnusableImage
+from pipeline.store.shards.format import MISSING, OK, REFUSED, UNREADABLE
 from tests.clips.factories import RATE, encode, tone, write_changing_sound, write_wav
 
 pytest.importorskip("av", reason="needs the extra clips")
@@ -138,5 +138,9 @@ def test_what_is_no_sound_has_its_reason(tmp_path: Path) -> None:
 
 def test_a_sound_beyond_the_limit_is_refused(tmp_path: Path) -> None:
     path = write_wav(tmp_path / "a.wav", tone(440, 3.0))
-    with path.open("rb") as file, pytest.raises(RefusedImage, match="longer than the limit of 1 s"):
+    with (
+        path.open("rb") as file,
+        pytest.raises(UnusableImage, match="longer than the limit of 1 s") as raised,
+    ):
         decode_sound(file, RATE, most=1.0)
+    assert raised.value.status == REFUSED

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from pipeline.experiments.layout import Layout
-from pipeline.experiments.steps.step import Plan, Step, StepsFailed
+from pipeline.experiments.steps.step import Failure, Plan, Step
 from pipeline.store.builder.locking import require_space
 from pipeline.store.errors import FileReadError, PipelineError
 from pipeline.store.progress import QUIET, Monitor
@@ -42,19 +42,18 @@ def test_what_does_not_need_a_failed_step_is_made(
     failing: str, left_out: str, made: str, tmp_path: Path
 ) -> None:
     monitor = Recorder()
-    with pytest.raises(StepsFailed, match=f"^make {failing}: it is broken$") as caught:
-        plan_of(tmp_path, failing, PipelineError("it is broken")).make(monitor)
-    assert caught.value.changed == tuple(f"make {name}" for name in made)
-    assert {path.name for path in caught.value.failures} == {failing, *left_out}
-    assert {failure.step for failure in caught.value.failures.values()} == {f"make {failing}"}
+    error = PipelineError("it is broken")
+    changed, failures = plan_of(tmp_path, failing, error).make(monitor)
+    assert changed == tuple(f"make {name}" for name in made)
+    assert {path.name for path in failures} == {failing, *left_out}
+    assert {*failures.values()} == {Failure(f"make {failing}", error)}
     assert {path.name for path in tmp_path.iterdir()} == {*made}
     for name in left_out:
         assert any(
             f"make {name}: skipped, since make {failing} failed" in line for line in monitor.lines
         )
-    assert plan_of(tmp_path).make(QUIET) == tuple(
-        f"make {name}" for name in "abxyt" if name in failing + left_out
-    )
+    lacking = tuple(f"make {name}" for name in "abxyt" if name in failing + left_out)
+    assert plan_of(tmp_path).make(QUIET) == (lacking, {})
 
 
 def full_disk() -> ShardError:
@@ -93,4 +92,4 @@ def test_a_step_that_checks_itself_counts_as_made_where_its_output_changed(tmp_p
     plan = Plan(Layout(tmp_path / "data"))
     plan.add(Step("make", "c", tmp_path / "c", (), "", make, read, always=True))
     for made in (("make c",), (), ("make c",)):
-        assert plan.make(QUIET) == made
+        assert plan.make(QUIET) == (made, {})

@@ -10,13 +10,12 @@ import pytest
 from PIL import Image
 
 from pipeline.images.decoding.decode import (
-    RefusedImage,
-    UnreadableImage,
+    UnusableImage,
     decode,
     read_image,
     register_heif,
 )
-from pipeline.store.shards.format import OK, UNREADABLE
+from pipeline.store.shards.format import OK, REFUSED, UNREADABLE
 from tests.images.odd_files import photo
 
 # Nearly lossless: both formats store luminance and chrominance, so values are rounded twice.
@@ -72,8 +71,11 @@ def test_too_many_pixels_are_refused_by_the_header(
 ) -> None:
     data = encoded(kind, photo(0))
     monkeypatch.setattr("PIL.ImageFile.ImageFile.load", lambda *given: pytest.fail("decoded"))
-    with pytest.raises(RefusedImage, match="60 x 40 pixels are more than the limit of 2399"):
+    with pytest.raises(
+        UnusableImage, match="60 x 40 pixels are more than the limit of 2399"
+    ) as raised:
         decode(data, max_pixels=2399)
+    assert raised.value.status == REFUSED
 
 
 def test_a_file_that_ends_early_or_is_damaged_is_unreadable(kind: str, tmp_path: Path) -> None:
@@ -99,9 +101,11 @@ def test_without_the_extra_a_heic_image_names_it(monkeypatch: pytest.MonkeyPatch
     register_heif.cache_clear()
     try:
         for brand in (b"heic", b"mif1"):
-            with pytest.raises(UnreadableImage, match=r"pip install '.*\[heif\]'"):
+            with pytest.raises(UnusableImage, match=r"pip install '.*\[heif\]'") as raised:
                 decode(b"\0\0\0\x18ftyp" + brand + bytes(64))
-        with pytest.raises(UnreadableImage, match="not an image of a known format"):
+            assert raised.value.status == UNREADABLE
+        with pytest.raises(UnusableImage, match="not an image of a known format") as raised:
             decode(b"\0\0\0\x18ftypmp42" + bytes(64))
+        assert raised.value.status == UNREADABLE
     finally:
         register_heif.cache_clear()

@@ -15,8 +15,7 @@ from pipeline.images.decoding import decode as decoding
 from pipeline.images.decoding.decode import (
     MAX_PIXELS,
     FileReadError,
-    RefusedImage,
-    UnreadableImage,
+    UnusableImage,
     decode,
     read_image,
     to_rgb,
@@ -132,10 +131,12 @@ def test_one_bit_ycbcr_and_cmyk() -> None:
     "values", [np.array([[0.5]], np.float32), np.array([[-1]], np.int32), np.array([[65536]], "i4")]
 )
 def test_values_without_an_eight_bit_meaning_are_refused(values: np.ndarray) -> None:
-    with pytest.raises(RefusedImage, match="no stated 8-bit range"):
+    with pytest.raises(UnusableImage, match="no stated 8-bit range") as raised:
         decode(encoded(Image.fromarray(values), "TIFF"))
-    with pytest.raises(RefusedImage, match="mode LAB"):
+    assert raised.value.status == REFUSED
+    with pytest.raises(UnusableImage, match="mode LAB") as raised:
         decode(encoded(Image.new("LAB", (1, 1)), "TIFF"))
+    assert raised.value.status == REFUSED
 
 
 @pytest.mark.parametrize("kind", ["PNG", "TIFF", "WEBP"])
@@ -178,8 +179,9 @@ def test_damaged_metadata_turns_nothing_and_pillow_limits_compressed_metadata() 
     ):
         assert pixels(png(8, 2, red, harmless)) == [[[200, 10, 30]]]
     bomb = chunk(b"zTXt", b"key\x00\x00" + zlib.compress(bytes(20_000_000)))
-    with pytest.raises(UnreadableImage, match="too large"):
+    with pytest.raises(UnusableImage, match="too large") as raised:
         decode(png(8, 2, red, bomb))
+    assert raised.value.status == UNREADABLE
 
 
 @pytest.mark.parametrize("part", [0, 1])
@@ -191,8 +193,9 @@ def test_pixels_of_a_png_are_those_of_its_checksums(part: int) -> None:
     start, end = whole.index(b"IDAT") - 4, whole.index(b"IEND") - 4
     assert pixels(whole[:start] + b"".join(chunks) + whole[end:]) == [[[7] * 3]]
     chunks[part] = chunks[part][:-1] + bytes([chunks[part][-1] ^ 1])
-    with pytest.raises(UnreadableImage, match="another checksum"):
+    with pytest.raises(UnusableImage, match="another checksum") as raised:
         decode(whole[:start] + b"".join(chunks) + whole[end:])
+    assert raised.value.status == UNREADABLE
 
 
 def test_limits_hold_before_reading_and_before_decoding(tmp_path: Path) -> None:

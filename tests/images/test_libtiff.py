@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from pipeline.images.decoding.decode import UnreadableImage, decode
+from pipeline.images.decoding.decode import UnusableImage, decode
+from pipeline.store.shards.format import UNREADABLE
 from tests.images.odd_files import photo
 
 
@@ -33,8 +34,11 @@ def test_an_error_of_libtiff_is_the_reason_and_is_not_written(
     data: bytes, capfd: pytest.CaptureFixture[str]
 ) -> None:
     decode(data)
-    with pytest.raises(UnreadableImage, match=r"libtiff: [A-Z].*scanline 0|libtiff: .* line \d"):
+    with pytest.raises(
+        UnusableImage, match=r"libtiff: [A-Z].*scanline 0|libtiff: .* line \d"
+    ) as raised:
         decode(damaged(data))
+    assert raised.value.status == UNREADABLE
     assert capfd.readouterr().err == ""
 
 
@@ -44,8 +48,9 @@ def test_images_on_other_threads_and_after_it_are_not_blamed() -> None:
 
     def read(number: int) -> bool:
         if number % 2:
-            with pytest.raises(UnreadableImage, match="libtiff: "):
+            with pytest.raises(UnusableImage, match="libtiff: ") as raised:
                 decode(bad[number // 2 % 2])
+            assert raised.value.status == UNREADABLE
             return True
         kind = number // 2 % 3
         return bool((np.asarray(decode(good[kind])) == whole[kind]).all())

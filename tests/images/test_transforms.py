@@ -7,7 +7,7 @@ from PIL import Image
 from torch.nn import functional as F
 from torchvision.transforms import v2
 
-from pipeline.images.decoding.decode import MAX_PIXELS, RefusedImage
+from pipeline.images.decoding.decode import MAX_PIXELS, UnusableImage
 from pipeline.images.recipes import Crop, RecipeError, Resize
 from pipeline.images.transforms import (
     bilinear,
@@ -17,6 +17,7 @@ from pipeline.images.transforms import (
     cut_crops,
     resize_image,
 )
+from pipeline.store.shards.format import REFUSED
 from tests.images.odd_files import photo
 
 SIZES = [(224, 224), (256, 256), (640, 427), (427, 640), (1000, 257), (255, 999), (1, 1), (3, 90)]
@@ -76,13 +77,15 @@ def test_canvases_beyond_the_pixel_limit_are_refused() -> None:
     longest = MAX_PIXELS // 256
     assert canvas_size(1, longest // 256, resize) == (256, longest // 256 * 256)
     for size in ((1, longest // 256 + 1), (longest // 256 + 1, 1), (2, 1_000_000)):
-        with pytest.raises(RefusedImage, match=f"more than the limit of {MAX_PIXELS}"):
+        with pytest.raises(UnusableImage, match=f"more than the limit of {MAX_PIXELS}") as raised:
             canvas_size(*size, resize)
+        assert raised.value.status == REFUSED
     for antialias in (True, False):
-        with pytest.raises(RefusedImage, match="shorter side at 256"):
+        with pytest.raises(UnusableImage, match="shorter side at 256") as raised:
             resize_image(
                 Image.new("RGB", (3, 90_000)), Resize("shorter-side", 256, "bilinear", antialias)
             )
+        assert raised.value.status == REFUSED
     assert resize_image(Image.new("RGB", (3, 90_000)), Resize("squash", 8)).shape == (8, 8, 3)
 
 

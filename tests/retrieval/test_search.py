@@ -16,7 +16,7 @@ from pipeline.retrieval.embedding_file import write_embeddings
 from pipeline.retrieval.embeddings import Embeddings
 from pipeline.retrieval.search import SYMMETRIC, Gallery, SideName, nearest
 from pipeline.retrieval.similarity import SIMILARITIES
-from pipeline.retrieval.stored_graph import DamagedGraph, read_graph
+from pipeline.retrieval.stored_graph import read_graph
 from pipeline.store.errors import MissingPackage
 from pipeline.store.tensor_file import read_metadata, read_tensors, write_tensors
 
@@ -321,7 +321,7 @@ def test_a_graph_that_leads_out_of_its_arrays_is_not_walked(
     arrays, about = read_tensors(file, names), read_metadata(file, "graph")
     arrays[name].reshape(-1)[int(arrays["levels"].argmax())] = value
     write_tensors(file, arrays, "graph", about)
-    with pytest.raises(DamagedGraph):
+    with pytest.raises(EmbeddingsError):
         read_graph(file, approximate.LINKS)
     open_index(path, made, "images", lines.append)
     assert [line for line in lines if "is corrupt" in line]

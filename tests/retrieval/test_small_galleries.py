@@ -5,6 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from pipeline.retrieval import EmbeddingsError
 from pipeline.retrieval.embeddings import Embeddings
 from pipeline.retrieval.evaluate import evaluate
 from pipeline.retrieval.recall import CUTOFFS, DIRECTIONS, chance_ranks, recall_table
@@ -14,7 +15,7 @@ from pipeline.retrieval.small_galleries import (
     chance_columns,
     warning_of,
 )
-from pipeline.retrieval.tables import TableError, markdown_table, write_recall
+from pipeline.retrieval.tables import markdown_table, write_recall
 from tests.retrieval.factories import made, noisy, written
 
 
@@ -95,5 +96,5 @@ def test_columns_are_there_all_or_none(tmp_path: Path) -> None:
     table = evaluated(noisy(6, 0.5, 0), tmp_path)
     for name in ("rsum_chance", "rsum_low", "text_to_image_mean_rank_chance"):
         rest = {key: value for key, value in table.items() if key != name}
-        with pytest.raises(TableError, match=rf"missing columns \['{name}'\]"):
+        with pytest.raises(EmbeddingsError, match=rf"missing columns \['{name}'\]"):
             write_recall(tmp_path / "bad", rest)

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from pipeline.retrieval import EmbeddingsError
 from pipeline.retrieval.tables import (
     COUNTS,
     METRICS,
@@ -14,7 +15,6 @@ from pipeline.retrieval.tables import (
     SEEN_LEGEND,
     SEEN_SIGN,
     Row,
-    TableError,
     markdown_table,
     read_recall,
     write_joint_table,
@@ -50,25 +50,25 @@ def test_one_experiment_round_trip(tmp_path: Path) -> None:
 )
 def test_damaged_tables_are_refused(tmp_path: Path, change: dict[str, Any], message: str) -> None:
     damaged = {k: v for k, v in (RECALL | change).items() if v is not None}
-    with pytest.raises(TableError, match=message):
+    with pytest.raises(EmbeddingsError, match=message):
         write_recall(tmp_path, damaged)
     assert not list(tmp_path.iterdir())
     path = tmp_path / "recall.json"
     path.write_text(json.dumps(damaged))
-    with pytest.raises(TableError, match=message) as caught:
+    with pytest.raises(EmbeddingsError, match=message) as caught:
         read_recall(path)
     assert str(path) in str(caught.value)
 
 
 def test_files_that_are_no_table(tmp_path: Path) -> None:
     path = tmp_path / "recall.json"
-    with pytest.raises(TableError, match="no such recall table"):
+    with pytest.raises(EmbeddingsError, match="no such recall table"):
         read_recall(path)
     path.write_bytes(b"\xff{")
-    with pytest.raises(TableError, match="is corrupt"):
+    with pytest.raises(EmbeddingsError, match="is corrupt"):
         read_recall(path)
     path.write_text("[1]")
-    with pytest.raises(TableError, match="got `array`"):
+    with pytest.raises(EmbeddingsError, match="got `array`"):
         read_recall(path)
 
 
@@ -126,11 +126,11 @@ def test_no_experiments(tmp_path: Path) -> None:
 
 
 def test_joint_refusals_name_the_experiment() -> None:
-    with pytest.raises(TableError, match=r"'one'.*missing columns .*'rsum'"):
+    with pytest.raises(EmbeddingsError, match=r"'one'.*missing columns .*'rsum'"):
         markdown_table({"one": {k: v for k, v in RECALL.items() if k != "rsum"}})
-    with pytest.raises(TableError, match=r"'one'.*unknown columns .*'seconds'"):
+    with pytest.raises(EmbeddingsError, match=r"'one'.*unknown columns .*'seconds'"):
         markdown_table({"one": RECALL | {"seconds": 1.5}})
-    with pytest.raises(TableError, match=r"'one'.*'experiment'"):
+    with pytest.raises(EmbeddingsError, match=r"'one'.*'experiment'"):
         markdown_table({"one": RECALL | {"experiment": "two"}})
 
 

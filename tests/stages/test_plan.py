@@ -10,9 +10,9 @@ import pytest
 from pipeline.heads import HeadError
 from pipeline.heads.experiments import Size, experiment_finder, resolve_experiment
 from pipeline.heads.presets import PRESETS
-from pipeline.store.errors import UnknownName
+from pipeline.store.errors import PipelineError, UnknownName
 from stages.listing import experiments
-from stages.params import ParamsError, load_params
+from stages.params import load_params
 from stages.plan import every_name, experiment_of, run_options
 from tests.project import PROJECT
 
@@ -73,7 +73,7 @@ def test_an_experiment_of_the_file_names_its_precision(
     text = f"experiments:\n  vsepp: {{images: a, captions: b{entry}}}\n"
     Path("params.yaml").write_text(text)
     if "fp16" in entry:
-        with pytest.raises(ParamsError, match=r"precision.*'fp16'"):
+        with pytest.raises(PipelineError, match=r"precision.*'fp16'"):
             load_params()
     else:
         assert experiment_of(load_params(), "vsepp").precision == ("bf16" if entry else "float32")

@@ -8,9 +8,8 @@ import pytest
 from pipeline.datasets.entries import ImageEntry
 from pipeline.datasets.manifest import Manifest
 from pipeline.store.jobs.options import Storage
-from pipeline.text import refit
+from pipeline.text import FittedFileError, refit
 from pipeline.text.encode import encode
-from pipeline.text.fitting import OtherEncoder
 from tests.project import Recorder
 
 FISHER = {"components": 2, "sample": 200, "pca": 3}
@@ -70,7 +69,7 @@ def test_an_edited_caption_refits_what_was_fitted_to_it(
     data, out = tmp_path / "data", tmp_path / "a" / "out"
     made(write(data), out, Recorder(), encoder, **options)
     write(data, 13, "an enormous zebra that never sleeps")
-    with pytest.raises(OtherEncoder, match=r"captions_sha256.*`update=True` fits it again"):
+    with pytest.raises(FittedFileError, match=r"captions_sha256.*`update=True` fits it again"):
         encode(data, out, encoder=encoder, **options)
     monitor = Recorder()
     made(data, out, monitor, encoder, **options)

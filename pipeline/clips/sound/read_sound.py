@@ -18,13 +18,8 @@ from pipeline.clips.clip_file import (
     require_av,
     require_whole,
 )
-from pipeline.images.decoding.decode import (
-    RefusedImage,
-    UnreadableImage,
-    UnusableImage,
-    fault_of_the_system,
-)
-from pipeline.store.shards.format import OK
+from pipeline.images.decoding.decode import UnusableImage, fault_of_the_system
+from pipeline.store.shards.format import OK, REFUSED
 
 if TYPE_CHECKING:
     from av import AudioFrame
@@ -91,18 +86,18 @@ def decode_sound(
             seconds = _picture_seconds(container)
             if not container.streams.audio:
                 if not container.streams.video:
-                    raise UnreadableImage("neither sound nor picture in this file")
+                    raise UnusableImage("neither sound nor picture in this file")
                 return np.zeros(0, np.float32), seconds
             if container.format.name == "wav":
                 _require_whole_wav(file)
             parts = _mono(av, _frames(container, most), rate)
             samples = np.concatenate([np.zeros(0, np.float32), *parts])
     except av.FFmpegError as error:
-        raise UnreadableImage(
+        raise UnusableImage(
             f"damaged, or neither a clip nor sound of a known format ({error.strerror})"
         ) from error
     if not np.isfinite(samples).all():
-        raise UnreadableImage("its sound has values that are not finite")
+        raise UnusableImage("its sound has values that are not finite")
     return samples, seconds
 
 
@@ -110,7 +105,7 @@ def _frames(container: "InputContainer", most: float) -> Iterator["AudioFrame"]:
     """Decode the first audio track; raise if it is too long, or shorter than stated."""
     stream = container.streams.audio[0]
     if stream.codec_context is None:
-        raise UnreadableImage("its sound is in a format without a decoder, or damaged")
+        raise UnusableImage("its sound is in a format without a decoder, or damaged")
     last: Fraction | None = None
     seconds = Fraction(0)
     for packet in container.demux():
@@ -121,11 +116,11 @@ def _frames(container: "InputContainer", most: float) -> Iterator["AudioFrame"]:
             continue
         for frame in stream.decode(packet):
             if not frame.sample_rate:
-                raise UnreadableImage("its sound has no rate")
+                raise UnusableImage("its sound has no rate")
             # Checked before resampling, which multiplies the samples of a low rate.
             seconds += Fraction(frame.samples, frame.sample_rate)
             if seconds > most:
-                raise RefusedImage(f"its sound is longer than the limit of {most:.0f} s")
+                raise UnusableImage(f"its sound is longer than the limit of {most:.0f} s", REFUSED)
             yield frame
     if container.format.name not in _ESTIMATED_LENGTHS:
         require_whole(container, last)
@@ -159,7 +154,7 @@ def _require_whole_wav(file: BinaryIO) -> None:
     magic, stated = struct.unpack("<4sI", file.read(8))
     file.seek(position)
     if magic == b"RIFF" and stated not in _UNKNOWN_SIZES and stated - size > stated * MISSING_SHARE:
-        raise UnreadableImage(f"it ends after {size} of {stated + 8} bytes: the file is not whole")
+        raise UnusableImage(f"it ends after {size} of {stated + 8} bytes: the file is not whole")
 
 
 def _picture_seconds(container: "InputContainer") -> float | None:

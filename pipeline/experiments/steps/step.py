@@ -6,7 +6,7 @@ is therefore detected from the files, whichever command or DVC stage wrote it.
 """
 
 import errno
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -59,16 +59,6 @@ class Failure:
     error: PipelineError
 
 
-class StepsFailed(PipelineError):
-    """Some steps failed; the others are finished. `pipeline.run` raises it as `RunFailed`."""
-
-    def __init__(self, failures: Mapping[Path, Failure], changed: Sequence[str]) -> None:
-        # By missing output: the failure of its own step, or the first one that it needs.
-        self.failures, self.changed = failures, tuple(changed)
-        distinct = dict.fromkeys(failures.values())
-        super().__init__("; ".join(f"{failure.step}: {failure.error}" for failure in distinct))
-
-
 @dataclass(frozen=True)
 class Plan:
     """The steps of experiments on one dataset, in topological order."""
@@ -109,11 +99,12 @@ class Plan:
         """Add a step, unless one with the same output exists; return the output."""
         return self.steps.setdefault(step.out, step).out
 
-    def make(self, monitor: Monitor) -> tuple[str, ...]:
-        """Run missing and stale steps, and return those that changed their output.
+    def make(self, monitor: Monitor) -> tuple[tuple[str, ...], dict[Path, Failure]]:
+        """Run missing and stale steps; return those that changed their output, and the failures.
 
-        A failed step does not stop independent ones; StepsFailed is raised after them. A system
-        error, such as a full disk, is raised at once.
+        Failures are by missing output: that of its own step, or the first one that it needs. A
+        failed step does not stop independent ones; a system error, such as a full disk, is raised
+        at once.
         """
         changed: list[str] = []
         failures: dict[Path, Failure] = {}
@@ -133,9 +124,7 @@ class Plan:
                     raise
                 failures[step.out] = Failure(str(step), error)
                 monitor.log(f"{line} failed: {error}")
-        if failures:
-            raise StepsFailed(failures, changed)
-        return tuple(changed)
+        return tuple(changed), failures
 
     def _make(self, step: Step, line: str, monitor: Monitor) -> bool:
         """Run a step if it is stale; return whether its output changed."""

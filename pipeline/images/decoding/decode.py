@@ -26,7 +26,7 @@ from pathlib import Path
 import numpy as np
 from PIL import AvifImagePlugin, ExifTags, Image, UnidentifiedImageError
 
-from pipeline.images.decoding.libtiff import TiffError, libtiff_errors
+from pipeline.images.decoding.libtiff import libtiff_errors
 from pipeline.images.recipes import PILLOW_RGB, RecipeError
 from pipeline.store.errors import FileReadError
 from pipeline.store.extras import install_command
@@ -76,27 +76,13 @@ Rule = Callable[[Image.Image], Image.Image]
 
 
 class UnusableImage(Exception):
-    """Reason why a file yields no image, without its path; `status` is that of the row."""
+    """Reason why a file yields no image, without its path."""
 
-    status: int
-
-
-class UnreadableImage(UnusableImage):
-    """The file exists, but is not a complete image of a supported format."""
-
-    status = UNREADABLE
-
-
-class MissingImage(UnusableImage):
-    """The file does not exist."""
-
-    status = MISSING
-
-
-class RefusedImage(UnusableImage):
-    """The image is rejected: too large, or of a mode without a stated 8-bit range."""
-
-    status = REFUSED
+    def __init__(self, reason: str, status: int = UNREADABLE) -> None:
+        super().__init__(reason)
+        # Of the row. UNREADABLE: not a complete image of a supported format; MISSING: no such file;
+        # REFUSED: too large, or of a mode without a stated 8-bit range.
+        self.status = status
 
 
 @dataclass(frozen=True)
@@ -115,12 +101,16 @@ def to_rgb(image: Image.Image) -> Image.Image:
     if image.mode in _SIXTEEN_BIT:
         values = np.asarray(image).astype(np.int32)
         if values.min() < 0 or values.max() > 65535:
-            raise RefusedImage("32-bit grey values outside 0-65535 have no stated 8-bit range")
+            raise UnusableImage(
+                "32-bit grey values outside 0-65535 have no stated 8-bit range", REFUSED
+            )
         values += 128  # in place: for the largest image these are 358 MB
         values //= 257
         return Image.fromarray(values.astype(np.uint8)).convert("RGB")
     if image.mode not in _EIGHT_BIT:
-        raise RefusedImage(f"values of Pillow's mode {image.mode} have no stated 8-bit range")
+        raise UnusableImage(
+            f"values of Pillow's mode {image.mode} have no stated 8-bit range", REFUSED
+        )
     if "transparency" in image.info:
         # Alpha is dropped: Pillow's conversion of a transparent colour can fail.
         image = image.copy()
@@ -198,19 +188,21 @@ def read_bytes(path: Path) -> bytes:
     try:
         info = path.stat()
         if stat.S_ISDIR(info.st_mode):
-            raise UnreadableImage("a folder, not a file")
+            raise UnusableImage("a folder, not a file")
         # Reading a pipe would block, a device might never end.
         if not stat.S_ISREG(info.st_mode):
-            raise UnreadableImage("not an ordinary file")
+            raise UnusableImage("not an ordinary file")
         if info.st_size > MAX_BYTES:
-            raise RefusedImage(f"{info.st_size} bytes are more than the limit of {MAX_BYTES}")
+            raise UnusableImage(
+                f"{info.st_size} bytes are more than the limit of {MAX_BYTES}", REFUSED
+            )
         return path.read_bytes()
     except OSError as error:
         if error.errno in _NO_SUCH_FILE:
-            raise MissingImage("no such file") from None
+            raise UnusableImage("no such file", MISSING) from None
         raise
     except ValueError:  # a NUL or a lone surrogate, which file names cannot contain
-        raise MissingImage("no such file") from None
+        raise UnusableImage("no such file", MISSING) from None
 
 
 def decode(data: bytes, max_pixels: int = MAX_PIXELS, rule: Rule = to_rgb) -> Image.Image:
@@ -220,7 +212,7 @@ def decode(data: bytes, max_pixels: int = MAX_PIXELS, rule: Rule = to_rgb) -> Im
         _require_size(image, max_pixels)
         image.load()
         if image.format == "PNG" and _pixels_are_damaged(data):
-            raise UnreadableImage("damaged: its pixels have another checksum than the PNG states")
+            raise UnusableImage("damaged: its pixels have another checksum than the PNG states")
         return rule(image)
 
 
@@ -258,9 +250,11 @@ def _pixels_are_damaged(data: bytes) -> bool:
 def _require_size(image: Image.Image, max_pixels: int) -> None:
     width, height = image.size
     if width * height > max_pixels:
-        raise RefusedImage(f"{width} x {height} pixels are more than the limit of {max_pixels}")
+        raise UnusableImage(
+            f"{width} x {height} pixels are more than the limit of {max_pixels}", REFUSED
+        )
     if width * height == 0:
-        raise UnreadableImage(f"{width} x {height} pixels")
+        raise UnusableImage(f"{width} x {height} pixels")
 
 
 @contextmanager
@@ -272,21 +266,21 @@ def _reasons(max_pixels: int, data: bytes = b"") -> Iterator[None]:
     except (UnusableImage, MemoryError):
         raise
     except (Image.DecompressionBombError, Image.DecompressionBombWarning) as error:
-        raise RefusedImage(f"more pixels than the limit of {max_pixels} ({error})") from error
+        raise UnusableImage(
+            f"more pixels than the limit of {max_pixels} ({error})", REFUSED
+        ) from error
     except UnidentifiedImageError:
         if _is_heif(data) and not register_heif():
-            raise UnreadableImage(_HEIF_EXTRA) from None
-        raise UnreadableImage(f"not an image of a known format ({', '.join(FORMATS)})") from None
-    except TiffError as error:
-        raise UnreadableImage(str(error)) from error
+            raise UnusableImage(_HEIF_EXTRA) from None
+        raise UnusableImage(f"not an image of a known format ({', '.join(FORMATS)})") from None
     # Pillow's decoders raise whatever their parsers fail with; one bad file must not end a run,
     # so every exception becomes a reason, except those with an errno.
     except Exception as error:
         if isinstance(error, OSError):
             if error.errno is not None:
                 raise
-            raise UnreadableImage(str(error)) from error
-        raise UnreadableImage(f"{type(error).__name__}: {error}") from error
+            raise UnusableImage(str(error)) from error
+        raise UnusableImage(f"{type(error).__name__}: {error}") from error
 
 
 def fault_of_the_system(

@@ -16,13 +16,9 @@ _LONGEST = 300
 _lines = threading.local()
 
 
-class TiffError(Exception):
-    """libtiff reported an error about the file being decoded."""
-
-
 @contextmanager
 def libtiff_errors() -> Iterator[None]:
-    """Raise the first error that libtiff reports within the block, as a `TiffError`.
+    """Raise the first error that libtiff reports within the block, as an OSError without errno.
 
     Pixels of such a file are wrong, even if Pillow returns some: group 4 and JPEG compression
     resume after an error.
@@ -35,12 +31,12 @@ def libtiff_errors() -> Iterator[None]:
         raise
     except Exception as error:
         if errors and getattr(error, "errno", None) is None:
-            raise TiffError(errors[0]) from error
+            raise OSError(errors[0]) from error
         raise
     finally:
         _lines.errors = None
     if errors:
-        raise TiffError(errors[0])
+        raise OSError(errors[0])
 
 
 # void handler(const char *module, const char *format, va_list arguments); ctypes passes the

@@ -44,7 +44,11 @@ def localize_experiments(
             head = _add_head(plan, experiment, sources, validation_images, start, seed)
             name = seeded(experiment.name, seed, plan.training.seed)
             _add_localization(plan, name, sources, head)
-    return plan.make(monitor)
+    changed, failures = plan.make(monitor)
+    if failures:
+        causes = dict.fromkeys(failures.values())  # each once, also if several steps need it
+        raise RegionError("; ".join(f"{failure.step}: {failure.error}" for failure in causes))
+    return changed
 
 
 def _add_head(

@@ -205,7 +205,7 @@ class FeatureSet:
 
         Raises
         ------
-        MissingRows, RowOutOfRange, UnexpectedType, DamagedShard
+        MissingRows, IndexError, UnexpectedType, DamagedShard
         """
         rows, alone = rows_at(key, len(self), self.rows_of)
         features = self.read_rows(rows)

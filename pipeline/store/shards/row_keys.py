@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pipeline.store.errors import PipelineError, UnexpectedType
+from pipeline.store.errors import UnexpectedType
 from pipeline.store.one_or_many import items_of
 
 RowNumbers = npt.NDArray[np.int64]
@@ -21,16 +21,12 @@ _EXPECTED = (
 )
 
 
-class RowOutOfRange(PipelineError, IndexError):
-    """A row number is out of range; an `IndexError` as well."""
-
-
 def rows_at(
     key: Any, count: int, rows_of: Callable[[Sequence[str]], RowNumbers]
 ) -> tuple[RowNumbers, bool]:
     """Return the row numbers that a key selects of `count` rows, and whether it is a single one.
 
-    Raises `RowOutOfRange`, also for a mask of another length, or `UnexpectedType`.
+    Raises IndexError, also for a mask of another length, or `UnexpectedType`.
     """
     if isinstance(key, str):
         return rows_of([key]), True
@@ -45,7 +41,7 @@ def rows_at(
         raise UnexpectedType(f"found the tuple {key!r:.60}; expected {_EXPECTED}")
     if all(isinstance(item, bool | np.bool_) for item in items) and items:
         if len(items) != count:
-            raise RowOutOfRange(f"found a mask of {len(items)} bools, expected {count}")
+            raise IndexError(f"found a mask of {len(items)} bools, expected {count}")
         return np.flatnonzero(items), False
     numbers = [_number(item) for item in items]
     if None in numbers:
@@ -65,7 +61,7 @@ def _number(value: object) -> int | None:
 def _in_range(numbers: RowNumbers, count: int) -> RowNumbers:
     outside = numbers[(numbers < -count) | (numbers >= count)]
     if outside.size:
-        raise RowOutOfRange(f"row {outside[0]} is out of range: there are {count} rows, from 0")
+        raise IndexError(f"row {outside[0]} is out of range: there are {count} rows, from 0")
     return numbers % count if count else numbers
 
 

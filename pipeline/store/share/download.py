@@ -12,7 +12,7 @@ from typing import BinaryIO
 from pipeline.store.shards.format import DamagedShard
 from pipeline.store.share.meter import Meter
 from pipeline.store.share.remote import Remote
-from pipeline.store.share.retry import ATTEMPTS, Backoff, NoByteRanges, RemoteError, TransientError
+from pipeline.store.share.retry import ATTEMPTS, Backoff, RemoteError
 from pipeline.store.share.spans import Spans
 
 COPIES = 2
@@ -81,10 +81,14 @@ def _fetch_part(
                 if size is None:  # a response without an error is complete
                     break
                 if there < end:
-                    raise TransientError(
-                        f"{remote.shown}/{name} ended after {there:,} of {end:,} bytes"
+                    raise RemoteError(
+                        f"{remote.shown}/{name} ended after {there:,} of {end:,} bytes", "transient"
                     )
-            except NoByteRanges as error:
+            except RemoteError as error:
+                if error.cause != "no ranges":
+                    stream.flush()
+                    backoff.failed(error)
+                    continue
                 # Such a server cannot resume, so that each interruption costs a whole download.
                 starts += 1
                 if starts > ATTEMPTS:
@@ -94,9 +98,6 @@ def _fetch_part(
                 meter.log(f"{error}; {name} is fetched again from its beginning")
                 stream.truncate(0)
                 digest, there = hashlib.sha256(), 0
-            except TransientError as error:
-                stream.flush()
-                backoff.failed(error)
         # The caller renames the part; after a power loss the new name must not have old bytes.
         stream.flush()
         os.fsync(stream.fileno())
@@ -127,7 +128,7 @@ def fetch_spans(remote: Remote, name: str, path: Path, spans: Spans, meter: Mete
             waiting, error = waiting[len(together) :], None
             with closing(remote.read_spans(name, [*together])) as arriving:
                 for bounds, data in arriving:
-                    if isinstance(data, TransientError):
+                    if isinstance(data, RemoteError):
                         waiting.append(together[bounds])
                         error = data
                         continue

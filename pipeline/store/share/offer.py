@@ -16,7 +16,7 @@ from pipeline.store.share.contents import (
 )
 from pipeline.store.share.meter import Meter
 from pipeline.store.share.remote import Remote, read_bounded
-from pipeline.store.share.retry import Forbidden, NotFound, RemoteError
+from pipeline.store.share.retry import RemoteError
 
 # Upper bounds without features: ids, failure reasons and checksums need far less.
 _MOST_REST_OF_ROW, _MOST_REST_OF_SHARD = 1 << 14, 1 << 24
@@ -56,9 +56,10 @@ def read_offer(remote: Remote, recipe: str | None, meter: Meter) -> Offer:
     """Read and validate the contents of a remote folder; `recipe`: name, hash or None (any)."""
     data = read_bounded(remote, INDEX_FILE, MOST_DESCRIPTION_BYTES, meter.log)
     if data is None:
-        raise NotFound(
+        raise RemoteError(
             f"{remote.shown} has no {INDEX_FILE}: it is not a feature set, or a push is not "
-            "finished; check the URL, or finish the push"
+            "finished; check the URL, or finish the push",
+            "missing",
         )
     try:
         index = index_from(data, f"{remote.shown}/{INDEX_FILE}")
@@ -74,7 +75,9 @@ def read_offer(remote: Remote, recipe: str | None, meter: Meter) -> Offer:
         )
     try:
         described = read_bounded(remote, CONTENTS_FILE, MOST_DESCRIPTION_BYTES, meter.log)
-    except Forbidden as error:
+    except RemoteError as error:
+        if error.cause != "forbidden":  # object stores also return it for missing keys
+            raise
         meter.log(f"{error}; treated as missing, since {INDEX_FILE} is readable")
         described = None
     meter.add(len(data) + len(described or b""))

@@ -24,7 +24,7 @@ from pipeline.store.share.locate import open_remote
 from pipeline.store.share.meter import Meter, Transfer
 from pipeline.store.share.offer import Offer, read_offer
 from pipeline.store.share.output import PullOutput
-from pipeline.store.share.retry import NoByteRanges, RemoteError
+from pipeline.store.share.retry import RemoteError
 from pipeline.store.share.rows import (
     bytes_moved_for_rows,
     fetch_rows,
@@ -163,7 +163,9 @@ def _pull_rows(
             _require_rows(features, ids, offer)
             index = _build(offer, output, features, ids, meter)
             output.remove_work()
-    except NoByteRanges as error:
+    except RemoteError as error:
+        if error.cause != "no ranges":
+            raise
         raise RemoteError(
             f"{error}; single rows cannot be fetched from there: pull the whole set "
             f"({offer.size / 1e6:,.1f} MB), or use another URL"

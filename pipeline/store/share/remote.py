@@ -11,7 +11,7 @@ from io import UnsupportedOperation
 from typing import Any
 from urllib.parse import quote
 
-from pipeline.store.share.retry import NotFound, RemoteError, TransientError, retry
+from pipeline.store.share.retry import RemoteError, retry
 
 _BLOCK = 1 << 20
 _LASTING = {errno.ENOSPC, errno.EDQUOT, errno.EROFS}
@@ -60,7 +60,7 @@ class Remote:
 
     def read_spans(
         self, name: str, spans: Sequence[Span]
-    ) -> Generator[tuple[Span, bytes | TransientError]]:
+    ) -> Generator[tuple[Span, bytes | RemoteError]]:
         """Request byte ranges concurrently; yield each with its bytes or error, as it arrives."""
         path, files = self._path(name), self._files
         if not files.async_impl:
@@ -82,14 +82,17 @@ class Remote:
 
     def _part(
         self, name: str, span: Span, read: Callable[[], bytes]
-    ) -> tuple[Span, bytes | TransientError]:
+    ) -> tuple[Span, bytes | RemoteError]:
         try:
             with self._explained(name):
                 data = read()
                 if len(data) != span[1] - span[0]:
-                    raise TransientError(f"the file ended at byte {span[0] + len(data):,}")
+                    ended = f"the file ended at byte {span[0] + len(data):,}"
+                    raise RemoteError(ended, "transient")
             return span, data
-        except TransientError as error:
+        except RemoteError as error:
+            if error.cause != "transient":
+                raise
             return span, error
 
     def size(self, name: str) -> int | None:
@@ -98,7 +101,9 @@ class Remote:
             with self._explained(name):
                 self._files.invalidate_cache()  # of listings, which may be older than the file
                 return int(self._files.size(self._path(name)))
-        except NotFound:
+        except RemoteError as error:
+            if error.cause != "missing":
+                raise
             return None
 
     def send(self, name: str, blocks: Iterable[bytes]) -> None:
@@ -124,7 +129,7 @@ class Remote:
             arrived = self.size(f"{name}.part")
             with self._explained(name):
                 if arrived != sent:
-                    raise TransientError(f"{sent:,} bytes were sent, {arrived} arrived")
+                    raise RemoteError(f"{sent:,} bytes were sent, {arrived} arrived", "transient")
                 self._files.mv(part, path)
         except BaseException:
             with suppress(Exception):
@@ -153,9 +158,9 @@ class Remote:
             error.args = (f"{where}: {error}",)
             raise
         except FileNotFoundError as error:
-            raise NotFound(f"{where} does not exist") from error
+            raise RemoteError(f"{where} does not exist", "missing") from error
         except TimeoutError as error:  # its text may contain a signed URL
-            raise TransientError(f"{where}: timed out") from error
+            raise RemoteError(f"{where}: timed out", "transient") from error
         except Exception as error:
             text = " ".join(str(error).split())
             if self._query:
@@ -165,7 +170,7 @@ class Remote:
                 raise RemoteError(f"{text}; check the URL and its permissions") from error
             if isinstance(error, OSError) and error.errno in _LASTING:
                 raise RemoteError(f"{text}; free some space there, or push elsewhere") from error
-            raise TransientError(text) from error
+            raise RemoteError(text, "transient") from error
 
 
 def read_bounded(remote: Remote, name: str, most: int, log: Callable[[str], None]) -> bytes | None:
@@ -185,7 +190,9 @@ def read_bounded(remote: Remote, name: str, most: int, log: Callable[[str], None
 
     try:
         return retry(read, log)
-    except NotFound:
+    except RemoteError as error:
+        if error.cause != "missing":
+            raise
         return None
 
 

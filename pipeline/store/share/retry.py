@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from time import sleep
-from typing import TypeVar
+from typing import Literal, TypeVar
 
 from pipeline.store.shards.format import ShardError
 
@@ -13,28 +13,18 @@ MAX_PAUSE_SECONDS = 60.0
 T = TypeVar("T")
 
 
+# "missing": the file does not exist; "forbidden": HTTP 403; "no ranges": the server does not
+# support range requests; "transient": a retry may succeed; "": anything else.
+Cause = Literal["", "missing", "forbidden", "no ranges", "transient"]
+
+
 class RemoteError(ShardError):
     """A feature set cannot be pushed or pulled, or a remote file read or written."""
 
-
-class NotFound(RemoteError):
-    """The remote file does not exist."""
-
-
-class Forbidden(RemoteError):
-    """HTTP 403. Object stores also return it for missing keys, so `read_offer` handles it."""
-
-
-class NoByteRanges(RemoteError):
-    """The server does not support range requests; a download of a whole file starts over."""
-
-
-class TransientError(RemoteError):
-    """A transient error: a retry may succeed."""
-
-    def __init__(self, text: str, pause: float | None = None) -> None:
+    def __init__(self, text: str, cause: Cause = "", pause: float | None = None) -> None:
         super().__init__(text)
-        self.pause = pause
+        self.cause: Cause = cause
+        self.pause = pause  # seconds until a retry, as requested by the server
 
 
 class Backoff:
@@ -46,8 +36,10 @@ class Backoff:
     def progressed(self) -> None:
         self._failures = 0
 
-    def failed(self, error: TransientError) -> None:
-        """Wait; raise RemoteError after the last attempt."""
+    def failed(self, error: RemoteError) -> None:
+        """Wait after a transient error; raise any other error, and after the last attempt."""
+        if error.cause != "transient":
+            raise error
         self._failures += 1
         if self._failures >= ATTEMPTS:
             raise RemoteError(
@@ -66,5 +58,5 @@ def retry(request: Callable[[], T], log: Callable[[str], None]) -> T:
     while True:
         try:
             return request()
-        except TransientError as error:
+        except RemoteError as error:
             backoff.failed(error)

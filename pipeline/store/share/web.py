@@ -22,13 +22,7 @@ import yarl
 from fsspec.implementations.http import HTTPFileSystem
 
 from pipeline.store.share.remote import Remote
-from pipeline.store.share.retry import (
-    Forbidden,
-    NoByteRanges,
-    NotFound,
-    RemoteError,
-    TransientError,
-)
+from pipeline.store.share.retry import RemoteError
 from pipeline.store.wording import without_secrets
 
 CONNECT_SECONDS, READ_SECONDS = 15.0, 60.0
@@ -143,7 +137,9 @@ async def _checked(
             "by this system (SSL_CERT_FILE names others)"
         ) from error
     except aiohttp.ClientResponseError as error:
-        raise TransientError(f"the server does not speak HTTP ({error.message[:200]})") from error
+        raise RemoteError(
+            f"the server does not speak HTTP ({error.message[:200]})", "transient"
+        ) from error
     try:
         if answer.status in _REDIRECTS:
             _require_redirect(request.url, answer.headers.get("Location", ""))
@@ -190,22 +186,28 @@ def _require_body(answer: aiohttp.ClientResponse, requested: str) -> None:
         returned = _RETURNED.fullmatch(answer.headers.get("Content-Range", ""))
         size = answer.content_length
         if returned is None or int(returned[1]) != start:
-            raise NoByteRanges(f"the server returned other bytes than those from {start}")
+            raise RemoteError(
+                f"the server returned other bytes than those from {start}", "no ranges"
+            )
         if most is not None and (size is None or size > most):
-            raise NoByteRanges(f"the server returned {size} bytes, {most} were requested")
+            raise RemoteError(
+                f"the server returned {size} bytes, {most} were requested", "no ranges"
+            )
     elif status == 200:
         if span:
-            raise NoByteRanges("the server returns whole files only (it ignores Range)")
+            raise RemoteError("the server returns whole files only (it ignores Range)", "no ranges")
     elif status in (404, 410):
-        raise NotFound(f"HTTP {status}, the file does not exist")
+        raise RemoteError(f"HTTP {status}, the file does not exist", "missing")
     elif status == 416:
-        raise NoByteRanges(f"the server has no bytes from {start}")
+        raise RemoteError(f"the server has no bytes from {start}", "no ranges")
     elif status in _TRANSIENT:
         wait = answer.headers.get("Retry-After", "")
         pause = float(wait) if re.fullmatch(r"[0-9]{1,6}", wait) else None
-        raise TransientError(f"HTTP {status}", pause)
+        raise RemoteError(f"HTTP {status}", "transient", pause)
     elif status in (401, 403):
-        kind = Forbidden if status == 403 else RemoteError
-        raise kind(f"HTTP {status}; it requires credentials that were not sent")
+        raise RemoteError(
+            f"HTTP {status}; it requires credentials that were not sent",
+            "forbidden" if status == 403 else "",
+        )
     else:
         raise RemoteError(f"HTTP {status}; check the URL")

@@ -45,10 +45,9 @@ def write_report(
     ------
     NotMade
         No experiment has been evaluated on the dataset.
-    TableError
-        There is no table, or a table or provenance record is corrupt.
     EmbeddingsError
-        An embedding file contradicts its table.
+        There is no table, a table or provenance record is corrupt, or an embedding file contradicts
+        its table.
     FileReadError, OutputError
         A system error prevented reading an image, or a folder is not writable.
 

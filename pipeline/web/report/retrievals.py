@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from pipeline.retrieval import EmbeddingsError
 from pipeline.retrieval.bootstrap import RankedGallery, intervals
 from pipeline.retrieval.embeddings import Embeddings
 from pipeline.retrieval.geometry import Closeness, closeness, principal_plane
@@ -18,7 +19,6 @@ from pipeline.retrieval.ranking.ranks import Ranks, query_rows, rank_both_ways
 from pipeline.retrieval.recall import measures
 from pipeline.retrieval.search import Gallery, SideName, nearest
 from pipeline.retrieval.similarity import unit_rows
-from pipeline.retrieval.tables import TableError
 from pipeline.store.hashing import chosen
 from pipeline.store.schema import SchemaError, convert
 from pipeline.studies.embedding_map.typical_words import words_of
@@ -102,7 +102,7 @@ def protocol_of(metadata: Mapping[str, Any], recall: Mapping[str, float | int]) 
         try:
             return convert(protocol, Protocol)
         except SchemaError as error:
-            raise TableError(
+            raise EmbeddingsError(
                 f"a provenance has the invalid protocol {protocol} ({error}); run `pipeline "
                 "evaluate` again"
             ) from error

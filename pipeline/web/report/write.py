@@ -4,12 +4,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from pipeline.retrieval import EmbeddingsError
 from pipeline.retrieval.provenance import columns_of
 from pipeline.retrieval.tables import (
     PROVENANCE_FILE,
     RECALL_FILE,
     Row,
-    TableError,
     read_provenance,
     read_recall,
     write_joint_table,
@@ -53,7 +53,7 @@ def write_report(
             "`pipeline report --task localization` writes their page"
         )
     if not experiments:
-        raise TableError(
+        raise EmbeddingsError(
             f"{evaluations} holds no EXPERIMENT/{PROVENANCE_FILE} of an embedding file; run "
             f"`pipeline evaluate ... --out {evaluations}/EXPERIMENT` first"
         )

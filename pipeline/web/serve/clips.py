@@ -10,9 +10,10 @@ from functools import lru_cache
 from pathlib import Path
 
 from pipeline.datasets.manifest import Manifest
-from pipeline.images.decoding.decode import MissingImage, UnreadableImage
+from pipeline.images.decoding.decode import UnusableImage
 from pipeline.store.errors import MissingPackage
 from pipeline.store.packed import TextIndex
+from pipeline.store.shards.format import MISSING
 from pipeline.web.serve.served_images import below
 
 _KEPT = 32
@@ -37,7 +38,7 @@ class Clips:
         """Return how to show a clip: as "video", as "image" (GIF), or "" if it is not playable."""
         try:
             media, _ = self._kind(clip_id)
-        except (MissingImage, UnreadableImage, MissingPackage):
+        except (UnusableImage, MissingPackage):
             return ""
         return {"": "", "image/gif": "image"}.get(media, "video")
 
@@ -47,7 +48,7 @@ class Clips:
 
         media, other_container = self._kind(clip_id)
         if not media:
-            raise UnreadableImage("browsers do not play its codec")
+            raise UnusableImage("browsers do not play its codec")
         path = below(self._root, self._paths[clip_id])
         if not other_container:
             return path, media
@@ -63,7 +64,7 @@ class Clips:
 
     def _media_type(self, clip_id: str) -> tuple[str, bool]:
         if self._shown.row_of(clip_id) < 0:
-            raise MissingImage("there is no clip of this id")
+            raise UnusableImage("there is no clip of this id", MISSING)
         from pipeline.clips.playable import media_type
 
         return media_type(below(self._root, self._paths[clip_id]))

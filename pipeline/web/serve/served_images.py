@@ -9,9 +9,10 @@ from pathlib import Path
 from PIL import Image
 
 from pipeline.datasets.manifest import Manifest
-from pipeline.images.decoding.decode import MissingImage, UnreadableImage, decode, read_bytes
+from pipeline.images.decoding.decode import UnusableImage, decode, read_bytes
 from pipeline.images.shown_image import shown_image
 from pipeline.store.packed import TextIndex
+from pipeline.store.shards.format import MISSING
 from pipeline.web.pages.rendering import jpeg_of
 
 MAX_PIXELS = 40_000_000
@@ -34,7 +35,7 @@ class Pictures:
     def small_copy(self, image_id: str) -> bytes:
         """Return an image as JPEG, at most `SIDE` wide and high, without metadata."""
         if self._shown.row_of(image_id) < 0:
-            raise MissingImage("there is no image with this id")
+            raise UnusableImage("there is no image with this id", MISSING)
         with self._decoding:  # one at a time, so that memory is that of one image
             return self._copy(image_id)
 
@@ -48,7 +49,7 @@ class Pictures:
             return decode(read_bytes(path), MAX_PIXELS)
         shown = shown_image(path, self._media)
         if shown.image is None:
-            raise UnreadableImage(shown.reason)
+            raise UnusableImage(shown.reason)
         return shown.image
 
 
@@ -57,7 +58,7 @@ def below(root: Path, file: Path) -> Path:
     try:
         path = Path(os.path.realpath(file, strict=True))
     except OSError as error:
-        raise MissingImage("no such file") from error
+        raise UnusableImage("no such file", MISSING) from error
     if not path.is_relative_to(os.path.realpath(root)):
-        raise UnreadableImage("a link that leaves the image root")
+        raise UnusableImage("a link that leaves the image root")
     return path

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from PIL import Image
 
 from pipeline.datasets.manifest import Manifest
-from pipeline.images.decoding.decode import MissingImage, decode
+from pipeline.images.decoding.decode import UnusableImage, decode
 from pipeline.retrieval import EmbeddingsError
 from pipeline.retrieval.composition import is_composable
 from pipeline.retrieval.query import SIDES
@@ -20,6 +20,7 @@ from pipeline.retrieval.query.searcher import Searcher
 from pipeline.retrieval.search import SYMMETRIC
 from pipeline.store.errors import PipelineError
 from pipeline.store.progress import QUIET, Monitor
+from pipeline.store.shards.format import MISSING
 from pipeline.studies.embedding_map.make_map import EmbeddingMap, make_map
 from pipeline.studies.embedding_map.plane import Projection
 from pipeline.web.serve.served_images import MAX_PIXELS
@@ -217,7 +218,7 @@ class SearchService:
         """Return the id of an embedded image, or the decoded upload; never a path."""
         if query.image:
             if query.image not in self.image_ids:
-                raise MissingImage(f"there is no image {query.image!r}")
+                raise UnusableImage(f"there is no image {query.image!r}", MISSING)
             return query.image
         if self.no_uploads:
             raise EmbeddingsError(self.no_uploads)

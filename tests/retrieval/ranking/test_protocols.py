@@ -22,7 +22,6 @@ from pipeline.retrieval.tables import (
     COUNTS,
     EXTRA_COLUMNS,
     METRICS,
-    TableError,
     markdown_table,
     read_recall,
     write_joint_table,
@@ -288,7 +287,7 @@ def test_tables_take_the_columns_of_a_protocol(tmp_path: Path) -> None:
     assert [line.split("|")[-2].strip() for line in lines[-4:]] == ["folds", "----:", "2", "–"]
     write_joint_table(tmp_path, {"a": with_extras, "b": recall_table(e)})
     del with_extras["rsum_low"]
-    with pytest.raises(TableError, match=r"missing columns \['rsum_low'\]"):
+    with pytest.raises(EmbeddingsError, match=r"missing columns \['rsum_low'\]"):
         write_recall(tmp_path / "b", with_extras)
 
 

@@ -13,7 +13,7 @@ from pipeline.store.errors import PipelineError
 from pipeline.store.shards.format import DamagedShard
 from pipeline.store.share import web
 from pipeline.store.share.pull import pull
-from pipeline.store.share.retry import NotFound, RemoteError
+from pipeline.store.share.retry import RemoteError
 from tests.store.share.server import Misbehaving, Request
 from tests.store.share.shared import (
     IDS,
@@ -79,7 +79,7 @@ def contents_lie(key: str, value: object) -> Lie:
 
 
 LIES: dict[str, tuple[Lie, type[PipelineError], str]] = {
-    "not there": (status(404), NotFound, "no index.json.*a push is not finished"),
+    "not there": (status(404), RemoteError, "no index.json.*a push is not finished"),
     "unauthorised": (status(401, "files.json"), RemoteError, "HTTP 401; it requires credentials"),
     "forbidden": (status(403, SHARDS[0]), RemoteError, "HTTP 403; it requires credentials"),
     "broken": (status(500, SHARDS[0]), RemoteError, "500; 5 attempts in a row failed"),

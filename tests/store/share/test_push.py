@@ -18,7 +18,7 @@ from pipeline.store.share.locate import open_remote
 from pipeline.store.share.pull import pull
 from pipeline.store.share.push import push
 from pipeline.store.share.remote import Remote
-from pipeline.store.share.retry import NotFound, RemoteError
+from pipeline.store.share.retry import RemoteError
 from tests.store.shards.factories import build, ids
 from tests.store.shards.factories import contents as files_of
 from tests.store.share.shared import IDS, SHARDS, make, same_files
@@ -61,8 +61,9 @@ def test_a_push_that_breaks_leaves_no_set_and_goes_on(
     with pytest.raises(KeyboardInterrupt):
         push(features.folder, there)
     assert sorted(files_of(there)) == ["files.json", SHARDS[0]]
-    with pytest.raises(NotFound, match="a push is not finished"):
+    with pytest.raises(RemoteError, match="a push is not finished") as raised:
         pull(there, tmp_path / "x")
+    assert raised.value.cause == "missing"
     with pytest.raises(RemoteError):
         push(make(tmp_path / "values", seed=1).folder, there)
     sent.clear()

@@ -11,7 +11,7 @@ import pytest
 import yarl
 
 from pipeline.store.share.pull import pull
-from pipeline.store.share.retry import NotFound, RemoteError
+from pipeline.store.share.retry import RemoteError
 from pipeline.store.share.web import _require_redirect
 from tests.project import Recorder
 from tests.store.share.server import Misbehaving, Request, once
@@ -71,8 +71,9 @@ def test_the_proxy_of_the_environment_is_used(
     server.faults = [fault]
     monkeypatch.setenv("no_proxy", "")
     monkeypatch.setenv("http_proxy", server.url)
-    with pytest.raises(NotFound):
+    with pytest.raises(RemoteError) as raised:
         pull("http://example.invalid/set", tmp_path / "x")
+    assert raised.value.cause == "missing"
     assert paths == ["http://example.invalid/set/index.json"]
 
 

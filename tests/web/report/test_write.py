@@ -23,6 +23,7 @@ from PIL import Image
 
 from pipeline.datasets.entries import ImageEntry
 from pipeline.datasets.manifest import Manifest
+from pipeline.retrieval import EmbeddingsError
 from pipeline.retrieval.embedding_file import read_embeddings, write_embeddings
 from pipeline.retrieval.embeddings import Embeddings
 from pipeline.retrieval.evaluate import evaluate_protocol
@@ -30,7 +31,7 @@ from pipeline.retrieval.provenance import columns_of
 from pipeline.retrieval.ranking.protocols import resolve_protocol
 from pipeline.retrieval.ranking.ranks import rank_both_ways
 from pipeline.retrieval.recall import recall_table
-from pipeline.retrieval.tables import SEEN, TableError, write_recall
+from pipeline.retrieval.tables import SEEN, write_recall
 from pipeline.store.files import OutputError, write_json
 from pipeline.store.hashing import sha256_of_file
 from pipeline.web.pages.rendering import shown
@@ -520,7 +521,7 @@ def test_a_dataset_with_the_captions_but_other_images(folders: Folders, tmp_path
 )
 def test_damaged_files_are_refused(folders: Folders, file: str, text: str, message: str) -> None:
     (folders.dataset.parent / file).write_text(text)
-    with pytest.raises(TableError, match=message):
+    with pytest.raises(EmbeddingsError, match=message):
         _results(folders, "plain")
 
 
@@ -598,7 +599,7 @@ def test_the_job_takes_the_order_and_gives_the_rows(folders: Folders, tmp_path: 
     with pytest.raises(OutputError, match="is a file"):
         write_report(folders, tmp_path / "more", html=tmp_path / "file")
     assert not (tmp_path / "more").exists()
-    with pytest.raises(TableError, match="run `pipeline evaluate"):
+    with pytest.raises(EmbeddingsError, match="run `pipeline evaluate"):
         write_report(replace(folders, evaluations=tmp_path / "nowhere"), tmp_path / "more")
 
 
@@ -623,7 +624,7 @@ def test_tables_of_regions_are_left_out_and_named(folders: Folders, tmp_path: Pa
     assert any("left out" in line and ": phrases; " in line for line in told.lines)
     for name in ("plain", STRANGE):
         shutil.rmtree(folders.evaluations / name)
-    with pytest.raises(TableError, match="of an embedding file"):
+    with pytest.raises(EmbeddingsError, match="of an embedding file"):
         write_report(folders, tmp_path / "tables")
 
 

@@ -5,7 +5,7 @@ from pathlib import Path, PurePath
 from typing import Any, NamedTuple
 
 from pipeline.datasets.manifest import Metadata
-from pipeline.datasets.metadata import NotKept, value_of
+from pipeline.datasets.metadata import value_of
 from pipeline.datasets.readers.tables.columns import ColumnNames, Columns, find_columns
 from pipeline.datasets.readers.tables.table import RejectedRows, RowFault, Table
 from pipeline.datasets.readers.tables.unpacked import UnpackedImages
@@ -82,7 +82,7 @@ class RowReader:
         for name in columns.others - self.ignored:
             try:
                 value = value_of(record[name])
-            except NotKept:
+            except SchemaError:
                 self.ignored.add(name)
                 continue
             if value is not None:
