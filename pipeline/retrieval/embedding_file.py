@@ -116,7 +116,7 @@ def write_in_blocks(
 
     Return its contents with memory-mapped rows; quantised ones are `QuantisedRows`.
     """
-    # Of computing rows: `with_room` would explain them as errors of the file.
+    # Errors of computing rows, which `with_room` would explain as errors of the file.
     failures: list[Exception] = []
     try:
         written = _write(path, header, _watched(images, failures), _watched(captions, failures))

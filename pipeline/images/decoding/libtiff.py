@@ -20,7 +20,7 @@ _lines = threading.local()
 def libtiff_errors() -> Iterator[None]:
     """Raise the first error that libtiff reports within the block, as an OSError without errno.
 
-    Pixels of such a file are wrong, even if Pillow returns some: group 4 and JPEG compression
+    Pillow raises the same for a damaged file. Pixels of such a file are wrong, even if Pillow returns some: group 4 and JPEG compression
     resume after an error.
     """
     errors: list[str] = []
