@@ -20,8 +20,8 @@ _lines = threading.local()
 def libtiff_errors() -> Iterator[None]:
     """Raise the first error that libtiff reports within the block, as an OSError without errno.
 
-    Pillow raises the same for a damaged file. Pixels of such a file are wrong, even if Pillow returns some: group 4 and JPEG compression
-    resume after an error.
+    Pillow raises the same for damaged files. Pixels of such a file are wrong, even if Pillow
+    returns some: group 4 and JPEG compression resume after an error.
     """
     errors: list[str] = []
     _lines.errors = errors
