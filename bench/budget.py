@@ -14,8 +14,24 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
-BUDGET: dict[str, int] = {}
-"""Most lines of each room, of all kinds."""
+# A room above its aim has the size of its last reduction, and shrinks further.
+BUDGET = {
+    "store": 11450,  # to become 8,900
+    "datasets": 4890,  # to become 3,900
+    "images": 5420,  # to become 5,300
+    "text": 6280,  # to become 5,900
+    "heads": 7800,  # to become 7,600
+    "retrieval": 5340,  # to become 5,000
+    "experiments": 1550,  # to become 1,500
+    "clips": 2580,  # to become 2,400
+    "regions": 3280,  # to become 2,600
+    "language": 4450,  # to become 3,600
+    "studies": 6500,
+    "web": 4510,  # to become 4,300
+    "stages": 5400,  # to become 5,000
+    "tests": 42960,  # to become 27,000
+}
+"""Most lines of each room, of all kinds; the plan's aim beside those that are above it."""
 
 KINDS = ("code", "docstrings", "comments", "blank")
 
