@@ -31,7 +31,7 @@ BUDGET = {
     "stages": 5400,  # to become 5,000
     "tests": 42960,  # to become 27,000
 }
-"""Most lines of each room, of all kinds; the plan's aim beside those that are above it."""
+"""Most lines of each room, of all kinds; the plan's aim next to those above it."""
 
 KINDS = ("code", "docstrings", "comments", "blank")
 
