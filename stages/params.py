@@ -15,13 +15,6 @@ T = TypeVar("T")
 
 PARAMS_FILE = Path("params.yaml")
 
-_OLDER_KEYS = {"scenes"}
-_OF_OLDER_KEYS = (
-    "this file is of an older version; `datasets` now defines how each dataset is prepared, and an "
-    "experiment its features and its differences from a preset: see docs/heads.md, or start "
-    "again from the project's params.yaml"
-)
-
 
 @dataclass(frozen=True)
 class Dataset:
@@ -166,9 +159,7 @@ def load_params() -> Params:
     try:
         return convert(_with_options(values), Params)
     except SchemaError as error:
-        older = _OLDER_KEYS & (values.keys() if isinstance(values, dict) else set())
-        remedy = f"; {', '.join(sorted(older))}: {_OF_OLDER_KEYS}" if older else ""
-        raise PipelineError(f"{PARAMS_FILE} is wrong at {error}{remedy}") from error
+        raise PipelineError(f"{PARAMS_FILE} is wrong at {error}") from error
 
 
 def _read() -> Any:

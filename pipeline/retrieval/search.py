@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from pipeline.retrieval import EmbeddingsError
 from pipeline.retrieval.embeddings import Embeddings
-from pipeline.retrieval.similarity import SIMILARITIES, Rows, Similarity, Vectors
+from pipeline.retrieval.similarity import SIMILARITIES, PreparedRows, Similarity, Vectors
 from pipeline.store.packed import sorted_order
 from pipeline.store.shards.row_keys import RowNumbers
 
@@ -124,7 +124,7 @@ def require_comparable(gallery: Gallery, queries: Vectors, asking: SideName) -> 
 
 
 def scores_of(
-    similarity: Similarity, side: SideName, gallery: Rows, queries: Rows
+    similarity: Similarity, side: SideName, gallery: PreparedRows, queries: PreparedRows
 ) -> npt.NDArray[np.float32]:
     """Return the similarities (queries, rows) float32 of rows prepared by `Similarity.prepare`."""
     # Rounded to float32 so that equal items tie, as in `pipeline.retrieval.ranking.blocks`.

@@ -11,7 +11,7 @@ import numpy.typing as npt
 Vectors = npt.NDArray[np.float32]
 """Embeddings: (rows, dim) float32, or sets of vectors, (rows, parts, dim)."""
 
-Rows = npt.NDArray[Any]
+PreparedRows = npt.NDArray[Any]
 """Prepared rows: float32 or float64, in the shape of the `Vectors`."""
 
 Matrix = npt.NDArray[np.float64]
@@ -43,9 +43,9 @@ class Similarity:
     # Value of the embedding file's attribute `similarity`; it identifies the similarity
     # completely, so another parameter (a temperature) means another name.
     name: str
-    prepare: Callable[[npt.NDArray[np.float32]], Rows]  # applied once to each side
+    prepare: Callable[[npt.NDArray[np.float32]], PreparedRows]  # applied once to each side
     # Prepared images (n, ...), prepared captions (m, ...) -> (n, m).
-    between: Callable[[Rows, Rows], Matrix]
+    between: Callable[[PreparedRows, PreparedRows], Matrix]
     sets: bool = False  # whether rows are (parts, dim), where parts of zeros are absent
 
 
@@ -84,7 +84,7 @@ def row_vectors(rows: npt.NDArray[np.floating]) -> npt.NDArray[np.float32]:
     return wide if wide.ndim == 2 else wide.reshape(len(wide), -1, wide.shape[-1]).mean(axis=1)
 
 
-def _as_they_are(rows: npt.NDArray[np.float32]) -> Rows:
+def _as_they_are(rows: npt.NDArray[np.float32]) -> PreparedRows:
     return rows
 
 
@@ -127,13 +127,13 @@ def _order(images: Matrix, captions: Matrix) -> Matrix:
     return np.negative(scores, out=scores)
 
 
-def _scan(images: Rows, captions: Rows, attention: CrossAttention) -> Matrix:
+def _scan(images: PreparedRows, captions: PreparedRows, attention: CrossAttention) -> Matrix:
     if attention.queries == "captions":
         return _attend(images, captions, attention)
     return _attend(captions, images, attention).T
 
 
-def _attend(contexts: Rows, queries: Rows, attention: CrossAttention) -> Matrix:
+def _attend(contexts: PreparedRows, queries: PreparedRows, attention: CrossAttention) -> Matrix:
     """Return scores (n, m) of contexts (n, a, d) and queries (m, b, d).
 
     Rows with the same number of parts are scored together and without their absent parts, so that

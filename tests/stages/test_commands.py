@@ -344,7 +344,7 @@ def test_wrong_params_are_named_by_their_place(project: Path, pipeline: Call) ->
     assert ended.status == 2
     assert "params.yaml not found" in ended.stderr
     Path("params.yaml").write_text("dataset: scenes\nscenes: {images: 6, seed: 0}\n")
-    assert "of an older version" in pipeline("train", "--experiment", "x").stderr
+    assert "unknown field `scenes`" in pipeline("train", "--experiment", "x").stderr
 
 
 def test_extract_takes_its_defaults_from_params_of_this_project_only(
