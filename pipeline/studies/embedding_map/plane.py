@@ -9,6 +9,8 @@ from threadpoolctl import threadpool_limits
 from pipeline.retrieval.geometry import principal_plane
 from pipeline.store.errors import WrongUsage
 
+Point = tuple[float, float]  # (x, y) of a chart
+
 Projection = Literal["pca", "tsne"]
 PROJECTIONS: tuple[Projection, ...] = get_args(Projection)
 """Principal components, fast; t-SNE (van der Maaten & Hinton 2008) keeps neighbours together."""

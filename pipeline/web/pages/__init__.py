@@ -2,6 +2,4 @@
 
 from pipeline.store.extras import require
 
-Point = tuple[float, float]  # (x, y) of a chart
-
 require("jinja2", "HTML pages need")

@@ -10,7 +10,7 @@ from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 from PIL import Image
 
 from pipeline import __version__
-from pipeline.web.pages import Point
+from pipeline.studies.embedding_map.plane import Point
 
 MADE_BY = f"caption-feature-pipeline {__version__}, Jinja {version('jinja2')}"
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from pipeline.retrieval.geometry import Closeness
 from pipeline.store.files import write_text
-from pipeline.web.pages import Point
+from pipeline.studies.embedding_map.plane import Point
 from pipeline.web.pages.rendering import shown, spread_labels
 from pipeline.web.report.charts import (
     COLOURS,

@@ -19,8 +19,8 @@ from pipeline.store.schema import SchemaError, convert
 from pipeline.store.shards.feature_set import FeatureSet
 from pipeline.store.shards.format import ShardError
 from pipeline.store.shards.index import INDEX_FILE, read_index
+from pipeline.studies.embedding_map.plane import Point
 from pipeline.studies.embedding_map.typical_words import words_of
-from pipeline.web.pages import Point
 from pipeline.web.report.retrievals import SEED, as_compared
 
 WORDS, IMAGES_OF_A_WORD = 8, 3  # number of words in a plane, and of images per word

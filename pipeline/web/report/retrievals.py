@@ -21,8 +21,8 @@ from pipeline.retrieval.search import Gallery, SideName, nearest
 from pipeline.retrieval.similarity import unit_rows
 from pipeline.store.hashing import chosen
 from pipeline.store.schema import SchemaError, convert
+from pipeline.studies.embedding_map.plane import Point
 from pipeline.studies.embedding_map.typical_words import words_of
-from pipeline.web.pages import Point
 
 SHOWN, FAILURES, TOP = 6, 6, 5
 """Number of example queries and of failures per direction, and number of results per query."""
