@@ -16,9 +16,9 @@ from pathlib import Path
 
 # A room above its aim has the size of its last reduction, and shrinks further.
 BUDGET = {
-    "store": 11450,  # to become 8,900
+    "store": 11390,  # to become 8,900
     "datasets": 4890,  # to become 3,900
-    "images": 5420,  # to become 5,300
+    "images": 5480,  # to become 5,300
     "text": 6280,  # to become 5,900
     "heads": 7800,  # to become 7,600
     "retrieval": 5340,  # to become 5,000

@@ -22,9 +22,9 @@ from pipeline.datasets.splits import split_for
 from pipeline.experiments.layout import Layout
 from pipeline.experiments.run import run
 from pipeline.heads.head_types import CaptionFeatures, Experiment
+from pipeline.images.concatenated_recipes import split_name
 from pipeline.images.feature_extractor import FeatureExtractor
 from pipeline.retrieval.tables import SEEN, SEEN_SIGN, Row
-from pipeline.store.jobs.concatenated_recipes import split_name
 from pipeline.store.shards.feature_set import read_set_index
 from pipeline.text.fitted import load_encoder
 from stages.console import CONSOLE

@@ -10,8 +10,8 @@ from pipeline.clips.recipes import resolve_clip_recipe
 from pipeline.clips.sound.extract_sound import extract_sound
 from pipeline.clips.sound.recipes import is_sound_recipe
 from pipeline.datasets.manifest import read_manifest
+from pipeline.images.concatenated_recipes import split_name
 from pipeline.store.errors import WrongUsage
-from pipeline.store.jobs.concatenated_recipes import split_name
 from pipeline.store.jobs.make_features import make_features, open_build
 from pipeline.store.jobs.options import Compute, Selection, Storage
 from pipeline.store.progress import QUIET, Monitor

@@ -11,6 +11,7 @@ from typing import Any, Literal
 from pipeline.clips.frames import DECODING
 from pipeline.clips.sampling import Sampling
 from pipeline.clips.sound.recipes import AnySoundRecipe, is_sound_recipe, sound_recipe
+from pipeline.images.concatenated_recipes import split_name
 from pipeline.images.recipes import (
     DEFAULT_RECIPE,
     PRECISIONS,
@@ -23,7 +24,6 @@ from pipeline.images.recipes import (
     resolve_recipe,
 )
 from pipeline.store.errors import UnknownName, WrongUsage
-from pipeline.store.jobs.concatenated_recipes import split_name
 from pipeline.store.wording import did_you_mean
 
 Over = Literal["mean", "max", "halves"]

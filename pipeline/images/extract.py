@@ -5,8 +5,8 @@ from pathlib import Path
 
 from pipeline.datasets.manifest import DATASET_FILE, NO_PICTURES, Manifest
 from pipeline.datasets.plain_images import Images, images_of
+from pipeline.images.concatenated_recipes import extract_side_by_side, split_name
 from pipeline.images.recipes import resolve_recipe
-from pipeline.store.jobs.concatenated_recipes import extract_side_by_side, split_name
 from pipeline.store.jobs.finished import FinishedRecord
 from pipeline.store.jobs.make_features import make_features
 from pipeline.store.jobs.options import Compute, Selection, Storage

@@ -4,6 +4,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from pipeline.datasets.manifest import NO_PICTURES, read_manifest
+from pipeline.images.concatenated_recipes import extract_side_by_side, split_name
 from pipeline.images.image_source import image_source
 from pipeline.images.network import device_for
 from pipeline.images.recipes import resolve_recipe
@@ -13,7 +14,6 @@ from pipeline.regions.box_geometry import BOX_GEOMETRY
 from pipeline.regions.photo_source import PhotoSource, is_by_photo, region_features
 from pipeline.regions.proposals import read_proposals, region_id
 from pipeline.store.errors import WrongUsage
-from pipeline.store.jobs.concatenated_recipes import extract_side_by_side, split_name
 from pipeline.store.jobs.feature_source import FeatureSource
 from pipeline.store.jobs.make_features import make_features
 from pipeline.store.jobs.options import Compute, Selection, Storage

@@ -21,10 +21,10 @@ from pipeline.heads.head_types import HEADS, CaptionFeatures, head_kind, make_he
 from pipeline.heads.inputs.feature_spec import FeatureSpec, HeadInputs
 from pipeline.heads.presets import PRESETS
 from pipeline.heads.training.trainer import NetworkHead
+from pipeline.images.concatenated_recipes import SideBySide, split_name
 from pipeline.images.recipes.image_recipes import resolve_recipe
 from pipeline.retrieval import EmbeddingsError
 from pipeline.retrieval.ensemble import ENSEMBLES, members_in, members_of
-from pipeline.store.jobs.concatenated_recipes import SideBySide, split_name
 from pipeline.text.encoder_plans import plan_encoder
 from tests.forks import exit_of
 from tests.project import PROJECT

@@ -13,11 +13,11 @@ from click.testing import CliRunner
 from pipeline.datasets.entries import ImageEntry
 from pipeline.datasets.manifest import Manifest
 from pipeline.images import network
+from pipeline.images.concatenated_recipes import SideBySide, split_name
 from pipeline.images.decoding.decode import source_crc32
 from pipeline.images.extract import extract
 from pipeline.images.recipes import RecipeError
 from pipeline.store.errors import UnknownName, WrongUsage
-from pipeline.store.jobs.concatenated_recipes import SideBySide, split_name
 from pipeline.store.jobs.options import Compute, Selection, Storage
 from pipeline.store.shards.feature_set import FeatureSet
 from pipeline.store.shards.verify import verify

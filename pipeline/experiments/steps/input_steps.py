@@ -6,10 +6,10 @@ from typing import Any, Protocol
 from pipeline.experiments.records import features_record, why_stale
 from pipeline.experiments.steps.step import Plan, Step
 from pipeline.heads.head_types import CaptionFeatures
+from pipeline.images.concatenated_recipes import SideBySide, split_name
 from pipeline.images.extract import extract
 from pipeline.images.recipes import resolve_recipe
 from pipeline.store.families import added
-from pipeline.store.jobs.concatenated_recipes import SideBySide, split_name
 from pipeline.store.jobs.options import Storage, extract_options
 from pipeline.store.progress import Monitor
 from pipeline.store.shards.feature_set import FeatureSet
