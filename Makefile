@@ -16,8 +16,9 @@ export PYTHONDONTWRITEBYTECODE :=
 .PHONY: repro papers test slow endurance judges docs release format clean
 
 repro: $(READY)
-	@export PATH="$(CURDIR)/$(BIN):$$PATH" && dvc repro && pipeline report && \
-	echo 'R@K in per cent, i→t: from an image to its captions. Pages: data/report/scenes/html/index.html' && \
+	@export PATH="$(CURDIR)/$(BIN):$$PATH" && dvc repro && tables=$$(pipeline report) && \
+	echo "$$tables" | sed '/^$$/q' && \
+	echo 'R@K in per cent, i→t: from an image to its captions. Pages: data/report/DATASET/html/index.html' && \
 	echo 'Next: $(BIN)/pipeline search "red hearts on the water" --experiment kiros2014-linear'
 
 # Every published system on the dataset of params.yaml, in one process.
