@@ -84,19 +84,29 @@ class _Stream:
         self._loop = files.loop
         headers = {"Range": f"bytes={start}-"} if start else {}
 
-        async def get() -> aiohttp.ClientResponse:
-            session = await files.set_session()
-            return await session.get(files.encode_url(url), headers=headers)
+        self._answer: aiohttp.ClientResponse | None = None
 
-        self._answer = self._run(get())
+        # Assigned by the loop: an interrupt may arrive between the answer and the return of `_run`,
+        # and the connection of an answer that nobody holds is reported as unclosed.
+        async def get() -> None:
+            session = await files.set_session()
+            self._answer = await session.get(files.encode_url(url), headers=headers)
+
+        try:
+            self._run(get())
+        except BaseException:
+            self.close()
+            raise
 
     def read(self, size: int) -> bytes:
         """Return at most `size` next bytes; b"" at the end."""
+        assert self._answer is not None
         return self._run(self._answer.content.read(size))
 
     def close(self) -> None:
         """Close the connection, unless it was read to the end and can be reused."""
-        self._loop.call_soon_threadsafe(self._answer.close)
+        if self._answer is not None:
+            self._loop.call_soon_threadsafe(self._answer.close)
         self._settle(0.0)
 
     def _run(self, coroutine: Coroutine[Any, Any, T]) -> T:
