@@ -31,12 +31,12 @@ TARGETS: Mapping[str, Sequence[str]] = {
     "language/scores/bleu.py": ("language/test_scores.py",),
     "language/scores/cider.py": ("language/test_scores.py",),
     "retrieval/ranking/ranks.py": ("retrieval/ranking/test_ranks.py",),
-    "retrieval/recall.py": (
-        "retrieval/test_recall.py",
-        "retrieval/test_small_galleries.py",
+    "retrieval/ranking/recall.py": (
+        "retrieval/ranking/test_recall.py",
+        "retrieval/ranking/test_small_galleries.py",
         "retrieval/ranking/test_protocols.py",
     ),
-    "retrieval/recall_of_arrays.py": ("retrieval/test_recall_of_arrays.py",),
+    "retrieval/ranking/recall_of_arrays.py": ("retrieval/ranking/test_recall_of_arrays.py",),
     "store/shards/plan.py": (
         "store/builder/test_existing.py",
         "store/shards/test_feature_set.py",

@@ -17,7 +17,7 @@ import numpy as np
 
 from pipeline.retrieval.embedding_file import read_embeddings
 from pipeline.retrieval.embeddings import Embeddings
-from pipeline.retrieval.recall import recall_table
+from pipeline.retrieval.ranking.recall import recall_table
 from pipeline.retrieval.similarity import SIMILARITIES
 from pipeline.studies.scenes.moving.draw_clips import twin_of
 

@@ -24,7 +24,7 @@ from pipeline.images.network import RecipeNetwork
 from pipeline.images.recipes import resolve_recipe
 from pipeline.images.weights import load_weights
 from pipeline.retrieval.embeddings import Embeddings
-from pipeline.retrieval.recall import recall_table
+from pipeline.retrieval.ranking.recall import recall_table
 from pipeline.store.builder.feature_build import ShardBuild
 from pipeline.store.shards.feature_set import FeatureSet
 

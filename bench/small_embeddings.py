@@ -27,9 +27,9 @@ from pipeline.retrieval.embeddings import Embeddings
 from pipeline.retrieval.evaluate import with_dim
 from pipeline.retrieval.quantised.codes import STORES, QuantisedRows, Quantiser, quantiser_for
 from pipeline.retrieval.quantised.two_stage import nearest_stored
+from pipeline.retrieval.ranking.small_galleries import table_of_gallery
 from pipeline.retrieval.search import Gallery, SideName, nearest
 from pipeline.retrieval.similarity import Vectors, unit_rows
-from pipeline.retrieval.small_galleries import table_of_gallery
 
 MOST_ALONE, MOST_QUERIES = 20, 1000
 ALLOWED = {"int8": 0.1, "binary": 1.0}

@@ -56,7 +56,7 @@ if TYPE_CHECKING:
     from pipeline.retrieval.ensemble import ensemble as ensemble
     from pipeline.retrieval.evaluate import evaluate as evaluate
     from pipeline.retrieval.query.searcher import Searcher as Searcher
-    from pipeline.retrieval.recall_of_arrays import recall as recall
+    from pipeline.retrieval.ranking.recall_of_arrays import recall as recall
     from pipeline.store.builder.arrays import write_features as write_features
     from pipeline.store.convert.export import export as export
     from pipeline.store.convert.importers.import_features import import_features as import_features
@@ -136,7 +136,7 @@ _HOMES = {
     "read_regions": "pipeline.datasets.region_table",
     "read_trecvid_vtt": "pipeline.datasets.readers.trecvid_vtt",
     "rebuild_index": "pipeline.store.shards.index",
-    "recall": "pipeline.retrieval.recall_of_arrays",
+    "recall": "pipeline.retrieval.ranking.recall_of_arrays",
     "resolve_experiment": "pipeline.heads.experiments",
     "resolve_recipe": "pipeline.images.recipes",
     "run": "pipeline.experiments.run",

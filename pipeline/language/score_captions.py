@@ -21,7 +21,7 @@ from pipeline.language.captioning.captions_file import read_captions, read_prove
 from pipeline.language.scores.table import COLUMNS, TOKENIZER, score, score_truth, truth_columns
 from pipeline.retrieval.embeddings import Embeddings
 from pipeline.retrieval.ranking.ranks import rank_both_ways
-from pipeline.retrieval.recall import measures
+from pipeline.retrieval.ranking.recall import measures
 from pipeline.retrieval.similarity import unit_rows
 from pipeline.store.files import require_folder, write_json, write_text
 from pipeline.store.hashing import sha256_of_file

@@ -9,27 +9,27 @@ from typing import Any
 import numpy as np
 
 from pipeline.retrieval import EmbeddingsError
-from pipeline.retrieval.bootstrap import RankedGallery, intervals
 from pipeline.retrieval.embedding_file import read_embeddings
 from pipeline.retrieval.embeddings import Embeddings
 from pipeline.retrieval.quantised.codes import shortened
+from pipeline.retrieval.ranking.bootstrap import RankedGallery, intervals
 from pipeline.retrieval.ranking.galleries import first_captions, galleries
 from pipeline.retrieval.ranking.protocols import Protocol, resolve_protocol
 from pipeline.retrieval.ranking.ranks import Ranker, query_rows, rank_both_ways
-from pipeline.retrieval.ranking.splits import of_split
-from pipeline.retrieval.recall import (
+from pipeline.retrieval.ranking.recall import (
     DIRECTIONS,
     Table,
     chance,
     mean_inverted_rank,
     table_of_ranks,
 )
-from pipeline.retrieval.small_galleries import (
+from pipeline.retrieval.ranking.small_galleries import (
     INTERVALS,
     chance_columns,
     is_small,
     table_of_gallery,
 )
+from pipeline.retrieval.ranking.splits import of_split
 from pipeline.retrieval.tables import PROVENANCE_FILE, RELEVANCE_FILE, write_recall
 from pipeline.store.devices import AUTO, choose_device
 from pipeline.store.files import require_folder, write_json
@@ -183,7 +183,7 @@ def evaluate_protocol(
 
     Figures are means over folds, including median and mean rank (as in vsepp and SCAN) and `rsum`.
     `<direction>_r<K>_chance` is the expectation for a random order, `..._low` and `..._high` are
-    the bounds of `pipeline.retrieval.bootstrap.intervals`.
+    the bounds of `pipeline.retrieval.ranking.bootstrap.intervals`.
     """
     tables: list[Table] = []
     ranked: list[RankedGallery] = []

@@ -8,9 +8,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from pipeline.retrieval import EmbeddingsError, bootstrap
-from pipeline.retrieval.recall import CUTOFFS, DIRECTIONS, MEASURES
-from pipeline.retrieval.small_galleries import (
+from pipeline.retrieval import EmbeddingsError
+from pipeline.retrieval.ranking import bootstrap
+from pipeline.retrieval.ranking.recall import CUTOFFS, DIRECTIONS, MEASURES
+from pipeline.retrieval.ranking.small_galleries import (
     SMALL,
     SMALL_COLUMNS,
     chance_rows,
@@ -20,7 +21,7 @@ from pipeline.store.files import write_json, write_text
 from pipeline.store.schema import SchemaError, convert, decode
 
 Recall = Mapping[str, float | int]
-"""A recall table of `pipeline.retrieval.recall.recall_table` or of a protocol."""
+"""A recall table of `pipeline.retrieval.ranking.recall.recall_table` or of a protocol."""
 
 Row = Mapping[str, float | int | str]
 """A recall table with text columns, such as "dataset", "text encoder" or "weights"."""

@@ -20,7 +20,7 @@ from pipeline.heads.layers.scaling import mean_and_scale
 from pipeline.heads.training.task import TrainingTask, overall, plateau
 from pipeline.heads.training.trainer import NetworkHead
 from pipeline.retrieval.embeddings import Embeddings
-from pipeline.retrieval.recall import recall_table
+from pipeline.retrieval.ranking.recall import recall_table
 from pipeline.store.builder.feature_build import ShardBuild
 from pipeline.store.shards.format import OK, UNREADABLE, FeatureHeader, RowBlock
 from pipeline.text.encoders.token_ids import FIRST_WORD

@@ -20,7 +20,7 @@ from pipeline.heads.inputs.feature_rows import ArrayRows
 from pipeline.heads.inputs.feature_spec import FeatureSpec, HeadInputs
 from pipeline.heads.inputs.pairs import Pairs
 from pipeline.heads.trained_head import TrainedHead, load_head
-from pipeline.retrieval.recall import recall_table
+from pipeline.retrieval.ranking.recall import recall_table
 from pipeline.store.schema import convert
 from pipeline.store.shards.feature_set import FeatureSet
 from tests.heads.factories import (

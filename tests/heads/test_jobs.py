@@ -19,8 +19,8 @@ from pipeline.heads.training.training_options import TrainingOptions
 from pipeline.retrieval.embedding_file import read_embeddings
 from pipeline.retrieval.embeddings import Embeddings
 from pipeline.retrieval.quantised.codes import QuantisedRows, StoreError, shortened
+from pipeline.retrieval.ranking.recall import recall_table
 from pipeline.retrieval.ranking.splits import of_split
-from pipeline.retrieval.recall import recall_table
 from pipeline.store import devices
 from pipeline.store.devices import DeviceError
 from pipeline.store.errors import WrongUsage

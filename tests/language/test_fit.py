@@ -34,7 +34,7 @@ from pipeline.language.trained_model import (
     load_language_model,
 )
 from pipeline.retrieval.embedding_file import read_embeddings
-from pipeline.retrieval.recall import recall_table
+from pipeline.retrieval.ranking.recall import recall_table
 from pipeline.store.hashing import sha256_of_file
 from pipeline.store.progress import QUIET, Monitor
 from pipeline.store.shards.feature_set import FailedRows

@@ -6,7 +6,7 @@ import torch
 
 from pipeline.language.embed_by_likelihood import likelihood_embeddings, log_likelihoods
 from pipeline.language.model import log_probabilities
-from pipeline.retrieval.recall import recall_table
+from pipeline.retrieval.ranking.recall import recall_table
 from tests.language.test_models import SENTENCES, TAGGED, conditions, model, tags_for
 
 CONDITIONED = [

@@ -12,7 +12,7 @@ from pipeline.retrieval.embedding_file import read_embeddings, write_embeddings
 from pipeline.retrieval.evaluate import evaluate
 from pipeline.retrieval.provenance import columns_of
 from pipeline.retrieval.ranking.galleries import images_between
-from pipeline.retrieval.recall import recall_table
+from pipeline.retrieval.ranking.recall import recall_table
 from pipeline.retrieval.tables import PROVENANCE_FILE, read_provenance, read_recall
 from pipeline.store.errors import UnknownName
 from pipeline.store.files import OutputError

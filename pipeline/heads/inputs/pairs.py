@@ -14,7 +14,7 @@ from pipeline.datasets.manifest import MANIFEST_FILE
 from pipeline.heads import HeadError
 from pipeline.heads.inputs.feature_rows import FeatureRows, Features, Rows, loaded
 from pipeline.retrieval.embeddings import Embeddings
-from pipeline.retrieval.recall import mean_average_precision, recall_table
+from pipeline.retrieval.ranking.recall import mean_average_precision, recall_table
 from pipeline.store.hashing import sha256_of_file, sha256_of_texts
 from pipeline.store.packed import PackedTexts
 from pipeline.store.shards.feature_set import FeatureSet

@@ -23,8 +23,8 @@ from pipeline.regions.localization.measures import (
     rank,
     rank_whole_image,
 )
-from pipeline.retrieval import bootstrap
-from pipeline.retrieval.bootstrap import mean_intervals
+from pipeline.retrieval.ranking import bootstrap
+from pipeline.retrieval.ranking.bootstrap import mean_intervals
 from pipeline.store.files import require_folder, write_json, write_text
 from pipeline.store.hashing import sha256_of_file
 from pipeline.store.progress import QUIET, Monitor

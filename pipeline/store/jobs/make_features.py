@@ -66,6 +66,10 @@ def make_features(
         Workers are not available or fail.
     KeyboardInterrupt
         Finished rows are kept; a log line states how many.
+
+    Examples
+    --------
+    >>> index = pipeline.make_features(source, "features/mine")  # doctest: +SKIP
     """
     out, storage, place = Path(out), storage or Storage(), place or Place()
     started, watch = time.monotonic(), watch or Stopwatch()

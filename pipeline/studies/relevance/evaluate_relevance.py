@@ -7,7 +7,7 @@ from typing import Any
 
 from pipeline.retrieval.embeddings import Embeddings
 from pipeline.retrieval.evaluate import Relevance
-from pipeline.retrieval.recall import CUTOFFS
+from pipeline.retrieval.ranking.recall import CUTOFFS
 from pipeline.store.hashing import sha256_of_file
 from pipeline.store.one_or_many import values_of
 from pipeline.store.progress import Monitor

@@ -7,13 +7,13 @@ from pathlib import Path
 import numpy as np
 
 from pipeline.retrieval import EmbeddingsError
-from pipeline.retrieval.bootstrap import RankedGallery
 from pipeline.retrieval.embedding_file import read_embeddings
+from pipeline.retrieval.ranking.bootstrap import RankedGallery
 from pipeline.retrieval.ranking.galleries import galleries
 from pipeline.retrieval.ranking.protocols import Protocol
 from pipeline.retrieval.ranking.ranks import Ranks, query_rows, rank_both_ways
+from pipeline.retrieval.ranking.recall import CUTOFFS, DIRECTIONS
 from pipeline.retrieval.ranking.splits import of_split
-from pipeline.retrieval.recall import CUTOFFS, DIRECTIONS
 from pipeline.store.errors import UnknownName
 from pipeline.store.wording import counted, did_you_mean
 from pipeline.studies.significance.paired import Doubles, Totals

@@ -12,8 +12,8 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
-from pipeline.retrieval.bootstrap import LEVEL, SEED
-from pipeline.retrieval.small_galleries import FEWEST_IMAGES
+from pipeline.retrieval.ranking.bootstrap import LEVEL, SEED
+from pipeline.retrieval.ranking.small_galleries import FEWEST_IMAGES
 from pipeline.studies.significance.sign_flips import sign_flip_interval, sign_flip_p
 
 RESAMPLES = 10_000

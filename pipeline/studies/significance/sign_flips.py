@@ -3,7 +3,7 @@
 import numpy as np
 import numpy.typing as npt
 
-from pipeline.retrieval.bootstrap import LEVEL, SEED
+from pipeline.retrieval.ranking.bootstrap import LEVEL, SEED
 
 MOST_EXACT = 14  # number of differences up to which all signs are tried; beyond it they are sampled
 Doubles = npt.NDArray[np.float64]

@@ -8,7 +8,7 @@ from importlib import resources
 from types import MappingProxyType
 from typing import Any
 
-from pipeline.retrieval.recall import CUTOFFS
+from pipeline.retrieval.ranking.recall import CUTOFFS
 from pipeline.store.errors import FileReadError
 from pipeline.store.files import parse_json
 

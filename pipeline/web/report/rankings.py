@@ -4,7 +4,7 @@ from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 
-from pipeline.retrieval.recall import CUTOFFS, DIRECTIONS
+from pipeline.retrieval.ranking.recall import CUTOFFS, DIRECTIONS
 from pipeline.retrieval.tables import HEADINGS
 from pipeline.web.report.published import PublishedRow, published_for, published_rows
 

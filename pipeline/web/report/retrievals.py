@@ -10,13 +10,13 @@ import numpy as np
 import numpy.typing as npt
 
 from pipeline.retrieval import EmbeddingsError
-from pipeline.retrieval.bootstrap import RankedGallery, intervals
 from pipeline.retrieval.embeddings import Embeddings
 from pipeline.retrieval.geometry import Closeness, closeness, principal_plane
+from pipeline.retrieval.ranking.bootstrap import RankedGallery, intervals
 from pipeline.retrieval.ranking.galleries import galleries
 from pipeline.retrieval.ranking.protocols import Protocol
 from pipeline.retrieval.ranking.ranks import Ranks, query_rows, rank_both_ways
-from pipeline.retrieval.recall import measures
+from pipeline.retrieval.ranking.recall import measures
 from pipeline.retrieval.search import Gallery, SideName, nearest
 from pipeline.retrieval.similarity import unit_rows
 from pipeline.store.hashing import chosen

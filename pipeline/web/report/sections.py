@@ -7,8 +7,8 @@ from itertools import chain
 from statistics import fmean, stdev
 from typing import Any
 
-from pipeline.retrieval.recall import DIRECTIONS
-from pipeline.retrieval.small_galleries import warning_of
+from pipeline.retrieval.ranking.recall import DIRECTIONS
+from pipeline.retrieval.ranking.small_galleries import warning_of
 from pipeline.retrieval.tables import COUNTS, SEEN_SIGN
 from pipeline.web.report.charts import Bar
 from pipeline.web.report.figures import (

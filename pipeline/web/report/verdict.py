@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from pipeline.retrieval.bootstrap import RESAMPLES
-from pipeline.retrieval.small_galleries import FEWEST_IMAGES
+from pipeline.retrieval.ranking.bootstrap import RESAMPLES
+from pipeline.retrieval.ranking.small_galleries import FEWEST_IMAGES
 from pipeline.studies.significance.compare import rsum_of
 from pipeline.studies.significance.paired import margins, percentile_interval
 from pipeline.web.report.results import Result

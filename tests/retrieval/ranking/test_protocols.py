@@ -10,14 +10,14 @@ import pytest
 from click.testing import CliRunner
 
 from pipeline.retrieval import EmbeddingsError
-from pipeline.retrieval.bootstrap import RankedGallery, intervals
 from pipeline.retrieval.embedding_file import write_embeddings
 from pipeline.retrieval.embeddings import Embeddings
 from pipeline.retrieval.evaluate import evaluate_protocol
+from pipeline.retrieval.ranking.bootstrap import RankedGallery, intervals
 from pipeline.retrieval.ranking.galleries import galleries
 from pipeline.retrieval.ranking.protocols import PROTOCOLS, Protocol, resolve_protocol
-from pipeline.retrieval.recall import recall_table
-from pipeline.retrieval.small_galleries import SMALL_COLUMNS
+from pipeline.retrieval.ranking.recall import recall_table
+from pipeline.retrieval.ranking.small_galleries import SMALL_COLUMNS
 from pipeline.retrieval.tables import (
     COUNTS,
     EXTRA_COLUMNS,

@@ -10,7 +10,7 @@ from pipeline.retrieval import EmbeddingsError
 from pipeline.retrieval import similarity as similarities
 from pipeline.retrieval.embeddings import Embeddings
 from pipeline.retrieval.ranking.ranks import rank_both_ways
-from pipeline.retrieval.recall import recall_table
+from pipeline.retrieval.ranking.recall import recall_table
 from tests.retrieval.factories import SETS, made
 
 SIMILARITIES = ["cosine", "euclidean", "dot", "order"]

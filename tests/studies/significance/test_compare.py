@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 
 from pipeline.retrieval import EmbeddingsError
-from pipeline.retrieval.bootstrap import RankedGallery
 from pipeline.retrieval.embeddings import Embeddings
+from pipeline.retrieval.ranking.bootstrap import RankedGallery
 from pipeline.retrieval.ranking.protocols import Protocol, resolve_protocol
-from pipeline.retrieval.recall import recall_table
+from pipeline.retrieval.ranking.recall import recall_table
 from pipeline.store.errors import UnknownName
 from pipeline.studies.claims.compare import compare
 from pipeline.studies.significance.compare import MEASURES, RankedEmbeddings, read_ranked, rsum_of

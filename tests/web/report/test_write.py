@@ -30,7 +30,7 @@ from pipeline.retrieval.evaluate import evaluate_protocol
 from pipeline.retrieval.provenance import columns_of
 from pipeline.retrieval.ranking.protocols import resolve_protocol
 from pipeline.retrieval.ranking.ranks import rank_both_ways
-from pipeline.retrieval.recall import recall_table
+from pipeline.retrieval.ranking.recall import recall_table
 from pipeline.retrieval.tables import SEEN, write_recall
 from pipeline.store.files import OutputError, write_json
 from pipeline.store.hashing import sha256_of_file

@@ -13,9 +13,9 @@ from pipeline.retrieval import EmbeddingsError
 from pipeline.retrieval.embedding_file import write_embeddings
 from pipeline.retrieval.embeddings import Embeddings
 from pipeline.retrieval.evaluate import evaluate
-from pipeline.retrieval.recall_of_arrays import recall
+from pipeline.retrieval.ranking.recall_of_arrays import recall
+from pipeline.retrieval.ranking.small_galleries import SMALL_COLUMNS
 from pipeline.retrieval.similarity import SIMILARITIES
-from pipeline.retrieval.small_galleries import SMALL_COLUMNS
 from pipeline.retrieval.tables import COUNTS, METRICS, read_recall
 from tests.retrieval.factories import SETS
 

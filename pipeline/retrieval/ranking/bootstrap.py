@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pipeline.retrieval.ranking.ranks import Ranks
-from pipeline.retrieval.recall import CUTOFFS, DIRECTIONS
+from pipeline.retrieval.ranking.recall import CUTOFFS, DIRECTIONS
 
 Matrix = npt.NDArray[np.float64]
 

@@ -6,12 +6,12 @@ The fewer images, the higher the recall by chance and the wider the interval of 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from pipeline.retrieval import bootstrap
-from pipeline.retrieval.bootstrap import RankedGallery, intervals
 from pipeline.retrieval.embeddings import Embeddings
+from pipeline.retrieval.ranking import bootstrap
+from pipeline.retrieval.ranking.bootstrap import RankedGallery, intervals
 from pipeline.retrieval.ranking.galleries import first_captions
 from pipeline.retrieval.ranking.ranks import Ranker, query_rows, rank_both_ways
-from pipeline.retrieval.recall import (
+from pipeline.retrieval.ranking.recall import (
     CUTOFFS,
     DIRECTIONS,
     Table,

@@ -9,7 +9,7 @@ import pytest
 from pipeline.retrieval.embeddings import Embeddings
 from pipeline.retrieval.ranking.blocks import HostBlock
 from pipeline.retrieval.ranking.galleries import first_captions
-from pipeline.retrieval.recall import (
+from pipeline.retrieval.ranking.recall import (
     chance,
     mean_average_precision,
     mean_inverted_rank,

@@ -7,8 +7,8 @@ import numpy.typing as npt
 
 from pipeline.retrieval import EmbeddingsError
 from pipeline.retrieval.embeddings import Embeddings
-from pipeline.retrieval.recall import Table
-from pipeline.retrieval.small_galleries import table_of_gallery
+from pipeline.retrieval.ranking.recall import Table
+from pipeline.retrieval.ranking.small_galleries import table_of_gallery
 
 
 def recall(

@@ -8,8 +8,8 @@ import pytest
 from pipeline.retrieval import EmbeddingsError
 from pipeline.retrieval.embeddings import Embeddings
 from pipeline.retrieval.evaluate import evaluate
-from pipeline.retrieval.recall import CUTOFFS, DIRECTIONS, chance_ranks, recall_table
-from pipeline.retrieval.small_galleries import (
+from pipeline.retrieval.ranking.recall import CUTOFFS, DIRECTIONS, chance_ranks, recall_table
+from pipeline.retrieval.ranking.small_galleries import (
     CHANCE_COLUMNS,
     SMALL_COLUMNS,
     chance_columns,
