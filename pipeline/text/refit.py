@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from pipeline.store.builder.locking import WORK_FOLDER
-from pipeline.store.builder.replace import (
+from pipeline.store.builder.reuse import supersede
+from pipeline.store.current.replace import (
     finish_swap,
     forget_superseded,
     is_superseded,
@@ -21,7 +22,6 @@ from pipeline.store.builder.replace import (
     move_back,
     swap,
 )
-from pipeline.store.builder.reuse import supersede
 from pipeline.store.hashing import sha256_of_json
 from pipeline.text import FittedFileError
 from pipeline.text.encoder_plans import EncoderPlan

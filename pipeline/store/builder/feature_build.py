@@ -35,8 +35,8 @@ from pipeline.store.builder.locking import (
 )
 from pipeline.store.builder.partial_shard import PartialShard, piece_files, shard_folder
 from pipeline.store.builder.publish import FinishedShard, find_shard, finished_shard, publish
-from pipeline.store.builder.replace import finish_swap, forget_superseded, swap
 from pipeline.store.builder.reuse import OlderRows, make_way, older_rows, unfinished_shards
+from pipeline.store.current.replace import finish_swap, forget_superseded, swap
 from pipeline.store.packed import PackedTexts, TextIndex
 from pipeline.store.shards.format import FeatureHeader, RowBlock, ShardError, require_unique_ids
 from pipeline.store.shards.index import INDEX_FILE, FeatureIndex

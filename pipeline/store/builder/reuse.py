@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pipeline.store.builder.locking import work_folders
-from pipeline.store.builder.replace import is_superseded, mark_superseded, move_aside, move_back
+from pipeline.store.current.replace import is_superseded, mark_superseded, move_aside, move_back
 from pipeline.store.packed import TextIndex
 from pipeline.store.shards.format import DamagedShard, FeatureHeader, OtherShard, ShardError
 from pipeline.store.shards.index import INDEX_FILE, read_index

@@ -7,7 +7,7 @@ from typing import Any
 from safetensors import SafetensorError
 
 from pipeline.datasets.manifest import read_manifest
-from pipeline.store.builder.replace import move_aside, move_back
+from pipeline.store.current.replace import move_aside, move_back
 from pipeline.store.hashing import sha256_of_json
 from pipeline.store.progress import QUIET
 from pipeline.text.tokenizers.tokenizer import tokenizer_called

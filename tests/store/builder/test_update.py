@@ -10,7 +10,7 @@ import pytest
 
 from pipeline.store.builder import partial_shard
 from pipeline.store.builder.feature_build import ShardBuild
-from pipeline.store.builder.replace import mark_superseded
+from pipeline.store.current.replace import mark_superseded
 from pipeline.store.shards.feature_set import FeatureSet
 from pipeline.store.shards.index import INDEX_FILE
 from tests.store.builder.test_feature_build import program
