@@ -33,11 +33,11 @@ from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
 from bench.extract import cpu_seconds, ours, rate
-from pipeline.images.engine import ENGINES
 from pipeline.images.network import RecipeNetwork
 from pipeline.images.recipes import Recipe, resolve_recipe
 from pipeline.images.transforms import read_sample
 from pipeline.images.weights import load_weights
+from pipeline.store.jobs.options import ENGINES
 
 WEIGHTS = "random:0"
 BATCH_SIZE = 8

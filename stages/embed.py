@@ -12,7 +12,7 @@ from pipeline.store.workers.place import Place
 from stages.command import COUNT, PATH, Command
 from stages.console import CONSOLE, OUTPUT, log_done
 from stages.experiment import experiment_options, layout_of, require_made
-from stages.options import place_options
+from stages.options import options_of
 
 if TYPE_CHECKING:
     from pipeline.retrieval.quantised.codes import Store
@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     metavar="N",
     help="Keep the first N dimensions, scaled to length 1.  [default: all]",
 )
-@place_options
+@options_of(Place)
 def embed(
     experiment: str | None,
     head: Path | None,

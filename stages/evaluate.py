@@ -6,13 +6,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from pipeline.heads.training.training_options import TrainingOptions
 from pipeline.retrieval.ranking.protocols import PROTOCOLS
 from pipeline.store.errors import WrongUsage
 from stages.additions import added_options, additions_to
 from stages.command import COUNT, PATH, Command
 from stages.console import CONSOLE, OUTPUT
-from stages.experiment import DEVICE, layout_of, require_made
-from stages.options import JSON
+from stages.experiment import layout_of, require_made
+from stages.options import JSON, option_of
 
 if TYPE_CHECKING:
     from pipeline.retrieval.evaluate import Evaluation
@@ -51,7 +52,7 @@ if TYPE_CHECKING:
     type=COUNT,
     help="Maximum number of image-caption pairs; more are an error.  [default: 2e11]",
 )
-@DEVICE
+@option_of(TrainingOptions, "device")
 @JSON
 @click.pass_context
 def evaluate(

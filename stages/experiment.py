@@ -6,20 +6,15 @@ import click
 
 from pipeline.experiments.layout import DATA, Layout, NotMade, unseeded
 from pipeline.store.errors import WrongUsage
+from pipeline.store.jobs.options import Selection
 from stages.command import PATH, add_options
+from stages.options import option_of
 
 DATASET = click.option(
     "--dataset", type=PATH, help="Prepared dataset.  [default: as in params.yaml]"
 )
 REQUIRED_DATASET = click.option("--dataset", required=True, type=PATH, help="Prepared dataset.")
-DEVICE = click.option(
-    "--device",
-    default="auto",
-    help="Torch device, such as cpu or cuda:1; auto is the best of this machine.",
-)
-LEAVE_OUT_FAILED = click.option(
-    "--leave-out-failed", is_flag=True, help="Skip images whose features failed."
-)
+LEAVE_OUT_FAILED = option_of(Selection, "leave_out_failed")
 
 experiment_options = add_options(
     DATASET,

@@ -8,81 +8,12 @@ from typing import Any
 
 import click
 
-from pipeline.images.engine import ENGINES
-from pipeline.images.recipes import PRECISIONS, STORAGES
-from pipeline.store.devices import AUTO
 from pipeline.store.jobs.options import Compute, Selection, Storage
 from pipeline.store.workers.place import Place
 from stages.additions import added_options, additions_to
-from stages.command import COUNT, PATH, Command
+from stages.command import PATH, Command
 from stages.console import CONSOLE, OUTPUT
-from stages.options import (
-    ADD,
-    COMPRESS,
-    DEVICE,
-    JSON,
-    LIMIT,
-    RETRY_FAILED,
-    ROWS_PER_SHARD,
-    SPLIT,
-    THREADS,
-    TRUST_STAMPS,
-    UPDATE,
-    compute_options,
-    place_options,
-    selection_options,
-    storage_options,
-)
-
-DTYPE = click.option(
-    "--storage",
-    "dtype",
-    type=click.Choice(STORAGES),
-    default="float32",
-    help="Dtype of the stored features.",
-)
-WEIGHTS = click.option(
-    "--weights",
-    default="imagenet",
-    help="Weights: imagenet, the PATH of a .pth, .pt, .safetensors or .caffemodel file, or "
-    "random:SEED.",
-)
-TRAINED_ON = click.option(
-    "--trained-on",
-    metavar="NAME[, NAME...]",
-    help="Datasets that the weights were trained on, recorded in the shards.  [default: those "
-    "known for the recipe's own weights]",
-)
-CODEBOOK = click.option(
-    "--codebook",
-    type=PATH,
-    help="Codebook of sound words: this file is loaded, or written after fitting.  [default: next "
-    "to OUT, fitted on the training split]",
-)
-PRECISION = click.option(
-    "--precision",
-    type=click.Choice([*PRECISIONS, AUTO]),
-    default="float32",
-    help="Precision of the network; auto is bf16 if the device computes it fast, else float32.",
-)
-ENGINE = click.option(
-    "--engine",
-    type=click.Choice(ENGINES),
-    default="fast",
-    help="Implementation: fast, or the reference network of its authors; they agree up to "
-    "rounding.",
-)
-BATCH_SIZE = click.option(
-    "--batch-size",
-    type=COUNT,
-    show_default=False,  # params.yaml may set one, next to that of the text
-    help="Images per batch.  [default: 8, with ten crops 1; on a GPU 128 and 12]",
-)
-READERS = click.option(
-    "--readers",
-    type=COUNT,
-    help="Prefetch threads that read and decode.  [default: cores, at most 8; with a GPU 16]",
-)
+from stages.options import JSON, options_of
 
 
 @click.command(cls=Command)
@@ -101,12 +32,10 @@ READERS = click.option(
 @click.argument("more", nargs=-1, type=PATH, metavar="[IMAGE]...")
 @click.option("--out", required=True, type=OUTPUT, help="Output folder of the shards.")
 @added_options("EXTRACT")
-@selection_options(SPLIT, LIMIT)
-@compute_options(
-    WEIGHTS, TRAINED_ON, CODEBOOK, PRECISION, DEVICE, ENGINE, BATCH_SIZE, THREADS, READERS
-)
-@storage_options(DTYPE, ROWS_PER_SHARD, COMPRESS, ADD, UPDATE, RETRY_FAILED, TRUST_STAMPS)
-@place_options
+@options_of(Selection, without="leave_out_failed")
+@options_of(Compute)
+@options_of(Storage)
+@options_of(Place)
 @JSON
 @click.pass_context
 def extract(

@@ -1,18 +1,22 @@
-"""Shared options of commands, grouped like the option objects of the library.
+"""Options of commands: those of an option object are made from its fields, as `options_of` does.
 
-Each group adds its options to a command, which receives one object, such as `storage`.
+A command receives one object in their place, such as `storage`.
 """
 
 import re
-from collections.abc import Callable
-from functools import partial, wraps
-from typing import Any
+from collections.abc import Callable, Mapping
+from dataclasses import Field, fields
+from functools import wraps
+from pathlib import Path
+from types import NoneType, UnionType
+from typing import Any, Literal, get_args, get_origin
 
 import click
 
 from pipeline.store.jobs.options import Compute, Selection, Storage
+from pipeline.store.option_fields import name_of
 from pipeline.store.workers.place import Place
-from stages.command import COUNT, Decorator, section
+from stages.command import PATH, Decorator, section
 from stages.console import OUTPUT
 
 JSON = click.option(
@@ -25,52 +29,14 @@ MAP = click.option(
     default="pca",
     help="Projection of the map: principal components, or t-SNE, which is slower.",
 )
-SPLIT = click.option("--split", help="Use only this split.  [default: all]")
-LIMIT = click.option("--limit", type=COUNT, help="Use only the first N images.  [default: all]")
 
-DEVICE = click.option(
-    "--device",
-    default="auto",
-    help="Torch device, such as cpu or cuda:1; auto is the best of the machine that computes.",
-)
-ROWS_PER_SHARD = click.option(
-    "--rows-per-shard",
-    type=COUNT,
-    show_default=False,
-    help="Rows per shard.  [default: as many as fit in 1 GiB, at most 65536]",
-)
-COMPRESS = click.option(
-    "--compress",
-    is_flag=True,
-    help="Compress features in small gzip chunks: smaller files, slower to read.",
-)
-ADD = click.option(
-    "--add",
-    is_flag=True,
-    help="Append rows of new images to a finished output, in new shards; existing rows stay. "
-    "Prepare the dataset again first.",
-)
-UPDATE = click.option(
-    "--update",
-    is_flag=True,
-    help="Make a finished output match the dataset: keep valid rows, compute new and changed "
-    "ones, drop the others. Features with other options are moved aside.",
-)
-RETRY_FAILED = click.option(
-    "--retry-failed", is_flag=True, help="Recompute the failed rows of a finished output."
-)
-TRUST_STAMPS = click.option(
-    "--trust-stamps",
-    is_flag=True,
-    help="Do not reread files whose size and modification time match those of the last call with "
-    "this option.",
-)
-
-THREADS = click.option(
-    "--threads",
-    type=COUNT,
-    help="Batches (or images) computed at a time, one core each.  [default: cores; on a GPU 2]",
-)
+_OBJECTS: dict[type, tuple[str, str]] = {
+    Selection: ("select", "Input"),
+    Storage: ("storage", "Storage"),
+    Compute: ("compute", "Computing"),
+    Place: ("place", "Cluster"),
+}
+"""Parameter of the command, and title in the help."""
 
 
 class _Resource(click.ParamType):
@@ -83,6 +49,49 @@ class _Resource(click.ParamType):
         return match[1], float(match[2])
 
 
+def options_of(kind: type, *names: str, without: str = "") -> Decorator:
+    """Return a decorator that adds the options of an object's fields, or of those named.
+
+    The command receives the object, by the parameter that `_OBJECTS` names.
+    """
+    parameter, title = _OBJECTS[kind]
+    chosen = [f.name for f in fields(kind) if f.name != without and (not names or f.name in names)]
+    return group(parameter, kind, title, *(option_of(kind, name) for name in chosen))
+
+
+def option_of(kind: type, name: str) -> Decorator:
+    """Return the option of a field of an option object."""
+    field = next(field for field in fields(kind) if field.name == name)
+    text, attributes = field.metadata["help"], _attributes(field)
+    if "[default: " in text:  # None, or of params.yaml
+        attributes["show_default"] = False
+    elif field.default is not None:
+        attributes["default"] = field.default
+    long = f"--{name_of(field).replace('_', '-')}"
+    return click.option(
+        long, field.name, help=text, metavar=field.metadata["metavar"], **attributes
+    )
+
+
+def _attributes(field: "Field[Any]") -> dict[str, Any]:
+    """Return the attributes of click's option for the type of a field."""
+    kind: Any = field.type
+    if get_origin(kind) is UnionType:
+        kind = next(part for part in get_args(kind) if part is not NoneType)
+    if kind is bool:
+        return {"is_flag": True}
+    if get_origin(kind) is Mapping:
+        return {"type": _Resource(), "multiple": True, "callback": lambda c, p, pairs: dict(pairs)}
+    if choices := field.metadata["choices"] or (get_origin(kind) is Literal and get_args(kind)):
+        return {"type": click.Choice(choices)}
+    if kind is int:
+        return {"type": click.IntRange(field.metadata["least"])}
+    # A path with a default is a name or a path, such as weights.
+    if Path in (kind, *get_args(field.type)) and not isinstance(field.default, str):
+        return {"type": OUTPUT if field.metadata["output"] else PATH}
+    return {}
+
+
 def group(name: str, kind: Callable[..., Any], title: str, *options: Decorator) -> Decorator:
     """Return a decorator that adds options and passes them to the command as one `kind` object."""
 
@@ -91,39 +100,12 @@ def group(name: str, kind: Callable[..., Any], title: str, *options: Decorator) 
 
         @wraps(command)
         def called(*args: Any, **kwargs: Any) -> Any:
-            kwargs[name] = kind(**{field: kwargs.pop(field) for field in fields})
+            kwargs[name] = kind(**{parameter: kwargs.pop(parameter) for parameter in parameters})
             return command(*args, **kwargs)
 
         # Options are stored on `called`, which inherits those of `command` by `wraps`.
         decorated = section(title, *options)(called)
-        fields = [param.name for param in decorated.__click_params__[before:]]
+        parameters = [param.name for param in decorated.__click_params__[before:]]
         return decorated
 
     return decorate
-
-
-selection_options = partial(group, "select", Selection, "Input")
-storage_options = partial(group, "storage", Storage, "Storage")
-compute_options = partial(group, "compute", Compute, "Computing")
-place_options = group(
-    "place",
-    Place,
-    "Cluster",
-    click.option("--workers", type=COUNT, help="Compute in N worker processes on this machine."),
-    click.option(
-        "--scheduler",
-        metavar="ADDRESS",
-        help="Compute on the workers of this Dask scheduler, such as tcp://host:8786.",
-    ),
-    click.option(
-        "--resource",
-        "resources",
-        type=_Resource(),
-        multiple=True,
-        callback=lambda ctx, param, pairs: dict(pairs),
-        help="With --scheduler: resources that a task requires of its worker.  [default: GPU=1 "
-        "with --device cuda]",
-    ),
-    click.option("--summary", type=OUTPUT, help="Write counts, rates and seconds to a JSON file."),
-)
-"""Decorators: each adds options of an object of the library, passed to the command as one."""

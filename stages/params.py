@@ -1,13 +1,15 @@
 """Schema and validation of params.yaml; no other module knows its keys."""
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import Field, asdict, dataclass, field, fields, make_dataclass
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, TypeVar, get_args
 
 import yaml
 
 from pipeline.store.errors import PipelineError, UnknownName
+from pipeline.store.jobs.options import Compute, Storage
+from pipeline.store.option_fields import name_of
 from pipeline.store.schema import SchemaError, convert
 from pipeline.store.wording import did_you_mean
 
@@ -55,21 +57,18 @@ class Splits:
     test: str | None = None
 
 
-@dataclass(frozen=True)
-class Extract:
-    """Defaults of `pipeline extract`."""
+def extract_fields(*kinds: type) -> list["Field[Any]"]:
+    """Return the options of `pipeline extract` whose defaults the file sets."""
+    return [f for kind in kinds for f in fields(kind) if f.metadata["recorded"]]
 
-    weights: str = "imagenet"
-    precision: str = "float32"
-    storage: str = "float32"
-    batch_size: int | None = None
-    rows_per_shard: int | None = None
-    device: str = "auto"
 
-    @property
-    def options(self) -> dict[str, Any]:
-        """Options of `pipeline.images.extract.extract`, without those left to their defaults."""
-        return {name: value for name, value in asdict(self).items() if value is not None}
+EXTRACT = extract_fields(Compute, Storage)
+Extract: Any = make_dataclass(
+    "Extract",
+    # A path is a text.
+    [(name_of(f), str if Path in get_args(f.type) else f.type, f.default) for f in EXTRACT],
+    frozen=True,
+)
 
 
 @dataclass(frozen=True)
@@ -111,7 +110,7 @@ class Params:
     datasets: dict[str, Dataset] = field(default_factory=dict)
     splits: Splits = Splits()
     image_features: list[str] = field(default_factory=list)
-    extract: Extract = Extract()
+    extract: Extract = field(default_factory=Extract)
     word_vectors: dict[str, dict[str, Any]] = field(default_factory=dict)
     caption_features: dict[str, CaptionFeatures] = field(default_factory=dict)
     seed: int = 0
@@ -127,6 +126,11 @@ class Params:
                 f"dataset is {self.dataset!r}, which is not among datasets "
                 f"({', '.join(self.datasets)}); add how it is prepared"
             )
+
+    @property
+    def extract_options(self) -> dict[str, Any]:
+        """Options of `pipeline extract` by key, without those left to their defaults."""
+        return {name: value for name, value in asdict(self.extract).items() if value is not None}
 
     def dataset_named(self, name: str) -> Dataset:
         """Return the preparation of a dataset."""
@@ -194,6 +198,5 @@ def extract_defaults() -> dict[str, Any]:
         return {}
     if not isinstance(values, dict) or "image_features" not in values:
         return {}
-    options = load_params().extract.options
-    # The command's parameter is named after the field of `pipeline.store.jobs.options.Storage`.
-    return {"dtype" if name == "storage" else name: value for name, value in options.items()}
+    options = load_params().extract_options
+    return {f.name: options[name_of(f)] for f in EXTRACT if name_of(f) in options}

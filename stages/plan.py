@@ -85,7 +85,7 @@ def run_options(params: Params, size: Size) -> dict[str, Any]:
             name: params.ensemble(name) or ENSEMBLES.get(name, {}) for name in params.ensembles
         },
         "test_split": params.splits.test,
-        "extract": params.extract.options,
+        "extract": params.extract_options,
         "word_vectors": {**TRAINED_VECTORS, **params.word_vectors},
         "evaluate": evaluate,
     }

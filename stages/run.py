@@ -12,6 +12,7 @@ import click
 from pipeline.experiments.layout import Layout
 from pipeline.heads.training.training_options import TrainingOptions
 from pipeline.store.errors import PipelineError
+from pipeline.store.option_fields import recorded
 from pipeline.store.wording import counted
 from stages.command import PATH, Command
 from stages.console import CONSOLE, FAILED, SOME_ROWS_FAILED, as_options, log_chosen, log_done
@@ -92,7 +93,7 @@ def run(
     except PipelineError:
         _checked(params, names)  # a misspelt name is the more likely mistake
         raise
-    options_given = [size, {**vars(training), "monitor": None}, test_split, seeds]
+    options_given = [size, recorded(training), test_split, seeds]
     finished = FinishedRun(layout, names, [asdict(params), str(layout.dataset), *options_given])
     if not dry_run and (tables := finished.tables()) is not None:
         log_done(f"all steps of {', '.join(names)} are up to date")

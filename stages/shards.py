@@ -10,13 +10,17 @@ import click
 
 from pipeline.store.convert.layouts import DEFAULT_ARRAYS, EXPORTS, IMPORTS
 from pipeline.store.errors import WrongUsage
+from pipeline.store.jobs.options import Storage
 from stages.command import COUNT, PATH, Answer, Decorator, Group
 from stages.console import CONSOLE, FAILED, OUTPUT, log_done, printable
-from stages.options import COMPRESS, JSON, ROWS_PER_SHARD
+from stages.options import JSON, option_of
 from stages.shards_exchange import pull_command, push_command
 
 if TYPE_CHECKING:
     from pipeline.store.shards.index import FeatureIndex
+
+
+ROWS_PER_SHARD, COMPRESS = (option_of(Storage, name) for name in ("rows_per_shard", "compress"))
 
 
 def _path(name: str, text: str) -> Decorator:

@@ -16,16 +16,7 @@ from pipeline.text.vocabulary import VOCABULARY_RULES
 from stages.command import COUNT, Command, section
 from stages.console import CONSOLE, OUTPUT
 from stages.experiment import REQUIRED_DATASET
-from stages.options import (
-    ADD,
-    COMPRESS,
-    JSON,
-    ROWS_PER_SHARD,
-    UPDATE,
-    group,
-    place_options,
-    storage_options,
-)
+from stages.options import JSON, group, options_of
 
 # Their object, `pipeline.text.encode.Captions`, is not made here: `--help` needs no scipy.
 captions_options = group(
@@ -132,8 +123,8 @@ _encoder_options = section(
 @REQUIRED_DATASET
 @click.option("--out", required=True, type=OUTPUT, help="Output folder of the shards.")
 @captions_options
-@storage_options(ROWS_PER_SHARD, COMPRESS, ADD, UPDATE)
-@place_options
+@options_of(Storage, "rows_per_shard", "compress", "add", "update")
+@options_of(Place)
 @JSON
 @click.pass_context
 def text(

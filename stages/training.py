@@ -8,10 +8,9 @@ from typing import Any
 import click
 
 from pipeline.heads.training.training_options import TrainingOptions
-from pipeline.store.devices import AUTO
 from stages.command import COUNT, section
 from stages.console import CONSOLE
-from stages.experiment import DEVICE
+from stages.options import option_of
 
 SIZES = click.Choice(["tiny", "small", "paper"])
 SEEDS = click.option(
@@ -20,50 +19,22 @@ SEEDS = click.option(
     default=1,
     help="Number of trainings, with the seeds from --seed on: NAME, NAME-seed1, ...",
 )
-_OPTIONS = (
-    click.option("--train-split", help="Training split.  [default: as in params.yaml, or train]"),
-    click.option(
-        "--validation-split",
-        help="Validation split, for model selection.  [default: as in params.yaml, or val, dev]",
-    ),
-    click.option(
-        "--seed",
-        type=click.IntRange(0),
-        help="Seed of all random numbers.  [default: as in params.yaml, or 0]",
-    ),
-    click.option(
-        "--max-epochs",
-        type=COUNT,
-        help="Maximum number of epochs.  [default: as in params.yaml and the experiment]",
-    ),
-    click.option(
-        "--workers",
-        type=click.IntRange(0),
-        default=0,
-        help="Prefetch processes that load batches; results do not depend on their number.",
-    ),
-    DEVICE,
-    click.option(
-        "--precision",
-        type=click.Choice(["float32", "bf16", AUTO]),
-        help="Precision of the matrix products in training, also of a fine-tuned image network; "
-        "auto is bf16 where the device is fast with it, else float32.  [default: that of the "
-        "experiment, or float32]",
-    ),
-)
+_NAMES = [
+    option.name
+    for option in fields(TrainingOptions)
+    if option.name not in ("leave_out_failed", "monitor")
+]
 
 
 def training_options(command: Callable[..., None]) -> Any:
     """Add the options, passed as `training` together with --leave-out-failed of the command."""
-
-    names = [field.name for field in fields(TrainingOptions) if field.name != "monitor"]
 
     @wraps(command)
     def with_training(**options: Any) -> None:
         from stages.params import load_params
 
         params = load_params()
-        training = {name: options.pop(name) for name in names}
+        training = {name: options.pop(name) for name in (*_NAMES, "leave_out_failed")}
         training["train_split"] = training["train_split"] or params.splits.train
         training["validation_split"] = training["validation_split"] or params.splits.validation
         training["max_epochs"] = training["max_epochs"] or params.max_epochs
@@ -71,4 +42,5 @@ def training_options(command: Callable[..., None]) -> Any:
             training["seed"] = params.seed
         command(training=TrainingOptions(**training, monitor=CONSOLE), **options)
 
-    return section("Training", *_OPTIONS)(with_training)
+    options = (option_of(TrainingOptions, name) for name in _NAMES)
+    return section("Training", *options)(with_training)

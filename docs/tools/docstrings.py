@@ -5,6 +5,7 @@ the colon and the description in an indented line below. A module, class or func
 full between backticks; on the site it is a link.
 """
 
+import ast
 import re
 from typing import Any
 
@@ -45,3 +46,12 @@ class Docstrings(griffe.Extension):
         """Rewrite the docstring of an object that griffe has read."""
         if obj.docstring is not None:
             obj.docstring.value = linked(numpydoc(obj.docstring.value))
+
+    def on_attribute_instance(
+        self, *, node: ast.AST | griffe.ObjectNode, attr: griffe.Attribute, **kwargs: Any
+    ) -> None:
+        """Describe a field of an option object by its help."""
+        if isinstance(node, ast.AnnAssign) and isinstance(node.value, ast.Call):
+            for keyword in node.value.keywords:
+                if keyword.arg == "help" and isinstance(keyword.value, ast.Constant):
+                    attr.docstring = griffe.Docstring(str(keyword.value.value), parent=attr)

@@ -13,7 +13,6 @@ from torch.nn import functional as F
 
 from pipeline.images.backbones.backbone import Backbone
 from pipeline.images.backbones.known_backbones import backbone_named
-from pipeline.images.engine import ENGINES
 from pipeline.images.engine.cudnn import CudnnLayers
 from pipeline.images.engine.fuse import Layers, PlainLayers, Tracing, rewrite
 from pipeline.images.engine.onednn import OneDnnLayers
@@ -23,6 +22,7 @@ from pipeline.images.recipes.layers import GRID_AXES, ROW_AXES, TOKEN_AXES
 from pipeline.images.tap import TappedNetwork
 from pipeline.images.transforms import crop_offsets
 from pipeline.store.devices import usable_device
+from pipeline.store.jobs.options import ENGINES
 
 # Batches on a GPU at once: one is copied while the other is computed.
 AT_ONCE = 2

@@ -1,4 +1,4 @@
-"""Torch devices and precisions by name, and one core per thread."""
+"""Torch devices, precisions and dtypes by name, and one core per thread."""
 
 import sys
 from collections.abc import Iterator
@@ -18,6 +18,10 @@ AUTO = "auto"
 
 As a precision, the fastest of the device: "bf16" where `fast_bf16`, otherwise "float32".
 """
+PRECISIONS = ("float32", "tf32", "bf16", "fp16")
+"""Precisions of a network's products."""
+DTYPES = ("float32", "float16")
+"""Dtypes of stored rows."""
 
 # Device files of the drivers of NVIDIA, WSL and AMD on Linux. Without any of them there is no GPU,
 # and the import of torch, about a second, is saved.

@@ -6,25 +6,12 @@ from typing import Any
 
 import click
 
+from pipeline.store.jobs.options import Compute, Selection, Storage
+from pipeline.store.workers.place import Place
 from stages.command import COUNT, PATH, Command
 from stages.console import CONSOLE, OUTPUT
 from stages.experiment import REQUIRED_DATASET
-from stages.options import (
-    ADD,
-    COMPRESS,
-    JSON,
-    LIMIT,
-    RETRY_FAILED,
-    ROWS_PER_SHARD,
-    SPLIT,
-    THREADS,
-    TRUST_STAMPS,
-    UPDATE,
-    compute_options,
-    place_options,
-    selection_options,
-    storage_options,
-)
+from stages.options import JSON, options_of
 
 # Not from pipeline.regions, since `--help` needs none of what that imports.
 _METHODS = ("edge-boxes", "selective-search", "bing", "grid", "boxes", "ground-truth")
@@ -52,10 +39,10 @@ _METHODS = ("edge-boxes", "selective-search", "bing", "grid", "boxes", "ground-t
     help="Folder of BING's model, or edge model file for edge-boxes.  [default: gradients, "
     "without a model]",
 )
-@selection_options(SPLIT, LIMIT)
-@compute_options(THREADS)
-@storage_options(ROWS_PER_SHARD, COMPRESS, ADD, UPDATE, RETRY_FAILED, TRUST_STAMPS)
-@place_options
+@options_of(Selection, without="leave_out_failed")
+@options_of(Compute, "threads")
+@options_of(Storage, without="dtype")
+@options_of(Place)
 @JSON
 @click.pass_context
 def propose(

@@ -1,6 +1,5 @@
 """The job and its command: the same defaults, the same bytes, the same refusals."""
 
-import dataclasses
 import os
 from collections.abc import Sequence
 from contextlib import nullcontext
@@ -18,7 +17,7 @@ from pipeline.images.decoding.decode import source_crc32
 from pipeline.images.extract import extract
 from pipeline.images.recipes import RecipeError
 from pipeline.store.errors import UnknownName, WrongUsage
-from pipeline.store.jobs.options import Compute, Selection, Storage
+from pipeline.store.jobs.options import Storage
 from pipeline.store.shards.feature_set import FeatureSet
 from pipeline.store.shards.verify import verify
 from pipeline.store.workers.place import Place
@@ -63,18 +62,6 @@ def test_import_and_command_give_the_same(dataset: Path, tmp_path: Path) -> None
     assert content(tmp_path / "imported") == content(tmp_path / "called")
     assert (index.rows, index.failed_rows) == (9, 1)
     assert index.shards == FeatureSet(tmp_path / "called").index.shards
-
-
-def test_import_and_command_have_the_same_defaults() -> None:
-    options = {option.name: option for option in command.extract.params}
-    groups = (Selection(), Storage(), Compute(), Place())
-    fields = {f.name: getattr(group, f.name) for group in groups for f in dataclasses.fields(group)}
-    own = {"backbone", "recipe", "dataset", "out", "regions", "context", "frames", "over_frames"}
-    own |= {"as_json", "images", "more"}
-    assert {*fields} - {"leave_out_failed"} == {*options} - own
-    given = command.extract.make_context("extract", ["--dataset", "x", "--out", "y"]).params
-    for name in {*fields} & {*given} - {"resources"}:
-        assert given[name] == fields[name], name
 
 
 def test_trusted_stamps_spare_reading_and_see_what_changed(

@@ -7,12 +7,11 @@ import pytest
 from PIL import Image
 
 from pipeline.images.decoding.decode import read_image
-from pipeline.images.engine import ENGINES
 from pipeline.images.extract import extract
 from pipeline.images.feature_extractor import FeatureExtractor
 from pipeline.images.recipes import RecipeError
 from pipeline.store.errors import UnknownName, WrongUsage
-from pipeline.store.jobs.options import Compute
+from pipeline.store.jobs.options import ENGINES, Compute
 from pipeline.store.shards.feature_set import FeatureSet
 from tests.images.odd_files import photo
 from tests.images.test_extract import prepared

@@ -17,7 +17,6 @@ from torchvision.models.vgg import VGG, make_layers
 from pipeline.images.backbones.known_backbones import BACKBONES
 from pipeline.images.batches import feature_header
 from pipeline.images.decoding import decode
-from pipeline.images.engine import ENGINES
 from pipeline.images.network import RecipeNetwork
 from pipeline.images.networks.random_weights import seeded_state
 from pipeline.images.recipes import RECIPES, Crop, Recipe, RecipeError, Resize
@@ -25,6 +24,7 @@ from pipeline.images.transforms import read_sample
 from pipeline.images.weights import load_weights
 from pipeline.store.errors import UnknownName
 from pipeline.store.hashing import recipe_hash
+from pipeline.store.jobs.options import ENGINES
 from tests.images.odd_files import photo
 
 # Odd margins, ten crops, before the ReLU: here every field has something to decide.

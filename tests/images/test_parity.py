@@ -23,12 +23,12 @@ from torchvision.transforms import v2
 
 from pipeline.images.backbones.caffe_networks import CaffeNet
 from pipeline.images.backbones.known_backbones import BACKBONES
-from pipeline.images.engine import ENGINES
 from pipeline.images.network import RecipeNetwork
 from pipeline.images.networks.random_weights import seeded_state
 from pipeline.images.recipes import RECIPES, Recipe, resolve_recipe
 from pipeline.images.transforms import cut_crops, resize_image
 from pipeline.images.weights import load_weights
+from pipeline.store.jobs.options import ENGINES
 from tests.allocator import return_memory
 from tests.conftest import SHARED
 from tests.images.odd_files import photo

@@ -1,28 +1,20 @@
 """The options that every training shares."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from pipeline.store.devices import AUTO, choose_precision
+from pipeline.store.option_fields import documented, option
 from pipeline.store.progress import QUIET, Monitor
 
 
+@documented
 @dataclass(frozen=True)
 class TrainingOptions:
     """Options of training a head or a language model, apart from data and settings.
 
-    Attributes
-    ----------
-    train_split, validation_split : str or None. Splits of the dataset, the second for model
-        selection; None: by their usual names, see `pipeline.datasets.splits.USUAL_NAMES`.
-    seed : int. Seed of all random numbers.
-    max_epochs : int or None. Maximum number of epochs; None: as in the experiment.
-    workers : int. Number of prefetch processes; results do not depend on it.
-    device : str. A torch device, such as "cuda"; "auto" for the best of this machine.
-    precision : str or None. "float32" or "bf16", for the matrix products of layers in training, or
-        "auto" for the fastest of the device; None: as in the experiment. See
-        `pipeline.heads.layers.products`.
-    leave_out_failed : bool. Whether images with failed features are left out; otherwise an error.
-    monitor : Monitor. Receives log lines, and progress by epoch.
+    Without the name of a split, its usual ones count, see
+    `pipeline.datasets.splits.USUAL_NAMES`; without `max_epochs` and `precision`, the experiment's.
+    The precision is that of `pipeline.heads.layers.products`.
 
     Examples
     --------
@@ -30,15 +22,40 @@ class TrainingOptions:
     10
     """
 
-    train_split: str | None = None
-    validation_split: str | None = None
-    seed: int = 0
-    max_epochs: int | None = None
-    workers: int = 0
-    device: str = AUTO
-    precision: str | None = None
-    leave_out_failed: bool = False
-    monitor: Monitor = QUIET
+    train_split: str | None = option(
+        None, help="Training split.  [default: as in params.yaml, or train]"
+    )
+    validation_split: str | None = option(
+        None,
+        help="Validation split, for model selection.  [default: as in params.yaml, or val, dev]",
+    )
+    seed: int = option(
+        0, least=0, help="Seed of all random numbers.  [default: as in params.yaml, or 0]"
+    )
+    max_epochs: int | None = option(
+        None,
+        least=1,
+        help="Maximum number of epochs.  [default: as in params.yaml and the experiment]",
+    )
+    workers: int = option(
+        0,
+        least=0,
+        recorded=False,
+        help="Prefetch processes that load batches; results do not depend on their number.",
+    )
+    device: str = option(
+        AUTO, help="Torch device, such as cpu or cuda:1; auto is the best of this machine."
+    )
+    precision: str | None = option(
+        None,
+        choices=("float32", "bf16", AUTO),
+        help="Precision of the matrix products in training, also of a fine-tuned image network; "
+        "auto is bf16 where the device is fast with it, else float32.  [default: that of the "
+        "experiment, or float32]",
+    )
+    leave_out_failed: bool = option(False, help="Skip images whose features failed.")
+    # Receives log lines, and progress by epoch.
+    monitor: Monitor = field(default=QUIET, metadata={"recorded": False})
 
     def with_named_precision(self) -> "TrainingOptions":
         """Return the options with the precision by name: "auto" is resolved, and logged."""

@@ -4,6 +4,3 @@ Read `fuse` first, which rewrites a traced network; `onednn` and `winograd` impl
 and `ten_crops` computes the overlap of ten crops once. No module here knows recipes, files or
 shards.
 """
-
-ENGINES = ("fast", "reference")
-"""Implementations of a network, equal up to rounding; "reference" uses none of this package."""

@@ -4,10 +4,9 @@ import math
 from dataclasses import asdict, dataclass, fields
 from typing import Any, Literal, get_args, get_origin
 
+from pipeline.store.devices import DTYPES as STORAGES
+from pipeline.store.devices import PRECISIONS
 from pipeline.store.errors import PipelineError
-
-PRECISIONS = ("float32", "tf32", "bf16", "fp16")
-STORAGES = ("float32", "float16")
 
 Pool = Literal["none", "mean over cells", "class token", "distillation token", "register tokens"]
 

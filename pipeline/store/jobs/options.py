@@ -5,29 +5,20 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
-from pipeline.store.devices import AUTO, choose_device, choose_precision
+from pipeline.store.devices import AUTO, DTYPES, PRECISIONS, choose_device, choose_precision
 from pipeline.store.errors import WrongUsage
+from pipeline.store.option_fields import documented, name_of, option, require_bounds
 from pipeline.store.progress import Monitor
 from pipeline.store.workers.place import Place
 
-
-def _require_counts(options: object) -> None:
-    """Raise if an integer field of an option object is below 1."""
-    for field in fields(options):  # type: ignore[arg-type]
-        value = getattr(options, field.name)
-        if isinstance(value, int) and not isinstance(value, bool) and value < 1:
-            raise WrongUsage(f"{field.name} is {value}, expected at least 1")
+ENGINES = ("fast", "reference")
+"""Implementations of a network, equal up to rounding: `pipeline.images.engine` and its authors'."""
 
 
+@documented
 @dataclass(frozen=True)
 class Selection:
     """Entries of a dataset that become rows.
-
-    Attributes
-    ----------
-    split : str or None. Only entries of this split; None: all.
-    limit : int or None. Only the first entries, at most this many; None: all.
-    leave_out_failed : bool. For embeddings: skip images whose features failed instead of raising.
 
     Examples
     --------
@@ -40,31 +31,22 @@ class Selection:
     4
     """
 
-    split: str | None = None
-    limit: int | None = None
-    leave_out_failed: bool = False
+    split: str | None = option(None, help="Use only this split.  [default: all]")
+    limit: int | None = option(None, help="Use only the first N images.  [default: all]", least=1)
+    leave_out_failed: bool = option(False, help="Skip images whose features failed.")
 
     def __post_init__(self) -> None:
-        _require_counts(self)
+        require_bounds(self)
 
 
+@documented
 @dataclass(frozen=True)
 class Storage:
     """Storage format of a feature set, and which finished rows are recomputed.
 
-    Attributes
-    ----------
-    dtype : str. "float32" or "float16".
-    rows_per_shard : int or None. None: as in the existing output, or shards of up to 1 GiB.
-    compress : bool. Small gzip chunks: smaller, slower to read.
-    add : bool. Append rows that are missing in a finished output, in new shards.
-    update : bool. Synchronise a finished output with the dataset, in the dataset's order: rows with
-        unchanged sources are kept, others computed, removed ones dropped. An output of other
-        features is moved aside to `NAME~<8 digits of its recipe hash>`, and moved back when it is
-        requested again.
-    retry_failed : bool. Recompute the failed rows of a finished output.
-    trust_stamps : bool. Do not reread files whose size and modification time match those of the
-        last call with this option.
+    Without `rows_per_shard`, a finished output keeps its own. `update` keeps the dataset's order;
+    it moves an output of other features aside to `NAME~<8 digits of its recipe hash>`, and back
+    when it is requested again.
 
     Examples
     --------
@@ -77,39 +59,54 @@ class Storage:
     'float16'
     """
 
-    dtype: str = "float32"
-    rows_per_shard: int | None = None
-    compress: bool = False
-    add: bool = False
-    update: bool = False
-    retry_failed: bool = False
-    trust_stamps: bool = False
+    dtype: str = option(
+        "float32", name="storage", choices=DTYPES, help="Dtype of the stored features."
+    )
+    rows_per_shard: int | None = option(
+        None,
+        least=1,
+        help="Rows per shard.  [default: as many as fit in 1 GiB, at most 65536]",
+    )
+    compress: bool = option(
+        False, help="Compress features in small gzip chunks: smaller files, slower to read."
+    )
+    add: bool = option(
+        False,
+        recorded=False,
+        help="Append rows of new images to a finished output, in new shards; existing rows stay. "
+        "Prepare the dataset again first.",
+    )
+    update: bool = option(
+        False,
+        recorded=False,
+        help="Make a finished output match the dataset: keep valid rows, compute new and changed "
+        "ones, drop the others. Features with other options are moved aside.",
+    )
+    retry_failed: bool = option(
+        False,
+        recorded=False,
+        help="Recompute the failed rows of a finished output.",
+    )
+    trust_stamps: bool = option(
+        False,
+        recorded=False,
+        help="Do not reread files whose size and modification time match those of the last call "
+        "with this option.",
+    )
 
     def __post_init__(self) -> None:
-        _require_counts(self)
+        require_bounds(self)
         if self.add and self.update:
             raise WrongUsage("add and update exclude each other: an update also adds rows")
 
 
+@documented
 @dataclass(frozen=True)
 class Compute:
     """How rows are computed: weights, precision, device and parallelism.
 
-    Attributes
-    ----------
-    weights : str or Path. "imagenet" for the recipe's own, "random:SEED", or a path.
-    trained_on : str or None. Comma-separated training datasets of the weights, recorded in the
-        header; changes no feature. None: as the recipe records for its own weights.
-    codebook : path or None. Codebook file for bags of audio words: loaded if it exists, else fitted
-        and saved. None: next to the output.
-    precision : str. Precision of the network, one of `pipeline.images.recipes.PRECISIONS`; "auto":
-        the fastest of this machine's device. Recipes and records have the chosen one.
-    device : str. A torch device, such as "cpu" or "cuda"; "auto": the best of the machine that
-        computes, which is the worker's on a scheduler.
-    engine : str. One of `pipeline.images.engine.ENGINES`; they agree up to rounding.
-    batch_size : int or None. Images, frames or clips per batch; None: by recipe and device.
-    threads : int or None. Concurrent batches, images or files; None: one per core.
-    readers : int or None. Prefetch threads that read and decode; None: one per core, at most 8.
+    Recipes and records have the precision that "auto" chose. A device "auto" is that of the machine
+    that computes, which is the worker's on a scheduler.
 
     Examples
     --------
@@ -121,18 +118,57 @@ class Compute:
     ... )  # doctest: +SKIP
     """
 
-    weights: str | Path = "imagenet"
-    trained_on: str | None = None
-    codebook: str | Path | None = None
-    precision: str = "float32"
-    device: str = AUTO
-    engine: str = "fast"
-    batch_size: int | None = None
-    threads: int | None = None
-    readers: int | None = None
+    weights: str | Path = option(
+        "imagenet",
+        help="Weights: imagenet, the PATH of a .pth, .pt, .safetensors or .caffemodel file, or "
+        "random:SEED.",
+    )
+    trained_on: str | None = option(
+        None,
+        metavar="NAME[, NAME...]",
+        help="Datasets that the weights were trained on, recorded in the shards.  [default: those "
+        "known for the recipe's own weights]",
+    )
+    codebook: str | Path | None = option(
+        None,
+        help="Codebook of sound words: this file is loaded, or written after fitting.  [default: "
+        "next to OUT, fitted on the training split]",
+    )
+    precision: str = option(
+        "float32",
+        choices=(*PRECISIONS, AUTO),
+        help="Precision of the network; auto is bf16 if the device computes it fast, else float32.",
+    )
+    device: str = option(
+        AUTO,
+        help="Torch device, such as cpu or cuda:1; auto is the best of the machine that computes.",
+    )
+    engine: str = option(
+        "fast",
+        choices=ENGINES,
+        help="Implementation: fast, or the reference network of its authors; they agree up to "
+        "rounding.",
+    )
+    batch_size: int | None = option(
+        None,
+        least=1,
+        help="Images per batch.  [default: 8, with ten crops 1; on a GPU 128 and 12]",
+    )
+    threads: int | None = option(
+        None,
+        least=1,
+        recorded=False,
+        help="Batches (or images) computed at a time, one core each.  [default: cores; on a GPU 2]",
+    )
+    readers: int | None = option(
+        None,
+        least=1,
+        recorded=False,
+        help="Prefetch threads that read and decode.  [default: cores, at most 8; with a GPU 16]",
+    )
 
     def __post_init__(self) -> None:
-        _require_counts(self)
+        require_bounds(self)
 
     def on(self, place: Place, monitor: Monitor) -> "Compute":
         """Return a copy with "auto" resolved, unless workers of a scheduler compute."""
@@ -165,11 +201,10 @@ class Compute:
 
 
 def extract_options(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the extraction options of `params.yaml` as `storage` and `compute`."""
-    # They have the names of the command's options, where "storage" is the dtype of the rows.
-    named = {"dtype" if name == "storage" else name: value for name, value in given.items()}
-    stored = {field.name for field in fields(Storage)}
+    """Return the extraction options of `params.yaml`, by their keys, as `storage` and `compute`."""
+    stored = {name_of(field): field.name for field in fields(Storage)}
+    computed = {name: value for name, value in given.items() if name not in stored}
     return {
-        "storage": Storage(**{n: value for n, value in named.items() if n in stored}),
-        "compute": Compute(**{n: value for n, value in named.items() if n not in stored}),
+        "storage": Storage(**{stored[n]: value for n, value in given.items() if n in stored}),
+        "compute": Compute(**computed),
     }

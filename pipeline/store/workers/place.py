@@ -13,6 +13,7 @@ from typing import Any, Protocol, TypeVar
 from pipeline.store.errors import WrongUsage
 from pipeline.store.extras import require
 from pipeline.store.files import require_folder, write_json
+from pipeline.store.option_fields import documented, option, require_bounds
 from pipeline.store.progress import Monitor, OnProgress, Stopwatch
 from pipeline.store.wording import counted
 
@@ -42,16 +43,10 @@ class Executor(Protocol):
         """
 
 
+@documented
 @dataclass(frozen=True)
 class Place:
-    """Where a job runs.
-
-    Attributes
-    ----------
-    workers : int or None. Processes on this machine.
-    scheduler : str or None. Address of a Dask scheduler. Without either, this process computes.
-    resources : mapping or None. Requirements of each task on the scheduler; None: a GPU if needed.
-    summary : path or None. JSON file for counts, rates and seconds.
+    """Where a job runs: without `workers` and `scheduler`, in this process.
 
     Raises
     ------
@@ -65,16 +60,33 @@ class Place:
     ... )  # doctest: +SKIP
     """
 
-    workers: int | None = None
-    scheduler: str | None = None
-    resources: Mapping[str, float] | None = None
-    summary: Path | None = None
+    workers: int | None = option(
+        None, least=1, recorded=False, help="Compute in N worker processes on this machine."
+    )
+    scheduler: str | None = option(
+        None,
+        metavar="ADDRESS",
+        recorded=False,
+        help="Compute on the workers of this Dask scheduler, such as tcp://host:8786.",
+    )
+    resources: Mapping[str, float] | None = option(
+        None,
+        name="resource",
+        recorded=False,
+        help="With --scheduler: resources that a task requires of its worker.  [default: GPU=1 "
+        "with --device cuda]",
+    )
+    summary: Path | None = option(
+        None,
+        output=True,
+        recorded=False,
+        help="Write counts, rates and seconds to a JSON file.",
+    )
 
     def __post_init__(self) -> None:
         if self.workers is not None and self.scheduler is not None:
             raise WrongUsage("pass `workers=...` or `scheduler=...`, not both")
-        if self.workers is not None and self.workers < 1:
-            raise WrongUsage(f"workers is {self.workers}, expected at least 1")
+        require_bounds(self)
         if self.resources and self.scheduler is None:
             raise WrongUsage("`resources=...` requires a `scheduler=...`")
 
