@@ -107,7 +107,8 @@ class Params:
     """Contents of params.yaml; the defaults apply to a folder without the file."""
 
     dataset: str = ""
-    datasets: dict[str, Dataset] = field(default_factory=dict)
+    # `pipeline prepare` alone reads them: other outputs depend on the prepared dataset.
+    datasets: dict[str, Dataset] = field(default_factory=dict, metadata={"recorded": False})
     splits: Splits = Splits()
     image_features: list[str] = field(default_factory=list)
     extract: Extract = field(default_factory=Extract)

@@ -2,17 +2,20 @@
 
 import json
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 import click
 
+from pipeline.datasets.manifest import DATASET_FILE, read_manifest
 from pipeline.experiments.layout import Layout
 from pipeline.heads.training.training_options import TrainingOptions
+from pipeline.store.builder.locking import WORK_FOLDER
+from pipeline.store.current.record import Record, made_from
+from pipeline.store.current.snapshot import Snapshot
 from pipeline.store.errors import PipelineError
-from pipeline.store.option_fields import recorded
+from pipeline.store.hashing import sha256_of_json
 from pipeline.store.wording import counted
 from stages.command import PATH, Command
 from stages.console import CONSOLE, FAILED, SOME_ROWS_FAILED, as_options, log_chosen, log_done
@@ -83,7 +86,6 @@ def run(
       pipeline run wang2016-cca ours --dataset data/mine
       pipeline run all --dataset data/flickr8k --dry-run
     """
-    from pipeline.experiments.finished_run import FinishedRun
     from stages.params import load_params
 
     started = time.monotonic()
@@ -93,9 +95,9 @@ def run(
     except PipelineError:
         _checked(params, names)  # a misspelt name is the more likely mistake
         raise
-    options_given = [size, recorded(training), test_split, seeds]
-    finished = FinishedRun(layout, names, [asdict(params), str(layout.dataset), *options_given])
-    if not dry_run and (tables := finished.tables()) is not None:
+    others = {"size": size, "test_split": test_split, "seeds": seeds, "corpus": corpus}
+    snapshot = _snapshot(layout, names, made_from(params, training, **others))
+    if not dry_run and (tables := snapshot.result()) is not None:
         log_done(f"all steps of {', '.join(names)} are up to date")
         _print_result(as_json, (), tables, {}, (), started)
         return
@@ -121,12 +123,23 @@ def run(
     except RunFailed as error:
         result, failed = error.result, error.failed
     if not (dry_run or failed or result.perplexities):
-        finished.write(result.outputs, result.tables)
+        snapshot.write(result.outputs, {name: dict(row) for name, row in result.tables.items()})
     verb = "to be made" if dry_run else "made"
     _print_result(as_json, result.made, result.tables, result.perplexities, failed, started, verb)
     if failed:
         _log_failed(failed)
         ctx.exit(SOME_ROWS_FAILED if all(one.of_rows for one in failed) else FAILED)
+
+
+def _snapshot(layout: Layout, names: Sequence[str], record: Record) -> Snapshot:
+    """Return the state of a run's inputs: its options, the dataset and its images."""
+    name = f"run-{layout.name}-{sha256_of_json(names)[:16]}.finished"
+    pictures: Iterable[str] = ()
+    if (layout.dataset / DATASET_FILE).is_file():
+        manifest = read_manifest(layout.dataset)
+        pictures = (f"{manifest.image_root}/{file}" for file in manifest.packed.files)
+    record = {**record, "names": [*names], "dataset": str(layout.dataset)}
+    return Snapshot(layout.root / WORK_FOLDER / name, record, layout.dataset, pictures)
 
 
 def _checked(params: "Params", names: tuple[str, ...]) -> tuple[str, ...]:

@@ -69,7 +69,7 @@ class RunResult:
     made : tuple of str. Steps that changed their output or, for a dry run, would run.
     perplexities : dict. Validation perplexity of each language model; an out-of-vocabulary word
         counts as one word.
-    outputs : tuple of Path. Folder or file of every step, in the order of the steps.
+    outputs : tuple of Path. Existing outputs of all steps, in their order.
     """
 
     tables: Mapping[str, Row]
@@ -215,7 +215,7 @@ def run(
     finished = [name for name in trained if outs[name] not in failures]
     tables = {name: _row(outs[name]) for name in finished if name not in kinds}
     perplexities = {name: kinds[name].perplexity(outs[name]) for name in finished if name in kinds}
-    result = RunResult(tables, changed, perplexities, tuple(plan.steps))
+    result = RunResult(tables, changed, perplexities, plan.outputs)
     if failed:
         raise RunFailed(result, failed)
     return result

@@ -11,7 +11,6 @@ from pathlib import Path
 from pipeline.datasets.manifest import read_description
 from pipeline.datasets.splits import ALL
 from pipeline.experiments.layout import Layout, NotMade, unseeded
-from pipeline.experiments.records import Record, why_stale
 from pipeline.experiments.steps.experiment_steps import embeddings_record
 from pipeline.heads.embed import Stored, embed, require_head_of
 from pipeline.heads.head_types import Experiment
@@ -21,6 +20,7 @@ from pipeline.retrieval import EmbeddingsError
 from pipeline.retrieval.embedding_file import read_provenance, read_store
 from pipeline.retrieval.ensemble import ensemble
 from pipeline.retrieval.quantised.codes import StoreError
+from pipeline.store.current.record import Record, stale
 from pipeline.store.errors import PipelineError
 from pipeline.store.hashing import sha256_of_file
 from pipeline.store.jobs.options import Selection
@@ -151,7 +151,7 @@ class _Whole:
         self, out: Path, expected: Callable[[], Record], make: Callable[[], object], size: str
     ) -> Path:
         """Return a file, computed first if it is stale."""
-        if reason := why_stale(out, embeddings_record, expected):
+        if reason := stale(out, embeddings_record, expected):
             self._monitor.log(f"{out}: {reason}; the whole dataset is embedded once ({size})")
             started = time.monotonic()
             make()

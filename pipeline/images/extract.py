@@ -1,14 +1,15 @@
 """The job of `pipeline extract`: features of a dataset's images, or of image files, as shards."""
 
-from itertools import chain
 from pathlib import Path
 
 from pipeline.datasets.manifest import DATASET_FILE, NO_PICTURES, Manifest
 from pipeline.datasets.plain_images import Images, images_of
 from pipeline.images.concatenated_recipes import extract_side_by_side, split_name
 from pipeline.images.recipes import resolve_recipe
-from pipeline.store.jobs.finished import FinishedRecord
+from pipeline.store.current.record import made_from
+from pipeline.store.current.snapshot import Snapshot, snapshot_file
 from pipeline.store.jobs.make_features import make_features
+from pipeline.store.jobs.nothing_to_do import nothing_to_do
 from pipeline.store.jobs.options import Compute, Selection, Storage
 from pipeline.store.progress import QUIET, Monitor
 from pipeline.store.shards.index import FeatureIndex
@@ -98,16 +99,12 @@ def extract(
     manifest.require("images", f"the recipe {recipe!r}", NO_PICTURES)
     entries = manifest.select(select.split)[: select.limit]
     files = manifest.files(entries)
-    finished = None
+    snapshot = None
     if isinstance(dataset, str | Path) and Path(dataset, DATASET_FILE).is_file():
-        weights = [str(compute.weights)] if Path(compute.weights).is_file() else []
-        call = ["extract", recipe, resolved.to_json(), compute.named_weights, compute.trained_on]
-        rows = [select.split, select.limit, storage.rows_per_shard, storage.compress]
+        record = made_from(select, storage, compute, recipe=resolved.to_json())
         pictures = (f"{manifest.image_root}/{file}" for file in entries.files)
-        finished = FinishedRecord(
-            Path(out), [*call, *rows], Path(dataset), chain(pictures, weights)
-        )
-        if (index := finished.nothing_to_do("image", place, monitor)) is not None:
+        snapshot = Snapshot(snapshot_file(Path(out)), record, Path(dataset), pictures)
+        if (index := nothing_to_do(snapshot, Path(out), "image", place, monitor)) is not None:
             return index
 
     # Imported here: importing torch is slower than finding that there is nothing to do.
@@ -119,6 +116,6 @@ def extract(
         device_for(compute.device, resolved)
     source = image_source(entries.ids, files, resolved, manifest.name, compute, monitor)
     index = make_features(source, out, storage=storage, place=place, monitor=monitor)
-    if finished is not None:
-        finished.write()
+    if snapshot is not None:
+        snapshot.write([Path(out).resolve()], [])
     return index

@@ -6,7 +6,6 @@ from pathlib import Path
 
 from pipeline.datasets.manifest import MANIFEST_FILE
 from pipeline.experiments.layout import Layout, seeded
-from pipeline.experiments.records import Record, json_record
 from pipeline.experiments.steps.experiment_steps import add_experiment
 from pipeline.experiments.steps.input_steps import add_features, add_text
 from pipeline.experiments.steps.step import Plan, Step
@@ -18,6 +17,8 @@ from pipeline.language.model_types import LanguageExperiment
 from pipeline.language.presets import LANGUAGE_PRESETS, resolve_language_experiment
 from pipeline.language.train_language_model import fit_language_model
 from pipeline.language.trained_model import LANGUAGE_FILE, load_language_model
+from pipeline.store.current.readers import json_record
+from pipeline.store.current.record import Record
 from pipeline.store.hashing import sha256_of_file
 from pipeline.store.progress import Monitor
 from pipeline.store.shards.feature_set import read_set_index

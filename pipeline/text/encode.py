@@ -8,9 +8,11 @@ from typing import Any
 
 from pipeline.datasets.manifest import read_manifest
 from pipeline.datasets.splits import require_captions
+from pipeline.store.current.record import made_from
+from pipeline.store.current.snapshot import Snapshot, snapshot_file
 from pipeline.store.devices import AUTO, choose_device
-from pipeline.store.jobs.finished import FinishedRecord
 from pipeline.store.jobs.make_features import make_features
+from pipeline.store.jobs.nothing_to_do import nothing_to_do
 from pipeline.store.jobs.options import Storage
 from pipeline.store.progress import QUIET, Monitor
 from pipeline.store.shards.index import FeatureIndex
@@ -121,11 +123,9 @@ def encode(
     folder = encoder_folder(out) if how.fitted is None else Path(how.fitted)
     plan = plan_encoder(encoder, **options)
     storage, place = storage or Storage(), place or Place()
-    rows = [how.split, how.phrases, how.trained_on, storage.rows_per_shard, storage.compress]
-    finished = FinishedRecord(
-        out, ["text", plan.to_json(), how.fit_split, *rows], Path(dataset), plan.files(), [folder]
-    )
-    if (index := finished.nothing_to_do("caption", place, monitor)) is not None:
+    record = made_from(how, storage, encoder=plan.to_json())
+    snapshot = Snapshot(snapshot_file(out), record, Path(dataset))
+    if (index := nothing_to_do(snapshot, out, "caption", place, monitor)) is not None:
         return index
     manifest = read_manifest(Path(dataset))
     require_captions(manifest)
@@ -150,7 +150,7 @@ def encode(
     notes = _unknown(fitted, chosen.texts, chosen.ids)
     for note in notes:
         monitor.log(note)
-    finished.write(notes)
+    snapshot.write([out.resolve(), folder.resolve()], notes)
     return index
 
 

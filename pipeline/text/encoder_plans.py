@@ -7,7 +7,6 @@ import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from dataclasses import fields as dataclass_fields
-from pathlib import Path
 from typing import Any, Literal
 
 from pipeline.store.errors import UnknownName
@@ -240,14 +239,6 @@ class EncoderPlan:
     def to_json(self) -> dict[str, Any]:
         others = {name: value for name, value in asdict(self).items() if name != "specs"}
         return {"parts": [spec.to_json() for spec in self.specs], **others}
-
-    def files(self) -> list[Path]:
-        """Return the files that it names, such as word vectors, and the files of named folders."""
-        named = [self.vectors, self.wordnet]
-        named += [text for spec in self.specs for text in (spec.name, spec.weights, spec.tagger)]
-        texts = [part for text in named if text for part in (text, text.partition(":")[2]) if part]
-        paths = [path for path in map(Path, texts) if path.exists()]
-        return [file for path in paths for file in (path, *sorted(path.rglob("*")))]
 
     @classmethod
     def from_json(cls, value: Any) -> "EncoderPlan":

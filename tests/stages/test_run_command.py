@@ -73,8 +73,8 @@ def test_run_makes_what_is_missing_and_nothing_else(
     Path(f"data/evaluations/scenes/{NAME}/provenance.json").unlink()
     assert made(pipeline("run", NAME, "--seed", 1).stderr) == ["evaluate"]
 
-    # Once nothing is left to do, no step is asked again; see test_finished_run.py.
-    monkeypatch.setattr("pipeline.store.jobs.finished._SETTLED_NS", -(10**18))
+    # Once nothing is left to do, no step is asked again; see test_snapshot.py.
+    monkeypatch.setattr("pipeline.store.current.snapshot._SETTLED_NS", -(10**18))
     checked = pipeline("run", NAME, "--seed", 1)
     if not list(Path("data/.work").glob("run-scenes-*.finished")):
         return  # on a file system whose times of change are not the kernel's

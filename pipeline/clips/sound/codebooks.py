@@ -15,9 +15,9 @@ from pipeline.clips.sound.words import (
 from pipeline.datasets.manifest import Manifest
 from pipeline.images.networks import WeightsError
 from pipeline.store.builder.reuse import supersede
+from pipeline.store.current.snapshot import file_identities
 from pipeline.store.hashing import sha256_of_json
 from pipeline.store.jobs.ordered import ending_at_once, in_order
-from pipeline.store.jobs.stamps import file_stamps
 from pipeline.store.progress import Monitor
 
 # Files to prefetch.
@@ -103,7 +103,7 @@ def sounds_of(
 
 def _clips_sha256(manifest: Manifest, split: str) -> str:
     entries = manifest.select(split)
-    sizes = file_stamps(manifest.files(entries))[:, 0].tolist()
+    sizes = file_identities(manifest.files(entries))[:, 0].tolist()
     return sha256_of_json(
         [[e.id, [n] if n >= 0 else []] for e, n in zip(entries, sizes, strict=True)]
     )

@@ -5,7 +5,6 @@ from dataclasses import asdict, replace
 from pathlib import Path
 
 from pipeline.experiments.layout import seeded
-from pipeline.experiments.records import Record, json_record
 from pipeline.experiments.steps.head_steps import add_head, add_tuned_features, hashes_of
 from pipeline.experiments.steps.input_steps import add_features, add_own_vectors, add_text
 from pipeline.experiments.steps.step import Plan, Step
@@ -18,6 +17,8 @@ from pipeline.retrieval.ensemble import ensemble
 from pipeline.retrieval.evaluate import evaluate
 from pipeline.retrieval.ranking.protocols import resolve_protocol
 from pipeline.retrieval.tables import PROVENANCE_FILE
+from pipeline.store.current.readers import json_record
+from pipeline.store.current.record import Record
 from pipeline.store.hashing import sha256_of_file
 from pipeline.store.jobs.options import Selection
 from pipeline.store.progress import Monitor

@@ -4,7 +4,6 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from pipeline.experiments.records import Record, features_record, json_record, weights_of
 from pipeline.experiments.steps.input_steps import recipe_for, rows_of
 from pipeline.experiments.steps.step import Plan, Step
 from pipeline.heads.finetuning import WEIGHTS_FILE
@@ -16,6 +15,8 @@ from pipeline.heads.inputs.word_vectors import origin_of
 from pipeline.heads.trained_head import HEAD_FILE, TENSORS_FILE
 from pipeline.images.extract import extract
 from pipeline.store.builder.reuse import supersede
+from pipeline.store.current.readers import features_record, json_record, weights_record
+from pipeline.store.current.record import Record
 from pipeline.store.hashing import sha256_of_file
 from pipeline.store.jobs.options import extract_options
 from pipeline.store.progress import Monitor
@@ -48,7 +49,7 @@ def add_head(
         if tuned is not None and start is not None:
             tensors = sha256_of_file(start / TENSORS_FILE)
             how = {**asdict(tuned), "start_sha256": tensors}
-            record["finetuning"] = {**how, **weights_of(images)}
+            record["finetuning"] = {**how, **weights_record(images)}
         return record
 
     def make(monitor: Monitor) -> object:
@@ -79,7 +80,7 @@ def add_tuned_features(plan: Plan, experiment: Experiment, head: Path) -> Path:
         return {"rows": rows, "recipe": recipe.to_json(), "weights_sha256": weights}
 
     def make(monitor: Monitor) -> object:
-        if (out / INDEX_FILE).is_file() and step.why_stale():
+        if (out / INDEX_FILE).is_file() and step.stale():
             supersede(out)
         options = extract_options(given)
         return extract(

@@ -3,12 +3,13 @@
 from pathlib import Path
 from typing import Any, Protocol
 
-from pipeline.experiments.records import features_record, why_stale
 from pipeline.experiments.steps.step import Plan, Step
 from pipeline.heads.head_types import CaptionFeatures
 from pipeline.images.concatenated_recipes import SideBySide, split_name
 from pipeline.images.extract import extract
 from pipeline.images.recipes import resolve_recipe
+from pipeline.store.current.readers import features_record
+from pipeline.store.current.record import stale
 from pipeline.store.families import added
 from pipeline.store.jobs.options import Storage, extract_options
 from pipeline.store.progress import Monitor
@@ -101,6 +102,7 @@ def add_text(plan: Plan, captions: CaptionFeatures) -> Path:
     step = Step(
         "text", captions.name, out, needs, f"{counted(rows, 'row')} of {captions.encoder}", make,
         features_record, lambda: {"rows": rows}, always=True,
+        fitted=plan.layout.encoder(captions.name),
     )  # fmt: skip
     return plan.add(step)
 
@@ -129,7 +131,7 @@ def _add_vectors(plan: Plan, name: str) -> Path:
             for step in plan.steps.values():
                 if step.job == "text" and out in step.needs:
                     supersede_encoder(plan.layout.encoder(step.name), step.out)
-        if not why_stale(out, vectors_record, lambda: record):
+        if not stale(out, vectors_record, lambda: record):
             return None  # moved back
         return store_vectors(plan.layout.dataset, out, training=training, monitor=monitor, **others)
 

@@ -15,10 +15,11 @@ from typing import Any
 from pipeline.datasets.manifest import Manifest, read_manifest
 from pipeline.datasets.splits import Role, split_for
 from pipeline.experiments.layout import Layout
-from pipeline.experiments.records import Reader, Record, file_record, why_stale
 from pipeline.heads.experiments import experiment_finder
 from pipeline.heads.head_types import Experiment
 from pipeline.heads.training.training_options import DEFAULT_TRAINING, TrainingOptions
+from pipeline.store.current.readers import file_record
+from pipeline.store.current.record import Reader, Record, stale
 from pipeline.store.errors import FileReadError, PipelineError, is_out_of_memory
 from pipeline.store.progress import Monitor
 
@@ -42,13 +43,14 @@ class Step:
     # `make` itself finds missing and changed parts, such as images and captions, and is called even
     # if the record is up to date.
     always: bool = False
+    fitted: Path | None = None  # second output: what was fitted for it, such as an encoder
 
     def __str__(self) -> str:
         return f"{self.job} {self.name}"
 
-    def why_stale(self) -> str:
+    def stale(self) -> str:
         """Return why it must be computed; "" if it is up to date."""
-        return why_stale(self.out, self.read, self.expected)
+        return stale(self.out, self.read, self.expected)
 
 
 @dataclass(frozen=True)
@@ -95,6 +97,12 @@ class Plan:
         splits = {"train_split": self.split("train"), "validation_split": self.split("validation")}
         return {"seed": seed, **splits}
 
+    @property
+    def outputs(self) -> tuple[Path, ...]:
+        """All outputs, in the order of the steps."""
+        outputs = [out for s in self.steps.values() for out in (s.out, s.fitted) if out is not None]
+        return tuple(out for out in outputs if out.exists())
+
     def add(self, step: Step) -> Path:
         """Add a step, unless one with the same output exists; return the output."""
         return self.steps.setdefault(step.out, step).out
@@ -128,7 +136,7 @@ class Plan:
 
     def _make(self, step: Step, line: str, monitor: Monitor) -> bool:
         """Run a step if it is stale; return whether its output changed."""
-        reason = step.why_stale()
+        reason = step.stale()
         if not reason and not step.always:
             monitor.log(f"{line} up to date")
             return False
@@ -143,8 +151,8 @@ class Plan:
         undone: set[Path] = set()
         stale_steps = []
         for step in self.steps.values():
-            stale = undone & {*step.needs}
-            reason = "its inputs are to be made" if stale else step.why_stale()
+            before = undone & {*step.needs}
+            reason = "its inputs are to be made" if before else step.stale()
             if reason:
                 undone.add(step.out)
                 stale_steps.append(str(step))

@@ -5,7 +5,6 @@ from dataclasses import replace
 from pathlib import Path
 
 from pipeline.experiments.layout import seeded
-from pipeline.experiments.records import Record
 from pipeline.experiments.steps.head_steps import expected_training, head_record
 from pipeline.experiments.steps.step import Plan, Step
 from pipeline.heads.head_types import Experiment
@@ -15,6 +14,7 @@ from pipeline.regions.localization.localize import localize
 from pipeline.regions.localization.localized import read_localized
 from pipeline.regions.localization.sources import Sources
 from pipeline.regions.localization.train_localizer import fit_to_phrases
+from pipeline.store.current.record import Record
 from pipeline.store.hashing import sha256_of_file
 from pipeline.store.progress import Monitor
 

@@ -11,10 +11,10 @@ import numpy.typing as npt
 
 from pipeline.store.builder.compute import build_here, build_on_workers
 from pipeline.store.builder.feature_build import ShardBuild
+from pipeline.store.current.row_stamps import store_stamps, unchanged_rows
 from pipeline.store.jobs.feature_source import FeatureSource
 from pipeline.store.jobs.options import Storage
 from pipeline.store.jobs.origins import Origin, common_folder, missing_files, require_folder
-from pipeline.store.jobs.stamps import StampRecord
 from pipeline.store.jobs.worker import compute_shard
 from pipeline.store.progress import QUIET, Monitor, Stopwatch
 from pipeline.store.shards.format import MISSING, OK, FeatureHeader, RowBlock
@@ -87,7 +87,7 @@ def make_features(
             )
             raise
         if stamps is not None:
-            StampRecord(out).write(index, stamps)
+            store_stamps(out, index, stamps)
     seconds = time.monotonic() - started
     monitor.log(rate_line(computed, source.unit, seconds, index.failed_rows))
     place.write_summary(out, index.metadata, computed, seconds, watch)
@@ -152,7 +152,7 @@ class _Job:
         if storage.trust_stamps and self.origin.stamps is not None:
             # Before the files are read: one that changes meanwhile counts as changed next time.
             stamps = self.origin.stamps[self._numbers(Span(0, len(build.ids)))]
-            unchanged = StampRecord(out).unchanged(build, stamps)
+            unchanged = unchanged_rows(out, build.published, stamps)
         changed, gone, failed = self._compare(unchanged)
         plural = self.origin.plural
         if (replaced := build.replaced_rows) is not None:

@@ -1,5 +1,6 @@
 """Sources of rows, files or texts, and change detection by the CRC-32 of each row."""
 
+import hashlib
 import os
 import socket
 import zlib
@@ -13,9 +14,10 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from pipeline.store.current.row_stamps import Stamps
+from pipeline.store.current.snapshot import file_identities
 from pipeline.store.errors import FileReadError
 from pipeline.store.hashing import sha256_of_texts
-from pipeline.store.jobs.stamps import Stamps, file_stamps, stamps_sha256
 from pipeline.store.shards.row_keys import RowNumbers
 
 Crc32 = npt.NDArray[np.uint32]
@@ -66,11 +68,11 @@ class Files:
     @cached_property
     def stamps(self) -> Stamps:
         """Size and modification time of each file, (rows, 2); one stat per file."""
-        return file_stamps(self.files)
+        return np.ascontiguousarray(file_identities(self.files)[:, :2])
 
     def digest(self) -> Any:
         """Return engine, a digest of sizes and modification times, and the parts."""
-        stamps = stamps_sha256(self.stamps)
+        stamps = hashlib.sha256(self.stamps.tobytes()).hexdigest()
         return [self.engine, stamps, *([list(self.parts)] if self.parts is not None else [])]
 
     def crc32(self, rows: RowNumbers) -> Crc32:

@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 from pipeline import write_features
-from pipeline.experiments.records import MISSING, features_record, json_record, why_stale
+from pipeline.store.current.readers import features_record, json_record
+from pipeline.store.current.record import MISSING, stale
 from pipeline.store.files import write_json
 
 RECORD = {"seed": 0, "settings": {"dim": 8, "rates": [1, 2]}, "made_from": {"images": "0" * 64}}
@@ -32,21 +33,21 @@ def test_the_first_difference_is_named(
     expected: dict[str, Any], reason: str, tmp_path: Path
 ) -> None:
     write_json(tmp_path / "head.json", RECORD)
-    assert why_stale(tmp_path / "head.json", json_record, lambda: expected) == reason
+    assert stale(tmp_path / "head.json", json_record, lambda: expected) == reason
 
 
 def test_missing_and_damaged_outputs(tmp_path: Path) -> None:
     def expected() -> dict[str, Any]:
         raise AssertionError("what does not exist is compared with nothing")
 
-    assert why_stale(tmp_path / "head.json", json_record, expected) == MISSING
-    assert why_stale(tmp_path / "features", features_record, expected) == MISSING
+    assert stale(tmp_path / "head.json", json_record, expected) == MISSING
+    assert stale(tmp_path / "features", features_record, expected) == MISSING
     for text in ("{", "[]", '{"seed": NaN}'):
         (tmp_path / "head.json").write_text(text)
-        assert "head.json is corrupt" in why_stale(tmp_path / "head.json", json_record, expected)
+        assert "head.json is corrupt" in stale(tmp_path / "head.json", json_record, expected)
     (tmp_path / "features").mkdir()
     (tmp_path / "features" / "index.json").write_text("{}")
-    assert "index.json" in why_stale(tmp_path / "features", features_record, expected)
+    assert "index.json" in stale(tmp_path / "features", features_record, expected)
 
 
 def test_features_are_known_by_recipe_rows_and_weights(tmp_path: Path) -> None:
@@ -54,7 +55,7 @@ def test_features_are_known_by_recipe_rows_and_weights(tmp_path: Path) -> None:
     write_features(tmp_path / "f", ["a", "b", "c"], rows, recipe={"name": "mine"}, weights="w")
 
     def reason(**expected: Any) -> str:
-        return why_stale(tmp_path / "f", features_record, lambda: expected)
+        return stale(tmp_path / "f", features_record, lambda: expected)
 
     assert reason(rows=3, recipe={"name": "mine"}, weights="w") == ""
     assert reason(rows=4) == "rows is 3, expected 4"

@@ -1,19 +1,13 @@
-"""Whether an output is up to date: its record of its inputs, compared with the expected one.
-
-`why_stale` is the only rule that compares the two.
-"""
+"""Records of what outputs are made from, and the first difference between two of them."""
 
 import json
 from collections.abc import Callable, Mapping
+from dataclasses import is_dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from pipeline.store.errors import PipelineError
-from pipeline.store.schema import decode
-from pipeline.store.shards.feature_set import read_set_index
-from pipeline.store.shards.format import FeatureHeader
-from pipeline.store.shards.index import INDEX_FILE
-from pipeline.store.shards.side_by_side import is_view
+from pipeline.store.option_fields import recorded
 
 MISSING = "missing"
 
@@ -24,8 +18,14 @@ Reader = Callable[[Path], Record | None]
 _LONGEST = 24
 
 
-def why_stale(out: Path, read: Reader, expected: Callable[[], Record]) -> str:
-    """Return why an output must be computed; "" if it is up to date, `MISSING` without a record.
+def made_from(*options: object, **inputs: Any) -> dict[str, Any]:
+    """Return a record, as JSON values: all recorded fields of option objects, and the inputs."""
+    named = {type(one).__name__.lower(): one for one in options}
+    return cast(dict[str, Any], _json({**named, **inputs}))
+
+
+def stale(out: Path, read: Reader, expected: Callable[[], Record]) -> str:
+    """Return why an output must be computed; "" if it is current, `MISSING` without a record.
 
     Otherwise the reason is the corruption or the first difference, such as "seed is 0, expected 1".
     `expected` returns the required entries, as JSON values; a record may have further ones.
@@ -42,42 +42,15 @@ def why_stale(out: Path, read: Reader, expected: Callable[[], Record]) -> str:
     return _first_difference({name: record[name] for name in required if name in record}, required)
 
 
-def file_record(file: Path) -> Record | None:
-    """Return an empty record for a file without one; None if it is missing."""
-    return {} if file.is_file() else None
-
-
-def json_record(file: Path) -> Record | None:
-    """Return the object in a JSON file; None if it is missing. Raises if it is corrupt."""
-    try:
-        return decode(file.read_bytes(), dict[str, Any])
-    except OSError:
-        return None
-    except ValueError as error:
-        # Not a FileReadError, which is of the system and stops all steps.
-        raise PipelineError(f"{file} is corrupt ({error})") from error
-
-
-def features_record(folder: Path) -> Record | None:
-    """Return recipe, weights, rows and content hash of a feature folder; None if it is missing."""
-    if not (folder / INDEX_FILE).is_file() and not is_view(folder):
-        return None
-    index = read_set_index(folder)
-    return {
-        "rows": index.rows,
-        "recipe": index.header.recipe,
-        **_weights(index.header),
-        "content_sha256": index.content_sha256,
-    }
-
-
-def weights_of(features: Path) -> dict[str, str]:
-    """Return name and SHA-256 of the weights of image features."""
-    return _weights(read_set_index(features).header)
-
-
-def _weights(header: FeatureHeader) -> dict[str, str]:
-    return {"weights": header.weights, "weights_sha256": header.weights_sha256}
+def _json(value: Any) -> Any:
+    """Return JSON values: an option object as its recorded fields, a path as text."""
+    if is_dataclass(value):
+        value = recorded(value)
+    if isinstance(value, Mapping):
+        return {str(name): _json(one) for name, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [_json(one) for one in value]
+    return str(value) if isinstance(value, Path) else value
 
 
 def _first_difference(record: Record, expected: Record, path: str = "") -> str:

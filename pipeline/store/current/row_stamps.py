@@ -1,0 +1,47 @@
+"""Sizes and modification times of the rows' files, for `Storage.trust_stamps`: those not to reread.
+
+They are stored in the work folder, which is not shared: shards contain no time stamps.
+"""
+
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+from safetensors import SafetensorError
+
+from pipeline.store.builder.locking import WORK_FOLDER
+from pipeline.store.shards.index import FeatureIndex
+from pipeline.store.tensor_file import read_metadata, read_tensors, write_tensors
+
+Stamps = npt.NDArray[np.int64]
+
+_KEY = "made_from"
+
+
+def unchanged_rows(
+    out: Path, published: FeatureIndex | None, stamps: Stamps
+) -> npt.NDArray[np.bool_]:
+    """Return which rows' files have the stored stamps, (rows,) bool; `stamps` are (rows, 2)."""
+    none = np.zeros(len(stamps), bool)
+    try:
+        # Those of other shards do not count: a run without stamps has changed the set since.
+        content = read_metadata(_file(out), _KEY)["content"]
+        if published is None or content != published.content_sha256:
+            return none
+        stored = read_tensors(_file(out), ["stamps"])["stamps"]
+    except (OSError, SafetensorError, KeyError, TypeError, ValueError):
+        return none
+    if stored.shape != stamps.shape:
+        return none
+    return np.asarray((stored == stamps).all(axis=1) & (stamps[:, 0] >= 0))
+
+
+def store_stamps(out: Path, index: FeatureIndex, stamps: Stamps) -> None:
+    """Store the stamps (rows, 2) that the rows' files had before they were read."""
+    _file(out).parent.mkdir(exist_ok=True)
+    write_tensors(_file(out), {"stamps": stamps}, _KEY, {"content": index.content_sha256})
+
+
+def _file(out: Path) -> Path:
+    out = out.resolve()
+    return out.parent / WORK_FOLDER / f"{out.name}.stamps"
