@@ -8,6 +8,7 @@ from typing import Any
 from pipeline.heads import HeadError
 from pipeline.heads.base import Head, HeadKind, choice, setting, settings_from, text
 from pipeline.heads.inputs.feature_spec import HeadInputs
+from pipeline.heads.training.training_options import TrainingOptions
 from pipeline.store.wording import did_you_mean
 
 HEADS = ("cca", "ridge", "vse", "relational", "scan", "two-branch", "word2visualvec", "zero-shot")
@@ -106,3 +107,18 @@ def with_precision(experiment: Experiment, requested: str | None) -> Experiment:
     if tuned is not None and (requested or precision != "float32"):
         tuned = replace(tuned, precision=precision)
     return replace(experiment, precision=precision, finetuning=tuned)
+
+
+def trained_with(
+    experiment: Experiment, training: TrainingOptions, train_split: str, validation_split: str
+) -> dict[str, Any]:
+    """Return the fields of a `TrainedHead` that follow from options, as JSON values."""
+    return {
+        "kind": experiment.head,
+        "settings": with_epochs_at_most(experiment.head, experiment.settings, training.max_epochs),
+        "seed": training.seed,
+        "train_split": train_split,
+        "validation_split": validation_split,
+        "average_captions": experiment.average_captions,
+        "precision": with_precision(experiment, training.precision).precision,
+    }

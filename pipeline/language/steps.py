@@ -63,7 +63,9 @@ def add_language_model(plan: Plan, experiment: LanguageExperiment, seed: int) ->
         return {
             "model": experiment.model,
             "settings": experiment.settings,
-            **plan.trained(seed),
+            "seed": seed,
+            "train_split": plan.split("train"),
+            "validation_split": plan.split("validation"),
             "made_from": {"manifest_sha256": manifest, **hashes},
             "head": origin,
         }

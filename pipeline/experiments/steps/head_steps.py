@@ -1,5 +1,6 @@
 """Steps that train heads, with or without an image network, and extract fine-tuned features."""
 
+from contextlib import suppress
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,7 @@ from pipeline.experiments.steps.step import Plan, Step
 from pipeline.heads.finetuning import WEIGHTS_FILE
 from pipeline.heads.finetuning.finetune import finetune
 from pipeline.heads.fit import fit
-from pipeline.heads.head_types import Experiment, with_epochs_at_most, with_precision
+from pipeline.heads.head_types import Experiment, trained_with, with_precision
 from pipeline.heads.inputs.pairs import made_from
 from pipeline.heads.inputs.word_vectors import origin_of
 from pipeline.heads.trained_head import HEAD_FILE, TENSORS_FILE
@@ -22,7 +23,7 @@ from pipeline.store.jobs.options import extract_options
 from pipeline.store.progress import Monitor
 from pipeline.store.shards.feature_set import read_set_index
 from pipeline.store.shards.index import INDEX_FILE, read_index
-from pipeline.text.vectors import load_vectors
+from pipeline.text.vectors import VectorsError, load_vectors
 
 
 def add_head(
@@ -43,8 +44,8 @@ def add_head(
     def expected() -> Record:
         record = expected_training(plan, experiment, seed)
         record["made_from"] = hashes_of(plan, images, captions)
-        for file in _own_vectors(plan, experiment):
-            record["word_vectors"] = origin_of(load_vectors(str(file), ()))
+        if start is None:
+            record |= _vectors_record(experiment.word_vectors)
         tuned = with_precision(experiment, plan.training.precision).finetuning
         if tuned is not None and start is not None:
             tensors = sha256_of_file(start / TENSORS_FILE)
@@ -100,14 +101,16 @@ def head_record(folder: Path) -> Record | None:
 
 def expected_training(plan: Plan, experiment: Experiment, seed: int) -> dict[str, Any]:
     """Return the expected record of any head of an experiment, without its data."""
-    most = plan.training.max_epochs
-    return {
-        "kind": experiment.head,
-        "settings": with_epochs_at_most(experiment.head, experiment.settings, most),
-        "average_captions": experiment.average_captions,
-        "precision": with_precision(experiment, plan.training.precision).precision,
-        **plan.trained(seed),
-    }
+    training = replace(plan.training, seed=seed)
+    return trained_with(experiment, training, plan.split("train"), plan.split("validation"))
+
+
+def _vectors_record(source: str | None) -> dict[str, Any]:
+    """Return the entry of a head's word vectors, unless their file is no longer there."""
+    with suppress(VectorsError):
+        origin = None if source is None else origin_of(load_vectors(source, ()))
+        return {"word_vectors": origin}
+    return {}
 
 
 def _own_vectors(plan: Plan, experiment: Experiment) -> tuple[Path, ...]:

@@ -92,11 +92,6 @@ class Plan:
         }
         return split_for(role, self.manifest, named[role])
 
-    def trained(self, seed: int) -> dict[str, Any]:
-        """Return what every trained output records about a training with a seed."""
-        splits = {"train_split": self.split("train"), "validation_split": self.split("validation")}
-        return {"seed": seed, **splits}
-
     @property
     def outputs(self) -> tuple[Path, ...]:
         """All outputs, in the order of the steps."""

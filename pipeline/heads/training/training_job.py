@@ -12,7 +12,7 @@ from pipeline.datasets.entries import PackedEntries
 from pipeline.datasets.manifest import Manifest
 from pipeline.datasets.splits import require_captions, split_for
 from pipeline.heads.base import FitOptions
-from pipeline.heads.head_types import Experiment, make_head, with_epochs_at_most, with_precision
+from pipeline.heads.head_types import Experiment, make_head, trained_with, with_precision
 from pipeline.heads.inputs.feature_rows import Features
 from pipeline.heads.inputs.feature_spec import HeadInputs
 from pipeline.heads.inputs.pairs import HeldOut, Pairs, with_features
@@ -78,25 +78,17 @@ class TrainingJob:
         self, experiment: Experiment, inputs: HeadInputs, made_from: Mapping[str, str]
     ) -> TrainedHead:
         """Return the record of an experiment's unfitted head."""
-        settings = with_epochs_at_most(
-            experiment.head, experiment.settings, self.options.max_epochs
-        )
+        fields = trained_with(experiment, self.options, self.train_split, self.validation_split)
         return TrainedHead(
             experiment=experiment.name,
-            kind=experiment.head,
-            settings=settings,
-            seed=self.options.seed,
             dataset=self.manifest.name,
-            train_split=self.train_split,
-            validation_split=self.validation_split,
             inputs=inputs,
             made_from=made_from,
             word_vectors=None,
             history=[],
             created_by=created_by("torch", "numpy", "safetensors"),
-            head=make_head(experiment.head, settings, inputs),
-            average_captions=experiment.average_captions,
-            precision=experiment.precision,
+            head=make_head(experiment.head, fields["settings"], inputs),
+            **fields,
         )
 
     def fit(
