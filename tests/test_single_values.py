@@ -11,13 +11,10 @@ import torch
 from PIL import Image
 
 import pipeline
-from pipeline.heads import HeadError
-from pipeline.heads.inputs.feature_rows import ArrayRows
 from pipeline.images.given_pictures import picture_of
 from pipeline.store.errors import PipelineError, UnexpectedType, WrongUsage
 from pipeline.store.one_or_many import texts_of, values_of
 from pipeline.text.fitting import Fitting, fit_encoder
-from tests.heads.test_heads import SMALL, fitted, trained_head
 from tests.text.test_fitted import CAPTIONS, plan_of
 
 LITE = "efficientnet-lite0-pool"
@@ -141,27 +138,6 @@ def test_bytes_that_are_no_image_are_named(
 ) -> None:
     with pytest.raises(WrongUsage, match=r"an image \(number 1 .* is unreadable: not an image"):
         extractor([pixels, b"no image"])
-
-
-@pytest.mark.parametrize(("kind", "settings"), [("ridge", {}), ("two-branch", SMALL)])
-def test_a_row_of_features_is_a_row_of_embeddings(kind: str, settings: dict[str, Any]) -> None:
-    head, history = fitted(kind, **settings)
-    trained = trained_head(head, history, kind, settings)
-    sides: list[tuple[Callable[..., np.ndarray], Callable[..., np.ndarray], tuple[int, ...]]] = [
-        (trained.embed_images, head.embed_images, trained.inputs.images.shape),
-        (trained.embed_captions, head.embed_captions, trained.inputs.captions.shape),
-    ]
-    for embed, plain, shape in sides:
-        rows = np.random.default_rng(0).random((3, *shape), np.float32)
-        embedded = embed(rows)
-        np.testing.assert_array_equal(embedded, plain(ArrayRows(rows)))
-        assert embed(rows[0]).shape == embedded.shape[1:]
-        np.testing.assert_allclose(embed(rows[0]), embedded[0], rtol=1e-4, atol=1e-6)
-        assert embed([]).shape == embed(rows[:0]).shape == (0, *embedded.shape[1:])
-        with pytest.raises(HeadError, match=r"of shape \(3, 2\) found"):
-            embed(np.zeros((3, 2)))
-    with pytest.raises(HeadError, match=r"`pipeline\.load_encoder` makes features of sentences"):
-        trained.embed_captions("a dog runs")
 
 
 def test_paths_and_names_may_stand_alone(tmp_path: Path) -> None:

@@ -144,11 +144,17 @@ def _entities(folder: Path) -> None:
     _write(root / "train.txt", "0\n1\n2\n3\n")
     _write(root / "test.txt", "4\n5\n")
     _write(root / "UNRELATED_CAPTIONS", "# format: <imageID> <sentence number>\n5 1\n")
-    with zipfile.ZipFile(folder / "entities zip/e.zip", "w", zipfile.ZIP_DEFLATED) as archive:
-        for path in sorted(root.rglob("*")):
-            archive.write(path, path.relative_to(root))
+    paths = [path for path in sorted(root.rglob("*")) if path.is_file()]
+    files = [(path, path.relative_to(root).as_posix()) for path in paths]
+    # Without times, owners and modes: the same bytes each time.
+    with zipfile.ZipFile(folder / "entities zip/e.zip", "w") as archive:
+        for path, name in files:
+            archive.writestr(zipfile.ZipInfo(name), path.read_bytes(), zipfile.ZIP_DEFLATED)
     with tarfile.open(folder / "entities tar/e.tar", "w") as tar:
-        tar.add(root, arcname="e")
+        for path, name in files:
+            member = tarfile.TarInfo(f"e/{name}")
+            member.size = path.stat().st_size
+            tar.addfile(member, io.BytesIO(path.read_bytes()))
 
 
 def clip_sources(folder: Path) -> None:
@@ -212,12 +218,15 @@ def _weights(folder: Path) -> None:
 def features_of_others(folder: Path) -> None:
     from scipy.io import savemat
 
-    rows = _RNG.random((6, 4, 3), np.float32)
+    rng = np.random.default_rng(0)
+    rows = rng.random((6, 4, 3), np.float32)
     for name in ("import npy", "import mat"):
         _write(folder / name / "ids.txt", "\n".join(_IDS) + "\n")
     np.save(folder / "import npy/x.npy", rows)
     savemat(folder / "import mat/x.mat", {"feats": rows[:, 0].T})
-    boxes = _RNG.random((6, 4, 4), np.float32)
+    with (folder / "import mat/x.mat").open("r+b") as file:
+        file.write(b"MATLAB 5.0 MAT-file".ljust(116))  # the header has the time
+    boxes = rng.random((6, 4, 4), np.float32)
     lines = [
         "\t".join(
             [name, "60", "40", "4", *(base64.b64encode(part.tobytes()).decode() for part in both)]

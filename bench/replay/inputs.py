@@ -39,10 +39,10 @@ _PARAMS = {
 }
 
 
-def make_inputs(folder: Path) -> None:
-    """Write the inputs to a new folder; both sides get a copy."""
+def make_inputs(folder: Path, photos: int = _PHOTOS) -> None:
+    """Write the inputs to a new folder, with real photos where the machine has them."""
     inputs = folder / "inputs"
-    _photos(inputs)
+    _photos(inputs, photos)
     image_sources(inputs / "sources")
     clip_sources(inputs / "sources")
     features_of_others(inputs / "others")
@@ -52,12 +52,12 @@ def make_inputs(folder: Path) -> None:
     (folder / "params.yaml").write_text(yaml.safe_dump(_PARAMS, sort_keys=False))
 
 
-def _photos(folder: Path) -> None:
+def _photos(folder: Path, real: int) -> None:
     """Write image files of every kind, and two tables of their captions."""
     odd = write_all(folder / "photos")
     names = [name for name in odd if not (folder / "photos" / name).is_dir()]
     photo(7, 90, 70).save(folder / "changed.jpg", quality=90)
-    for path in sorted(_COCO.glob("*.jpg"))[:_PHOTOS]:  # none on a machine without them
+    for path in sorted(_COCO.glob("*.jpg"))[:real]:
         shutil.copyfile(path, folder / "photos" / path.name)
         names.append(path.name)
     for number in range(3):

@@ -24,16 +24,21 @@ def places(first: Path, second: Path) -> Iterator[tuple[str, str]]:
     Files with equal contents differ in "layout": order, padding or spacing. For text, only the
     first differing line is yielded; for other files, the first byte.
     """
-    read = _READERS.get(first.suffix)
     try:
-        found = None if read is None else (read(first), read(second))
+        found = contents(first), contents(second)
     except (OSError, ValueError, KeyError) as error:
         yield "layout", f"not readable as {first.suffix}: {error}"
         return
-    if found is None:
+    if found[0] is None or found[1] is None:
         yield _first_place(first.read_bytes(), second.read_bytes())
     else:
-        yield from _parts(*found)
+        yield from _parts(found[0], found[1])
+
+
+def contents(path: Path) -> Contents | None:
+    """Return the parts of a file by name; None if its suffix is not that of a known format."""
+    read = _READERS.get(path.suffix)
+    return None if read is None else read(path)
 
 
 def _parts(first: Contents, second: Contents) -> Iterator[tuple[str, str]]:

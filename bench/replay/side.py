@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -45,8 +46,8 @@ class Side:
     logs : Path. Folder with one log file per case.
     """
 
-    def __init__(self, name: str, work: Path) -> None:
-        """Start the process with the code in `<work>/code/<name>`."""
+    def __init__(self, name: str, work: Path, environment: Mapping[str, str] | None = None) -> None:
+        """Start the process with the code in `<work>/code/<name>`, and more variables."""
         self.name = name
         self.folder, self.logs = work / name, work / "logs" / name
         self.logs.mkdir(parents=True, exist_ok=True)
@@ -54,6 +55,7 @@ class Side:
         variables = os.environ | {
             "PYTHONPATH": str(code),
             **dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1"),
+            **(environment or {}),
         }
         # Bytecode is always written, as hundreds of modules are imported again by each worker: to
         # a folder of the run where the environment asks for none next to the sources.

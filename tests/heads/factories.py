@@ -3,6 +3,7 @@
 import os
 import signal
 from collections.abc import Collection, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -262,3 +263,18 @@ def vector_pairs(images: int, *parts: dict[str, Any], seed: int = 0) -> Pairs:
         ArrayRows(np.maximum(grids, 0).mean(axis=(1, 2))),
         ArrayRows(captions),
     )
+
+
+def inputs_of_one_model() -> HeadInputs:
+    """Return specs of the two towers of one model, of six dimensions."""
+    images = FeatureSpec((6,), {"name": "m.tag", "backbone": "m"}, "0" * 16, "r", "a" * 64)
+    recipe = {"name": "m.tag", "encoder": "open-clip", "model": "m"}
+    return HeadInputs(images, FeatureSpec((6,), recipe, "1" * 16, "r", "a" * 64))
+
+
+def pairs_of_one_model(images: int, seed: int = 0) -> Pairs:
+    """Return pairs of three captions an image, the same vectors (6,) on both sides."""
+    rows = np.random.default_rng(seed).standard_normal((images, 6)).astype(np.float32)
+    made = pairs(images, seed)
+    captions = ArrayRows(rows[made.image_of_caption])
+    return replace(made, images=ArrayRows(rows), captions=captions)

@@ -1,7 +1,8 @@
 """Training a language model: killed and continued, read back, and captions of images."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Any, Literal
 
@@ -95,16 +96,17 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root
 
 
-def load_captioner(
-    folder: Path,
-    head: Path | None = None,
-    encoder: Path | None = None,
-    writing: Writing | None = None,
-) -> LanguageCaptioner:
+def captioner_of(data: Path, folder: Path, writing: Writing | None = None) -> LanguageCaptioner:
+    """Return a captioner of a trained model, with the head and the encoder of its space."""
     trained = load_language_model(folder)
-    if trained.head is None or head is None or encoder is None:
+    if trained.head is None:
         return LanguageCaptioner(trained, None, None, writing)
-    return LanguageCaptioner(trained, load_head(head), load_encoder(encoder), writing)
+    return LanguageCaptioner(trained, load_head(data / "head"), encoder_of(data), writing)
+
+
+def encoder_of(data: Path) -> Any:
+    read: Callable[[Path], Any] = load_encoder
+    return read(encoder_folder(data / "bow"))
 
 
 def train(
@@ -131,6 +133,20 @@ def train(
     )
 
 
+@pytest.fixture(scope="module")
+def learnt(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
+    """Train a model until it has learnt what is on an image, once for all tests."""
+    root = tmp_path_factory.mktemp("learnt")
+
+    @cache
+    def folder(model: str, points: Literal["sentences", "images"] = "sentences") -> Path:
+        out = root / f"{model}-{points}"
+        train(data, out, model, points=points, epochs=40, lr_decay=0.9, patience=9)
+        return out
+
+    return folder
+
+
 def files(folder: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in sorted(folder.iterdir())}
 
@@ -141,6 +157,7 @@ def files(folder: Path) -> dict[str, bytes]:
 def test_a_killed_training_goes_on_to_the_same_bytes(
     model: str, data: Path, tmp_path: Path
 ) -> None:
+    """Of a whole one of the same seed; the model that is read back generates the same."""
     settings: dict[str, Any] = {"dropout": 0.1, "content_noise": 0.2, "sampled_words": 5}
     train(data, tmp_path / "whole", model, **settings)
     monitor = Recorder(interrupt_at=2)
@@ -172,12 +189,9 @@ def test_a_killed_training_goes_on_to_the_same_bytes(
     ],
 )
 def test_captions_say_what_is_on_an_image(
-    model: str, points: Literal["sentences", "images"], writing: Writing, data: Path, tmp_path: Path
+    model: str, points: str, writing: Writing, data: Path, learnt: Callable[..., Path]
 ) -> None:
-    train(data, tmp_path / "model", model, points=points, epochs=40, lr_decay=0.9, patience=9)
-    captioner = load_captioner(
-        tmp_path / "model", data / "head", encoder_folder(data / "bow"), writing
-    )
+    captioner = captioner_of(data, learnt(model, points), writing)
     images = np.eye(7, dtype=np.float32)[[0, 1, 2, 0]] + np.eye(7, dtype=np.float32)[[3, 4, 5, 6]]
     if model == "attention-decoder":
         images = grid_of(images)
@@ -188,21 +202,25 @@ def test_captions_say_what_is_on_an_image(
         scores = [caption.score for caption in captions]
         assert scores == sorted(scores, reverse=True)
         assert len({caption.text for caption in captions}) == len(captions) <= 3
-    if model == "sc-nlm":
-        ball = replace(writing, templates=("DT NN VBZ JJ .", "DT JJ NN ."))
-        told = LanguageCaptioner(captioner.trained, captioner.head, captioner_encoder(data), ball)
-        texts = {caption.text for caption in told.describe(images[:1])[0]}
-        assert {"the ball is red .", "a red ball ."} <= texts
-        odd = replace(writing, templates=("DT NX .",))
-        odd_told = LanguageCaptioner(
-            captioner.trained, captioner.head, captioner_encoder(data), odd
-        )
-        with pytest.raises(LanguageError, match="'mine' knows no tag 'NX' of the sequence"):
-            odd_told.describe(images[:1])
+    assert captioner_of(data, learnt(model, points), writing).describe(images, count=3) == found
     alone = [captioner.describe(images[k : k + 1], count=3)[0] for k in range(4)]
     for one, among in zip(alone, found, strict=True):
         assert [c.text for c in one] == [c.text for c in among]
         assert [c.score for c in one] == pytest.approx([c.score for c in among], abs=1e-5)
+
+
+def test_a_template_of_tags_is_followed_and_its_tags_are_known(
+    data: Path, learnt: Callable[..., Path]
+) -> None:
+    def told(*templates: str) -> set[str]:
+        writing = Writing(sequences=6, shortest=3, templates=templates)
+        captioner = captioner_of(data, learnt("sc-nlm"), writing)
+        images = np.array([[1, 0, 0, 1, 0, 0, 0]], np.float32)
+        return {caption.text for caption in captioner.describe(images)[0]}
+
+    assert {"the ball is red .", "a red ball ."} <= told("DT NN VBZ JJ .", "DT JJ NN .")
+    with pytest.raises(LanguageError, match="'mine' knows no tag 'NX' of the sequence"):
+        told("DT NX .")
 
 
 def test_plain_text_is_trained_on_like_captions(data: Path, tmp_path: Path) -> None:
@@ -286,16 +304,16 @@ def test_what_cannot_be_trained_or_does_not_belong_together(data: Path, tmp_path
     )
     other = load_head(tmp_path / "order")
     with pytest.raises(LanguageError, match="was trained with another head of 'space'"):
-        LanguageCaptioner(trained, other, captioner_encoder(data))
+        LanguageCaptioner(trained, other, encoder_of(data))
     with pytest.raises(LanguageError, match="generates in the space of 'space'; pass that head"):
-        load_captioner(tmp_path / "model")
+        LanguageCaptioner(load_language_model(tmp_path / "model"), None, None)
     short = replace(trained, concepts=replace(trained.concepts, tags=trained.concepts.tags[:, :2]))
-    captioner = LanguageCaptioner(short, load_head(data / "head"), captioner_encoder(data))
+    captioner = LanguageCaptioner(short, load_head(data / "head"), encoder_of(data))
     with pytest.raises(LanguageError, match="no training caption of 'mine' has 4 to 12 words"):
         captioner.describe(np.zeros((1, 7), np.float32))
     train(data, tmp_path / "lbl", "lbl", epochs=1)
     with pytest.raises(LanguageError, match="is unconditional, so it cannot describe"):
-        load_captioner(tmp_path / "lbl")
+        captioner_of(data, tmp_path / "lbl")
     (tmp_path / "lbl" / "vocabulary.json").write_text("{}")
     with pytest.raises(LanguageError, match=r"vocabulary.json is not the file"):
         load_language_model(tmp_path / "lbl")
@@ -322,9 +340,7 @@ def test_images_that_failed_are_refused_or_left_out(data: Path, tmp_path: Path) 
 def test_a_model_that_says_nothing_has_no_caption(model: str, data: Path, tmp_path: Path) -> None:
     """The end of the sentence comes first, whatever the condition; nor does it describe NaN."""
     train(data, tmp_path / "model", model, epochs=1)
-    captioner = load_captioner(
-        tmp_path / "model", data / "head", encoder_folder(data / "bow"), Writing(width=1)
-    )
+    captioner = captioner_of(data, tmp_path / "model", Writing(width=1))
     images = np.eye(7, dtype=np.float32)[:2]
     images[1, 3] = np.inf
     with pytest.raises(LanguageError, match=r"1 row of image features have NaN .*rows \[1\]"):
@@ -367,25 +383,24 @@ def test_a_way_of_writing_that_cannot_be_is_refused(wrong: dict[str, Any], fault
         Writing(**wrong)
 
 
-def captioner_encoder(data: Path) -> Any:
-    read: Callable[[Path], Any] = load_encoder
-    return read(encoder_folder(data / "bow"))
+def linked(folders: Mapping[Path, Path]) -> None:
+    """Put folders where a layout expects them."""
+    for link, folder in folders.items():
+        link.parent.mkdir(parents=True, exist_ok=True)
+        link.symlink_to(folder)
 
 
 @pytest.mark.parametrize("model", ["sc-nlm", "lstm-decoder"])
 def test_a_trained_model_describes_a_split_by_its_name(
-    model: str, data: Path, tmp_path: Path
+    model: str, data: Path, learnt: Callable[..., Path], tmp_path: Path
 ) -> None:
     layout = Layout(data / "data", tmp_path / "root")
-    train(data, layout.language("mine-seed1"), model)
-    folders = {
+    linked({
+        layout.language("mine-seed1"): learnt(model),
         layout.head("space"): data / "head",
         layout.encoder("bow"): encoder_folder(data / "bow"),
         layout.features("seen"): data / "images",
-    }
-    for link, folder in folders.items():
-        link.parent.mkdir(parents=True, exist_ok=True)
-        link.symlink_to(folder)
+    })  # fmt: skip
 
     def named(name: str) -> Experiment:
         return Experiment(name, "vse", images="seen", captions=CaptionFeatures("bow", "bow"))
@@ -403,16 +418,18 @@ def test_a_trained_model_describes_a_split_by_its_name(
     assert (row["num_images"], row["num_without_caption"]) == (8, 0)
 
 
-def test_images_and_captions_find_each_other_by_likelihood(data: Path, tmp_path: Path) -> None:
+def test_images_and_captions_find_each_other_by_likelihood(
+    data: Path, learnt: Callable[..., Path], tmp_path: Path
+) -> None:
     """The model has learnt what is on an image, so its captions are likelier than others."""
-    layout = Layout(data / "data", tmp_path)
-    for target, folder in ((layout.text("token-ids"), "token-ids"), (layout.text("tags"), "tags")):
-        target.parent.mkdir(parents=True, exist_ok=True)
-        target.symlink_to(data / folder)
-    layout.features("seen").parent.mkdir(parents=True)
-    layout.features("seen").symlink_to(data / "images")
-    name = "kiros2014-lstm-decoder"
-    train(data, layout.language(name), "lstm-decoder", epochs=40, lr_decay=0.9, patience=9)
+    layout, name = Layout(data / "data", tmp_path), "kiros2014-lstm-decoder"
+    linked({
+        layout.text("token-ids"): data / "token-ids",
+        layout.text("tags"): data / "tags",
+        layout.features("seen"): data / "images",
+        layout.language(name): learnt("lstm-decoder"),
+        layout.language("other"): learnt("lstm-decoder"),
+    })  # fmt: skip
 
     def unknown(name: str) -> Experiment:
         raise AssertionError(name)
@@ -423,6 +440,5 @@ def test_images_and_captions_find_each_other_by_likelihood(data: Path, tmp_path:
     assert found.provenance["prior_images"] == 16
     table = recall_table(read_embeddings(out))
     assert table["image_to_text_r1"] == table["text_to_image_r1"] == 100
-    train(data, layout.language("other"), "lstm-decoder", epochs=1)
     with pytest.raises(LanguageError, match="no language model is published as 'other'"):
         embed_by_likelihood("other", layout, out, unknown, split="val")

@@ -63,6 +63,13 @@ def test_a_caption_that_is_its_reference_has_every_score_in_full() -> None:
     assert cider_d(texts, alone) == pytest.approx([10, 10, 10])
 
 
+def test_of_two_equally_near_references_the_shorter_one_counts() -> None:
+    """As in COCO's program: of 9 and 11 words for a caption of 10, 9, so that nothing is taken."""
+    caption = list("abcdefghij")
+    for references in ([caption[:9], [*caption, "k"]], [[*caption, "k"], caption[:9]]):
+        assert bleu([caption], [references]) == [1, 1, 1, 1]
+
+
 def test_a_caption_that_is_longer_than_its_reference_has_no_bonus() -> None:
     captions, references = [list("abcde"), ["x"]], [[list("abc")], [["x"]]]
     # Of 6 words 4 match; of 4 pairs 2, of 3 triples 1.

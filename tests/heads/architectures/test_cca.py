@@ -7,7 +7,6 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 import scipy.linalg
-from safetensors.torch import load, save
 from sklearn.cross_decomposition import CCA
 
 from pipeline.heads import HeadError
@@ -17,7 +16,6 @@ from pipeline.heads.canonical_correlation import CanonicalCorrelation, Moments, 
 from pipeline.heads.inputs.feature_rows import ArrayRows
 from pipeline.heads.inputs.feature_spec import FeatureSpec, HeadInputs
 from pipeline.heads.inputs.pairs import Pairs
-from tests.heads.factories import rsum
 
 Doubles = npt.NDArray[np.float64]
 IMAGES, CAPTIONS = 12, 8
@@ -212,12 +210,6 @@ def test_validation_chooses_the_ridges_left_open() -> None:
     assert len(half) == 7
 
 
-def test_it_learns_what_can_be_learnt() -> None:
-    cca, _ = fitted(pairs(*made([3] * 60)))
-    test = pairs(*made([3] * 40, seed=2))
-    assert rsum(cca, test) > 450
-
-
 def test_signs_are_fixed() -> None:
     features, captions, image_of_caption = made(uneven(70))
     straight = canonical_directions(
@@ -230,19 +222,6 @@ def test_signs_are_fixed() -> None:
     assert (straight[0][largest, np.arange(CAPTIONS)] > 0).all()
     np.testing.assert_allclose(turned[0], straight[0], atol=1e-9)
     np.testing.assert_allclose(turned[1], -straight[1], atol=1e-9)
-
-
-def test_a_restored_head_embeds_the_same() -> None:
-    train = pairs(*made(uneven(50)))
-    cca, _ = fitted(train, image_ridge=1e-2, caption_ridge=1e-2)
-    again = head(image_ridge=1e-2, caption_ridge=1e-2)
-    again.restore(load(save(cca.tensors())))
-    for name, value in cca.tensors().items():
-        np.testing.assert_array_equal(again.tensors()[name].numpy(), value.numpy())
-    np.testing.assert_array_equal(again.embed_images(train.images), cca.embed_images(train.images))
-    np.testing.assert_array_equal(
-        again.embed_captions(train.captions), cca.embed_captions(train.captions)
-    )
 
 
 @pytest.mark.parametrize("scaling", ["unit", "rooted"])
@@ -279,22 +258,7 @@ def test_features_that_never_vary_change_nothing() -> None:
     assert np.isfinite(constant.embed_images(mean_row)).all()
 
 
-@pytest.mark.parametrize("images", [2, 5])
-def test_more_dimensions_than_images(images: int) -> None:
-    train = pairs(*made([3] * images))
-    cca, history = fitted(train)
-    correlations = cca.tensors()["correlations"].numpy()
-    assert len(correlations) == images - 1, "centred images span no more"
-    assert ((correlations > 0) & (correlations <= 1)).all()
-    embedded = cca.embed_images(train.images)
-    assert embedded.shape == (images, images - 1)
-    assert np.isfinite(embedded).all()
-    assert len(history) == 33
-
-
 def test_what_has_no_solution_is_refused() -> None:
-    with pytest.raises(HeadError, match="1 training image found; at least 2"):
-        fitted(pairs(*made([5])))
     features, captions, image_of_caption = made([2] * 20)
     with pytest.raises(HeadError, match="training split do not correlate"):
         fitted(pairs(features, np.full_like(captions, 0.3), image_of_caption))
@@ -305,7 +269,3 @@ def test_what_has_no_solution_is_refused() -> None:
         canonical_directions(singular, 0.0, 0.0)
     with pytest.raises(HeadError, match="numerically singular"):
         canonical_directions(singular, 1e-8, 0.0)  # correlations far above 1
-    with pytest.raises(HeadError, match="one vector per row"):
-        CcaHead(CcaSettings(), HeadInputs(FeatureSpec((7, 7, 4), {}, "0", "none"), side(8)))
-    with pytest.raises(HeadError, match="not fitted"):
-        head().embed_images(ArrayRows(features.astype(np.float32)))

@@ -28,7 +28,6 @@ from pipeline.text.encoders.token_ids import PADDING
 from tests.heads.factories import (
     CHANNELS,
     COUNTS,
-    GRID,
     SEQUENCE,
     VOCAB_SIZE,
     inputs_of_parts,
@@ -186,25 +185,3 @@ def test_a_chunk_later_on_is_looked_at_too(monkeypatch: pytest.MonkeyPatch) -> N
         require_targets(
             Pairs(pairs.image_ids, pairs.caption_ids, pairs.image_of_caption, rows, pairs.captions)
         )
-
-
-def test_grids_are_refused() -> None:
-    with pytest.raises(HeadError, match="pools"):
-        make_head("word2visualvec", SMALL, inputs_of_parts(GRID, COUNTS))
-
-
-@pytest.mark.parametrize("parts", [(COUNTS,), (COUNTS, SEQUENCE)])
-def test_training_reaches_far_above_chance(parts: tuple[dict[str, object], ...]) -> None:
-    head = make_head(
-        "word2visualvec", {**SMALL, "epochs": 12}, inputs_of_parts((CHANNELS,), *parts)
-    )
-    train, validation = vector_pairs(200, *parts), vector_pairs(40, *parts, seed=1)
-    history = head.fit(train, validation, FitOptions(seed=0))
-    assert max(entry["rsum"] for entry in history) > 250  # by chance about 80
-    images = validation.images.take(np.arange(40))
-    np.testing.assert_array_equal(head.embed_images(validation.images), images)
-    captions = head.embed_captions(validation.captions)
-    assert captions.min() >= 0
-    again = make_head("word2visualvec", SMALL, inputs_of_parts((CHANNELS,), *parts))
-    again.restore(head.tensors())
-    np.testing.assert_array_equal(again.embed_captions(validation.captions), captions)

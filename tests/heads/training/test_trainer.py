@@ -5,7 +5,6 @@ import signal
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -27,7 +26,6 @@ from pipeline.heads.training.task import (
     steps,
 )
 from pipeline.heads.training.trainer import NetworkHead
-from pipeline.store.errors import UnknownName
 from pipeline.store.shards.feature_set import FeatureSet
 from tests.forks import exit_of, require_training_forks
 from tests.heads import factories as made
@@ -196,37 +194,6 @@ def test_an_epoch_selected_by_mean_average_precision(tmp_path: Path) -> None:
     assert [{**e, "best": 0} for e in history] == [{**e, "best": 0} for e in by_rsum]
     images, captions = head.embed_images(held_out.images), head.embed_captions(held_out.captions)
     assert held_out.figures(images, captions, "cosine", with_map=True)["map"] == max(found)
-
-
-@pytest.mark.parametrize("name", ["vse", "relational", "scan", "two-branch", "word2visualvec"])
-def test_every_trained_head_has_the_selection_and_older_checkpoints_stay_valid(name: str) -> None:
-    grid = name in {"relational", "scan"}
-    given = made.inputs_of_parts(
-        made.GRID if grid else (made.CHANNELS,), made.SEQUENCE if grid else made.COUNTS
-    )
-    values = {"cell": "none"} if name == "vse" else {}
-
-    def head(**more: str) -> Any:
-        return make_head(name, {**values, **more}, given)
-
-    asked = {key: head(selection=key) for key in ("rsum", "map", "last")}
-    flags = {key: (made.task.score, made.task.last_epoch) for key, made in asked.items()}
-    assert flags == {"rsum": ("rsum", False), "map": ("map", False), "last": ("rsum", True)}
-    assert asked["rsum"]._identity == head()._identity
-    assert "selection" not in head()._identity[1]
-    assert len({str(one._identity) for one in asked.values()}) == 3
-
-
-def test_training_leaves_torch_as_it_was() -> None:
-    torch.manual_seed(5)
-    expected = torch.rand(1)
-    torch.manual_seed(5)
-    trained(1, FitOptions(0))
-    assert torch.rand(1) == expected
-    assert not torch.are_deterministic_algorithms_enabled()
-    assert torch.utils.deterministic.fill_uninitialized_memory  # type: ignore[attr-defined]
-    with pytest.raises(UnknownName, match="no device is called 'abacus'"):
-        trained(1, FitOptions(0, device="abacus"))
 
 
 def test_tied_weights_are_kept(tmp_path: Path) -> None:

@@ -1,0 +1,363 @@
+"""What every head does: it learns, is repeated by its seed, resumed, saved and loaded, refuses."""
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import save
+
+from pipeline.heads import HeadError
+from pipeline.heads.base import FitOptions, Head, History
+from pipeline.heads.head_types import HEADS, head_kind, make_head
+from pipeline.heads.inputs.feature_rows import ArrayRows
+from pipeline.heads.inputs.feature_spec import FeatureSpec, HeadInputs
+from pipeline.heads.inputs.pairs import Pairs
+from pipeline.heads.trained_head import TrainedHead, load_head
+from pipeline.heads.training.trainer import NetworkHead
+from tests.heads.factories import (
+    CHANNELS,
+    COUNTS,
+    GRID,
+    SEQUENCE,
+    all_of,
+    grid_pairs,
+    inputs,
+    inputs_of_one_model,
+    inputs_of_parts,
+    pairs,
+    pairs_of_one_model,
+    rsum,
+    vector_pairs,
+)
+
+UMASK = os.umask(0)
+os.umask(UMASK)
+
+
+@dataclass(frozen=True)
+class Case:
+    """A head with settings, and pairs on which it learns.
+
+    Attributes
+    ----------
+    pairs : makes pairs of a number of images and a seed.
+    least : sum of recalls on pairs that it has not seen; 40 images have about 90 by chance.
+    """
+
+    kind: str
+    settings: dict[str, Any] = field(default_factory=dict)
+    pairs: Callable[..., Pairs] = pairs
+    inputs: HeadInputs = field(default_factory=inputs)
+    least: float = 350
+
+    def head(self, **more: Any) -> Head:
+        return make_head(self.kind, {**self.settings, **more}, self.inputs)
+
+    @property
+    def is_trained(self) -> bool:
+        return hasattr(head_kind(self.kind).settings, "epochs")
+
+
+def of_words(images: int, seed: int = 0) -> Pairs:
+    return vector_pairs(images, SEQUENCE, seed=seed)
+
+
+def of_parts(images: int, seed: int = 0) -> Pairs:
+    return vector_pairs(images, COUNTS, SEQUENCE, seed=seed)
+
+
+BRANCHES = {"hidden": 16, "dim": 8, "epochs": 12, "batch_size": 40, "dropout": 0.0}
+SCAN = {"dim": 32, "word_dim": 16, "batch_size": 16, "learning_rate": 0.01, "epochs": 3}
+NODES = {
+    "dim": 32, "attention_heads": 4, "word_dim": 16, "pools": 2, "batch_size": 32,
+    "learning_rate": 2e-3, "epochs": 6, "lr_milestones": [5, 6],
+}  # fmt: skip
+LAYERS = {
+    "hidden": 32, "word_dim": 8, "hidden_size": 16, "batch_size": 25, "learning_rate": 3e-3,
+    "epochs": 12,
+}  # fmt: skip
+STATES = {
+    "dim": 32, "word_dim": 16, "batch_size": 32, "learning_rate": 0.01, "epochs": 6,
+    "similarity": "cosine", "l2_normalise": "both", "image_scaling": "standardised",
+    "loss": "max_of_hinges", "mean_hinge_epochs": 1,
+}  # fmt: skip
+OF_GRIDS = inputs_of_parts(GRID, SEQUENCE)
+
+KINDS = {
+    "cca": Case("cca", least=450),
+    "ridge": Case("ridge"),
+    "two-branch": Case("two-branch", BRANCHES),
+    "vse": Case("vse", STATES, of_words, inputs_of_parts((CHANNELS,), SEQUENCE), 250),
+    "word2visualvec": Case(
+        "word2visualvec", LAYERS, of_parts, inputs_of_parts((CHANNELS,), COUNTS, SEQUENCE), 250
+    ),
+    "scan": Case("scan", SCAN, grid_pairs, OF_GRIDS, 400),
+    "relational": Case("relational", {**NODES, "layer": "relation"}, grid_pairs, OF_GRIDS, 190),
+    "zero-shot": Case("zero-shot", {}, pairs_of_one_model, inputs_of_one_model(), 600),
+}
+VARIANTS = {
+    **KINDS,
+    "one direction": Case(
+        "two-branch", {**BRANCHES, "text_to_image_weight": 0.0, "structure_weight": 0.0}
+    ),
+    "linear branches": Case("two-branch", {**BRANCHES, "branches": "linear"}),
+    "no siblings": Case("two-branch", {**BRANCHES, "structure_weight": 0.0, "siblings": False}),
+    "gru nodes": replace(KINDS["relational"], settings={**NODES, "layer": "gru"}),
+    "pooled nodes": replace(
+        KINDS["relational"],
+        settings={**NODES, "loss": "pooling", "pooling": "max", "layer": "graph-attention"},
+    ),
+    "cross-attention": replace(
+        KINDS["relational"], settings={**NODES, "loss": "cross-attention", "layer": "transformer"}
+    ),
+}
+
+of_all = pytest.mark.parametrize("case", KINDS.values(), ids=KINDS)
+of_trained = pytest.mark.parametrize(
+    "case",
+    [case for case in KINDS.values() if case.is_trained],
+    ids=[name for name, case in KINDS.items() if case.is_trained],
+)
+
+
+@cache
+def fitted(name: str) -> tuple[Head, History]:
+    """Return a variant fitted once for all tests, which leave it as it is."""
+    case = VARIANTS[name]
+    head = case.head()
+    images = 200 if case.pairs in (grid_pairs, of_words, of_parts) else 60
+    return head, head.fit(case.pairs(images), case.pairs(30, seed=1), FitOptions(0))
+
+
+def of(case: Case) -> Head:
+    return fitted(case.kind)[0]
+
+
+def sides(case: Case, head: Head, images: int = 9) -> list[tuple[Any, Any]]:
+    """Return the function that embeds images or captions, and rows that it has not seen."""
+    made = case.pairs(images, seed=4)
+    return [(head.embed_images, made.images), (head.embed_captions, made.captions)]
+
+
+def require_same(head: Head, other: Head, case: Case) -> None:
+    for (embed, rows), (again, _) in zip(sides(case, head), sides(case, other), strict=True):
+        np.testing.assert_array_equal(embed(rows), again(rows))
+
+
+def test_every_head_has_a_case() -> None:
+    assert sorted(KINDS) == sorted(HEADS)
+
+
+@pytest.mark.parametrize("name", VARIANTS)
+def test_it_learns_what_can_be_learnt(name: str) -> None:
+    head, history = fitted(name)
+    case = VARIANTS[name]
+    assert rsum(head, case.pairs(40, seed=2)) >= case.least
+    assert [entry["epoch"] for entry in history] == [*range(1, len(history) + 1)]
+    if case.is_trained:
+        assert history[0]["loss"] > history[-1]["loss"]
+        best = max(history, key=lambda entry: entry["rsum"])
+        assert [entry["best"] for entry in history].index(1.0) == best["epoch"] - 1
+
+
+@of_all
+def test_a_fit_is_repeated_by_its_seed_also_after_an_interruption(
+    case: Case, tmp_path: Path
+) -> None:
+    """Bit for bit, and the random numbers of the caller are left alone."""
+    settings = {"epochs": 3} if case.is_trained else {}
+    train, validation = case.pairs(25), case.pairs(12, seed=1)
+
+    def fit(seed: int = 0, work: Path | None = None, stop: int = 99) -> tuple[bytes, History]:
+        def progress(done: int, total: int, failed: int) -> None:
+            if done == stop:
+                raise KeyboardInterrupt
+
+        head = case.head(**settings)
+        history = head.fit(train, validation, FitOptions(seed, progress, work))
+        return save({name: tensor.clone() for name, tensor in head.tensors().items()}), history
+
+    state = torch.get_rng_state()
+    whole = fit()
+    if case.is_trained:
+        with pytest.raises(KeyboardInterrupt):
+            fit(work=tmp_path, stop=2)
+    assert fit(work=tmp_path) == whole
+    assert (fit(seed=1)[0] != whole[0]) == case.is_trained
+    assert torch.equal(torch.get_rng_state(), state)
+
+
+@of_trained
+def test_a_fit_starts_from_a_trained_head_of_its_architecture(case: Case) -> None:
+    start, train = of(case).tensors(), case.pairs(25)
+    before = {name: tensor.clone() for name, tensor in start.items()}
+    losses = []
+    for options in (FitOptions(0), FitOptions(0, start=start)):
+        head = case.head(epochs=1)
+        losses.append(head.fit(train, case.pairs(12, seed=1), options)[0]["loss"])
+    assert losses[1] < losses[0]
+    assert all(torch.equal(before[name], tensor) for name, tensor in start.items())
+    with pytest.raises(HeadError, match="another architecture"):
+        case.head().fit(train, train, FitOptions(0, start={"other": torch.zeros(1)}))
+
+
+@of_all
+def test_a_row_alone_or_elsewhere_is_embedded_alike(case: Case) -> None:
+    for embed, rows in sides(case, of(case)):
+        together, order = embed(rows), np.random.default_rng(0).permutation(len(rows))
+        assert together.dtype == np.float32
+        assert np.isfinite(together).all()
+        alone = [embed(ArrayRows(row[None])) for row in all_of(rows)]
+        np.testing.assert_allclose(np.concatenate(alone), together, atol=1e-5)
+        moved = embed(ArrayRows(all_of(rows)[order]))
+        np.testing.assert_allclose(moved, together[order], atol=1e-5)
+
+
+@of_all
+def test_saved_and_loaded_it_embeds_the_same_also_plain_arrays(case: Case, tmp_path: Path) -> None:
+    head, history = fitted(case.kind)
+    trained = TrainedHead(
+        "made", case.kind, case.settings, 0, "made", "train", "val", case.inputs, {}, None,
+        history, "tests", head,
+    )  # fmt: skip
+    for folder in (tmp_path / "a", tmp_path / "b"):
+        trained.save(folder)
+    for name in ("head.json", "head.safetensors", "history.json"):
+        assert (tmp_path / "a" / name).read_bytes() == (tmp_path / "b" / name).read_bytes()
+        assert (tmp_path / "a" / name).stat().st_mode & 0o444 == 0o444 & ~UMASK
+    loaded = load_head(tmp_path / "a")
+    assert (loaded.history, loaded.inputs, loaded.settings) == (
+        history, case.inputs, case.settings
+    )  # fmt: skip
+    require_same(loaded.head, head, case)
+    for of_arrays, (embed, rows) in zip(
+        (loaded.embed_images, loaded.embed_captions), sides(case, head), strict=True
+    ):
+        array = all_of(rows)
+        found = of_arrays(array.astype(np.float64).tolist())
+        assert found.dtype == np.float32
+        np.testing.assert_array_equal(found, embed(rows))
+        np.testing.assert_allclose(of_arrays(array[0]), found[0], rtol=1e-4, atol=1e-5)
+        assert of_arrays([]).shape == of_arrays(array[:0]).shape == (0, *found.shape[1:])
+        with pytest.raises(HeadError, match="features of shape"):
+            of_arrays(array[..., :3])
+        with pytest.raises(HeadError, match="NaN"):
+            of_arrays(np.full_like(array, np.nan))
+    with pytest.raises(HeadError, match=r"`pipeline\.load_encoder` makes features of sentences"):
+        loaded.embed_captions("a dog runs")
+
+
+@of_all
+def test_restored_from_tensors_it_embeds_the_same_and_is_nothing_before(case: Case) -> None:
+    again = case.head()
+    if case.is_trained or case.kind == "cca":
+        with pytest.raises(HeadError, match="not fitted"):
+            again.embed_captions(case.pairs(3).captions)
+    again.restore(of(case).tensors())
+    require_same(again, of(case), case)
+
+
+FEW: dict[str, Case] = {
+    **{name: case for name, case in KINDS.items() if name != "zero-shot"},
+    "rooted cca": Case("cca", {"dim": 64, "image_scaling": "rooted"}),
+    "absolute cca": Case("cca", {"regularisation": "absolute", "scaling": "eigenvalue"}),
+    "centred ridge": Case("ridge", {"image_scaling": "centred"}),
+    **{
+        loss: replace(KINDS["vse"], settings={**STATES, "loss": loss})
+        for loss in ("sum_of_hinges", "max_of_hinges", "sampled_contrast", "info_nce")
+    },
+}
+
+
+@pytest.mark.parametrize("images", [1, 2, 5])
+@pytest.mark.parametrize("name", FEW)
+def test_two_images_are_enough(name: str, images: int) -> None:
+    """Whatever the sizes of batches, spaces and negatives."""
+    case, lines = FEW[name], list[str]()
+    head = case.head(**{"epochs": 2, "batch_size": 128} if case.is_trained else {})
+    train, validation = case.pairs(images), case.pairs(1, seed=1)
+    options = FitOptions(0, log=lines.append)
+    if images == 1:
+        with pytest.raises(HeadError, match=r"1 training image found; at least 2 .* add images"):
+            head.fit(train, validation, options)
+        return
+    history = head.fit(train, validation, options)
+    for rows in (head.embed_images(train.images), head.embed_captions(train.captions)):
+        assert np.isfinite(rows).all()
+    if case.settings.get("dim") == 64:
+        found = len(head.tensors()["correlations"])
+        assert found == images - 1, "centred images span no more"
+        assert lines == [
+            f"CCA: {found} coordinate{'s' * (found > 1)}, not 64, from {images} images "
+            f"and {3 * images} captions"
+        ]
+        assert {entry["coordinates"] for entry in history} == {found}
+    if case.is_trained:
+        # One validation image finds its captions in every epoch: the last one has learnt most.
+        assert [entry["best"] for entry in history] == [0.0, 1.0]
+        assert lines[0].startswith("validation images are too few to distinguish epochs (1)")
+
+
+@of_trained
+def test_the_selection_is_a_setting_that_older_checkpoints_lack(case: Case) -> None:
+    asked: dict[str, Any] = {key: case.head(selection=key) for key in ("rsum", "map", "last")}
+    plain = case.head()
+    assert isinstance(plain, NetworkHead)
+    flags = {key: (head.task.score, head.task.last_epoch) for key, head in asked.items()}
+    assert flags == {"rsum": ("rsum", False), "map": ("map", False), "last": ("rsum", True)}
+    assert asked["rsum"]._identity == plain._identity
+    assert "selection" not in str(plain._identity)
+    assert len({str(head._identity) for head in asked.values()}) == 3
+
+
+def test_a_diverging_loss_is_refused() -> None:
+    head = KINDS["two-branch"].head(learning_rate=1e30)
+    with pytest.raises(HeadError, match="learning rate"):
+        head.fit(pairs(40), pairs(20, seed=1), FitOptions(0))
+
+
+def test_every_kind_has_settings_with_ranges() -> None:
+    for name in HEADS:
+        for declared in head_kind(name).settings.__dataclass_fields__.values():
+            assert "type" in declared.metadata, f"{name}: {declared.name}"
+        with pytest.raises(HeadError, match="has no setting 'x'"):
+            make_head(name, {"x": 3}, KINDS[name].inputs)
+
+
+_VECTORS, _GRIDS = (FeatureSpec(shape, {"name": "x"}, "0", "none") for shape in ((8,), (7, 7, 8)))
+
+
+@pytest.mark.parametrize(
+    ("names", "side", "spec", "message"),
+    [
+        ("cca ridge two-branch vse word2visualvec", "images", _GRIDS, r"\(7, 7, 8\)"),
+        ("zero-shot", "images", _GRIDS, "one vector per row"),
+        ("scan relational", "images", _VECTORS, "grid"),
+        ("vse scan relational", "captions", inputs_of_parts((8,), COUNTS).captions, "word by word"),
+        (
+            "vse scan relational",
+            "captions",
+            inputs_of_parts((8,), COUNTS, SEQUENCE).captions,
+            "word by word",
+        ),
+        (
+            "cca ridge two-branch zero-shot",
+            "captions",
+            inputs_of_parts((8,), SEQUENCE).captions,
+            "token ids are not a vector",
+        ),
+    ],
+)
+def test_features_of_another_shape_are_refused(
+    names: str, side: str, spec: FeatureSpec, message: str
+) -> None:
+    for name in names.split():
+        case = KINDS[name]
+        with pytest.raises(HeadError, match=message):
+            make_head(name, case.settings, replace(case.inputs, **{side: spec}))
