@@ -1,7 +1,6 @@
 """Clips to shards: the command's job with real networks, tiny clips, and all ways to be cut off."""
 
-from collections.abc import Callable, Generator, Sequence
-from contextlib import nullcontext
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -24,10 +23,9 @@ from pipeline.datasets.manifest import Manifest
 from pipeline.images.feature_extractor import FeatureExtractor
 from pipeline.images.networks import WeightsError
 from pipeline.store.jobs.options import Compute, Storage
-from pipeline.store.progress import Monitor
 from pipeline.store.shards.feature_set import FeatureSet
-from pipeline.store.workers.place import Place
 from tests.clips.moving import write_clip
+from tests.project import Recorder
 
 LITE = "efficientnet-lite0-pool@even:3"
 
@@ -50,30 +48,13 @@ def content(folder: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()}
 
 
-class Cut(Monitor):
-    """Interrupts after so many clips."""
-
-    def __init__(self, after: int) -> None:
-        self._after = after
-
-    def log(self, text: str) -> None:
-        """Say nothing."""
-
-    def progress(self, *_: Any) -> Any:
-        def stop(done: int, total: int, failed: int) -> None:
-            if done >= self._after:
-                raise KeyboardInterrupt
-
-        return nullcontext(stop)
-
-
 def test_a_row_is_the_mean_of_the_rows_of_its_frames(dataset: Path, tmp_path: Path) -> None:
     """Each of the frames saved as a picture and put through the image recipe.
 
     The run was cut off in between, so that batches have other frames than without.
     """
     with pytest.raises(KeyboardInterrupt):
-        extract_clips(dataset, tmp_path / "out", recipe=LITE, monitor=Cut(2))
+        extract_clips(dataset, tmp_path / "out", recipe=LITE, monitor=Recorder(2))
     index = extract_clips(dataset, tmp_path / "out", recipe=LITE)
     extract_clips(dataset, tmp_path / "whole", recipe=LITE)
     assert content(tmp_path / "out") == content(tmp_path / "whole")
@@ -101,47 +82,23 @@ def mean_colours(recipe: ClipRecipe, _: Any, how: Compute) -> View:
     return View(recipe, 1, lambda image: np.asarray(image.resize((8, 8))), network, 4)
 
 
-def test_interrupted_joined_and_on_workers_give_the_same_bytes(
+def test_joined_and_interrupted_give_the_same_bytes(
     dataset: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("pipeline.clips.clip_source.clip_view", mean_colours)
     other = "efficientnet-lite0-pool@all-halves"
-    storage = Storage(rows_per_shard=3)
-    options: dict[str, Any] = {"storage": storage}
+    options: dict[str, Any] = {"storage": Storage(rows_per_shard=3)}
     extract_clips(dataset, tmp_path / "a" / LITE, recipe=LITE, **options)
     extract_clips(dataset, tmp_path / "a" / other, recipe=other, **options)
-    whole = content(tmp_path / "a" / LITE)
     # Both at once, each clip decoded once, cut off after two clips and continued.
     with pytest.raises(KeyboardInterrupt):
         extract_clips(
-            dataset, tmp_path / "b/ab", recipe=f"{LITE}+{other}", monitor=Cut(2), **options
+            dataset, tmp_path / "b/ab", recipe=f"{LITE}+{other}", monitor=Recorder(2), **options
         )
     extract_clips(dataset, tmp_path / "b/ab", recipe=f"{LITE}+{other}", **options)
     for name in (LITE, other):
         assert content(tmp_path / "b" / name) == content(tmp_path / "a" / name)
     assert FeatureSet(tmp_path / "b/ab").read(["2.mp4"]).shape == (1, 3 * 1280)
-    # On workers, a shard each.
-    monkeypatch.setattr(Place, "executor", lambda *_: nullcontext(one_by_one))
-    extract_clips(dataset, tmp_path / "c", recipe=LITE, place=Place(workers=2), **options)
-    assert content(tmp_path / "c") == whole
-    # Failed rows that fail again.
-    again = replace(storage, retry_failed=True)
-    index = extract_clips(dataset, tmp_path / "a" / LITE, recipe=LITE, storage=again)
-    assert (index.failed_rows, content(tmp_path / "a" / LITE)) == (1, whole)
-    # A clip that was mended is computed again, and nothing else.
-    write_clip(tmp_path / "clips/bad.mp4", 5)
-    index = extract_clips(dataset, tmp_path / "a" / LITE, recipe=LITE, **options)
-    assert index.failed_rows == 0
-    extract_clips(dataset, tmp_path / "d", recipe=LITE, **options)
-    assert content(tmp_path / "d") == content(tmp_path / "a" / LITE)
-
-
-def one_by_one(
-    task: Callable[..., Any], jobs: Sequence[tuple[Any, ...]], on_progress: Any, stop: Any
-) -> Generator[Any, None, None]:
-    """Run tasks as workers do, here."""
-    for job in jobs:
-        yield task(*job, on_progress)
 
 
 def test_media_are_not_mixed_up(dataset: Path, tmp_path: Path) -> None:

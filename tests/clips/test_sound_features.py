@@ -1,9 +1,7 @@
 """Shards of sound words: failed rows, zero bags, resume, the same bytes."""
 
 import csv
-from contextlib import nullcontext
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -18,11 +16,9 @@ from pipeline.datasets.readers.folder import read_folder
 from pipeline.images.networks import WeightsError
 from pipeline.store.errors import WrongUsage
 from pipeline.store.jobs.options import Compute, Storage
-from pipeline.store.progress import no_progress
 from pipeline.store.shards.feature_set import FeatureSet
-from pipeline.store.workers.place import Place
 from tests.clips.factories import encode, tone, write_changing_sound, write_wav
-from tests.store.workers.tasks import serial
+from tests.project import Recorder
 
 pytest.importorskip("av", reason="needs the extra clips")
 
@@ -108,18 +104,6 @@ def test_interrupted_and_on_other_threads_the_bytes_are_the_same(
     assert content(whole) == content(parts)
 
 
-def test_on_workers_the_bytes_are_the_same(
-    dataset: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    here, there = tmp_path / "a" / RECIPE, tmp_path / "b" / RECIPE
-    extract_sound(dataset, here, recipe=RECIPE, storage=Storage(rows_per_shard=5))
-
-    monkeypatch.setattr(Place, "executor", lambda *_: nullcontext(serial))
-    storage, place = Storage(rows_per_shard=5), Place(workers=2)
-    extract_sound(dataset, there, recipe=RECIPE, storage=storage, place=place)
-    assert content(here) == content(there)
-
-
 def test_sounds_stand_side_by_side_each_at_length_1(dataset: Path, tmp_path: Path) -> None:
     out = tmp_path / "features" / "both"
     index = extract_clips(dataset, out, recipe="mfcc-bow-8+mfcc-bow-8-halves")
@@ -138,37 +122,13 @@ def test_clips_without_sound_and_with_less_of_it_are_said(tmp_path: Path) -> Non
     encode(tmp_path / "clips/whole.mp4", "aac", tone(880, 1.0), frames=10)
     entries = [ImageEntry(n, f"{n}.mp4", "train", ()) for n in ("less", "none", "whole")]
     Manifest("m", tmp_path / "clips", tuple(entries), "", "", {}, media="clips").write(tmp_path)
-    lines: list[str] = []
-
-    class Lines:
-        def log(self, line: str) -> None:
-            lines.append(line)
-
-        def progress(self, what: str, unit: str) -> Any:
-            return nullcontext(no_progress)
 
     out = tmp_path / "features" / "mfcc-bow-4"
-    extract_sound(tmp_path, out, recipe="mfcc-bow-4", monitor=Lines())
-    assert any("1 of 3 rows are zero: no sound" in line for line in lines)
-    (said,) = [line for line in lines if "of another length" in line]
+    extract_sound(tmp_path, out, recipe="mfcc-bow-4", monitor=(record := Recorder()))
+    assert any("1 of 3 rows are zero: no sound" in line for line in record.lines)
+    (said,) = [line for line in record.lines if "of another length" in line]
     assert said.startswith("1 clips have")
     assert "less: 0.5 s of sound, 3.0 s of video" in said
-
-
-def test_changed_and_mended_files_are_made_again(dataset: Path, tmp_path: Path) -> None:
-    out = tmp_path / "features" / RECIPE
-    extract_sound(dataset, out, recipe=RECIPE)
-    before = FeatureSet(out).read(["8.wav", "9.wav"])
-    write_wav(tmp_path / "sounds" / "9.wav", tone(300, 0.4))
-    write_wav(tmp_path / "sounds" / "bad.wav", tone(300, 0.4))
-    assert (
-        extract_sound(dataset, out, recipe=RECIPE, storage=Storage(retry_failed=True)).failed_rows
-        == 0
-    )
-    after = FeatureSet(out).read(["8.wav", "9.wav", "bad.wav"])
-    np.testing.assert_array_equal(after[0], before[0])
-    np.testing.assert_array_equal(after[1], after[2])
-    assert (after[1] != before[1]).any()
 
 
 def test_a_codebook_of_other_clips_is_asked_for_by_name(dataset: Path, tmp_path: Path) -> None:

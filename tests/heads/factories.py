@@ -12,12 +12,13 @@ import torch
 from torch import Tensor, nn
 
 from pipeline.datasets.entries import ImageEntry
-from pipeline.heads.base import FitOptions, Head
+from pipeline.heads.base import FitOptions, Head, History
 from pipeline.heads.inputs.batches import Batch, shuffled_captions
 from pipeline.heads.inputs.feature_rows import ArrayRows, Features, Rows
 from pipeline.heads.inputs.feature_spec import FeatureSpec, HeadInputs
 from pipeline.heads.inputs.pairs import Pairs
 from pipeline.heads.layers.scaling import mean_and_scale
+from pipeline.heads.trained_head import TrainedHead
 from pipeline.heads.training.task import TrainingTask, overall, plateau
 from pipeline.heads.training.trainer import NetworkHead
 from pipeline.retrieval.embeddings import Embeddings
@@ -76,6 +77,19 @@ def rsum(head: Head, test: Pairs) -> float:
             {},
         )
     )["rsum"]
+
+
+def trained_head(
+    head: Head, history: History, kind: str, settings: dict[str, Any] | None = None, **more: Any
+) -> TrainedHead:
+    """Return a fitted head as it is saved, of experiment `made`; `more` are other fields."""
+    values: dict[str, Any] = {
+        "experiment": "made", "kind": kind, "settings": settings or {}, "seed": 0,
+        "dataset": "made", "train_split": "train", "validation_split": "val", "made_from": {},
+        "inputs": inputs(), "word_vectors": None, "history": history, "created_by": "tests",
+        "head": head,
+    }  # fmt: skip
+    return TrainedHead(**values | more)
 
 
 def entries_of(made: Pairs) -> tuple[ImageEntry, ...]:

@@ -18,7 +18,7 @@ from pipeline.heads.head_types import HEADS, head_kind, make_head
 from pipeline.heads.inputs.feature_rows import ArrayRows
 from pipeline.heads.inputs.feature_spec import FeatureSpec, HeadInputs
 from pipeline.heads.inputs.pairs import Pairs
-from pipeline.heads.trained_head import TrainedHead, load_head
+from pipeline.heads.trained_head import load_head
 from pipeline.heads.training.trainer import NetworkHead
 from tests.heads.factories import (
     CHANNELS,
@@ -33,6 +33,7 @@ from tests.heads.factories import (
     pairs,
     pairs_of_one_model,
     rsum,
+    trained_head,
     vector_pairs,
 )
 
@@ -222,10 +223,7 @@ def test_a_row_alone_or_elsewhere_is_embedded_alike(case: Case) -> None:
 @of_all
 def test_saved_and_loaded_it_embeds_the_same_also_plain_arrays(case: Case, tmp_path: Path) -> None:
     head, history = fitted(case.kind)
-    trained = TrainedHead(
-        "made", case.kind, case.settings, 0, "made", "train", "val", case.inputs, {}, None,
-        history, "tests", head,
-    )  # fmt: skip
+    trained = trained_head(head, history, case.kind, case.settings, inputs=case.inputs)
     for folder in (tmp_path / "a", tmp_path / "b"):
         trained.save(folder)
     for name in ("head.json", "head.safetensors", "history.json"):

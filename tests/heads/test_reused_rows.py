@@ -23,6 +23,7 @@ from tests.heads.factories import (
     all_of,
     entries_of,
     inputs_of_parts,
+    trained_head,
     vector_pairs,
     write_features,
 )
@@ -53,10 +54,8 @@ def trained(
     head = make_head(kind, how, inputs := HeadInputs.of(*sets))
     train = vector_pairs(30, *PARTS[kind])
     history = head.fit(train, train, FitOptions(0))
-    TrainedHead(
-        "made", kind, how, 0, "made", "train", "val", inputs, {}, None, history, "tests", head,
-        average_captions=kind == "ridge",
-    ).save(folder / kind)  # fmt: skip
+    made = trained_head(head, history, kind, how, inputs=inputs)
+    replace(made, average_captions=kind == "ridge").save(folder / kind)
     return load_head(folder / kind)
 
 
