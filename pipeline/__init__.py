@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from pipeline.datasets.readers.karpathy import read_karpathy as read_karpathy
     from pipeline.datasets.readers.msrvtt import read_msrvtt as read_msrvtt
     from pipeline.datasets.readers.msvd import read_msvd as read_msvd
+    from pipeline.datasets.readers.region_table import read_regions as read_regions
     from pipeline.datasets.readers.trecvid_vtt import read_trecvid_vtt as read_trecvid_vtt
-    from pipeline.datasets.region_table import read_regions as read_regions
     from pipeline.datasets.regions import read_phrases as read_phrases
     from pipeline.experiments.layout import Layout as Layout
     from pipeline.experiments.run import run as run
@@ -133,7 +133,7 @@ _HOMES = {
     "read_msvd": "pipeline.datasets.readers.msvd",
     "read_metadata": "pipeline.datasets.metadata",
     "read_phrases": "pipeline.datasets.regions",
-    "read_regions": "pipeline.datasets.region_table",
+    "read_regions": "pipeline.datasets.readers.region_table",
     "read_trecvid_vtt": "pipeline.datasets.readers.trecvid_vtt",
     "rebuild_index": "pipeline.store.shards.index",
     "recall": "pipeline.retrieval.ranking.recall_of_arrays",

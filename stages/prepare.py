@@ -6,24 +6,19 @@ from typing import Any
 
 import click
 
-from pipeline.datasets.checks import check_split
+from pipeline.datasets.readers import READERS
 from pipeline.experiments.layout import Layout
 from stages.additions import additions_to
-from stages.command import COUNT, PATH, Group
+from stages.command import PATH, Group
 from stages.prepare_options import (
-    Assignment,
-    captions_option,
-    count,
     expect_option,
-    images_option,
     log_dataset,
     name_option,
     out_option,
     path_option,
-    split_option,
     table_options,
-    write_dataset,
 )
+from stages.prepare_readers import reader_command
 
 
 @click.group(cls=Group)
@@ -37,115 +32,6 @@ def prepare() -> None:
     Example:
       pipeline prepare scenes --num-images 600 --seed 0 --out data/scenes
     """
-
-
-@prepare.command()
-@path_option("--root", "Folder with images/, annotations/*token* and splits/<split>.txt.")
-@path_option("--images", "Folder of the images.  [default: ROOT/images]", required=False)
-@path_option("--captions", "Token file.  [default: ROOT/annotations/*token*]", required=False)
-@split_option(
-    "--split",
-    "NAME=FILE",
-    Path,
-    "Split and its list; repeatable.  [default: ROOT/splits/*.txt]",
-    "splits",
-)
-@click.option(
-    "--captions-per-image",
-    type=COUNT,
-    default=5,
-    help="Number of captions that every image of a split must have.",
-)
-@expect_option
-@out_option
-def flickr8k(root: Path, out: Path, **options: Any) -> None:
-    """Read Flickr8k's token file and split lists (Flickr30K's token file has the same form).
-
-    \b
-    Examples:
-      pipeline prepare flickr8k --root DIR --out data/flickr8k
-      pipeline prepare flickr8k --root DIR --images DIR/Flicker8k_Dataset \\
-          --captions DIR/Flickr8k.token.txt --split train=DIR/Flickr_8k.trainImages.txt \\
-          --split dev=DIR/Flickr_8k.devImages.txt --expect train=6000 --out data/flickr8k
-    """
-    from pipeline.datasets.readers.flickr8k import read_flickr8k
-
-    write_dataset(out, read_flickr8k, root, **options)
-
-
-@prepare.command()
-@images_option
-@click.option(
-    "--captions",
-    required=True,
-    multiple=True,
-    type=Assignment("[SPLIT=]FILE", Path, split_needed=False),
-    help="Caption file and its split; repeatable.  [default split: that of --split]",
-)
-@click.option("--split", default="val", help="Split of caption files without a stated split.")
-@split_option(
-    "--folder",
-    "SPLIT=FOLDER",
-    str,
-    "Folder of a split's images below ROOT.  [default: ROOT]",
-    "folders",
-)
-@click.option(
-    "--boxes",
-    multiple=True,
-    type=PATH,
-    help="Instance file, which adds phrases with boxes; repeatable.",
-)
-@expect_option
-@out_option
-def coco(
-    root: Path, captions: tuple[tuple[str | None, Path], ...], split: str, out: Path, **options: Any
-) -> None:
-    """Read captions, and optionally boxes, in MS-COCO's annotation format.
-
-    \b
-    Examples:
-      pipeline prepare coco --root IMAGES --captions captions.json --out data/coco
-      pipeline prepare coco --root DIR --out data/coco \\
-          --captions train=captions_train2017.json --folder train=train2017 \\
-          --captions val=captions_val2017.json --folder val=val2017
-    """
-    if error := check_split(split):
-        raise click.BadParameter(f"{split!r} {error}", param_hint="--split")
-    files = [(of_file or split, path) for of_file, path in captions]
-    from pipeline.datasets.readers.coco import read_coco
-
-    write_dataset(out, read_coco, root, files, **options)
-
-
-@prepare.command()
-@images_option
-@captions_option
-@click.option(
-    "--restval",
-    type=click.Choice(["train", "keep", "leave-out"]),
-    default="train",
-    help="COCO's restval images: merge them into train, keep them as a split, or leave them out.",
-)
-@split_option(
-    "--expect",
-    "SPLIT=COUNT",
-    count,
-    "Required number of images of a split; repeatable.  [default: the known counts of coco, "
-    "flickr30k and flickr8k]",
-)
-@out_option
-def karpathy(root: Path, captions: Path, out: Path, **options: Any) -> None:
-    """Read one of Karpathy's split files, dataset_<name>.json.
-
-    \b
-    Example:
-      pipeline prepare karpathy --root IMAGES --captions dataset_flickr30k.json \\
-          --out data/flickr30k
-    """
-    from pipeline.datasets.readers.karpathy import read_karpathy
-
-    write_dataset(out, read_karpathy, root, captions, **options)
 
 
 @prepare.command()
@@ -198,6 +84,8 @@ def folder(
 
 for command in additions_to("PREPARE"):
     prepare.add_command(command)
+for reader, target in READERS.items():
+    prepare.add_command(reader_command(reader, target))
 
 
 @prepare.command("dataset")

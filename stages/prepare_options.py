@@ -45,6 +45,18 @@ class Assignment(click.ParamType):
             raise click.BadParameter(form, ctx, param) from error
 
 
+class SplitName(click.ParamType):
+    """A plain name of a split."""
+
+    name = "text"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """Return the name; raise if it is invalid."""
+        if error := check_split(value):
+            raise click.BadParameter(f"{value!r} {error}", ctx, param)
+        return str(value)
+
+
 def by_split(
     ctx: click.Context, param: click.Parameter, pairs: Sequence[tuple[str, T]]
 ) -> dict[str, T]:
@@ -76,8 +88,6 @@ def split_option(
     return click.option(*names, type=kind, multiple=True, callback=by_split, help=text)
 
 
-images_option = path_option("--root", "Folder of the images.")
-captions_option = path_option("--captions", "File of the captions.")
 name_option = click.option("--name", help="Name of the dataset.  [default: name of the folder OUT]")
 out_option = path_option("--out", "Output folder of the dataset.")
 expect_option = split_option(

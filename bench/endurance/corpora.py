@@ -21,8 +21,8 @@ from bench.endurance.blocked import EVERY, BlockedTime
 from bench.endurance.evidence import Evidence
 from bench.endurance.files import ending_of, inputs_of_readers, limit_memory
 from bench.endurance.readers import READERS, Reader
+from bench.endurance.warm_guard import WarmGuard
 from pipeline.store import guard
-from tests.warm_guard import WarmGuard
 
 SECONDS, BLOCKED_SECONDS = 60, 600.0
 """CPU time of reading a file, and the time without any that it may be blocked, at most."""

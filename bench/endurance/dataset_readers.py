@@ -91,7 +91,7 @@ def folder_table(file: str) -> Callable[[Path], object]:
 
 def region_table(file: str) -> Callable[[Path], object]:
     def read(folder: Path) -> object:
-        from pipeline.datasets.region_table import read_regions
+        from pipeline.datasets.readers.region_table import read_regions
 
         return _written(read_regions(folder / "images", folder / file, name="x"), folder)
 

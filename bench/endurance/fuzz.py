@@ -29,8 +29,8 @@ from bench.endurance.damage.raw import HOSTILE_FIELDS
 from bench.endurance.evidence import Evidence
 from bench.endurance.files import ending_of, files_of, inputs_of_readers, limit_memory
 from bench.endurance.readers import Reader
+from bench.endurance.warm_guard import WarmGuard
 from pipeline.store import guard
-from tests.warm_guard import WarmGuard
 
 SECONDS = 20.0
 """CPU time limit of one input, in seconds."""

@@ -114,18 +114,13 @@ class PackedEntries(Sequence[ImageEntry]):
         """Return one entry, or those of a slice."""
         if isinstance(index, slice):
             return self.take(np.arange(len(self))[index])
-        row = int(self._rows[index])
-        return next(self._between(row, row + 1))
+        row, of = int(self._rows[index]), self._columns
+        captions = of.captions[of.first[row] : of.first[row + 1]]
+        return ImageEntry(of.ids[row], of.files[row], of.splits[of.split[row]], tuple(captions))
 
     def __iter__(self) -> Iterator[ImageEntry]:
         for start in range(0, len(self), _AT_ONCE):
-            rows = self._rows[start : start + _AT_ONCE]
-            # Consecutive rows share one slice of each column.
-            if rows[-1] - rows[0] == len(rows) - 1 and (np.diff(rows) == 1).all():
-                yield from self._between(int(rows[0]), int(rows[-1]) + 1)
-            else:
-                for row in rows.tolist():
-                    yield from self._between(row, row + 1)
+            yield from self._entries(self._rows[start : start + _AT_ONCE])
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Sequence):
@@ -168,11 +163,7 @@ class PackedEntries(Sequence[ImageEntry]):
         """All captions of these entries, with their ids."""
         texts, counts = self._columns.captions, self.num_captions
         if not self._is_whole:
-            # First caption of each entry, minus the number of captions before it.
-            shifts = self._columns.first[self._rows] - (counts.cumsum() - counts)
-            rows: npt.NDArray[np.int64] = np.repeat(shifts, counts)
-            rows += np.arange(len(rows))
-            texts = texts.take(rows)
+            texts = texts.take(self._caption_rows(self._rows))
         numbered = zip(self.ids, counts.tolist(), strict=True)
         return Captions(PackedTexts(f"{name}#{k}" for name, n in numbered for k in range(n)), texts)
 
@@ -201,21 +192,26 @@ class PackedEntries(Sequence[ImageEntry]):
     def _texts_of(self, column: PackedTexts) -> Sequence[str]:
         return column if self._is_whole else column.take(self._rows)
 
-    def _between(self, start: int, stop: int) -> Iterator[ImageEntry]:
+    def _caption_rows(self, rows: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        """Return the positions of the captions of entries (n,) among all captions."""
+        first = self._columns.first
+        counts = first[rows + 1] - first[rows]
+        # First caption of each entry, minus the number of captions before it.
+        shifts = first[rows] - (counts.cumsum() - counts)
+        return np.repeat(shifts, counts) + np.arange(counts.sum())
+
+    def _entries(self, rows: npt.NDArray[np.int64]) -> Iterator[ImageEntry]:
         columns = self._columns
-        first = columns.first[start : stop + 1].tolist()
-        captions = columns.captions[first[0] : first[-1]]
-        rows = zip(
-            columns.ids[start:stop],
-            columns.files[start:stop],
-            columns.split[start:stop].tolist(),
-            first[:-1],
-            first[1:],
+        texts = iter(columns.captions.take(self._caption_rows(rows)))
+        of_each = zip(
+            columns.ids.take(rows),
+            columns.files.take(rows),
+            columns.split[rows].tolist(),
+            (columns.first[rows + 1] - columns.first[rows]).tolist(),
             strict=True,
         )
-        for name, file, split, low, high in rows:
-            texts = tuple(captions[low - first[0] : high - first[0]])
-            yield ImageEntry(name, file, columns.splits[split], texts)
+        for name, file, split, count in of_each:
+            yield ImageEntry(name, file, columns.splits[split], tuple(islice(texts, count)))
 
 
 @dataclass(frozen=True)

@@ -89,15 +89,9 @@ def prepare(
         if source is not None and root is None and Path(source).is_dir():
             source, root = None, source
         manifest = read_folder(
-            root,
-            source,
-            name=name,
-            expect=expect,
-            media=media,
-            options=options,
-            faults=rejected,
-            unpack_to=unpack_to,
-        )
+            root, source, name=name, expect=expect, media=media, options=options,
+            faults=rejected, unpack_to=unpack_to,
+        )  # fmt: skip
     else:
         tables = tables_in_memory(source, options.columns)
         described = Description(name, tables[0].name, {}, expect or {}, media)

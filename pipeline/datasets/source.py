@@ -1,5 +1,6 @@
 """Reading source files with errors that name the file and the line or entry."""
 
+import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path, PurePosixPath
 from typing import Any, TypeVar
@@ -8,24 +9,26 @@ from pipeline.datasets.checks import DatasetError, check_caption, check_relative
 from pipeline.store.hashing import sha256_of_file
 from pipeline.store.schema import SchemaError, decode
 
-_BOM = b"\xef\xbb\xbf"
+UTF_8 = "utf-8"
 _CONVERT = "convert the file to UTF-8 first"
+_LINE_END = re.compile(r"\r\n|\r|\n")
 T = TypeVar("T")
 
 
-def read_lines(path: Path, remedy: str = _CONVERT) -> Iterator[tuple[int, str]]:
-    """Yield (line number from 1, line without its end) of a UTF-8 text file; a BOM is dropped.
+def read_lines(
+    path: Path, encoding: str = UTF_8, remedy: str = _CONVERT
+) -> Iterator[tuple[int, str]]:
+    """Yield (line number from 1, line without its end) of a text file; a BOM is dropped.
 
-    `remedy` ends the message about a file in another encoding.
+    Lines end with a line feed, a carriage return, or both. `remedy` ends the message about a file
+    in another encoding.
     """
-    number = 0
     try:
-        with path.open("rb") as stream:
-            for read in stream:
-                # More than one for files with carriage returns as line ends.
-                for line in (read.removeprefix(_BOM) if number == 0 else read).splitlines():
-                    number += 1
-                    yield number, _decode(line, path, number, remedy)
+        with path.open(encoding="utf-8-sig" if encoding == UTF_8 else encoding) as stream:
+            for number, line in enumerate(stream, start=1):
+                yield number, line.removesuffix("\n")
+    except UnicodeError as error:
+        raise _undecodable(path, encoding, remedy) from error
     except OSError as error:
         raise DatasetError(f"{path} cannot be read ({error.strerror}); check the path") from error
 
@@ -37,16 +40,14 @@ def located_lines(path: Path) -> Iterator[tuple[str, str]]:
             yield f"{path}, line {number}", line
 
 
+def read_text(path: Path, encoding: str = UTF_8, remedy: str = _CONVERT) -> str:
+    """Return the text of a file as `read_lines`, lines joined by a line feed."""
+    return "\n".join(line for _, line in read_lines(path, encoding, remedy))
+
+
 def read_json(path: Path, kind: type[T]) -> T:
     """Parse a UTF-8 JSON file as a `kind`; errors name a value's path, such as `images[12].id`."""
-    data = _read_bytes(path)
-    try:
-        text = data.decode("utf-8")
-    except UnicodeDecodeError as error:
-        start = data.rfind(b"\n", 0, error.start) + 1
-        number = data.count(b"\n", 0, error.start) + 1
-        text = _decode(data[start:].split(b"\n", 1)[0], path, number)
-    return parse_json(text, str(path), kind)
+    return parse_json(read_text(path), str(path), kind)
 
 
 def parse_json(text: str, where: str, kind: type[T]) -> T:
@@ -90,27 +91,28 @@ def one_line(text: str) -> str:
     return " ".join(part.strip() for part in text.splitlines() if part.strip())
 
 
-def source_notes(files: Iterable[Path], mended: int) -> dict[str, Any]:
+def source_notes(files: Iterable[Path], changed: int = 0) -> dict[str, Any]:
     """Return the notes of every reader: source files, and how many captions it changed, if any."""
     notes: dict[str, Any] = {
         "source_files": [{"file": f.name, "sha256": sha256_of_file(f)} for f in files]
     }
-    if mended:
-        notes["captions_with_blanks_cut_or_lines_joined"] = mended
+    if changed:
+        notes["captions_with_blanks_cut_or_lines_joined"] = changed
     return notes
 
 
-def _read_bytes(path: Path) -> bytes:
+def _undecodable(path: Path, encoding: str, remedy: str) -> DatasetError:
+    """Return the error of a file that is not in its encoding, with the line of the first byte."""
+    data = path.read_bytes()
     try:
-        return path.read_bytes().removeprefix(_BOM)
-    except OSError as error:
-        raise DatasetError(f"{path} cannot be read ({error.strerror}); check the path") from error
-
-
-def _decode(line: bytes, path: Path, number: int, remedy: str = _CONVERT) -> str:
-    try:
-        return line.decode("utf-8")
+        data.decode(encoding)
     except UnicodeDecodeError as error:
-        raise DatasetError(
-            f"{path}, line {number}: byte {error.start + 1} of the line is not UTF-8; {remedy}"
-        ) from error
+        before = data[: error.start].decode(encoding, errors="replace")
+        number = len(_LINE_END.findall(before)) + 1
+        return DatasetError(
+            f"{path}, line {number}: byte {error.start + 1} of the file is not {encoding} "
+            f"({error.reason}); {remedy}"
+        )
+    except UnicodeError as error:  # such as UTF-16 without a byte order mark
+        return DatasetError(f"{path} is not {encoding} ({error}); {remedy}")
+    return DatasetError(f"{path} changed while it was read; rerun the command")

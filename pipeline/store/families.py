@@ -39,7 +39,12 @@ def additions(point: str, package: str = "pipeline") -> Mapping[str, str]:
 
 def added(point: str, name: str, package: str = "pipeline") -> Any:
     """Import and return what a family adds under a name; KeyError if none does."""
-    module, _, attribute = additions(point, package)[name].partition(":")
+    return imported(additions(point, package)[name])
+
+
+def imported(target: str) -> Any:
+    """Import and return "module:attribute"."""
+    module, _, attribute = target.partition(":")
     return getattr(import_module(module), attribute)
 
 

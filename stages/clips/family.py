@@ -2,12 +2,7 @@
 
 from collections.abc import Mapping
 
-PREPARE = {
-    "clips": "stages.clips.prepare_clips:clips",
-    "msrvtt": "stages.clips.prepare_clips:msrvtt",
-    "msvd": "stages.clips.prepare_clips:msvd",
-    "trecvid-vtt": "stages.clips.prepare_clips:trecvid_vtt",
-}
+PREPARE = {"clips": "stages.clips.prepare_clips:clips"}
 EXTRACT = {"clips": "stages.clips.extract_clips:ExtractClips"}
 LIST_RECIPES = {"clips": "stages.clips.family:recipes"}
 LIST_BACKBONES = {"clips": "stages.clips.family:backbones"}

@@ -20,7 +20,6 @@ from pipeline.retrieval.embedding_file import (
     write_in_blocks,
 )
 from pipeline.retrieval.embeddings import Embeddings
-from pipeline.store import guard
 from pipeline.store.shards.format import ShardError
 
 
@@ -110,11 +109,9 @@ def test_round_trip_and_equal_bytes(tmp_path: Path, embeddings: Embeddings) -> N
         assert "numpy" in file.attrs["created_by"]
 
 
-def test_a_file_that_hangs_hdf5_is_refused(
-    embeddings: Embeddings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.usefixtures("tried_apart")
+def test_a_file_that_hangs_hdf5_is_refused(embeddings: Embeddings, tmp_path: Path) -> None:
     """One bit of the length that stands before a text in HDF5's heap: an endless loop in 2.0."""
-    monkeypatch.setattr(guard, "SECONDS", 0.3)
     write_embeddings(tmp_path / "e.h5", embeddings)
     data = bytearray((tmp_path / "e.h5").read_bytes())
     data[data.index(b"zebra#1") - 7] ^= 2

@@ -16,13 +16,7 @@ from pipeline.store import guard
 from pipeline.store.guard import crash_of, crashes_of, trust
 from tests.read_as_told import read_as_told
 
-_FRESH = guard._try
-
-
-@pytest.fixture(autouse=True)
-def _fresh_interpreters(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Try files as users do, in processes that `tests.warm_guard` does not fork."""
-    monkeypatch.setattr(guard, "_try", _FRESH)
+pytestmark = pytest.mark.usefixtures("tried_apart")
 
 
 @pytest.fixture

@@ -1,6 +1,20 @@
 """Readers of published datasets, and of a folder with a table, each into a `Manifest`.
 
-Read `folder` first: a folder with a table of paths and captions (`tables`) or without one
-(`image_files`), combined by `join_rows`. Readers of clips find their files with `clip_files`.
-`pipeline.datasets.source` has what all of them need to read a source file.
+A reader is a function `read_x(root, ..., *, expect=None) -> Manifest` in a module of its own. It is
+listed in `READERS`; its command `pipeline prepare x`, with options and help, follows from the
+signature and the docstring. Read `karpathy` first, then `collector` with the checks that all share.
+`folder` reads a table of paths and captions (`tables`) or a folder of images; `join_rows` joins
+their rows.
 """
+
+READERS = {
+    "coco": "pipeline.datasets.readers.coco:read_coco",
+    "entities": "pipeline.datasets.readers.entities:read_entities",
+    "flickr8k": "pipeline.datasets.readers.flickr8k:read_flickr8k",
+    "karpathy": "pipeline.datasets.readers.karpathy:read_karpathy",
+    "msrvtt": "pipeline.datasets.readers.msrvtt:read_msrvtt",
+    "msvd": "pipeline.datasets.readers.msvd:read_msvd",
+    "regions": "pipeline.datasets.readers.region_table:read_regions",
+    "trecvid-vtt": "pipeline.datasets.readers.trecvid_vtt:read_trecvid_vtt",
+}
+"""The readers by the name of their command."""

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from pipeline.datasets.checks import DatasetError, check_counts, check_relative
+from pipeline.datasets.checks import DatasetError, check_relative
 
 _NAMES_SHOWN = 5
 
@@ -21,11 +21,11 @@ class ClipFiles:
                 f"{root} cannot be read ({error.strerror}); check the folder"
             ) from error
         self._root, self._subset = root, subset
-        self._files = set(names)
-        self._by_stem: dict[str, list[str]] = {}
+        self._by_name: dict[str, list[str]] = {}
         for name in names:
-            self._by_stem.setdefault(Path(name).stem, []).append(name)
-        self.missing: list[str] = []  # each once, in request order
+            self._by_name.setdefault(Path(name).stem, []).append(name)
+        self._by_name |= {name: [name] for name in names}
+        self._missing: list[str] = []  # each once, in request order
 
     def find(self, name: str, where: str) -> str | None:
         """Return the file of a clip, named with or without suffix; None: missing, as may be."""
@@ -33,37 +33,33 @@ class ClipFiles:
             raise DatasetError(
                 f"{where}: clip {name!r} {reason or 'names a folder'}; expected a file name"
             )
-        matches = [name] if name in self._files else self._by_stem.get(name, [])
+        matches = self._by_name.get(name, [])
         if len(matches) > 1:
             raise DatasetError(
                 f"{where}: clip {name!r} may be {' or '.join(matches)} in {self._root}; keep one"
             )
-        if not matches:
-            if not self._subset:
-                raise DatasetError(
-                    f"{where}: clip {name!r} not found in {self._root}; check the folder, or use "
-                    "only the existing clips with `subset=True`"
-                )
-            self.missing.append(name)
-            return None
-        return matches[0]
+        if matches:
+            return matches[0]
+        if not self._subset:
+            raise DatasetError(
+                f"{where}: clip {name!r} not found in {self._root}; check the folder, or use "
+                "only the existing clips with `subset=True`"
+            )
+        self._missing.append(name)
+        return None
 
-    def check(
-        self,
-        dataset: str,
-        counts: dict[str, int],
-        whole: Mapping[str, int],
-        expect: Mapping[str, int],
-    ) -> dict[str, Any]:
-        """Check the counts of the splits and return the notes on missing clips.
+    def expected(
+        self, whole: Mapping[str, int], expect: Mapping[str, int] | None
+    ) -> dict[str, int]:
+        """Return the required counts: of the whole dataset, unless a subset, then `expect`."""
+        return {**({} if self._subset else whole), **(expect or {})}
 
-        `known` counts are those of the whole dataset, ignored for a subset; `expect` has priority.
-        """
-        check_counts(dataset, counts, {**({} if self._subset else whole), **expect})
+    def notes(self, whole: Mapping[str, int]) -> dict[str, Any]:
+        """Return the notes on the missing clips of a subset."""
         if not self._subset:
             return {}
         return {
             "subset_of": dict(whole),
-            "clips_missing": len(self.missing),
-            "clips_missing_first": self.missing[:_NAMES_SHOWN],
+            "clips_missing": len(self._missing),
+            "clips_missing_first": self._missing[:_NAMES_SHOWN],
         }

@@ -16,7 +16,7 @@ _ROUNDING = 0.02
 
 def read_instances(
     paths: Sequence[Path], images: Collection[str]
-) -> tuple[tuple[RegionPhrase, ...], Counter[str]]:
+) -> tuple[list[RegionPhrase], Counter[str]]:
     """Return boxes of images as phrases, in file order by image, and the counts of others."""
     phrases: dict[str, list[RegionPhrase]] = {}
     left_out: Counter[str] = Counter()
@@ -26,11 +26,11 @@ def read_instances(
         sizes = {str(image.id): (image.width, image.height) for image in document.images}
         for index, thing in enumerate(document.annotations):
             where = f"{path}: annotations[{index}]"
-            image, category = str(thing.image_id), thing.category_id
-            if image not in sizes or category not in categories:
+            image, category = str(thing.image_id), categories.get(thing.category_id)
+            if image not in sizes or category is None:
                 raise DatasetError(
-                    f"{where}: image_id {image!r} or category_id {category!r} is not in the file; "
-                    "check that it is complete"
+                    f"{where}: image_id {image!r} or category_id {thing.category_id!r} is not in "
+                    "the file; check that it is complete"
                 )
             box = _box(thing.bbox, sizes[image], where)
             if image not in images:
@@ -40,21 +40,20 @@ def read_instances(
             elif box is None:
                 left_out["without an area"] += 1
             else:
-                name, kind = categories[category].name, categories[category].supercategory
                 of_image = phrases.setdefault(image, [])
                 of_image.append(
                     RegionPhrase(
                         id=f"{image}#p{len(of_image)}",
                         image=image,
-                        phrase=name,
-                        types=(kind,) if kind else (),
+                        phrase=category.name,
+                        types=(category.supercategory,) if category.supercategory else (),
                         chain=str(thing.id),
                         caption=None,
                         boxes=(box,),
                         size=sizes[image],
                     )
                 )
-    return tuple(phrase for of_image in phrases.values() for phrase in of_image), left_out
+    return [phrase for of_image in phrases.values() for phrase in of_image], left_out
 
 
 class _Category(msgspec.Struct):
@@ -88,11 +87,10 @@ def _box(values: Box, size: tuple[int, int], where: str) -> Box | None:
     x, y, width, height = values
     if width <= 0 or height <= 0:
         return None
-    x1, y1 = round(x + width, 2), round(y + height, 2)
-    if x1 > size[0] and x1 - size[0] <= _ROUNDING:
-        x1 = float(size[0])
-    if y1 > size[1] and y1 - size[1] <= _ROUNDING:
-        y1 = float(size[1])
+    x1, y1 = (
+        float(side) if 0 < end - side <= _ROUNDING else end
+        for end, side in ((round(x + width, 2), size[0]), (round(y + height, 2), size[1]))
+    )
     if reason := check_box((x, y, x1, y1), size):
         raise DatasetError(f"{where}: bbox {list(values)} {reason}; correct the file")
     return x, y, x1, y1

@@ -11,17 +11,17 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Literal
 
-from pipeline.datasets.checks import DatasetError, check_counts
+from pipeline.datasets.checks import DatasetError
 from pipeline.datasets.entries import ImageEntry
 from pipeline.datasets.manifest import Manifest
 from pipeline.datasets.phrases import Box, RegionPhrase, hull, photo_size
-from pipeline.datasets.readers.entities_files import UNRELATED, Annotation, Source, read_files
-from pipeline.datasets.source import read_lines, source_notes
+from pipeline.datasets.readers.collector import FIRST_SPLITS, Collector, in_split_order
+from pipeline.datasets.readers.entities_files import UNRELATED, Source, read_files
+from pipeline.datasets.source import read_lines
 
 Several = Literal["union", "any"]
 """Meaning of several boxes of a chain: one box around all, or each of them is correct."""
 
-_FIRST = {"train": 0, "dev": 1, "val": 1, "test": 2}
 _NUMBER = re.compile(r"[0-9]+")
 _DECIMALS = 2
 
@@ -31,11 +31,11 @@ def read_entities(
     images: str | Path,
     *,
     splits: Mapping[str, str | Path] | None = None,
-    several: Several = "union",
-    scale: bool = False,
+    boxes: Several = "union",
+    scale_boxes: bool = False,
     expect: Mapping[str, int] | None = None,
 ) -> Manifest:
-    """Read Flickr30k Entities, or a part of it, with the images.
+    """Read Flickr30k Entities: captions whose phrases have boxes.
 
     An image's id is its file name; the image of `<id>.xml` is the one whose name begins with that
     number, so that Flickr8k's images fit as well. Captions are the sentences without their marks.
@@ -48,12 +48,12 @@ def read_entities(
     root : str or Path. Folder, .tar, .tar.gz or .zip with `Annotations/`, `Sentences/` and
         `<split>.txt`.
     images : str or Path. Folder of the images.
-    splits : mapping of str to str or Path, or None. Split name to a file with one id per line,
-        instead of those in `root`.
-    several : str. Meaning of several boxes of a chain.
-    scale : bool. Rescale the boxes of an image whose size differs from its XML, each axis by its
-        own factor, rounded to a hundredth of a pixel. Otherwise raise.
-    expect : mapping of str to int, or None. Required number of images by split.
+    splits : mapping of str to str or Path, or None. Split and its list of ids; default: the lists
+        in the root.
+    boxes : str. Several boxes of a chain: union, one box around all; any, each of them is correct.
+    scale_boxes : bool. Rescale the boxes of an image whose size differs from its XML, each axis by
+        its own factor, rounded to a hundredth of a pixel; otherwise an error.
+    expect : mapping of str to int, or None. Required number of images of a split.
 
     Raises
     ------
@@ -67,53 +67,61 @@ def read_entities(
     >>> pipeline.read_entities("flickr30k_entities", "flickr30k-images")  # doctest: +SKIP
     """
     root, images = Path(root), Path(images)
-    source = read_files(root)
-    listed = _split_lists(root, source, splits)
+    source, found, left_out = read_files(root), Collector(images), Counter[str]()
     photos = _photos_by_number(images)
     unrelated = {tuple(line.split()) for line in source.lists.get(UNRELATED, [])}
-    entries: list[ImageEntry] = []
-    phrases: list[RegionPhrase] = []
-    left_out: Counter[str] = Counter()
-    for split in sorted(listed, key=lambda name: (_FIRST.get(name, 3), name)):
-        for number, where in listed[split].items():
-            entry, annotation = _image(source, photos, number, split, root, where)
-            size = photo_size(images / entry.file)
-            if size != annotation.size and not scale:
-                raise DatasetError(
-                    f"{images / entry.file} has {size[0]} x {size[1]} pixels, but "
-                    f"{root}/Annotations/{number}.xml records {annotation.size[0]} x "
-                    f"{annotation.size[1]}; use the original photos, or `scale=True`"
-                )
-            entries.append(entry)
-            phrases += _phrases(
-                source, number, entry, annotation, size, several, unrelated, root, left_out
+    for split, number, where in _listed(root, source, splits, found):
+        entry = _add_image(source, photos, number, split, root, where, found)
+        size, annotation = photo_size(images / entry.file), source.annotations[number]
+        if size != annotation.size and not scale_boxes:
+            raise DatasetError(
+                f"{images / entry.file} has {size[0]} x {size[1]} pixels, but "
+                f"{root}/Annotations/{number}.xml records {annotation.size[0]} x "
+                f"{annotation.size[1]}; use the original photos, or `scale_boxes=True`"
             )
-    notes = _notes(root, splits, several, scale, left_out)
-    manifest = Manifest(
-        name="entities",
-        image_root=images,
-        entries=tuple(entries),
+        visible = _visible_phrases(source, number, unrelated, root, left_out)
+        for count, (k, chain, types, words) in enumerate(visible):
+            of_chain = [_scaled(box, annotation.size, size) for box in annotation.boxes[chain]]
+            found.phrases.append(
+                RegionPhrase(
+                    id=f"{entry.id}#p{count}",
+                    image=entry.id,
+                    phrase=words.strip(),
+                    types=types,
+                    chain=chain,
+                    caption=f"{entry.id}#{k}",
+                    boxes=tuple(of_chain) if boxes == "any" else (hull(of_chain),),
+                    size=size,
+                )
+            )
+    notes: dict[str, Any] = {"several_boxes_of_a_chain": boxes}
+    if scale_boxes:
+        notes["boxes_scaled_to_the_photos"] = True
+    if left_out:
+        notes["phrases_left_out"] = dict(sorted(left_out.items()))
+    return found.manifest(
+        "entities",
+        [*([root] if root.is_file() else []), *map(Path, (splits or {}).values())],
+        expect,
+        source=f"Flickr30k Entities, {root.name}",
         licence="annotations: to cite Plummer et al., IJCV 2017; photos belong to their Flickr "
         "authors; for non-commercial research",
-        source=f"Flickr30k Entities, {root.name}",
         notes=notes,
-        phrases=tuple(phrases),
+        with_phrases=True,
     )
-    check_counts(manifest.name, manifest.counts, dict(expect or {}))
-    return manifest
 
 
-def _split_lists(
-    root: Path, source: Source, splits: Mapping[str, str | Path] | None
-) -> dict[str, dict[str, str]]:
-    """Return, by split, the numbers of the images, each with the location of its entry."""
-    lists: dict[str, Iterator[tuple[int, str]]] = (
-        {split: read_lines(Path(path)) for split, path in splits.items()}
+def _listed(
+    root: Path, source: Source, splits: Mapping[str, str | Path] | None, found: Collector
+) -> list[tuple[str, str, str]]:
+    """Return split, number and location of the images, split by split."""
+    lists: dict[str, tuple[str, Iterator[tuple[int, str]]]] = (
+        {split: (str(path), read_lines(Path(path))) for split, path in splits.items()}
         if splits
         else {
-            name: iter(enumerate(lines, start=1))
+            name: (f"{root}/{name}.txt", iter(enumerate(lines, start=1)))
             for name, lines in source.lists.items()
-            if name in _FIRST
+            if name in FIRST_SPLITS
         }
     )
     if not lists:
@@ -121,18 +129,15 @@ def _split_lists(
             f"{root} has no train.txt, val.txt, dev.txt or test.txt; pass `splits=...`, a file for "
             "each"
         )
-    listed: dict[str, str] = {}
-    by_split: dict[str, dict[str, str]] = {}
-    for split, lines in lists.items():
+    listed = []
+    for split in in_split_order(lists):
+        path, lines = lists[split]
         for line_number, line in lines:
-            if not (number := line.strip()):
-                continue
-            where = f"{splits[split] if splits else f'{root}/{split}.txt'}, line {line_number}"
-            if number in listed:
-                raise DatasetError(f"{where}: duplicate image {number}, first in {listed[number]}")
-            listed[number] = where
-            by_split.setdefault(split, {})[number] = where
-    return by_split
+            if number := line.strip():
+                where = f"{path}, line {line_number}"
+                found.once(number, where)
+                listed.append((split, number, where))
+    return listed
 
 
 def _photos_by_number(folder: Path) -> dict[str, list[str]]:
@@ -146,9 +151,15 @@ def _photos_by_number(folder: Path) -> dict[str, list[str]]:
     return by_number
 
 
-def _image(
-    source: Source, photos: Mapping[str, list[str]], number: str, split: str, root: Path, where: str
-) -> tuple[ImageEntry, Annotation]:
+def _add_image(
+    source: Source,
+    photos: Mapping[str, list[str]],
+    number: str,
+    split: str,
+    root: Path,
+    where: str,
+    found: Collector,
+) -> ImageEntry:
     for kind, there in (("Annotations", source.annotations), ("Sentences", source.sentences)):
         if number not in there:
             raise DatasetError(f"{where}: image {number} has no file in {root}/{kind}")
@@ -159,73 +170,40 @@ def _image(
             f"({', '.join(names)}); expected one: check the folder, or list the existing images "
             "with `splits=...`"
         )
-    captions = tuple(sentence.text for sentence in source.sentences[number])
-    return ImageEntry(names[0], names[0], split, captions), source.annotations[number]
+    captions = [sentence.text for sentence in source.sentences[number]]
+    return found.add(names[0], names[0], split, captions, where)
 
 
-def _phrases(
+def _visible_phrases(
     source: Source,
     number: str,
-    entry: ImageEntry,
-    annotation: Annotation,
-    size: tuple[int, int],
-    several: Several,
     unrelated: set[tuple[str, ...]],
     root: Path,
     left_out: Counter[str],
-) -> Iterator[RegionPhrase]:
-    """Yield the phrases of one image that have boxes, and count the others."""
-    factors = [new / old for new, old in zip(size, annotation.size, strict=True)] * 2  # x y x y
-    count = 0
+) -> Iterator[tuple[int, str, tuple[str, ...], str]]:
+    """Yield caption number, chain, types and words of phrases with boxes, and count the others."""
+    annotation = source.annotations[number]
     for k, sentence in enumerate(source.sentences[number]):
         if (number, str(k + 1)) in unrelated:
             left_out["in unrelated captions"] += len(sentence.phrases)
             continue
         for chain, types, words in sentence.phrases:
-            boxes = annotation.boxes.get(chain)
-            if boxes is None:
-                if "notvisual" in types:
-                    left_out["not visual"] += 1
-                elif chain in annotation.boxless:
-                    left_out["scene or no box"] += 1
-                else:
-                    raise DatasetError(
-                        f"{root}/Sentences/{number}.txt, caption {k + 1}: the chain {chain} of "
-                        f"{words!r} is not in Annotations/{number}.xml; correct one of the files"
-                    )
-                continue
-            if size != annotation.size:
-                boxes = [_scaled(box, factors) for box in boxes]
-            yield RegionPhrase(
-                id=f"{entry.id}#p{count}",
-                image=entry.id,
-                phrase=words.strip(),
-                types=types,
-                chain=chain,
-                caption=f"{entry.id}#{k}",
-                boxes=tuple(boxes) if several == "any" else (hull(boxes),),
-                size=size,
-            )
-            count += 1
+            if chain in annotation.boxes:
+                yield k, chain, types, words
+            elif "notvisual" in types:
+                left_out["not visual"] += 1
+            elif chain in annotation.boxless:
+                left_out["scene or no box"] += 1
+            else:
+                raise DatasetError(
+                    f"{root}/Sentences/{number}.txt, caption {k + 1}: the chain {chain} of "
+                    f"{words!r} is not in Annotations/{number}.xml; correct one of the files"
+                )
 
 
-def _scaled(box: Box, factors: list[float]) -> Box:
+def _scaled(box: Box, old: tuple[int, int], new: tuple[int, int]) -> Box:
+    if old == new:
+        return box
+    factors = [to / of for to, of in zip(new, old, strict=True)] * 2  # x y x y
     x0, y0, x1, y1 = (round(v * f, _DECIMALS) for v, f in zip(box, factors, strict=True))
     return x0, y0, x1, y1
-
-
-def _notes(
-    root: Path,
-    splits: Mapping[str, str | Path] | None,
-    several: Several,
-    scale: bool,
-    left_out: Counter[str],
-) -> dict[str, Any]:
-    archives = [root] if root.is_file() else []
-    notes = source_notes([*archives, *(Path(path) for path in (splits or {}).values())], 0)
-    notes["several_boxes_of_a_chain"] = several
-    if scale:
-        notes["boxes_scaled_to_the_photos"] = True
-    if left_out:
-        notes["phrases_left_out"] = dict(sorted(left_out.items()))
-    return notes

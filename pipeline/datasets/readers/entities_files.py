@@ -48,7 +48,7 @@ def read_files(root: Path) -> Source:
     """Read all annotations, sentences and lists of a folder, tar or zip file."""
     source = Source()
     for path, data in _members(root):
-        _take(source, path, data, f"{root}/{path}")
+        _add(source, PurePosixPath(path), data, f"{root}/{path}")
     return source
 
 
@@ -102,24 +102,22 @@ def _matters(path: str) -> bool:
     return name == UNRELATED or name.endswith(".txt")
 
 
-def _take(source: Source, path: str, data: bytes, where: str) -> None:
-    file = PurePosixPath(path)
+def _add(source: Source, file: PurePosixPath, data: bytes, where: str) -> None:
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise DatasetError(f"{where}: byte {error.start} is not UTF-8; convert the file") from error
+    lines = text.splitlines()
     if file.parent.name == "Annotations":
         source.annotations[file.stem] = _annotation(text, where)
     elif file.parent.name == "Sentences":
-        lines = enumerate(text.splitlines(), start=1)
         source.sentences[file.stem] = [
-            _sentence(line, f"{where}, line {number}") for number, line in lines if line.strip()
+            _sentence(line, f"{where}, line {number}")
+            for number, line in enumerate(lines, start=1)
+            if line.strip()
         ]
     else:
-        lines = enumerate(text.splitlines(), start=1)
-        source.lists[file.name.removesuffix(".txt")] = [
-            line for _, line in lines if not line.startswith("#")
-        ]
+        source.lists[file.stem] = [line for line in lines if not line.startswith("#")]
 
 
 def _annotation(text: str, where: str) -> Annotation:

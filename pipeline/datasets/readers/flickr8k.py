@@ -7,22 +7,15 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
-from pipeline.datasets.checks import DatasetError, check_counts
-from pipeline.datasets.entries import ImageEntry
+from pipeline.datasets.checks import DatasetError
 from pipeline.datasets.manifest import Manifest
-from pipeline.datasets.source import (
-    caption_line,
-    located_lines,
-    media_file,
-    read_lines,
-    source_notes,
-)
+from pipeline.datasets.readers.collector import Collector, in_split_order
+from pipeline.datasets.source import located_lines
 
-_FIRST = {"train": 0, "dev": 1, "val": 1, "test": 2}
 _NAMES_SHOWN = 5
 
-Captions = dict[str, dict[int, tuple[str, int]]]
-"""Image name to caption number to (caption, line)."""
+Captions = dict[str, dict[int, tuple[str, str]]]
+"""Image name to caption number to (caption, location)."""
 
 
 def read_flickr8k(
@@ -34,26 +27,27 @@ def read_flickr8k(
     captions_per_image: int = 5,
     expect: Mapping[str, int] | None = None,
 ) -> Manifest:
-    """Read Flickr8k's token file and split files.
+    """Read Flickr8k's token file and split lists (Flickr30K's token file has the same form).
 
-    As `read_karpathy` of `dataset_flickr8k.json`, but from the original files. An image's id is its
-    name in the token file, so caption ids are Flickr8k's own. Splits are in the order train, dev or
-    val, test, others by name; images in the order of their split file. Captioned images outside all
-    splits are skipped and counted in the notes.
+    An image's id is its name in the token file, so caption ids are Flickr8k's own. Splits are in
+    the order train, dev or val, test, others by name; images in the order of their list. Captioned
+    images in no list are skipped and counted in the notes.
 
     Parameters
     ----------
     root : str or Path. Folder with `images/`, `annotations/*token*` and `splits/<split>.txt`.
-    images, captions, splits : str, Path, mapping of str to str or Path, or None. Other locations
-        (`splits`: file by split name).
-    captions_per_image : int. Every image of a split has captions #0 to #(captions_per_image - 1).
-    expect : mapping of str to int, or None. Required number of images by split.
+    images : str, Path or None. Folder of the images; default: `images/` in the root.
+    captions : str, Path or None. Token file; default: `annotations/*token*` in the root.
+    splits : mapping of str to str or Path, or None. Split and its list; default: `splits/*.txt` in
+        the root.
+    captions_per_image : int. Number of captions that every image of a split must have.
+    expect : mapping of str to int, or None. Required number of images of a split.
 
     Raises
     ------
     DatasetError
-        A file is missing; a line is malformed; a caption is missing, repeated or misnumbered; an
-        image is listed twice, has no captions or no file; a split has another number of images.
+        A file is missing, a line is malformed, a caption is missing, repeated or misnumbered, an
+        image is listed twice or missing, or a split has another number of images.
 
     Examples
     --------
@@ -62,47 +56,33 @@ def read_flickr8k(
     root = Path(root)
     images = Path(images or root / "images")
     token_file = Path(captions) if captions else _token_file(root / "annotations")
-    split_files = {split: Path(file) for split, file in (splits or {}).items()}
-    split_files = split_files or _split_files(root / "splits")
-    captioned, mended = _read_captions(token_file, captions_per_image)
-    entries: list[ImageEntry] = []
-    listed: dict[str, str] = {}
-    for split in sorted(split_files, key=lambda s: (_FIRST.get(s, 3), s)):
-        for where, line in located_lines(split_files[split]):
+    lists = {split: Path(file) for split, file in (splits or {}).items()}
+    lists = lists or _split_files(root / "splits")
+    found = Collector(images)
+    captioned = _read_captions(token_file, captions_per_image, found)
+    for split in in_split_order(lists):
+        for where, line in located_lines(lists[split]):
             name = line.strip()
-            if name in listed:
-                raise DatasetError(
-                    f"{where}: duplicate image {name!r}, first in {listed[name]}; an image belongs "
-                    "to one split, once"
-                )
-            listed[name] = where
+            found.once(name, where)
             if name not in captioned:
                 raise DatasetError(
                     f"{where}: image {name!r} has no caption in {token_file}; check that the "
                     "files belong together"
                 )
-            entries.append(
-                ImageEntry(
-                    id=name,
-                    file=media_file(images, name, where),
-                    split=split,
-                    captions=_all_captions(captioned[name], captions_per_image, name, token_file),
-                )
-            )
-    notes = source_notes([token_file, *split_files.values()], mended)
-    if left_out := [name for name in captioned if name not in listed]:
-        notes["images_in_no_split"] = len(left_out)
-        notes["images_in_no_split_first"] = left_out[:_NAMES_SHOWN]
-    manifest = Manifest(
-        name="flickr8k",
-        image_root=images,
-        entries=tuple(entries),
-        licence="photos belong to their Flickr authors; for non-commercial research",
+            texts = _all_captions(captioned[name], captions_per_image, name)
+            found.add(name, name, split, texts, where)
+    listed = {entry.id for entry in found.entries}
+    left_out = [name for name in captioned if name not in listed]
+    first = left_out[:_NAMES_SHOWN]
+    notes = {"images_in_no_split": len(left_out), "images_in_no_split_first": first}
+    return found.manifest(
+        "flickr8k",
+        [token_file, *lists.values()],
+        expect,
         source=f"Flickr token file {token_file.name}",
-        notes=notes,
+        licence="photos belong to their Flickr authors; for non-commercial research",
+        notes=notes if left_out else {},
     )
-    check_counts(manifest.name, manifest.counts, dict(expect or {}))
-    return manifest
 
 
 def _token_file(folder: Path) -> Path:
@@ -124,14 +104,10 @@ def _split_files(folder: Path) -> dict[str, Path]:
     return files
 
 
-def _read_captions(path: Path, captions_per_image: int) -> tuple[Captions, int]:
-    """Return the captions by image and number, and how many had surrounding blanks."""
+def _read_captions(path: Path, captions_per_image: int, found: Collector) -> Captions:
+    """Return the captions by image and number."""
     captions: Captions = {}
-    mended = 0
-    for number, line in read_lines(path):
-        if not line.strip():
-            continue
-        where = f"{path}, line {number}"
+    for where, line in located_lines(path):
         match = re.fullmatch(r"([^\t]+)#([0-9]{1,6})\t(.*)", line)
         if not match:
             raise DatasetError(
@@ -146,24 +122,22 @@ def _read_captions(path: Path, captions_per_image: int) -> tuple[Captions, int]:
         numbered = captions.setdefault(name, {})
         if k in numbered:
             raise DatasetError(
-                f"{where}: duplicate caption {name}#{k}, first in line {numbered[k][1]}; numbers "
+                f"{where}: duplicate caption {name}#{k}, first in {numbered[k][1]}; numbers "
                 "must be unique in an image"
             )
-        caption = caption_line(text, f"{where}: {name}#{k}")
-        mended += caption != text
-        numbered[k] = caption, number
-    return captions, mended
+        numbered[k] = found.caption(text, f"{where}: {name}#{k}"), where
+    return captions
 
 
 def _all_captions(
-    numbered: dict[int, tuple[str, int]], captions_per_image: int, name: str, path: Path
-) -> tuple[str, ...]:
+    numbered: dict[int, tuple[str, str]], captions_per_image: int, name: str
+) -> list[str]:
     """Return an image's captions in the order of their numbers; raise if one is missing."""
     if missing := [k for k in range(captions_per_image) if k not in numbered]:
-        line = min(line for _, line in numbered.values())
+        _, first = next(iter(numbered.values()))
         raise DatasetError(
-            f"{path}: image {name!r} (first caption in line {line}) lacks caption "
+            f"{first}: image {name!r}, whose first caption this is, lacks caption "
             + ", ".join(f"{name}#{k}" for k in missing)
             + f"; expected {captions_per_image} captions numbered from #0"
         )
-    return tuple(numbered[k][0] for k in range(captions_per_image))
+    return [numbered[k][0] for k in range(captions_per_image)]

@@ -60,10 +60,10 @@ def manifest_of_tables(
     first = next(rows, None)
     if reader.images_inside and images is not None:
         root = images.folder
-    all_rows = rows if first is None else chain([first], rows)
+    all_rows: Iterable[Row] = rows if first is None else chain([first], rows)
     if root is None:
-        all_rows = iter(read_rows := list(all_rows))
-        root = _common_folder([row.path for row in read_rows])
+        all_rows = list(all_rows)
+        root = _common_folder([row.path for row in all_rows])
     resolver = PathResolver(root, unit)
     joined = JoinedImages(resolver, unit, rejected, options.split_by_folder)
     for row in all_rows:
@@ -73,8 +73,7 @@ def manifest_of_tables(
             rejected.add(row.table, row.number, error, row.path)
     rejected.check(len(joined.images))
     notes = {**description.notes, **joined.notes(), **resolver.notes(), **_notes_of(opened, reader)}
-    if rejected.counts:
-        notes["rows_left_out"] = dict(sorted(rejected.counts.items()))
+    notes |= rejected.notes()
     left_out = joined.varying | set(notes.get("columns_ignored", ()))
     metadata = without_columns(((i.id, i.metadata) for i in joined.images.values()), left_out)
     if metadata:
@@ -101,14 +100,11 @@ def manifest_of_files(
         try:
             if reason := check_relative(file):
                 raise RowFault("unusable path", f"the name {file!r} {reason}; rename the file")
-            images[file] = JoinedImage(file, split_of(file), table, number)
+            images[file] = JoinedImage(file, split_of(file), table.place(number))
         except RowFault as error:
             rejected.add(table, number, error, file)
     rejected.check(len(images))
-    notes = dict(description.notes)
-    if rejected.counts:
-        notes["rows_left_out"] = dict(sorted(rejected.counts.items()))
-    return _manifest(root, images, description, notes)
+    return _manifest(root, images, description, description.notes | rejected.notes())
 
 
 def _common_folder(paths: list[str]) -> Path:
@@ -124,19 +120,16 @@ def _notes_of(tables: Iterable[Table], reader: RowReader) -> dict[str, Any]:
     ignored = set(reader.ignored)
     members: Counter[str] = Counter()
     for table in tables:
-        of_table = dict(table.notes)
-        ignored.update(of_table.pop("columns_ignored", ()))
-        members.update(of_table.pop("members_ignored", {}))
-        notes.update(of_table)
-    if ignored:
-        notes["columns_ignored"] = sorted(ignored)
-    if members:
-        notes["members_ignored"] = dict(sorted(members.items()))
-    if reader.recognised:
-        notes["columns_recognised"] = reader.recognised
-    if reader.empty_cells:
-        notes["empty_caption_cells"] = reader.empty_cells
-    return notes
+        notes |= table.notes
+        ignored.update(table.notes.get("columns_ignored", ()))
+        members.update(table.notes.get("members_ignored", {}))
+    notes |= {
+        "columns_ignored": sorted(ignored),
+        "members_ignored": dict(sorted(members.items())),
+        "columns_recognised": reader.recognised,
+        "empty_caption_cells": reader.empty_cells,
+    }
+    return {key: value for key, value in notes.items() if value}
 
 
 def _manifest(

@@ -7,7 +7,7 @@ from pipeline.datasets.checks import check_caption, check_relative, check_split
 from pipeline.datasets.manifest import Metadata
 from pipeline.datasets.readers.tables.paths import PathResolver
 from pipeline.datasets.readers.tables.rows import Row
-from pipeline.datasets.readers.tables.table import RejectedRows, RowFault, Table
+from pipeline.datasets.readers.tables.table import RejectedRows, RowFault
 from pipeline.datasets.source import one_line
 
 _MANY = 32
@@ -19,15 +19,10 @@ class JoinedImage:
 
     id: str
     split: str | None
-    table: Table
-    number: int
+    where: str
     captions: list[str] = field(default_factory=list)
     metadata: Metadata = field(default_factory=dict)
     caption_set: set[str] | None = None
-
-    @property
-    def where(self) -> str:
-        return self.table.place(self.number)
 
     def has(self, caption: str) -> bool:
         """Return whether the image has a caption; a set is built once there are many."""
@@ -66,18 +61,13 @@ class JoinedImages:
         split, image_id = self._split(row, path), row.id or path
         if image is None:
             self._check_id(row, image_id, path)
-            image = JoinedImage(image_id, split, row.table, row.number)
-        elif split != image.split or image_id != image.id:
-            what, here, before = (
-                ("split", split, image.split)
-                if split != image.split
-                else ("id", image_id, image.id)
-            )
-            raise RowFault(
-                f"another {what}",
-                f"{self._unit} {path!r} has {what} {here!r} here and {before!r} in {image.where}; "
-                f"an entry has one {what}",
-            )
+            image = JoinedImage(image_id, split, row.table.place(row.number))
+        for what, here, before in (("split", split, image.split), ("id", image_id, image.id)):
+            if here != before:
+                reason = f"has {what} {here!r} here and {before!r} in {image.where}"
+                raise RowFault(
+                    f"another {what}", f"{self._unit} {path!r} {reason}; an entry has one {what}"
+                )
         lines = self._lines(row, image)
         if lines:
             self._first = self._first or row

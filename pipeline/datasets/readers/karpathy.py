@@ -12,10 +12,10 @@ from typing import Literal
 
 import msgspec
 
-from pipeline.datasets.checks import DatasetError, check_counts, check_split
-from pipeline.datasets.entries import ImageEntry
+from pipeline.datasets.checks import DatasetError
 from pipeline.datasets.manifest import Manifest
-from pipeline.datasets.source import caption_line, media_file, read_json, source_notes
+from pipeline.datasets.readers.collector import Collector
+from pipeline.datasets.source import read_json
 
 Restval = Literal["train", "keep", "leave-out"]
 
@@ -33,27 +33,25 @@ def read_karpathy(
     restval: Restval = "train",
     expect: Mapping[str, int] | None = None,
 ) -> Manifest:
-    """Read a `dataset_<name>.json`; for COCO's own splits use `read_coco`.
+    """Read one of Karpathy's split files, dataset_<name>.json.
 
     An image's id is its `cocoid` as text if it exists, else its file name. Images and captions (all
     `raw` sentences) are in file order.
 
     Parameters
     ----------
-    root : str or Path. The image root; a file is `filepath/filename` below it, or `filename`
-        without a `filepath`.
+    root : str or Path. Folder of the images, `filepath/filename` or `filename` below it.
     captions : str or Path. The JSON file.
-    restval : Restval. "train" merges the split restval into train, "keep" keeps it as a split,
-        "leave-out" skips its images; the notes record the number of merged or skipped images.
-    expect : mapping of str to int, or None. Required number of images by split, in addition to or
-        instead of the known counts of "coco", "flickr30k" and "flickr8k" (the file's `dataset`).
+    restval : str. COCO's restval images: merge them into train, keep them as a split, or leave them
+        out.
+    expect : mapping of str to int, or None. Required number of images of a split, in addition to
+        the known counts of coco, flickr30k and flickr8k, or instead.
 
     Raises
     ------
     DatasetError
-        The file is missing or not JSON (line and column are named); an entry lacks a key or has a
-        value of the wrong type; an id repeats; an image has no sentence or no file; a split has
-        another number of images. Entries are named by index, `images[12]`.
+        A file is missing or not JSON, an entry is malformed, repeated or without captions, or a
+        split has another number of images. Entries are named by index, `images[12]`.
 
     Examples
     --------
@@ -61,46 +59,33 @@ def read_karpathy(
     """
     root, captions = Path(root), Path(captions)
     document = read_json(captions, _Document)
-    name = document.dataset
-    entries: list[ImageEntry] = []
-    seen: dict[str, int] = {}
-    of_restval = mended = 0
+    found, of_restval = Collector(root), 0
     for index, image in enumerate(document.images):
         where = f"{captions}: images[{index}]"
-        split = image.split
-        if reason := check_split(split):
-            raise DatasetError(f"{where}: split {split!r} {reason}")
+        split = found.split(image.split, where)
         if split == "restval" and restval != "keep":
             of_restval += 1
             if restval == "leave-out":
                 continue
             split = "train"
-        if image.id in seen:
-            raise DatasetError(
-                f"{where}: duplicate image id {image.id!r}, first in images[{seen[image.id]}]; "
-                "remove the copy"
-            )
-        seen[image.id] = index
-        raw = [sentence.raw for sentence in image.sentences]
-        if not raw:
+        found.once(image.id, where)
+        if not image.sentences:
             raise DatasetError(f"{where}: `sentences` is empty; every image needs a caption")
-        texts = tuple(caption_line(s, f"{where}.sentences[{k}]") for k, s in enumerate(raw))
-        mended += sum(text != s for text, s in zip(texts, raw, strict=True))
+        texts = [
+            found.caption(sentence.raw, f"{where}.sentences[{k}]")
+            for k, sentence in enumerate(image.sentences)
+        ]
         file = f"{image.filepath}/{image.filename}" if image.filepath else image.filename
-        entries.append(ImageEntry(image.id, media_file(root, file, where), split, texts))
-    notes = source_notes([captions], mended)
-    if of_restval:
-        notes["restval_merged" if restval == "train" else "restval_left_out"] = of_restval
-    manifest = Manifest(
-        name=name,
-        image_root=root,
-        entries=tuple(entries),
-        licence="not stated in the split file; the terms of the dataset itself apply",
+        found.add(image.id, file, split, texts, where)
+    note = "restval_merged" if restval == "train" else "restval_left_out"
+    return found.manifest(
+        document.dataset,
+        [captions],
+        _known_counts(document.dataset, restval) | dict(expect or {}),
         source=f"Karpathy's split file {captions.name}",
-        notes=notes,
+        licence="not stated in the split file; the terms of the dataset itself apply",
+        notes={note: of_restval} if of_restval else {},
     )
-    check_counts(name, manifest.counts, _known_counts(name, restval) | dict(expect or {}))
-    return manifest
 
 
 def _known_counts(name: str, restval: Restval) -> dict[str, int]:

@@ -5,11 +5,11 @@ from pathlib import Path
 
 import msgspec
 
-from pipeline.datasets.checks import DatasetError, check_split
-from pipeline.datasets.entries import ImageEntry
+from pipeline.datasets.checks import DatasetError
 from pipeline.datasets.manifest import Manifest
 from pipeline.datasets.readers.clip_files import ClipFiles
-from pipeline.datasets.source import caption_line, read_json, source_notes
+from pipeline.datasets.readers.collector import Collector
+from pipeline.datasets.source import read_json
 
 KNOWN_COUNTS = {"train": 6_513, "val": 497, "test": 2_990}
 
@@ -23,27 +23,25 @@ def read_msrvtt(
     subset: bool = False,
     expect: Mapping[str, int] | None = None,
 ) -> Manifest:
-    """Read files such as `train_val_videodatainfo.json` and `test_videodatainfo.json`.
+    """Read MSR-VTT: all sentences, and the splits of 6,513, 497 and 2,990 clips.
 
-    A clip's id is its `video_id`; clips are in the order of `videos`, sentences, all of them, in
-    that of `sentences`. The split "validate" becomes "val".
+    A clip's id is its `video_id`; clips are in the order of `videos`, sentences in that of
+    `sentences`. The split "validate" becomes "val".
 
     Parameters
     ----------
-    root : str or Path. The folder of the clips, `<video_id>.mp4`.
-    captions : sequence of str or Path. The JSON files; a sentence and its clip may be in different
-        files.
-    subset : bool. Use the existing clips and count the others; otherwise a missing clip is an
-        error, as are split sizes other than 6,513, 497 and 2,990.
-    expect : mapping of str to int, or None. Required number of clips by split, such as {"test": 0}
-        without the test file.
+    root : str or Path. Folder of the clips, `<video_id>.mp4`.
+    captions : sequence of str or Path. JSON file of the corpus, such as
+        `train_val_videodatainfo.json`; a sentence and its clip may be in different files.
+    subset : bool. Use the clips that exist and count the others; otherwise a missing clip is an
+        error, as is another size of a split.
+    expect : mapping of str to int, or None. Required number of clips of a split.
 
     Raises
     ------
     DatasetError
-        A file is missing or not JSON; an entry lacks a key or has a value of the wrong type; a clip
-        occurs twice, has no sentence or no file; a sentence's clip is unknown; a split has another
-        number of clips. Entries are named by index, `videos[12]`.
+        A file is missing or not JSON, an entry is malformed or repeated, a clip has no sentence or
+        no file, or a split has another number of clips. Entries are named by index, `videos[12]`.
 
     Examples
     --------
@@ -52,48 +50,37 @@ def read_msrvtt(
     ... )  # doctest: +SKIP
     """
     root, files = Path(root), [Path(path) for path in captions]
-    clips = ClipFiles(root, subset)
+    clips, found = ClipFiles(root, subset), Collector(root, "clips")
     documents = [(path, read_json(path, _Document)) for path in files]
-    seen: dict[str, str] = {}
-    splits: dict[str, str] = {}
+    videos: dict[str, tuple[str, str]] = {}
     for path, document in documents:
         for index, video in enumerate(document.videos):
             where = f"{path}: videos[{index}]"
-            clip, split = video.video_id, video.split
-            if clip in seen:
-                raise DatasetError(f"{where}: duplicate clip {clip!r}, first in {seen[clip]}")
-            if reason := check_split(split):
-                raise DatasetError(f"{where}: split {split!r} {reason}")
-            seen[clip], splits[clip] = where, _SPLITS.get(split, split)
-    texts: dict[str, list[str]] = {clip: [] for clip in seen}
-    mended = 0
+            found.once(video.video_id, where)
+            split = found.split(video.split, where)
+            videos[video.video_id] = _SPLITS.get(split, split), where
+    texts: dict[str, list[str]] = {clip: [] for clip in videos}
     for path, document in documents:
         for index, sentence in enumerate(document.sentences):
-            where = f"{path}: sentences[{index}]"
-            clip, text = sentence.video_id, sentence.caption
+            where, clip = f"{path}: sentences[{index}]", sentence.video_id
             if clip not in texts:
                 raise DatasetError(f"{where}: clip {clip!r} is not in any `videos`")
-            texts[clip].append(caption := caption_line(text, where))
-            mended += caption != text
-    entries = []
-    for clip, where in seen.items():
+            texts[clip].append(found.caption(sentence.caption, where))
+    for clip, (split, where) in videos.items():
         if not texts[clip]:
             raise DatasetError(
                 f"{where}: clip {clip!r} has no sentence; check that the files are complete"
             )
         if (file := clips.find(clip, where)) is not None:
-            entries.append(ImageEntry(clip, file, splits[clip], tuple(texts[clip])))
-    manifest = Manifest(
-        name="msrvtt",
-        image_root=root,
-        entries=tuple(entries),
-        licence="clips belong to their authors; for research",
+            found.add(clip, file, split, texts[clip], where)
+    return found.manifest(
+        "msrvtt",
+        files,
+        clips.expected(KNOWN_COUNTS, expect),
         source="MSR-VTT " + ", ".join(path.name for path in files),
-        notes=source_notes(files, mended),
-        media="clips",
+        licence="clips belong to their authors; for research",
+        notes=clips.notes(KNOWN_COUNTS),
     )
-    manifest.notes.update(clips.check("msrvtt", manifest.counts, KNOWN_COUNTS, expect or {}))
-    return manifest
 
 
 class _Video(msgspec.Struct):

@@ -7,14 +7,14 @@ Clips are numbered vid1 to vid1970 by the list `youtube_mapping.txt` of the corp
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from pipeline.datasets.checks import DatasetError
-from pipeline.datasets.entries import ImageEntry
 from pipeline.datasets.manifest import Manifest
 from pipeline.datasets.readers.clip_files import ClipFiles
-from pipeline.datasets.source import caption_line, located_lines, read_lines, source_notes
+from pipeline.datasets.readers.collector import Collector
+from pipeline.datasets.source import located_lines
 
 KNOWN_COUNTS = {"train": 1_200, "val": 100, "test": 670}
 
@@ -22,8 +22,7 @@ _LAST_OF_SPLIT = {"train": 1_200, "val": 1_300, "test": 1_970}
 _COLUMNS = ("file", "id", "caption")
 
 
-@dataclass(frozen=True)
-class _Line:
+class _Line(NamedTuple):
     clip: str
     number: int
     split: str
@@ -39,21 +38,20 @@ def read_msvd(
     subset: bool = False,
     expect: Mapping[str, int] | None = None,
 ) -> Manifest:
-    """Read MSVD's sentences and splits.
+    """Read MSVD: all its sentences, and the splits of 1,200, 100 and 670 clips.
 
-    A clip's id is its number, as in "vid98"; clips are ordered by number, sentences, all of them,
-    in file order.
+    A clip's id is its number, as in "vid98"; clips are ordered by number, sentences in file order.
 
     Parameters
     ----------
-    root : str or Path. The folder of the clips, `<YouTube id>_<start>_<end>.avi`.
+    root : str or Path. Folder of the clips, `<YouTube id>_<start>_<end>.avi`.
     captions : str or Path. `AllVideoDescriptions.txt`, one line `<clip> <sentence>` per sentence,
-        with `mapping`; or a tab-separated table with the columns file, id (vid98), caption and
+        with its mapping; or a tab-separated table with the columns file, id (vid98), caption and
         optionally split, which must match the number.
     mapping : str, Path or None. `youtube_mapping.txt`, one line `<clip> vid<number>` per clip.
-    subset : bool. Use the existing clips and count the others; otherwise a missing clip is an
-        error, as are split sizes other than 1,200, 100 and 670.
-    expect : mapping of str to int, or None. Required number of clips by split.
+    subset : bool. Use the clips that exist and count the others; otherwise a missing clip is an
+        error, as is another size of a split.
+    expect : mapping of str to int, or None. Required number of clips of a split.
 
     Raises
     ------
@@ -68,40 +66,28 @@ def read_msvd(
     ... )  # doctest: +SKIP
     """
     root, captions = Path(root), Path(captions)
-    clips = ClipFiles(root, subset)
-    read = [captions]
-    if mapping is None:
-        lines = _table(captions)
-    else:
-        read.append(Path(mapping))
-        lines = _descriptions(captions, _numbers(Path(mapping)))
+    clips, found = ClipFiles(root, subset), Collector(root, "clips")
+    files = [captions, *([Path(mapping)] if mapping else [])]
     first: dict[int, _Line] = {}
     texts: dict[int, list[str]] = {}
-    mended = 0
-    for line in lines:
+    for line in _descriptions(captions, _numbers(Path(mapping))) if mapping else _table(captions):
         if first.setdefault(line.number, line).clip != line.clip:
             raise DatasetError(
                 f"{line.where}: vid{line.number} is {line.clip!r} here and "
                 f"{first[line.number].clip!r} in {first[line.number].where}; a number has one clip"
             )
-        caption = caption_line(line.caption, line.where)
-        mended += caption != line.caption
-        texts.setdefault(line.number, []).append(caption)
-    entries = []
+        texts.setdefault(line.number, []).append(found.caption(line.caption, line.where))
     for number, line in sorted(first.items()):
         if (file := clips.find(line.clip, line.where)) is not None:
-            entries.append(ImageEntry(f"vid{number}", file, line.split, tuple(texts[number])))
-    manifest = Manifest(
-        name="msvd",
-        image_root=root,
-        entries=tuple(entries),
-        licence="clips belong to their YouTube authors; sentences for research",
+            found.add(f"vid{number}", file, line.split, texts[number], line.where)
+    return found.manifest(
+        "msvd",
+        files,
+        clips.expected(KNOWN_COUNTS, expect),
         source=f"MSVD sentences {captions.name}",
-        notes=source_notes(read, mended),
-        media="clips",
+        licence="clips belong to their YouTube authors; sentences for research",
+        notes=clips.notes(KNOWN_COUNTS),
     )
-    manifest.notes.update(clips.check("msvd", manifest.counts, KNOWN_COUNTS, expect or {}))
-    return manifest
 
 
 def _split_of(number: int, where: str) -> str:
@@ -119,30 +105,26 @@ def _number(text: str, where: str) -> int:
 
 def _table(path: Path) -> Iterator[_Line]:
     """Yield the lines of a tab-separated table with a header and without quotes."""
-    header: list[str] | None = None
-    for number, line in read_lines(path):
-        where = f"{path}, line {number}"
+    lines = located_lines(path)
+    where, line = next(lines, (str(path), ""))
+    header = line.split("\t")
+    if not {*_COLUMNS} <= {*header}:
+        raise DatasetError(
+            f"{where}: the header is {line[:80]!r}, expected {', '.join(_COLUMNS)}, separated by "
+            "tabs (for AllVideoDescriptions.txt also pass `mapping=...`)"
+        )
+    for where, line in lines:
         values = line.split("\t")
-        if header is None:
-            header = values
-            if not {*_COLUMNS} <= {*header}:
-                raise DatasetError(
-                    f"{where}: the header is {line[:80]!r}, expected {', '.join(_COLUMNS)}, "
-                    "separated by tabs (for AllVideoDescriptions.txt also pass `mapping=...`)"
-                )
-            continue
-        if not line.strip():
-            continue
         if len(values) != len(header):
             raise DatasetError(f"{where}: {len(values)} fields found, {len(header)} expected")
         row = dict(zip(header, values, strict=True))
-        vid = _number(row["id"], where)
-        split = _split_of(vid, where)
+        number = _number(row["id"], where)
+        split = _split_of(number, where)
         if row.get("split", split) != split:
             raise DatasetError(
-                f"{where}: vid{vid} has split {row['split']!r}; its number makes it {split!r}"
+                f"{where}: vid{number} has split {row['split']!r}; its number makes it {split!r}"
             )
-        yield _Line(row["file"], vid, split, row["caption"], where)
+        yield _Line(row["file"], number, split, row["caption"], where)
 
 
 def _numbers(path: Path) -> dict[str, int]:

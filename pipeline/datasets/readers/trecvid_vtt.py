@@ -9,10 +9,10 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from pipeline.datasets.checks import DatasetError
-from pipeline.datasets.entries import ImageEntry
 from pipeline.datasets.manifest import Manifest
 from pipeline.datasets.readers.clip_files import ClipFiles
-from pipeline.datasets.source import caption_line, located_lines, source_notes
+from pipeline.datasets.readers.collector import Collector
+from pipeline.datasets.source import located_lines
 
 SETS = ("A", "B")
 """The sets of sentences: caption #0 of every clip is from A, caption #1 from B."""
@@ -27,17 +27,17 @@ def read_trecvid_vtt(
     subset: bool = False,
     expect: Mapping[str, int] | None = None,
 ) -> Manifest:
-    """Read the testing set with its ground truth, as the split "test".
+    """Read the testing set of TRECVID 2016 Video to Text: 1,915 clips with one sentence per set.
 
-    A clip's id is its number in `vtt.gt`; clips are in the order of that file.
+    A clip's id is its number in `vtt.gt`; clips are in the order of that file, in the split "test".
 
     Parameters
     ----------
-    root : str or Path. The folder of the clips, `<number>.mp4`.
-    captions : str or Path. The folder of NIST's three files.
-    subset : bool. Use the existing clips and count the others; otherwise a missing clip is an
-        error, as is another number of clips than 1,915.
-    expect : mapping of str to int, or None. Required number of clips by split.
+    root : str or Path. Folder of the clips, `<number>.mp4`.
+    captions : str or Path. Folder of `vines.textDescription.*.testingSet` and `vtt.gt`.
+    subset : bool. Use the clips that exist and count the others; otherwise a missing clip is an
+        error, as is another number of clips.
+    expect : mapping of str to int, or None. Required number of clips of a split.
 
     Raises
     ------
@@ -50,41 +50,34 @@ def read_trecvid_vtt(
     >>> pipeline.read_trecvid_vtt("trecvid/clips", "trecvid/captions")  # doctest: +SKIP
     """
     root, folder = Path(root), Path(captions)
-    clips = ClipFiles(root, subset)
+    clips, found = ClipFiles(root, subset), Collector(root, "clips")
     files = [folder / f"vines.textDescription.{name}.testingSet" for name in SETS]
-    sets = [_sentences(file) for file in files]
-    truth = folder / "vtt.gt"
-    entries: list[ImageEntry] = []
+    sets, truth = [_sentences(file) for file in files], folder / "vtt.gt"
     used: dict[tuple[str, str], str] = {}
-    mended = 0
     for where, line in located_lines(truth):
-        fields = line.split()
-        if len(fields) != 1 + len(SETS):
+        clip, *keys = line.split()
+        if len(keys) != len(SETS):
             raise DatasetError(
                 f"{where}: {line[:60]!r}; expected <clip> <number in A> <number in B>"
             )
+        found.once(clip, where)
         texts = []
-        for name, sentences, key in zip(SETS, sets, fields[1:], strict=True):
+        for name, sentences, key in zip(SETS, sets, keys, strict=True):
             if key not in sentences:
                 raise DatasetError(f"{where}: set {name} has no sentence {key}")
             if (before := used.setdefault((name, key), where)) != where:
                 raise DatasetError(f"{where}: sentence {key} of set {name} repeats {before}")
-            text, location = sentences[key]
-            texts.append(caption := caption_line(text, location))
-            mended += caption != text
-        if (file := clips.find(fields[0], where)) is not None:
-            entries.append(ImageEntry(fields[0], file, "test", tuple(texts)))
-    manifest = Manifest(
-        name="trecvid-vtt",
-        image_root=root,
-        entries=tuple(entries),
-        licence="clips belong to their Vine authors; sentences of NIST, for TRECVID's participants",
+            texts.append(found.caption(*sentences[key]))
+        if (file := clips.find(clip, where)) is not None:
+            found.add(clip, file, "test", texts, where)
+    return found.manifest(
+        "trecvid-vtt",
+        [*files, truth],
+        clips.expected(KNOWN_COUNTS, expect),
         source="TRECVID 2016 VTT, sets A and B",
-        notes=source_notes([*files, truth], mended),
-        media="clips",
+        licence="clips belong to their Vine authors; sentences of NIST, for TRECVID's participants",
+        notes=clips.notes(KNOWN_COUNTS),
     )
-    manifest.notes.update(clips.check("trecvid-vtt", manifest.counts, KNOWN_COUNTS, expect or {}))
-    return manifest
 
 
 def _sentences(path: Path) -> dict[str, tuple[str, str]]:

@@ -20,10 +20,9 @@ from pipeline.store.shards.format import (
     ShardEntry,
     ShardError,
 )
-from pipeline.store.shards.index import INDEX_FILE, FeatureIndex, read_index
+from pipeline.store.shards.index import FeatureIndex, read_index
 from pipeline.store.shards.reader import ShardFile
 from pipeline.store.shards.row_keys import rows_at
-from pipeline.store.shards.sandbox import changed_since, require_unbroken
 from pipeline.store.shards.side_by_side import SideBySideRows, is_view, read_view
 
 if TYPE_CHECKING:
@@ -111,8 +110,7 @@ class FeatureSet:
     def __init__(self, folder: str | Path) -> None:
         """Open all shards and check them against the index.
 
-        Shards modified after the index was written are first opened in a child process; see
-        `pipeline.store.shards.sandbox`.
+        Nothing is tried in a child process: `verify` does so for files of unknown origin.
 
         Raises
         ------
@@ -129,10 +127,6 @@ class FeatureSet:
             self._shards = [SideBySideRows(parts, view.scaling)]
         else:
             self.index = read_index(folder)
-            paths = [self.folder / entry.file for entry in self.index.shards]
-            # Writing the index has read every byte of the shards that are not newer than it.
-            untrusted = changed_since(self.folder / INDEX_FILE, paths)
-            require_unbroken(untrusted, features=False)
             self._shards = [_open(self.folder, entry, self.index) for entry in self.index.shards]
         first, *others = self._shards
         self.ids: Sequence[str] = first.ids

@@ -1,8 +1,7 @@
-"""Isolation of untrusted shards: files that may hang or crash HDF5 are first opened in a child.
+"""Trial of shards of unknown origin in a child process, since they may hang or crash HDF5.
 
-A shard of a finished set is trusted unless it was modified after `index.json` was written, since
-writing an index reads every byte of its shards. Copies with new modification times, corrupt files
-and shards without an index are first opened in a child process.
+`verify`, `rebuild_index` and `pull` try shards that no index vouches for, and builds those that
+they find in an output; shards that this machine wrote are opened without a trial.
 """
 
 from collections.abc import Sequence
@@ -28,12 +27,6 @@ def find_crashing_files(paths: Sequence[Path], features: bool) -> dict[Path, str
     files = [(path, path.stat().st_size if features else 0) for path in paths]
     crashes = crashes_of(_read_all, files, features)
     return {path: f"damaged: HDF5 {reason}" for path, reason in crashes.items()}
-
-
-def changed_since(index: Path, paths: Sequence[Path]) -> list[Path]:
-    """Return the existing files that were modified after their index was written."""
-    written = index.stat().st_mtime_ns
-    return [path for path in paths if path.is_file() and path.stat().st_mtime_ns > written]
 
 
 def _read_all(path: Path, features: bool) -> None:

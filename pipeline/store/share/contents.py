@@ -10,13 +10,14 @@ import re
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Annotated
 
-from pipeline.store.files import parse_json
+import msgspec
+
 from pipeline.store.hashing import sha256_of_file
+from pipeline.store.schema import Sha256, decode_format
 from pipeline.store.shards.index import INDEX_FILE, FeatureIndex
 from pipeline.store.shards.reader import ShardFile
-from pipeline.store.shards.sandbox import changed_since, require_unbroken
 from pipeline.store.share.cards.card import CARD_FILE
 from pipeline.store.share.cards.croissant import CROISSANT_FILE
 from pipeline.store.share.retry import RemoteError
@@ -28,28 +29,31 @@ MOST_DESCRIPTION_BYTES = 1 << 24
 """Size limit of an index or `files.json`; parsing needs up to 30 times as much memory."""
 
 _FORMAT, _VERSION = "pipeline-features-files", 1
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+@=-]{0,199}")
-_SHA256 = re.compile(r"[0-9a-f]{64}")
+# `*.part` is reserved for unfinished files.
+_NAME = r"\A(?!.*\.part\Z)[A-Za-z0-9][A-Za-z0-9._+@=-]{0,199}\Z"
+
+_Name = Annotated[str, msgspec.Meta(pattern=_NAME)]
+_Size = Annotated[int, msgspec.Meta(ge=0, le=1 << 62)]
 
 
 @dataclass(frozen=True, slots=True)
 class SharedFile:
     """A file of a shared set."""
 
-    file: str
-    size: int
-    sha256: str
+    file: _Name
+    size: _Size
+    sha256: Sha256
 
 
 @dataclass(frozen=True, slots=True)
 class SharedShard:
     """Layout of a shard file."""
 
-    file: str
-    size: int
-    sha256: str
+    file: _Name
+    size: _Size
+    sha256: Sha256
     features: Spans
-    rest_sha256: str  # of all other bytes, in file order
+    rest_sha256: Sha256  # of all other bytes, in file order
 
     @property
     def rest(self) -> Spans:
@@ -101,19 +105,16 @@ class Contents:
             return shard
         raise RemoteError(
             f"{CONTENTS_FILE} does not list {name} with the SHA-256 of {INDEX_FILE}: they belong "
-            "to "
-            "two sets, or a push is in progress; wait for it, or push the set again"
+            "to two sets, or a push is in progress; wait for it, or push the set again"
         )
 
 
 def contents_of(folder: Path, index: FeatureIndex) -> Contents:
     """Return the files of a set with their SHA-256; features are located, not parsed."""
-    paths = [folder / entry.file for entry in index.shards]
-    require_unbroken(changed_since(folder / INDEX_FILE, paths), features=False)
     encoder = encoder_of(folder)
     files = sorted(encoder.iterdir()) if encoder.is_dir() else []
     for path in files:
-        if not path.is_file() or not _is_name(path.name):
+        if not path.is_file() or not re.search(_NAME, path.name):
             raise RemoteError(
                 f"{path} is not a regular file with a plain name (letters, digits, . _ + @ = -), "
                 "as encoder files must be; delete it, or move it elsewhere"
@@ -122,12 +123,8 @@ def contents_of(folder: Path, index: FeatureIndex) -> Contents:
         _file_of(path) if (path := folder / name).is_file() else None
         for name in (CARD_FILE, CROISSANT_FILE)
     )
-    return Contents(
-        tuple(_shard_of(folder / entry.file, entry.sha256) for entry in index.shards),
-        card,
-        tuple(map(_file_of, files)),
-        croissant,
-    )
+    shards = tuple(_shard_of(folder / entry.file, entry.sha256) for entry in index.shards)
+    return Contents(shards, card, tuple(map(_file_of, files)), croissant)
 
 
 def encoder_of(folder: Path) -> Path:
@@ -142,66 +139,29 @@ def _file_of(path: Path) -> SharedFile:
 
 def _shard_of(path: Path, sha256: str) -> SharedShard:
     ShardFile(path)  # raises if it is damaged
-    size = path.stat().st_size
-    shard = SharedShard(path.name, size, sha256, feature_spans(path), "")
+    shard = SharedShard(path.name, path.stat().st_size, sha256, feature_spans(path), "")
     rest_sha256 = sha256_of_spans(path, shard.rest)
-    return SharedShard(path.name, size, sha256, shard.features, rest_sha256)
+    return SharedShard(shard.file, shard.size, sha256, shard.features, rest_sha256)
 
 
 def contents_from(data: bytes, where: str) -> Contents:
     """Parse an untrusted `files.json` from the location `where`."""
     try:
-        values = parse_json(data)
-        if (values["format"], values["format_version"]) != (_FORMAT, _VERSION):
-            raise ValueError(f"not in the format {_FORMAT!r} version {_VERSION}")
-        shards = tuple(_checked_shard(entry) for entry in values["shards"])
-        encoder = tuple(_checked_file(entry) for entry in values["encoder"])
-        card = _described(values["card"], CARD_FILE)
-        croissant = _described(values.get("croissant"), CROISSANT_FILE)
-        for names in ([s.file for s in shards], [f.file for f in encoder]):
-            if len(set(names)) != len(names):
+        contents = decode_format(data, Contents, _FORMAT, _VERSION)
+        for files in (contents.shards, contents.encoder):
+            if len({file.file for file in files}) != len(files):
                 raise ValueError("two files have the same name")
-        return Contents(shards, card, encoder, croissant)
-    except (KeyError, TypeError, ValueError, RecursionError) as error:
+        for file, name in ((contents.card, CARD_FILE), (contents.croissant, CROISSANT_FILE)):
+            if file is not None and file.file != name:
+                raise ValueError(f"found {file.file!r}, expected {name}")
+        for shard in contents.shards:
+            edges = [-1, *(edge for span in shard.features for edge in span)]
+            if sorted({*edges}) != edges or edges[-1] > shard.size:
+                raise ValueError(f"invalid byte ranges of the features of {shard.file}")
+    except ValueError as error:
         begins = data[:40].decode("utf-8", "replace")
         raise RemoteError(
             f"{where} was not written by `pipeline shards push` ({error}); it begins with "
             f"{begins!r}"
         ) from error
-
-
-def _is_name(text: str) -> bool:
-    """Return whether a name is allowed; `*.part` is reserved for unfinished files."""
-    return _NAME.fullmatch(text) is not None and not text.endswith(".part")
-
-
-def _checked_file(entry: Any) -> SharedFile:
-    file = SharedFile(entry["file"], entry["size"], entry["sha256"])
-    if not isinstance(file.file, str) or not _is_name(file.file):
-        raise ValueError("a file does not have a plain name")
-    if not isinstance(file.sha256, str) or not _SHA256.fullmatch(file.sha256):
-        raise ValueError(f"the SHA-256 of {file.file} is not valid")
-    if type(file.size) is not int or not 0 <= file.size < 1 << 62:
-        raise ValueError(f"the size of {file.file} is not valid")
-    return file
-
-
-def _described(entry: Any, name: str) -> SharedFile | None:
-    file = None if entry is None else _checked_file(entry)
-    if file is not None and file.file != name:
-        raise ValueError(f"found {file.file!r}, expected {name}")
-    return file
-
-
-def _checked_shard(entry: Any) -> SharedShard:
-    file = _checked_file(entry)
-    end, spans = -1, []
-    for start, stop in entry["features"]:
-        if type(start) is not int or type(stop) is not int or not end < start < stop <= file.size:
-            raise ValueError(f"invalid byte ranges of the features of {file.file}")
-        spans.append((start, stop))
-        end = stop
-    rest = entry["rest_sha256"]
-    if not isinstance(rest, str) or not _SHA256.fullmatch(rest):
-        raise ValueError(f"the SHA-256 of the rest of {file.file} is not valid")
-    return SharedShard(file.file, file.size, file.sha256, spans, rest)
+    return contents

@@ -1,14 +1,12 @@
 """Downloads: resumable, bounded in size, and verified."""
 
-import hashlib
 import os
 from bisect import bisect
 from collections.abc import Callable
-from contextlib import closing
 from itertools import accumulate
 from pathlib import Path
-from typing import BinaryIO
 
+from pipeline.store.hashing import sha256_of_file
 from pipeline.store.shards.format import DamagedShard
 from pipeline.store.share.meter import Meter
 from pipeline.store.share.remote import Remote
@@ -19,19 +17,18 @@ COPIES = 2
 # Gaps up to this many bytes between requested spans are fetched too: separate requests are slower.
 _GAP = 1 << 14
 _PIECE = 1 << 18
-# Limits of concurrently requested pieces; each is written as it arrives.
+# Limits of concurrently requested pieces.
 _TOGETHER_PIECES, _TOGETHER_BYTES = 128, 1 << 22
-_BLOCK = 1 << 20
 
 
 def fetch_file(
     remote: Remote, path: Path, sha256: str, size: int | None, most: int, meter: Meter
 ) -> None:
     """Fetch a file as `NAME.part`, resumed if possible, and rename it once it is verified."""
-    end = most if size is None else size
 
     def fetch(part: Path) -> str:
-        return _fetch_part(remote, path.name, part, size, end, meter)
+        _fetch_part(remote, path.name, part, size, most, meter)
+        return sha256_of_file(part)
 
     store_verified(fetch, path, sha256, f"{remote.shown}/{path.name}", meter)
 
@@ -58,31 +55,32 @@ def store_verified(
 
 
 def _fetch_part(
-    remote: Remote, name: str, part: Path, size: int | None, end: int, meter: Meter
-) -> str:
-    """Append the missing bytes to a part; return the SHA-256 of the whole."""
+    remote: Remote, name: str, part: Path, size: int | None, most: int, meter: Meter
+) -> None:
+    """Append the missing bytes to a part; at most `size`, or `most` if the size is unknown."""
+    end = most if size is None else size
     backoff, starts = Backoff(meter.log), 1
-    with part.open("ab+") as stream:
+    with part.open("ab") as stream:
         # A part of an earlier run is trusted until the end: only the whole file has a checksum.
-        digest, there = _hash_of(stream, end)
-        meter.exists(there)
-        while there < end:
+        if stream.tell() > end:
+            stream.truncate(0)
+            stream.seek(0)
+        meter.exists(stream.tell())
+
+        def write(block: bytes) -> bool:
+            meter.add(stream.write(block[: end - stream.tell()]))
+            backoff.progressed()
+            return stream.tell() < end
+
+        while stream.tell() < end:
             try:
-                with closing(remote.read(name, there)) as blocks:
-                    for block in blocks:
-                        block = block[: end - there]
-                        stream.write(block)
-                        digest.update(block)
-                        there += len(block)
-                        meter.add(len(block))
-                        backoff.progressed()
-                        if there == end:
-                            break
+                remote.read(name, write, stream.tell())
                 if size is None:  # a response without an error is complete
                     break
-                if there < end:
+                if stream.tell() < end:
                     raise RemoteError(
-                        f"{remote.shown}/{name} ended after {there:,} of {end:,} bytes", "transient"
+                        f"{remote.shown}/{name} ended after {stream.tell():,} of {end:,} bytes",
+                        "transient",
                     )
             except RemoteError as error:
                 if error.cause != "no ranges":
@@ -97,22 +95,10 @@ def _fetch_part(
                     ) from error
                 meter.log(f"{error}; {name} is fetched again from its beginning")
                 stream.truncate(0)
-                digest, there = hashlib.sha256(), 0
+                stream.seek(0)
         # The caller renames the part; after a power loss the new name must not have old bytes.
         stream.flush()
         os.fsync(stream.fileno())
-    return digest.hexdigest()
-
-
-def _hash_of(stream: BinaryIO, most: int) -> tuple["hashlib._Hash", int]:
-    """Return SHA-256 and size of an open file; truncate one of more than `most` bytes."""
-    if stream.seek(0, os.SEEK_END) > most:
-        stream.truncate(0)
-    stream.seek(0)
-    digest = hashlib.sha256()
-    while block := stream.read(_BLOCK):
-        digest.update(block)
-    return digest, stream.tell()
 
 
 def fetch_spans(remote: Remote, name: str, path: Path, spans: Spans, meter: Meter) -> None:
@@ -124,19 +110,20 @@ def fetch_spans(remote: Remote, name: str, path: Path, spans: Spans, meter: Mete
     waiting, backoff = _pieces(spans), Backoff(meter.log)
     with path.open("rb+", buffering=0) as stream:
         while waiting:
-            together = {_bounds(piece): piece for piece in _first_of(waiting)}
-            waiting, error = waiting[len(together) :], None
-            with closing(remote.read_spans(name, [*together])) as arriving:
-                for bounds, data in arriving:
-                    if isinstance(data, RemoteError):
-                        waiting.append(together[bounds])
-                        error = data
-                        continue
-                    for start, stop in together[bounds]:
-                        stream.seek(start)
-                        stream.write(memoryview(data)[start - bounds[0] : stop - bounds[0]])
-                    meter.add(len(data))
-                    backoff.progressed()
+            together, error = _first_of(waiting), None
+            waiting = waiting[len(together) :]
+            answers = remote.read_spans(name, [*map(_bounds, together)])
+            for piece, data in zip(together, answers, strict=True):
+                if isinstance(data, RemoteError):
+                    waiting.append(piece)
+                    error = data
+                    continue
+                first, _ = _bounds(piece)
+                for start, stop in piece:
+                    stream.seek(start)
+                    stream.write(memoryview(data)[start - first : stop - first])
+                meter.add(len(data))
+                backoff.progressed()
             # One wait per batch: its pieces were requested together.
             if error:
                 backoff.failed(error)

@@ -42,14 +42,17 @@ class Offer:
         """Return the size of a shard in bytes; of its features alone if unknown."""
         if self.contents:
             return self.contents.shard(entry.file, entry.sha256).size
-        header = self.index.header
-        return entry.rows * math.prod(header.row_shape) * np.dtype(header.dtype).itemsize
+        return entry.rows * self._row_bytes
 
     def most_of(self, entry: ShardEntry) -> int:
         """Return an upper bound of the size of a shard in bytes, from its row count."""
+        return entry.rows * (self._row_bytes + _MOST_REST_OF_ROW) + _MOST_REST_OF_SHARD
+
+    @property
+    def _row_bytes(self) -> int:
+        # Not with numpy: the shape of an untrusted index may be larger than any integer of it.
         header = self.index.header
-        row = math.prod(header.row_shape) * np.dtype(header.dtype).itemsize
-        return entry.rows * (row + _MOST_REST_OF_ROW) + _MOST_REST_OF_SHARD
+        return math.prod(header.row_shape) * np.dtype(header.dtype).itemsize
 
 
 def read_offer(remote: Remote, recipe: str | None, meter: Meter) -> Offer:
@@ -81,12 +84,11 @@ def read_offer(remote: Remote, recipe: str | None, meter: Meter) -> Offer:
         meter.log(f"{error}; treated as missing, since {INDEX_FILE} is readable")
         described = None
     meter.add(len(data) + len(described or b""))
-    contents = None
-    if described is not None:
-        try:
-            contents = contents_from(described, f"{remote.shown}/{CONTENTS_FILE}")
-        except RemoteError as error:
-            raise RemoteError(f"{error}: push the set again") from error
+    where = f"{remote.shown}/{CONTENTS_FILE}"
+    try:
+        contents = contents_from(described, where) if described is not None else None
+    except RemoteError as error:
+        raise RemoteError(f"{error}: push the set again") from error
     offer = Offer(remote, index, data, contents)
     for entry in index.shards:
         size, most = offer.size_of(entry), offer.most_of(entry)
@@ -97,12 +99,12 @@ def read_offer(remote: Remote, recipe: str | None, meter: Meter) -> Offer:
             )
         if size > most:
             raise RemoteError(
-                f"{remote.shown}/{CONTENTS_FILE}: {entry.file} of {entry.rows} rows has "
-                f"{size:,} bytes, expected at most {most:,}: push the set again"
+                f"{where}: {entry.file} of {entry.rows} rows has {size:,} bytes, expected at most "
+                f"{most:,}: push the set again"
             )
     if contents and sum(file.size for file in contents.others) > _MOST_OTHER_BYTES:
         raise RemoteError(
-            f"{remote.shown}/{CONTENTS_FILE}: card and encoder have more than "
-            f"{_MOST_OTHER_BYTES:,} bytes, which is implausible: push the set again"
+            f"{where}: card and encoder have more than {_MOST_OTHER_BYTES:,} bytes, which is "
+            "implausible: push the set again"
         )
     return offer

@@ -12,16 +12,18 @@ from pipeline.store.builder.locking import (
     remove_if_empty,
     require_output_folder,
 )
+from pipeline.store.guard import crashes_of
 from pipeline.store.hashing import sha256_of_file, sha256_of_json
 from pipeline.store.shards.feature_set import FeatureSet
-from pipeline.store.shards.format import OtherShard, ShardError
+from pipeline.store.shards.format import DamagedShard, OtherShard, ShardError
 from pipeline.store.shards.index import INDEX_FILE, FeatureIndex, read_index
-from pipeline.store.shards.sandbox import require_unbroken
+from pipeline.store.shards.reader import ShardFile
 from pipeline.store.shards.side_by_side import is_view
 from pipeline.store.share.contents import SharedFile, encoder_of
 from pipeline.store.share.meter import Meter
 from pipeline.store.share.offer import Offer
 from pipeline.store.share.retry import RemoteError
+from pipeline.store.share.spans import feature_spans
 
 _ENCODER_WORK = "encoder"
 
@@ -127,9 +129,10 @@ class PullOutput:
     def open_work(self) -> FeatureSet:
         """Return the set in the work folder, each shard first opened in a child process."""
         (self.work / INDEX_FILE).write_bytes(self._offer.index_bytes)
-        shards = [self.work / entry.file for entry in self._offer.index.shards]
+        shards = [(self.work / entry.file, 0) for entry in self._offer.index.shards]
         try:
-            require_unbroken(shards, features=False)
+            for path, reason in crashes_of(_locate_rows, shards).items():
+                raise DamagedShard(f"HDF5 {reason}: {path.name}")
             return FeatureSet(self.work)
         except ShardError as error:
             raise RemoteError(
@@ -171,6 +174,12 @@ class PullOutput:
                 f"{self.out} {unlike}, as the set of {self._offer.remote.shown} has; choose "
                 f"another output folder, or delete {self.out} if it is obsolete"
             )
+
+
+def _locate_rows(path: Path) -> None:
+    """Read the structure of a shard as all later readers do; called in a child process."""
+    ShardFile(path)
+    feature_spans(path)
 
 
 def _index_of(folder: Path) -> FeatureIndex | None:

@@ -31,7 +31,6 @@ from pipeline.store.share.rows import (
     fetch_sparse,
     is_valid_sparse,
     missing_features,
-    require_places,
 )
 
 
@@ -48,10 +47,9 @@ def pull(
     """Fetch a shared feature set or some of its rows.
 
     A whole set is copied file by file, including SHARDS.md, croissant.json and the encoder; the
-    SHA-256 of each file is verified. Single rows need a set written by `push`: first all bytes of
-    the shards except the features are fetched and verified by SHA-256, then the features of these
-    rows, each verified by CRC-32. They become a set with the same recipe, weights, dataset and
-    software; the encoder is fetched too, SHARDS.md and croissant.json are not.
+    SHA-256 of each file is verified. Single rows need a set written by `push`: all bytes of the
+    shards except the features are verified by SHA-256, then each of the rows by its CRC-32. They
+    become a set with the same recipe, weights, dataset and software, and its encoder.
 
     Received files are stored in `.work` next to the output until they are complete; the same call
     resumes from them, also from another URL of the same set. A finished output is verified, and
@@ -79,16 +77,9 @@ def pull(
     RemoteError
         The server does not respond, has no feature set or one of another recipe, or does not
         support range requests; the set is inconsistent, or does not fit on the disk.
-    DamagedShard
-        Several downloads in a row differ from the pushed file.
-    OtherShard
-        The output holds other features or other rows.
-    MissingRows
-        The set lacks requested rows.
-    DatasetError
-        The dataset or its split does not exist.
-    WrongUsage
-        A split without dataset, or together with ids.
+    DamagedShard, OtherShard, MissingRows
+        Several downloads differ from the pushed file; the output holds other features or rows; the
+        set lacks requested rows.
 
     Examples
     --------
@@ -188,9 +179,7 @@ def _fetch_sparse_set(
     with meter.expecting("pull ids", total):
         for shard in waiting:
             fetch_sparse(offer.remote, output.work / shard.file, shard, meter)
-    features = output.open_work()
-    require_places(offer.remote, [output.work / shard.file for shard in shards])
-    return features
+    return output.open_work()
 
 
 def _ids_of_split(ids: Sequence[str], dataset: Manifest, split: str) -> list[str]:

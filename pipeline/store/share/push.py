@@ -2,7 +2,6 @@
 
 import hashlib
 from collections.abc import Iterator, Sequence
-from contextlib import closing
 from pathlib import Path
 
 from pipeline.store.progress import QUIET, Monitor
@@ -35,9 +34,8 @@ def push(folder: str | Path, url: str | Path, *, monitor: Monitor = QUIET) -> Tr
 
     `files.json` is sent first, since it lists the expected files, then encoder and shards, then
     SHARDS.md and croissant.json, and `index.json` last: a folder without it is not a finished set.
-    An interrupted push resumes: a file that the remote `files.json` or `index.json` lists, and that
-    exists with the right size, is not sent again. The SHA-256 of every file is verified while it is
-    sent, and the received size before it is renamed to its final name.
+    An interrupted push resumes: a file that `files.json` or `index.json` there lists, and that has
+    the right size, is not sent again. The SHA-256 of every file is verified while it is sent.
 
     Parameters
     ----------
@@ -53,13 +51,10 @@ def push(folder: str | Path, url: str | Path, *, monitor: Monitor = QUIET) -> Tr
     Raises
     ------
     RemoteError
-        The remote folder is not writable, or holds another set, or other shards of the same names
-        (an extended set is the same set); the description exceeds the size limit of a pull, or the
-        set changed during the push.
-    DamagedShard
-        A shard differs from its index.
+        The remote folder is not writable, or holds another set (an extended set is the same set);
+        the description exceeds the size limit of a pull, or the set changed during the push.
     ShardError
-        The folder is not a finished feature folder.
+        The folder is not a finished feature folder, or a shard differs from its index.
 
     Examples
     --------
@@ -137,9 +132,12 @@ def _exists(
 
     def sha256() -> str:
         digest = hashlib.sha256()
-        with closing(remote.read(file.file)) as blocks:
-            for block in blocks:
-                digest.update(block)
+
+        def add(block: bytes) -> bool:
+            digest.update(block)
+            return True
+
+        remote.read(file.file, add)
         return digest.hexdigest()
 
     # `send` renames only complete files, so a listed file of the right size is the same one.

@@ -1,13 +1,11 @@
-"""A local or fsspec folder: range reads and atomic writes."""
+"""A folder on an fsspec file system: resumed reads, concurrent range reads and atomic writes."""
 
 import asyncio
 import errno
+import io
 import os
-from collections.abc import Callable, Generator, Iterable, Sequence
-from concurrent.futures import as_completed
-from contextlib import closing, contextmanager, suppress
-from functools import partial
-from io import UnsupportedOperation
+from collections.abc import Callable, Coroutine, Generator, Iterable, Sequence
+from contextlib import contextmanager, suppress
 from typing import Any
 from urllib.parse import quote
 
@@ -16,6 +14,8 @@ from pipeline.store.share.retry import RemoteError, retry
 _BLOCK = 1 << 20
 _LASTING = {errno.ENOSPC, errno.EDQUOT, errno.EROFS}
 _REFUSED = (PermissionError, NotImplementedError, IsADirectoryError, NotADirectoryError, ValueError)
+# Seconds for the event loop to cancel requests, and the longest wait for it.
+_CANCELLING, _SETTLED_AT_LATEST = 0.02, 1.0
 
 Span = tuple[int, int]
 """Start and stop of a byte range."""
@@ -24,76 +24,55 @@ Span = tuple[int, int]
 class Remote:
     """A folder on an fsspec file system."""
 
-    def __init__(
-        self,
-        files: Any,
-        root: str,
-        shown: str,
-        query: str | None = None,
-        open_stream: Callable[[str, int], Any] | None = None,
-    ) -> None:
+    def __init__(self, files: Any, root: str, shown: str, query: str | None = None) -> None:
         self._files, self._root, self._query = files, root, query
         self.shown: str = shown  # for messages: without user, password and query
-        self._open_stream = open_stream
         # "" or "?..." for HTTP(S), which is read-only.
         self.is_web: bool = query is not None
 
     def sibling(self, suffix: str) -> "Remote":
         """Return the folder with a suffix appended to its name."""
-        root, shown = self._root + suffix, self.shown + suffix
-        return Remote(self._files, root, shown, self._query, self._open_stream)
+        return Remote(self._files, self._root + suffix, self.shown + suffix, self._query)
 
-    def read(self, name: str, start: int = 0) -> Generator[bytes]:
-        """Yield the bytes of a file from `start`; its length is unbounded, so the caller stops."""
-        with self._explained(name):
-            stream = self._open(name, start)
-        try:
-            while True:
-                with self._explained(name):
-                    block = stream.read(_BLOCK)
-                if not block:
-                    return
-                yield block
-        finally:
-            with suppress(Exception):
-                stream.close()
+    def read(self, name: str, write: Callable[[bytes], bool], start: int = 0) -> None:
+        """Pass the bytes of a file from `start` to `write`, until it returns False."""
+        sink = _Sink(write)
+        with self._explained(name), suppress(_Enough):
+            if self.is_web:
+                headers = {"Range": f"bytes={start}-"} if start else {}
+                path, files = self._path(name), self._files
+                _result(files, files._get_file(path, sink, chunk_size=_BLOCK, headers=headers))
+            else:
+                with self._files.open(self._path(name), "rb") as stream:
+                    stream.seek(start)
+                    while block := stream.read(_BLOCK):
+                        sink.write(block)
+        if sink.error is not None:
+            raise sink.error
 
-    def read_spans(
-        self, name: str, spans: Sequence[Span]
-    ) -> Generator[tuple[Span, bytes | RemoteError]]:
-        """Request byte ranges concurrently; yield each with its bytes or error, as it arrives."""
-        path, files = self._path(name), self._files
-        if not files.async_impl:
-            for start, stop in spans:
-                yield self._part(name, (start, stop), partial(files.cat_file, path, start, stop))
-            return
-        futures = {
-            asyncio.run_coroutine_threadsafe(
-                files._cat_file(path, start=start, end=stop), files.loop
-            ): (start, stop)
-            for start, stop in spans
-        }
-        try:
-            for future in as_completed(futures):
-                yield self._part(name, futures[future], future.result)
-        finally:  # an interrupt or an error cancels the other requests
-            for future in futures:
-                future.cancel()
+    def read_spans(self, name: str, spans: Sequence[Span]) -> list[bytes | RemoteError]:
+        """Return the bytes of each range, requested together, or its transient error."""
+        paths = [self._path(name)] * len(spans)
+        starts, stops = [start for start, _ in spans], [stop for _, stop in spans]
+        if self._files.async_impl:
+            answers = _result(self._files, self._files._cat_ranges(paths, starts, stops))
+        else:
+            answers = self._files.cat_ranges(paths, starts, stops)
+        return [self._checked(name, *each) for each in zip(spans, answers, strict=True)]
 
-    def _part(
-        self, name: str, span: Span, read: Callable[[], bytes]
-    ) -> tuple[Span, bytes | RemoteError]:
+    def _checked(self, name: str, span: Span, answer: bytes | Exception) -> bytes | RemoteError:
         try:
             with self._explained(name):
-                data = read()
-                if len(data) != span[1] - span[0]:
-                    ended = f"the file ended at byte {span[0] + len(data):,}"
+                if isinstance(answer, Exception):
+                    raise answer
+                if len(answer) != span[1] - span[0]:
+                    ended = f"the file ended at byte {span[0] + len(answer):,}"
                     raise RemoteError(ended, "transient")
-            return span, data
+            return answer
         except RemoteError as error:
             if error.cause != "transient":
                 raise
-            return span, error
+            return error
 
     def size(self, name: str) -> int | None:
         """Return the size of a file in bytes; None if it does not exist."""
@@ -119,8 +98,11 @@ class Remote:
                         stream.write(block)
                     sent += len(block)
                 with self._explained(name):
-                    _sync(stream)
-                    stream.close()  # buffering back ends send the rest here
+                    stream.flush()
+                    # Of a local file; other back ends store it when it is closed.
+                    with suppress(AttributeError, io.UnsupportedOperation):
+                        os.fsync(stream.fileno())
+                    stream.close()
             except BaseException:
                 with suppress(Exception):
                     stream.close()
@@ -140,13 +122,6 @@ class Remote:
         if self._query is None:
             return f"{self._root}/{name}"
         return f"{self._root}/{quote(name)}{self._query}"
-
-    def _open(self, name: str, start: int) -> Any:
-        if self._open_stream is not None:
-            return self._open_stream(self._path(name), start)
-        stream = self._files.open(self._path(name), "rb")
-        stream.seek(start)
-        return stream
 
     @contextmanager
     def _explained(self, name: str) -> Generator[None]:
@@ -173,19 +148,58 @@ class Remote:
             raise RemoteError(text, "transient") from error
 
 
+class _Enough(Exception):
+    """The receiver of a file needs no more bytes of it."""
+
+
+class _Sink(io.RawIOBase):
+    """The file-like object to which fsspec copies a file."""
+
+    def __init__(self, write: Callable[[bytes], bool]) -> None:
+        self._write = write
+        self.error: BaseException | None = None
+
+    def write(self, block: bytes) -> int:  # type: ignore[override]
+        # Called by the event loop, which an interrupt from a progress bar would end.
+        try:
+            goes_on = not block or self._write(block)
+        except BaseException as error:
+            self.error, goes_on = error, False
+        if not goes_on:
+            raise _Enough
+        return len(block)
+
+
+def _result(files: Any, request: Coroutine[Any, Any, Any]) -> Any:
+    """Return the result of a request on the loop of a file system; an interrupt cancels it."""
+    future = asyncio.run_coroutine_threadsafe(request, files.loop)
+    try:
+        return future.result()
+    finally:
+        if not future.done():
+            future.cancel()
+            # A process that exits before the loop has cancelled it leaks connections.
+            with suppress(TimeoutError):
+                settled = asyncio.run_coroutine_threadsafe(asyncio.sleep(_CANCELLING), files.loop)
+                settled.result(_SETTLED_AT_LATEST)
+
+
 def read_bounded(remote: Remote, name: str, most: int, log: Callable[[str], None]) -> bytes | None:
     """Return the at most `most` bytes of a small file; None if it does not exist."""
 
     def read() -> bytes:
         data = bytearray()
-        with closing(remote.read(name)) as blocks:
-            for block in blocks:
-                data += block
-                if len(data) > most:
-                    raise RemoteError(
-                        f"{remote.shown}/{name} has more than {most:,} bytes, too many for a "
-                        "description of a feature set; check the URL"
-                    )
+
+        def add(block: bytes) -> bool:
+            data.extend(block)
+            return len(data) <= most
+
+        remote.read(name, add)
+        if len(data) > most:
+            raise RemoteError(
+                f"{remote.shown}/{name} has more than {most:,} bytes, too many for a "
+                "description of a feature set; check the URL"
+            )
         return bytes(data)
 
     try:
@@ -194,10 +208,3 @@ def read_bounded(remote: Remote, name: str, most: int, log: Callable[[str], None
         if error.cause != "missing":
             raise
         return None
-
-
-def _sync(stream: Any) -> None:
-    """Flush a local file to disk; other back ends do so themselves."""
-    stream.flush()
-    with suppress(AttributeError, UnsupportedOperation):
-        os.fsync(stream.fileno())

@@ -12,7 +12,6 @@ from pathlib import Path
 import h5py
 import numpy as np
 
-from pipeline.store.guard import crashes_of
 from pipeline.store.shards.feature_set import FeatureSet
 from pipeline.store.shards.format import DamagedShard
 from pipeline.store.shards.layout import FEATURES
@@ -21,7 +20,6 @@ from pipeline.store.share.contents import SharedShard
 from pipeline.store.share.download import COPIES, bytes_moved_for, fetch_spans, store_verified
 from pipeline.store.share.meter import Meter
 from pipeline.store.share.remote import Remote
-from pipeline.store.share.retry import RemoteError
 from pipeline.store.share.spans import feature_spans, sha256_of_spans
 
 _ROWS = 64
@@ -50,15 +48,6 @@ def is_valid_sparse(path: Path, shard: SharedShard) -> bool:
         and path.stat().st_size == shard.size
         and sha256_of_spans(path, shard.rest) == shard.rest_sha256
     )
-
-
-def require_places(remote: Remote, paths: Sequence[Path]) -> None:
-    """Check in a child process that HDF5 can locate the features of sparse shards."""
-    for path, reason in crashes_of(feature_spans, [(path, 0) for path in paths]).items():
-        raise RemoteError(
-            f"{remote.shown}/{path.name}: HDF5 {reason} while it located the rows of the shard; "
-            "notify the publisher"
-        )
 
 
 def missing_features(features: FeatureSet, ids: Sequence[str]) -> MissingFeatures:

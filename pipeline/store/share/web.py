@@ -6,14 +6,9 @@ including redirects, before the body is read: a range response is not longer tha
 state, and whole files are read block by block by a caller that stops at their size.
 """
 
-import asyncio
 import re
 import reprlib
-from collections.abc import Coroutine
-from contextlib import suppress
 from contextvars import ContextVar
-from functools import partial
-from typing import Any, TypeVar
 from urllib.parse import SplitResult, quote, urlsplit, urlunsplit
 from urllib.request import getproxies, proxy_bypass
 
@@ -33,8 +28,6 @@ _TRANSIENT = {408, 425, 429, 500, 502, 503, 504}
 _REQUESTED = re.compile(r"bytes=(\d+)-(\d*)")
 _RETURNED = re.compile(r"bytes (\d+)-\d+/(?:\d+|\*)")
 _HEADERS = {"Accept-Encoding": "identity", "User-Agent": "caption-feature-pipeline"}
-
-T = TypeVar("T")
 
 # fsspec runs each request in a task of its own, in which aiohttp also follows its redirects.
 _redirects: ContextVar[int] = ContextVar("redirects", default=0)
@@ -70,59 +63,7 @@ def open_web(url: str) -> Remote:
     root = urlunsplit((parts.scheme, parts.netloc, path, "", ""))
     files = HTTPFileSystem(get_client=client, encoded=True, skip_instance_cache=True)
     shown = without_secrets(urlunsplit(parts._replace(fragment="")))
-    return Remote(files, root, shown, query, partial(_Stream, files))
-
-
-# Seconds for the event loop to cancel a request, and the longest wait for it.
-_CANCELLING, _SETTLED_AT_LATEST = 0.02, 1.0
-
-
-class _Stream:
-    """A response that is read as it arrives; unlike fsspec's, an interrupt ends it."""
-
-    def __init__(self, files: HTTPFileSystem, url: str, start: int) -> None:
-        self._loop = files.loop
-        headers = {"Range": f"bytes={start}-"} if start else {}
-
-        self._answer: aiohttp.ClientResponse | None = None
-
-        # Assigned by the loop: an interrupt may arrive between the answer and the return of `_run`,
-        # and the connection of an answer that nobody holds is reported as unclosed.
-        async def get() -> None:
-            session = await files.set_session()
-            self._answer = await session.get(files.encode_url(url), headers=headers)
-
-        try:
-            self._run(get())
-        except BaseException:
-            self.close()
-            raise
-
-    def read(self, size: int) -> bytes:
-        """Return at most `size` next bytes; b"" at the end."""
-        assert self._answer is not None
-        return self._run(self._answer.content.read(size))
-
-    def close(self) -> None:
-        """Close the connection, unless it was read to the end and can be reused."""
-        if self._answer is not None:
-            self._loop.call_soon_threadsafe(self._answer.close)
-        self._settle(0.0)
-
-    def _run(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        future = asyncio.run_coroutine_threadsafe(coroutine, self._loop)
-        try:
-            return future.result()
-        except BaseException:
-            future.cancel()
-            self._settle(_CANCELLING)
-            raise
-
-    def _settle(self, seconds: float) -> None:
-        """Run pending callbacks of the loop: a process that exits first leaks connections."""
-        with suppress(TimeoutError):
-            waiting = asyncio.run_coroutine_threadsafe(asyncio.sleep(seconds), self._loop)
-            waiting.result(_SETTLED_AT_LATEST)
+    return Remote(files, root, shown, query)
 
 
 def _parts_of(url: str) -> SplitResult | None:

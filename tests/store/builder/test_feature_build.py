@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pipeline.store import guard
 from pipeline.store.builder import partial_shard
 from pipeline.store.builder.feature_build import ShardBuild
 from pipeline.store.shards.feature_set import FeatureSet
@@ -327,11 +326,11 @@ def test_a_refused_block_leaves_those_before_it(tmp_path: Path) -> None:
         assert work.rows_done == 4
 
 
+@pytest.mark.usefixtures("tried_apart")
 def test_a_published_shard_that_hangs_hdf5_is_made_again(
-    tmp_path: Path, whole: dict[str, bytes], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, whole: dict[str, bytes]
 ) -> None:
     """One bit of the length that stands before a text in HDF5's heap: an endless loop in 2.0."""
-    monkeypatch.setattr(guard, "SECONDS", 0.3)
     build(tmp_path / "set" / "out", ROWS)
     path = tmp_path / "set" / "out" / "shard-00001-of-00003.h5"
     data = bytearray(path.read_bytes())

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from pipeline.store.shards.feature_set import FeatureSet
-from pipeline.store.share import contents, output, retry, web
+from pipeline.store.share import retry, web
 from pipeline.store.share.push import push
 from tests.store.share.server import Misbehaving, serving
 from tests.store.share.shared import make
@@ -15,9 +15,7 @@ from tests.store.share.shared import make
 
 @pytest.fixture(autouse=True)
 def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Attempts follow each other at once, no proxy is asked, and no process started for HDF5."""
-    for module in (contents, output):
-        monkeypatch.setattr(module, "require_unbroken", lambda paths, features: None)
+    """Attempts follow each other at once, and no proxy is asked."""
     monkeypatch.setattr(retry, "PAUSE_SECONDS", 0.01)
     monkeypatch.setattr(web, "READ_SECONDS", 5.0)
     monkeypatch.setenv("no_proxy", "*")

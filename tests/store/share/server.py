@@ -1,11 +1,6 @@
-"""An HTTP server that gives ranges of files, and misbehaves as it is told.
-
-As a program: server.py FOLDER PORT [BYTES_PER_SECOND [BREAK_EVERY]]; it prints a line a request,
-and breaks off every BREAK_EVERYth answer in its middle.
-"""
+"""An HTTP server with ranges of files that misbehaves as tests ask."""
 
 import re
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -17,36 +12,21 @@ _RANGE = re.compile(r"bytes=(\d+)-(\d*)")
 
 
 class Misbehaving(ThreadingHTTPServer):
-    """Serves a folder; each fault is a function of the request that may answer in its place.
-
-    Attributes
-    ----------
-    faults : asked in order, until one has answered (True).
-    served : bytes of bodies that were written.
-    asked : (file, first byte) of all requests.
-    rate : bytes a second of each answer; None: as fast as it goes.
-    hold_at : bytes served at which all answers wait; None: none does.
-    ranges : whether Range is heeded.
-    """
+    """Serves a folder; each fault is a function of a request that may answer it (True)."""
 
     daemon_threads = True
     block_on_close = False
 
-    def __init__(self, folder: Path, port: int = 0) -> None:
-        super().__init__(("127.0.0.1", port), Request)
+    def __init__(self, folder: Path) -> None:
+        super().__init__(("127.0.0.1", 0), Request)
         self.folder = folder
-        self.faults: list[Callable[[Request], bool]] = []
-        self.served, self.rate, self.hold_at, self.ranges = 0, None, None, True
-        self.asked: list[tuple[str, int]] = []
+        self.url = f"http://127.0.0.1:{self.server_address[1]}"
+        self.faults: list[Callable[[Request], bool]] = []  # asked in order
+        self.served = 0  # bytes of bodies
+        self.hold_at: int | None = None  # bytes served at which all answers wait
+        self.ranges = True  # whether Range is heeded
+        self.asked: list[tuple[str, int]] = []  # file and first byte of all requests
         self.lock = threading.Lock()
-
-    rate: float | None
-    hold_at: int | None
-
-    @property
-    def url(self) -> str:
-        """Of the folder."""
-        return f"http://127.0.0.1:{self.server_address[1]}"
 
     def handle_error(self, *_: object) -> None:
         """Say nothing of clients that have gone."""
@@ -106,18 +86,14 @@ class Request(BaseHTTPRequestHandler):
         return True
 
     def send(self, body: bytes) -> None:
-        """Write some of a body at the server's rate."""
-        rate = self.server.rate
-        step = max(1, int(rate / 20)) if rate else 1 << 14
-        for first in range(0, len(body), step):
+        """Write a body in blocks."""
+        for first in range(0, len(body), 1 << 14):
             while self.server.hold_at is not None and self.server.served >= self.server.hold_at:
                 time.sleep(0.01)
-            block = body[first : first + step]
+            block = body[first : first + (1 << 14)]
             self.wfile.write(block)
             with self.server.lock:
                 self.server.served += len(block)
-            if rate:
-                time.sleep(len(block) / rate)
 
     def log_message(self, *_: object) -> None:
         """Say nothing."""
@@ -146,26 +122,3 @@ def once(fault: Callable[["Request"], bool]) -> Callable[["Request"], bool]:
         return True
 
     return first
-
-
-def _main() -> None:
-    server = Misbehaving(Path(sys.argv[1]), int(sys.argv[2]))
-    rate, every = [*map(int, sys.argv[3:]), 0, 0][:2]
-    server.rate = rate or None
-
-    def break_off(request: Request) -> bool:
-        size = request.stop - request.start
-        breaks = every > 0 and len(server.asked) % every == 0 and request.file.endswith(".h5")
-        how = "breaks off" if breaks else "answers"
-        sys.stdout.write(f"{request.file} {request.start}+{size} {how}\n")
-        sys.stdout.flush()
-        if breaks:
-            request.answer(cut=size // 2)
-        return breaks
-
-    server.faults = [break_off]
-    server.serve_forever()
-
-
-if __name__ == "__main__":
-    _main()

@@ -6,7 +6,6 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-import h5py
 import numpy as np
 import pytest
 
@@ -17,7 +16,6 @@ from pipeline.store.shards.verify import verify
 from pipeline.store.share.pull import pull
 from pipeline.store.share.push import push
 from pipeline.store.share.retry import RemoteError
-from pipeline.store.share.spans import feature_spans
 from tests.project import Recorder
 from tests.store.shards.factories import contents as files_of
 from tests.store.share.server import Misbehaving, Request, once
@@ -225,34 +223,27 @@ def test_a_bucket_says_forbidden_where_files_json_lacks(
     assert any("files.json: HTTP 403" in line for line in monitor.lines)
 
 
-def test_another_recipe_is_refused_everywhere(tmp_path: Path, features: FeatureSet) -> None:
-    there, other = tmp_path / "there", make(tmp_path / "other", "another")
+def test_another_set_is_refused_everywhere(tmp_path: Path, features: FeatureSet) -> None:
+    """One of another recipe, and one of the same recipe with other values, finished or not."""
+    there, other = tmp_path / "there", make(tmp_path / "other", "another").folder
+    values = make(tmp_path / "values", seed=1).folder
     push(features.folder, there)
     for name in ("made", features.recipe_hash):
         pull(there, tmp_path / "a", recipe=name)
+    before = [files_of(folder) for folder in (there, other)]
     with pytest.raises(RemoteError, match=f"'made' .{features.recipe_hash}.*'another'"):
         pull(there, tmp_path / "b", recipe="another")
-    with pytest.raises(OtherShard, match="recipe"):
-        pull(there, other.folder)
-    with pytest.raises(OtherShard, match="recipe"):
-        pull(there, other.folder, ids=IDS[:3])
-    before = files_of(tmp_path / "there")
-    with pytest.raises(RemoteError, match="recipe"):
-        push(other.folder, there)
-    values = make(tmp_path / "values", seed=1)
-    with pytest.raises(RemoteError, match=r"shard-00000.*not a file of this set"):
-        push(values.folder, there)
+    for out, ids, message in (
+        (other, None, "recipe"), (other, IDS[:3], "recipe"), (values, None, "shard-00000"),
+    ):  # fmt: skip
+        with pytest.raises(OtherShard, match=message):
+            pull(there, out, ids=ids)
+    for folder, message in ((other, "recipe"), (values, r"shard-00000.*not a file of this set")):
+        with pytest.raises(RemoteError, match=message):
+            push(folder, there)
+    assert [files_of(folder) for folder in (there, other)] == before
+    (values / "index.json").unlink()
+    others = files_of(values)
     with pytest.raises(OtherShard, match=r"shard-00000"):
-        pull(there, values.folder)
-    (values.folder / "index.json").unlink()
-    others = files_of(values.folder)
-    with pytest.raises(OtherShard, match=r"shard-00000"):
-        pull(there, values.folder)
-    assert files_of(values.folder) == others
-    assert files_of(tmp_path / "there") == before
-
-
-def test_features_that_were_never_written_lie_nowhere(tmp_path: Path) -> None:
-    with h5py.File(tmp_path / "x.h5", "w") as file:
-        file.create_dataset("features", (3, 2), "f4")
-    assert feature_spans(tmp_path / "x.h5") == []
+        pull(there, values)
+    assert files_of(values) == others

@@ -125,40 +125,7 @@ def test_bytes_are_on_the_disk_before_a_file_has_its_name(
 def test_places_by_other_names(
     tmp_path: Path, features: FeatureSet, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A DVC remote, and a protocol of fsspec; HTTP cannot be written to."""
-    (tmp_path / ".dvc").mkdir()
-    (tmp_path / ".dvc" / "config").write_text(
-        "[core]\n    remote = store\n['remote \"store\"']\n    url = ../store\n"
-        "['remote \"bucket\"']\n    url = s3://b\n    endpointurl = http://x\n"
-    )
-    (tmp_path / "below").mkdir()
-    monkeypatch.chdir(tmp_path / "below")
-    push(features.folder, "dvc:store/a/set")
-    same_files(tmp_path / "store" / "a" / "set", features.folder, ("files.json",))
-    pull("dvc:store/a/set", tmp_path / "x")
-    same_files(tmp_path / "x", features.folder)
-    push(features.folder, "memory://shared/set")
-    pull("memory://shared/set", tmp_path / "y", ids=IDS[:30])
-    assert FeatureSet(tmp_path / "y").ids == IDS[:30]
-    for url, message in (
-        ("dvc:nowhere/a", "no remote 'nowhere'; known: store, bucket"),
-        ("dvc:bucket/a", "options endpointurl"),
-        ("http://localhost/a", "read-only"),
-        (
-            "http://user:se@cret@localhost/a?key",
-            r"^http://localhost/a: .*password, which",
-        ),
-        ("http://[::1", "valid host"),
-        ("nothing://a", "unknown location"),
-    ):
-        with pytest.raises(RemoteError, match=message):
-            push(features.folder, url)
-
-
-def test_buckets_and_hubs_are_opened_by_their_packages(
-    tmp_path: Path, features: FeatureSet, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A package that is missing is named with the command that installs it."""
+    """A DVC remote, memory, and a bucket by its package; HTTP cannot be written to."""
 
     class Bucket(MemoryFileSystem):
         """What s3fs would be."""
@@ -168,15 +135,34 @@ def test_buckets_and_hubs_are_opened_by_their_packages(
 
     monkeypatch.setitem(_registry, "s3", Bucket)
     del _registry["s3"]  # what is registered in its place is removed after the test
-    monkeypatch.setitem(
-        sys.modules, "s3fs", SimpleNamespace(S3FileSystem=Bucket, __version__="2026.1")
-    )
+    s3fs = SimpleNamespace(S3FileSystem=Bucket, __version__="2026.1")
+    monkeypatch.setitem(sys.modules, "s3fs", s3fs)
     monkeypatch.setitem(sys.modules, "gcsfs", None)
-    push(features.folder, "s3://bucket/set")
+    (tmp_path / ".dvc").mkdir()
+    (tmp_path / ".dvc" / "config").write_text(
+        "[core]\n    remote = store\n['remote \"store\"']\n    url = ../store\n"
+        "['remote \"bucket\"']\n    url = s3://b\n    endpointurl = http://x\n"
+    )
+    (tmp_path / "below").mkdir()
+    monkeypatch.chdir(tmp_path / "below")
+    for number, url in enumerate(("dvc:store/a/set", "memory://shared/set", "s3://bucket/set")):
+        push(features.folder, url)
+        pull(url, tmp_path / str(number))
+        same_files(tmp_path / str(number), features.folder)
+        pull(url, tmp_path / f"{number}-rows", ids=IDS[:30])
+        assert FeatureSet(tmp_path / f"{number}-rows").ids == IDS[:30]
     assert "s3://bucket/set/index.json" in Bucket.store
-    pull("s3://bucket/set", tmp_path / "s3")
-    same_files(tmp_path / "s3", features.folder)
-    with pytest.raises(RemoteError, match=r"^gs://bucket/set: .*`pip install gcsfs`"):
-        push(features.folder, "gs://bucket/set")
+    same_files(tmp_path / "store" / "a" / "set", features.folder, ("files.json",))
+    for url, message in (
+        ("dvc:nowhere/a", "no remote 'nowhere'; known: store, bucket"),
+        ("dvc:bucket/a", "options endpointurl"),
+        ("http://localhost/a", "read-only"),
+        ("http://user:se@cret@localhost/a?key", r"^http://localhost/a: .*password, which"),
+        ("http://[::1", "valid host"),
+        ("nothing://a", "unknown location"),
+        ("gs://bucket/set", r"^gs://bucket/set: .*`pip install gcsfs`"),
+    ):
+        with pytest.raises(RemoteError, match=message):
+            push(features.folder, url)
     hub = pytest.importorskip("huggingface_hub")
     assert isinstance(open_remote("hf://datasets/a/b/set")._files, hub.HfFileSystem)

@@ -72,14 +72,10 @@ def find_columns(header: Sequence[str], stated: ColumnNames) -> Columns:
     return Columns(path, captions, split, image_id, frozenset(header) - used)
 
 
-def _one(meaning: str, header: Sequence[str], stated: str | None) -> str | None:
+def _one(meaning: str, header: Sequence[str], stated: str | None = None) -> str | None:
+    """Return the stated or detected column of a meaning; the standard name takes precedence."""
     if stated is not None:
         return _stated(meaning, header, stated)
-    return _recognised(meaning, header)
-
-
-def _recognised(meaning: str, header: Sequence[str]) -> str | None:
-    """Return the detected column of a meaning; the standard name takes precedence."""
     aliases = KNOWN[meaning]
     if aliases[0] in header:
         return aliases[0]
@@ -106,7 +102,7 @@ def _captions(header: Sequence[str], stated: Sequence[str]) -> tuple[str, ...]:
     for name in header:
         if match := _NUMBERED.fullmatch(name.strip()):
             numbered.setdefault(match[1].lower(), []).append((int(match[2]), name))
-    plain = _recognised("caption", header)
+    plain = _one("caption", header)
     if len(numbered) > 1 or (plain and numbered and plain.lower() not in numbered):
         several = [plain] if plain else []
         several += [name for group in numbered.values() for _, name in group]

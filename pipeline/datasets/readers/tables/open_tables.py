@@ -5,7 +5,7 @@ from functools import partial
 from pathlib import Path
 
 from pipeline.datasets.checks import DatasetError
-from pipeline.datasets.readers.tables import delimited, json_records, parquet, tar_shards
+from pipeline.datasets.readers.tables import parquet, tar_shards, text_tables
 from pipeline.datasets.readers.tables.columns import ColumnNames, find_columns
 from pipeline.datasets.readers.tables.table import Table
 from pipeline.datasets.readers.tables.unpacked import UnpackedImages
@@ -18,6 +18,10 @@ SPLIT_FOLDERS = ("train", "training", "val", "valid", "validation", "dev", "test
 
 _SHEETS = (".xlsx", ".xls", ".xlsm", ".xlsb", ".ods", ".numbers")
 _COMPRESSED = (".gz", ".tgz", ".zip", ".bz2", ".xz", ".zst", ".7z", ".rar")
+_SUFFIXES = (
+    *text_tables.DELIMITED_SUFFIXES, *text_tables.LINES_SUFFIXES, ".json", *parquet.SUFFIXES,
+    tar_shards.SUFFIX,
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -50,33 +54,32 @@ def open_table(file: Path, options: TableOptions, images: UnpackedImages | None)
     if not file.is_file():
         raise DatasetError(f"{file} cannot be read (no such file); check the path")
     check = partial(find_columns, stated=options.columns)
-    if suffix in delimited.SUFFIXES:
-        return delimited.read_delimited(file, check, options.encoding)
-    if suffix in json_records.LINES_SUFFIXES:
-        return json_records.read_json_lines(file, options.encoding)
+    if suffix in text_tables.DELIMITED_SUFFIXES:
+        return text_tables.read_delimited(file, check, options.encoding)
+    if suffix in text_tables.LINES_SUFFIXES:
+        return text_tables.read_json_lines(file, options.encoding)
     if suffix == ".json":
-        return json_records.read_json_table(file, options.encoding)
+        return text_tables.read_json_table(file, options.encoding)
     if suffix in parquet.SUFFIXES:
         return parquet.read_parquet(file, check)
-    if suffix == tar_shards.SUFFIX and images is not None:
-        return tar_shards.read_tar(file, images)
-    raise DatasetError(_unknown(file, suffix))
+    if suffix != tar_shards.SUFFIX:
+        raise DatasetError(f"{file} {_not_a_table(suffix)}")
+    if images is None:
+        raise DatasetError(f"{file} contains images, but there is no folder to unpack them to")
+    return tar_shards.read_tar(file, images)
 
 
-def _unknown(file: Path, suffix: str) -> str:
+def _not_a_table(suffix: str) -> str:
     if suffix in _SHEETS:
         return (
-            f"{file} is a spreadsheet, which is not supported; export it as CSV (in Excel: save as "
+            "is a spreadsheet, which is not supported; export it as CSV (in Excel: save as "
             '"CSV UTF-8") and use that file'
         )
     if suffix in _COMPRESSED:
-        return f"{file} is compressed; decompress it first"
-    if suffix == tar_shards.SUFFIX:
-        return f"{file} contains images, but there is no folder to unpack them to"
-    suffixes = [*delimited.SUFFIXES, *json_records.LINES_SUFFIXES, ".json", *parquet.SUFFIXES]
+        return "is compressed; decompress it first"
     return (
-        f"{file}: the name ends in none of {', '.join([*suffixes, tar_shards.SUFFIX])}; convert "
-        "the file to one of them, or correct its name"
+        f"has a name that ends in none of {', '.join(_SUFFIXES)}; convert the file to one of them, "
+        "or correct its name"
     )
 
 

@@ -29,9 +29,7 @@ def read_parquet(path: Path, find_columns: Callable[[Sequence[str]], Columns]) -
         raise DatasetError(f"{path}: {error}") from None
     # A struct is an image in Hugging Face's format: its bytes and original path.
     kind = schema.field(columns.path).type
-    size = _ROWS_WITH_IMAGES if pyarrow.types.is_nested(kind) else _ROWS
-    if pyarrow.types.is_binary(kind) or pyarrow.types.is_large_binary(kind):
-        size = _ROWS_WITH_IMAGES
+    inside = pyarrow.types.is_nested(kind) or _is_binary(kind)
     ignored = {name for name in columns.others if not _is_metadata(schema.field(name).type)}
     used = [name for name in schema.names if name not in ignored]
     notes: dict[str, Any] = {"columns_ignored": sorted(ignored)} if ignored else {}
@@ -39,7 +37,7 @@ def read_parquet(path: Path, find_columns: Callable[[Sequence[str]], Columns]) -
     def records() -> Iterator[tuple[int, dict[str, Any]]]:
         number = 0
         try:
-            for batch in file.iter_batches(batch_size=size, columns=used):
+            for batch in file.iter_batches(_ROWS_WITH_IMAGES if inside else _ROWS, columns=used):
                 for row in batch.to_pylist():
                     number += 1
                     yield number, row
@@ -51,12 +49,22 @@ def read_parquet(path: Path, find_columns: Callable[[Sequence[str]], Columns]) -
     return Table(str(path), "row", records(), notes=notes)
 
 
+def _is_binary(kind: Any) -> bool:
+    from pyarrow import types
+
+    tests = (
+        types.is_binary,
+        types.is_large_binary,
+        types.is_binary_view,
+        types.is_fixed_size_binary,
+    )
+    return any(test(kind) for test in tests)
+
+
 def _is_metadata(kind: Any) -> bool:
     """Return whether a column type can be metadata: plain values, or lists of texts."""
     from pyarrow import types
 
     if types.is_dictionary(kind) or types.is_list(kind) or types.is_large_list(kind):
-        kind = kind.value_type
-        return bool(types.is_string(kind) or types.is_large_string(kind))
-    binary = types.is_binary(kind) or types.is_large_binary(kind) or types.is_binary_view(kind)
-    return not (binary or types.is_nested(kind) or types.is_fixed_size_binary(kind))
+        return bool(types.is_string(kind.value_type) or types.is_large_string(kind.value_type))
+    return not (_is_binary(kind) or types.is_nested(kind))

@@ -19,8 +19,7 @@ class PathResolver:
     def __init__(self, root: Path, unit: str) -> None:
         """Store the root; `unit` is the noun for a file in messages."""
         self._root, self._unit = root, unit
-        absolute = PurePosixPath(root.absolute()), PurePosixPath(root.resolve())
-        self._roots = tuple(dict.fromkeys(absolute))
+        self._roots = [PurePosixPath(path) for path in (root.absolute(), root.resolve())]
         self._changed: dict[str, str] = {}
         self._absolute = 0
         self._cut: Counter[str] = Counter()
@@ -46,16 +45,11 @@ class PathResolver:
                 f"{self._unit} path {path!r} {reason}; paths must stay below {self._root}",
                 path,
             )
-        prefix = ""
+        prefix = "" if self._is_file(file, path) else self._repeated_folders(file)
+        file = file.removeprefix(prefix)
         if not self._is_file(file, path):
-            prefix = self._repeated_folders(file)
-            file = file.removeprefix(prefix)
-            if not prefix or not self._is_file(file, path):
-                raise RowFault(
-                    f"{self._unit} not found",
-                    f"{self._unit} {path!r} not found below {self._root}",
-                    path,
-                )
+            reason = f"{self._unit} {path!r} not found below {self._root}"
+            raise RowFault(f"{self._unit} not found", reason, path)
         file = PurePosixPath(file).as_posix()
         if file != path:
             self._changed[path] = file
@@ -88,12 +82,8 @@ class PathResolver:
         try:
             return (self._root / file).is_file()
         except OSError as error:
-            raise RowFault(
-                "unusable path",
-                f"{self._unit} path {path!r} cannot be looked up below {self._root} "
-                f"({error.strerror})",
-                path,
-            ) from error
+            reason = f"cannot be looked up below {self._root} ({error.strerror})"
+            raise RowFault("unusable path", f"{self._unit} path {path!r} {reason}", path) from error
 
     def _repeated_folders(self, file: str) -> str:
         """Return the longest prefix of a path that the root ends with, or ""."""

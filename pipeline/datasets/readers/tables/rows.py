@@ -8,7 +8,7 @@ from pipeline.datasets.manifest import Metadata
 from pipeline.datasets.metadata import value_of
 from pipeline.datasets.readers.tables.columns import ColumnNames, Columns, find_columns
 from pipeline.datasets.readers.tables.table import RejectedRows, RowFault, Table
-from pipeline.datasets.readers.tables.unpacked import UnpackedImages
+from pipeline.datasets.readers.tables.unpacked import UnpackedImages, is_file
 from pipeline.store.schema import SchemaError, decode
 
 # Cells of these columns may contain several captions, as a JSON list.
@@ -59,22 +59,22 @@ class RowReader:
         keys = tuple(record)
         columns = self._columns.get(keys) or self._find(keys)
         path = self._path(table, record[columns.path])
-        if len(columns.captions) == 1:
-            name = columns.captions[0]
-            value = record[name]
-            captions = [value] if type(value) is str else _texts(value, name)
-            if name in _PLURALS and isinstance(value, str) and value.lstrip().startswith("["):
-                captions = _texts(_json_list(value, name), name)
-            captions = captions or [""]
-        else:
-            cells = [_texts(record[name], name) or [""] for name in columns.captions]
-            captions = [text for texts in cells for text in texts if text.strip()]
-            self.empty_cells += sum(not text.strip() for texts in cells for text in texts)
-            captions = captions or [""]
+        captions = self._captions(columns.captions, record) or [""]
         split = _scalar(record[columns.split], columns.split) if columns.split else None
         image_id = _scalar(record[columns.id], columns.id) if columns.id else None
         metadata = self._metadata(columns, record) if columns.others else {}
         return Row(table, number, path, captions, split or table.split, image_id, metadata)
+
+    def _captions(self, columns: tuple[str, ...], record: Mapping[str, Any]) -> list[str]:
+        if len(columns) == 1:
+            name, value = columns[0], record[columns[0]]
+            if name in _PLURALS and isinstance(value, str) and value.lstrip().startswith("["):
+                return _json_list(value, name)
+            return _texts(value, name)
+        texts = [text for name in columns for text in _texts(record[name], name) or [""]]
+        captions = [text for text in texts if text.strip()]
+        self.empty_cells += len(texts) - len(captions)
+        return captions
 
     def _metadata(self, columns: Columns, record: Mapping[str, Any]) -> Metadata:
         """Return the non-empty values of the other columns."""
@@ -123,9 +123,7 @@ def _path_and_bytes(value: Any) -> tuple[str, None] | tuple[str | None, bytes]:
     data, path = value, None
     if isinstance(value, Mapping) and value.keys() <= {"bytes", "path"}:
         data, path = value.get("bytes"), value.get("path")
-    if isinstance(path, str) and (
-        data is None or (Path(path).is_absolute() and Path(path).is_file())
-    ):
+    if isinstance(path, str) and (data is None or (path.startswith("/") and is_file(Path(path)))):
         return path, None
     if isinstance(value, PurePath):
         return str(value), None

@@ -70,32 +70,28 @@ class RejectedRows:
         if self.skip or len(self._rows) < _SHOWN:
             self._rows.append(_BadRow(table, number, error.path or path, error.reason))
 
+    def notes(self) -> dict[str, Any]:
+        """Return the note on skipped rows, if there are any."""
+        return {"rows_left_out": dict(sorted(self.counts.items()))} if self.counts else {}
+
     def check(self, num_valid: int) -> None:
         """Raise if there are invalid rows, unless they are skipped and others remain."""
         if not self.counts or (self.skip and num_valid):
             return
         remedy = "nothing is left without them" if self.skip else self.remedy
-        if self.counts.total() == 1:
+        total, first = self.counts.total(), self._rows[0].table
+        if total == 1:
             bad = self._rows[0]
-            text = f"{bad.table.place(bad.number)}: {bad.reason}"
-        else:
-            kinds = ", ".join(f"{kind}: {count}" for kind, count in self.counts.most_common())
-            first = self._rows[0].table
-            shown = "; ".join(
-                (
-                    f"{bad.table.unit} {bad.number}"
-                    if bad.table is first
-                    else bad.table.place(bad.number)
-                )
-                + f": {bad.reason}"
-                for bad in self._rows[:_SHOWN]
-            )
-            more = f", the first {_SHOWN} are" if self.counts.total() > _SHOWN else ""
-            text = (
-                f"{first.name}: {self.counts.total()} {first.unit}s cannot be used "
-                f"({kinds}){more}: {shown}"
-            )
-        raise DatasetError(f"{text}; {remedy}")
+            raise DatasetError(f"{first.place(bad.number)}: {bad.reason}; {remedy}")
+        kinds = ", ".join(f"{kind}: {count}" for kind, count in self.counts.most_common())
+        more = f", the first {_SHOWN} are" if total > _SHOWN else ""
+        shown = "; ".join(
+            f"{bad.table.place(bad.number).removeprefix(f'{first.name}, ')}: {bad.reason}"
+            for bad in self._rows[:_SHOWN]
+        )
+        raise DatasetError(
+            f"{first.name}: {total} {first.unit}s cannot be used ({kinds}){more}: {shown}; {remedy}"
+        )
 
     def write(self, folder: Path) -> None:
         """Write `left-out.csv` (source, line, path, reason); remove it without invalid rows."""

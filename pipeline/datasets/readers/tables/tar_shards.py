@@ -55,11 +55,8 @@ def expand_braces(pattern: Path) -> list[Path]:
             f"expected 1 to {_MOST_FILES}"
         )
     numbers = (str(n).zfill(len(match[1])) for n in range(low, high + 1))
-    return [
-        path
-        for number in numbers
-        for path in expand_braces(Path(text[: match.start()] + number + text[match.end() :]))
-    ]
+    names = (Path(text[: match.start()] + number + text[match.end() :]) for number in numbers)
+    return [path for name in names for path in expand_braces(name)]
 
 
 def read_tar(path: Path, images: UnpackedImages) -> Table:
@@ -82,12 +79,8 @@ def _records(
     ignored: Counter[str] = Counter()
     try:
         with tarfile.open(path, "r:") as shard:
-            while (member := shard.next()) is not None:
-                # A shard may have a million members; forget those already read.
-                shard.members.clear()  # type: ignore[attr-defined]
+            for member in _members(shard):
                 name = PurePosixPath(member.name)
-                if member.isdir() or name.name.startswith("."):
-                    continue
                 stem, _, suffix = name.name.partition(".")
                 suffix = f".{suffix.lower()}"
                 if suffix not in (*image_files.SUFFIXES, *_TEXTS, ".json"):
@@ -98,7 +91,6 @@ def _records(
                     _add(sample, shard, member, suffix, images)
                 except RowFault as error:
                     sample.error = sample.error or error
-            _check_end(shard)
     except tarfile.TarError as error:
         raise DatasetError(
             f"{path} is not an uncompressed tar file, or is corrupt ({error}); decompress it, "
@@ -114,11 +106,14 @@ def _records(
         yield number, sample.error or sample.values
 
 
-def _check_end(shard: tarfile.TarFile) -> None:
-    """Raise `tarfile.ReadError` unless the members end with a block of zeros.
-
-    tarfile silently stops at a corrupt header, and at a truncation between two members.
-    """
+def _members(shard: tarfile.TarFile) -> Iterator[tarfile.TarInfo]:
+    """Yield the members except folders and hidden files; raise ReadError at a truncation."""
+    while (member := shard.next()) is not None:
+        # A shard may have a million members; forget those already read.
+        shard.members.clear()  # type: ignore[attr-defined]
+        if not (member.isdir() or PurePosixPath(member.name).name.startswith(".")):
+            yield member
+    # tarfile silently stops at a corrupt header, and at a truncation between two members.
     stream = cast(io.BufferedIOBase, shard.fileobj)
     stream.seek(shard.offset)
     if stream.read(tarfile.BLOCKSIZE) != bytes(tarfile.BLOCKSIZE):
@@ -150,10 +145,10 @@ def _add(
         return
     try:
         text = stream.read().decode("utf-8-sig")
-        if suffix != ".json":
-            sample.text = text
-        else:
-            value = decode(text, Any)
-            sample.metadata = value if isinstance(value, dict) else {"captions": value}
+        value = None if suffix != ".json" else decode(text, Any)
     except (UnicodeDecodeError, SchemaError) as error:
         raise RowFault("malformed member", f"{name!r}: {error}", name) from error
+    if suffix != ".json":
+        sample.text = text
+    else:
+        sample.metadata = value if isinstance(value, dict) else {"captions": value}

@@ -2,6 +2,7 @@
 
 import hashlib
 import io
+import os
 from pathlib import Path, PurePosixPath
 
 from PIL import Image
@@ -14,6 +15,8 @@ MAX_BYTES = 2**30
 """Upper bound of the size of an image."""
 
 _BLOCK = 1 << 20
+# Bytes, of Linux and macOS, less the suffix of an unfinished file; see `appearing_whole`.
+_LONGEST_NAME, _LONGEST_PATH = 255 - 18, 1024 - 18
 
 
 class UnpackedImages:
@@ -37,9 +40,16 @@ class UnpackedImages:
                 f"{name!r} is the name of another image before; rename one of them",
                 name,
             )
-        path = self.folder / name
-        if path.is_dir():
-            raise RowFault("unusable path", f"{path} is a folder", name)
+        path, parts = self.folder / name, [part.encode() for part in PurePosixPath(name).parts]
+        if max(map(len, parts)) > _LONGEST_NAME or len(os.fsencode(path)) > _LONGEST_PATH:
+            raise RowFault(
+                "unusable path",
+                f"the image's name {name[:60]!r}... has {len(name.encode())} bytes, expected at "
+                f"most {_LONGEST_NAME} for each folder and file; rename it",
+                name,
+            )
+        if path.is_dir() or any((self.folder / p).is_file() for p in PurePosixPath(name).parents):
+            raise RowFault("unusable path", f"{path} is a folder, or below a file", name)
         if path.is_file() and not path.is_symlink():
             with path.open("rb") as existing:
                 if _digest(existing) == digest:
@@ -64,6 +74,14 @@ class UnpackedImages:
             name = f"{stem}{digest.hexdigest()[:16]}.{_suffix(data)}"
         self.add(name, io.BytesIO(data))
         return name
+
+
+def is_file(path: Path) -> bool:
+    """Return whether a file exists; False for a path that no file can have."""
+    try:
+        return path.is_file()
+    except OSError:
+        return False
 
 
 def _digest(stream: io.BufferedIOBase) -> bytes:

@@ -16,7 +16,7 @@ from PIL import Image
 from pipeline.datasets.checks import DatasetError
 from pipeline.datasets.manifest import Manifest
 from pipeline.datasets.prepare import prepare
-from pipeline.datasets.readers.tables import tar_shards
+from pipeline.datasets.readers.tables import parquet, tar_shards
 from pipeline.datasets.readers.tables.tar_shards import expand_braces
 
 
@@ -164,16 +164,14 @@ def table(path: Path, /, **columns: list[Any]) -> Path:
     return path
 
 
-def test_parquet_of_paths(tmp_path: Path) -> None:
-    names = [f"{n}.jpg" for n in range(10_000)]
+def test_parquet_of_paths(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Read in several batches."""
+    monkeypatch.setattr(parquet, "_ROWS", 2)
+    names = [f"{n}.jpg" for n in range(5)]
     for name in names:
         (tmp_path / name).touch()
-    path = table(
-        tmp_path / "t.parquet",
-        image=names,
-        captions=[[f"one {n}", f"two {n}"] for n in range(10_000)],
-        width=list(range(10_000)),
-    )
+    texts = [[f"one {n}", f"two {n}"] for n in range(5)]
+    path = table(tmp_path / "t.parquet", image=names, captions=texts, width=list(range(5)))
     manifest = prepare(path)
     assert rows(manifest) == [(n, n, (f"one {k}", f"two {k}")) for k, n in enumerate(names)]
     assert manifest.notes["metadata_columns"] == ["width"]
@@ -219,35 +217,35 @@ def test_parquet_with_images_as_hugging_face_stores_them(tmp_path: Path) -> None
 def test_image_folders(tmp_path: Path, suffix: str) -> None:
     def write(folder: Path, names: list[str]) -> None:
         folder.mkdir(parents=True)
-        records = [{"file_name": name, "text": f"of {name}"} for name in names]
         for name in names:
             (folder / name).touch()
-        path = folder / f"metadata.{suffix}"
+        path, lines = (
+            folder / f"metadata.{suffix}",
+            ["file_name,text", *(f"{n},of {n}" for n in names)],
+        )
         if suffix == "csv":
-            path.write_text("file_name,text\n" + "".join(f"{n},of {n}\n" for n in names))
+            path.write_text("\n".join(lines))
         elif suffix == "jsonl":
-            path.write_text("".join(json.dumps(record) + "\n" for record in records))
+            records = [{"file_name": name, "text": f"of {name}"} for name in names]
+            path.write_text("\n".join(map(json.dumps, records)))
         else:
-            pyarrow.parquet.write_table(pyarrow.Table.from_pylist(records), path)
+            table(path, file_name=names, text=[f"of {name}" for name in names])
 
-    write(tmp_path / "flat", ["b.jpg", "a.jpg"])
+    flat = tmp_path / "flat"
+    write(flat, ["b.jpg", "a.jpg"])
     expected = [("b.jpg", "b.jpg", ("of b.jpg",)), ("a.jpg", "a.jpg", ("of a.jpg",))]
-    assert rows(prepare(None, root=tmp_path / "flat")) == expected
-    assert rows(prepare(tmp_path / "flat")) == expected
-    assert rows(prepare(tmp_path / "flat", root=tmp_path / "flat")) == expected
-    assert [e.file for e in prepare(tmp_path / "flat", root=tmp_path).entries] == [
-        "flat/b.jpg", "flat/a.jpg"
-    ]  # fmt: skip
-
+    for source, root in ((None, flat), (flat, None), (flat, flat)):
+        assert rows(prepare(source, root=root)) == expected
+    assert [e.file for e in prepare(flat, root=tmp_path)] == ["flat/b.jpg", "flat/a.jpg"]
     for split in ("train", "validation", "test"):
         write(tmp_path / "splits" / split, ["a.jpg", f"{split}.jpg"])
     manifest = prepare(tmp_path / "splits")
     assert manifest.counts == {"train": 2, "validation": 2, "test": 2}
     assert manifest.entries[2].file == "validation/a.jpg"
-    (tmp_path / "flat" / "metadata.csv").touch()
-    (tmp_path / "flat" / "metadata.jsonl").touch()
+    for name in ("metadata.csv", "metadata.jsonl"):
+        (flat / name).touch()
     with pytest.raises(DatasetError, match=r"has metadata.csv and .*state which"):
-        prepare(tmp_path / "flat")
+        prepare(flat)
 
 
 def test_a_folder_of_images_alone(tmp_path: Path) -> None:

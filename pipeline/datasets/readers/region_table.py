@@ -1,24 +1,19 @@
 """User-provided images with boxes: a folder, and a CSV or JSONL file of phrases and boxes."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 
-from pipeline.datasets.checks import DatasetError, check_counts, check_split
+from pipeline.datasets.checks import DatasetError
 from pipeline.datasets.entries import ImageEntry
 from pipeline.datasets.manifest import Manifest
 from pipeline.datasets.phrases import Box, RegionPhrase, check_box, photo_size
-from pipeline.datasets.readers.tables.delimited import read_delimited
+from pipeline.datasets.readers.collector import Collector
 from pipeline.datasets.readers.tables.table import RowFault
-from pipeline.datasets.source import (
-    caption_line,
-    located_lines,
-    media_file,
-    parse_json,
-    source_notes,
-)
+from pipeline.datasets.readers.tables.text_tables import read_delimited
+from pipeline.datasets.source import caption_line, located_lines, media_file, parse_json
 from pipeline.datasets.splits import SHARES, split_by_hash
 
 _SIDES = ("x0", "y0", "x1", "y1")
@@ -26,8 +21,7 @@ _REQUIRED = ("image", "phrase", *_SIDES)
 _OPTIONAL = ("type", "chain", "split")
 
 
-@dataclass(frozen=True)
-class _Row:
+class _Row(NamedTuple):
     """A line: a phrase of an image with its box; "" for missing values."""
 
     image: str
@@ -40,21 +34,21 @@ class _Row:
 
 
 def read_regions(
-    root: str | Path, regions: str | Path, *, name: str, expect: Mapping[str, int] | None = None
+    root: str | Path, table: str | Path, *, name: str, expect: Mapping[str, int] | None = None
 ) -> Manifest:
-    """Read a CSV or JSONL file with one phrase and its box per line.
+    """Read your own boxes from a CSV or JSONL file: image, phrase, x0, y0, x1, y1.
 
-    Columns or keys are image (path below `root`, also used as id), phrase, x0, y0, x1, y1 in
-    original pixels, 0-based, right and bottom exclusive; optionally type, chain (equal for all
-    phrases about the same thing in an image) and split. Without splits, images are split 80/10/10
-    by the hash of their id. Images are in order of first appearance and have no captions.
+    Each line has one phrase with its box, in pixels of the original image, from 0, right and bottom
+    exclusive; the columns type, chain (equal for all phrases about the same thing in an image) and
+    split are optional. An image's id is its path; images are in order of first appearance and have
+    no captions. Without splits, images are split 80/10/10 by the hash of their id.
 
     Parameters
     ----------
-    root : str or Path. The image root.
-    regions : str or Path. File ending in .csv, .jsonl or .ndjson.
-    name : str. The dataset's name.
-    expect : mapping of str to int, or None. Required number of images by split.
+    root : str or Path. Folder of the images.
+    table : str or Path. CSV or JSONL file of images, phrases and boxes.
+    name : str. Name of the dataset.
+    expect : mapping of str to int, or None. Required number of images of a split.
 
     Raises
     ------
@@ -68,15 +62,16 @@ def read_regions(
     >>> dataset = pipeline.read_regions("photos", "boxes.csv", name="mine")  # doctest: +SKIP
     >>> dataset.write("data/mine")  # doctest: +SKIP
     """
-    root, regions = Path(root), Path(regions)
-    rows = _csv_rows(regions) if regions.suffix.lower() == ".csv" else _jsonl_rows(regions)
+    root, table = Path(root), Path(table)
+    rows = _csv_rows(table) if table.suffix.lower() == ".csv" else _jsonl_rows(table)
+    found = Collector(root)
     first: dict[str, _Row] = {}
     sizes: dict[str, tuple[int, int]] = {}
     phrases: dict[str, list[RegionPhrase]] = {}
     for row in rows:
         image = media_file(root, row.image, row.where)
-        if row.split and (reason := check_split(row.split)):
-            raise DatasetError(f"{row.where}: split {row.split!r} {reason}")
+        if row.split:
+            found.split(row.split, row.where)
         before = first.setdefault(image, row)
         other = before if before.split != row.split else next(iter(first.values()))
         if before.split != row.split or bool(other.split) != bool(row.split):
@@ -104,22 +99,21 @@ def read_regions(
                 size=sizes[image],
             )
         )
-    notes = source_notes([regions], 0)
     splits = {image: row.split for image, row in first.items()}
-    if not all(splits.values()):
+    by_hash = not all(splits.values())
+    if by_hash:
         splits = split_by_hash(splits, SHARES)
-        notes["split_by_hash_of_id"] = SHARES
-    manifest = Manifest(
-        name=name,
-        image_root=root,
-        entries=tuple(ImageEntry(image, image, split, ()) for image, split in splits.items()),
+    found.entries += (ImageEntry(image, image, split, ()) for image, split in splits.items())
+    found.phrases += (phrase for image in first for phrase in phrases[image])
+    return found.manifest(
+        name,
+        [table],
+        expect,
+        source=f"image folder and {table.name}",
         licence="not stated by the source",
-        source=f"image folder and {regions.name}",
-        notes=notes,
-        phrases=tuple(phrase for image in first for phrase in phrases[image]),
+        notes={"split_by_hash_of_id": SHARES} if by_hash else {},
+        with_phrases=True,
     )
-    check_counts(name, manifest.counts, dict(expect or {}))
-    return manifest
 
 
 def _csv_rows(path: Path) -> Iterator[_Row]:

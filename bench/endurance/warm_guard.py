@@ -1,7 +1,7 @@
-"""Guard processes for tests: forks of one that has imported the readers, under the same limits.
+"""Guard processes of a campaign: forks of one that has imported the readers, under the same limits.
 
 `pipeline.store.guard` starts a fresh interpreter for each trial, most of whose 0.25 s are imports,
-and the suite makes hundreds of trials. Here one process imports everything, has a single thread,
+and a campaign makes thousands of trials. Here one process imports everything, has a single thread,
 and forks a child for each trial. `tests/store/test_guard.py` tests the fresh interpreters.
 """
 
@@ -20,7 +20,9 @@ from pipeline.store import guard
 
 _LONGEST_MESSAGE = 1 << 16
 _SECONDS_TO_END = 10
-_PROGRAM = "import sys; sys.path.append({root!r}); import tests.warm_guard as w; w.serve({fd})"
+_PROGRAM = (
+    "import sys; sys.path.append({root!r}); import bench.endurance.warm_guard as w; w.serve({fd})"
+)
 
 
 class WarmGuard:
@@ -76,7 +78,7 @@ class WarmGuard:
 def _started() -> tuple[socket.socket, subprocess.Popen[bytes]]:
     own, other = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     with other:
-        program = _PROGRAM.format(root=str(Path(__file__).parents[1]), fd=other.fileno())
+        program = _PROGRAM.format(root=str(Path(__file__).parents[2]), fd=other.fileno())
         process = subprocess.Popen(
             [sys.executable, "-P", "-c", program],
             pass_fds=[other.fileno()],

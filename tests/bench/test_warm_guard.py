@@ -6,7 +6,7 @@ import threading
 import warnings
 from pathlib import Path
 
-from tests.warm_guard import WarmGuard
+from bench.endurance.warm_guard import WarmGuard
 
 
 def test_it_ends_while_a_fork_has_its_connection(tmp_path: Path) -> None:

@@ -1,0 +1,173 @@
+"""Tables in text files: separators, encodings, columns and paths in the variants that exist."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pipeline.datasets.manifest import Manifest
+from pipeline.datasets.prepare import prepare
+from pipeline.datasets.readers.tables.columns import KNOWN, ColumnNames, find_columns
+from pipeline.datasets.splits import SHARES, split_by_hash
+from tests.datasets.readers.tables.conftest import Read
+
+TABLE = [
+    ("path", "caption", "split"),
+    ("in/b.jpg", '"one, ""two"" ü; |"', "val"),
+    ("a.jpg", "Käfer\u2019s 5€", "train"),
+]
+ROWS = [("in/b.jpg", "val", ('one, "two" ü; |',)), ("a.jpg", "train", ("Käfer\u2019s 5€",))]
+
+
+def text(mark: str = ",", end: str = "\n") -> str:
+    return "".join(mark.join(row) + end for row in TABLE)
+
+
+def rows(manifest: Manifest) -> list[tuple[str, str, tuple[str, ...]]]:
+    assert all(entry.id == entry.file for entry in manifest.entries)
+    return [(e.file, e.split, e.captions) for e in manifest.entries]
+
+
+def captions(manifest: Manifest) -> list[tuple[str, ...]]:
+    return [entry.captions for entry in manifest]
+
+
+@pytest.mark.parametrize("mark", [",", ";", "\t", "|"])
+@pytest.mark.parametrize("suffix", ["csv", "txt", "tsv"])
+def test_separators(read: Read, mark: str, suffix: str) -> None:
+    manifest = read(f"c.{suffix}", text(mark))
+    assert rows(manifest) == ROWS
+    names = {";": "semicolon", "\t": "tab", "|": "bar"}
+    noted = {"separator": names[mark]} if mark in names else {}
+    assert {k: v for k, v in manifest.notes.items() if k != "source_files"} == noted
+
+
+@pytest.mark.parametrize(
+    "encoding", ["utf-8", "utf-8-sig", "utf-16", "utf-32", "utf-16-le", "utf-16-be", "cp1252"]
+)
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
+def test_encodings(read: Read, encoding: str, end: str) -> None:
+    stated = encoding if encoding in ("utf-16-le", "utf-16-be", "cp1252") else None
+    manifest = read("c.csv", text(end=end).encode(encoding), encoding=stated)
+    assert rows(manifest) == ROWS
+    assert manifest.notes.get("encoding", "utf-8") == encoding.removesuffix("-sig")
+    lines = [json.dumps({"path": p, "captions": c, "split": s}) for p, s, c in ROWS]
+    data = end.join([*lines, "", ""]).encode(encoding)
+    assert rows(read("c.jsonl", data, encoding=stated)) == ROWS
+    assert rows(read("c.json", f"[{','.join(lines)}]".encode(encoding), encoding=stated)) == ROWS
+
+
+def test_line_breaks_in_quotes_and_lists_in_cells(read: Read) -> None:
+    manifest = read("c.csv", 'caption,path\r\n"two\r\nlines",./in/b.jpg\r\n\r\nx,a.jpg\r\n')
+    assert captions(manifest) == [("two lines",), ("x",)]
+    assert manifest.notes["captions_with_blanks_cut_or_lines_joined"] == 1
+    cells = 'path,captions\na.jpg,"[""x, y"", ""z""]"\nin/b.jpg,no list\n'
+    assert captions(read("c.csv", cells)) == [("x, y", "z"), ("no list",)]
+    assert captions(read("c.csv", "path,caption\na.jpg,[x] y\n")) == [("[x] y",)]
+
+
+def test_json_by_columns_and_its_values(read: Read) -> None:
+    columns = {"path": [p for p, _, _ in ROWS], "caption": [c[0] for _, _, c in ROWS]}
+    columns["split"] = [s for _, s, _ in ROWS]
+    assert rows(read("c.json", json.dumps(columns))) == ROWS
+    (entry,) = read("c.jsonl", '{"img": "a.jpg", "texts": ["x", "y"], "key": 7}\n').entries
+    assert (entry.id, entry.captions) == ("7", ("x", "y"))
+
+
+@pytest.mark.parametrize("path", KNOWN["path"])
+@pytest.mark.parametrize("caption", ["caption", "text", "Sentence", "DESCRIPTION", "title"])
+def test_names_of_columns_are_recognised(path: str, caption: str) -> None:
+    found = find_columns([" x", path.upper(), caption], ColumnNames())
+    assert (found.path, found.captions, found.others) == (path.upper(), (caption,), {" x"})
+
+
+def test_standard_names_come_first() -> None:
+    names = ["file_name", "path", "text", "caption", "image_id", "id", "subset", "split"]
+    found = find_columns(names, ColumnNames())
+    assert (found.path, found.captions, found.split, found.id) == (
+        "path", ("caption",), "split", "id",
+    )  # fmt: skip
+    assert found.recognised == {}
+    assert found.others == {"file_name", "text", "image_id", "subset"}
+
+
+@pytest.mark.parametrize(
+    ("names", "expected"),
+    [
+        ("caption1,path,caption2", ["caption1", "caption2"]),
+        ("path,caption_10,caption_2,caption_0", ["caption_0", "caption_2", "caption_10"]),
+        ("path,Text 2,Text 1", ["Text 1", "Text 2"]),
+        ("path,caption,caption2", ["caption", "caption2"]),
+    ],
+)
+def test_several_columns_of_captions(names: str, expected: list[str]) -> None:
+    assert list(find_columns(names.split(","), ColumnNames()).captions) == expected
+
+
+def test_columns_are_noted_or_stated(read: Read) -> None:
+    table = "Image_ID;file_name;TEXT;partition;width\n7;a.jpg;x;train;3\n7;a.jpg;y;train;3\n"
+    manifest = read("c.csv", table)
+    (entry,) = manifest.entries
+    assert (entry.id, entry.file, entry.split, entry.captions) == (
+        "7", "a.jpg", "train", ("x", "y"),
+    )  # fmt: skip
+    assert manifest.notes["columns_recognised"] == {
+        "path": ["file_name"], "caption": ["text"], "split": ["partition"], "id": ["image_id"]
+    }  # fmt: skip
+    assert manifest.notes["metadata_columns"] == ["width"]
+    options: dict[str, Any] = {"path_column": "a", "caption_columns": ["B", "c"], "id_column": "D"}
+    manifest = read("c.csv", "A,B,C,D,path\na.jpg,x,y,k,in/b.jpg\n", **options)
+    assert [(e.id, e.file, e.captions) for e in manifest.entries] == [("k", "a.jpg", ("x", "y"))]
+    assert manifest.notes["metadata_columns"] == ["path"]
+    manifest = read("c.csv", "path,caption1,caption2\na.jpg,x,\nin/b.jpg, ,y\nc d.jpg,p,q\n")
+    assert captions(manifest) == [("x",), ("y",), ("p", "q")]
+    assert manifest.notes["empty_caption_cells"] == 2
+
+
+def test_absolute_paths_below_the_root(read: Read, root: Path, tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to(root)
+    manifest = read("c.csv", f"path,caption\n{root}/in/b.jpg,x\n{root}/./a.jpg,y\n")
+    assert [row[0] for row in rows(manifest)] == ["in/b.jpg", "a.jpg"]
+    assert manifest.notes["absolute_paths_made_relative"] == 2
+    assert rows(prepare(tmp_path / "c.csv", root=tmp_path / "link")) == rows(manifest)
+
+
+def test_paths_that_repeat_the_folders_of_the_root(read: Read, root: Path) -> None:
+    table = f"path,caption\npics/a.jpg,x\nin/b.jpg,y\n{root.parent.name}/pics/c d.jpg,z\n"
+    manifest = read("c.csv", table)
+    assert [row[0] for row in rows(manifest)] == ["a.jpg", "in/b.jpg", "c d.jpg"]
+    cut = manifest.notes["folders_of_the_root_cut_from_paths"]
+    assert cut == {"pics/": 1, f"{root.parent.name}/pics/": 1}
+    (root / "pics").mkdir()
+    (root / "pics" / "a.jpg").touch()
+    assert rows(read("c.csv", table))[0][0] == "pics/a.jpg"
+
+
+def test_backslashes(read: Read) -> None:
+    manifest = read("c.csv", "path,caption\nin\\b.jpg,x\na.jpg,y\n.\\c d.jpg,z\n")
+    assert [row[0] for row in rows(manifest)] == ["in/b.jpg", "a.jpg", "c d.jpg"]
+    assert manifest.notes["paths_with_backslashes"] is True
+
+
+def test_duplicate_lines(read: Read) -> None:
+    manifest = read("c.csv", "path,caption\na.jpg,x\na.jpg,y\n./a.jpg, x \nin/b.jpg,x\na.jpg,x\n")
+    assert captions(manifest) == [("x", "y"), ("x",)]
+    assert manifest.notes["duplicate_lines_left_out"] == 2
+    assert "captions_with_blanks_cut_or_lines_joined" not in manifest.notes
+    # Within one list they are what somebody wrote down, as two annotators of COCO do.
+    assert captions(read("c.jsonl", '{"path": "a.jpg", "captions": ["x", "x"]}\n')) == [("x", "x")]
+    many = [f"caption {n % 100}" for n in range(1000)]
+    manifest = read("c.csv", "path,caption\n" + "".join(f"a.jpg,{text}\n" for text in many))
+    assert manifest.entries[0].captions == tuple(many[:100])
+
+
+def test_splits_of_hashes_and_folders(root: Path, read: Read) -> None:
+    manifest = read("c.csv", "path,caption\nin/b.jpg,x\n", split_by_folder=True)
+    assert rows(manifest) == [("in/b.jpg", "in", ("x",))]
+    names = [f"{i}.jpg" for i in range(60)]
+    for name in names:
+        (root / name).touch()
+    manifest = read("c.csv", "path,caption\n" + "".join(f"{n},x\n" for n in names))
+    assert {e.id: e.split for e in manifest.entries} == split_by_hash(names, SHARES)
+    assert manifest.notes["split_by_hash_of_id"] == SHARES
