@@ -20,8 +20,8 @@ import argparse
 import numpy as np
 import numpy.typing as npt
 
+from pipeline.retrieval.measures import CUTOFFS
 from pipeline.retrieval.ranking.bootstrap import LEVEL
-from pipeline.retrieval.ranking.recall import CUTOFFS
 from pipeline.retrieval.ranking.small_galleries import FEWEST_IMAGES
 from pipeline.studies.significance.sign_flips import sign_flip_interval
 

@@ -32,8 +32,9 @@ from pipeline.images.decoding.decode import decode
 from pipeline.images.feature_extractor import FeatureExtractor
 from pipeline.retrieval.embedding_file import read_embeddings
 from pipeline.retrieval.embeddings import Embeddings
+from pipeline.retrieval.measures import CUTOFFS, DIRECTIONS
 from pipeline.retrieval.ranking.galleries import images_between
-from pipeline.retrieval.ranking.recall import CUTOFFS, DIRECTIONS, recall_table
+from pipeline.retrieval.ranking.recall import recall_table
 
 SEVERITIES = (1, 2, 3, 4, 5)
 NOISE = (0.08, 0.12, 0.18, 0.26, 0.38)  # standard deviation; pixels from 0 to 1

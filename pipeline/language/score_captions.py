@@ -20,6 +20,7 @@ from pipeline.language import LanguageError
 from pipeline.language.captioning.captions_file import read_captions, read_provenance
 from pipeline.language.scores.table import COLUMNS, TOKENIZER, score, score_truth, truth_columns
 from pipeline.retrieval.embeddings import Embeddings
+from pipeline.retrieval.measures import IN_TABLES
 from pipeline.retrieval.ranking.ranks import rank_both_ways
 from pipeline.retrieval.ranking.recall import measures
 from pipeline.retrieval.similarity import unit_rows
@@ -32,8 +33,9 @@ from pipeline.text.encoders.base import CaptionEncoder, unknown_to_all
 
 CAPTIONS_FILE, PROVENANCE_FILE = "captions.json", "provenance.json"
 RANKING_COLUMNS = {
-    **{f"finds_image_r{k}": f"R@{k}" for k in (1, 5, 10)},
-    "finds_image_median_rank": "medr",
+    f"finds_image_{measure.column.name}": measure.column.title
+    for measure in IN_TABLES
+    if measure.in_report
 }
 Row = dict[str, float | int]
 
@@ -84,7 +86,8 @@ def evaluate_captions(
 
 def headings(truth: CaptionTruth | None) -> dict[str, str]:
     """Return every column of `evaluate_captions` with its heading."""
-    return {**COLUMNS, **truth_columns(truth), **RANKING_COLUMNS}
+    scores = {name: column.title for name, column in COLUMNS.items()}
+    return {**scores, **truth_columns(truth), **RANKING_COLUMNS}
 
 
 def training_captions(manifest: Manifest, described: Mapping[str, ImageEntry]) -> list[str]:

@@ -11,24 +11,14 @@ import numpy as np
 from pipeline.retrieval import EmbeddingsError
 from pipeline.retrieval.embedding_file import read_embeddings
 from pipeline.retrieval.embeddings import Embeddings
+from pipeline.retrieval.measures import COUNTS, DIRECTIONS, MEASURES
 from pipeline.retrieval.quantised.codes import shortened
 from pipeline.retrieval.ranking.bootstrap import RankedGallery, intervals
 from pipeline.retrieval.ranking.galleries import first_captions, galleries
 from pipeline.retrieval.ranking.protocols import Protocol, resolve_protocol
 from pipeline.retrieval.ranking.ranks import Ranker, query_rows, rank_both_ways
-from pipeline.retrieval.ranking.recall import (
-    DIRECTIONS,
-    Table,
-    chance,
-    mean_inverted_rank,
-    table_of_ranks,
-)
-from pipeline.retrieval.ranking.small_galleries import (
-    INTERVALS,
-    chance_columns,
-    is_small,
-    table_of_gallery,
-)
+from pipeline.retrieval.ranking.recall import Table, chance, table_of_ranks
+from pipeline.retrieval.ranking.small_galleries import INTERVALS, is_small, table_of_gallery
 from pipeline.retrieval.ranking.splits import of_split
 from pipeline.retrieval.tables import PROVENANCE_FILE, RELEVANCE_FILE, write_recall
 from pipeline.store.devices import AUTO, choose_device
@@ -54,7 +44,7 @@ _PAIRS_A_SECOND = 1e8
 class Evaluation:
     """A recall table and its method."""
 
-    # The columns of `recall_table`; with a protocol also `EXTRA_COLUMNS`, and `num_images`
+    # The columns of `recall_table`; with a protocol also `PROTOCOL_COLUMNS`, and `num_images`
     # and `num_captions` count all folds; below 1,000 images `SMALL_COLUMNS`.
     table: Table
     # the same up to the chance levels, of each fold; () with one gallery
@@ -191,11 +181,8 @@ def evaluate_protocol(
         ranks = rank(gallery)
         table = table_of_ranks(gallery, ranks)
         for direction, of_direction in zip(DIRECTIONS, ranks, strict=True):
-            table[f"{direction}_mean_inverted_rank"] = mean_inverted_rank(of_direction)
-        if is_small(gallery):
-            table |= chance_columns(gallery)
-        else:
-            table |= {f"{name}_chance": level for name, level in chance(gallery).items()}
+            table |= {m.name(direction): m.of(of_direction) for m in MEASURES if m.of_protocols}
+        table |= chance(gallery, with_ranks=is_small(gallery))
         tables.append(table)
         ranked.append(RankedGallery(*ranks, query_rows(gallery)))
     table = tables[0] if len(tables) == 1 else _mean(tables)
@@ -277,8 +264,9 @@ def _require_affordable(
 def _mean(tables: list[Table]) -> Table:
     """Return the mean of every figure, and the sums of images and captions."""
     mean: Table = {name: float(np.mean([t[name] for t in tables])) for name in tables[0]}
-    for name, total in (("num_images", sum), ("num_captions", sum), ("captions_per_image", max)):
-        mean[name] = total(int(t[name]) for t in tables)
+    for name in COUNTS:
+        of_folds = [int(t[name]) for t in tables]
+        mean[name] = max(of_folds) if name == "captions_per_image" else sum(of_folds)
     return mean
 
 

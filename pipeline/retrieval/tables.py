@@ -9,14 +9,15 @@ from pathlib import Path
 from typing import Any
 
 from pipeline.retrieval import EmbeddingsError
-from pipeline.retrieval.ranking import bootstrap
-from pipeline.retrieval.ranking.recall import CUTOFFS, DIRECTIONS, MEASURES
-from pipeline.retrieval.ranking.small_galleries import (
-    SMALL,
+from pipeline.retrieval.measures import (
+    COLUMNS,
+    COUNTS,
+    METRICS,
+    PROTOCOL_COLUMNS,
     SMALL_COLUMNS,
-    chance_rows,
-    warning_of,
+    table_legend,
 )
+from pipeline.retrieval.ranking.small_galleries import SMALL, chance_rows, warning_of
 from pipeline.store.files import write_json, write_text
 from pipeline.store.schema import SchemaError, convert, decode
 
@@ -29,30 +30,7 @@ Row = Mapping[str, float | int | str]
 RECALL_FILE, PROVENANCE_FILE = "recall.json", "provenance.json"
 """File name of an experiment's table, and of its provenance, in the experiment's folder."""
 
-METRICS = (*(f"{d}_{m}" for d in DIRECTIONS for m in MEASURES), "rsum")
-COUNTS = ("num_images", "num_captions", "captions_per_image")
-EXTRA_COLUMNS = (
-    *(f"{d}_mean_inverted_rank" for d in DIRECTIONS),
-    *(f"{d}_r{k}_chance" for d in DIRECTIONS for k in CUTOFFS),
-    *(f"{d}_{m}_{end}" for d in DIRECTIONS for m in bootstrap.MEASURES for end in ("low", "high")),
-    "rsum_low",
-    "rsum_high",
-    "num_folds",
-)
-"""Columns that a protocol adds to a recall table, all or none."""
-_FURTHER = (*EXTRA_COLUMNS, *(name for name in SMALL_COLUMNS if name not in EXTRA_COLUMNS))
-_WHOLE = (*COUNTS, "num_folds")
-
-# In Markdown the column names contain the query side.
-_ARROWS = {"image_to_text": "i→t", "text_to_image": "t→i"}
-_SHORT = {f"r{k}": f"R@{k}" for k in CUTOFFS} | {"median_rank": "medr", "mean_rank": "meanr"}
-HEADINGS = {f"{d}_{m}": f"{_ARROWS[d]} {_SHORT[m]}" for d in DIRECTIONS for m in MEASURES} | {
-    "num_images": "images",
-    "num_captions": "captions",
-    "captions_per_image": "captions an image",
-    "num_folds": "folds",
-}
-"""Display names of columns; others are shown with their own name."""
+_FURTHER = (*PROTOCOL_COLUMNS, *(name for name in SMALL_COLUMNS if name not in PROTOCOL_COLUMNS))
 RELEVANCE_FILE = "relevance.json"
 """File of the figures of relevance judgments, next to the table."""
 
@@ -63,10 +41,6 @@ SEEN_LEGEND = (
     f"{SEEN_SIGN}: an encoder of this row was trained on images or captions of this dataset, or "
     "its head on the split that is ranked; its figures do not compare with those of rows without "
     "the sign."
-)
-_LEGEND = (
-    "i→t: an image looks for its captions; t→i: a caption looks for its image. R@K in per cent; "
-    "medr, meanr: median and mean rank, from 1."
 )
 _INTERVAL_LEGEND = "±: half the width of the 95 % bootstrap interval."
 _BOUNDS_LEGEND = "In brackets the 95 % bootstrap interval; chance: a random order of this gallery."
@@ -129,7 +103,7 @@ def markdown_table(experiments: Mapping[str, Row]) -> str:
     rest = [column for column in _columns(rows) if column not in hidden]
     figures = _aligned([*rows, *chance_rows(rows)], ["experiment", *METRICS])
     tables = [figures, _aligned(rows, ["experiment", *rest])]
-    legend = _LEGEND
+    legend = table_legend()
     if any("rsum_low" in row and not _has_bounds(row) for row in rows):
         legend = f"{legend} {_INTERVAL_LEGEND}"
     if any(_has_bounds(row) for row in rows):
@@ -142,10 +116,10 @@ def markdown_table(experiments: Mapping[str, Row]) -> str:
 
 
 def _aligned(rows: Sequence[Row], columns: Sequence[str]) -> str:
-    cells = [[_escaped(HEADINGS.get(column, column)) for column in columns]]
+    cells = [[_escaped(_title(column)) for column in columns]]
     cells += [[_cell(column, row) for column in columns] for row in rows]
     widths = [max(3, *(len(line[k]) for line in cells)) for k in range(len(columns))]
-    right = [column in METRICS or column in _WHOLE for column in columns]
+    right = [column in COLUMNS for column in columns]
     lines = [
         [
             cell.rjust(w) if r else cell.ljust(w)
@@ -183,9 +157,9 @@ def _columns(rows: Sequence[Row]) -> list[str]:
 def _check_recall(what: str, recall: Mapping[str, Any]) -> None:
     # A protocol adds all of its columns or none, as does a small gallery.
     added = {name for name in _FURTHER if name in recall}
-    small = not added <= {*EXTRA_COLUMNS}
+    small = not added <= {*PROTOCOL_COLUMNS}
     protocol = bool(added) if not small else not added <= {*SMALL_COLUMNS}
-    further = [*EXTRA_COLUMNS] * protocol + [*SMALL_COLUMNS] * small
+    further = [*PROTOCOL_COLUMNS] * protocol + [*SMALL_COLUMNS] * small
     expected = dict.fromkeys((*METRICS, *COUNTS, *further))
     missing = [name for name in expected if name not in recall]
     surplus = [name for name in recall if name not in expected]
@@ -221,7 +195,11 @@ def _cell(column: str, row: Row) -> str:
         return f"{value:.1f} ({row['rsum_low']:.1f}–{row['rsum_high']:.1f})"
     if column == "rsum" and "rsum_low" in row:
         return f"{value:.1f} ±{(float(row['rsum_high']) - float(row['rsum_low'])) / 2:.1f}"
-    return str(value) if column in _WHOLE else f"{value:.1f}"
+    return COLUMNS[column].text(value)
+
+
+def _title(column: str) -> str:
+    return COLUMNS[column].title if column in COLUMNS else column
 
 
 def _has_bounds(row: Row) -> bool:

@@ -130,7 +130,7 @@ def caption_scores(
 def markdown(correlations: Correlations) -> str:
     """Return the correlations as a Markdown table."""
     rows = (
-        [COLUMNS[name], *("–" if tau is None else f"{tau:.4f}" for tau in taus.values())]
+        [COLUMNS[name].title, *("–" if tau is None else f"{tau:.4f}" for tau in taus.values())]
         for name, taus in correlations.items()
     )
     return markdown_table(["score", "tau-b", "tau-c"], rows)

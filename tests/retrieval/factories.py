@@ -1,5 +1,6 @@
-"""Made embeddings for tests of ranks: uneven captions, shuffled rows, many ties if asked."""
+"""Made embeddings for tests of ranks, and their figures by plain loops."""
 
+from collections.abc import Container, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -7,7 +8,7 @@ import numpy.typing as npt
 
 from pipeline.retrieval.embedding_file import write_embeddings
 from pipeline.retrieval.embeddings import Embeddings
-from pipeline.retrieval.similarity import CROSS_ATTENTIONS
+from pipeline.retrieval.similarity import CROSS_ATTENTIONS, SIMILARITIES
 
 SETS = list(CROSS_ATTENTIONS)
 
@@ -55,3 +56,46 @@ def written(folder: Path, name: str, embeddings: Embeddings) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     write_embeddings(folder / f"{name}.h5", embeddings)
     return folder / f"{name}.h5"
+
+
+def naive_table(
+    e: Embeddings, images: Sequence[str], numbers: Container[int] | None = None
+) -> dict[str, float]:
+    """Return a gallery's figures by loops over queries; ties are in the order of the ids.
+
+    `numbers` are those of the counted captions, the N of `<image id>#N`; None: all.
+    """
+    counted = [
+        (row, caption, owner)
+        for row, (caption, owner) in enumerate(zip(e.caption_ids, e.caption_image_ids, strict=True))
+        if owner in images and (numbers is None or int(caption.partition("#")[2]) in numbers)
+    ]
+    named = SIMILARITIES[e.similarity]
+    scores = named.between(
+        named.prepare(e.image_embeddings), named.prepare(e.caption_embeddings)
+    ).astype(np.float32)
+    row_of = {image: row for row, image in enumerate(e.image_ids)}
+    ranks: dict[str, list[int]] = {"image_to_text": [], "text_to_image": []}
+    for image in images:
+        to = scores[row_of[image]]
+        order = [owner for *_, owner in sorted(counted, key=lambda c: (-to[c[0]], c[1]))]
+        if image in order:
+            ranks["image_to_text"].append(order.index(image))
+    for row, _, owner in counted:
+        order = sorted(images, key=lambda image: (-scores[row_of[image], row], image))
+        ranks["text_to_image"].append(order.index(owner))
+    table: dict[str, float] = {"rsum": 0.0}
+    for direction, found in ranks.items():
+        for k in (1, 5, 10):
+            table[f"{direction}_r{k}"] = 100 * sum(rank < k for rank in found) / len(found)
+            table["rsum"] += table[f"{direction}_r{k}"]
+        table[f"{direction}_median_rank"] = float(np.floor(np.median(found)) + 1)
+        table[f"{direction}_mean_rank"] = sum(found) / len(found) + 1
+        inverted = sum(1 / (rank + 1) for rank in found) / len(found)
+        table[f"{direction}_mean_inverted_rank"] = inverted
+    owners = [owner for *_, owner in counted]
+    return table | {
+        "num_images": len(images),
+        "num_captions": len(counted),
+        "captions_per_image": max(map(owners.count, images)),
+    }

@@ -10,6 +10,7 @@ import pytest
 from pipeline.retrieval import EmbeddingsError
 from pipeline.retrieval.embedding_file import read_embeddings, write_embeddings
 from pipeline.retrieval.evaluate import evaluate
+from pipeline.retrieval.measures import COUNTS, METRICS, SMALL_COLUMNS
 from pipeline.retrieval.provenance import columns_of
 from pipeline.retrieval.ranking.galleries import images_between
 from pipeline.retrieval.ranking.recall import recall_table
@@ -33,8 +34,6 @@ def test_it_writes_what_it_returns_and_says_what_counted(tmp_path: Path) -> None
     assert monitor.lines[0].startswith(
         f"{tmp_path / 'out'}: 3 of 3 images and 11 of 12 captions ranked by euclidean in "
     )
-    everything = evaluate(str(tmp_path / "e.h5"), str(tmp_path / "all"), captions_per_image=None)
-    assert everything.table["num_captions"] == 12
 
 
 @pytest.mark.parametrize("number", [1, 5, None])
@@ -42,9 +41,14 @@ def test_it_writes_what_it_returns_and_says_what_counted(tmp_path: Path) -> None
 def test_how_many_captions_counted_is_recorded(
     protocol: str | None, number: int | None, tmp_path: Path
 ) -> None:
-    write_embeddings(tmp_path / "e.h5", made([6, 7, 5, 8], "cosine"))
-    evaluate(tmp_path / "e.h5", tmp_path / "out", protocol=protocol, captions_per_image=number)
-    provenance = read_provenance(tmp_path / "out" / PROVENANCE_FILE)
+    e = made([6, 7, 5, 8], "cosine")
+    write_embeddings(tmp_path / "e.h5", e)
+    out = tmp_path / "out"
+    found = evaluate(tmp_path / "e.h5", out, protocol=protocol, captions_per_image=number)
+    if protocol is None:
+        assert {*found.table} == {*METRICS, *COUNTS, *SMALL_COLUMNS}
+        assert found.table == found.table | recall_table(e, number)
+    provenance = read_provenance(out / PROVENANCE_FILE)
     asked = provenance if protocol is None else provenance["protocol"]
     assert asked["captions_per_image"] == number
     words = {1: "1 captions an image", 5: "", None: "all captions an image"}[number]
@@ -64,15 +68,22 @@ def test_too_many_pairs_are_refused_with_what_they_would_cost(tmp_path: Path) ->
     assert few.table["num_images"] == 10
 
 
-def test_a_protocol_adds_its_folds_to_the_provenance(tmp_path: Path) -> None:
-    write_embeddings(tmp_path / "e.h5", made([5] * 5000, "cosine"))
-    found = evaluate(tmp_path / "e.h5", tmp_path / "out", protocol="coco-1k")
-    assert found.table["num_folds"] == len(found.folds) == 5
-    kept = json.loads((tmp_path / "out" / PROVENANCE_FILE).read_text())
-    assert kept["folds"] == list(found.folds)
-    assert kept["protocol"]["name"] == "coco-1k"
-    mean = np.mean([fold["rsum"] for fold in found.folds])
-    assert found.table["rsum"] == pytest.approx(mean)
+def test_protocols_of_5000_images(tmp_path: Path) -> None:
+    """5K is one gallery; 1K has five folds of consecutive images, which the provenance has too."""
+    e = made([1] * 5000, "cosine")
+    write_embeddings(tmp_path / "e.h5", e)
+    tables = {}
+    for name in ("coco-5k", "coco-1k"):
+        found = evaluate(tmp_path / "e.h5", tmp_path / name, protocol=name, captions_per_image=1)
+        kept = json.loads((tmp_path / name / PROVENANCE_FILE).read_text())
+        assert (kept["protocol"]["name"], kept["folds"]) == (name, list(found.folds))
+        tables[name] = found.table
+    assert tables["coco-5k"] == tables["coco-5k"] | recall_table(e)
+    parts = (slice(start, start + 1000) for start in range(0, 5000, 1000))
+    folds = [recall_table(images_between(e, e.image_of_caption, part)) for part in parts]
+    for name in METRICS:
+        assert tables["coco-1k"][name] == pytest.approx(np.mean([of[name] for of in folds]))
+    assert [tables["coco-1k"][name] for name in (*COUNTS, "num_folds")] == [5000, 5000, 1, 5]
 
 
 def test_one_split_of_a_file_of_several_is_ranked_as_its_own_file(tmp_path: Path) -> None:

@@ -10,7 +10,6 @@ import pytest
 
 from pipeline.retrieval import EmbeddingsError
 from pipeline.retrieval.embedding_file import read_embeddings, write_embeddings
-from pipeline.retrieval.embeddings import Embeddings
 from pipeline.retrieval.evaluate import evaluate
 from pipeline.retrieval.quantised.codes import (
     QuantisedRows,
@@ -64,6 +63,20 @@ def test_codes_are_those_of_a_naive_loop() -> None:
     assert np.asarray(stored).dtype == np.float32
 
 
+def test_the_farthest_calibration_row_has_the_last_code_and_its_own_value() -> None:
+    """127 steps reach exactly the largest distance from the middle, in each dimension."""
+    calibration = vectors(500, 1)
+    for similarity in ("cosine", "euclidean"):
+        quantiser = quantiser_for("int8", similarity, calibration, calibration)
+        assert quantiser is not None
+        stored = quantiser.encode(calibration, "images", similarity)
+        rows = unit_rows(calibration) if similarity == "cosine" else calibration
+        far = np.abs(rows - quantiser.middles["images"]).argmax(axis=0)
+        every = np.arange(DIM)
+        assert (np.abs(stored.codes[far, every]) == 127).all()
+        np.testing.assert_allclose(stored[:][far, every], rows[far, every], rtol=1e-6, atol=1e-7)
+
+
 def test_a_zero_vector_stays_one() -> None:
     *_, quantiser = quantised("int8")
     rows = np.vstack((np.zeros((1, DIM), np.float32), vectors(2, 3)))
@@ -85,6 +98,10 @@ def test_two_stages_find_what_a_search_of_the_stored_vectors_finds(store: str) -
     assert nearest_stored(gallery_of(stored), queries[:0], "captions", 5).rows.shape == (0, 5)
     with pytest.raises(EmbeddingsError, match="embed both with one head"):
         nearest_stored(gallery_of(stored), queries[:, :3], "captions", 5)
+    if store == "int8":  # other similarities are searched exactly
+        gallery, rows = gallery_of(stored, "euclidean"), gallery_of(stored[:], "euclidean")
+        found = nearest_stored(gallery, queries, "captions", 3)
+        assert (found.rows == nearest(rows, queries, "captions", 3).rows).all()
 
 
 @pytest.mark.parametrize("number", [1, 7, 300])
@@ -125,16 +142,6 @@ def test_faiss_ranks_the_same_codes_alike() -> None:
     _, rows = index.search((unit_rows(queries) * plain.step).astype(np.float32), 40)
     for theirs, ours in zip(rows, candidates(plain, queries, "captions", 40), strict=True):
         assert len({*theirs.tolist()} & {*ours.tolist()}) >= 39
-
-
-def test_other_similarities_are_searched_exactly() -> None:
-    space = made([2] * 30, "euclidean")
-    quantiser = quantiser_for("int8", "euclidean", space.image_embeddings, space.caption_embeddings)
-    assert quantiser is not None
-    stored = quantiser.encode(space.image_embeddings, "images", "euclidean")
-    found = nearest_stored(gallery_of(stored, "euclidean"), space.caption_embeddings, "captions", 3)
-    expected = nearest(gallery_of(stored[:], "euclidean"), space.caption_embeddings, "captions", 3)
-    assert (found.rows == expected.rows).all()
 
 
 @pytest.mark.parametrize(
@@ -192,42 +199,43 @@ def test_shortened_vectors_are_prefixes_of_length_one() -> None:
             shortened(rows, dim, similarity)
 
 
-def test_what_cannot_be_stored_is_refused(tmp_path: Path) -> None:
-    for store, similarity, said in (
-        ("binary", "euclidean", "directions"), ("int8", "scan-t2i-avg", "sets"),
-        ("int4", "cosine", "expected one of float32"),
-    ):  # fmt: skip
-        with pytest.raises(StoreError, match=said):
-            write_embeddings(tmp_path / "e.h5", made([1], similarity), store=store)  # type: ignore[arg-type]
-    large = made([1], "dot")
-    large = replace(large, image_embeddings=large.image_embeddings * np.float32(1e6))
-    with pytest.raises(StoreError, match="exceed float16"):
-        write_embeddings(tmp_path / "e.h5", large, store="float16")
+@pytest.mark.parametrize(
+    ("store", "similarity", "scale", "said"),
+    [
+        ("binary", "euclidean", 1, "directions"),
+        ("int8", "scan-t2i-avg", 1, "sets"),
+        ("int4", "cosine", 1, "expected one of float32"),
+        ("float16", "dot", 1e6, "exceed float16"),
+    ],
+)
+def test_what_cannot_be_stored_is_refused(
+    store: Any, similarity: str, scale: float, said: str, tmp_path: Path
+) -> None:
+    e = made([1], similarity)
+    e.image_embeddings[:] *= np.float32(scale)
+    with pytest.raises(StoreError, match=said):
+        write_embeddings(tmp_path / "e.h5", e, store=store)
     assert not (tmp_path / "e.h5").exists()
 
 
-def test_a_damaged_small_file_is_refused(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("damage", "said"),
+    [
+        (lambda file: file.attrs.__setitem__("store", "int4"), "'store' is 'int4'"),
+        (lambda file: file.pop("images/step"), "images/step"),
+        (lambda file: file["captions/step"].__setitem__(0, np.nan), "9 finite floats"),
+        (lambda file: file.pop("images/bits"), "images/bits"),
+        (lambda file: file.attrs.__setitem__("store", "float16"), "is int8, expected float16"),
+        (lambda file: file.attrs.__setitem__("calibration", "["), "'calibration' is not a JSON"),
+    ],
+)
+def test_a_damaged_small_file_is_refused(damage: Any, said: str, tmp_path: Path) -> None:
     path = tmp_path / "e.h5"
-
-    def damage(change: Any, said: str) -> None:
-        write_embeddings(path, made([1, 2], "cosine"), store="binary")
-        with h5py.File(path, "r+") as file:
-            change(file)
-        with pytest.raises(EmbeddingsError, match=said):
-            read_embeddings(path)
-
-    damage(lambda file: file.attrs.__setitem__("store", "int4"), "'store' is 'int4'")
-    damage(lambda file: file.pop("images/step"), "images/step")
-    damage(lambda file: file["captions/step"].__setitem__(0, np.nan), "9 finite floats")
-    damage(lambda file: file.pop("images/bits"), "images/bits")
-    damage(lambda file: file.attrs.__setitem__("store", "float16"), "is int8, expected float16")
-    damage(lambda file: file.attrs.__setitem__("calibration", "["), "'calibration' is not a JSON")
-
-
-def test_the_types_of_embeddings_are_checked_for_codes_too() -> None:
-    stored, *_ = quantised("int8", 2)
-    with pytest.raises(EmbeddingsError, match="1 ids for 2 rows"):
-        Embeddings(("a",), stored, (), (), vectors(0, 0), "cosine", {})  # type: ignore[arg-type]
+    write_embeddings(path, made([1, 2], "cosine"), store="binary")
+    with h5py.File(path, "r+") as file:
+        damage(file)
+    with pytest.raises(EmbeddingsError, match=said):
+        read_embeddings(path)
 
 
 def test_zero_vectors_do_not_crowd_out_the_best() -> None:

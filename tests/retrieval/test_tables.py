@@ -8,9 +8,8 @@ from typing import Any
 import pytest
 
 from pipeline.retrieval import EmbeddingsError
+from pipeline.retrieval.measures import COUNTS, METRICS
 from pipeline.retrieval.tables import (
-    COUNTS,
-    METRICS,
     SEEN,
     SEEN_LEGEND,
     SEEN_SIGN,
@@ -60,15 +59,15 @@ def test_damaged_tables_are_refused(tmp_path: Path, change: dict[str, Any], mess
     assert str(path) in str(caught.value)
 
 
-def test_files_that_are_no_table(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [(None, "no such recall table"), (b"\xff{", "is corrupt"), (b"[1]", "got `array`")],
+)
+def test_files_that_are_no_table(tmp_path: Path, data: bytes | None, message: str) -> None:
     path = tmp_path / "recall.json"
-    with pytest.raises(EmbeddingsError, match="no such recall table"):
-        read_recall(path)
-    path.write_bytes(b"\xff{")
-    with pytest.raises(EmbeddingsError, match="is corrupt"):
-        read_recall(path)
-    path.write_text("[1]")
-    with pytest.raises(EmbeddingsError, match="got `array`"):
+    if data is not None:
+        path.write_bytes(data)
+    with pytest.raises(EmbeddingsError, match=message):
         read_recall(path)
 
 
@@ -119,19 +118,22 @@ def test_markdown_shows_text_as_text() -> None:
 
 
 def test_no_experiments(tmp_path: Path) -> None:
-    as_json, as_csv, as_markdown = write_joint_table(tmp_path, {})
-    assert json.loads(as_json.read_text()) == []
-    assert len(as_csv.read_text().splitlines()) == 1
-    assert len(as_markdown.read_text().splitlines()) == 2 + 3 + 2
+    paths = write_joint_table(tmp_path, {})
+    assert json.loads(paths[0].read_text()) == []
+    assert [len(path.read_text().splitlines()) for path in paths[1:]] == [1, 2 + 3 + 2]
 
 
-def test_joint_refusals_name_the_experiment() -> None:
-    with pytest.raises(EmbeddingsError, match=r"'one'.*missing columns .*'rsum'"):
-        markdown_table({"one": {k: v for k, v in RECALL.items() if k != "rsum"}})
-    with pytest.raises(EmbeddingsError, match=r"'one'.*unknown columns .*'seconds'"):
-        markdown_table({"one": RECALL | {"seconds": 1.5}})
-    with pytest.raises(EmbeddingsError, match=r"'one'.*'experiment'"):
-        markdown_table({"one": RECALL | {"experiment": "two"}})
+@pytest.mark.parametrize(
+    ("row", "message"),
+    [
+        ({k: v for k, v in RECALL.items() if k != "rsum"}, "missing columns .*'rsum'"),
+        (RECALL | {"seconds": 1.5}, "unknown columns .*'seconds'"),
+        (RECALL | {"experiment": "two"}, "'experiment'"),
+    ],
+)
+def test_joint_refusals_name_the_experiment(row: Row, message: str) -> None:
+    with pytest.raises(EmbeddingsError, match=f"'one'.*{message}"):
+        markdown_table({"one": row})
 
 
 def test_rows_whose_encoders_have_seen_the_dataset_bear_a_sign() -> None:

@@ -1,13 +1,15 @@
 """All scores of a set of captions as one row of a table, also against a dataset's known truth."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from math import inf
 from statistics import fmean
 
 from pipeline.datasets.image_truth import CaptionTruth
 from pipeline.language import LanguageError
-from pipeline.language.scores.bleu import Words, bleu
+from pipeline.language.scores.bleu import MAX_N, Words, bleu
 from pipeline.language.scores.cider import cider_d
 from pipeline.language.scores.rouge import rouge_l
+from pipeline.retrieval.measures import Column
 from pipeline.store.wording import counted
 from pipeline.text.tokenizers.tokenizer import TOKENIZERS
 
@@ -15,20 +17,20 @@ TOKENIZER = TOKENIZERS["treebank"]
 """Penn Treebank words in lower case without punctuation, as in COCO's evaluation."""
 
 COLUMNS = {
-    "bleu_1": "BLEU-1",
-    "bleu_2": "BLEU-2",
-    "bleu_3": "BLEU-3",
-    "bleu_4": "BLEU-4",
-    "rouge_l": "ROUGE-L",
-    "cider": "CIDEr",
-    "mean_length": "words",
-    "vocabulary": "vocabulary",
-    "distinct": "distinct",
-    "verbatim": "verbatim",
-    "num_images": "images",
-    "num_without_caption": "without caption",
+    column.name: column
+    for column in (
+        *(Column(f"bleu_{n}", f"BLEU-{n}") for n in range(1, MAX_N + 1)),
+        Column("rouge_l", "ROUGE-L"),
+        Column("cider", "CIDEr", limits=(0, 10), decimals=3),
+        Column("mean_length", "words", limits=(0, inf)),
+        Column("vocabulary", limits=(0, inf), decimals=0),
+        Column("distinct"),
+        Column("verbatim"),
+        Column("num_images", "images", limits=(0, inf), decimals=0),
+        Column("num_without_caption", "without caption", limits=(0, inf), decimals=0),
+    )
 }
-"""The columns of `score` with headings."""
+"""The columns of `score` by name."""
 
 
 def score(

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+import numpy.typing as npt
 
 from pipeline.regions import RegionError
 from pipeline.regions.localization.localized import Localized, read_localized
@@ -23,6 +24,7 @@ from pipeline.regions.localization.measures import (
     rank,
     rank_whole_image,
 )
+from pipeline.retrieval.measures import Column
 from pipeline.retrieval.ranking import bootstrap
 from pipeline.retrieval.ranking.bootstrap import mean_intervals
 from pipeline.store.files import require_folder, write_json, write_text
@@ -32,8 +34,15 @@ from pipeline.store.progress import QUIET, Monitor
 PROTOCOL = "entities"
 LOCALIZATION_FILE, PROVENANCE_FILE = "localization.json", "provenance.json"
 CUTOFFS = (1, 5, 10)
-MEASURES = (*(f"phrase_to_region_r{k}" for k in CUTOFFS), "bound", "pointing_game")
-"""Metrics with an interval; `phrase_to_region_map` has none."""
+_MAP = Column("phrase_to_region_map", "mAP")
+COLUMNS = (
+    *(Column(f"phrase_to_region_r{k}", f"R@{k}") for k in CUTOFFS),
+    _MAP,
+    Column("bound", "bound"),
+    Column("pointing_game", "pointing"),
+)
+MEASURES = tuple(column.name for column in COLUMNS if column != _MAP)
+"""Metrics that are means over queries, with an interval; mAP has none."""
 
 Figures = dict[str, float]
 
@@ -172,8 +181,8 @@ def figures(
 ) -> Figures:
     """Return `MEASURES` of all queries, or of a mask (queries,) bool, in percent."""
     rows = np.arange(len(localized.query_ids)) if chosen is None else np.flatnonzero(chosen)
-    first = ranked.first_hit[rows]
-    values = 100.0 * np.stack([*(first < k for k in CUTOFFS), first < NO_HIT, ranked.pointed[rows]])
+    right = right_queries(ranked)
+    values = np.where([right[name][rows] for name in MEASURES], 100.0, 0.0)
     result = dict(zip(MEASURES, values.mean(axis=1).tolist(), strict=True))
     if with_intervals:
         images = len(localized.image_ids)
@@ -183,20 +192,25 @@ def figures(
     return result
 
 
+def right_queries(ranked: Ranked) -> dict[str, npt.NDArray[np.bool_]]:
+    """Return for each of `MEASURES` which queries count as correct, (queries,)."""
+    first = ranked.first_hit
+    recalls = {f"phrase_to_region_r{k}": first < k for k in CUTOFFS}
+    return {**recalls, "bound": first < NO_HIT, "pointing_game": ranked.pointed}
+
+
 def markdown(table: LocalizationTable, published: Mapping[str, Mapping[str, str]]) -> str:
     """Return the rows, published ones by system, and those of the types, as Markdown tables."""
-    names = [f"phrase_to_region_r{k}" for k in CUTOFFS]
-    columns = [*names, "phrase_to_region_map", "bound", "pointing_game"]
-    heads = ["R@1", "R@5", "R@10", "mAP", "bound", "pointing"]
-    lines = [f"| system | {' | '.join(heads)} |", "|---" + "|---:" * len(heads) + "|"]
+    columns = {column.name: column.title for column in COLUMNS}
+    lines = [f"| system | {' | '.join(columns.values())} |", "|---" + "|---:" * len(columns) + "|"]
     for name, row in table.rows.items():
         lines.append(f"| {name} | {' | '.join(_cell(row, c) for c in columns)} |")
     for name, printed in published.items():
         lines.append(f"| {name} | {' | '.join(printed.get(c, '') for c in columns)} |")
     if table.types:
-        columns = [*names, "bound", "pointing_game"]
-        lines += ["", "| type | queries | R@1 | R@5 | R@10 | bound | pointing |"]
-        lines.append("|---" + "|---:" * 6 + "|")
+        del columns[_MAP.name]
+        lines += ["", f"| type | queries | {' | '.join(columns.values())} |"]
+        lines.append("|---" + "|---:" * (len(columns) + 1) + "|")
         for name, row in table.types.items():
             cells = " | ".join(_cell(row, c) for c in columns)
             lines.append(f"| {name} | {row['queries']:.0f} | {cells} |")
@@ -212,7 +226,7 @@ def _cell(row: Figures, column: str) -> str:
 
 
 def _map(precisions: np.ndarray) -> Figures:
-    return {"phrase_to_region_map": 100.0 * float(np.nanmean(precisions))}
+    return {_MAP.name: 100.0 * float(np.nanmean(precisions))}
 
 
 def _csv(table: LocalizationTable) -> str:

@@ -6,17 +6,14 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from pipeline.retrieval.measures import DIRECTIONS, IN_RSUM, WITH_INTERVAL
 from pipeline.retrieval.ranking.ranks import Ranks
-from pipeline.retrieval.ranking.recall import CUTOFFS, DIRECTIONS
 
 Matrix = npt.NDArray[np.float64]
 
-MEASURES = (*(f"r{k}" for k in CUTOFFS), "mean_inverted_rank")
-"""Figures with an interval in each direction; `rsum` has one too."""
-
 RESAMPLES, SEED, LEVEL = 1000, 0, 0.95
 
-_NAMES = tuple(f"{d}_{m}" for d in DIRECTIONS for m in MEASURES)
+_NAMES = tuple(measure.name(d) for d in DIRECTIONS for measure in WITH_INTERVAL)
 
 
 @dataclass(frozen=True)
@@ -34,7 +31,7 @@ def intervals(
     seed: int = SEED,
     level: float = LEVEL,
 ) -> dict[str, float]:
-    """Return percentile intervals of R@K, mean inverted rank and `rsum`, in their units.
+    """Return percentile intervals of the measures that have one, and of `rsum`, in their units.
 
     The percentile method of Efron & Tibshirani 1993, chapter 13, over images. A resample draws as
     many images as there are, with replacement, each with its captions: the queries of both
@@ -78,7 +75,7 @@ def _figures(galleries: Sequence[RankedGallery], resamples: int, seed: int) -> M
     """Return (resamples, `_NAMES` and `rsum`): the figures of each resample."""
     rng = np.random.default_rng(seed)
     figures = np.mean([_drawn(gallery, resamples, rng) for gallery in galleries], axis=0)
-    summed = [column for column, name in enumerate(_NAMES) if "_inverted_" not in name]
+    summed = [column for column, name in enumerate(_NAMES) if name in IN_RSUM]
     return np.column_stack([figures, figures[:, summed].sum(axis=1)])
 
 
@@ -99,7 +96,7 @@ def _drawn(gallery: RankedGallery, resamples: int, rng: np.random.Generator) -> 
         ]
     )
     totals = _totals(sums, resamples, rng)
-    half = len(MEASURES) + 1
+    half = len(WITH_INTERVAL) + 1
     one_way, other = totals[:, :half], totals[:, half:]
     return np.hstack([one_way[:, 1:] / one_way[:, :1], other[:, 1:] / other[:, :1]])
 
@@ -117,5 +114,5 @@ def _totals(sums: Matrix, resamples: int, rng: np.random.Generator) -> Matrix:
 
 def _sums(ranks: Ranks, image_rows: Ranks, num_images: int) -> Matrix:
     """Return (1 + measures, images): number of queries of an image, and the sum of each measure."""
-    values = [np.ones(len(ranks)), *(100.0 * (ranks < k) for k in CUTOFFS), 1.0 / (ranks + 1)]
+    values = [np.ones(len(ranks)), *(m.each(ranks) for m in WITH_INTERVAL if m.each)]
     return np.stack([np.bincount(image_rows, weights=v, minlength=num_images) for v in values])

@@ -1,21 +1,15 @@
-"""Recall@K, median and mean rank in both directions, as one flat table, and their chance levels."""
+"""Figures of ranks in both directions as one flat table, and their chance levels."""
 
 from collections import Counter
-from collections.abc import Mapping
-from fractions import Fraction
-from math import comb
 
 import numpy as np
 
 from pipeline.retrieval.embeddings import Embeddings
+from pipeline.retrieval.measures import DIRECTIONS, IN_RSUM, IN_TABLES, WITH_INTERVAL
 from pipeline.retrieval.ranking.blocks import HostBlock
 from pipeline.retrieval.ranking.galleries import first_captions
 from pipeline.retrieval.ranking.ranks import Ranker, Ranks, rank_both_ways
 from pipeline.store.packed import sorted_order
-
-CUTOFFS = (1, 5, 10)
-DIRECTIONS = ("image_to_text", "text_to_image")
-MEASURES = (*(f"r{k}" for k in CUTOFFS), "median_rank", "mean_rank")
 
 Table = dict[str, float | int]
 """Figures by their names in `recall_table`."""
@@ -42,7 +36,7 @@ def table_of_ranks(counted: Embeddings, ranks: tuple[Ranks, Ranks]) -> Table:
     table: Table = {}
     for direction, of_direction in zip(DIRECTIONS, ranks, strict=True):
         table |= {f"{direction}_{name}": value for name, value in measures(of_direction).items()}
-    table["rsum"] = sum(table[f"{d}_r{k}"] for d in DIRECTIONS for k in CUTOFFS)
+    table["rsum"] = sum(table[name] for name in IN_RSUM)
     table["num_images"] = len(counted.image_ids)
     table["num_captions"] = len(counted.caption_ids)
     table["captions_per_image"] = max(Counter(counted.caption_image_ids).values())
@@ -50,20 +44,8 @@ def table_of_ranks(counted: Embeddings, ranks: tuple[Ranks, Ranks]) -> Table:
 
 
 def measures(ranks: Ranks) -> Table:
-    """Return `r1`, `r5`, `r10`, `median_rank` and `mean_rank` for ranks counted from 0."""
-    values: Table = {
-        f"r{k}": 100.0 * int(np.count_nonzero(ranks < k)) / len(ranks) for k in CUTOFFS
-    }
-    values["median_rank"] = int(np.floor(np.median(ranks))) + 1
-    values["mean_rank"] = float(np.mean(ranks)) + 1.0
-    return values
-
-
-def mean_inverted_rank(ranks: Ranks) -> float:
-    """Return the mean over the queries of 1 / (rank from 1), 0-1, for ranks counted from 0."""
-    # "Mean Inverted Rank (MIR) at which the annotated item is found" (Dong et al. 2018, on TrecVid
-    # 2016), which has one annotated item per query; of several, the best is used here.
-    return float(np.mean(1.0 / (ranks + 1)))
+    """Return the figures of every table, such as `r1` and `median_rank`, of ranks from 0."""
+    return {measure.column.name: measure.of(ranks) for measure in IN_TABLES}
 
 
 def mean_average_precision(e: Embeddings, images_at_once: int = 256) -> float:
@@ -85,52 +67,28 @@ def mean_average_precision(e: Embeddings, images_at_once: int = 256) -> float:
     return 100.0 * total / len(e.captioned)
 
 
-def chance(captions: Embeddings) -> dict[str, float]:
-    """Return the expected R@K, 0-100, of a random order of a gallery: `image_to_text_r1` etc.
+def chance(gallery: Embeddings, with_ranks: bool) -> Table:
+    """Return `<figure>_chance`: exact expectations for a random order of a gallery.
 
-    An image with c of the C captions finds one among the first K with probability
-    1 - binomial(C - c, K) / binomial(C, K); a caption finds its image, one of N, with K / N.
+    Of R@K, and `with_ranks` also of median and mean rank, and `rsum`.
     """
-    of_image = Counter(captions.caption_image_ids)
-    num_queries, num_captions = len(of_image), len(captions.caption_ids)
-    num_images = len(captions.image_ids)
-    levels: dict[str, float] = {}
-    for k in CUTOFFS:
-        missed = sum(
-            images * Fraction(comb(num_captions - c, k), max(1, comb(num_captions, k)))
-            for c, images in Counter(of_image.values()).items()
+    of_image = Counter(Counter(gallery.caption_image_ids).values())
+    queries = dict(
+        zip(
+            DIRECTIONS,
+            ((of_image, len(gallery.caption_ids)), ({1: 1}, len(gallery.image_ids))),
+            strict=True,
         )
-        levels[f"{DIRECTIONS[0]}_r{k}"] = float(100 * (1 - missed / num_queries))
-        levels[f"{DIRECTIONS[1]}_r{k}"] = 100.0 * min(k, num_images) / num_images
-    return levels
+    )
+    levels = {m.name(d): of(*queries[d]) for d, m, of in _CHANCE_OF_ALL}
+    if with_ranks:
+        summed = sum(value for name, value in levels.items() if name in IN_RSUM)
+        levels |= {m.name(d): of(*queries[d]) for d, m, of in _CHANCE_OF_RANKS}
+        levels["rsum"] = summed
+    return {f"{name}_chance": value for name, value in levels.items()}
 
 
-def chance_ranks(captions: Embeddings) -> dict[str, float]:
-    """Return the expected median and mean rank, from 1, of a random order in both directions.
-
-    An image with c of the C captions has its first one at rank (C + 1) / (c + 1) on average, and
-    none among the first r with probability binomial(C - c, r) / binomial(C, r); a caption has its
-    image at any of N ranks. The median is the smallest rank that half of the queries reach.
-    """
-    of_image = Counter(captions.caption_image_ids)
-    images, total = len(captions.image_ids), len(captions.caption_ids)
-    alike = Counter(of_image.values())
-    mean = sum(n * Fraction(total + 1, c + 1) for c, n in alike.items()) / len(of_image)
-    to_text, to_image = DIRECTIONS
-    return {
-        f"{to_text}_median_rank": _chance_median(alike, total),
-        f"{to_text}_mean_rank": float(mean),
-        f"{to_image}_median_rank": _chance_median({1: 1}, images),
-        f"{to_image}_mean_rank": (images + 1) / 2,
-    }
-
-
-def _chance_median(alike: Mapping[int, int], total: int) -> int:
-    """Return the median rank, from 1, of queries with given numbers of correct items in `total`."""
-    missing = {right: Fraction(1) for right in alike}
-    rank, half = 0, Fraction(sum(alike.values()), 2)
-    while sum(number * missing[right] for right, number in alike.items()) > half:
-        for right in missing:
-            missing[right] *= Fraction(total - right - rank, total - rank)
-        rank += 1
-    return rank
+_CHANCE_OF_ALL = [(d, m, m.chance) for m in WITH_INTERVAL if m.chance for d in DIRECTIONS]
+_CHANCE_OF_RANKS = [
+    (d, m, m.chance) for d in DIRECTIONS for m in IN_TABLES if m.chance and not m.interval
+]

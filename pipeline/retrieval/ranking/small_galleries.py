@@ -7,18 +7,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pipeline.retrieval.embeddings import Embeddings
+from pipeline.retrieval.measures import CHANCE_COLUMNS, SMALL_COLUMNS
 from pipeline.retrieval.ranking import bootstrap
 from pipeline.retrieval.ranking.bootstrap import RankedGallery, intervals
 from pipeline.retrieval.ranking.galleries import first_captions
 from pipeline.retrieval.ranking.ranks import Ranker, query_rows, rank_both_ways
-from pipeline.retrieval.ranking.recall import (
-    CUTOFFS,
-    DIRECTIONS,
-    Table,
-    chance,
-    chance_ranks,
-    table_of_ranks,
-)
+from pipeline.retrieval.ranking.recall import Table, chance, table_of_ranks
 from pipeline.store.wording import counted
 
 SMALL = 1000
@@ -29,19 +23,6 @@ FEW = 300
 
 FEWEST_IMAGES = 50
 """Number of images below which bootstrap intervals are too narrow; see `bench.comparing`."""
-
-CHANCE_COLUMNS = (
-    *(f"{d}_{m}_chance" for d in DIRECTIONS for m in (*(f"r{k}" for k in CUTOFFS),
-                                                      "median_rank", "mean_rank")),
-    "rsum_chance",
-)  # fmt: skip
-SMALL_COLUMNS = (
-    *CHANCE_COLUMNS,
-    *(f"{d}_r{k}_{end}" for d in DIRECTIONS for k in CUTOFFS for end in ("low", "high")),
-    "rsum_low",
-    "rsum_high",
-)
-"""Additional columns of the table of a small gallery, all or none."""
 
 INTERVALS: dict[str, str | int | float] = {
     "method": "percentile bootstrap over images with their captions",
@@ -57,13 +38,6 @@ def is_small(gallery: Embeddings) -> bool:
     return len(gallery.image_ids) < SMALL
 
 
-def chance_columns(gallery: Embeddings) -> Table:
-    """Return `CHANCE_COLUMNS`: the exact expectations for a random order of this gallery."""
-    recalls = chance(gallery)
-    levels = {**recalls, **chance_ranks(gallery), "rsum": sum(recalls.values())}
-    return {f"{name}_chance": value for name, value in levels.items()}
-
-
 def table_of_gallery(
     embeddings: Embeddings, captions_per_image: int | None = 5, rank: Ranker = rank_both_ways
 ) -> Table:
@@ -75,7 +49,7 @@ def table_of_gallery(
     table = table_of_ranks(gallery, ranks)
     if is_small(gallery):
         ranked = RankedGallery(*ranks, query_rows(gallery))
-        columns: Table = {**chance_columns(gallery), **intervals([ranked])}
+        columns: Table = {**chance(gallery, with_ranks=True), **intervals([ranked])}
         table |= {name: columns[name] for name in SMALL_COLUMNS}
     return table
 

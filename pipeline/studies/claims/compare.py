@@ -10,6 +10,7 @@ import h5py
 
 from pipeline.datasets.manifest import Manifest, read_manifest
 from pipeline.experiments.layout import Layout, seeds_of
+from pipeline.retrieval.measures import Column
 from pipeline.retrieval.ranking.protocols import resolve_protocol
 from pipeline.store.families import has
 from pipeline.store.guard import crash_of
@@ -23,7 +24,7 @@ from pipeline.text.tokenizers.tokenizer import TOKENIZERS
 
 Kind = Literal["embeddings", "localizations", "captions"]
 
-MEASURES: dict[Kind, Sequence[str]] = {"embeddings": compare_embeddings.MEASURES}
+MEASURES: dict[Kind, Mapping[str, Column]] = {"embeddings": compare_embeddings.MEASURES}
 """Figures by kind of file."""
 DEFAULT_MEASURES: dict[Kind, Sequence[str]] = {"embeddings": compare_embeddings.DEFAULT_MEASURES}
 if has("regions"):
@@ -37,7 +38,7 @@ if has("language"):
 
     MEASURES["captions"] = compare_captions.MEASURES
     DEFAULT_MEASURES["captions"] = compare_captions.DEFAULT_MEASURES
-LOWER_IS_BETTER = frozenset(m for of in MEASURES.values() for m in of if m.endswith("mean_rank"))
+COLUMNS = {name: column for of in MEASURES.values() for name, column in of.items()}
 
 
 def compare(
@@ -152,8 +153,7 @@ def kind_of_measure(measure: str) -> Kind:
     for kind, measures in MEASURES.items():
         if measure in measures:
             return kind
-    names = [name for measures in MEASURES.values() for name in measures]
-    raise StudyError(f"unknown figure {measure!r}; {did_you_mean(measure, names)}")
+    raise StudyError(f"unknown figure {measure!r}; {did_you_mean(measure, list(COLUMNS))}")
 
 
 def kind_of_files(files: Sequence[Path]) -> Kind:

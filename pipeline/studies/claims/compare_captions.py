@@ -12,13 +12,13 @@ from pipeline.language.captioning.captions_file import read_captions, read_prove
 from pipeline.language.scores.bleu import MAX_N, Words, bleu_counts, bleu_of_counts
 from pipeline.language.scores.cider import cider_d
 from pipeline.language.scores.rouge import rouge_l
-from pipeline.language.scores.table import split_captions
+from pipeline.language.scores.table import COLUMNS, split_captions
 from pipeline.store.errors import UnknownName
 from pipeline.store.wording import counted, did_you_mean
 from pipeline.studies.significance.paired import Doubles, Totals, mean_of
 
 _BLEUS = {f"bleu_{n}": n for n in range(1, MAX_N + 1)}
-MEASURES = (*_BLEUS, "rouge_l", "cider")
+MEASURES = {name: COLUMNS[name] for name in (*_BLEUS, "rouge_l", "cider")}
 """Metrics for comparing two files of captions, in the units of `pipeline score`."""
 DEFAULT_MEASURES = ("bleu_4", "cider", "rouge_l")
 

@@ -1,13 +1,13 @@
 """Comparison of two localization files: metrics of the same phrases in the same images."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 
 from pipeline.regions import RegionError
-from pipeline.regions.localization.evaluate_localization import CUTOFFS
+from pipeline.regions.localization.evaluate_localization import COLUMNS, right_queries
 from pipeline.regions.localization.localized import Localized, read_localized
 from pipeline.regions.localization.measures import by_head, rank
 from pipeline.store.errors import UnknownName
@@ -16,8 +16,13 @@ from pipeline.studies.claims.drawn_precision import MeanAveragePrecision
 from pipeline.studies.significance.paired import Statistic, mean_of
 
 Entry = tuple[str, bytes]  # a name with its value
-_RECALLS = {f"phrase_to_region_r{k}": k for k in CUTOFFS}
-MEASURES = (*_RECALLS, "phrase_to_region_map", "pointing_game")
+MEASURES = {
+    column.name: replace(column, heading=f"phrases {column.heading}")
+    if column.name.startswith("phrase")
+    else column
+    for column in COLUMNS
+    if column.name != "bound"
+}
 """Metrics for comparing two localization files."""
 DEFAULT_MEASURES = (
     "phrase_to_region_r1", "phrase_to_region_r10", "phrase_to_region_map", "pointing_game"
@@ -58,8 +63,7 @@ def read_phrases_found(file: str | Path) -> LocalizedPhrases:
         raise RegionError(f"{file} has no query: no phrase of its images has a box")
     ranked = rank(localized, by_head(localized))
     photos, rows = np.unique(localized.query_image, return_inverse=True)
-    right = {name: ranked.first_hit < k for name, k in _RECALLS.items()}
-    right["pointing_game"] = ranked.pointed
+    right = {name: of for name, of in right_queries(ranked).items() if name in MEASURES}
     per_cent = {name: np.where(of, 100.0, 0.0) for name, of in right.items()}
     return LocalizedPhrases(
         Path(file),

@@ -10,7 +10,7 @@ from pipeline.store.progress import QUIET, Monitor
 from pipeline.studies import StudyError
 from pipeline.studies.claims.claim import Claim, Figure
 from pipeline.studies.claims.compare import (
-    LOWER_IS_BETTER,
+    COLUMNS,
     ComparedFiles,
     Kind,
     files_of,
@@ -52,7 +52,8 @@ class Judged:
             return "no difference found" if level else "undecided"
         if level:
             return "the two differ"
-        better = test.margin < 0 if self.figure.measure in LOWER_IS_BETTER else test.margin > 0
+        lower_is_better = COLUMNS[self.figure.measure].lower_is_better
+        better = test.margin < 0 if lower_is_better else test.margin > 0
         return "holds" if better else "the opposite"
 
     @property

@@ -7,25 +7,12 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from pipeline.retrieval.tables import HEADINGS
 from pipeline.store.files import require_folder, write_json, write_text
 from pipeline.studies.claims.claim import Claim, Figure
+from pipeline.studies.claims.compare import COLUMNS
 from pipeline.studies.claims.judge import LEVEL, Judged
 from pipeline.studies.significance.paired import Comparison
 
-_HEADINGS = {
-    **HEADINGS,
-    "text_to_image_r10_long_less_short": "t→i R@10, long less short captions",
-    "phrase_to_region_r1": "phrases R@1",
-    "phrase_to_region_r5": "phrases R@5",
-    "phrase_to_region_r10": "phrases R@10",
-    "phrase_to_region_map": "phrases mAP",
-    "pointing_game": "pointing",
-    "cider": "CIDEr",
-    "rouge_l": "ROUGE-L",
-    **{f"bleu_{n}": f"BLEU-{n}" for n in range(1, 5)},
-}
-_FINE = ("cider", "mean_inverted_rank")  # figures printed with two decimals
 _COLUMNS = (
     "claim", "first", "second", "figure", "paper", "here", "difference", "95 % interval", "p",
     "p, Holm", "outcome",
@@ -199,9 +186,9 @@ def _p(p: float | None) -> str:
 
 def heading(measure: str) -> str:
     """Return the display name of a figure."""
-    return _HEADINGS.get(measure, measure)
+    return COLUMNS[measure].title
 
 
 def digits_of(measure: str) -> int:
     """Return the number of decimals of a figure."""
-    return 3 if measure.endswith(_FINE) else 1
+    return COLUMNS[measure].decimals

@@ -7,7 +7,7 @@ from typing import Any
 
 from pipeline.retrieval.embeddings import Embeddings
 from pipeline.retrieval.evaluate import Relevance
-from pipeline.retrieval.ranking.recall import CUTOFFS
+from pipeline.retrieval.measures import CUTOFFS, Column, recall_at
 from pipeline.store.hashing import sha256_of_file
 from pipeline.store.one_or_many import values_of
 from pipeline.store.progress import Monitor
@@ -15,15 +15,15 @@ from pipeline.studies import StudyError, markdown_table
 from pipeline.studies.relevance.figures import relevance_figures
 from pipeline.studies.relevance.relevance_file import Grades, read_relevance, rows_of
 
-COLUMNS = {
-    "num_queries": "queries",
-    "relevant_per_query": "relevant",
-    **{f"r{k}": f"R@{k}" for k in CUTOFFS},
-    "r_precision": "R-P",
-    "map_at_r": "mAP@R",
-    **{f"ndcg_{k}": f"nDCG@{k}" for k in CUTOFFS},
-}
-"""The figures of `relevance_figures`, with their display names."""
+COLUMNS = (
+    Column("num_queries", "queries", decimals=0),
+    Column("relevant_per_query", "relevant"),
+    *(recall_at(k).column for k in CUTOFFS),
+    Column("r_precision", "R-P"),
+    Column("map_at_r", "mAP@R"),
+    *(Column(f"ndcg_{k}", f"nDCG@{k}") for k in CUTOFFS),
+)
+"""The figures of `relevance_figures`."""
 
 Tables = dict[str, dict[str, Any]]
 """By file name without suffix: figures, `direction` and `sha256` of the file."""
@@ -87,10 +87,10 @@ def _figures(judgments: Mapping[Path, Grades], gallery: Embeddings, monitor: Mon
 
 def relevance_markdown(tables: Mapping[str, Relevance]) -> str:
     """Return the figures of one or several embedding files as a Markdown table."""
-    heads = ("embeddings", "judgments", "direction", *COLUMNS.values())
+    heads = ("embeddings", "judgments", "direction", *(column.title for column in COLUMNS))
     rows = []
     for file, of_file in tables.items():
         for name, row in of_file.items():
-            cells = [str(row[c]) if c == "num_queries" else f"{row[c]:.1f}" for c in COLUMNS]
+            cells = [column.text(row[column.name]) for column in COLUMNS]
             rows.append([file, name, row["direction"], *cells])
     return markdown_table(heads, rows, texts=3)

@@ -4,7 +4,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pipeline.retrieval.embeddings import Embeddings
-from pipeline.retrieval.ranking.recall import CUTOFFS
+from pipeline.retrieval.measures import CUTOFFS
 from pipeline.retrieval.search import Gallery, nearest
 from pipeline.studies import StudyError
 from pipeline.studies.relevance.relevance_file import Judged

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pipeline.retrieval.embeddings import Embeddings
-from pipeline.retrieval.ranking.recall import DIRECTIONS
+from pipeline.retrieval.measures import DIRECTIONS
 from pipeline.retrieval.search import SideName
 from pipeline.store.packed import TextIndex
 from pipeline.store.schema import SchemaError, decode, decode_lines

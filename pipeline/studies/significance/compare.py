@@ -8,24 +8,20 @@ import numpy as np
 
 from pipeline.retrieval import EmbeddingsError
 from pipeline.retrieval.embedding_file import read_embeddings
+from pipeline.retrieval.measures import COMPARED, DIRECTIONS, IN_RSUM, Column, measure_of
 from pipeline.retrieval.ranking.bootstrap import RankedGallery
 from pipeline.retrieval.ranking.galleries import galleries
 from pipeline.retrieval.ranking.protocols import Protocol
 from pipeline.retrieval.ranking.ranks import Ranks, query_rows, rank_both_ways
-from pipeline.retrieval.ranking.recall import CUTOFFS, DIRECTIONS
 from pipeline.retrieval.ranking.splits import of_split
 from pipeline.store.errors import UnknownName
 from pipeline.store.wording import counted, did_you_mean
 from pipeline.studies.significance.paired import Doubles, Totals
 
-_BY_LENGTH = "r10_long_less_short"
-_OF_DIRECTION = (*(f"r{k}" for k in CUTOFFS), "mean_rank", "mean_inverted_rank")
-
-MEASURES = (
-    "rsum",
-    *(f"{d}_{m}" for d in DIRECTIONS for m in _OF_DIRECTION),
-    f"text_to_image_{_BY_LENGTH}",
+_BY_LENGTH = Column(
+    "text_to_image_r10_long_less_short", "t→i R@10, long less short captions", limits=(-100, 100)
 )
+MEASURES = {**COMPARED, _BY_LENGTH.name: _BY_LENGTH}
 """Figures of a recall table, and R@10 of captions longer than the median minus that of others."""
 DEFAULT_MEASURES = ("rsum",)
 
@@ -76,7 +72,7 @@ class RankedEmbeddings:
             raise UnknownName(
                 f"embedding files have no figure {measure!r}; {did_you_mean(measure, MEASURES)}"
             )
-        if measure.endswith(_BY_LENGTH):
+        if measure == _BY_LENGTH.name:
             parts = [self._by_length(gallery) for gallery in self.galleries]
         else:
             parts = [_figure(gallery.ranked, measure) for gallery in self.galleries]
@@ -141,30 +137,18 @@ def rsum_of(gallery: RankedGallery) -> Totals:
 def _figure(gallery: RankedGallery, measure: str) -> Totals:
     """Return a figure that is a sum of means over the queries of one or both directions."""
     images = len(gallery.image_to_text)
-    columns = [measure]
-    if measure == "rsum":
-        columns = [f"{direction}_r{k}" for direction in DIRECTIONS for k in CUTOFFS]
+    columns = IN_RSUM if measure == "rsum" else (measure,)
     sides = {
         DIRECTIONS[0]: (gallery.image_to_text, np.arange(images)),
         DIRECTIONS[1]: (gallery.text_to_image, gallery.image_rows),
     }
     each = []
     for name in columns:
-        direction = next(d for d in DIRECTIONS if name.startswith(d))
+        direction, of = measure_of(name)
         ranks, rows = sides[direction]
-        each.append(_sums(rows, _values(ranks, name.removeprefix(f"{direction}_")), images))
+        assert of.each is not None
+        each.append(_sums(rows, of.each(ranks).astype(np.float64), images))
     return Totals(np.concatenate(each), lambda totals: np.sum(totals[1::2] / totals[0::2], axis=0))
-
-
-def _values(ranks: Ranks, measure: str) -> Doubles:
-    """Return what each query contributes to a mean, from its rank from 0."""
-    if measure == "mean_rank":
-        values = ranks + 1.0
-    elif measure == "mean_inverted_rank":
-        values = 1.0 / (ranks + 1.0)
-    else:
-        values = 100.0 * (ranks < int(measure.removeprefix("r")))
-    return values.astype(np.float64)
 
 
 def _sums(rows: Ranks, values: Doubles, images: int) -> Doubles:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from pipeline.retrieval.geometry import Closeness
+from pipeline.retrieval.measures import RSUM
 from pipeline.store.files import write_text
 from pipeline.studies.embedding_map.plane import Point
 from pipeline.web.pages.rendering import shown, spread_labels
@@ -33,7 +34,6 @@ from pipeline.web.report.retrievals import LengthBin
 
 History = Sequence[Mapping[str, Any]]
 
-MOST_RSUM = 600.0  # maximum possible `rsum`
 _LABEL_HEIGHT, _LETTER_WIDTH = 15, 8  # approximate height of a word and width of a letter in pixels
 
 
@@ -68,7 +68,7 @@ def rsum_figure(name: str, bars: Sequence[Bar]) -> Figure:
         "Sum of the six R@K, 0–600. Lines are 95 % bootstrap intervals over images: the variation "
         "expected with other images of the same kind.",
         alt,
-        dot_chart(ordered, "rsum", alt, MOST_RSUM),
+        dot_chart(ordered, "rsum", alt, RSUM.limits[1]),
         _csv(["experiment", "rsum", "rsum_low", "rsum_high"], rows),
     )
 
@@ -129,7 +129,7 @@ def epoch_figure(name: str, measure: str, curves: Sequence[Series], split: str) 
         f"On {split or 'the validation split'} during training. The large marker is the selected "
         "epoch.",
         alt,
-        line_chart(curves, "epoch", axis, alt, MOST_RSUM if measure == "rsum" else 100.0),
+        line_chart(curves, "epoch", axis, alt, RSUM.limits[1] if measure == "rsum" else 100.0),
         _csv(["curve", "epoch", measure, "kept"], rows),
     )
 

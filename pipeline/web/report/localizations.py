@@ -10,7 +10,12 @@ import numpy as np
 from pipeline.datasets.manifest import Manifest, read_manifest
 from pipeline.datasets.phrases import RegionPhrase
 from pipeline.datasets.regions import read_phrases
-from pipeline.regions.localization.evaluate_localization import CUTOFFS, LocalizationTable, tabulate
+from pipeline.regions.localization.evaluate_localization import (
+    COLUMNS,
+    CUTOFFS,
+    LocalizationTable,
+    tabulate,
+)
 from pipeline.regions.localization.localized import Localized, read_localized
 from pipeline.regions.localization.measures import NMS, NO_HIT, by_head, rank
 from pipeline.store.errors import WrongUsage
@@ -30,12 +35,6 @@ PHRASE_COLOURS = ("#e8590c", "#1c7ed6", "#2f9e44", "#ae3ec9", "#c2255c", "#0b728
 """Colours of the phrases of a sentence; further phrases are not shown."""
 
 _SIDE, _QUALITY = 320, 80
-_COLUMNS = {
-    **{f"phrase_to_region_r{k}": f"R@{k}" for k in CUTOFFS},
-    "phrase_to_region_map": "mAP",
-    "bound": "bound",
-    "pointing_game": "pointing",
-}
 
 
 @dataclass(frozen=True)
@@ -90,7 +89,7 @@ def write_localization_page(
     path = folder / "localization.html"
     text = page.render(
         dataset=manifest.name,
-        columns=_COLUMNS,
+        columns={column.name: column.title for column in COLUMNS},
         rows=_rows(tables),
         types={name: table.types for name, table in tables.items()},
         counts=next(iter(tables.values())).counts,

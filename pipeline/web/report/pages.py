@@ -16,14 +16,14 @@ from jinja2 import Environment
 from markupsafe import Markup
 
 from pipeline.datasets.checks import check_relative
-from pipeline.retrieval.tables import HEADINGS, SEEN_LEGEND
+from pipeline.retrieval.measures import COLUMNS, REPORT_COLUMNS, report_legend
+from pipeline.retrieval.tables import SEEN_LEGEND
 from pipeline.store.files import parse_json, write_json, write_text
 from pipeline.store.progress import QUIET, Monitor
 from pipeline.studies.embedding_map.plane import Projection
 from pipeline.web.pages.map_values import Sheet, map_values
 from pipeline.web.pages.rendering import MADE_BY, environment
 from pipeline.web.report.figures import Figure
-from pipeline.web.report.rankings import COLUMNS
 from pipeline.web.report.results import Dataset, Folders, Result, collect_results, flattened
 from pipeline.web.report.retrievals import SEED, TOP, QueryResult
 from pipeline.web.report.sections import (
@@ -166,12 +166,14 @@ def _templates() -> Environment:
     templates = environment("pipeline.web.report")
     templates.filters["url"] = lambda path: quote(path)
     templates.filters["one"] = lambda value: f"{value:.1f}".replace("-", "−")
+    templates.filters["figure"] = _figure
     templates.filters["two"] = lambda value: f"{value:.2f}"
     templates.globals |= {
-        "columns": COLUMNS,
+        "columns": REPORT_COLUMNS,
         # rsum first, so that a phone shows it.
-        "recall_columns": ("rsum", *(column for column in COLUMNS if column != "rsum")),
-        "headings": HEADINGS,
+        "recall_columns": ("rsum", *(column for column in REPORT_COLUMNS if column != "rsum")),
+        "headings": {name: column.title for name, column in COLUMNS.items()},
+        "legend": report_legend(),
         "seen_legend": SEEN_LEGEND,
         "top": TOP,
         "seed": SEED,
@@ -180,6 +182,10 @@ def _templates() -> Environment:
         "made_by": f"{MADE_BY}, Pillow {version('pillow')}",
     }
     return templates
+
+
+def _figure(value: float, column: str) -> str:
+    return COLUMNS[column].text(value).replace("-", "−")
 
 
 def _lineages(results: Sequence[Result]) -> dict[str, Any]:

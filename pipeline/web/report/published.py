@@ -8,7 +8,7 @@ from importlib import resources
 from types import MappingProxyType
 from typing import Any
 
-from pipeline.retrieval.ranking.recall import CUTOFFS
+from pipeline.retrieval.measures import CUTOFFS, MEASURES, RSUM, Column
 from pipeline.store.errors import FileReadError
 from pipeline.store.files import parse_json
 
@@ -18,19 +18,11 @@ PUBLISHED_FILE = "published.json"
 DIRECTIONS = ("image_to_text", "text_to_image", "video_to_text", "phrase_to_region")
 """Directions of retrieval, query first."""
 
-# Smallest and largest possible value of each metric; a mean inverted rank is not a percentage.
-_LIMITS: dict[str, tuple[float, float]] = {
-    **{f"r{k}": (0, 100) for k in CUTOFFS},
-    "map": (0, 100),
-    "median_rank": (1, float("inf")),
-    "mean_rank": (1, float("inf")),
-    "mean_inverted_rank": (0, 1),
-}
-METRICS = tuple(_LIMITS)
-_COLUMN_LIMITS = {f"{d}_{m}": limits for d in DIRECTIONS for m, limits in _LIMITS.items()} | {
-    "rsum": (0, 600)
-}
-COLUMNS = tuple(_COLUMN_LIMITS)
+# "map" is that of the papers: our tables have none.
+_METRICS = {of.name: of for of in (*(m.column for m in MEASURES), Column("map"))}
+_COLUMNS = {f"{d}_{name}": of for d in DIRECTIONS for name, of in _METRICS.items()}
+_COLUMNS[RSUM.name] = RSUM
+METRICS, COLUMNS = tuple(_METRICS), tuple(_COLUMNS)
 """Columns of a row: `<direction>_<metric>` and `rsum`, mostly the names of a recall table."""
 
 _NUMBER = re.compile(r"[0-9]+(\.[0-9]+)?")
@@ -101,8 +93,7 @@ def beside_published(dataset: str, tables: Mapping[str, Mapping[str, float | int
     lines = [["system", *columns], ["---", *["---:"] * len(columns)]]
     for name, table in tables.items():
         figures = [table[column.replace("video_to_text", "image_to_text")] for column in columns]
-        digits = ["3" if column.endswith("inverted_rank") else "1" for column in columns]
-        values = [f"{v:.{d}f}" for v, d in zip(figures, digits, strict=True)]
+        values = [_COLUMNS[c].text(v) for c, v in zip(columns, figures, strict=True)]
         lines.append([f"ours: {name}", *values])
     for row in rows:
         what = ", ".join(filter(None, (row.system, row.image_feature, row.text_feature)))
@@ -162,12 +153,12 @@ def _check_values(where: str, values: Mapping[str, Any]) -> None:
     if not values:
         raise FileReadError(f"{where}: has no value; leave the row out and list it in the docs")
     for column, value in values.items():
-        if column not in _COLUMN_LIMITS:
+        if column not in _COLUMNS:
             raise FileReadError(
                 f"{where}: unknown column {column!r}; expected a direction of {DIRECTIONS} with "
                 f"a metric of {METRICS}, as in 'image_to_text_r1', or 'rsum'"
             )
-        least, most = _COLUMN_LIMITS[column]
+        least, most = _COLUMNS[column].limits
         if not isinstance(value, str) or not _NUMBER.fullmatch(value):
             raise FileReadError(
                 f"{where}: {column} is {value!r}; expected the number's text as printed"

@@ -4,17 +4,11 @@ from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 
-from pipeline.retrieval.ranking.recall import CUTOFFS, DIRECTIONS
-from pipeline.retrieval.tables import HEADINGS
+from pipeline.retrieval.measures import COLUMNS, IN_RSUM, REPORT_COLUMNS
 from pipeline.web.report.published import PublishedRow, published_for, published_rows
-
-COLUMNS = (*(f"{d}_{m}" for d in DIRECTIONS for m in ("r1", "r5", "r10", "median_rank")), "rsum")
-"""Figures that both our tables and the papers may have."""
 
 CONDITIONS = ("image features", "image weights", "text features", "split and gallery", "remark")
 """Conditions of a system's figures, in the words of the paper."""
-
-_RECALLS = tuple(f"{d}_r{k}" for d in DIRECTIONS for k in CUTOFFS)
 
 
 @dataclass(frozen=True)
@@ -23,7 +17,7 @@ class System:
 
     heading: str
     conditions: tuple[str, ...]  # value of each of `CONDITIONS`; "" if unknown
-    values: tuple[str, ...]  # value of each of `COLUMNS`, as printed for a paper; "" if missing
+    values: tuple[str, ...]  # of `REPORT_COLUMNS`, as printed for a paper; "" if missing
 
 
 @dataclass(frozen=True)
@@ -39,7 +33,8 @@ class Comparison:
         """Rows of conditions and figures: a name, and a value per system; none is empty."""
         conditions = zip(*(system.conditions for system in self.systems), strict=True)
         values = zip(*(system.values for system in self.systems), strict=True)
-        named = [*zip(CONDITIONS, conditions, strict=False), *zip(COLUMNS, values, strict=False)]
+        names = (*CONDITIONS, *REPORT_COLUMNS)
+        named = zip(names, (*conditions, *values), strict=False)
         return [(name, list(texts)) for name, texts in named if any(texts)]
 
 
@@ -94,7 +89,7 @@ def compare(
             gallery,
             "",
         ),
-        tuple(f"{recall[column]:.1f}" for column in COLUMNS),
+        tuple(COLUMNS[column].text(recall[column]) for column in REPORT_COLUMNS),
     )
     return Comparison((ours, *map(_printed, here)), ())
 
@@ -111,7 +106,7 @@ def rankings(recalls: Mapping[str, Mapping[str, float | int]], dataset: str) -> 
 def _ranking(
     rows: Sequence[PublishedRow], recalls: Mapping[str, Mapping[str, float | int]], dataset: str
 ) -> Ranking | None:
-    measured = [name for name in _RECALLS if all(name in row.values for row in rows)]
+    measured = [name for name in IN_RSUM if all(name in row.values for row in rows)]
     tables = []
     for part in _parted(rows, lambda row: (row.table, row.dataset, row.image_feature)):
         first: dict[str, PublishedRow] = {}
@@ -129,7 +124,7 @@ def _ranking(
     ours = dict(sorted(ours.items(), key=lambda figure: -figure[1]))
     return Ranking(
         rows[0].paper,
-        "sum of " + ", ".join(HEADINGS[column] for column in measured),
+        "sum of " + ", ".join(COLUMNS[column].title for column in measured),
         ours,
         tuple(_published(table, measured, ours) for table in tables),
     )
@@ -164,5 +159,5 @@ def _printed(row: PublishedRow) -> System:
     return System(
         f"{row.paper}, table {row.table}: {row.system}{quoted}",
         (row.image_feature, "", row.text_feature, row.protocol, row.remark),
-        tuple(row.values.get(column, "") for column in COLUMNS),
+        tuple(row.values.get(column, "") for column in REPORT_COLUMNS),
     )

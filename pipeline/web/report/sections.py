@@ -7,9 +7,9 @@ from itertools import chain
 from statistics import fmean, stdev
 from typing import Any
 
-from pipeline.retrieval.ranking.recall import DIRECTIONS
+from pipeline.retrieval.measures import COLUMNS, COUNTS, DIRECTIONS, REPORT_COLUMNS
 from pipeline.retrieval.ranking.small_galleries import warning_of
-from pipeline.retrieval.tables import COUNTS, SEEN_SIGN
+from pipeline.retrieval.tables import SEEN_SIGN
 from pipeline.web.report.charts import Bar
 from pipeline.web.report.figures import (
     Figure,
@@ -21,7 +21,7 @@ from pipeline.web.report.figures import (
     rsum_figure,
     words_figure,
 )
-from pipeline.web.report.rankings import COLUMNS, Comparison, Ranking, compare, rankings
+from pipeline.web.report.rankings import Comparison, Ranking, compare, rankings
 from pipeline.web.report.results import Dataset, Result, dataset_of
 from pipeline.web.report.retrievals import LengthBin, WordRow, by_length, by_word
 from pipeline.web.report.verdict import Verdict, verdict_of
@@ -157,14 +157,20 @@ def section_of(
         first.columns.get("protocol", ""),
         results,
         runs,
-        {n: spreads([r.recall for r in of], COLUMNS) for n, of in runs.items() if len(of) > 1},
+        {
+            n: spreads([r.recall for r in of], REPORT_COLUMNS)
+            for n, of in runs.items()
+            if len(of) > 1
+        },
         numbers,
         tuple(_joint_figures(number, shown, breakdowns, numbers)),
         {r.name: compare(system_of(r.name), dataset, r.recall, r.columns) for r in results},
         rankings({result.name: result.recall for result in shown}, dataset),
         {
-            column: (min if "rank" in column else max)(float(r.recall[column]) for r in fair)
-            for column in COLUMNS
+            name: (min if COLUMNS[name].lower_is_better else max)(
+                float(r.recall[name]) for r in fair
+            )
+            for name in REPORT_COLUMNS
         },
         verdict_of(shown),
     )

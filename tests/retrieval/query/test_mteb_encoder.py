@@ -11,8 +11,9 @@ from PIL import Image
 from pipeline.heads.trained_head import load_head
 from pipeline.retrieval import EmbeddingsError
 from pipeline.retrieval.embeddings import Embeddings
+from pipeline.retrieval.measures import DIRECTIONS
 from pipeline.retrieval.query.mteb_encoder import MtebEncoder
-from pipeline.retrieval.ranking.recall import DIRECTIONS, recall_table
+from pipeline.retrieval.ranking.recall import recall_table
 from pipeline.studies.relevance.figures import relevance_figures
 from pipeline.studies.relevance.relevance_file import rows_of
 from tests.retrieval.query.factories import CAPTIONS, FILES, embedded

@@ -10,14 +10,10 @@ import pytest
 import torch
 from click.testing import CliRunner
 
-from pipeline.retrieval import EmbeddingsError
 from pipeline.retrieval.embedding_file import write_embeddings
-from pipeline.retrieval.embeddings import Embeddings
-from pipeline.retrieval.evaluate import evaluate_protocol
 from pipeline.retrieval.ranking import on_device
 from pipeline.retrieval.ranking.blocks import HostBlock
 from pipeline.retrieval.ranking.on_device import DeviceBlock, rank_on
-from pipeline.retrieval.ranking.protocols import Protocol
 from pipeline.retrieval.ranking.ranks import rank_both_ways
 from pipeline.retrieval.similarity import SIMILARITIES
 from pipeline.retrieval.torch_scores import SCORES
@@ -28,39 +24,6 @@ from tests.project import PROJECT
 from tests.retrieval.factories import SETS, made
 
 CPU = torch.device("cpu")
-
-
-def same_ranks(e: Embeddings) -> bool:
-    pairs = zip(rank_on("cpu")(e), rank_both_ways(e), strict=True)
-    return all(ours.dtype == np.int64 and np.array_equal(ours, other) for ours, other in pairs)
-
-
-@pytest.mark.parametrize("similarity", SIMILARITIES)
-@pytest.mark.parametrize("elements", [1, 7, 333, 1 << 25])
-def test_ranks_equal_those_without_a_device(
-    similarity: str, elements: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(on_device, "BLOCK_ELEMENTS", elements)
-    e = made([1, 7, 2, 5, 1, 3, 6, 5], similarity, seed=elements)
-    assert same_ranks(e)
-    # Duplicates: every third image and caption has the row of its neighbour.
-    e.image_embeddings[: len(e.image_ids) - 1 : 3] = e.image_embeddings[1::3]
-    e.caption_embeddings[: len(e.caption_ids) - 1 : 3] = e.caption_embeddings[1::3]
-    assert same_ranks(e)
-    e.image_embeddings[2] = 0.0
-    e.caption_embeddings[::4] = 0.0
-    assert same_ranks(e)
-    assert same_ranks(made([1], similarity))
-    if similarity not in SETS:
-        assert same_ranks(made([5] * 9, similarity, integers=True))
-
-
-@pytest.mark.parametrize("similarity", SIMILARITIES)
-def test_constant_embeddings_are_equal_on_a_device_too(similarity: str) -> None:
-    e = made([5] * 30, similarity)
-    e.image_embeddings[:] = 0.1
-    e.caption_embeddings[:] = 0.1
-    assert np.array_equal(np.sort(rank_on("cpu")(e)[1]), np.repeat(np.arange(30), 5))
 
 
 @pytest.mark.parametrize("similarity", SIMILARITIES)
@@ -108,17 +71,10 @@ def test_blocks_are_bounded_and_smaller_for_sets(
 def test_rows_may_be_read_only_and_stand_backwards() -> None:
     e = made([2, 3, 1], "cosine")
     e.image_embeddings.setflags(write=False)
-    assert same_ranks(e)
-    backwards = e.image_embeddings[::-1]
-    assert same_ranks(replace(e, image_embeddings=backwards))
-
-
-@pytest.mark.parametrize("similarity", ["dot", "euclidean"])
-def test_overflow_is_an_error_on_a_device_too(similarity: str) -> None:
-    e = made([1, 1], similarity)
-    e.image_embeddings[:] = 3e38
-    with pytest.raises(EmbeddingsError, match="not a finite float32"):
-        rank_on("cpu")(e)
+    for rows in (e.image_embeddings, e.image_embeddings[::-1]):
+        asked = replace(e, image_embeddings=rows)
+        for found, expected in zip(rank_on("cpu")(asked), rank_both_ways(asked), strict=True):
+            np.testing.assert_array_equal(found, expected)
 
 
 def test_a_device_that_is_not_there() -> None:
@@ -143,12 +99,6 @@ def test_a_device_with_too_little_memory(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(on_device, "SCORES", {"dot": greedy})
     with pytest.raises(DeviceError, match=r"too little memory .* \(Tried to allocate 1 GiB\)"):
         rank_on("cpu")(made([2], "dot"))
-
-
-def test_protocols_take_the_device() -> None:
-    e = made([5] * 8, "euclidean")
-    folds = Protocol("small", images=4, folds=2)
-    assert evaluate_protocol(e, folds, rank_on("cpu")) == evaluate_protocol(e, folds)
 
 
 def test_the_command_writes_the_same_bytes(tmp_path: Path) -> None:

@@ -1,6 +1,8 @@
-"""Exact ranks against plain loops: ties, uneven captions, block sizes, orders of rows."""
+"""Exact ranks by numpy and by torch against plain loops: ties, uneven captions, blocks, orders."""
 
+from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import numpy.typing as npt
@@ -9,11 +11,23 @@ import pytest
 from pipeline.retrieval import EmbeddingsError
 from pipeline.retrieval import similarity as similarities
 from pipeline.retrieval.embeddings import Embeddings
-from pipeline.retrieval.ranking.ranks import rank_both_ways
+from pipeline.retrieval.ranking import on_device
+from pipeline.retrieval.ranking.on_device import rank_on
+from pipeline.retrieval.ranking.ranks import Ranker, rank_both_ways
 from pipeline.retrieval.ranking.recall import recall_table
 from tests.retrieval.factories import SETS, made
 
 SIMILARITIES = ["cosine", "euclidean", "dot", "order"]
+
+
+@pytest.fixture(params=["numpy 1", "numpy 7", "numpy 50", "numpy 4194304", "torch 7", "torch 333"])
+def rank(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Ranker:
+    """Each implementation, with blocks of so many pairs."""
+    name, elements = request.param.split()
+    if name == "numpy":
+        return partial(rank_both_ways, block_elements=int(elements))
+    monkeypatch.setattr(on_device, "BLOCK_ELEMENTS", int(elements))
+    return rank_on("cpu")
 
 
 def naive_score(similarity: str, x: npt.NDArray[np.float32], y: npt.NDArray[np.float32]) -> float:
@@ -44,18 +58,18 @@ def naive_ranks(scored: list[tuple[float, str, bool]]) -> tuple[int, int, int]:
 @pytest.mark.parametrize("similarity", SIMILARITIES)
 @pytest.mark.parametrize("integers", [False, True])
 @pytest.mark.parametrize("counts", [[5] * 9, [1, 7, 2, 5, 1, 3, 6], [0, 0, 3, 0, 1, 0], [1], [3]])
-@pytest.mark.parametrize("block_elements", [1, 7, 50, 1 << 22])
 def test_ranks_equal_plain_loops(
-    similarity: str, integers: bool, counts: list[int], block_elements: int
+    similarity: str, integers: bool, counts: list[int], rank: Ranker
 ) -> None:
     e = made(counts, similarity, integers=integers)
-    i2t, t2i = rank_both_ways(e, block_elements)
+    i2t, t2i = rank(e)
+    assert i2t.dtype == t2i.dtype == np.int64
     # Images without a caption are searched, and are no queries.
     assert i2t.shape == (np.count_nonzero(counts),)
     assert t2i.shape == (sum(counts),)
     assert len(e.query_ids) == len(i2t)
     asking = zip(e.query_ids, e.image_embeddings[e.captioned], strict=True)
-    for rank, (image, row) in zip(i2t, asking, strict=True):
+    for found, (image, row) in zip(i2t, asking, strict=True):
         gallery = [
             (naive_score(similarity, row, y), c, i == image)
             for c, i, y in zip(
@@ -63,20 +77,28 @@ def test_ranks_equal_plain_loops(
             )
         ]
         optimistic, expected, pessimistic = naive_ranks(gallery)
-        assert rank == expected
-        assert optimistic <= rank <= pessimistic
-    for rank, image_of_caption, row in zip(
+        assert found == expected
+        assert optimistic <= found <= pessimistic
+    for found, image_of_caption, row in zip(
         t2i, e.caption_image_ids, e.caption_embeddings, strict=True
     ):
         gallery = [
             (naive_score(similarity, x, row), i, i == image_of_caption)
             for i, x in zip(e.image_ids, e.image_embeddings, strict=True)
         ]
-        assert rank == naive_ranks(gallery)[1]
+        assert found == naive_ranks(gallery)[1]
 
 
-def shuffled(e: Embeddings, seed: int) -> tuple[Embeddings, npt.NDArray, npt.NDArray]:
-    rng = np.random.default_rng(seed)
+@pytest.mark.parametrize("similarity", [*SIMILARITIES, *SETS])
+def test_order_of_rows_and_block_size_change_nothing(similarity: str, rank: Ranker) -> None:
+    e = made([6, 5, 1, 5, 8, 2, 1], similarity, seed=3)
+    # Duplicates: every third image and caption has the row of its neighbour; and zero rows.
+    e.image_embeddings[:-1:3] = e.image_embeddings[1::3]
+    e.caption_embeddings[:-1:3] = e.caption_embeddings[1::3]
+    e.image_embeddings[2] = 0.0
+    e.caption_embeddings[::5] = 0.0
+    i2t, t2i = rank_both_ways(e)
+    rng = np.random.default_rng(4)
     images, captions = rng.permutation(len(e.image_ids)), rng.permutation(len(e.caption_ids))
     moved = replace(
         e,
@@ -86,36 +108,27 @@ def shuffled(e: Embeddings, seed: int) -> tuple[Embeddings, npt.NDArray, npt.NDA
         caption_image_ids=tuple(e.caption_image_ids[k] for k in captions),
         caption_embeddings=e.caption_embeddings[captions],
     )
-    return moved, images, captions
-
-
-@pytest.mark.parametrize("similarity", [*SIMILARITIES, *SETS])
-def test_order_of_rows_and_block_size_change_nothing(similarity: str) -> None:
-    e = made([6, 5, 1, 5, 8, 2] * (3 if similarity in SETS else 6), similarity, seed=3)
-    # Duplicates: every third image and caption has the row of its neighbour.
-    e.image_embeddings[::3] = e.image_embeddings[1::3]
-    e.caption_embeddings[::3] = e.caption_embeddings[1::3]
-    i2t, t2i = rank_both_ways(e)
-    for seed, block_elements in ((4, 1), (5, 1000), (6, 12345)):
-        moved, images, captions = shuffled(e, seed)
-        moved_i2t, moved_t2i = rank_both_ways(moved, block_elements)
-        assert np.array_equal(moved_i2t, i2t[images])
-        assert np.array_equal(moved_t2i, t2i[captions])
-        assert recall_table(moved) == recall_table(e)
+    moved_i2t, moved_t2i = rank(moved)
+    assert np.array_equal(moved_i2t, i2t[images])
+    assert np.array_equal(moved_t2i, t2i[captions])
+    assert recall_table(moved, rank=rank) == recall_table(e)
 
 
 @pytest.mark.parametrize("similarity", [*SIMILARITIES, *SETS])
 @pytest.mark.parametrize("value", [0.0, 0.1])
-def test_constant_embeddings_score_about_chance(similarity: str, value: float) -> None:
+@pytest.mark.parametrize("rank", [rank_both_ways, rank_on("cpu")], ids=["numpy", "torch"])
+def test_constant_embeddings_score_about_chance(
+    similarity: str, value: float, rank: Ranker
+) -> None:
     e = made([5] * 100, similarity)
     e.image_embeddings[:] = value
     e.caption_embeddings[:] = value
-    table = recall_table(e)
+    table = recall_table(e, rank=rank)
     assert table["text_to_image_r1"] == 1.0
     assert table["text_to_image_r10"] == 10.0
     assert table["image_to_text_r1"] == 1.0
     assert table["image_to_text_r10"] <= 10.0
-    assert np.array_equal(np.sort(rank_both_ways(e)[1]), np.repeat(np.arange(100), 5))
+    assert np.array_equal(np.sort(rank(e)[1]), np.repeat(np.arange(100), 5))
 
 
 @pytest.mark.parametrize("block_elements", [1, 60, 1000, 1 << 22])
@@ -158,22 +171,35 @@ def test_tie_rule_of_the_documentation() -> None:
     assert rank_both_ways(e)[0][0] == 2
 
 
-@pytest.mark.parametrize("similarity", ["dot", "euclidean"])
-def test_overflow_is_an_error(similarity: str) -> None:
+def overflow(similarity: str) -> Embeddings:
     e = made([1, 1], similarity)
     e.image_embeddings[:] = 3e38
-    with pytest.raises(EmbeddingsError, match=r"not a finite float32 .* 3e\+38\): normalise them"):
-        rank_both_ways(e)
-    assert len(rank_both_ways(replace(e, similarity="cosine"))[0]) == 2
+    return e
 
 
-def test_nan_that_came_after_the_check_is_an_error() -> None:
+def nan_after_the_check() -> Embeddings:
     e = made([2, 2], "cosine")
     e.caption_embeddings[1, 1] = np.nan
-    with pytest.raises(EmbeddingsError, match="not a finite"):
-        rank_both_ways(e)
+    return e
 
 
-def test_without_captions_there_is_nothing_to_rank() -> None:
-    with pytest.raises(EmbeddingsError, match="no captions: nothing to rank; none of the 3 images"):
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: overflow("dot"), r"not a finite float32 .* 3e\+38\): normalise them"),
+        (lambda: overflow("euclidean"), "not a finite float32"),
+        (nan_after_the_check, "not a finite"),
+    ],
+)
+@pytest.mark.parametrize("rank", [rank_both_ways, rank_on("cpu")], ids=["numpy", "torch"])
+def test_what_has_no_ranks_is_refused(
+    make: Callable[[], Embeddings], message: str, rank: Ranker
+) -> None:
+    with pytest.raises(EmbeddingsError, match=message):
+        rank(make())
+
+
+def test_cosines_of_large_numbers_are_finite_and_no_captions_have_no_ranks() -> None:
+    assert len(rank_both_ways(replace(overflow("dot"), similarity="cosine"))[0]) == 2
+    with pytest.raises(EmbeddingsError, match="nothing to rank; none of the 3 images"):
         rank_both_ways(made([0, 0, 0], "cosine"))

@@ -1,4 +1,4 @@
-"""The recall table: known ranks, columns, which captions count."""
+"""The recall table: known ranks, columns, which captions count, and chance by random orders."""
 
 from dataclasses import replace
 from itertools import permutations
@@ -7,15 +7,16 @@ import numpy as np
 import pytest
 
 from pipeline.retrieval.embeddings import Embeddings
+from pipeline.retrieval.measures import CHANCE_COLUMNS, CUTOFFS, DIRECTIONS, measure_of
 from pipeline.retrieval.ranking.blocks import HostBlock
 from pipeline.retrieval.ranking.galleries import first_captions
 from pipeline.retrieval.ranking.recall import (
     chance,
     mean_average_precision,
-    mean_inverted_rank,
     measures,
     recall_table,
 )
+from tests.retrieval.factories import made
 
 
 @pytest.mark.parametrize(
@@ -28,14 +29,12 @@ def test_median_and_mean_of_known_ranks(ranks: list[int], median: int, mean: flo
     assert values["mean_rank"] == pytest.approx(mean)
 
 
-def test_recall_of_known_ranks() -> None:
+def test_recall_and_mean_inverted_rank_of_known_ranks() -> None:
     values = measures(np.array([0, 1, 4, 5, 9, 10, 11, 0]))
     assert (values["r1"], values["r5"], values["r10"]) == (25.0, 50.0, 75.0)
-
-
-def test_mean_inverted_rank_of_known_ranks() -> None:
-    assert mean_inverted_rank(np.array([0])) == 1.0
-    assert mean_inverted_rank(np.array([0, 1, 3, 9])) == pytest.approx(1.85 / 4)
+    _, inverted = measure_of("text_to_image_mean_inverted_rank")
+    assert inverted.of(np.array([0])) == 1.0
+    assert inverted.of(np.array([0, 1, 3, 9])) == pytest.approx(1.85 / 4)
 
 
 @pytest.mark.parametrize("similarity", ["cosine", "dot", "order"])
@@ -45,15 +44,8 @@ def test_mean_average_precision_is_that_of_a_loop(similarity: str) -> None:
     images, captions = rng.integers(1, 3, (7, 2)), rng.integers(1, 3, (16, 2))
     of = [*"aabbbcdefabbcdef"]
     ids = [f"{image}#{k}" for k, image in enumerate(of)]
-    e = Embeddings(
-        [*"gfedcba"],
-        images.astype(np.float32),
-        ids,
-        of,
-        captions.astype(np.float32),
-        similarity,
-        {},
-    )
+    rows = images.astype(np.float32), captions.astype(np.float32)
+    e = Embeddings([*"gfedcba"], rows[0], ids, of, rows[1], similarity, {})
     scores = HostBlock.of(similarity, e.image_embeddings, e.caption_embeddings).scores
     expected = []
     for row, image in enumerate(e.image_ids):
@@ -83,12 +75,8 @@ def test_columns_are_the_contract() -> None:
     table = recall_table(on_a_line(("a#0", "b#0", "b#1"), ("a", "b", "b")))
     measured = ["r1", "r5", "r10", "median_rank", "mean_rank"]
     assert list(table) == [
-        *(f"image_to_text_{m}" for m in measured),
-        *(f"text_to_image_{m}" for m in measured),
-        "rsum",
-        "num_images",
-        "num_captions",
-        "captions_per_image",
+        *(f"{direction}_{m}" for direction in DIRECTIONS for m in measured),
+        *("rsum", "num_images", "num_captions", "captions_per_image"),
     ]
     assert all(type(v) in (int, float) for v in table.values())
     assert table["rsum"] == sum(v for k, v in table.items() if k.rpartition("_r")[2].isdigit())
@@ -97,19 +85,17 @@ def test_columns_are_the_contract() -> None:
 
 def test_only_the_first_five_captions_count() -> None:
     numbers = (11, 2, 0, 1, 10, 3, 4)
-    e = on_a_line(
-        (*(f"a#{k}" for k in numbers), "b#0"),
-        (*("a" for _ in numbers), "b"),
-    )
+    e = on_a_line((*(f"a#{k}" for k in numbers), "b#0"), (*("a" for _ in numbers), "b"))
     kept = first_captions(e, 5)
     assert kept.caption_ids == ("a#2", "a#0", "a#1", "a#3", "a#4", "b#0")
     rows = [e.caption_ids.index(i) for i in kept.caption_ids]
     assert np.array_equal(kept.caption_embeddings, e.caption_embeddings[rows])
     assert kept.caption_image_ids == ("a",) * 5 + ("b",)
     assert recall_table(e) == recall_table(kept, captions_per_image=None)
-    assert recall_table(e)["num_captions"] == 6
     everything = recall_table(e, captions_per_image=None)
     assert (everything["num_captions"], everything["captions_per_image"]) == (8, 7)
+    with pytest.raises(ValueError, match="at least 1"):
+        recall_table(e, captions_per_image=0)
 
 
 def test_unnumbered_captions_count_in_file_order() -> None:
@@ -122,24 +108,52 @@ def test_unnumbered_captions_count_in_file_order() -> None:
 @pytest.mark.parametrize("counts", [(1,), (2,), (3, 1), (1, 2, 4), (1, 1, 1, 1, 1, 1, 1)])
 def test_chance_is_the_mean_over_all_orders(counts: tuple[int, ...]) -> None:
     images = tuple(f"im{k}" for k, n in enumerate(counts) for _ in range(n))
-    levels = chance(on_a_line(tuple(f"c{k}" for k in range(len(images))), images))
+    e = on_a_line(tuple(f"c{k}" for k in range(len(images))), images)
+    levels = chance(e, with_ranks=False)
     orders = np.array(list(permutations(range(len(images)))))
-    for k in (1, 5, 10):
+    for k in CUTOFFS:
         images_in_order = np.array([int(i[2:]) for i in images])[orders[:, :k]]
         hits = [(images_in_order == image).any(axis=1).mean() for image in range(len(counts))]
-        assert levels[f"image_to_text_r{k}"] == pytest.approx(100 * np.mean(hits))
-        assert levels[f"text_to_image_r{k}"] == pytest.approx(100 * min(1, k / len(counts)))
+        assert levels[f"image_to_text_r{k}_chance"] == pytest.approx(100 * np.mean(hits))
+        assert levels[f"text_to_image_r{k}_chance"] == pytest.approx(100 * min(1, k / len(counts)))
 
 
 def test_chance_of_many_captions() -> None:
     images = tuple(f"{k // 5}" for k in range(5000))
-    levels = chance(on_a_line(tuple(f"c{k}" for k in range(5000)), images))
-    assert levels["image_to_text_r1"] == pytest.approx(0.1)
+    levels = chance(on_a_line(tuple(f"c{k}" for k in range(5000)), images), with_ranks=False)
+    assert levels["image_to_text_r1_chance"] == pytest.approx(0.1)
     none = np.prod([(4995 - place) / (5000 - place) for place in range(10)])
-    assert levels["image_to_text_r10"] == pytest.approx(100 * (1 - none))
-    assert levels["text_to_image_r10"] == pytest.approx(1.0)
+    assert levels["image_to_text_r10_chance"] == pytest.approx(100 * (1 - none))
+    assert levels["text_to_image_r10_chance"] == pytest.approx(1.0)
 
 
-def test_no_captions_is_refused() -> None:
-    with pytest.raises(ValueError, match="at least 1"):
-        recall_table(on_a_line(("a#0",), ("a",)), captions_per_image=0)
+@pytest.mark.parametrize(
+    ("counts", "draws"), [([1], 1), ([1, 1], 600), ([5] * 7, 600), ([1, 4, 2, 9, 3], 600)]
+)
+def test_chance_is_what_random_embeddings_find(counts: list[int], draws: int) -> None:
+    tables = [recall_table(made(counts, "cosine", seed), None) for seed in range(draws)]
+    expected = {name: float(np.mean([t[name] for t in tables])) for name in tables[0]}
+    found = chance(made(counts, "cosine"), with_ranks=True)
+    assert {*found} == {*CHANCE_COLUMNS}
+    for name in (name.removesuffix("_chance") for name in CHANCE_COLUMNS):
+        # Ranks of one draw depend on each other, so that its mean varies more than that of as many.
+        if not name.endswith("median_rank"):
+            assert found[f"{name}_chance"] == pytest.approx(expected[name], rel=0.08), name
+    assert found["rsum_chance"] == pytest.approx(expected["rsum"], rel=0.03)
+
+
+def test_median_ranks_of_chance_are_those_of_one_query() -> None:
+    """Against the share of random orders in which the best of the right items comes so early."""
+    rng = np.random.default_rng(0)
+    counts = [1, 1, 2, 6]
+    owner = np.repeat(np.arange(4), counts)
+    ranks = [
+        1 + int(np.flatnonzero(rng.permutation(owner) == image)[0])
+        for _ in range(4000)
+        for image in range(4)
+    ]
+    found = chance(made(counts, "cosine"), with_ranks=True)
+    assert found["image_to_text_median_rank_chance"] == np.median(ranks)
+    for images, median in ((1, 1), (2, 1), (3, 2), (4, 2), (999, 500)):
+        of = chance(made([1] * images, "cosine"), with_ranks=True)
+        assert [of[f"{d}_median_rank_chance"] for d in DIRECTIONS] == [median, median]

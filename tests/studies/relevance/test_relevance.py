@@ -13,7 +13,8 @@ from pipeline.retrieval import EmbeddingsError
 from pipeline.retrieval.embedding_file import write_embeddings
 from pipeline.retrieval.embeddings import Embeddings
 from pipeline.retrieval.evaluate import evaluate
-from pipeline.retrieval.ranking.recall import DIRECTIONS, recall_table
+from pipeline.retrieval.measures import DIRECTIONS
+from pipeline.retrieval.ranking.recall import recall_table
 from pipeline.retrieval.search import Hits, nearest
 from pipeline.retrieval.similarity import SIMILARITIES
 from pipeline.studies import StudyError

@@ -1,5 +1,6 @@
 """Two systems compared: the paired bootstrap over images and seeds."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -18,30 +19,45 @@ from pipeline.studies.significance.paired import compare_trainings, figure, marg
 from tests.retrieval.factories import made, noisy, written
 
 
-def test_margins_draw_images_and_seeds() -> None:
+@pytest.mark.parametrize(("trainings", "folds"), [(3, 1), (1, 2)])
+def test_margins_draw_images_and_seeds(trainings: int, folds: int) -> None:
+    """Against a loop that draws the images of each fold once for both systems."""
     rng = np.random.default_rng(1)
 
-    def gallery() -> list[RankedGallery]:
-        return [RankedGallery(rng.integers(15, size=6), rng.integers(15, size=6), np.arange(6))]
-
-    def rsum(of: list[RankedGallery], draw: np.ndarray) -> float:
-        hits = [
-            100.0 * float(np.mean(ranks[draw] < k))
-            for ranks in (of[0].image_to_text, of[0].text_to_image)
-            for k in (1, 5, 10)
+    def training() -> list[RankedGallery]:
+        rows = np.repeat(np.arange(7), 2)
+        return [
+            RankedGallery(rng.integers(15, size=7), rng.integers(15, size=14), rows)
+            for _ in range(folds)
         ]
-        return sum(hits)
 
-    first, second = [gallery() for _ in range(3)], [gallery()]
+    def rsum(of: RankedGallery, draw: np.ndarray) -> float:
+        captions = [c for image in draw for c in np.flatnonzero(of.image_rows == image)]
+        return sum(
+            100.0 * float(np.mean(ranks < k))
+            for ranks in (of.image_to_text[draw], of.text_to_image[captions])
+            for k in (1, 5, 10)
+        )
+
+    first, second = [training() for _ in range(trainings)], [training()]
     drawing, seeds = np.random.default_rng(7), np.random.default_rng([7, 1])
-    draws = [drawing.integers(6, size=6) for _ in range(50)]
-    trainings = seeds.integers(3, size=(50, 3))
+    # All draws of the first fold come before those of the second.
+    draws = [[drawing.integers(7, size=7) for _ in range(50)] for _ in range(folds)]
+    drawn = seeds.integers(trainings, size=(50, trainings))
+
+    def mean(of: list[RankedGallery], at: int) -> float:
+        return float(np.mean([rsum(g, draws[k][at]) for k, g in enumerate(of)]))
+
     expected = [
-        np.mean([rsum(first[k], draw) for k in of]) - rsum(second[0], draw)
-        for draw, of in zip(draws, trainings, strict=True)
+        np.mean([mean(first[k], at) for k in of]) - mean(second[0], at)
+        for at, of in enumerate(drawn)
     ]
     ours, theirs = ([[rsum_of(g) for g in of] for of in side] for side in (first, second))
     np.testing.assert_allclose(margins(ours, theirs, 50, 7), expected, rtol=1e-12, atol=1e-9)
+    assert not margins(theirs, theirs, 20).any()
+    if folds > 1:
+        with pytest.raises(ValueError, match=r"\[7\] and \[7, 7\] images"):
+            margins(ours, [theirs[0][:1]], 20)
 
 
 def test_a_difference_is_decided_where_it_is_beyond_the_draws(tmp_path: Path) -> None:
@@ -60,10 +76,6 @@ def test_a_difference_is_decided_where_it_is_beyond_the_draws(tmp_path: Path) ->
     assert not compare(good, near, resamples=2000).decided
     same = compare(poor, poor, resamples=500)
     assert (same.margin, same.low, same.high, same.p) == (0.0, 0.0, 0.0, 1.0)
-
-    other = written(tmp_path, "other", noisy(119, 0.5, 1))
-    with pytest.raises(EmbeddingsError, match="119 images that are not the 120"):
-        compare(good, [other])
     with pytest.raises(UnknownName, match="text_to_image_r10"):
         compare(good, poor, measure="text_to_image_r11")
 
@@ -170,53 +182,56 @@ def test_long_captions_against_short_ones(tmp_path: Path) -> None:
         replace(ranked, lengths=lambda: dict.fromkeys(lengths, 3)).parts(measure)
 
 
-def test_other_captions_of_the_same_images_are_refused_by_name(tmp_path: Path) -> None:
-    """Fewer of each image, other ids, or the images of captions exchanged."""
-    e = noisy(60, 0.5, 1)
-    odd = list(range(1, 120, 2))
-    fewer = replace(
+def with_captions(e: Embeddings, rows: Sequence[int]) -> Embeddings:
+    return replace(
         e,
-        caption_ids=tuple(e.caption_ids[k] for k in odd),
-        caption_image_ids=tuple(e.caption_image_ids[k] for k in odd),
-        caption_embeddings=e.caption_embeddings[odd],
+        caption_ids=tuple(e.caption_ids[k] for k in rows),
+        caption_image_ids=tuple(e.caption_image_ids[k] for k in rows),
+        caption_embeddings=e.caption_embeddings[list(rows)],
     )
-    renamed = replace(e, caption_ids=("mean", *e.caption_ids[1:]))
-    exchanged = replace(e, caption_image_ids=tuple(reversed(e.caption_image_ids)))
-    whole = written(tmp_path, "whole", e)
-    for other, what in (
-        (fewer, "120 captions that are not the 60 of .*60 ids differ, first 'im0#0'"),
-        (renamed, "2 ids differ, first 'im0#0'"),
-        (exchanged, "first 'im0#0'"),
-    ):
-        with pytest.raises(EmbeddingsError, match=what):
-            compare(written(tmp_path, "other", other), whole)
-    # With one caption of each image that counts, the first, the same ones may be left.
-    first = replace(
-        e,
-        caption_ids=e.caption_ids[::2],
-        caption_image_ids=e.caption_image_ids[::2],
-        caption_embeddings=e.caption_embeddings[::2],
-    )
-    found = compare(written(tmp_path, "first", first), whole, captions_per_image=1)
-    assert found.verdict == "equal on every image"
 
 
-def test_rows_may_be_in_another_order_but_images_may_not(tmp_path: Path) -> None:
-    e = noisy(60, 0.5, 1)
-    back = np.arange(120)[::-1]
-    captions_back = replace(
-        e,
-        caption_ids=tuple(e.caption_ids[k] for k in back),
-        caption_image_ids=tuple(e.caption_image_ids[k] for k in back),
-        caption_embeddings=e.caption_embeddings[back],
-    )
-    images_back = replace(
-        e, image_ids=e.image_ids[::-1], image_embeddings=e.image_embeddings[::-1].copy()
-    )
-    whole = written(tmp_path, "whole", e)
-    assert compare(written(tmp_path, "one", captions_back), whole).differing == 0
-    with pytest.raises(EmbeddingsError, match="first at row 0: 'im0' and 'im59'"):
-        compare(written(tmp_path, "two", images_back), whole)
+EVEN = noisy(60, 0.5, 1)
+
+
+@pytest.mark.parametrize(
+    ("other", "message"),
+    [
+        (
+            with_captions(EVEN, range(1, 120, 2)),
+            "120 captions that are not the 60 of .*60 ids differ, first 'im0#0'",
+        ),
+        (
+            replace(EVEN, caption_ids=("mean", *EVEN.caption_ids[1:])),
+            "2 ids differ, first 'im0#0'",
+        ),
+        (
+            replace(EVEN, caption_image_ids=tuple(reversed(EVEN.caption_image_ids))),
+            "first 'im0#0'",
+        ),
+        (
+            replace(
+                EVEN, image_ids=EVEN.image_ids[::-1], image_embeddings=EVEN.image_embeddings[::-1]
+            ),
+            "first at row 0: 'im59' and 'im0'",
+        ),
+        (noisy(59, 0.5, 1), "60 images that are not the 59"),
+    ],
+)
+def test_other_galleries_are_refused_by_the_first_difference(
+    other: Embeddings, message: str, tmp_path: Path
+) -> None:
+    whole, file = written(tmp_path, "whole", EVEN), written(tmp_path, "other", other)
+    with pytest.raises(EmbeddingsError, match=message):
+        compare(file, whole)
+
+
+def test_captions_may_be_in_another_order_and_uncounted_ones_may_lack(tmp_path: Path) -> None:
+    whole = written(tmp_path, "whole", EVEN)
+    back = written(tmp_path, "back", with_captions(EVEN, range(119, -1, -1)))
+    assert compare(back, whole).differing == 0
+    first = written(tmp_path, "first", with_captions(EVEN, range(0, 120, 2)))
+    assert compare(first, whole, captions_per_image=1).verdict == "equal on every image"
 
 
 def test_folds_are_compared_fold_by_fold(tmp_path: Path) -> None:

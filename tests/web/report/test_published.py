@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from pipeline.retrieval.ranking.recall import CUTOFFS
-from pipeline.retrieval.tables import METRICS
+from pipeline.retrieval.measures import CUTOFFS, METRICS
 from pipeline.store.errors import FileReadError
 from pipeline.web.report.published import (
     COLUMNS,

@@ -2,7 +2,7 @@
 
 import pytest
 
-from pipeline.retrieval.ranking.recall import CUTOFFS, DIRECTIONS
+from pipeline.retrieval.measures import CUTOFFS, DIRECTIONS
 from pipeline.web.report.rankings import rankings
 
 COLUMNS = [f"{d}_r{k}" for d in DIRECTIONS for k in CUTOFFS]
