@@ -21,12 +21,12 @@ BUDGET = {
     "images": 5470,  # to become 5,300
     "text": 6270,  # to become 5,900
     "heads": 7820,  # to become 7,600
-    "retrieval": 5340,  # to become 5,000
+    "retrieval": 5400,  # to become 5,000
     "experiments": 1340,  # to become 1,500
     "clips": 2580,  # to become 2,400
     "regions": 3280,  # to become 2,600
     "language": 4450,  # to become 3,600
-    "studies": 6500,
+    "studies": 6510,
     "web": 4510,  # to become 4,300
     "stages": 5270,  # to become 5,000
     "tests": 43220,  # to become 27,000

@@ -140,7 +140,12 @@ def evaluate(
         evaluation = evaluate_protocol(space, resolved, rank)
     digest = sha256_of_file(file)
     if relevance is not None:
-        judged = relevance(_gallery(space, resolved, captions_per_image), monitor)
+        judged = relevance(
+            first_captions(space, captions_per_image)
+            if resolved is None
+            else galleries(space, resolved)[0],
+            monitor,
+        )
         write_json(folder / RELEVANCE_FILE, {"embeddings_sha256": digest, "judgments": judged})
         evaluation = replace(evaluation, relevance=judged)
     else:
@@ -226,18 +231,9 @@ def _evaluate_whole(
     """Rank in both directions in one gallery, without a protocol."""
     table = table_of_gallery(embeddings, captions_per_image, rank)
     method: dict[str, Any] = {"captions_per_image": captions_per_image}
-    if "rsum_low" in table:
-        method["intervals"] = INTERVALS
-    return Evaluation(table, method=method)
-
-
-def _gallery(
-    space: Embeddings, protocol: Protocol | None, captions_per_image: int | None
-) -> Embeddings:
-    """Return the single gallery whose items are judged."""
-    if protocol is not None:
-        return galleries(space, protocol)[0]
-    return space if captions_per_image is None else first_captions(space, captions_per_image)
+    return Evaluation(
+        table, method=method | ({"intervals": INTERVALS} if "rsum_low" in table else {})
+    )
 
 
 def _require_affordable(

@@ -127,32 +127,27 @@ def _chance_mean(alike: Alike, items: int) -> float:
     return float(mean / sum(alike.values()))
 
 
+def _rank_column(name: str, heading: str) -> Column:
+    what = f"{name.replace('_', ' ')} of the best correct item, from 1; lower is better."
+    return Column(name, heading, f"{heading}: {what}", (1, inf), lower_is_better=True)
+
+
+_RANKS_LEGEND = "medr, meanr: median and mean rank, from 1"
+
 MEASURES = (
     *(recall_at(k, in_rsum=True) for k in CUTOFFS),
     Measure(
-        Column(
-            "median_rank",
-            "medr",
-            "medr: median rank of the best correct item, from 1; lower is better.",
-            (1, inf),
-            lower_is_better=True,
-        ),
+        _rank_column("median_rank", "medr"),
         figure=_median_rank,
         chance=_chance_median,
-        legend="medr, meanr: median and mean rank, from 1",
+        legend=_RANKS_LEGEND,
     ),
     Measure(
-        Column(
-            "mean_rank",
-            "meanr",
-            "meanr: mean rank of the best correct item, from 1; lower is better.",
-            (1, inf),
-            lower_is_better=True,
-        ),
+        _rank_column("mean_rank", "meanr"),
         lambda ranks: ranks + 1.0,
         lambda ranks: float(np.mean(ranks)) + 1.0,
         chance=_chance_mean,
-        legend="medr, meanr: median and mean rank, from 1",
+        legend=_RANKS_LEGEND,
         in_report=False,
     ),
     # "Mean Inverted Rank (MIR) at which the annotated item is found" (Dong et al. 2018, on TrecVid
@@ -166,10 +161,13 @@ MEASURES = (
     ),
 )
 RSUM = Column("rsum", "rsum", "rsum: sum of the six R@K, at most 600.", (0, 600))
-_COUNTS = (
-    Column("num_images", "images", limits=(0, inf), decimals=0),
-    Column("num_captions", "captions", limits=(0, inf), decimals=0),
-    Column("captions_per_image", "captions an image", limits=(0, inf), decimals=0),
+_COUNTS = tuple(
+    Column(name, heading, limits=(0, inf), decimals=0)
+    for name, heading in (
+        ("num_images", "images"),
+        ("num_captions", "captions"),
+        ("captions_per_image", "captions an image"),
+    )
 )
 _NUM_FOLDS = Column("num_folds", "folds", limits=(1, inf), decimals=0)
 

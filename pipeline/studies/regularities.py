@@ -18,13 +18,13 @@ from pipeline.datasets.image_truth import ImageWords, WordKind
 from pipeline.datasets.manifest import Manifest
 from pipeline.retrieval import EmbeddingsError
 from pipeline.retrieval.composition import around_the_mean, compose, require_composable
-from pipeline.retrieval.geometry import common_plane
 from pipeline.retrieval.query.searcher import Searcher
 from pipeline.retrieval.similarity import Vectors, unit_rows
 from pipeline.store.errors import WrongUsage
 from pipeline.store.files import write_json
 from pipeline.store.schema import decode
 from pipeline.studies import markdown_table
+from pipeline.studies.embedding_map.plane import common_plane
 from pipeline.text.tokenizers.tokenizer import TOKENIZERS
 
 TOP = 5

@@ -4,12 +4,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from pipeline.retrieval.measures import DIRECTIONS, IN_RSUM, WITH_INTERVAL
 from pipeline.retrieval.ranking.ranks import Ranks
-
-Matrix = npt.NDArray[np.float64]
+from pipeline.retrieval.similarity import Matrix
 
 RESAMPLES, SEED, LEVEL = 1000, 0, 0.95
 

@@ -25,7 +25,7 @@ def galleries(embeddings: Embeddings, protocol: Protocol) -> list[Embeddings]:
             "embed the split that it is meant for, or use the protocol all"
             + (f" or first-{required}" if there > required else "")
         )
-    counted = embeddings if number is None else first_captions(embeddings, number)
+    counted = first_captions(embeddings, number)
     image_of_caption = counted.image_of_caption
     if number is not None and protocol.images is not None:
         of_image = np.bincount(image_of_caption, minlength=there)[:required]
@@ -45,8 +45,10 @@ def galleries(embeddings: Embeddings, protocol: Protocol) -> list[Embeddings]:
     return [images_between(counted, image_of_caption, part) for part in parts]
 
 
-def first_captions(embeddings: Embeddings, number: int) -> Embeddings:
-    """Keep the first `number` captions of every image; all of them: the embeddings themselves."""
+def first_captions(embeddings: Embeddings, number: int | None) -> Embeddings:
+    """Keep the first `number` captions of every image; if these are all, or None, return as is."""
+    if number is None:
+        return embeddings
     if number < 1:
         raise ValueError(f"captions per image must be at least 1, found {number}")
     position = _caption_positions(embeddings)

@@ -25,9 +25,7 @@ def recall_table(
     its best caption. `rsum` is the sum of the six R@K. Captions beyond the first
     `captions_per_image` of an image are neither queries nor in the gallery; None: all count.
     """
-    counted = (
-        embeddings if captions_per_image is None else first_captions(embeddings, captions_per_image)
-    )
+    counted = first_captions(embeddings, captions_per_image)
     return table_of_ranks(counted, rank(counted))
 
 

@@ -42,9 +42,7 @@ def table_of_gallery(
     embeddings: Embeddings, captions_per_image: int | None = 5, rank: Ranker = rank_both_ways
 ) -> Table:
     """Return the recall table of one gallery; below `SMALL` images with `SMALL_COLUMNS`."""
-    gallery = (
-        embeddings if captions_per_image is None else first_captions(embeddings, captions_per_image)
-    )
+    gallery = first_captions(embeddings, captions_per_image)
     ranks = rank(gallery)
     table = table_of_ranks(gallery, ranks)
     if is_small(gallery):

@@ -1,15 +1,14 @@
 """Exact test and interval of a mean difference over few images, by sign flips."""
 
 import numpy as np
-import numpy.typing as npt
 
 from pipeline.retrieval.ranking.bootstrap import LEVEL, SEED
+from pipeline.retrieval.similarity import Matrix
 
 MOST_EXACT = 14  # number of differences up to which all signs are tried; beyond it they are sampled
-Doubles = npt.NDArray[np.float64]
 
 
-def sign_flip_p(differences: Doubles) -> float:
+def sign_flip_p(differences: Matrix) -> float:
     """Return the two-sided p of a mean of differences (n,): Fisher's randomisation test."""
     differing = differences[differences != 0]
     if not len(differing):
@@ -25,7 +24,7 @@ def sign_flip_p(differences: Doubles) -> float:
     return (further + 1) / (len(sums) + 1)
 
 
-def sign_flip_interval(differences: Doubles, level: float = LEVEL) -> tuple[float, float]:
+def sign_flip_interval(differences: Matrix, level: float = LEVEL) -> tuple[float, float]:
     """Return the interval of the mean of differences (n,) that agrees with `sign_flip_p`."""
     # Means of subsets divide the line into intervals that contain the centre of a symmetric
     # distribution with equal probability (Hartigan 1969).
@@ -38,11 +37,11 @@ def sign_flip_interval(differences: Doubles, level: float = LEVEL) -> tuple[floa
     return float(means[below - 1]), float(means[-below])
 
 
-def _signs(number: int) -> Doubles:
+def _signs(number: int) -> Matrix:
     """Return 1 and -1, (choices, number): all combinations of signs, or a sample of them."""
     if number <= MOST_EXACT:
         bits = np.arange(1 << number)[:, None] >> np.arange(number) & 1
     else:
         bits = np.random.default_rng(SEED).integers(2, size=(1 << MOST_EXACT, number))
-    signs: Doubles = np.where(bits, -1.0, 1.0)
+    signs: Matrix = np.where(bits, -1.0, 1.0)
     return signs

@@ -9,10 +9,9 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
-from pipeline.retrieval.geometry import Closeness
 from pipeline.retrieval.measures import RSUM
 from pipeline.store.files import write_text
-from pipeline.studies.embedding_map.plane import Point
+from pipeline.studies.embedding_map.plane import Closeness, Point
 from pipeline.web.pages.rendering import shown, spread_labels
 from pipeline.web.report.charts import (
     COLOURS,

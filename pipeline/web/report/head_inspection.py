@@ -12,14 +12,13 @@ import numpy.typing as npt
 
 from pipeline.heads.inputs.feature_spec import FeatureSpec, caption_blocks
 from pipeline.retrieval.embeddings import Embeddings
-from pipeline.retrieval.geometry import Closeness, closeness, common_plane
 from pipeline.store.errors import PipelineError
 from pipeline.store.hashing import chosen
 from pipeline.store.schema import SchemaError, convert
 from pipeline.store.shards.feature_set import FeatureSet
 from pipeline.store.shards.format import ShardError
 from pipeline.store.shards.index import INDEX_FILE, read_index
-from pipeline.studies.embedding_map.plane import Point
+from pipeline.studies.embedding_map.plane import Closeness, Point, closeness, common_plane
 from pipeline.studies.embedding_map.typical_words import words_of
 from pipeline.web.report.retrievals import SEED, as_compared
 

@@ -9,7 +9,6 @@ from typing import Any
 from pipeline.datasets.checks import DatasetError
 from pipeline.datasets.manifest import MANIFEST_FILE, Manifest, read_manifest
 from pipeline.retrieval.embedding_file import read_embeddings
-from pipeline.retrieval.geometry import Closeness
 from pipeline.retrieval.provenance import (
     Metadata,
     columns_of,
@@ -30,7 +29,7 @@ from pipeline.retrieval.tables import (
 from pipeline.store.hashing import sha256_of_file
 from pipeline.store.packed import TextMapping
 from pipeline.studies.embedding_map.make_map import EmbeddingMap, make_map
-from pipeline.studies.embedding_map.plane import Projection
+from pipeline.studies.embedding_map.plane import Closeness, Projection
 from pipeline.web.report.head_inspection import HeadInspection, WordPlane
 from pipeline.web.report.retrievals import Retrieval, protocol_of, retrieve
 

@@ -11,7 +11,6 @@ import numpy.typing as npt
 
 from pipeline.retrieval import EmbeddingsError
 from pipeline.retrieval.embeddings import Embeddings
-from pipeline.retrieval.geometry import Closeness, closeness, principal_plane
 from pipeline.retrieval.ranking.bootstrap import RankedGallery, intervals
 from pipeline.retrieval.ranking.galleries import galleries
 from pipeline.retrieval.ranking.protocols import Protocol
@@ -21,7 +20,7 @@ from pipeline.retrieval.search import Gallery, SideName, nearest
 from pipeline.retrieval.similarity import unit_rows
 from pipeline.store.hashing import chosen
 from pipeline.store.schema import SchemaError, convert
-from pipeline.studies.embedding_map.plane import Point
+from pipeline.studies.embedding_map.plane import Closeness, Point, closeness, principal_plane
 from pipeline.studies.embedding_map.typical_words import words_of
 
 SHOWN, FAILURES, TOP = 6, 6, 5

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from sklearn.decomposition import PCA
 
-from pipeline.retrieval.geometry import closeness, common_plane, principal_plane
+from pipeline.studies.embedding_map.plane import closeness, common_plane, principal_plane
 
 
 @pytest.mark.parametrize("counts", [(1, 2), (3, 3), (5, 1, 4, 2)])
