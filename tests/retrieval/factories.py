@@ -40,6 +40,19 @@ def made(counts: list[int], similarity: str, seed: int = 0, integers: bool = Fal
     )
 
 
+def vectors(rows: int, similarity: str, seed: int, ties: bool = False) -> npt.NDArray[np.float32]:
+    """Return vectors, or sets with absent parts; ties are small integers, or repeated sets."""
+    rng = np.random.default_rng(seed)
+    if not SIMILARITIES[similarity].sets:
+        made = rng.integers(-1, 2, (rows, 7)) if ties else rng.standard_normal((rows, 7))
+        return made.astype(np.float32)
+    made = rng.standard_normal((rows, 4, 7))
+    made[np.arange(4) < rng.integers(0, 4, (rows, 1))] = 0.0
+    if ties:
+        made = made[rng.integers(0, max(1, rows // 3), rows)]
+    return made.astype(np.float32)
+
+
 def noisy(images: int, noise: float, seed: int) -> Embeddings:
     """Two captions an image, each its image's point and noise: more noise, less recall."""
     points = np.random.default_rng(0).standard_normal((images, 8)).astype(np.float32)

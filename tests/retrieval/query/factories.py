@@ -43,14 +43,19 @@ def fill(folder: Path) -> None:
     rng = np.random.default_rng(0)
     for file, size in zip(FILES, ((41, 60, 3), (230, 31, 3)), strict=True):
         Image.fromarray(rng.integers(0, 256, size, np.uint8)).save(folder / file)
-    recipe = resolve_recipe("efficientnet-lite0-pool", storage="float16")
-    weights = load_weights(recipe)
-    header = feature_header(recipe, weights, "made")
-    with ShardBuild(folder / "images", header, [e.id for e in ENTRIES]) as build:
-        network = RecipeNetwork(recipe, weights.state)
-        publish_images(build, [folder / file for file in FILES], network, Parallelism(2, 1, 1))
+    extract(folder, "efficientnet-lite0-pool", "images", storage="float16")
     encode(folder, "bow", vocabulary="all")
     train(folder, "head")
+
+
+def extract(folder: Path, recipe_name: str, out: str, storage: str = "float32") -> None:
+    """Write the features of both pictures."""
+    recipe = resolve_recipe(recipe_name, storage=storage)
+    weights = load_weights(recipe)
+    header = feature_header(recipe, weights, "made")
+    with ShardBuild(folder / out, header, [e.id for e in ENTRIES]) as build:
+        network = RecipeNetwork(recipe, weights.state)
+        publish_images(build, [folder / file for file in FILES], network, Parallelism(2, 1, 1))
 
 
 def encode(folder: Path, name: str, **options: Any) -> None:

@@ -1,4 +1,4 @@
-"""Queries are embedded by no head, encoder or weights but those that made the embedding file."""
+"""Queries are embedded as their features were, by no models but those that made the file."""
 
 import shutil
 from collections.abc import Sequence
@@ -10,16 +10,104 @@ import numpy as np
 import pytest
 
 from pipeline.heads import HeadError
+from pipeline.heads.inputs.feature_spec import FeatureSpec
 from pipeline.heads.trained_head import TrainedHead, load_head
 from pipeline.images.weights import WeightsError
 from pipeline.retrieval import EmbeddingsError
 from pipeline.retrieval.embedding_file import read_embeddings, write_embeddings
-from pipeline.retrieval.query.query_embedding import embed_sentences
+from pipeline.retrieval.query.picture_features import open_features
+from pipeline.retrieval.query.query_embedding import embed_pictures, embed_sentences
 from pipeline.retrieval.query.query_models import QueryModels, head_of, open_encoder, open_network
+from pipeline.retrieval.query.query_sentences import read_sentences, require_lines
+from pipeline.store.errors import PipelineError
+from pipeline.store.shards.feature_set import FeatureSet
+from pipeline.store.shards.side_by_side import write_view
 from pipeline.text.encoder_plans import plan_encoder
 from pipeline.text.encoders.base import CaptionEncoder
 from pipeline.text.fitting import Fitting, fit_encoder
-from tests.retrieval.query.factories import CAPTIONS, FILES, embedded, encode, quiet, train
+from tests.retrieval.query.factories import (
+    CAPTIONS,
+    ENTRIES,
+    FILES,
+    embedded,
+    encode,
+    extract,
+    quiet,
+    train,
+)
+
+
+def test_queries_lie_where_their_features_put_them(made: Path) -> None:
+    trained = load_head(made / "head")
+    stored = embedded(made, trained)
+    encoder = open_encoder(trained, made / "encoder", CAPTIONS[1:])
+    rows = embed_sentences(trained, encoder, CAPTIONS[1:], quiet)
+    np.testing.assert_array_equal(rows, stored.caption_embeddings[1:])
+    # Another batch size than in the extraction, and then float16.
+    both = embed_pictures(trained, open_network(trained), [made / file for file in FILES])
+    np.testing.assert_allclose(both, stored.image_embeddings, rtol=2e-3, atol=1e-3)
+    assert np.abs(both[0] - both[1]).max() > 0.01
+    np.testing.assert_array_equal(both, both.astype(np.float16))
+    alone = embed_pictures(trained, open_network(trained, "imagenet"), [made / FILES[1]])
+    np.testing.assert_array_equal(alone, both[1:])
+
+
+def test_several_networks_side_by_side(made: Path) -> None:
+    """Features of a picture are the concatenated rows that its shards have."""
+    extract(made, "efficientnet-lite0-pool-10crop", "crops")
+    write_view(made / "view", [FeatureSet(made / name) for name in ("crops", "images")], "unit")
+    view = FeatureSet(made / "view")
+    row = open_features(FeatureSpec.of(view), "this").of(made / FILES[0])
+    np.testing.assert_allclose(row, view.read([ENTRIES[0].id]), atol=1e-4)
+    assert np.linalg.norm(row[0]) == pytest.approx(2**0.5, abs=1e-4)
+    with pytest.raises(EmbeddingsError, match="cannot replace the weights of all"):
+        open_features(FeatureSpec.of(view), "this", "random:1")
+
+
+def test_words_that_the_encoder_does_not_know_are_logged_or_refused(made: Path) -> None:
+    trained, logged = load_head(made / "head"), list[str]()
+    encoder = open_encoder(trained, made / "encoder", [])
+    rows = embed_sentences(trained, encoder, ["two qzzyx dogs", "a red fish"], logged.append)
+    known = embed_sentences(trained, encoder, ["two dogs", "a red"], quiet)
+    np.testing.assert_array_equal(rows, known)
+    assert logged == ["bow-w2vv-filterstop-all-6 does not know: fish, qzzyx"]
+    with pytest.raises(
+        EmbeddingsError, match=r"knows no word of 1 of 2 queries, first \['qzzyx'\]"
+    ):
+        embed_sentences(trained, encoder, ["a dogs", "qzzyx"], quiet)
+
+
+def test_pictures_that_cannot_be_decoded_are_refused(made: Path, tmp_path: Path) -> None:
+    trained = load_head(made / "head")
+    network = open_network(trained)
+    (tmp_path / "text.png").write_text("no picture")
+    for name, message in (("text.png", "text.png is unreadable"), ("none.png", "is missing")):
+        with pytest.raises(EmbeddingsError, match=message):
+            embed_pictures(trained, network, [made / FILES[0], tmp_path / name])
+
+
+@pytest.mark.parametrize(
+    ("data", "expected"),
+    [
+        (b"a\nb c\n", ["a", "b c"]),
+        ("é".encode(), ["é"]),
+        (b"a\n\nb\n", "asked: line 2 of 3, '', is empty"),
+        (b"", "line 1 of 1"),
+        (b"\xff", "not UTF-8"),
+    ],
+)
+def test_a_file_of_sentences_is_read_line_by_line(
+    data: bytes, expected: list[str] | str, tmp_path: Path
+) -> None:
+    path = tmp_path / "asked"
+    path.write_bytes(data)
+    if isinstance(expected, list):
+        assert read_sentences(path) == expected
+    else:
+        with pytest.raises(EmbeddingsError, match=expected):
+            read_sentences(path)
+    with pytest.raises(EmbeddingsError, match="2 of 2, 'a\\\\nb', has a line break"):
+        require_lines(["a", "a\nb"])
 
 
 def test_a_word_without_a_vector_is_looked_for_once(
@@ -63,20 +151,22 @@ def test_an_encoder_that_was_fitted_to_other_captions_is_refused(
         open_encoder(load_head(made / "head"), tmp_path / "other", ["a red"])
 
 
-def test_a_network_of_other_or_unknown_weights_is_refused(made: Path) -> None:
+@pytest.mark.parametrize(
+    ("weights", "changes", "error", "message"),
+    [
+        ("random:4", {}, EmbeddingsError, r"'random:4' .*uses: weights .package:"),
+        ("mine.pth", {}, WeightsError, "no weights file"),
+        (None, {"weights": "file:mine.pth"}, EmbeddingsError, "path is not recorded"),
+        (None, {"recipe": {"name": "bottom-up"}}, EmbeddingsError, "features that no recipe"),
+    ],
+)
+def test_a_network_of_other_or_unknown_weights_is_refused(
+    weights: str | None, changes: Any, error: type[PipelineError], message: str, made: Path
+) -> None:
     trained = load_head(made / "head")
-    with pytest.raises(EmbeddingsError, match=r"'random:4' .*uses: weights .package:"):
-        open_network(trained, "random:4")
-    with pytest.raises(WeightsError, match="no weights file"):
-        open_network(trained, "mine.pth")
-    side = trained.inputs.images
-    for changed, message in (
-        (replace(side, weights="file:mine.pth"), "'mine.pth', whose path is not recorded"),
-        (replace(side, recipe={"name": "bottom-up"}), "'bottom-up', features that no recipe"),
-    ):
-        other = replace(trained, inputs=replace(trained.inputs, images=changed))
-        with pytest.raises(EmbeddingsError, match=message):
-            open_network(other)
+    inputs = replace(trained.inputs, images=replace(trained.inputs.images, **changes))
+    with pytest.raises(error, match=message):
+        open_network(replace(trained, inputs=inputs), weights)
 
 
 def test_embeddings_know_the_head_that_made_them(made: Path, tmp_path: Path) -> None:
