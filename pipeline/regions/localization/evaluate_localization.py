@@ -37,9 +37,7 @@ CUTOFFS = (1, 5, 10)
 _MAP = Column("phrase_to_region_map", "mAP")
 COLUMNS = (
     *(Column(f"phrase_to_region_r{k}", f"R@{k}") for k in CUTOFFS),
-    _MAP,
-    Column("bound", "bound"),
-    Column("pointing_game", "pointing"),
+    *(_MAP, Column("bound"), Column("pointing_game", "pointing")),
 )
 MEASURES = tuple(column.name for column in COLUMNS if column != _MAP)
 """Metrics that are means over queries, with an interval; mAP has none."""
@@ -181,14 +179,12 @@ def figures(
 ) -> Figures:
     """Return `MEASURES` of all queries, or of a mask (queries,) bool, in percent."""
     rows = np.arange(len(localized.query_ids)) if chosen is None else np.flatnonzero(chosen)
-    right = right_queries(ranked)
-    values = np.where([right[name][rows] for name in MEASURES], 100.0, 0.0)
+    values = np.where([right[rows] for right in right_queries(ranked).values()], 100.0, 0.0)
     result = dict(zip(MEASURES, values.mean(axis=1).tolist(), strict=True))
     if with_intervals:
-        images = len(localized.image_ids)
-        low, high = mean_intervals(values, localized.query_image[rows], images)
-        result |= {f"{m}_low": float(v) for m, v in zip(MEASURES, low, strict=True)}
-        result |= {f"{m}_high": float(v) for m, v in zip(MEASURES, high, strict=True)}
+        bounds = mean_intervals(values, localized.query_image[rows], len(localized.image_ids))
+        for end, of in zip(("low", "high"), bounds.tolist(), strict=True):
+            result |= {f"{name}_{end}": v for name, v in zip(MEASURES, of, strict=True)}
     return result
 
 
@@ -203,17 +199,15 @@ def markdown(table: LocalizationTable, published: Mapping[str, Mapping[str, str]
     """Return the rows, published ones by system, and those of the types, as Markdown tables."""
     columns = {column.name: column.title for column in COLUMNS}
     lines = [f"| system | {' | '.join(columns.values())} |", "|---" + "|---:" * len(columns) + "|"]
-    for name, row in table.rows.items():
-        lines.append(f"| {name} | {' | '.join(_cell(row, c) for c in columns)} |")
-    for name, printed in published.items():
-        lines.append(f"| {name} | {' | '.join(printed.get(c, '') for c in columns)} |")
+    rows = [(name, [_cell(row, c) for c in columns]) for name, row in table.rows.items()]
+    rows += [(name, [row.get(c, "") for c in columns]) for name, row in published.items()]
+    lines += [f"| {name} | {' | '.join(cells)} |" for name, cells in rows]
     if table.types:
         del columns[_MAP.name]
         lines += ["", f"| type | queries | {' | '.join(columns.values())} |"]
-        lines.append("|---" + "|---:" * (len(columns) + 1) + "|")
-        for name, row in table.types.items():
-            cells = " | ".join(_cell(row, c) for c in columns)
-            lines.append(f"| {name} | {row['queries']:.0f} | {cells} |")
+        lines += ["|---" + "|---:" * (len(columns) + 1) + "|"]
+        types = [(f"{name} | {row['queries']:.0f}", row) for name, row in table.types.items()]
+        lines += [f"| {n} | {' | '.join(_cell(row, c) for c in columns)} |" for n, row in types]
     return "\n".join(lines) + "\n"
 
 

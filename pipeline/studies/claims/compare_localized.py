@@ -17,7 +17,7 @@ from pipeline.studies.significance.paired import Statistic, mean_of
 
 Entry = tuple[str, bytes]  # a name with its value
 MEASURES = {
-    column.name: replace(column, heading=f"phrases {column.heading}")
+    column.name: replace(column, heading=f"phrases {column.title}")
     if column.name.startswith("phrase")
     else column
     for column in COLUMNS
