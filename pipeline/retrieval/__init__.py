@@ -1,8 +1,8 @@
 """Retrieval in the joint space: embedding files, similarities, ranks by id, Recall@K and search.
 
-Read `embeddings` for the file, `ranking` for ranks, the tie rule, and the figures of Recall@K;
-`evaluate` is the job of `pipeline evaluate`. `search` finds the nearest rows, `approximate` among
-millions. Only `torch_scores` and `ranking.on_device` need torch; plots are made elsewhere.
+Read `embeddings` for the file, `ranking` for ranks and the tie rule, and `measures` for the columns
+of the tables; `evaluate` is the job of `pipeline evaluate`. `search` finds the nearest rows,
+`approximate` among millions. Only `torch_scores` and `ranking.on_device` need torch.
 """
 
 from pipeline.store.errors import PipelineError

@@ -60,7 +60,9 @@ def with_captions(e: Embeddings, rows: Sequence[int]) -> Embeddings:
 def embeddings(folder: Path) -> Systems:
     good, poor = noisy(NUMBER, 0.5, 1), noisy(NUMBER, 2.5, 7)
     owners = tuple(reversed(good.caption_image_ids))
-    images = {"image_ids": good.image_ids[::-1], "image_embeddings": good.image_embeddings[::-1]}
+    back = replace(
+        good, image_ids=good.image_ids[::-1], image_embeddings=good.image_embeddings[::-1]
+    )
     others = {
         "fewer": (
             with_captions(good, range(1, 120, 2)),
@@ -71,7 +73,7 @@ def embeddings(folder: Path) -> Systems:
             "2 ids differ, first 'im0#0'",
         ),
         "exchanged": (replace(good, caption_image_ids=owners), "first 'im0#0'"),
-        "back": (replace(good, **images), "first at row 0: 'im0' and 'im59'"),
+        "back": (back, "first at row 0: 'im0' and 'im59'"),
         "lacking": (noisy(59, 0.5, 1), "60 images that are not the 59"),
     }  # fmt: skip
     return Systems(
