@@ -19,7 +19,7 @@ BUDGET = {
     "store": 11670,  # to become 8,900
     "datasets": 4770,  # to become 3,900
     "images": 5470,  # to become 5,300
-    "text": 6270,  # to become 5,900
+    "text": 6380,  # to become 5,900
     "heads": 7820,  # to become 7,600
     "retrieval": 5400,  # to become 5,000
     "experiments": 1340,  # to become 1,500
@@ -28,7 +28,7 @@ BUDGET = {
     "language": 4450,  # to become 3,600
     "studies": 6510,
     "web": 4510,  # to become 4,300
-    "stages": 5270,  # to become 5,000
+    "stages": 5170,  # to become 5,000
     "tests": 43070,  # to become 27,000
 }
 """Most lines of each room, of all kinds; the plan's aim next to those above it."""

@@ -37,7 +37,7 @@ from pipeline.images.recipes import Recipe, resolve_recipe
 from pipeline.images.weights import load_weights
 from pipeline.store.progress import Stopwatch
 from pipeline.store.shards.plan import Span
-from pipeline.text.encoders.open_clip_text import OpenClip
+from pipeline.text.open_clip_text import OpenClip
 
 WEIGHTS = "random:0"
 CAPTIONS_PER_BATCH = 32

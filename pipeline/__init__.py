@@ -78,7 +78,7 @@ if TYPE_CHECKING:
     from pipeline.store.workers.place import Place as Place
     from pipeline.studies.family import *  # noqa: F403
     from pipeline.studies.near_duplicates.family import *  # noqa: F403
-    from pipeline.text.encode import Captions as Captions
+    from pipeline.text.captions import Captions as Captions
     from pipeline.text.encode import encode as encode
     from pipeline.text.fitted import load_encoder as load_encoder
     from pipeline.text.vectors.store import store_vectors as store_vectors
@@ -87,7 +87,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _HOMES = {
-    "Captions": "pipeline.text.encode",
+    "Captions": "pipeline.text.captions",
     "Compute": "pipeline.store.jobs.options",
     "Embeddings": "pipeline.retrieval.embeddings",
     "FeatureExtractor": "pipeline.images.feature_extractor",

@@ -80,21 +80,16 @@ def chosen_experiments(rows: Sequence[Row], paper: str | None) -> list[Row]:
 
 def encoders() -> list[Row]:
     """Return the sentence encoders."""
-    from pipeline.text.encoder_plans import ENCODERS
+    from pipeline.text.encoders.registry import KINDS
+    from pipeline.text.encoders.registry import encoders as presets
 
-    kinds = {
-        "mean": "mean of the word vectors",
-        "bow": "word counts",
-        "tfidf": "tf-idf of lemmas",
-        "fisher": "Fisher vector of the word vectors",
-        "token-ids": "ids of the words in order",
-        "tags": "ids of the words' part-of-speech tags",
-    }
+    details = ("mixtures", "averaging", "vocabulary", "tag_set")
     rows = []
-    for spec in ENCODERS.values():
-        details = (", ".join(spec.mixtures), spec.averaging, spec.vocabulary, spec.tag_set)
-        description = ", ".join([kinds[spec.kind], *filter(None, details)])
-        rows.append(_row(spec.name, description, tokenizer=spec.tokenizer or ""))
+    for name, options in presets().items():
+        values = (getattr(options, detail, None) for detail in details)
+        words = [", ".join(value) if isinstance(value, tuple) else value for value in values]
+        description = ", ".join([KINDS[options.kind].about, *filter(None, words)])
+        rows.append(_row(name, description, tokenizer=getattr(options, "tokenizer", "")))
     return [
         *rows,
         _row("open-clip:MODEL.TAG", "text tower of an open_clip model", tokenizer="its own"),
@@ -107,7 +102,7 @@ def encoders() -> list[Row]:
 
 def tokenizers() -> list[Row]:
     """Return the tokenizers of captions."""
-    from pipeline.text.encoder_plans import LEMMAS
+    from pipeline.text.tokenizers.by_name import LEMMAS
     from pipeline.text.tokenizers.tokenizer import SPLITTERS, TOKENIZERS
 
     rows = []

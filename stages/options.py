@@ -16,6 +16,7 @@ import click
 from pipeline.store.jobs.options import Compute, Selection, Storage
 from pipeline.store.option_fields import name_of
 from pipeline.store.workers.place import Place
+from pipeline.text.captions import Captions
 from stages.command import PATH, Decorator, section
 from stages.console import OUTPUT
 
@@ -35,6 +36,7 @@ _OBJECTS: dict[type, tuple[str, str]] = {
     Storage: ("storage", "Storage"),
     Compute: ("compute", "Computing"),
     Place: ("place", "Cluster"),
+    Captions: ("captions", "Captions"),
 }
 """Parameter of the command, and title in the help."""
 
@@ -62,11 +64,15 @@ def options_of(kind: type, *names: str, without: str = "") -> Decorator:
 def option_of(kind: type, name: str) -> Decorator:
     """Return the option of a field of an option object."""
     field = next(field for field in fields(kind) if field.name == name)
-    text, attributes = field.metadata["help"], _attributes(field)
-    if "[default: " in text:  # None, or of params.yaml
-        attributes["show_default"] = False
-    elif field.default is not None:
-        attributes["default"] = field.default
+    default = {} if field.default is None else {"default": field.default}
+    if "[default: " in field.metadata["help"]:  # None, or of params.yaml
+        default = {"show_default": False}
+    return option_like(field, **default)
+
+
+def option_like(field: "Field[Any]", **others: Any) -> Decorator:
+    """Return an option with the help, type and choices of a field, without its default."""
+    text, attributes = field.metadata["help"], {**_attributes(field), **others}
     long = f"--{name_of(field).replace('_', '-')}"
     return click.option(
         long, field.name, help=text, metavar=field.metadata["metavar"], **attributes

@@ -10,19 +10,14 @@ from click.core import ParameterSource
 
 from pipeline.text.tokenizers.tokenizer import TOKENIZERS
 from pipeline.text.vectors.settings import Training
-from stages.command import PATH, Command, Decorator
+from stages.command import PATH, Command, section
 from stages.console import CONSOLE, OUTPUT, log_done
 from stages.experiment import REQUIRED_DATASET
+from stages.options import option_of
 
-_SETTINGS = tuple(field.name for field in fields(Training) if field.name != "trainer")
+_SETTINGS = {field.name: field for field in fields(Training) if field.name != "trainer"}
 _TRAINING_ONLY = ("split", "corpus", "allow_leaks", *_SETTINGS)
-
-
-def _number(name: str, text: str, smallest: int = 1) -> Decorator:
-    """Return an option for a field of `Training`, with its default."""
-    option, default = f"--{name.replace('_', '-')}", getattr(Training, name)
-    kind = click.IntRange(smallest)
-    return click.option(option, type=kind, default=default, help=f"Training: {text}")
+_settings_options = section("Options", *(option_of(Training, name) for name in _SETTINGS))
 
 
 @click.command(cls=Command)
@@ -51,19 +46,7 @@ def _number(name: str, text: str, smallest: int = 1) -> Decorator:
     is_flag=True,
     help="Training: allow a corpus that contains captions of other splits.",
 )
-@click.option(
-    "--algorithm",
-    type=click.Choice(["skip-gram", "cbow"]),
-    default=Training.algorithm,
-    help="Training: algorithm.",
-)
-@_number("dim", "dimension of the vectors.")
-@_number("window", "maximum distance of context words.")
-@_number("min_count", "minimum number of occurrences of a word.")
-@_number("epochs", "number of passes over the corpus.")
-@_number("negative", "number of negative samples per word.")
-@_number("seed", "seed of all random numbers.", 0)
-@_number("buckets", "number of n-gram vectors of fastText.")
+@_settings_options
 @click.pass_context
 def vectors(
     ctx: click.Context,

@@ -14,8 +14,9 @@ import pipeline
 from pipeline.images.given_pictures import picture_of
 from pipeline.store.errors import PipelineError, UnexpectedType, WrongUsage
 from pipeline.store.one_or_many import texts_of, values_of
+from pipeline.text.encoders.registry import encoder_options
 from pipeline.text.fitting import Fitting, fit_encoder
-from tests.text.test_fitted import CAPTIONS, plan_of
+from tests.text.encoders.test_every_encoder import CAPTIONS
 
 LITE = "efficientnet-lite0-pool"
 
@@ -23,7 +24,7 @@ LITE = "efficientnet-lite0-pool"
 @pytest.fixture(scope="module")
 def encoder_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("encoder") / "mean.encoder"
-    fit_encoder(plan_of("mean"), folder, Fitting(CAPTIONS, "made", "train"), CAPTIONS)
+    fit_encoder(encoder_options("mean"), folder, Fitting(CAPTIONS, "made", "train"), CAPTIONS)
     return folder
 
 

@@ -23,8 +23,8 @@ from pipeline.store.files import created_by
 from pipeline.store.hashing import sha256_of_file
 from pipeline.text.encode import encoder_folder
 from pipeline.text.encoders.token_ids import FIRST_WORD
-from pipeline.text.fitted import load_encoder, load_plan, vocabulary_of
-from pipeline.text.vocabulary import Vocabulary
+from pipeline.text.fitted import load_encoder, load_options
+from pipeline.text.vocabulary import Vocabulary, load_vocabulary
 
 
 def fit_language_model(
@@ -101,8 +101,7 @@ def fit_language_model(
 
 def _vocabulary(sentences: Path) -> Vocabulary:
     folder = encoder_folder(sentences)
-    (spec,) = load_plan(folder).specs
-    return vocabulary_of(folder, spec)
+    return load_vocabulary(folder / load_options(folder).vocabulary_file)
 
 
 def _points(

@@ -20,8 +20,7 @@ from pipeline.store.shards.format import FeatureHeader, RowBlock, ShardError, na
 from pipeline.store.shards.plan import Span
 from pipeline.store.shards.row_keys import RowNumbers
 from pipeline.text.encoders.base import CaptionEncoder
-from pipeline.text.fitted import FittedFolder, load_plan
-from pipeline.text.lexicon import Lexicon
+from pipeline.text.fitted import load_fitted, load_options
 
 # Bytes of rows per block: the system would map larger blocks afresh each time.
 _BYTES_AT_ONCE = 1 << 24
@@ -59,7 +58,7 @@ class CaptionSource:
         settings = {
             "fitted": str(self.fitted.absolute()),
             "folder": str(Path.cwd()),
-            "words": sorted(Lexicon(load_plan(self.fitted)).words_of(self.texts)),
+            "words": sorted(load_options(self.fitted).words_of(self.texts)),
         }
         return Task("pipeline.text.caption_source:source_on_worker", settings, self._texts_of)
 
@@ -108,8 +107,7 @@ def _encoder(fitted: Path, folder: str, words: tuple[str, ...]) -> CaptionEncode
     try:
         # The plan may name word vectors by a path relative to the command's working directory.
         with chdir(folder):
-            plan = load_plan(fitted)
-            return FittedFolder(fitted, plan, Lexicon(plan)).encoder(words)
+            return load_fitted(fitted, load_options(fitted), words)
     except OSError as error:
         raise ShardError(
             f"a worker cannot access {folder}, the working directory of the command "

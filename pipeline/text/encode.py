@@ -1,7 +1,6 @@
 """The job of `pipeline text`: encode the captions or phrases of a dataset as feature shards."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -10,7 +9,7 @@ from pipeline.datasets.manifest import read_manifest
 from pipeline.datasets.splits import require_captions
 from pipeline.store.current.record import made_from
 from pipeline.store.current.snapshot import Snapshot, snapshot_file
-from pipeline.store.devices import AUTO, choose_device
+from pipeline.store.devices import choose_device
 from pipeline.store.jobs.make_features import make_features
 from pipeline.store.jobs.nothing_to_do import nothing_to_do
 from pipeline.store.jobs.options import Storage
@@ -18,45 +17,14 @@ from pipeline.store.progress import QUIET, Monitor
 from pipeline.store.shards.index import FeatureIndex
 from pipeline.store.workers.place import Place
 from pipeline.text.caption_source import CaptionSource, caption_header, unique_phrases
-from pipeline.text.encoder_plans import plan_encoder
+from pipeline.text.captions import Captions
 from pipeline.text.encoders.base import CaptionEncoder
+from pipeline.text.encoders.plan_json import plan_of
+from pipeline.text.encoders.registry import encoder_options
 from pipeline.text.fitting import Fitting, fit_encoder
 from pipeline.text.refit import follow_captions
 
 _SHOWN = 5  # number of captions without a known word to name in a message
-
-
-@dataclass(frozen=True)
-class Captions:
-    """Captions to encode, and the data to fit their encoder on.
-
-    Attributes
-    ----------
-    split : str or None. Split whose captions are encoded; None: all.
-    phrases : bool. Whether the distinct phrases of regions are encoded instead of captions.
-    fit_split : str. Split on which vocabularies, codebooks and components are fitted.
-    fitted : str, Path or None. Folder of the fitted files; None: `<out>.encoder`.
-    codebooks : str, Path or None. Folder of codebooks that encoders share: loaded from it, or
-        fitted and saved to it; None: each encoder has its own.
-    device : str. Device for principal components: a torch device, or "auto" for the best of this
-        machine.
-    trained_on : str or None. Training datasets of a model or of word vectors, comma-separated, for
-        the header; None: as stated by the model's card or tag. Features do not depend on it.
-
-    Examples
-    --------
-    >>> captions = pipeline.Captions(split="train")
-    >>> pipeline.encode("data/mine", "data/text/mine/bow", encoder="bow", captions=captions).rows
-    80
-    """
-
-    split: str | None = None
-    phrases: bool = False
-    fit_split: str = "train"
-    fitted: str | Path | None = None
-    codebooks: str | Path | None = None
-    device: str = AUTO
-    trained_on: str | None = None
 
 
 def encode(
@@ -84,7 +52,7 @@ def encode(
     ----------
     dataset : str or Path. Folder of a prepared dataset.
     out : str or Path. Output folder. Row ids are caption ids, or `RegionPhrase.key` of phrases.
-    encoder : str. Names in `pipeline.text.encoder_plans.ENCODERS`, joined by "+" for a
+    encoder : str. Names in `pipeline.text.encoders.registry.KINDS`, joined by "+" for a
         concatenation, or "sentence-transformer:MODEL" and "open-clip:MODEL.TAG" for libraries'
         models.
     captions : Captions or None. Captions to encode and to fit on; None: defaults.
@@ -121,33 +89,33 @@ def encode(
     """
     out, how = Path(out), captions or Captions()
     folder = encoder_folder(out) if how.fitted is None else Path(how.fitted)
-    plan = plan_encoder(encoder, **options)
+    chosen = encoder_options(encoder, **options)
     storage, place = storage or Storage(), place or Place()
-    record = made_from(how, storage, encoder=plan.to_json())
+    record = made_from(how, storage, encoder=plan_of(chosen))
     snapshot = Snapshot(snapshot_file(out), record, Path(dataset))
     if (index := nothing_to_do(snapshot, out, "caption", place, monitor)) is not None:
         return index
     manifest = read_manifest(Path(dataset))
     require_captions(manifest)
     texts_of = partial(unique_phrases, dataset) if how.phrases else manifest.captions
-    chosen = texts_of(how.split)
+    selected = texts_of(how.split)
     fitting = Fitting(
         texts_of(how.fit_split).texts,
         manifest.name,
         how.fit_split,
         None if how.codebooks is None else Path(how.codebooks),
-        choose_device(how.device, monitor) if plan.pca else "cpu",
+        choose_device(how.device, monitor) if options.get("pca") else "cpu",
         monitor,
     )
     if storage.update:
-        fitted = follow_captions(plan, folder, fitting, chosen.texts, out)
+        fitted = follow_captions(chosen, folder, fitting, selected.texts, out)
     else:
-        fitted = fit_encoder(plan, folder, fitting, chosen.texts)
+        fitted = fit_encoder(chosen, folder, fitting, selected.texts)
     monitor.log(f"{fitted.name} needs {fitted.memory / 1e6:.0f} MB of memory")
     header = caption_header(fitted, manifest.name, how.trained_on)
-    source = CaptionSource(header, chosen.ids, chosen.texts, fitted, folder)
+    source = CaptionSource(header, selected.ids, selected.texts, fitted, folder)
     index = make_features(source, out, storage=storage, place=place, monitor=monitor)
-    notes = _unknown(fitted, chosen.texts, chosen.ids)
+    notes = _unknown(fitted, selected.texts, selected.ids)
     for note in notes:
         monitor.log(note)
     snapshot.write([out.resolve(), folder.resolve()], notes)

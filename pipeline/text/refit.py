@@ -7,7 +7,7 @@ and restored when those options are requested again.
 
 import re
 import shutil
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,59 +24,55 @@ from pipeline.store.current.replace import (
 )
 from pipeline.store.hashing import sha256_of_json
 from pipeline.text import FittedFileError
-from pipeline.text.encoder_plans import EncoderPlan
 from pipeline.text.encoders.base import CaptionEncoder
+from pipeline.text.encoders.options import EncoderOptions
 from pipeline.text.fitted import ENCODER_FILE, read_description
-from pipeline.text.fitting import Fitting, description_of, fit_encoder
+from pipeline.text.fitting import Fitting, description_of, differences, fit_encoder
 
 _KEY_DIGITS = 16
 
 
 def follow_captions(
-    plan: EncoderPlan, folder: Path, fitting: Fitting, texts: Sequence[str], features: Path
+    options: EncoderOptions, folder: Path, fitting: Fitting, texts: Sequence[str], features: Path
 ) -> CaptionEncoder:
-    """Return the plan's encoder for the current captions, fitted again if necessary.
+    """Return the encoder for the current captions, fitted again if necessary.
 
     The rows of `features` are then superseded; if the new fit fails, the old encoder stays.
     """
+    log, options = fitting.monitor.log, options.completed(fitting.training)
     finish_swap(folder, _is_of_encoder)
+    requested = description_of(options, fitting)
     if not folder.exists():
-        _move_back(folder, plan, fitting)
-    existed = (folder / ENCODER_FILE).is_file()
-    try:
-        encoder = fit_encoder(plan, folder, fitting, texts)
-        if not is_superseded(folder.resolve(), _key(read_description(folder))):
-            return encoder
-        reason = "was fitted with word vectors that have been replaced"
-    except FittedFileError as error:
-        if not (existed or error.differences):
-            raise
-        if error.differences and not error.of_captions:
-            aside = move_aside(folder, _key(read_description(folder)))
-            fitting.monitor.log(
-                f"{folder} was fitted with other options ({error.differences}): moved aside to "
-                f"{aside}; all rows are recomputed"
+        _move_back(folder, requested, log)
+    reason, recorded = "", _described(folder)
+    if recorded is not None and (unlike := differences(recorded, requested)):
+        if recorded == {**requested, "plan": recorded.get("plan")}:
+            aside = move_aside(folder, _key(recorded))
+            log(
+                f"{folder} was fitted with other options ({unlike}): moved aside to {aside}; all "
+                "rows are recomputed"
             )
-            _move_back(folder, plan, fitting)
-            return fit_encoder(plan, folder, fitting, texts)
-        reason = f"is not usable ({error})"
-        if error.differences:
-            reason = f"has another plan or other captions ({error.differences})"
-    fitting.monitor.log(f"{folder} {reason}: it is fitted again, and all rows are recomputed")
-    return _fit_again(plan, folder, fitting, texts, features)
-
-
-def _fit_again(
-    plan: EncoderPlan, folder: Path, fitting: Fitting, texts: Sequence[str], features: Path
-) -> CaptionEncoder:
-    """Fit an encoder in a work folder, then replace the old one."""
-    parent, key = folder.absolute().parent / WORK_FOLDER, _key(description_of(plan, fitting))
-    work = parent / f"{folder.name}-{key[:_KEY_DIGITS]}"
-    encoder = fit_encoder(plan, work, fitting, texts)
+            _move_back(folder, requested, log)
+        else:
+            reason = f"has another plan or other captions ({unlike})"
+    elif recorded is not None and is_superseded(folder.resolve(), _key(recorded)):
+        reason = "was fitted with word vectors that have been replaced"
+    if not reason:
+        existed = (folder / ENCODER_FILE).is_file()
+        try:
+            return fit_encoder(options, folder, fitting, texts)
+        except FittedFileError as error:
+            if not existed:
+                raise
+            reason = f"is not usable ({error})"
+    log(f"{folder} {reason}: it is fitted again, and all rows are recomputed")
+    # Fitted in a work folder, which then replaces the old one.
+    work = folder.absolute().parent / WORK_FOLDER / f"{folder.name}-{_key(requested)[:_KEY_DIGITS]}"
+    encoder = fit_encoder(options, work, fitting, texts)
     supersede(features)
     swap(work, folder.absolute(), _is_of_encoder)
     forget_superseded(folder.resolve())
-    for other in parent.glob("*.encoder-*"):
+    for other in work.parent.glob("*.encoder-*"):
         if re.fullmatch(re.escape(folder.name) + r"-[0-9a-f]{16}", other.name):
             shutil.rmtree(other, ignore_errors=True)
     return encoder
@@ -89,12 +85,9 @@ def supersede_encoder(folder: Path, features: Path) -> None:
         mark_superseded(folder, _key(description))
 
 
-def _move_back(folder: Path, plan: EncoderPlan, fitting: Fitting) -> None:
-    if not [*folder.parent.glob("*~*")]:
-        return
-    requested = description_of(plan, fitting)
+def _move_back(folder: Path, requested: dict[str, Any], log: Callable[[str], None]) -> None:
     if aside := move_back(folder, _key(requested), lambda path: _described(path) == requested):
-        fitting.monitor.log(f"{aside} is the requested encoder: moved back to {folder}")
+        log(f"{aside} is the requested encoder: moved back to {folder}")
 
 
 def _described(folder: Path) -> dict[str, Any] | None:

@@ -1,20 +1,24 @@
 """The vocabulary of an encoder: words of the training captions, with counts."""
 
+import re
 from collections import Counter
-from collections.abc import Container, Sequence
+from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from pipeline.store.errors import UnknownName
 from pipeline.store.files import write_text
 from pipeline.store.hashing import canonical_json, sha256_of_json
 from pipeline.store.schema import SchemaError, convert_fields, decode_format
+from pipeline.store.wording import counted
 from pipeline.text import EncoderError, FittedFileError
 from pipeline.text.tokenizers.tokenizer import Tokenizer
 
 _FORMAT = "pipeline-vocabulary"
 _FORMAT_VERSION = 1
+_NUMBERED_RULE = re.compile(r"(min|top)-([1-9][0-9]*)")
 
 
 @dataclass(frozen=True)
@@ -58,6 +62,21 @@ wang-flickr30k, wang-coco
     The dictionary sizes of Wang et al. 2016, section 3.1. The selection is not stated; we choose
     the most frequent words. Captions with fewer words have a smaller vocabulary.
 """
+
+
+def vocabulary_rule(name: str) -> VocabularyRule:
+    """Return a rule of `VOCABULARY_RULES`, or "min-N" (N occurrences or more), or "top-N"."""
+    if name in VOCABULARY_RULES:
+        return VOCABULARY_RULES[name]
+    if (numbered := _NUMBERED_RULE.fullmatch(name)) is None:
+        raise UnknownName(
+            f"the vocabulary rule {name!r} is unknown; expected {', '.join(VOCABULARY_RULES)}, "
+            "min-N (words with N occurrences or more) or top-N (the N most frequent)"
+        )
+    number = int(numbered[2])
+    if numbered[1] == "min":
+        return VocabularyRule(name, minimum_count=number)
+    return VocabularyRule(name, most_frequent=number)
 
 
 @dataclass(frozen=True)
@@ -147,6 +166,24 @@ def build_vocabulary(
         rule=rule,
         tokenizer=tokenizer.to_json(),
     )
+
+
+def fit_vocabulary(
+    path: Path,
+    rule: VocabularyRule,
+    tokenizer: Tokenizer,
+    captions: Sequence[str],
+    log: Callable[[str], None],
+    selectable: Container[str] | None = None,
+) -> None:
+    """Build a vocabulary as `build_vocabulary` and save it."""
+    vocabulary = build_vocabulary(captions, tokenizer, rule, selectable)
+    if vocabulary.rule != rule:
+        log(
+            f"vocabulary {rule.name!r}: all {len(vocabulary.words)} words, since none of them "
+            f"occurs {rule.minimum_count} times in {counted(len(captions), 'caption')}"
+        )
+    save_vocabulary(vocabulary, path)
 
 
 def save_vocabulary(vocabulary: Vocabulary, path: Path) -> None:

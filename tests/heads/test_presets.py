@@ -25,7 +25,7 @@ from pipeline.images.concatenated_recipes import SideBySide, split_name
 from pipeline.images.recipes.image_recipes import resolve_recipe
 from pipeline.retrieval import EmbeddingsError
 from pipeline.retrieval.ensemble import ENSEMBLES, members_in, members_of
-from pipeline.text.encoder_plans import plan_encoder
+from pipeline.text.encoders.registry import encoder_options
 from tests.forks import exit_of
 from tests.project import PROJECT
 
@@ -57,7 +57,7 @@ def test_every_preset_names_what_there_is(name: str, size: Size) -> None:
     recipes = made.images.split("+")
     resolve = recipe_of_clips if PRESETS[name].of_clips else resolve_recipe
     assert [resolve(recipe).name for recipe in recipes] == recipes
-    plan_encoder(made.captions.encoder, **made.captions.options)
+    encoder_options(made.captions.encoder, **made.captions.options)
     make_head(made.head, made.settings, inputs_of(made.images, made.captions.encoder))
     assert json.loads(json.dumps(made.settings)) == made.settings
     kind = head_kind(made.head).settings

@@ -10,9 +10,10 @@ import numpy as np
 from pipeline.heads import HeadError
 from pipeline.heads.inputs.feature_rows import Features
 from pipeline.heads.inputs.feature_spec import FeatureSpec, caption_blocks
-from pipeline.text.encoders.token_ids import FIRST_WORD
-from pipeline.text.fitted import load_plan, vocabulary_of
+from pipeline.text.encoders.token_ids import FIRST_WORD, TokenIdsOptions
+from pipeline.text.fitted import load_options
 from pipeline.text.vectors import WordVectors, load_vectors
+from pipeline.text.vocabulary import load_vocabulary
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,12 +33,11 @@ def token_vectors(captions: FeatureSpec, encoder: Path, source: str) -> TokenVec
             f"word vectors are set, but {captions.name!r} has no token ids; leave the "
             "vectors out, or use caption features of the encoder token-ids"
         )
-    numbered = [spec for spec in load_plan(encoder).specs if spec.layout is not None]
+    numbered = [part for part in load_options(encoder).parts if isinstance(part, TokenIdsOptions)]
     if not numbered:
         raise HeadError(f"{encoder} is not the encoder of {captions.name!r}; run `pipeline text`")
-    vocabulary = vocabulary_of(encoder, numbered[0])
-    vocab_size = FIRST_WORD + len(vocabulary.words)
-    recipe = sequences[0].recipe
+    vocabulary = load_vocabulary(encoder / numbered[0].vocabulary_file)
+    recipe, vocab_size = sequences[0].recipe, FIRST_WORD + len(vocabulary.words)
     if (recipe["vocabulary"], recipe["num_ids"]) != (vocabulary.name, vocab_size):
         raise HeadError(
             f"{encoder} has the vocabulary {vocabulary.name!r} of {vocab_size} ids, but the "

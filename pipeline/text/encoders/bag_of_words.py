@@ -3,16 +3,18 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, get_args
 
 import numpy as np
 import numpy.typing as npt
 
 from pipeline.store.errors import UnknownName
-from pipeline.text.encoders.base import CaptionEncoder, Parts, VocabularyReport, report_on_texts
-from pipeline.text.tokenizers.lemmas import Lemmatizer
+from pipeline.text.encoders.base import Encoder, Fitting, VocabularyReport, Words, report_on_texts
+from pipeline.text.encoders.options import WordOptions, tokenizer_option, vocabulary_option
+from pipeline.text.tokenizers.by_name import LEMMAS
 from pipeline.text.tokenizers.tokenizer import Tokenizer
-from pipeline.text.vocabulary import Vocabulary
+from pipeline.text.vocabulary import Vocabulary, fit_vocabulary, load_vocabulary, vocabulary_rule
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_matrix
@@ -21,19 +23,15 @@ Weighting = Literal["counts", "tfidf"]
 """Weighting of a caption's word counts, see `BagOfWords`."""
 
 
-def tfidf_tokenizer(lemmatizer: Lemmatizer) -> Tokenizer:
-    """Return the tokenizer of Wang et al. 2016's tf-idf: lemmas without stop words.
-
-    Section 3.1 names WordNet's lemmatizer, but no tokenizer or stop word list: Treebank words and
-    our own list are our choice, and stop words are removed before lemmatization.
-    """
-    return Tokenizer(
-        f"lemmas-{lemmatizer.name}", stop_words="english-function", lemmatizer=lemmatizer
-    )
-
-
 @dataclass(frozen=True)
-class BagOfWords:
+class BagOfWordsOptions(WordOptions):
+    """Options of `BagOfWords`; the kind "tfidf" has its weighting."""
+
+    tokenizer: str = tokenizer_option("w2vv-filterstop")
+    vocabulary: str = vocabulary_option("w2vv")
+
+
+class BagOfWords(Encoder):
     """Counts of the vocabulary's words in a caption, raw or weighted; zeros without a known word.
 
     counts
@@ -47,44 +45,45 @@ class BagOfWords:
         "wang-flickr30k" (3,000 words) and "wang-coco" (5,600).
     """
 
-    vocabulary: Vocabulary
-    tokenizer: Tokenizer
-    weighting: Weighting
+    Options: ClassVar = BagOfWordsOptions
+    presets: ClassVar = (
+        BagOfWordsOptions("bow", "bow"),
+        BagOfWordsOptions("tfidf", "tfidf", tokenizer=LEMMAS, vocabulary="wang-flickr30k"),
+        BagOfWordsOptions("tfidf-coco", "tfidf", tokenizer=LEMMAS, vocabulary="wang-coco"),
+    )
 
-    def __post_init__(self) -> None:
-        self.vocabulary.require_tokenizer(self.tokenizer)
-        if self.weighting not in get_args(Weighting):
+    def __init__(self, vocabulary: Vocabulary, tokenizer: Tokenizer, weighting: Weighting) -> None:
+        """Store the parts; the name is `bow-<vocabulary>` or `tfidf-<vocabulary>`."""
+        vocabulary.require_tokenizer(tokenizer)
+        if weighting not in get_args(Weighting):
             raise UnknownName(
-                f"the weighting {self.weighting!r} is unknown; expected one of "
+                f"the weighting {weighting!r} is unknown; expected one of "
                 f"{', '.join(get_args(Weighting))}"
             )
+        self.vocabulary, self.tokenizer, self.weighting = vocabulary, tokenizer, weighting
+        self._kind = "bow" if weighting == "counts" else weighting
+        self.name = f"{self._kind}-{vocabulary.name}"
+        self.dim = len(vocabulary.words)
+        self.weights = vocabulary.name, vocabulary.sha256
+        self.memory = 8 * self.dim
 
-    @property
-    def name(self) -> str:
-        """`bow-<vocabulary>` or `tfidf-<vocabulary>`."""
-        return f"{self._kind}-{self.vocabulary.name}"
+    @classmethod
+    def fit(cls, options: BagOfWordsOptions, folder: Path, fitting: Fitting, words: Words) -> Self:
+        if not (path := folder / options.vocabulary_file).exists():
+            rule = vocabulary_rule(options.vocabulary)
+            fit_vocabulary(path, rule, options.words, fitting.training, fitting.monitor.log)
+        return cls.load(options, folder, words)
 
-    @property
-    def dim(self) -> int:
-        return len(self.vocabulary.words)
-
-    @property
-    def weights(self) -> tuple[str, str]:
-        return self.vocabulary.name, self.vocabulary.sha256
+    @classmethod
+    def load(cls, options: BagOfWordsOptions, folder: Path, words: Words) -> Self:
+        vocabulary = load_vocabulary(folder / options.vocabulary_file)
+        return cls(vocabulary, options.words, "tfidf" if options.kind == "tfidf" else "counts")
 
     @cached_property
     def idf(self) -> npt.NDArray[np.float64]:
         """Weight of each word in "tfidf", (dim,) float64, 1 or more."""
         captions = np.array(self.vocabulary.caption_counts, dtype=np.float64)
         return np.log((1 + self.vocabulary.captions) / (1 + captions)) + 1
-
-    @property
-    def trained_on(self) -> tuple[str, ...]:
-        return ()
-
-    @property
-    def memory(self) -> int:
-        return 8 * self.dim
 
     def recipe(self) -> dict[str, Any]:
         idf = "count * (ln((1 + captions) / (1 + captions with the word)) + 1)"
@@ -111,10 +110,6 @@ class BagOfWords:
     def reports(self, texts: Sequence[str]) -> dict[str, VocabularyReport]:
         return {self.name: report_on_texts(texts, self.tokenizer, self.vocabulary.index)}
 
-    @property
-    def _kind(self) -> str:
-        return "bow" if self.weighting == "counts" else self.weighting
-
     def _count(self, texts: Sequence[str]) -> "csr_matrix":
         """Return counts, sparse (texts, dim) float64, with sorted unique indices per row."""
         # Imported here: scipy is slow to import, and encoders are imported together.
@@ -128,8 +123,3 @@ class BagOfWords:
         counts = csr_matrix((np.ones(len(columns)), columns, ends), shape=shape)
         counts.sum_duplicates()
         return counts
-
-
-def assemble(parts: Parts) -> CaptionEncoder:
-    weighting: Literal["counts", "tfidf"] = "tfidf" if parts.option("kind") == "tfidf" else "counts"
-    return BagOfWords(parts.vocabulary(), parts.tokenizer, weighting)

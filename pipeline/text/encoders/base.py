@@ -1,20 +1,21 @@
-"""The protocol of sentence encoders, and the report on out-of-vocabulary words."""
+"""The protocol of sentence encoders, their base class, and the report on unknown words."""
 
 from collections import Counter
-from collections.abc import Callable, Container, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Protocol
+from pathlib import Path
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
+from pipeline.store.progress import QUIET, Monitor
 from pipeline.store.wording import counted
+from pipeline.text.encoders.options import EncoderOptions
 from pipeline.text.tokenizers.tokenizer import Tokenizer
 
-if TYPE_CHECKING:
-    from pipeline.text.fisher.codebook import Codebook
-    from pipeline.text.vectors import WordVectors
-    from pipeline.text.vocabulary import Vocabulary
+Words = Collection[str]
+"""The words that an encoder looks up in the texts to encode."""
 
 
 class CaptionEncoder(Protocol):
@@ -60,25 +61,57 @@ class CaptionEncoder(Protocol):
         """Return the report on out-of-vocabulary words of each part, by name."""
 
 
-class Parts(Protocol):
-    """The fitted parts of an encoder, from which a module's `assemble` builds it."""
+@dataclass(frozen=True, eq=False)
+class Fitting:
+    """The captions that an encoder is fitted on, and how."""
 
-    @property
-    def tokenizer(self) -> Tokenizer:
-        """Tokenizer."""
+    training: Sequence[str]  # captions of the training split
+    dataset: str  # names for the record
+    split: str
+    codebooks: Path | None = None  # folder of shared codebooks; None: the encoder's own
+    device: str = "cpu"  # for principal components: "cpu", or a torch device
+    monitor: Monitor = QUIET
+    # Words that all parts of a concatenation look up in texts; None: of each part alone.
+    words_of: Callable[[Sequence[str]], set[str]] | None = None
 
-    @property
-    def vectors(self) -> "WordVectors":
-        """Word vectors of the captions to encode, for encoders that compute with them."""
 
-    def vocabulary(self) -> "Vocabulary":
-        """Load the fitted vocabulary."""
+class Encoder:
+    """Base class of the encoders that are fitted and loaded by name.
 
-    def codebooks(self) -> "tuple[Codebook, ...]":
-        """Load the fitted codebooks."""
+    A subclass is a `CaptionEncoder` and has `Options`, a dataclass of its options, and `load`. One
+    that is fitted on captions also has `fit`. It is known by its line in
+    `pipeline.text.encoders.registry.KINDS`.
 
-    def option(self, name: str) -> Any:
-        """Return a field of the encoder's `pipeline.text.encoder_plans.EncoderSpec`."""
+    Examples
+    --------
+    >>> from pipeline.text.encoders.mean import Mean
+    >>> [options.name for options in Mean.presets]
+    ['mean', 'mean-all', 'mean-unit', 'mean-w2vv']
+    """
+
+    Options: ClassVar[type[Any]]  # a subclass of `EncoderOptions`
+    presets: ClassVar[tuple[EncoderOptions, ...]] = ()  # the options that have a name
+    named_by_model: ClassVar[bool] = False  # whether it is "<kind>:<model>", of a library's model
+
+    trained_on: tuple[str, ...] = ()
+    memory: int = 0
+
+    @classmethod
+    def fit(cls, options: Any, folder: Path, fitting: Fitting, words: Words) -> CaptionEncoder:
+        """Fit and save the files that `folder` lacks, and return the encoder as `load` does.
+
+        Files in the folder are of an earlier, interrupted fit with the same options and captions.
+        """
+        return cls.load(options, folder, words)
+
+    @classmethod
+    def load(cls, options: Any, folder: Path, words: Words) -> CaptionEncoder:
+        """Return the encoder that was fitted in a folder.
+
+        `words` are those of the texts to encode, as `EncoderOptions.words_of` returns them, so that
+        an encoder with word vectors loads no others.
+        """
+        raise NotImplementedError
 
 
 @dataclass(frozen=True)

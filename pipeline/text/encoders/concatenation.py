@@ -1,56 +1,50 @@
 """Concatenation of several sentence encoders."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from pathlib import Path
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
 
 from pipeline.store.hashing import sha256_of_json
 from pipeline.text import EncoderError
-from pipeline.text.encoders.base import CaptionEncoder, VocabularyReport
+from pipeline.text.encoders.base import CaptionEncoder, Encoder, Fitting, VocabularyReport, Words
+from pipeline.text.encoders.options import OfEncoders
+from pipeline.text.encoders.registry import class_of
 
 
-@dataclass(frozen=True)
-class Concatenation:
+class Concatenation(Encoder):
     """The concatenated rows of two or more encoders, in column order; repetitions are allowed.
 
     Dong et al. 2018 (Word2VisualVec), eq. (4): bag of words, word2vec and a GRU, whose token ids
     are a part here.
     """
 
-    encoders: tuple[CaptionEncoder, ...]
+    Options: ClassVar = OfEncoders
 
-    def __post_init__(self) -> None:
-        if len(self.encoders) < 2:
-            given = ", ".join(encoder.name for encoder in self.encoders) or "none"
+    def __init__(self, encoders: Sequence[CaptionEncoder]) -> None:
+        """Store the encoders; names are joined by "+", weights are hashed as a list."""
+        if len(encoders) < 2:
+            given = ", ".join(encoder.name for encoder in encoders) or "none"
             raise EncoderError(
                 f"a concatenation needs two encoders or more, found {given}; use a single one alone"
             )
+        self.encoders = tuple(encoders)
+        self.name = "+".join(encoder.name for encoder in encoders)
+        self.dim = sum(encoder.dim for encoder in encoders)
+        names, hashes = zip(*(encoder.weights for encoder in encoders), strict=True)
+        self.weights = "; ".join(names), sha256_of_json(list(hashes))
+        self.trained_on = tuple(dict.fromkeys(name for e in encoders for name in e.trained_on))
+        self.memory = sum(encoder.memory for encoder in encoders)
 
-    @property
-    def name(self) -> str:
-        """The encoders' names joined by "+"."""
-        return "+".join(encoder.name for encoder in self.encoders)
+    @classmethod
+    def fit(cls, options: OfEncoders, folder: Path, fitting: Fitting, words: Words) -> Self:
+        return cls([class_of(part).fit(part, folder, fitting, words) for part in options.members])
 
-    @property
-    def dim(self) -> int:
-        return sum(encoder.dim for encoder in self.encoders)
-
-    @property
-    def weights(self) -> tuple[str, str]:
-        """The encoders' weight names, and the SHA-256 of the list of their SHA-256."""
-        names, hashes = zip(*(encoder.weights for encoder in self.encoders), strict=True)
-        return "; ".join(names), sha256_of_json(list(hashes))
-
-    @property
-    def trained_on(self) -> tuple[str, ...]:
-        return tuple(dict.fromkeys(name for e in self.encoders for name in e.trained_on))
-
-    @property
-    def memory(self) -> int:
-        return sum(encoder.memory for encoder in self.encoders)
+    @classmethod
+    def load(cls, options: OfEncoders, folder: Path, words: Words) -> Self:
+        return cls([class_of(part).load(part, folder, words) for part in options.members])
 
     def recipe(self) -> dict[str, Any]:
         return {

@@ -1,26 +1,75 @@
 """Fisher vectors of captions under one or several codebooks, concatenated."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from functools import cached_property
-from typing import Any
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
+from pathlib import Path
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 import numpy.typing as npt
 
 from pipeline.store.hashing import sha256_of_json
 from pipeline.text import EncoderError
-from pipeline.text.encoders.base import CaptionEncoder, Parts, VocabularyReport, report_on_texts
-from pipeline.text.fisher.codebook import Codebook
+from pipeline.text.encoders.base import Encoder, Fitting, VocabularyReport, Words, report_on_texts
+from pipeline.text.encoders.options import WordOptions, encoder_option, vectors_option
+from pipeline.text.fisher.codebook import Codebook, fit_codebook, load_codebook
 from pipeline.text.fisher.gradients import WordGradients, power_and_l2, word_gradients
+from pipeline.text.fisher.mixture import MixtureKind
+from pipeline.text.tokenizers.by_name import words_in
 from pipeline.text.tokenizers.tokenizer import Tokenizer
-from pipeline.text.vectors import WordVectors
+from pipeline.text.vectors import WordVectors, lists_general_words, load_vectors
 
 _NUMBERS_AT_ONCE = 1 << 21  # numbers per block of rows: 8 MiB fit into the caches
 
 
-@dataclass(frozen=True, eq=False)
-class FisherVector:
+@dataclass(frozen=True)
+class FisherOptions(WordOptions):
+    """Options of `FisherVector`; codebooks are fitted as `fit_codebook` does."""
+
+    mixtures: tuple[MixtureKind, ...] = encoder_option(())
+    vectors: str = vectors_option()
+    components: int = encoder_option(
+        30,
+        key=("codebooks", "components"),
+        least=1,
+        help="Codebooks: components of each mixture.  [default: 30]",
+    )
+    sample: int = encoder_option(
+        300_000,
+        key=("codebooks", "sample"),
+        least=1,
+        help="Codebooks: number of sampled words.  [default: 300000]",
+    )
+    seed: int = encoder_option(
+        0, key=("codebooks", "seed"), least=0, help="Codebooks: seed.  [default: 0]"
+    )
+    codebook_words: Literal["source", "training", None] = encoder_option(
+        None,
+        key=("codebooks", "words"),
+        choices=("source", "training"),
+        help="Codebooks: fit on all words of the vectors, or on those of the training captions.  "
+        "[default: source; training with vectors of `pipeline vectors`]",
+    )
+
+    def settled(self) -> "FisherOptions":
+        words = self.codebook_words
+        if words is None:
+            words = "source" if lists_general_words(self.vectors) else "training"
+        return replace(super().settled(), codebook_words=words)
+
+    @property
+    def fitted_on_captions(self) -> bool:
+        return self.codebook_words == "training"
+
+    def words_of(self, texts: Sequence[str]) -> set[str]:
+        return words_in(texts, self.words)
+
+
+_preset = partial(FisherOptions, kind="fisher")
+
+
+class FisherVector(Encoder):
     """Fisher vector of a caption's words under each of several mixtures.
 
     Klein et al. 2015: L2-normalised word vectors are whitened and L2-normalised again (times 10
@@ -30,40 +79,50 @@ class FisherVector:
     word count T; a caption without a known token becomes zero.
     """
 
-    codebooks: tuple[Codebook, ...]  # fitted on `vectors`, or on others of the same source
-    vectors: WordVectors  # of the words in captions only: each has its gradients in memory
-    tokenizer: Tokenizer
+    Options: ClassVar = FisherOptions
+    presets: ClassVar = (
+        _preset("fv-gmm", mixtures=("gmm",)),
+        _preset("fv-lmm", mixtures=("lmm",)),
+        _preset("fv-hglmm", mixtures=("hglmm",)),
+        _preset("fv-gmm-hglmm", mixtures=("gmm", "hglmm")),
+    )
 
-    def __post_init__(self) -> None:
-        if not self.codebooks:
+    def __init__(
+        self,
+        codebooks: tuple[Codebook, ...],  # fitted on `vectors`, or on others of the same source
+        vectors: WordVectors,  # of the words in captions only: each has its gradients in memory
+        tokenizer: Tokenizer,
+    ) -> None:
+        """Store the parts; the name is `fv-<kinds>-<vectors>`, such as "fv-gmm-hglmm-<vectors>"."""
+        if not codebooks:
             raise EncoderError("a Fisher vector needs a codebook, found none; fit one")
-        for codebook in self.codebooks:
-            codebook.require_vectors(self.vectors, f"the {codebook.metadata.kind} codebook")
+        kinds = [codebook.metadata.kind for codebook in codebooks]
+        for kind, codebook in zip(kinds, codebooks, strict=True):
+            codebook.require_vectors(vectors, f"the {kind} codebook")
+        self.codebooks, self.vectors, self.tokenizer = codebooks, vectors, tokenizer
+        self.name = "-".join(("fv", *kinds, vectors.name))
+        self.dim = sum(2 * c.mixture.components * c.mixture.dim for c in codebooks)
+        fitted = {"vectors": vectors.sha256, "codebooks": [c.sha256 for c in codebooks]}
+        self.weights = f"{vectors.name}, {'+'.join(kinds)}", sha256_of_json(fitted)
+        self.trained_on = vectors.trained_on
+        self.memory = 4 * len(vectors.words) * self.dim  # at most, of all words' gradients
 
-    @property
-    def name(self) -> str:
-        """`fv-<kind>-<vectors>`, such as "fv-gmm-hglmm-glove-6b-50d" for two codebooks."""
-        kinds = [codebook.metadata.kind for codebook in self.codebooks]
-        return "-".join(("fv", *kinds, self.vectors.name))
+    @classmethod
+    def fit(cls, options: FisherOptions, folder: Path, fitting: Fitting, words: Words) -> Self:
+        vectors = load_vectors(options.vectors, words)
+        for kind in options.mixtures:
+            if not (path := _codebook_file(folder, kind)).exists():
+                _codebook(kind, options, vectors, fitting).save(path)
+        return cls._of(options, folder, vectors)
 
-    @property
-    def dim(self) -> int:
-        """The sum of 2 K D over the codebooks."""
-        return sum(2 * c.mixture.components * c.mixture.dim for c in self.codebooks)
+    @classmethod
+    def load(cls, options: FisherOptions, folder: Path, words: Words) -> Self:
+        return cls._of(options, folder, load_vectors(options.vectors, words))
 
-    @property
-    def weights(self) -> tuple[str, str]:
-        kinds = "+".join(codebook.metadata.kind for codebook in self.codebooks)
-        return f"{self.vectors.name}, {kinds}", self._sha256
-
-    @property
-    def trained_on(self) -> tuple[str, ...]:
-        return self.vectors.trained_on
-
-    @property
-    def memory(self) -> int:
-        """Upper bound of the table of gradients of all words of `vectors`, in bytes."""
-        return 4 * len(self.vectors.words) * self.dim
+    @classmethod
+    def _of(cls, options: FisherOptions, folder: Path, vectors: WordVectors) -> Self:
+        files = [_codebook_file(folder, kind) for kind in options.mixtures]
+        return cls(tuple(load_codebook(f, vectors) for f in files), vectors, options.words)
 
     def recipe(self) -> dict[str, Any]:
         return {
@@ -106,11 +165,6 @@ class FisherVector:
             for codebook in self.codebooks
         )
 
-    @cached_property
-    def _sha256(self) -> str:
-        fitted = [codebook.sha256 for codebook in self.codebooks]
-        return sha256_of_json({"vectors": self.vectors.sha256, "codebooks": fitted})
-
 
 def _account(codebook: Codebook) -> dict[str, Any]:
     """Return settings and data of a codebook's fit, without software versions."""
@@ -119,5 +173,33 @@ def _account(codebook: Codebook) -> dict[str, Any]:
     return {**fitted_to, "components": codebook.mixture.components}
 
 
-def assemble(parts: Parts) -> CaptionEncoder:
-    return FisherVector(parts.codebooks(), parts.vectors, parts.tokenizer)
+def _codebook_file(folder: Path, kind: MixtureKind) -> Path:
+    return folder / f"codebook-{kind}.safetensors"
+
+
+def _codebook(
+    kind: MixtureKind, options: FisherOptions, vectors: WordVectors, fitting: Fitting
+) -> Codebook:
+    """Return the codebook in the folder of shared ones, or fit it and save it there."""
+    shared = None
+    if fitting.codebooks is not None:
+        name = f"{kind}-{options.components}-{vectors.name}.safetensors"
+        shared = fitting.codebooks / name
+        if shared.exists():
+            fitting.monitor.log(f"using the {kind} codebook of {shared}")
+            return load_codebook(shared, vectors)
+    words = None
+    if options.codebook_words == "training":
+        words = (fitting.words_of or options.words_of)(fitting.training)
+    codebook = fit_codebook(
+        load_vectors(options.vectors, words),
+        kind,
+        options.components,
+        seed=options.seed,
+        sample=options.sample,
+        progress=fitting.monitor.log,
+    )
+    if shared is not None:
+        shared.parent.mkdir(parents=True, exist_ok=True)
+        codebook.save(shared)
+    return codebook

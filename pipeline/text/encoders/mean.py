@@ -3,15 +3,17 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from pathlib import Path
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
 
-from pipeline.store.errors import UnknownName
-from pipeline.text.encoders.base import CaptionEncoder, Parts, VocabularyReport, report_on_texts
+from pipeline.text.encoders.base import Encoder, VocabularyReport, Words, report_on_texts
+from pipeline.text.encoders.options import WordOptions, encoder_option, vectors_option
+from pipeline.text.tokenizers.by_name import words_in
 from pipeline.text.tokenizers.tokenizer import TOKENIZERS, Tokenizer
-from pipeline.text.vectors import WordVectors
+from pipeline.text.vectors import WordVectors, load_vectors
 
 _CHUNK = 1024  # captions per sum, which bounds the float64 rows in memory
 _WORDS_AT_ONCE = 4096
@@ -43,46 +45,50 @@ unit
 """
 
 
-@dataclass(frozen=True, eq=False)
-class Mean:
+@dataclass(frozen=True)
+class MeanOptions(WordOptions):
+    """Options of `Mean`."""
+
+    averaging: str = encoder_option("known", key="meaning", choices=AVERAGINGS)
+    vectors: str = vectors_option()
+
+    def words_of(self, texts: Sequence[str]) -> set[str]:
+        return words_in(texts, self.words)
+
+
+class Mean(Encoder):
     """The mean of a caption's word vectors.
 
     Repeated words count each time. A caption without a known token becomes the zero vector. Stop
     words are kept unless the tokenizer removes them, such as Word2VisualVec's "w2vv-filterstop".
     """
 
-    vectors: WordVectors
-    tokenizer: Tokenizer = TOKENIZERS["treebank"]
-    averaging: str = "known"  # in `AVERAGINGS`
+    Options: ClassVar = MeanOptions
+    presets: ClassVar = (
+        MeanOptions("mean", "mean"),
+        MeanOptions("mean-all", "mean", averaging="all"),
+        MeanOptions("mean-unit", "mean", averaging="unit"),
+        MeanOptions("mean-w2vv", "mean", tokenizer="w2vv-filterstop"),
+    )
 
-    def __post_init__(self) -> None:
-        if self.averaging not in AVERAGINGS:
-            raise UnknownName(
-                f"the mean {self.averaging!r} is unknown; expected one of {', '.join(AVERAGINGS)}"
-            )
+    def __init__(
+        self,
+        vectors: WordVectors,
+        tokenizer: Tokenizer = TOKENIZERS["treebank"],
+        averaging: str = "known",  # in `AVERAGINGS`
+    ) -> None:
+        """Store the parts; the name is `mean[-<averaging>][-<tokenizer>]-<vectors>`."""
+        self.vectors, self.tokenizer, self.averaging = vectors, tokenizer, averaging
+        chosen = [name for name in (averaging, tokenizer.name) if name not in ("known", "treebank")]
+        self.name = "-".join(("mean", *chosen, vectors.name))
+        self.dim = vectors.dim
+        self.weights = vectors.name, vectors.sha256
+        self.trained_on = vectors.trained_on
+        self.memory = vectors.matrix.nbytes
 
-    @property
-    def name(self) -> str:
-        """`mean[-<averaging>][-<tokenizer>]-<vectors>`, without defaults."""
-        averaging = [] if self.averaging == "known" else [self.averaging]
-        tokenizer = [] if self.tokenizer.name == "treebank" else [self.tokenizer.name]
-        return "-".join(("mean", *averaging, *tokenizer, self.vectors.name))
-
-    @property
-    def dim(self) -> int:
-        return self.vectors.dim
-
-    @property
-    def weights(self) -> tuple[str, str]:
-        return self.vectors.name, self.vectors.sha256
-
-    @property
-    def trained_on(self) -> tuple[str, ...]:
-        return self.vectors.trained_on
-
-    @property
-    def memory(self) -> int:
-        return self.vectors.matrix.nbytes
+    @classmethod
+    def load(cls, options: MeanOptions, folder: Path, words: Words) -> Self:
+        return cls(load_vectors(options.vectors, words), options.words, options.averaging)
 
     def recipe(self) -> dict[str, Any]:
         return {
@@ -142,7 +148,3 @@ class Mean:
             block = matrix[start : start + _WORDS_AT_ONCE].astype(np.float64)
             norms[start : start + _WORDS_AT_ONCE] = np.linalg.norm(block, axis=1)
         return norms
-
-
-def assemble(parts: Parts) -> CaptionEncoder:
-    return Mean(parts.vectors, parts.tokenizer, parts.option("averaging") or "known")

@@ -1,42 +1,40 @@
 """Sentence transformers, with their own tokenizer, pooling and normalisation."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
 
-from pipeline.text.encoders.base import CaptionEncoder, Parts, VocabularyReport, report_on
-from pipeline.text.sentence_model import SentenceModel, sentence_model
+from pipeline.text.encoders.base import Encoder, VocabularyReport, Words, report_on
+from pipeline.text.encoders.options import EncoderOptions
+
+if TYPE_CHECKING:
+    from pipeline.text.sentence_model import SentenceModel
 
 
-@dataclass(frozen=True, eq=False)
-class SentenceTransformer:
+class SentenceTransformer(Encoder):
     """The sentence vectors of a model; captions longer than its context are truncated."""
 
-    model: SentenceModel
+    Options: ClassVar = EncoderOptions
+    named_by_model: ClassVar = True
 
-    @property
-    def name(self) -> str:
-        """`sentence-transformer:<model>`."""
-        return f"sentence-transformer:{self.model.name}"
+    def __init__(self, model: "SentenceModel") -> None:
+        """Store the model; the name is `sentence-transformer:<model>`."""
+        self.model = model
+        self.name = f"sentence-transformer:{model.name}"
+        self.dim = model.dim
+        self.weights = model.name, model.sha256
+        self.trained_on = model.trained_on
+        self.memory = model.memory
 
-    @property
-    def dim(self) -> int:
-        return self.model.dim
+    @classmethod
+    def load(cls, options: EncoderOptions, folder: Path, words: Words) -> Self:
+        # Imported here: it imports torch.
+        from pipeline.text.sentence_model import sentence_model
 
-    @property
-    def weights(self) -> tuple[str, str]:
-        return self.model.name, self.model.sha256
-
-    @property
-    def trained_on(self) -> tuple[str, ...]:
-        return self.model.trained_on
-
-    @property
-    def memory(self) -> int:
-        return self.model.memory
+        return cls(sentence_model(options.model))
 
     def recipe(self) -> dict[str, Any]:
         return {
@@ -61,7 +59,3 @@ class SentenceTransformer:
         vocabulary = {piece for pieces in shown for piece in pieces} - {self.model.unknown}
         row = "the row of unknown words"
         return {self.name: report_on(shown, vocabulary, unknown_row=row, cut=cut)}
-
-
-def assemble(parts: Parts) -> CaptionEncoder:
-    return SentenceTransformer(sentence_model(parts.option("model")))

@@ -1,16 +1,27 @@
 """Token ids: a caption's words as ids in order, for heads that read words."""
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
-from typing import Any, Literal
+from dataclasses import asdict, dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 import numpy.typing as npt
 
 from pipeline.text import EncoderError
-from pipeline.text.encoders.base import CaptionEncoder, Parts, VocabularyReport, report_on_texts
+from pipeline.text.encoders.base import Encoder, Fitting, VocabularyReport, Words, report_on_texts
+from pipeline.text.encoders.options import (
+    WordOptions,
+    encoder_option,
+    tokenizer_option,
+    vectors_option,
+    vocabulary_option,
+)
+from pipeline.text.tokenizers.by_name import words_in
 from pipeline.text.tokenizers.tokenizer import Tokenizer
-from pipeline.text.vocabulary import Vocabulary
+from pipeline.text.vectors import load_vectors
+from pipeline.text.vocabulary import Vocabulary, fit_vocabulary, load_vocabulary, vocabulary_rule
 
 PADDING, UNKNOWN, START, END = range(4)
 """The first four token ids are marks. Word k of the vocabulary has the id k + 4."""
@@ -70,53 +81,113 @@ words
 """
 
 
+def longest_caption(texts: Sequence[str], tokenizer: Tokenizer, layout: TokenLayout) -> int:
+    """Return the row length that fits the longest caption, with at least 1 word."""
+    words = max((len(tokenizer.tokenize(text)) for text in texts), default=0)
+    return max(words, 1) + layout.marks
+
+
 @dataclass(frozen=True)
-class TokenIds:
+class IdOptions(WordOptions):
+    """Options of an encoder whose rows are ids of words or tags."""
+
+    layout: str = encoder_option(
+        "kiros", choices=TOKEN_LAYOUTS, help="Token ids: layout, with the marks around the words."
+    )
+    # None is replaced by the length of the longest training caption.
+    max_length: int | None = encoder_option(
+        None, least=1, help="Token ids: length of a row, including marks."
+    )
+
+    @property
+    def rows_are_ids(self) -> bool:
+        return True
+
+    @property
+    def length(self) -> int:
+        """`max_length` of completed options."""
+        if self.max_length is None:
+            raise EncoderError(f"the encoder {self.name!r} needs `max_length`, which is null")
+        return self.max_length
+
+    def completed(self, captions: Sequence[str]) -> Self:
+        if self.max_length is not None:
+            return self
+        longest = longest_caption(captions, self.words, TOKEN_LAYOUTS[self.layout])
+        return replace(self, max_length=longest)
+
+
+@dataclass(frozen=True)
+class TokenIdsOptions(IdOptions):
+    """Options of `TokenIds`; word vectors choose the vocabulary if unknown words are dropped."""
+
+    tokenizer: str = tokenizer_option("vsepp")
+    vocabulary: str = vocabulary_option("all")
+    vectors: str | None = vectors_option(
+        lambda options: TOKEN_LAYOUTS[options.layout].unknown == "dropped"
+    )
+
+    def words_of(self, texts: Sequence[str]) -> set[str]:
+        return set() if self.vectors is None else words_in(texts, self.words)
+
+
+_preset = partial(TokenIdsOptions, kind="token-ids")
+
+
+class TokenIds(Encoder):
     """The token ids of captions, as float32 rows of one length.
 
     Ids are exact: float32 represents every integer up to 2^24. Captions with too many words are
     truncated before the end mark.
     """
 
-    vocabulary: Vocabulary
-    tokenizer: Tokenizer
-    max_length: int  # of each row, including marks
-    layout: TokenLayout = TOKEN_LAYOUTS["vsepp"]
+    Options: ClassVar = TokenIdsOptions
+    presets: ClassVar = (
+        _preset("token-ids", vocabulary="vsepp", layout="vsepp"),
+        _preset("token-ids-kiros", tokenizer="kiros"),
+        _preset("token-ids-qian", tokenizer="treebank"),
+        _preset("token-ids-words", layout="words"),
+        _preset(
+            "token-ids-w2vv", tokenizer="w2vv", vocabulary="w2vv", layout="w2vv", max_length=32
+        ),
+        _preset("token-ids-yan", tokenizer="treebank", layout="yan", max_length=48),
+    )
 
-    def __post_init__(self) -> None:
-        self.vocabulary.require_tokenizer(self.tokenizer)
-        if self.max_length <= self.layout.marks:
+    def __init__(
+        self,
+        vocabulary: Vocabulary,
+        tokenizer: Tokenizer,
+        max_length: int,  # of each row, including marks
+        layout: TokenLayout = TOKEN_LAYOUTS["vsepp"],
+    ) -> None:
+        """Store the parts; recipes and the name call token ids "sequence"."""
+        vocabulary.require_tokenizer(tokenizer)
+        if max_length <= layout.marks:
             raise EncoderError(
-                f"a row of {self.max_length} token ids is too short for a word: the layout "
-                f"{self.layout.name!r} has {self.layout.marks} marks; set a length of "
-                f"{self.layout.marks + 1} or more"
+                f"a row of {max_length} token ids is too short for a word: the layout "
+                f"{layout.name!r} has {layout.marks} marks; set a length of {layout.marks + 1} or "
+                "more"
             )
+        self.vocabulary, self.tokenizer, self.layout = vocabulary, tokenizer, layout
+        self.dim = max_length
+        self.vocab_size = FIRST_WORD + len(vocabulary.words)  # row count of a head's word table
+        self.name = f"sequence-{layout.name}-{max_length}-{vocabulary.name}"
+        self.weights = vocabulary.name, vocabulary.sha256
 
-    @property
-    def name(self) -> str:
-        """`sequence-<layout>-<max_length>-<vocabulary>`; recipes call token ids "sequence"."""
-        return f"sequence-{self.layout.name}-{self.max_length}-{self.vocabulary.name}"
+    @classmethod
+    def fit(cls, options: TokenIdsOptions, folder: Path, fitting: Fitting, words: Words) -> Self:
+        if not (path := folder / options.vocabulary_file).exists():
+            rule, captions = vocabulary_rule(options.vocabulary), fitting.training
+            with_vector = None
+            if options.vectors is not None:
+                with_vector = load_vectors(options.vectors, words_in(captions, options.words)).index
+            fit_vocabulary(path, rule, options.words, captions, fitting.monitor.log, with_vector)
+        return cls.load(options, folder, words)
 
-    @property
-    def dim(self) -> int:
-        return self.max_length
-
-    @property
-    def vocab_size(self) -> int:
-        """Number of ids including marks: the row count of a head's word table."""
-        return FIRST_WORD + len(self.vocabulary.words)
-
-    @property
-    def weights(self) -> tuple[str, str]:
-        return self.vocabulary.name, self.vocabulary.sha256
-
-    @property
-    def trained_on(self) -> tuple[str, ...]:
-        return ()
-
-    @property
-    def memory(self) -> int:
-        return 0
+    @classmethod
+    def load(cls, options: TokenIdsOptions, folder: Path, words: Words) -> Self:
+        vocabulary, layout = load_vocabulary(folder / options.vocabulary_file), options.layout
+        return cls(vocabulary, options.words, options.length, TOKEN_LAYOUTS[layout])
 
     def recipe(self) -> dict[str, Any]:
         return {
@@ -134,7 +205,7 @@ class TokenIds:
 
     def encode(self, texts: Sequence[str]) -> npt.NDArray[np.float32]:
         """Return token ids, (texts, max_length) float32, integers in [0, vocab_size)."""
-        rows = np.full((len(texts), self.max_length), PADDING, dtype=np.float32)
+        rows = np.full((len(texts), self.dim), PADDING, dtype=np.float32)
         before = [START] * self.layout.start
         after = [END] * self.layout.end
         for row, text in zip(rows, texts, strict=True):
@@ -156,7 +227,7 @@ class TokenIds:
 
     def _fitting(self, tokens: list[str]) -> list[str]:
         """Return the tokens up to the last one that fits into a row."""
-        room = self.max_length - self.layout.marks
+        room = self.dim - self.layout.marks
         if self.layout.unknown == "number":
             return tokens[:room]
         with_id = [at for at, token in enumerate(tokens) if token in self.vocabulary.index]
@@ -166,14 +237,3 @@ class TokenIds:
         index, dropped = self.vocabulary.index, self.layout.unknown == "dropped"
         fitting = [token for token in self._fitting(tokens) if not dropped or token in index]
         return [index.get(token, UNKNOWN - FIRST_WORD) + FIRST_WORD for token in fitting]
-
-
-def longest_caption(texts: Sequence[str], tokenizer: Tokenizer, layout: TokenLayout) -> int:
-    """Return the row length that fits the longest caption, with at least 1 word."""
-    words = max((len(tokenizer.tokenize(text)) for text in texts), default=0)
-    return max(words, 1) + layout.marks
-
-
-def assemble(parts: Parts) -> CaptionEncoder:
-    layout = TOKEN_LAYOUTS[parts.option("layout")]
-    return TokenIds(parts.vocabulary(), parts.tokenizer, parts.option("max_length"), layout)

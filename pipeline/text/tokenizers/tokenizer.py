@@ -26,8 +26,7 @@ class Splitter:
 
 SPLITTERS: dict[str, Splitter] = {
     "treebank": Splitter(
-        "full stop after a word inside the caption set apart, nltk treebank words",
-        treebank_words,
+        "full stop after a word inside the caption set apart, nltk treebank words", treebank_words
     ),
     "alphanumeric": Splitter(
         "every character but A-Z, a-z and 0-9 to a space, split at spaces",

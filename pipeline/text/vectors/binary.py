@@ -27,10 +27,7 @@ def read_binary(path: Path, keep: frozenset[str] | None) -> tuple[int, Iterator[
 
 
 def _rows(path: Path, at: int, count: int, dim: int, keep: frozenset[str] | None) -> Iterator[Row]:
-    with (
-        path.open("rb") as stream,
-        mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as data,
-    ):
+    with path.open("rb") as stream, mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as data:
         for number in range(1, count + 1):
             where = f"{path}, word {number} of {count}"
             space = data.find(b" ", at, at + _MAX_WORD_BYTES)

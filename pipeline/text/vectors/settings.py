@@ -5,6 +5,7 @@ from dataclasses import asdict, dataclass, replace
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any, Literal
 
+from pipeline.store.option_fields import documented, option
 from pipeline.text.vectors.table import MAX_DIM, VectorsError
 
 # The defaults of both programs, stated so that they stay. Only fastText's subsampling differs: its
@@ -15,6 +16,7 @@ FIXED: dict[str, dict[str, Any]] = {
 }
 
 
+@documented
 @dataclass(frozen=True)
 class Training:
     """Settings of word vector training.
@@ -26,14 +28,15 @@ class Training:
     """
 
     trainer: Literal["word2vec", "fasttext"]
-    algorithm: Literal["skip-gram", "cbow"] = "skip-gram"
-    dim: int = 500
-    window: int = 5  # maximum distance of context words
-    min_count: int = 5  # minimum number of occurrences of a word
-    epochs: int = 5
-    negative: int = 5  # samples per word
-    seed: int = 0  # of all random numbers
-    buckets: int = 200_000  # n-gram vectors of fastText; its 2,000,000 need 4 GB at 500 dimensions
+    algorithm: Literal["skip-gram", "cbow"] = option("skip-gram", help="Training: algorithm.")
+    dim: int = option(500, least=1, help="Training: dimension of the vectors.")
+    window: int = option(5, least=1, help="Training: maximum distance of context words.")
+    min_count: int = option(5, least=1, help="Training: minimum number of occurrences of a word.")
+    epochs: int = option(5, least=1, help="Training: number of passes over the corpus.")
+    negative: int = option(5, least=1, help="Training: number of negative samples per word.")
+    seed: int = option(0, least=0, help="Training: seed of all random numbers.")
+    # fastText's default of 2,000,000 needs 4 GB at 500 dimensions.
+    buckets: int = option(200_000, least=1, help="Training: number of n-gram vectors of fastText.")
 
     def __post_init__(self) -> None:
         for name in ("dim", "window", "min_count", "epochs", "negative", "buckets"):

@@ -66,10 +66,7 @@ def vectors_of(
 
 def _check(path: Path) -> list[str]:
     """Check the structure that fastText will read, and return the dictionary's words."""
-    with (
-        path.open("rb") as stream,
-        mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as data,
-    ):
+    with path.open("rb") as stream, mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as data:
         model = _Cursor(path, data)
         _, version = model.take("<2i", "header")
         if version not in _VERSIONS:

@@ -8,7 +8,7 @@ import pytest
 from pipeline.heads import HeadError
 from pipeline.heads.inputs.feature_spec import FeatureSpec
 from pipeline.heads.inputs.word_vectors import token_vectors
-from pipeline.text.encoder_plans import plan_encoder
+from pipeline.text.encoders.registry import encoder_options
 from pipeline.text.encoders.token_ids import FIRST_WORD, TokenIds
 from pipeline.text.fitting import Fitting, fit_encoder
 from pipeline.text.vectors import load_vectors
@@ -20,7 +20,7 @@ def side(recipe: dict[str, object], dim: int) -> FeatureSpec:
 
 def test_words_get_their_vectors_by_number(tmp_path: Path) -> None:
     texts = ["a dog runs", "a dog zzzqx"]
-    plan = plan_encoder("token-ids", vocabulary="all")
+    plan = encoder_options("token-ids", vocabulary="all")
     fitting = Fitting(texts, "made", "train")
     encoder = fit_encoder(plan, tmp_path / "e", fitting, texts)
     spec = side(encoder.recipe(), encoder.dim)

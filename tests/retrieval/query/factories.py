@@ -22,7 +22,7 @@ from pipeline.store.builder.feature_build import ShardBuild
 from pipeline.store.jobs.make_features import make_features
 from pipeline.store.shards.feature_set import FeatureSet
 from pipeline.text.caption_source import CaptionSource, caption_header
-from pipeline.text.encoder_plans import plan_encoder
+from pipeline.text.encoders.registry import encoder_options
 from pipeline.text.fitting import Fitting, fit_encoder
 from tests.store.jobs.factories import publish_images
 
@@ -61,7 +61,7 @@ def extract(folder: Path, recipe_name: str, out: str, storage: str = "float32") 
 def encode(folder: Path, name: str, **options: Any) -> None:
     """Fit an encoder, and write its features of the captions."""
     fitting = Fitting(CAPTIONS, "made", "train")
-    encoder = fit_encoder(plan_encoder(name, **options), folder / "encoder", fitting, CAPTIONS)
+    encoder = fit_encoder(encoder_options(name, **options), folder / "encoder", fitting, CAPTIONS)
     ids = [caption_id for entry in ENTRIES for caption_id in entry.caption_ids]
     header = caption_header(encoder, "made")
     source = CaptionSource(header, ids, CAPTIONS, encoder, folder / "encoder")

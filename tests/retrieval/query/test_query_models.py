@@ -22,8 +22,8 @@ from pipeline.retrieval.query.query_sentences import read_sentences, require_lin
 from pipeline.store.errors import PipelineError
 from pipeline.store.shards.feature_set import FeatureSet
 from pipeline.store.shards.side_by_side import write_view
-from pipeline.text.encoder_plans import plan_encoder
 from pipeline.text.encoders.base import CaptionEncoder
+from pipeline.text.encoders.registry import encoder_options
 from pipeline.text.fitting import Fitting, fit_encoder
 from tests.retrieval.query.factories import (
     CAPTIONS,
@@ -144,7 +144,7 @@ def test_an_encoder_that_was_fitted_to_other_captions_is_refused(
     made: Path, tmp_path: Path
 ) -> None:
     fitting = Fitting(CAPTIONS[:1], "made", "train")
-    fit_encoder(plan_encoder("bow", vocabulary="all"), tmp_path / "other", fitting, [])
+    fit_encoder(encoder_options("bow", vocabulary="all"), tmp_path / "other", fitting, [])
     with pytest.raises(
         EmbeddingsError, match=r"other holds the encoder 'bow-.*-2'.* on 'bow-.*-6'"
     ):

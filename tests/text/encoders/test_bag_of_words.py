@@ -6,10 +6,10 @@ import pytest
 from sklearn.feature_extraction.text import TfidfVectorizer
 
 from pipeline.store.errors import UnknownName
-from pipeline.store.hashing import canonical_json
 from pipeline.text import EncoderError
-from pipeline.text.encoders.bag_of_words import BagOfWords, Weighting, tfidf_tokenizer
+from pipeline.text.encoders.bag_of_words import BagOfWords, Weighting
 from pipeline.text.encoders.base import CaptionEncoder
+from pipeline.text.tokenizers.by_name import tfidf_tokenizer
 from pipeline.text.tokenizers.lemmas import RuleLemmatizer
 from pipeline.text.tokenizers.tokenizer import TOKENIZERS
 from pipeline.text.vocabulary import VOCABULARY_RULES, VocabularyRule, build_vocabulary
@@ -64,15 +64,6 @@ def test_tfidf_by_hand() -> None:
     np.testing.assert_allclose(row, raw / np.linalg.norm(raw), rtol=1e-7)
 
 
-@pytest.mark.parametrize("encoder", ENCODERS, ids=["bow", "tfidf"])
-def test_a_row_does_not_depend_on_its_company(encoder: CaptionEncoder) -> None:
-    texts = captions(30, seed=4)
-    together = encoder.encode(texts)
-    alone = [encoder.encode([text])[0] for text in texts]
-    assert np.array_equal(together, np.array(alone))
-    assert np.array_equal(together[::-1], encoder.encode(texts[::-1]))
-
-
 def norms(rows: npt.NDArray[np.float32]) -> list[float]:
     return np.linalg.norm(rows.astype(np.float64), axis=1).round(6).tolist()
 
@@ -85,17 +76,6 @@ def test_no_known_word_gives_zeros() -> None:
         report = encoder.reports(texts)[encoder.name]
         assert report.oov_words == (("unseen", 1),)
         assert report.unknown_captions == (0, 1, 2)
-
-
-@pytest.mark.parametrize("encoder", ENCODERS, ids=["bow", "tfidf"])
-def test_recipe_names_everything(encoder: CaptionEncoder) -> None:
-    recipe = encoder.recipe()
-    assert canonical_json(recipe)
-    assert recipe["name"] == encoder.name
-    assert recipe["dim"] == encoder.dim == 9
-    assert recipe["tokens"]["lemmatizer"] == {"name": "rules-toy", "sha256": LEMMAS.sha256}
-    assert encoder.weights == (KNOWN.name, KNOWN.sha256)
-    assert KNOWN.name == "lemmas-rules-toy-few-9"
 
 
 def test_names_and_weightings() -> None:

@@ -64,7 +64,7 @@ def test_reports_are_those_of_the_parts() -> None:
 
 def test_no_report_takes_the_place_of_another() -> None:
     vectors = replace(MEAN.vectors, words=("dog",), matrix=MATRIX[:1])
-    namesake = replace(MEAN, vectors=vectors)
+    namesake = Mean(vectors)
     reports = Concatenation((MEAN, namesake, MEAN, namesake)).reports(TEXTS)
     assert list(reports) == ["mean-toy", "mean-toy (2)"]
     assert [report.oov_tokens for report in reports.values()] == [4, 6]

@@ -2,7 +2,6 @@
 
 from dataclasses import replace
 from pathlib import Path
-from unittest.mock import Mock
 
 import numpy as np
 import numpy.typing as npt
@@ -75,16 +74,6 @@ def test_equals_fisher_vectors_of_one_caption_at_a_time(
     for row, text in zip(rows, texts, strict=True):
         parts = [one(codebook, both.vectors, text) for codebook in both.codebooks]
         np.testing.assert_allclose(row, np.concatenate(parts), rtol=1e-4, atol=1e-6)
-
-
-def test_a_row_does_not_depend_on_its_company(both: FisherVector) -> None:
-    texts = captions(50)
-    together = both.encode(texts)
-    alone = np.concatenate([both.encode([text]) for text in texts])
-    assert np.array_equal(together, alone)
-    assert np.array_equal(together[::-1], both.encode(texts[::-1]))
-    again = FisherVector(both.codebooks, both.vectors, TOKENIZER)
-    assert again.encode(texts).tobytes() == together.tobytes()
 
 
 def test_each_codebook_has_norm_one_and_its_own_columns(
@@ -181,14 +170,6 @@ def test_a_codebook_of_the_full_source_goes_with_a_stored_subset(tmp_path: Path)
     other = replace(some, name="other", sha256="cd" * 32)
     with pytest.raises(EncoderError, match=r"'glove-6b-50d' .* not on 'o' "):
         load_codebook(tmp_path / "c.safetensors", save_vectors(tmp_path / "o.safetensors", other))
-
-
-def test_is_built_from_its_parts(both: FisherVector) -> None:
-    parts = Mock(vectors=both.vectors, tokenizer=TOKENIZER)
-    parts.codebooks.return_value = both.codebooks
-    built = fisher_encoder.assemble(parts)
-    assert isinstance(built, FisherVector)
-    assert vars(built) == vars(FisherVector(both.codebooks, both.vectors, TOKENIZER))
 
 
 def test_no_known_word_at_all(both: FisherVector, vectors: WordVectors) -> None:

@@ -16,9 +16,9 @@ from pipeline.store.errors import UnknownName
 from pipeline.store.shards.feature_set import FeatureSet
 from pipeline.text import EncoderError
 from pipeline.text.encode import encode, encoder_folder
-from pipeline.text.encoder_plans import plan_encoder
-from pipeline.text.encoders.open_clip_text import OpenClip
+from pipeline.text.encoders.registry import encoder_options
 from pipeline.text.fitted import load_encoder
+from pipeline.text.open_clip_text import OpenClip
 from tests.images.networks.factories import TINY, add_tiny_models
 from tests.project import Recorder
 
@@ -97,7 +97,7 @@ def test_what_cannot_be_had_is_refused(tmp_path: Path) -> None:
             encode(tmp_path / "one", tmp_path / "out", encoder=name, weights=weights)
         assert not (tmp_path / "out.encoder").exists()
     with pytest.raises(EncoderError, match="has no option tokenizer"):
-        plan_encoder("open-clip:tiny-vit", tokenizer="klein")
+        encoder_options("open-clip:tiny-vit", tokenizer="klein")
 
 
 def test_tokenizers_of_the_hub_are_the_librarys(tmp_path: Path) -> None:

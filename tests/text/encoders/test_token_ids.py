@@ -5,9 +5,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from pipeline.store.hashing import canonical_json
 from pipeline.text import EncoderError
-from pipeline.text.encoders.base import CaptionEncoder, VocabularyReport
+from pipeline.text.encoders.base import VocabularyReport
 from pipeline.text.encoders.token_ids import (
     END,
     FIRST_WORD,
@@ -75,11 +74,6 @@ def test_words_come_back(name: str, room: int) -> None:
         blank = np.flatnonzero(row == PADDING)
         at = 0 if layout.padding == "front" else len(kept)
         assert blank.tolist() == list(range(at, at + encoder.dim - len(kept)))
-    assert np.array_equal(rows, np.concatenate([encoder.encode([text]) for text in texts]))
-
-
-def test_no_captions() -> None:
-    assert TokenIds(KNOWN, TOKENIZER, 5).encode([]).shape == (0, 5)
 
 
 @pytest.mark.parametrize("name", TOKEN_LAYOUTS)
@@ -128,26 +122,8 @@ def test_captions_that_the_policy_cuts_are_told_too() -> None:
     assert report.text().endswith("2 captions lose their last words (first positions: 1, 2).")
 
 
-def test_recipe_names_everything() -> None:
-    encoder = TokenIds(KNOWN, TOKENIZER, 5)
-    shared: CaptionEncoder = encoder
-    assert shared.name == "sequence-vsepp-5-treebank-all-3"
-    assert shared.weights == (KNOWN.name, KNOWN.sha256)
-    assert (shared.recipe()["num_ids"], shared.recipe()["dim"]) == (7, 5)
-    others = [
-        replace(encoder, max_length=6),
-        *(replace(encoder, layout=layout) for layout in TOKEN_LAYOUTS.values()),
-    ]
-    assert len({canonical_json(other.recipe()) for other in others}) == 1 + len(TOKEN_LAYOUTS)
-
-
 def test_no_place_for_a_word() -> None:
     with pytest.raises(EncoderError, match=r"a row of 2 token ids.*has 2 marks; set a length of 3"):
         TokenIds(KNOWN, TOKENIZER, 2)
     with pytest.raises(EncoderError, match="a row of 0 token ids"):
         TokenIds(KNOWN, TOKENIZER, 0, TOKEN_LAYOUTS["w2vv"])
-
-
-def test_a_vocabulary_of_another_policy_is_refused() -> None:
-    with pytest.raises(EncoderError, match="'vsepp'"):
-        TokenIds(KNOWN, TOKENIZERS["vsepp"], 5)

@@ -12,7 +12,6 @@ import pytest
 from safetensors.numpy import load_file, save_file
 from sklearn.decomposition import PCA
 
-from pipeline.store.hashing import canonical_json
 from pipeline.store.shards.format import ShardError
 from pipeline.text import EncoderError
 from pipeline.text.encoders.base import CaptionEncoder, VocabularyReport, report_on
@@ -235,22 +234,6 @@ def test_a_row_does_not_depend_on_its_company(dim: int, tmp_path: Path) -> None:
     alone = np.concatenate([found.encode([text]) for text in texts[:300:13]])
     assert np.array_equal(alone, together[:300:13])
     assert found.encode([]).shape == (0, dim)
-
-
-def test_the_name_and_recipe_say_what_it_is(tmp_path: Path) -> None:
-    encoder = table()
-    found = Pca(encoder, fitted(encoder, texts_of(encoder), 9, tmp_path))
-    shared: CaptionEncoder = found
-    assert shared.name == "table-pca9"
-    assert shared.dim == 9
-    assert shared.weights[0] == "table, PCA"
-    assert canonical_json(shared.recipe())
-    assert shared.recipe()["dim"] == 9
-    assert shared.reports(["0", "1"]) == encoder.reports(["0", "1"])
-    assert shared.reports(["0", "1"])["table"].unknown_captions == (1,)
-    fewer = Pca(encoder, fitted(encoder, texts_of(encoder)[:200], 9, tmp_path))
-    assert fewer.weights[1] != shared.weights[1]
-    assert fewer.recipe() != shared.recipe()
 
 
 def test_the_file_gives_all_back(tmp_path: Path) -> None:

@@ -24,7 +24,7 @@ from pipeline.store.builder.feature_build import ShardBuild
 from pipeline.store.jobs.make_features import make_features
 from pipeline.store.shards.feature_set import FeatureSet
 from pipeline.text.caption_source import CaptionSource, caption_header
-from pipeline.text.encoder_plans import plan_encoder
+from pipeline.text.encoders.registry import encoder_options
 from pipeline.text.fitting import Fitting, fit_encoder
 from pipeline.web.serve.server import Server
 from pipeline.web.serve.service import SearchService
@@ -84,7 +84,7 @@ def sources(tmp_path_factory: pytest.TempPathFactory) -> Sources:
     captions = {i: t for e in entries for i, t in zip(e.caption_ids, e.captions, strict=True)}
     texts = list(captions.values())
     fitting = Fitting(texts, "made", "train")
-    encoder = fit_encoder(plan_encoder("bow", vocabulary="all"), folder / "encoder", fitting, [])
+    encoder = fit_encoder(encoder_options("bow", vocabulary="all"), folder / "encoder", fitting, [])
     header = caption_header(encoder, "made")
     source = CaptionSource(header, list(captions), texts, encoder, folder / "encoder")
     make_features(source, folder / "captions")

@@ -13,16 +13,11 @@ from torch.nn import functional as F
 
 from pipeline.images.networks import WeightsError
 from pipeline.images.networks.hub import datasets_in_tag
-from pipeline.images.networks.open_clip_models import (
-    ClipModel,
-    cache_remedy,
-    find_clip_model,
-    quiet_logging,
-)
+from pipeline.images.networks.open_clip_models import ClipModel, cache_remedy, quiet_logging
 from pipeline.images.networks.open_clip_models import open_clip as library
 from pipeline.images.networks.open_clip_weights import build_clip, load_clip_weights
 from pipeline.store.devices import one_core_each
-from pipeline.text.encoders.base import CaptionEncoder, Parts, VocabularyReport
+from pipeline.text.encoders.base import VocabularyReport, report_on
 
 # Rows per batch, a constant: products of other sizes are summed in another order, which would
 # change a row's last bits. One caption therefore costs as much as a batch.
@@ -101,24 +96,11 @@ class OpenClip:
 
     def reports(self, texts: Sequence[str]) -> dict[str, VocabularyReport]:
         """Count tokens, including marks, and captions longer than the context."""
-        tokens, distinct, cut = 0, set(), []
-        for at, text in enumerate(texts):
-            pieces = _pieces(self._tokenizer, text)
-            if len(pieces) > self.context_length:
-                cut.append(at)
-            tokens += len(pieces[: self.context_length])
-            distinct.update(pieces[: self.context_length])
-        report = VocabularyReport(
-            captions=len(texts),
-            tokens=tokens,
-            words=len(distinct),
-            oov_tokens=0,
-            oov_words=(),
-            unknown_captions=(),
-            unknown_row="",
-            cut=tuple(cut),
-        )
-        return {self.name: report}
+        pieces, most = [_pieces(self._tokenizer, text) for text in texts], self.context_length
+        cut = [at for at, caption in enumerate(pieces) if len(caption) > most]
+        shown = [[str(piece) for piece in caption[:most]] for caption in pieces]
+        known = {piece for caption in shown for piece in caption}
+        return {self.name: report_on(shown, known, unknown_row="", cut=cut)}
 
     def _batches(self, tokens: Tensor) -> Iterator[tuple[npt.NDArray[np.intp], Tensor]]:
         """Yield positions and tokens (rows, length) int64; all batches have the same row count."""
@@ -209,7 +191,3 @@ def _shortened(net: Any, length: int) -> Any:
     whole = copy.copy(net)
     whole._modules = {**net._modules, "text": short}
     return whole
-
-
-def assemble(parts: Parts) -> CaptionEncoder:
-    return OpenClip(find_clip_model(parts.option("name")), parts.option("weights"))
