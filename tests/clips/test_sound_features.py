@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 
 from pipeline.clips.extract_clips import extract_clips
-from pipeline.clips.sound import sound_source as sound_features
 from pipeline.clips.sound.extract_sound import extract_sound, silent_rows
 from pipeline.clips.sound.words import load_sound_words
 from pipeline.datasets.entries import ImageEntry
@@ -75,33 +74,11 @@ def test_strange_sounds_end_no_run(dataset: Path, tmp_path: Path) -> None:
     assert np.isfinite(rows.read(["0.wav", "1.wav", "2.wav", "3.wav"])).all()
 
 
-def test_interrupted_and_on_other_threads_the_bytes_are_the_same(
-    dataset: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    whole, parts = tmp_path / "a" / RECIPE, tmp_path / "b" / RECIPE
-    extract_sound(dataset, whole, recipe=RECIPE, storage=Storage(rows_per_shard=5))
-    block, calls = sound_features.sound_block, 0
-
-    def fails_later(*arguments: object) -> object:
-        nonlocal calls
-        if (calls := calls + 1) == 8:
-            raise KeyboardInterrupt
-        return block(*arguments)  # type: ignore[arg-type]
-
-    with monkeypatch.context() as patch:
-        patch.setattr(sound_features, "sound_block", fails_later)
-        with pytest.raises(KeyboardInterrupt):
-            extract_sound(
-                dataset,
-                parts,
-                recipe=RECIPE,
-                storage=Storage(rows_per_shard=5),
-                compute=Compute(threads=3),
-            )
-    extract_sound(
-        dataset, parts, recipe=RECIPE, storage=Storage(rows_per_shard=5), compute=Compute(threads=3)
-    )
-    assert content(whole) == content(parts)
+def test_on_other_threads_the_bytes_are_the_same(dataset: Path, tmp_path: Path) -> None:
+    for folder, threads in (("a", 1), ("b", 3)):
+        out, compute = tmp_path / folder / RECIPE, Compute(threads=threads)
+        extract_sound(dataset, out, recipe=RECIPE, compute=compute)
+    assert content(tmp_path / "a" / RECIPE) == content(tmp_path / "b" / RECIPE)
 
 
 def test_sounds_stand_side_by_side_each_at_length_1(dataset: Path, tmp_path: Path) -> None:

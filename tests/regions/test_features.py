@@ -27,7 +27,6 @@ from pipeline.store.errors import PipelineError, WrongUsage
 from pipeline.store.shards.feature_set import read_features
 from pipeline.studies.scenes.draw_scenes import draw_scenes
 from tests.images.networks.narrow import NAME, NARROW
-from tests.project import Recorder
 from tests.store.jobs.factories import options
 
 NO_NETWORK: dict[str, dict[str, Any]] = {BOX_GEOMETRY: {"weights": "imagenet", "engine": "fast"}}
@@ -82,22 +81,6 @@ def test_a_region_is_the_recipe_of_the_cropped_file(made: Path, tmp_path: Path) 
     assert cut is not None
     assert cropped is not None
     np.testing.assert_array_equal(cut, cropped)
-
-
-@pytest.mark.usefixtures("narrow_network")
-@pytest.mark.parametrize("recipe", [POOL, ALIGN])
-def test_stopped_and_continued_the_bytes_are_the_same(
-    made: Path, tmp_path: Path, recipe: str
-) -> None:
-    size = {"batch_size": 4} if recipe == POOL else {}
-    expected = extracted(made, tmp_path / "a", recipe, **size)
-    with pytest.raises(KeyboardInterrupt):
-        extracted(made, tmp_path / "b", recipe, **size, monitor=Recorder(4 if size else 5))
-    again = extracted(made, tmp_path / "b", recipe, **size, **{"threads": 2})
-    assert again == expected
-    recorder = Recorder()
-    assert extracted(made, tmp_path / "b", recipe, **size, monitor=recorder) == expected
-    assert any(line.startswith("0 computed") for line in recorder.lines)
 
 
 @pytest.mark.usefixtures("narrow_network")

@@ -30,7 +30,7 @@ def test_rows_from_shards_are_those_in_memory(tmp_path: Path, dtype: str) -> Non
     images = all_of(source.images).astype(dtype)
     captions = all_of(source.captions)
     write_features(tmp_path / "i", source.image_ids[::-1], images[::-1], dtype=dtype)
-    write_features(tmp_path / "c", source.caption_ids, captions)
+    write_features(tmp_path / "c", source.caption_ids[::-1], captions[::-1])
     sets = FeatureSet(tmp_path / "i"), FeatureSet(tmp_path / "c")
     held = join_pairs(entries_of(source), *sets)
     lazy = join_pairs(entries_of(source), *sets, in_memory=4 * 40 * 12)
@@ -47,6 +47,8 @@ def test_rows_from_shards_are_those_in_memory(tmp_path: Path, dtype: str) -> Non
             assert taken.dtype == np.float32
             assert taken.flags.writeable
             np.testing.assert_array_equal(taken, images[asked].astype(np.float32))
+    for rows in (held.captions, lazy.captions):
+        np.testing.assert_array_equal(all_of(rows), captions)
     assert lazy.digest() == join_pairs(entries_of(source), *sets, in_memory=0).digest()
     assert lazy.digest() != join_pairs(entries_of(source)[1:], *sets, in_memory=0).digest()
 
