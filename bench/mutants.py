@@ -30,7 +30,7 @@ TARGETS: Mapping[str, Sequence[str]] = {
     "heads/losses/structure.py": ("heads/losses",),
     "language/scores/bleu.py": ("language/test_scores.py",),
     "language/scores/cider.py": ("language/test_scores.py",),
-    "retrieval/measures.py": ("retrieval/ranking/test_recall.py", "retrieval/test_measures.py"),
+    "retrieval/measures.py": ("retrieval/ranking/test_recall.py", "retrieval/test_tables.py"),
     "retrieval/ranking/ranks.py": ("retrieval/ranking/test_ranks.py",),
     "retrieval/ranking/recall.py": (
         "retrieval/ranking/test_recall.py",

@@ -2,6 +2,7 @@
 
 import ast
 import math
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -69,7 +70,7 @@ def test_a_figure_is_one_entry(tmp_path: Path) -> None:
     ran = subprocess.run(
         [sys.executable, "-c", USED_EVERYWHERE],
         cwd=tmp_path,
-        env={"PYTHONPATH": str(PROJECT), "PATH": "", "HOME": str(tmp_path)},
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(PROJECT), *sys.path])},
         capture_output=True,
         text=True,
         check=False,
