@@ -11,8 +11,10 @@ import argparse
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,13 +23,15 @@ import numpy as np
 from bench.extract import WEIGHTS, rate
 from pipeline.images.image_source import image_source
 from pipeline.images.recipes import resolve_recipe
-from pipeline.store.builder.compute import build_on_workers
 from pipeline.store.builder.feature_build import ShardBuild
-from pipeline.store.builder.job import make_shard
 from pipeline.store.jobs.make_features import make_features
 from pipeline.store.jobs.options import Compute, Storage
-from pipeline.store.progress import QUIET, Progress, no_progress
+from pipeline.store.jobs.origins import Origin, Texts
+from pipeline.store.jobs.worker import compute_on_workers
+from pipeline.store.progress import QUIET, Progress, Stopwatch, no_progress
 from pipeline.store.shards.format import FeatureHeader, RowBlock
+from pipeline.store.shards.plan import Span
+from pipeline.store.shards.row_keys import RowNumbers
 from pipeline.store.workers.connect import local_workers
 from pipeline.store.workers.place import Place
 
@@ -118,35 +122,52 @@ def overhead(tasks: int, scratch: Path) -> None:
     )
     ids = [str(number) for number in range(tasks)]
     with local_workers(2, print) as executor:
-        list(executor(nothing, [(number,) for number in range(10)], no_progress, finish))
+        list(executor(nothing, [(number, None) for number in range(10)], no_progress, finish))
         started = time.perf_counter()
-        list(executor(nothing, [(number,) for number in range(tasks)], no_progress, finish))
+        list(executor(nothing, [(number, None) for number in range(tasks)], no_progress, finish))
         each = (time.perf_counter() - started) / tasks
         print(f"per task that does nothing: {1000 * each:.1f} ms")
         for name, way in (("two workers", executor), ("this process", serial)):
             with ShardBuild(scratch / f"tiny {name}", header, ids, 1) as build:
                 started = time.perf_counter()
-                build_on_workers(build, lambda rows: None, {}, tiny_shard, way)
+                compute_on_workers(build, Zeros(ids, header).part_of, way)
                 each = (time.perf_counter() - started) / tasks
             print(f"per shard of one row, {name}: {1000 * each:.1f} ms")
 
 
-def nothing(number: int, on_progress: Callable[..., None]) -> int:
+def nothing(number: int, argument: None, on_progress: Callable[..., None]) -> int:
     """Do nothing."""
     return number
 
 
-def tiny_shard(ref: Any, shard: int, on_progress: Callable[..., None]) -> Any:
-    """Write a shard of zeros."""
-    return make_shard(ref, shard, zeros, on_progress)
+@dataclass(frozen=True)
+class Zeros:
+    """A source of zeros."""
 
+    ids: Sequence[str]
+    header: FeatureHeader
+    unit: str = "row"
+    gpu: bool = False
 
-def zeros(job: Any, spans: Any, watch: Any) -> Any:
-    """Yield rows of zeros."""
-    for span in spans:
-        rows = np.zeros((len(span), 4), np.float32)
-        status = np.zeros(len(span), np.uint8)
-        yield span.start, RowBlock(rows, status, ("",) * len(span))
+    @property
+    def origin(self) -> Origin:
+        """The ids, as texts."""
+        return Texts(self.ids)
+
+    def compute(self, spans: Sequence[Span], watch: Stopwatch) -> Iterator[tuple[int, RowBlock]]:
+        """Yield rows of zeros."""
+        for span in spans:
+            rows = np.zeros((len(span), 4), np.float32)
+            status = np.zeros(len(span), np.uint8)
+            yield span.start, RowBlock(rows, status, ("",) * len(span))
+
+    def part(self, rows: RowNumbers, threads: int | None) -> Callable[[], "Zeros"]:
+        """Return the source of some rows."""
+        return partial(replace, self, ids=[self.ids[row] for row in rows.tolist()])
+
+    def part_of(self, span: Span) -> Callable[[], "Zeros"]:
+        """Return the source of a span."""
+        return self.part(np.arange(span.start, span.stop), None)
 
 
 def serial(

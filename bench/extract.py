@@ -42,7 +42,6 @@ from pipeline.images.recipes import Recipe, resolve_recipe
 from pipeline.images.tap import TappedNetwork
 from pipeline.images.transforms import read_sample
 from pipeline.images.weights import load_weights
-from pipeline.store.builder.compute import build_here
 from pipeline.store.builder.feature_build import ShardBuild
 from pipeline.store.progress import Progress, no_progress
 from pipeline.store.shards.feature_set import FeatureSet
@@ -163,8 +162,7 @@ def publish_images(
     def stored(first_row: int, block: RowBlock) -> RowBlock:
         return stored_block(build.header, block, build.ids[first_row : first_row + len(block)])
 
-    return build_here(
-        build,
+    return build.fill(
         lambda spans, watch: picture_rows(spans, paths, network, parallelism, watch, stored),
         mark,
     )

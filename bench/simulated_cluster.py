@@ -2,11 +2,11 @@
 
     python -m bench.simulated_cluster --shards 10000 --workers 50
 
-Everything is the code of `pipeline extract --scheduler`: `ShardBuild`, the job, the tasks on Dask's
-scheduler, pieces, finished shards, the index. Only the network is replaced: a worker sleeps as long
-as a network would compute, divided by `--factor`, and draws rows by id. Workers are killed with
-SIGKILL at random moments and replaced, and so is the command, which is repeated. In the end, the
-folder must equal that of one process, byte for byte, and the number of recomputed rows must be
+Everything is the code of `pipeline extract --scheduler`: `ShardBuild`, the tasks on Dask's
+scheduler, journals, finished shards, the index. Only the network is replaced: a worker sleeps as
+long as a network would compute, divided by `--factor`, and draws rows by id. Workers are killed
+with SIGKILL at random moments and replaced, and so is the command, which is repeated. In the end,
+the folder must equal that of one process, byte for byte, and the number of recomputed rows must be
 explained by the kills.
 
 Workers are forked from one process with all imports, so that fifty fit into a small machine and a
@@ -27,8 +27,8 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from types import FrameType
@@ -37,15 +37,15 @@ import dask
 import numpy as np
 from distributed import Worker
 
-from pipeline.store.builder import partial_shard
+from pipeline.store.builder import unfinished_shard
 from pipeline.store.builder.arrays import build_from_rows
-from pipeline.store.builder.compute import build_on_workers
 from pipeline.store.builder.feature_build import ShardBuild
-from pipeline.store.builder.job import ShardJob, ShardResult, make_shard
-from pipeline.store.builder.job_ref import JobRef
-from pipeline.store.progress import OnProgress, Stopwatch
+from pipeline.store.jobs.origins import Origin, Texts
+from pipeline.store.jobs.worker import compute_on_workers
+from pipeline.store.progress import Stopwatch
 from pipeline.store.shards.format import FeatureHeader, RowBlock
 from pipeline.store.shards.plan import Span
+from pipeline.store.shards.row_keys import RowNumbers
 from pipeline.store.workers.connect import scheduler_workers
 
 ROWS_PER_SHARD, ROWS_AT_ONCE, DIM = 8, 4, 16
@@ -259,31 +259,50 @@ def command(options: argparse.Namespace) -> None:
     note_start(options)
     address = json.loads((options.work / "scheduler.json").read_text())["address"]
     seconds = options.hours * 3600 * options.workers / options.shards / options.factor
-    settings = {"seconds": seconds, "piece_seconds": partial_shard.PIECE_SECONDS / options.factor}
+    flush_seconds = unfinished_shard.FLUSH_SECONDS / options.factor
     with (
         ShardBuild(options.work / "workers", HEADER, ids_of(options), ROWS_PER_SHARD) as build,
         scheduler_workers(address, {}, lambda line: None) as executor,
     ):
-        build_on_workers(build, lambda rows: None, settings, make_stub_shard, executor)
+        source = Drawn(build.ids, seconds, flush_seconds, options.work)
+        compute_on_workers(build, source.part_of, executor)
 
 
-def make_stub_shard(ref: JobRef, shard: int, on_progress: OnProgress) -> ShardResult:
-    """Compute one shard slowly."""
-    return make_shard(ref, shard, compute, on_progress)
+@dataclass(frozen=True)
+class Drawn:
+    """A source that sleeps for each batch, records its rows as computed, and draws them."""
 
+    ids: Sequence[str]
+    seconds: float  # of a shard
+    flush_seconds: float
+    work: Path
+    header: FeatureHeader = HEADER
+    unit: str = "row"
+    gpu: bool = False
 
-def compute(
-    job: ShardJob, spans: Sequence[Span], watch: Stopwatch
-) -> Iterator[tuple[int, RowBlock]]:
-    """Sleep for each batch, record its rows as computed, and yield them."""
-    partial_shard.PIECE_SECONDS = job.settings["piece_seconds"]
-    a_row = job.settings["seconds"] * random.Random(job.shard).uniform(0.5, 1.5) / len(job.ids)
-    for batch in (batch for span in spans for batch in span.batches(ROWS_AT_ONCE)):
-        ids = job.ids[batch.start : batch.stop]
-        time.sleep(a_row * len(batch))
-        with (job.work.parents[1] / "made").open("ab", buffering=0) as made:
-            made.write(b"".join(map(made_line, ids)))
-        yield batch.start, drawn(ids)
+    @property
+    def origin(self) -> Origin:
+        """The ids, as texts."""
+        return Texts(self.ids)
+
+    def compute(self, spans: Sequence[Span], watch: Stopwatch) -> Iterator[tuple[int, RowBlock]]:
+        """Yield the rows of spans slowly."""
+        unfinished_shard.FLUSH_SECONDS = self.flush_seconds
+        a_row = self.seconds * random.Random(self.ids[0]).uniform(0.5, 1.5) / len(self.ids)
+        for batch in (batch for span in spans for batch in span.batches(ROWS_AT_ONCE)):
+            ids = self.ids[batch.start : batch.stop]
+            time.sleep(a_row * len(batch))
+            with (self.work / "made").open("ab", buffering=0) as made:
+                made.write(b"".join(map(made_line, ids)))
+            yield batch.start, drawn(ids)
+
+    def part(self, rows: RowNumbers, threads: int | None) -> Callable[[], "Drawn"]:
+        """Return the source of some rows."""
+        return partial(replace, self, ids=[self.ids[row] for row in rows.tolist()])
+
+    def part_of(self, span: Span) -> Callable[[], "Drawn"]:
+        """Return the source of a span."""
+        return self.part(np.arange(span.start, span.stop), None)
 
 
 def made_line(row_id: str) -> bytes:

@@ -36,7 +36,7 @@ from pipeline.images.network import RecipeNetwork
 from pipeline.images.recipes import Recipe, resolve_recipe
 from pipeline.images.transforms import read_sample
 from pipeline.images.weights import Weights, are_here, load_weights
-from pipeline.store.builder import job, partial_shard
+from pipeline.store.builder import unfinished_shard
 from pipeline.store.builder.feature_build import ShardBuild
 from pipeline.store.shards import reader, writer
 from pipeline.store.shards.index import FeatureIndex
@@ -89,10 +89,10 @@ class Meter:
             ("forward", network, "_trunk"),
             ("pool, layout", network, "_rows"),
             ("check rows", writer, "stored_rows"),
-            ("checksums", job, "finished_shard"),
+            ("checksums", unfinished_shard, "finished_shard"),
             ("checksums", reader, "sha256_of_file"),
-            ("checksums", partial_shard.ShardFile, "_check"),
-            ("write", partial_shard, "write_shard"),
+            ("checksums", unfinished_shard.ShardFile, "_check"),
+            ("write", unfinished_shard, "write_shard"),
         )
         with ExitStack() as patches:
             for step, owner, name in targets:
@@ -123,7 +123,7 @@ def measured(recipe: Recipe, weights: Weights, paths: list[Path], folder: Path) 
     meter, started = Meter(), time.process_time()
     with (
         meter.metered(network),
-        patch.object(partial_shard, "PIECE_BYTES", piece),
+        patch.object(unfinished_shard, "FLUSH_BYTES", piece),
         ShardBuild(folder, feature_header(recipe, weights, "bench"), ids) as build,
     ):
         index = publish_images(build, paths, network, parallelism)

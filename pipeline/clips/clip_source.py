@@ -1,10 +1,9 @@
 """Clips as rows of a feature set; one decoding of a clip can serve several feature sets."""
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
-from functools import cache, lru_cache
+from dataclasses import dataclass, replace
+from functools import cache, cached_property, lru_cache, partial
 from pathlib import Path
-from typing import Any
 
 import torch
 
@@ -13,10 +12,12 @@ from pipeline.clips.clip_file import clip_crc32
 from pipeline.clips.recipes import ClipRecipe, resolve_clip_recipe
 from pipeline.clips.views import clip_header, clip_view, load_clip_weights
 from pipeline.store.builder.feature_build import ShardBuild
+from pipeline.store.builder.unfinished_shard import PENDING
 from pipeline.store.devices import device_type
-from pipeline.store.jobs.feature_source import Task
+from pipeline.store.jobs.feature_source import FeatureSource
 from pipeline.store.jobs.options import Compute
 from pipeline.store.jobs.origins import Files
+from pipeline.store.packed import TextIndex
 from pipeline.store.progress import WRITE, Stopwatch
 from pipeline.store.shards.format import FeatureHeader, RowBlock
 from pipeline.store.shards.plan import Span
@@ -39,6 +40,11 @@ class ClipSource:
     unit: str = "clip"
 
     @property
+    def gpu(self) -> bool:
+        """Whether the network runs on a GPU."""
+        return self.how.gpu
+
+    @property
     def origin(self) -> Files:
         """The files of the clips."""
         return Files(self.clips, "clips", clip_crc32, self.readers, self.how.engine)
@@ -50,31 +56,29 @@ class ClipSource:
         for row in rows:
             requested[row].add(0)
         for number, sink in enumerate(self.also, 1):
-            for row in sink.next_of(rows, self.ids):
+            for row in sink.pending_of(rows, self.ids):
                 requested[row].add(number)
         views = [self.view(), *(sink.source.view() for sink in self.also)]
         frozen = [frozenset(w) for w in requested]
         for row, blocks in clip_rows(self.clips, frozen, views, self.threads, self.readers, watch):
             with watch.timing(WRITE):
                 for number in sorted({*blocks} - {0}):
-                    self.also[number - 1].keep(blocks[number])
+                    self.also[number - 1].keep(self.ids[row], blocks[number])
             yield row, blocks[0]
 
-    def task(self, threads: int | None) -> Task:
-        """Return the task with recipe, weights and arithmetic; a worker builds the network once."""
+    def part(self, rows: RowNumbers, threads: int | None) -> Callable[[], FeatureSource]:
+        """Return the source of some clips on a worker, which builds the network once."""
         how = replace(self.how, weights=self.how.named_weights, codebook=None)
         how = replace(how, threads=how.threads or (None if how.gpu else threads))
         network = self.recipe.network
-        settings = {
-            "recipe": [self.recipe.name, network.precision, network.storage],
-            "how": asdict(how),
-        }
-        return Task(
-            "pipeline.clips.clip_source:source_on_worker", settings, self._clips_of, how.gpu
+        return partial(
+            _part,
+            (self.recipe.name, network.precision, network.storage),
+            how,
+            self.header.dataset,
+            [self.ids[row] for row in rows.tolist()],
+            [self.clips[row].absolute() for row in rows.tolist()],
         )
-
-    def _clips_of(self, rows: RowNumbers) -> list[str]:
-        return [str(self.clips[row].absolute()) for row in rows.tolist()]
 
 
 @dataclass(frozen=True)
@@ -85,23 +89,20 @@ class Sink:
     source: ClipSource
     build: ShardBuild  # entered
 
-    def next_of(self, rows: Sequence[int], ids: Sequence[str]) -> Iterator[int]:
-        """Yield those of some rows, numbered as `ids`, that are next in the order of this set."""
-        # A sink can only append, so it accepts a row only after all earlier rows are finished.
-        pending = (
-            self.build.ids[row]
-            for span in self.build.pending()
-            for row in range(span.start, span.stop)
-        )
-        waiting = next(pending, None)
-        for row in rows:
-            if ids[row] == waiting:
-                yield row
-                waiting = next(pending, None)
+    @cached_property
+    def _index(self) -> TextIndex:
+        return TextIndex(self.build.ids)
 
-    def keep(self, block: RowBlock) -> None:
-        """Append the next pending row."""
-        self.build.append(self.build.pending()[0].start, block)
+    def pending_of(self, rows: Sequence[int], ids: Sequence[str]) -> Iterator[int]:
+        """Yield those of some rows, numbered as `ids`, that are pending in this set."""
+        own = self._index.rows_of((ids[row] for row in rows), len(rows))
+        for row, number in zip(rows, own.tolist(), strict=True):
+            if number >= 0 and self.build.state[number] == PENDING:
+                yield row
+
+    def keep(self, row_id: str, block: RowBlock) -> None:
+        """Append a pending row."""
+        self.build.append(self._index.row_of(row_id), block)
 
 
 def clip_source(
@@ -125,23 +126,19 @@ def clip_source(
     )
 
 
-def source_on_worker(
-    settings: dict[str, Any], dataset: str, ids: Sequence[str], rows: list[str]
+def _part(
+    recipe: tuple[str, str, str],  # name, precision and storage
+    how: Compute,
+    dataset: str,
+    ids: Sequence[str],
+    clips: Sequence[Path],
 ) -> ClipSource:
-    """Build the source of some clips on a worker, from the settings of `ClipSource.task`."""
-    how = Compute(**settings["how"])
-    view, header = _view(*settings["recipe"], how, dataset)
+    """Build the source of some clips on a worker."""
+    view, header = _view(*recipe, how, dataset)
     cpu = device_type(how.device) == "cpu"
-    return ClipSource(
-        header,
-        ids,
-        [Path(row) for row in rows],
-        view.recipe,
-        how,
-        how.threads or (1 if cpu else default_threads(how.device)),
-        how.readers or default_readers(how.device),
-        lambda: view,
-    )
+    threads = how.threads or (1 if cpu else default_threads(how.device))
+    readers = how.readers or default_readers(how.device)
+    return ClipSource(header, ids, clips, view.recipe, how, threads, readers, lambda: view)
 
 
 @lru_cache(maxsize=1)

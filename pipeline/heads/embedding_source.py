@@ -5,10 +5,10 @@ import zlib
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass, field
-from functools import cached_property, lru_cache
+from functools import cached_property, lru_cache, partial
 from hashlib import sha256
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -21,7 +21,7 @@ from pipeline.heads.trained_head import TrainedHead, load_head
 from pipeline.retrieval.embeddings import num_axes
 from pipeline.store.devices import one_core_each
 from pipeline.store.files import created_by
-from pipeline.store.jobs.feature_source import Task
+from pipeline.store.jobs.feature_source import FeatureSource
 from pipeline.store.jobs.ordered import ending_at_once, in_order
 from pipeline.store.progress import FORWARD, READ, Stopwatch
 from pipeline.store.shards.feature_set import FeatureSet
@@ -60,6 +60,7 @@ class EmbeddingSource:
     shape: tuple[int, ...] | None = None  # of one embedding; None: that of the first row
     threads: int = field(default_factory=lambda: len(os.sched_getaffinity(0)))  # blocks at a time
     unit: str = "row"  # noun for a row, for messages
+    gpu: bool = False
 
     @property
     def origin(self) -> "FixedOrigin":
@@ -140,23 +141,17 @@ class EmbeddingSource:
         with one_core_each(), ThreadPoolExecutor(self.threads) as pool, ending_at_once(pool):
             return self._embedded(rows, pool, Stopwatch())
 
-    def task(self, threads: int | None) -> Task:
-        """Return the task with the folders of head and features, which a worker opens once."""
+    def part(self, rows: RowNumbers, threads: int | None) -> Callable[[], FeatureSource]:
+        """Return the source of some rows on a worker, which loads the head once."""
         assert self.head is not None, "workers need the head's folder"
-        settings = {
-            "head": str(self.head.absolute()),
-            "tensors_sha256": self.trained.tensors_sha256,
-            "features": str(self.features.folder.absolute()),
-            "side": self.side,
-            "whole": self.set_rows,
-            "shape": list(self.header.row_shape),
-        }
-        factory = "pipeline.heads.embedding_source:source_on_worker"
-        return Task(factory, settings, self._rows_of)
-
-    def _rows_of(self, rows: RowNumbers) -> dict[str, Any]:
         read = [list(self.read(row)) for row in rows.tolist()]
-        return {"read": read, "digest": _rows(self.features, read).digest()}
+        head, tensors_sha256 = self.head.absolute(), self.trained.tensors_sha256
+        folder, digest = self.features.folder.absolute(), _rows(self.features, read).digest()
+        ids = [self.ids[row] for row in rows.tolist()]
+        return partial(
+            _part, (head, tensors_sha256), (folder, digest), self.side, self.set_rows,
+            self.header.row_shape, self.dataset, ids, read,
+        )  # fmt: skip
 
     def _embedded(self, rows: RowNumbers, pool: Executor, watch: Stopwatch) -> Features:
         """Return the embeddings of rows (n,), independent of the other rows in the call."""
@@ -271,30 +266,35 @@ class RowSubset:
         return f"{self._rows.digest()} {sha256(self._taken.tobytes()).hexdigest()}"
 
 
-def source_on_worker(
-    settings: dict[str, Any], dataset: str, ids: Sequence[str], rows: dict[str, Any]
+def _part(
+    head: tuple[Path, str | None],  # folder, and SHA-256 of the tensors
+    inputs: tuple[Path, str],  # folder of the features, and digest of the rows
+    side: Side,
+    whole: int,
+    shape: tuple[int, ...],
+    dataset: str,
+    ids: Sequence[str],
+    read: Sequence[Sequence[str]],
 ) -> EmbeddingSource:
     """Return the source of some embeddings on a worker, if it sees the same head and features."""
-    trained, features = _loaded(settings["head"], settings["features"])
-    if trained.tensors_sha256 != settings["tensors_sha256"]:
-        raise HeadError(f"a worker sees another head in {settings['head']} than the command")
-    inputs = _rows(features, rows["read"])
-    if inputs.digest() != rows["digest"]:
-        raise ShardError(f"a worker sees other features in {features.folder} than the command")
+    trained, features = _loaded(head[0], inputs[0])
+    if trained.tensors_sha256 != head[1]:
+        raise HeadError(f"a worker sees another head in {head[0]} than the command")
+    if (own := _rows(features, read)).digest() != inputs[1]:
+        raise ShardError(f"a worker sees other features in {inputs[0]} than the command")
     return EmbeddingSource(
-        trained, settings["side"], dataset, ids, inputs, rows["read"].__getitem__, features,
-        Path(settings["head"]), settings["whole"], tuple(settings["shape"]), threads=1,
-    )  # fmt: skip
+        trained, side, dataset, ids, own, read.__getitem__, features, head[0], whole, shape, 1
+    )
 
 
 @lru_cache(maxsize=2)
-def _loaded(head: str, features: str) -> tuple[TrainedHead, FeatureSet]:
+def _loaded(head: Path, features: Path) -> tuple[TrainedHead, FeatureSet]:
     """Return a head and the features of one side, opened once in a process."""
     import torch
 
     # Not restored afterwards: concurrent tasks on this worker would undo each other's setting.
     torch.set_num_threads(1)
-    return load_head(head), FeatureSet(Path(features))
+    return load_head(head), FeatureSet(features)
 
 
 def _rows(features: FeatureSet, read: Sequence[Sequence[str]]) -> Rows:

@@ -3,7 +3,7 @@
 import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cache, lru_cache
+from functools import cache, lru_cache, partial
 from pathlib import Path
 from typing import Any, cast
 
@@ -19,10 +19,10 @@ from pipeline.images.decoding.decode import source_crc32
 from pipeline.images.memory import expected_memory, resident_memory
 from pipeline.images.network import RecipeNetwork
 from pipeline.images.recipes import Recipe, resolve_recipe
-from pipeline.images.region import PhotoCache, Region, Source, photo_of
+from pipeline.images.region import Region, Source, photo_of
 from pipeline.images.weights import load_weights
 from pipeline.store.devices import AUTO, device_type
-from pipeline.store.jobs.feature_source import Task
+from pipeline.store.jobs.feature_source import FeatureSource
 from pipeline.store.jobs.options import Compute
 from pipeline.store.jobs.origins import Files
 from pipeline.store.progress import Monitor, Stopwatch
@@ -55,6 +55,11 @@ class ImageSource:
         return "image" if self.region is None else "region"
 
     @property
+    def gpu(self) -> bool:
+        """Whether the network runs on a GPU."""
+        return self.how.gpu
+
+    @property
     def origin(self) -> Files:
         """The image files, and the boxes of regions."""
         readers, engine = self.parallelism.readers, self.how.engine
@@ -73,23 +78,27 @@ class ImageSource:
             spans, self.pictures, self.network(), self.parallelism, watch, self._stored
         )
 
-    def task(self, threads: int | None) -> Task:
-        """Return the task with recipe, weights and arithmetic; a worker builds the network once."""
+    def part(self, rows: RowNumbers, threads: int | None) -> Callable[[], FeatureSource]:
+        """Return the source of some images on a worker, which builds the network once."""
         how, recipe = self.how, self.recipe
-        settings = {
-            "recipe": [recipe.name, recipe.precision, recipe.storage],
-            "weights": how.named_weights,
-            "device": how.device,
-            "engine": how.engine,
+        how = replace(
+            how,
+            weights=how.named_weights,
             # A batch of a short shard is padded as in one process. Only a worker that chooses its
             # device knows a suitable size.
-            "batch_size": None if self._sized_by_worker else self.parallelism.batch_size,
-            "rows": len(self.ids),
-            "threads": [how.threads or (None if how.gpu else threads), how.readers],
-            "region": self.region,
-        }
-        factory = "pipeline.images.image_source:source_on_worker"
-        return Task(factory, settings, self._pictures_of, how.gpu)
+            batch_size=None if self._sized_by_worker else self.parallelism.batch_size,
+            threads=how.threads or (None if how.gpu else threads),
+        )
+        return partial(
+            _part,
+            (recipe.name, recipe.precision, recipe.storage),
+            how,
+            self.header.dataset,
+            self.region,
+            len(self.ids),
+            [self.ids[row] for row in rows.tolist()],
+            [_absolute(self.pictures[row]) for row in rows.tolist()],
+        )
 
     @property
     def _sized_by_worker(self) -> bool:
@@ -102,9 +111,6 @@ class ImageSource:
         picture = self.pictures[row]
         assert isinstance(picture, Region)
         return picture.source_crc32(photo_crc32)
-
-    def _pictures_of(self, rows: RowNumbers) -> list[Any]:
-        return [_to_json(self.pictures[row]) for row in rows.tolist()]
 
 
 def image_source(
@@ -136,25 +142,20 @@ def image_source(
     )
 
 
-def source_on_worker(
-    settings: dict[str, Any], dataset: str, ids: Sequence[str], rows: list[Any]
+def _part(
+    recipe: tuple[str, str, str],  # name, precision and storage
+    how: Compute,
+    dataset: str,
+    region: dict[str, Any] | None,
+    rows: int,  # of the whole set
+    ids: Sequence[str],
+    pictures: Sequence[Source],
 ) -> ImageSource:
-    """Build the source of some images on a worker, from the settings of `ImageSource.task`."""
-    name, precision, storage = settings["recipe"]
-    threads, readers = settings["threads"]
-    how = Compute(
-        settings["weights"], precision=precision, device=settings["device"],
-        engine=settings["engine"], batch_size=settings["batch_size"], threads=threads,
-        readers=readers,
-    )  # fmt: skip
-    network, header = _network(
-        name, precision, storage, str(how.weights), how.device, how.engine, dataset
-    )
+    """Build the source of some images on a worker."""
+    network, header = _network(*recipe, str(how.weights), how.device, how.engine, dataset)
     usual = _default_on_worker(network.recipe, how.device)
-    size = settings["batch_size"] or max(1, min(usual.batch_size, settings["rows"]))
-    parallelism = Parallelism(size, threads or usual.threads, readers or usual.readers)
-    region, photos = settings["region"], PhotoCache()
-    pictures = [_from_json(row, region, photos) for row in rows]
+    size = how.batch_size or max(1, min(usual.batch_size, rows))
+    parallelism = Parallelism(size, how.threads or usual.threads, how.readers or usual.readers)
     return ImageSource(
         _with_region(header, region), ids, pictures, network.recipe, how, parallelism,
         lambda: network, region,
@@ -194,17 +195,10 @@ def _with_region(header: FeatureHeader, region: dict[str, Any] | None) -> Featur
     return replace(header, recipe={**header.recipe, "region": region})
 
 
-def _to_json(picture: Source) -> Any:
+def _absolute(picture: Source) -> Source:
     if isinstance(picture, Region):
-        return [str(picture.photo.absolute()), list(picture.box), picture.photo_crc32]
-    return str(picture.absolute())
-
-
-def _from_json(value: Any, region: dict[str, Any] | None, photos: PhotoCache) -> Source:
-    if region is None:
-        return Path(value)
-    path, (x0, y0, x1, y1), crc32 = value
-    return Region(Path(path), (x0, y0, x1, y1), region["context"], crc32, photos)
+        return replace(picture, photo=picture.photo.absolute())
+    return picture.absolute()
 
 
 def _log_memory(network: RecipeNetwork, parallelism: Parallelism, monitor: Monitor) -> None:

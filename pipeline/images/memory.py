@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from pipeline.images.batches import BATCHES_AHEAD, Parallelism
 from pipeline.images.network import AT_ONCE, RecipeNetwork
-from pipeline.store.builder.partial_shard import PIECE_BYTES
+from pipeline.store.builder.unfinished_shard import FLUSH_BYTES
 
 # Tensors of the size of the largest activation that are alive at once: a layer's input, its
 # output, the shortcut or the bands, and the strips of shared crops.
@@ -20,7 +20,7 @@ _PHOTO, _BYTES_A_PIXEL = 12_000_000, 6
 def expected_memory(network: RecipeNetwork, parallelism: Parallelism) -> int:
     """Estimate the memory of an extraction in bytes, in addition to the loaded network."""
     # Rarely exceeded. Weights count again, since packed layouts are a second copy; finished rows
-    # wait for the disk, up to twice `PIECE_BYTES`; images beyond `_PHOTO` pixels need more.
+    # wait for the disk, up to twice `FLUSH_BYTES`; images beyond `_PHOTO` pixels need more.
     recipe = network.recipe
     count = parallelism.batch_size * network.window.windows
     windows = count * 3 * network.window.size**2
@@ -32,7 +32,7 @@ def expected_memory(network: RecipeNetwork, parallelism: Parallelism) -> int:
     weights = sum(tensor.numel() for tensor in network.tensors()) * width
     reading = parallelism.readers * _PHOTO * _BYTES_A_PIXEL
     at_once = parallelism.threads if network.device.type == "cpu" else AT_ONCE
-    return weights + at_once * activations + waiting + 2 * PIECE_BYTES + reading
+    return weights + at_once * activations + waiting + 2 * FLUSH_BYTES + reading
 
 
 def resident_memory() -> int:

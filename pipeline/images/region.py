@@ -25,6 +25,9 @@ class PhotoCache:
         self._lock = threading.Lock()
         self._photos: OrderedDict[Path, Future[Decoded]] = OrderedDict()
 
+    def __reduce__(self) -> tuple[type["PhotoCache"], tuple[()]]:
+        return PhotoCache, ()  # a copy for a worker is empty
+
     def read(self, path: Path, rule: Rule, watch: Stopwatch | None) -> Decoded:
         """Return a decoded image; one thread decodes it, the others wait."""
         # The lock covers the lookup only: the future is shared before the image is decoded, so that

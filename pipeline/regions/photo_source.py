@@ -1,23 +1,21 @@
 """Regions whose features are computed per image, as rows of a feature set."""
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
-from functools import lru_cache
+from dataclasses import dataclass, replace
+from functools import lru_cache, partial
 from itertools import groupby
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from pipeline.images.decoding.decode import source_crc32
-from pipeline.images.region import PhotoCache, Region
+from pipeline.images.region import Region
 from pipeline.regions.box_geometry import BOX_GEOMETRY, box_geometry_features
 from pipeline.regions.by_photo import ROI_ALIGN, ByPhoto, RowsOf
 from pipeline.regions.roi_align import roi_align_features
 from pipeline.store.devices import one_core_each
-from pipeline.store.jobs.feature_source import Task
+from pipeline.store.jobs.feature_source import FeatureSource
 from pipeline.store.jobs.options import Compute
 from pipeline.store.jobs.ordered import ending_at_once, in_order
 from pipeline.store.jobs.origins import Files
@@ -39,6 +37,11 @@ class PhotoSource:
     how: Compute
     features: ByPhoto
     unit: str = "region"
+
+    @property
+    def gpu(self) -> bool:
+        """Whether the network runs on a GPU."""
+        return self.how.gpu
 
     @property
     def header(self) -> FeatureHeader:
@@ -84,24 +87,21 @@ class PhotoSource:
             for (first, _), block in blocks:
                 yield first, block
 
-    def task(self, threads: int | None) -> Task:
-        """Return the task with recipe, weights and arithmetic; a worker builds the network once."""
+    def part(self, rows: RowNumbers, threads: int | None) -> Callable[[], FeatureSource]:
+        """Return the source of some regions on a worker, which builds the network once."""
         how = self.how
-        settings = {
-            "recipe": self.recipe,
-            "storage": self.header.dtype,
-            "weights": how.named_weights,
-            "precision": how.precision,
-            "device": how.device,
-            "engine": how.engine,
-            "threads": how.threads or (None if how.gpu else threads),
-        }
-        factory = "pipeline.regions.photo_source:source_on_worker"
-        return Task(factory, settings, self._regions_of, how.gpu)
-
-    def _regions_of(self, rows: RowNumbers) -> list[Any]:
+        how = Compute(
+            how.named_weights,
+            precision=how.precision,
+            device=how.device,
+            engine=how.engine,
+            threads=how.threads or (None if how.gpu else threads),
+        )
+        ids = [self.ids[row] for row in rows.tolist()]
         regions = [self.regions[row] for row in rows.tolist()]
-        return [[str(r.photo.absolute()), list(r.box), r.photo_crc32] for r in regions]
+        regions = [replace(region, photo=region.photo.absolute()) for region in regions]
+        header = self.header
+        return partial(_part, self.recipe, header.dataset, header.dtype, how, ids, regions)
 
 
 def region_features(recipe: str, dataset: str, storage: str, how: Compute) -> ByPhoto:
@@ -116,17 +116,15 @@ def is_by_photo(recipe: str) -> bool:
     return recipe == BOX_GEOMETRY or recipe.endswith(ROI_ALIGN)
 
 
-def source_on_worker(
-    settings: dict[str, Any], dataset: str, ids: Sequence[str], rows: list[Any]
+def _part(
+    recipe: str,
+    dataset: str,
+    storage: str,
+    how: Compute,
+    ids: Sequence[str],
+    regions: Sequence[Region],
 ) -> PhotoSource:
     """Build the source of some regions on a worker."""
-    given = dict(settings)
-    recipe, storage = given.pop("recipe"), given.pop("storage")
-    how, photos = Compute(**given), PhotoCache()
-    regions = [
-        Region(Path(photo), (x0, y0, x1, y1), 0.0, crc32, photos)
-        for photo, (x0, y0, x1, y1), crc32 in rows
-    ]
     return PhotoSource(ids, regions, recipe, how, _features(recipe, dataset, storage, how))
 
 

@@ -1,12 +1,11 @@
 """Proposals as rows of a feature set."""
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
-from functools import lru_cache
+from dataclasses import dataclass, replace
+from functools import lru_cache, partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -19,7 +18,7 @@ from pipeline.regions.proposals import proposal_row, proposals_header
 from pipeline.store.convert.importers.boxes import read_boxes
 from pipeline.store.errors import WrongUsage
 from pipeline.store.hashing import sha256_of_file
-from pipeline.store.jobs.feature_source import Task
+from pipeline.store.jobs.feature_source import FeatureSource
 from pipeline.store.jobs.ordered import ending_at_once, in_order
 from pipeline.store.jobs.origins import Files
 from pipeline.store.progress import FORWARD, Stopwatch
@@ -91,6 +90,7 @@ class ProposalSource:
     named: Named
     threads: int | None  # images processed at once; None: one per core
     unit: str = "image"
+    gpu: bool = False
 
     @property
     def origin(self) -> Files:
@@ -112,24 +112,19 @@ class ProposalSource:
                 rows, lambda row: pool.submit(self._row, row, watch), self._threads + _AHEAD
             )
 
-    def task(self, threads: int | None) -> Task:
-        """Return the task with the method by name; a worker builds it once."""
-        proposer, absolute = self.named.proposer, _absolute
-        settings = {
-            "method": proposer.method,
-            "number": proposer.number,
-            "boxes": absolute(proposer.boxes),
-            "model": absolute(proposer.model),
-            "dataset": str(self.named.dataset),
-            "split": self.named.split,
-            "most": self.header.row_shape[0],
-            "threads": self.threads or threads,
-        }
-        factory = "pipeline.regions.proposal_source:source_on_worker"
-        return Task(factory, settings, self._images_of)
-
-    def _images_of(self, rows: RowNumbers) -> list[str]:
-        return [str(self.images[row].absolute()) for row in rows.tolist()]
+    def part(self, rows: RowNumbers, threads: int | None) -> Callable[[], FeatureSource]:
+        """Return the source of some proposals on a worker, which builds the method once."""
+        proposer = self.named.proposer
+        boxes, model = map(_absolute, (proposer.boxes, proposer.model))
+        return partial(
+            _part,
+            replace(self.named, proposer=replace(proposer, boxes=boxes, model=model)),
+            self.header.row_shape[0],
+            self.threads or threads,
+            self.header.dataset,
+            [self.ids[row] for row in rows.tolist()],
+            [self.images[row].absolute() for row in rows.tolist()],
+        )
 
     def _row(self, row: int, watch: Stopwatch) -> RowBlock:
         decoded = read_image(self.images[row], watch=watch)
@@ -149,18 +144,18 @@ class ProposalSource:
         )
 
 
-def source_on_worker(
-    settings: dict[str, Any], dataset: str, ids: Sequence[str], rows: list[str]
+def _part(
+    named: Named,
+    most: int,  # boxes per image
+    threads: int | None,
+    dataset: str,
+    ids: Sequence[str],
+    images: Sequence[Path],
 ) -> ProposalSource:
     """Build the source of some proposals on a worker."""
-    proposer = Proposer(*(settings[name] for name in ("method", "number", "boxes", "model")))
-    named = Named(proposer, Path(settings["dataset"]), settings["split"])
     method = _known_method(named)
-    header = proposals_header(
-        method.recipe, settings["most"], dataset, *method.model, method.packages
-    )
-    files = [Path(row) for row in rows]
-    return ProposalSource(header, ids, files, method, named, settings["threads"])
+    header = proposals_header(method.recipe, most, dataset, *method.model, method.packages)
+    return ProposalSource(header, ids, images, method, named, threads)
 
 
 @lru_cache(maxsize=1)

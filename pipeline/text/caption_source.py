@@ -1,11 +1,10 @@
 """Captions as rows of a feature set, encoded in blocks, in this process or on workers."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import chdir
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache, partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from threadpoolctl import threadpool_limits
@@ -13,7 +12,7 @@ from threadpoolctl import threadpool_limits
 from pipeline.datasets.entries import Captions
 from pipeline.datasets.regions import read_phrases
 from pipeline.store.files import created_by
-from pipeline.store.jobs.feature_source import Task
+from pipeline.store.jobs.feature_source import FeatureSource
 from pipeline.store.jobs.origins import Texts, text_crc32
 from pipeline.store.progress import FORWARD, Stopwatch
 from pipeline.store.shards.format import FeatureHeader, RowBlock, ShardError, names_in
@@ -36,6 +35,7 @@ class CaptionSource:
     encoder: CaptionEncoder
     fitted: Path  # folder of the encoder's fitted files, from which workers load it
     unit: str = "caption"
+    gpu: bool = False
 
     @property
     def origin(self) -> Texts:
@@ -53,26 +53,30 @@ class CaptionSource:
             status = np.zeros(len(rows), np.uint8)
             yield rows.start, RowBlock(features, status, ("",) * len(rows), text_crc32(chosen))
 
-    def task(self, threads: int | None) -> Task:
-        """Return the task with the fitted folder and all words, so that word vectors load once."""
-        settings = {
-            "fitted": str(self.fitted.absolute()),
-            "folder": str(Path.cwd()),
-            "words": sorted(load_options(self.fitted).words_of(self.texts)),
-        }
-        return Task("pipeline.text.caption_source:source_on_worker", settings, self._texts_of)
+    def part(self, rows: RowNumbers, threads: int | None) -> Callable[[], FeatureSource]:
+        """Return the source of some captions on a worker."""
+        texts = [self.texts[row] for row in rows.tolist()]
+        ids = [self.ids[row] for row in rows.tolist()]
+        fitted, folder = self.fitted.absolute(), str(Path.cwd())
+        return partial(_part, fitted, folder, self._words, self.header.dataset, ids, texts)
 
-    def _texts_of(self, rows: RowNumbers) -> list[str]:
-        return [self.texts[row] for row in rows.tolist()]
+    @cached_property
+    def _words(self) -> tuple[str, ...]:
+        """All words of the captions, so that a worker loads their vectors once."""
+        return tuple(sorted(load_options(self.fitted).words_of(self.texts)))
 
 
-def source_on_worker(
-    settings: dict[str, Any], dataset: str, ids: Sequence[str], texts: list[str]
+def _part(
+    fitted: Path,
+    folder: str,
+    words: tuple[str, ...],
+    dataset: str,
+    ids: Sequence[str],
+    texts: Sequence[str],
 ) -> CaptionSource:
-    """Build the source of some captions on a worker, from the settings of `CaptionSource.task`."""
-    folder = Path(settings["fitted"])
-    encoder = _encoder(folder, settings["folder"], tuple(settings["words"]))
-    return CaptionSource(caption_header(encoder, dataset), ids, texts, encoder, folder)
+    """Build the source of some captions on a worker."""
+    encoder = _encoder(fitted, folder, words)
+    return CaptionSource(caption_header(encoder, dataset), ids, texts, encoder, fitted)
 
 
 def caption_header(

@@ -1,9 +1,9 @@
 """Sounds of clips or sound files as rows of a feature set."""
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -18,7 +18,7 @@ from pipeline.clips.sound.recipes import AnySoundRecipe, BagRecipe, sound_recipe
 from pipeline.clips.sound.words import Bags, load_sound_words
 from pipeline.images.networks import WeightsError
 from pipeline.store.files import created_by
-from pipeline.store.jobs.feature_source import Task
+from pipeline.store.jobs.feature_source import FeatureSource
 from pipeline.store.jobs.options import Compute
 from pipeline.store.jobs.origins import Files
 from pipeline.store.progress import FORWARD, Stopwatch
@@ -58,6 +58,7 @@ class SoundSource:
     lengths: dict[str, tuple[float, float]] = field(default_factory=dict, compare=False)
     """Receives the seconds of sound and of video, by id, if they differ."""
     unit: str = "clip"
+    gpu: bool = False
 
     @property
     def origin(self) -> Files:
@@ -77,17 +78,17 @@ class SoundSource:
             self._note_lengths(self.ids[row], sound)
             yield row, block
 
-    def task(self, threads: int | None) -> Task:
-        """Return the task with recipe and codebook file, which a worker loads once."""
-        settings = {
-            "recipe": self.maker.recipe.name,
-            "codebook": None if self.codebook is None else str(self.codebook.absolute()),
-            "threads": self.how.threads or threads or 1,
-        }
-        return Task("pipeline.clips.sound.sound_source:source_on_worker", settings, self._files_of)
-
-    def _files_of(self, rows: RowNumbers) -> list[str]:
-        return [str(self.files[row].absolute()) for row in rows.tolist()]
+    def part(self, rows: RowNumbers, threads: int | None) -> Callable[[], FeatureSource]:
+        """Return the source of some sounds on a worker, which loads the codebook once."""
+        return partial(
+            _part,
+            self.maker.recipe.name,
+            None if self.codebook is None else self.codebook.absolute(),
+            Compute(threads=self.how.threads or threads or 1),
+            self.header.dataset,
+            [self.ids[row] for row in rows.tolist()],
+            [self.files[row].absolute() for row in rows.tolist()],
+        )
 
     def _note_lengths(self, row: str, sound: Sound) -> None:
         if sound.samples is None or not len(sound.samples) or sound.seconds is None:
@@ -97,13 +98,16 @@ class SoundSource:
             self.lengths[row] = heard, sound.seconds
 
 
-def source_on_worker(
-    settings: dict[str, Any], dataset: str, ids: Sequence[str], rows: list[str]
+def _part(
+    recipe: str,
+    codebook: Path | None,
+    how: Compute,
+    dataset: str,
+    ids: Sequence[str],
+    files: Sequence[Path],
 ) -> SoundSource:
-    """Build the source of some sounds on a worker, from the settings of `SoundSource.task`."""
-    codebook = None if settings["codebook"] is None else Path(settings["codebook"])
-    maker = _maker(settings["recipe"], codebook)
-    files, how = [Path(row) for row in rows], Compute(threads=settings["threads"])
+    """Build the source of some sounds on a worker."""
+    maker = _maker(recipe, codebook)
     return SoundSource(sound_header(maker, dataset), ids, files, maker, codebook, how)
 
 

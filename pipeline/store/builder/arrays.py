@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pipeline.store.builder.compute import build_here
 from pipeline.store.builder.feature_build import ShardBuild
 from pipeline.store.files import created_by
 from pipeline.store.hashing import canonical_json
@@ -174,7 +173,7 @@ def build_from_rows(
             for part in (part for span in spans for part in span.batches(size)):
                 yield part.start, rows(part.start, part.stop)
 
-        return build_here(build, compute, progress)
+        return build.fill(compute, progress)
 
 
 def axes_of(row_shape: tuple[int, ...], axes: str | None, what: str) -> str:

@@ -22,7 +22,7 @@ class OutputPlan:
     """Existing and planned shards of an output folder."""
 
     plan: ShardPlan
-    ids: Sequence[str]  # in the order of the plan
+    ids: PackedTexts  # in the order of the plan
     compress: bool  # all shards or none
     index: FeatureIndex | None  # of the output, if valid
     damaged: list[str]  # why an existing index is invalid; at most one message
@@ -40,7 +40,7 @@ class OutputPlan:
 def fit_to_existing(
     out: Path,
     header: FeatureHeader,
-    ids: Sequence[str],
+    ids: PackedTexts,
     fresh: ShardPlan,
     rows_per_shard: int | None,
     compress: bool,
@@ -81,11 +81,11 @@ def _plan_and_order(
     header: FeatureHeader,
     index: FeatureIndex | None,
     shards: dict[str, tuple[Sequence[str], bool] | None],
-    ids: Sequence[str],
+    ids: PackedTexts,
     fresh: ShardPlan,
     rows_per_shard: int | None,
     add: bool | None,
-) -> tuple[ShardPlan, Sequence[str]]:
+) -> tuple[ShardPlan, PackedTexts]:
     """Return the plan and the row order of an output that is not replaced."""
     if index is None:
         plan, order = fresh, ids
@@ -158,17 +158,17 @@ def _fit(
     out: Path,
     index: FeatureIndex,
     shards: dict[str, tuple[Sequence[str], bool] | None],
-    ids: Sequence[str],
+    ids: PackedTexts,
     rows_per_shard: int | None,
     add: bool | None,
-) -> tuple[ShardPlan, Sequence[str]]:
+) -> tuple[ShardPlan, PackedTexts]:
     """Return plan and row order of a finished set, with the rows to add at the end."""
     plan = index.plan()
     files = [shards.get(entry.file) for entry in index.shards]
     holds = f"{out} holds {index.rows} rows"
     stored = PackedTexts(row_id for shard in files if shard for row_id in shard[0])
     rest: list[str] = []
-    order: Sequence[str] = stored
+    order = stored
     remedy = _remedy(out, add is not None)
     if stored != ids:
         positions = TextIndex(ids).rows_of(stored, len(stored))

@@ -1,29 +1,17 @@
-"""Building a feature set: resume from valid shards, keep finished rows, publish atomically.
-
-Rows are buffered and written every few seconds to a *piece*, a small shard in a work folder next to
-the output. Once all rows of a shard exist, its pieces are combined into the shard. Finished shards
-are moved to the output, and `index.json` is written last. Leftovers of a killed run are verified
-row by row before they are reused, and the resulting bytes do not depend on where it was killed.
-
-An update builds a set of other rows in the work folder, copies rows from the old set where it has
-them, and swaps the finished folder with the old one.
-
-Shards are computed one at a time in this process, or by workers; see `pipeline.store.builder.job`.
-"""
+"""Building a feature set: which rows are pending, and publishing the set once none is."""
 
 import heapq
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack
+from dataclasses import replace
 from itertools import chain
 from pathlib import Path
-from typing import Any, TypeVar
 
 import numpy as np
 
 from pipeline.store.builder.existing import fit_to_existing
-from pipeline.store.builder.job import ShardResult, SubmittedJob, submit_shards
-from pipeline.store.builder.job_ref import JOB_FILES
 from pipeline.store.builder.locking import (
     WORK_FOLDER,
     only_writer,
@@ -33,21 +21,43 @@ from pipeline.store.builder.locking import (
     require_space,
     work_folders,
 )
-from pipeline.store.builder.partial_shard import PartialShard, piece_files, shard_folder
-from pipeline.store.builder.publish import FinishedShard, find_shard, finished_shard, publish
-from pipeline.store.builder.reuse import OlderRows, make_way, older_rows, unfinished_shards
+from pipeline.store.builder.reuse import make_way, older_rows, unfinished_files
+from pipeline.store.builder.unfinished_shard import (
+    PENDING,
+    REUSABLE,
+    STORED,
+    FinishedShard,
+    States,
+    UnfinishedShard,
+    finished_shard,
+    open_rows,
+    shard_folder,
+)
 from pipeline.store.current.replace import finish_swap, forget_superseded, swap
 from pipeline.store.packed import PackedTexts, TextIndex
-from pipeline.store.shards.format import FeatureHeader, RowBlock, ShardError, require_unique_ids
-from pipeline.store.shards.index import INDEX_FILE, FeatureIndex
+from pipeline.store.progress import WRITE, Progress, Stopwatch, no_progress
+from pipeline.store.shards.format import (
+    OK,
+    DamagedShard,
+    FeatureHeader,
+    OtherShard,
+    RowBlock,
+    ShardError,
+    require_unique_ids,
+)
+from pipeline.store.shards.index import INDEX_FILE, FeatureIndex, index_of
 from pipeline.store.shards.plan import ShardPlan, Span, default_rows_per_shard
 from pipeline.store.shards.reader import ShardFile
 from pipeline.store.shards.row_keys import RowNumbers
 
-T = TypeVar("T")
-
 WRITERS = 3
-"""Shards that are assembled at once in this process."""
+"""Shards that are assembled at once, while the rows of the next are computed."""
+
+RUN_FILES = "run-*"
+"""Files in work folders, each for a run with workers, which stop once it is removed."""
+
+Compute = Callable[[Sequence[Span], Stopwatch], Iterator[tuple[int, RowBlock]]]
+"""Yields the rows of spans in order, in blocks within a span, each with its first row number."""
 
 
 class ShardBuild:
@@ -61,6 +71,8 @@ class ShardBuild:
     """Work folder, `.work/<name>-<fingerprint>` next to the output; set on entry."""
     compress: bool
     """Whether the shards are compressed; known on entry."""
+    state: States
+    """(rows,) uint8: `PENDING`, `REUSABLE` or `STORED`; known on entry."""
 
     def __init__(
         self,
@@ -80,7 +92,7 @@ class ShardBuild:
         )
         self.plan: ShardPlan = ShardPlan(len(ids), size)
         # Both are final once the context is entered: an extended set has its older rows first.
-        self.ids: Sequence[str] = ids if isinstance(ids, PackedTexts) else PackedTexts(ids)
+        self.ids: PackedTexts = ids if isinstance(ids, PackedTexts) else PackedTexts(ids)
         self._requested = self.ids
         require_unique_ids(self.ids, str(out))
         # Resolve once: `..`, `.` and links would change the location of the work folder later.
@@ -92,14 +104,14 @@ class ShardBuild:
         self._update = update
         self.damaged: list[str] = []  # corrupt files that will be recomputed
         self.moved: list[str] = []  # log lines on folders that an update has moved
-        self._broken: dict[Path, str] = {}
-        self._done: dict[int, FinishedShard] = {}
-        self._partial: dict[int, PartialShard] = {}
         self._published: FeatureIndex | None = None
         self._replaces = False
-        self._older: list[OlderRows] = []
-        # (rows,) bool: rows that an older shard has and that are not in a shard of this set.
-        self._copied = np.zeros(0, bool)
+        # Row number (-1: not provided) of each row of the files that an update reuses.
+        self._older: dict[Path, RowNumbers] = {}
+        self._finished: dict[int, FinishedShard] = {}
+        self._unfinished: dict[int, UnfinishedShard] = {}
+        self._writing: list[tuple[UnfinishedShard, Future[FinishedShard]]] = []
+        self._watch = Stopwatch()
         self._undo = ExitStack()
 
     def __enter__(self) -> "ShardBuild":
@@ -115,29 +127,34 @@ class ShardBuild:
                 self.moved = make_way(self._out, self.header)
             existing = fit_to_existing(self._out, self.header, self.ids, self.plan, *self._options)
             self.plan, self.ids, self.compress = existing.plan, existing.ids, existing.compress
-            self._published, self.damaged = existing.index, existing.damaged
-            self._broken, self._replaces = existing.broken, existing.replaces
-            fingerprint = existing.fingerprint(self.header, self._inputs)
-            # Other rows, inputs or layouts get another work folder: their pieces are never mixed
+            self._published, self._replaces = existing.index, existing.replaces
+            self.damaged = existing.damaged
+            # Other rows, inputs or layouts get another work folder: their rows are never mixed
             # with these.
+            fingerprint = existing.fingerprint(self.header, self._inputs)
             self.work = self._parent / f"{self._out.name}-{fingerprint}"
             self.work.mkdir(exist_ok=True)
             undo.callback(remove_if_empty, self.work)
-            # Half-written files of a killed run, and its job files: its workers stop once these are
-            # gone.
-            remove_leftovers(self.work, "*.part", "*/*.part", JOB_FILES)
+            # Half-written files of a killed run, and its run file: its workers stop once it is
+            # missing.
+            remove_leftovers(self.work, "*.part", "*/*.part", RUN_FILES)
             remove_leftovers(self._out, f"{INDEX_FILE}.*.part")
-            self._find_older(existing.vouched)
+            self.state = np.full(len(self.ids), PENDING, np.uint8)
+            if self._update and self._published is None:
+                self._find_older(existing.broken, existing.vouched)
             for shard in range(self.plan.shards):
-                self._resume(shard)
+                self._find_shard(shard, existing.broken)
             self._require_space()
+            self._writers = ThreadPoolExecutor(WRITERS, thread_name_prefix="write")
+            undo.enter_context(self._writers)
             self._undo = undo.pop_all()
         return self
 
     def __exit__(self, *error: object) -> None:
-        """Write finished rows to a piece, so that an interrupted run loses none."""
+        """Flush finished rows to journals, so that an interrupted run loses none."""
         with self._undo:
-            self._flush()
+            for shard in self._unfinished.values():
+                shard.flush()
 
     @property
     def published(self) -> FeatureIndex | None:
@@ -146,15 +163,15 @@ class ShardBuild:
 
     @property
     def rows_done(self) -> int:
-        """Number of finished rows."""
-        return self.plan.rows - sum(len(span) for span in self.pending())
+        """Number of rows that are not pending."""
+        return int(np.count_nonzero(self.state != PENDING))
 
     @property
     def replaced_rows(self) -> tuple[int, int] | None:
         """Numbers of old rows that an update keeps and drops; None without a replacement."""
         if not self._replaces:
             return None
-        rows = [older.rows for older in self._older if older.path.parent == self._out]
+        rows = [rows for path, rows in self._older.items() if path.parent == self._out]
         reused = sum(int((numbers >= 0).sum()) for numbers in rows)
         return reused, sum(map(len, rows)) - reused
 
@@ -168,117 +185,109 @@ class ShardBuild:
         """Return work folders of unfinished runs on this output with other settings."""
         return [path for path in work_folders(self._out) if path != self.work]
 
-    def finished(self) -> Iterator[tuple[Span, np.ndarray, np.ndarray]]:
-        """Yield each finished shard's span, status (rows,) uint8, source_crc32 (rows,) uint32."""
-        for span, file in self.finished_files():
-            yield span, file.status, file.source_crc32
-
     def existing(self) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
         """Yield existing rows (n,) int64 with status and source_crc32, one shard at a time."""
-        # Rows of finished shards, then those that an update copies from older shards.
-        for span, status, source_crc32 in self.finished():
-            yield np.arange(span.start, span.stop), status, source_crc32
-        for older in self._older:
-            # -1 reads the last entry of `_copied`, which the first condition masks.
-            rows = np.flatnonzero((older.rows >= 0) & self._copied[older.rows])
-            yield older.rows[rows], older.status[rows], older.source_crc32[rows]
+        # Rows of finished shards, then those that an update copies from older ones.
+        for span, file in self.finished_files():
+            yield np.arange(span.start, span.stop), file.status, file.source_crc32
+        for path, numbers in self._older.items():
+            # -1 reads the last entry, which the first condition masks.
+            rows = np.flatnonzero((numbers >= 0) & (self.state[numbers] == REUSABLE))
+            older = open_rows(path, self.header)
+            yield numbers[rows], older.status[rows], older.source_crc32[rows]
 
     def finished_files(self) -> Iterator[tuple[Span, ShardFile]]:
         """Yield each finished shard's span, and the shard opened for reading."""
-        for shard, finished in sorted(self._done.items()):
+        for shard, finished in sorted(self._finished.items()):
             yield self.plan.span(shard), ShardFile(finished.path)
 
     def redo(self, rows: Iterable[int]) -> None:
-        """Mark rows of finished shards as pending, to be recomputed; numbers in any order."""
+        """Mark existing rows as pending, to be recomputed; numbers in any order."""
         numbers = np.unique(np.fromiter(rows, np.int64))
         if numbers.size and not 0 <= numbers[0] <= numbers[-1] < self.plan.rows:
             raise ShardError(
                 f"rows {numbers[0]} to {numbers[-1]} were requested again; {self._out} has rows 0 "
                 f"to {self.plan.rows - 1}"
             )
-        # Rows count as finished only once they are in a piece: see `PartialShard.mark_missing`.
-        self._flush()
-        # The other rows of a shard are copied, and verified, once its last new one exists. Until
-        # then, rows that an interrupted run on the same inputs recomputed are in pieces.
         for shard in sorted({self.plan.shard_of(int(row)) for row in numbers}):
             span = self.plan.span(shard)
-            self._mark_missing(shard, numbers[(numbers >= span.start) & (numbers < span.stop)])
-        # `append` expects the rows of the first pending shard.
-        self._partial = dict(sorted(self._partial.items()))
+            if (before := self._finished.pop(shard, None)) is not None:
+                # The other rows are copied once the last new one exists.
+                self.state[span.start : span.stop] = REUSABLE
+                self._unfinished[shard] = self._unfinished_shard(shard, (), before)
+            self._unfinished[shard].flush()
+            self.state[numbers[(numbers >= span.start) & (numbers < span.stop)]] = PENDING
+            # Rows that an interrupted run on the same inputs recomputed are in journals.
+            self._find_rows(self._unfinished[shard])
         self._require_space()
 
     def pending(self) -> list[Span]:
         """Return the spans of pending rows, in order, none across two shards."""
-        return [span for partial in self._partial.values() for span in partial.missing]
+        return [
+            Span(shard.first_row + span.start, shard.first_row + span.stop)
+            for shard in self.unfinished()
+            for span in shard.pending
+        ]
+
+    def unfinished(self) -> list[UnfinishedShard]:
+        """Return the unfinished shards in order."""
+        return [shard for _, shard in sorted(self._unfinished.items())]
 
     def append(self, first_row: int, block: RowBlock) -> None:
-        """Append finished rows: the next pending ones, within one pending span."""
-        waiting = next((partial for partial in self._partial.values() if partial.missing), None)
-        if waiting is None:
-            raise ShardError(f"unexpected row {first_row}: no row of {self._out} is pending")
-        waiting.append(first_row, block)
-        self._finish_if_complete(self.plan.shard_of(first_row))
+        """Append computed rows: pending ones, within one shard, which is written after its last."""
+        shard = self._unfinished.get(self.plan.shard_of(first_row))
+        if shard is None:
+            raise ShardError(f"unexpected row {first_row}: it is not a pending row of {self._out}")
+        shard.append(first_row - shard.first_row, block)
+        self._write_if_complete(shard)
 
-    def pending_shards(self) -> dict[int, PartialShard]:
-        """Return the pending shards by number."""
-        return dict(self._partial)
+    def accept(self, number: int, finished: FinishedShard) -> None:
+        """Accept a verified shard of another process."""
+        if (shard := self._unfinished.pop(number, None)) is None:
+            raise ShardError(f"unexpected shard {number} of {self._out}: it was not requested")
+        self._accept(shard, finished)
 
-    @contextmanager
-    def submitted(
-        self, sources_of: Callable[[Span], Any], settings: dict[str, Any]
-    ) -> Iterator[SubmittedJob]:
-        """Submit the pending shards to workers, which compute them while the context is open."""
-        job = submit_shards(
-            self.work,
-            self.header,
-            self.plan,
-            self.compress,
-            settings,
-            self._partial,
-            sources_of,
-        )
-        try:
-            yield job
-        finally:
-            job.cancel()
-            # Count the pieces of workers as done, also if the run ends here.
-            for partial in self._partial.values():
-                partial.find_pieces()
-                partial.mark_missing(np.arange(0))
+    def find_rows(self) -> None:
+        """Count the rows that other processes have journaled as stored."""
+        for shard in self._unfinished.values():
+            self._find_rows(shard)
 
-    def accept(self, result: ShardResult) -> None:
-        """Accept a shard written by a task, once this process sees the same file."""
-        partial = self._partial.get(result.shard)
-        if partial is None:
-            raise ShardError(
-                f"unexpected shard {result.shard} of {self._out}: it was not requested"
-            )
-        self._done[result.shard] = result.collect(partial.path, self.header, partial.ids)
-        del self._partial[result.shard]
-        partial.remove_pieces()
+    def fill(
+        self,
+        compute: Compute,
+        progress: Progress = no_progress,
+        watch: Stopwatch | None = None,
+    ) -> FeatureIndex:
+        """Compute the pending rows in this process, and publish the set."""
+        self._watch = watch = watch or self._watch
+        done, failed = self.rows_done, 0
+        progress(done, len(self.ids), failed)
+        pending = self.pending()
+        for first_row, block in compute(pending, watch) if pending else ():
+            with watch.timing(WRITE):
+                self.append(first_row, block)
+            done += len(block)
+            failed += int((block.status != OK).sum())
+            progress(done, len(self.ids), failed)
+        return self.publish()
 
     def publish(self) -> FeatureIndex:
         """Move all shards to the output, write `index.json` and remove the work folder."""
-        # Shards without pending rows, which `append` has not finished: all their rows are copied or
-        # in pieces.
-        for shard in [*self._partial]:
-            self._finish_if_complete(shard)
-        if self._partial:
+        for unfinished in self.unfinished():  # with reused or journaled rows only
+            self._write_if_complete(unfinished)
+        self._accept_written(0)
+        if self._unfinished:
             raise ShardError(
-                f"{self._out}: shards {[*self._partial][:5]} (from 0) are not finished"
+                f"{self._out}: shards {[*self._unfinished][:5]} (from 0) are not finished"
             )
-        shards = [self._done[shard] for shard in range(self.plan.shards)]
-        size = self.plan.rows_per_shard
         # After a kill, the next run finds shards in the work folder, or in the output without an
         # index that lists them, and verifies them. A set that replaces another one is complete
         # before the swap, with its index. Work is deleted only once the index is in the output.
+        index = self._move_to(self._successor if self._replaces else self._out)
         if self._replaces:
-            index = publish(self._successor, self.header, size, shards, None)
             swap(self._successor, self._out, _is_of_set)
-        else:
-            index = publish(self._out, self.header, size, shards, self._published)
         forget_superseded(self._out)
-        for folder in {older.path.parent.parent for older in self._older} & {*self.other_work()}:
+        for folder in {path.parent.parent for path in self._older} & {*self.other_work()}:
             shutil.rmtree(folder, ignore_errors=True)
         if index != self._published:
             # A worker believed lost may still write into it until it notices the end of the run.
@@ -290,83 +299,130 @@ class ShardBuild:
         """Folder of a set that will replace another one."""
         return self.work / "made"
 
-    def _find_older(self, vouched: Sequence[Path]) -> None:
+    def _move_to(self, folder: Path) -> FeatureIndex:
+        """Move the shards that a folder lacks there, then write its index."""
+        shards = [self._finished[shard] for shard in range(self.plan.shards)]
+        before = None if self._replaces else self._published
+        # Only `trained_on` may differ.
+        index = index_of(
+            replace(before.header, trained_on=self.header.trained_on) if before else self.header,
+            self.plan.rows_per_shard,
+            [(shard.entry, shard.created_by) for shard in shards],
+        )
+        moving = [shard for shard in shards if shard.path.parent != folder]
+        if moving or index != before:
+            folder.mkdir(parents=True, exist_ok=True)
+            # Renames: each shard is in one of the two folders at any time, never partially. After a
+            # kill in between, the old index, if any, does not list the moved shards; the next run
+            # verifies and reuses them.
+            for shard in moving:
+                shard.path.replace(folder / shard.entry.file)
+            # Last, since it marks the set as finished. Its writer flushes the folder, and with it
+            # the renames above.
+            index.write(folder)
+        return index
+
+    def _find_older(self, broken: dict[Path, str], vouched: Sequence[Path]) -> None:
         """Find the rows that an update can copy, from the old set and from interrupted runs."""
-        self._copied = np.zeros(len(self.ids), bool)
-        if not self._update or self._published is not None:
-            return
         shards = sorted(self._out.glob("shard-*.h5")) if self._replaces else []
-        paths = chain(shards, unfinished_shards(self._out, self.work))
-        self._older, damaged = older_rows(paths, self.header, self.ids, self._broken, vouched)
+        others = (path for folder in self.other_work() for path in unfinished_files(folder))
+        self._older, damaged = older_rows(
+            chain(shards, others), self.header, self.ids, broken, vouched
+        )
         self.damaged += damaged
-        for older in self._older:
-            self._copied[older.rows[older.rows >= 0]] = True
+        for rows in self._older.values():
+            self.state[rows[rows >= 0]] = REUSABLE
 
-    def _require_space(self) -> None:
-        partial = self._partial.values()
-        rows = sum(len(shard.span) - shard.rows_in_pieces for shard in partial)
-        # A shard coexists with its pieces while it is assembled.
-        missing = (sum(len(span) for span in shard.missing) for shard in partial)
-        assembled = sum(heapq.nlargest(WRITERS, missing))
-        require_space(self.work, rows + assembled, self.header.row_bytes)
-
-    def _resume(self, shard: int) -> None:
-        """Reuse an existing valid shard, or its pieces."""
-        span = self.plan.span(shard)
-        name, ids = self.plan.file_name(shard), self.ids[span.start : span.stop]
+    def _find_shard(self, shard: int, broken: dict[Path, str]) -> None:
+        """Find a finished shard, or its rows in journals."""
+        span, name = self.plan.span(shard), self.plan.file_name(shard)
         folder = shard_folder(self.work, shard)
         # The work folder first: a shard there is newer, of a run that was killed before moving it.
-        folders = (folder, self._successor if self._replaces else self._out)
-        done, damaged = find_shard(folders, name, self.header, ids, span.start, self._broken)
-        self.damaged += damaged
-        if done is None:
-            copied = self._copied[span.start : span.stop]
-            self._mark_missing(shard, np.flatnonzero(~copied) + span.start)
+        for path in (folder / name, (self._successor if self._replaces else self._out) / name):
+            finished = self._verified(path, span, broken)
+            if finished is None:
+                continue
+            self._finished[shard] = finished
+            self.state[span.start : span.stop] = STORED
+            # Obsolete: the journals of a finished shard, or a corrupt newer version of it.
+            at_work = path.parent == folder
+            for obsolete in set(folder.glob("*")) - {path} if at_work else [folder / name]:
+                obsolete.unlink(missing_ok=True)
             return
-        self._done[shard] = done
-        self._copied[span.start : span.stop] = False
-        # Obsolete: the pieces of a finished shard, or a corrupt newer version of it.
-        at_work = done.path.parent == folder
-        for useless in piece_files(folder) if at_work else [folder / name]:
-            useless.unlink(missing_ok=True)
+        within = [
+            path
+            for path, rows in self._older.items()
+            if ((rows >= span.start) & (rows < span.stop)).any()
+        ]
+        self._unfinished[shard] = self._unfinished_shard(shard, within, None)
+        self._find_rows(self._unfinished[shard])
 
-    def _mark_missing(self, shard: int, rows: np.ndarray) -> None:
-        """Mark rows (n,) int64 of a shard as missing, unless pieces have them."""
-        if (partial := self._partial.get(shard)) is None:
-            span = self.plan.span(shard)
-            older = self._older_shards(span)
-            if shard in self._done:
-                # Its previous version has the rows that are not recomputed.
-                older = [self._done.pop(shard).path]
-            ids = self.ids[span.start : span.stop]
-            partial = PartialShard(self.work, self.header, self.plan, shard, ids, older)
-            self._partial[shard] = partial
-            for path, text in partial.find_pieces().items():
-                self.damaged.append(text)
-                path.unlink()
-        partial.mark_missing(rows)
-        self._copied[rows] = False
+    def _verified(self, path: Path, span: Span, broken: dict[Path, str]) -> FinishedShard | None:
+        """Return a shard if it exists and is valid; one that HDF5 crashes on is not opened."""
+        if path in broken:
+            self.damaged.append(f"{path} is {broken[path]}")
+            return None
+        try:
+            if path.is_file():
+                ids = self.ids[span.start : span.stop]
+                return finished_shard(path, self.header, ids, span.start)
+        except DamagedShard as error:
+            self.damaged.append(str(error))
+        # Refused, not recomputed: it may be another result, which took days.
+        except OtherShard as error:
+            raise OtherShard(
+                f"{error}; choose another output folder, or delete {path} if it is obsolete"
+            ) from error
+        return None
 
-    def _older_shards(self, span: Span) -> list[Path]:
-        """Return the older shards with rows of a span."""
-        within = ((o.path, (o.rows >= span.start) & (o.rows < span.stop)) for o in self._older)
-        return [path for path, rows in within if rows.any()]
-
-    def _flush(self) -> None:
-        for partial in self._partial.values():
-            partial.flush()
-
-    def _finish_if_complete(self, shard: int) -> None:
-        partial = self._partial[shard]
-        if partial.missing:
-            return
-        # The pieces are removed last: until the shard is verified, they alone have its rows.
-        partial.finish(self.compress)
-        self._done[shard] = finished_shard(
-            partial.path, self.header, partial.ids, partial.span.start
+    def _unfinished_shard(
+        self, shard: int, older: Sequence[Path], replaces: FinishedShard | None
+    ) -> UnfinishedShard:
+        span = self.plan.span(shard)
+        ids, state = self.ids.part(span.start, span.stop), self.state[span.start : span.stop]
+        return UnfinishedShard(
+            self.work, self.header, self.plan, shard, ids, state, self.compress, older, replaces
         )
-        partial.remove_pieces()
-        del self._partial[shard]
+
+    def _find_rows(self, shard: UnfinishedShard) -> None:
+        self.damaged += [text for text in shard.find_rows() if text not in self.damaged]
+
+    def _require_space(self) -> None:
+        states = [shard.state for shard in self._unfinished.values()]
+        rows = sum(int((state != STORED).sum()) for state in states)
+        # A shard coexists with its journals while it is assembled.
+        pending = (int((state == PENDING).sum()) for state in states)
+        assembled = sum(heapq.nlargest(WRITERS, pending))
+        require_space(self.work, rows + assembled, self.header.row_bytes)
+
+    def _write_if_complete(self, shard: UnfinishedShard) -> None:
+        """Assemble a shard without pending rows on a thread."""
+        if shard.complete:
+            del self._unfinished[shard.number]
+            self._writing.append((shard, self._writers.submit(self._assembled, shard)))
+            # Each shard that waits to be written keeps its last rows in memory.
+            self._accept_written(WRITERS)
+
+    def _assembled(self, shard: UnfinishedShard) -> FinishedShard:
+        with self._watch.timing(WRITE):
+            try:
+                return shard.finish()
+            except BaseException:
+                shard.flush()
+                raise
+
+    def _accept_written(self, most: int) -> None:
+        """Accept shards until at most that many are being written."""
+        while len(self._writing) > most:
+            shard, future = self._writing[0]
+            self._accept(shard, future.result())
+            del self._writing[0]
+
+    def _accept(self, shard: UnfinishedShard, finished: FinishedShard) -> None:
+        self._finished[shard.number] = finished
+        shard.state[:] = STORED
+        # Last: until the shard is verified, its journals alone have its rows.
+        shard.remove_files()
 
 
 def _is_of_set(path: Path) -> bool:

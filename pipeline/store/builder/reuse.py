@@ -1,14 +1,12 @@
-"""Rows of earlier sets that an update can copy, and the valid shards that hold them."""
+"""Earlier sets: rows that an update can copy, and other features that it moves aside."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from pipeline.store.builder.locking import work_folders
+from pipeline.store.builder.unfinished_shard import JOURNAL, open_rows
 from pipeline.store.current.replace import is_superseded, mark_superseded, move_aside, move_back
 from pipeline.store.packed import TextIndex
 from pipeline.store.shards.format import DamagedShard, FeatureHeader, OtherShard, ShardError
@@ -18,26 +16,19 @@ from pipeline.store.shards.row_keys import RowNumbers
 from pipeline.store.shards.side_by_side import is_view
 
 
-@dataclass(frozen=True)
-class OlderRows:
-    """A valid shard of the same features with another list of rows."""
-
-    path: Path
-    rows: RowNumbers
-    """(n,) row numbers in the updated set; -1: not in the set, or copied from another shard."""
-    status: npt.NDArray[np.uint8]
-    source_crc32: npt.NDArray[np.uint32]
-
-
 def older_rows(
     paths: Iterable[Path],
     header: FeatureHeader,
     ids: Sequence[str],
     broken: Mapping[Path, str],  # must not be opened, and why
     vouched: Iterable[Path] = (),  # bytes already verified
-) -> tuple[list[OlderRows], list[str]]:
-    """Return the shards with rows of an updated set, and the errors of corrupt ones."""
-    shards: list[OlderRows] = []
+) -> tuple[dict[Path, RowNumbers], list[str]]:
+    """Return the files with rows of an updated set, and the errors of corrupt ones.
+
+    Each has the row number in the updated set of each of its rows, (n,) int64; -1: not in the set,
+    or provided by a file before it.
+    """
+    older: dict[Path, RowNumbers] = {}
     damaged: list[str] = []
     taken = np.zeros(len(ids), bool)
     verified, index = {*vouched}, TextIndex(ids)
@@ -46,28 +37,25 @@ def older_rows(
             damaged.append(f"{path} is {broken[path]}")
             continue
         try:
-            shard = ShardFile(path)
-            if header.difference(shard.metadata()) is not None:
-                continue
+            file = open_rows(path, header)
             # Only the file's SHA-256 or this check of its rows proves that it is intact.
-            if path not in verified:
-                shard.inspect(0)
+            if isinstance(file, ShardFile) and path not in verified:
+                file.inspect(0)
+        except OtherShard:
+            continue
         except DamagedShard as error:
             damaged.append(str(error))
             continue
-        rows = index.rows_of(shard.ids, len(shard.ids))
-        # The first shard that has a row provides it.
+        rows = index.rows_of(file.ids, len(file.ids))
         rows[(rows >= 0) & taken[rows]] = -1
         taken[rows[rows >= 0]] = True
-        shards.append(OlderRows(path, rows, shard.status, shard.source_crc32))
-    return shards, damaged
+        older[path] = rows
+    return older, damaged
 
 
-def unfinished_shards(out: Path, work: Path) -> Iterator[Path]:
-    """Yield the shards and pieces of interrupted runs on an output with other inputs or rows."""
-    for folder in work_folders(out):
-        if folder != work:
-            yield from sorted(folder.glob("*/*.h5"))
+def unfinished_files(work: Path) -> list[Path]:
+    """Return the shards and journals in the work folder of an interrupted run."""
+    return sorted(path for path in work.glob("*/*") if path.suffix in (".h5", JOURNAL))
 
 
 def make_way(out: Path, header: FeatureHeader) -> list[str]:

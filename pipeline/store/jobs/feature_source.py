@@ -4,9 +4,7 @@ A family is one module with one `FeatureSource`; `pipeline.store.jobs.make_featu
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from importlib import import_module
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy.typing as npt
 from numpy import int64
@@ -26,6 +24,7 @@ class FeatureSource(Protocol):
     ids : sequence of str. All row ids.
     origin : Origin. Source of each row.
     unit : str. Singular noun for a row, such as "image".
+    gpu : bool. Whether each worker needs a GPU of its own.
     """
 
     @property
@@ -36,6 +35,8 @@ class FeatureSource(Protocol):
     def origin(self) -> Origin: ...
     @property
     def unit(self) -> str: ...
+    @property
+    def gpu(self) -> bool: ...
 
     def compute(self, spans: Sequence[Span], watch: Stopwatch) -> Iterator[tuple[int, RowBlock]]:
         """Yield the rows of spans in order, in blocks, each with its first row number.
@@ -49,39 +50,14 @@ class FeatureSource(Protocol):
         watch : Stopwatch. Accumulates the seconds of each stage.
         """
 
-    def task(self, threads: int | None) -> "Task":
-        """Return what a worker needs to build the same source.
+    def part(self, rows: npt.NDArray[int64], threads: int | None) -> "Callable[[], FeatureSource]":
+        """Return a picklable function that builds the source of some rows on a worker.
+
+        The header must follow from what the worker loads. Expensive objects, such as a network, are
+        built once per process.
 
         Parameters
         ----------
+        rows : (n,) int64. Positions in `ids`; they are rows 0 to n - 1 of the new source.
         threads : int or None. Cores per worker; None: all of its machine.
         """
-
-
-@dataclass(frozen=True)
-class Task:
-    """Description from which a worker builds the source of some rows.
-
-    Attributes
-    ----------
-    factory : str. "module:function"; the function returns a source, given `settings`, the dataset
-        name, the row ids and the result of `rows`. It builds expensive objects, such as a network,
-        once per process.
-    settings : dict. JSON values shared by all rows.
-    rows : callable. Returns JSON values that describe rows (n,) int64.
-    gpu : bool. Whether each worker needs a GPU of its own.
-    """
-
-    factory: str
-    settings: dict[str, Any]
-    rows: Callable[[npt.NDArray[int64]], Any]
-    gpu: bool = False
-
-
-def source_of_task(
-    factory: str, settings: dict[str, Any], dataset: str, ids: Sequence[str], rows: Any
-) -> FeatureSource:
-    """Build a source from the values of a `Task`."""
-    module, _, function = factory.partition(":")
-    source: FeatureSource = getattr(import_module(module), function)(settings, dataset, ids, rows)
-    return source

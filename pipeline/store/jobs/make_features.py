@@ -1,21 +1,19 @@
 """The driver of every feature set: resumes, computes missing and stale rows, publishes."""
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from pipeline.store.builder.compute import build_here, build_on_workers
 from pipeline.store.builder.feature_build import ShardBuild
 from pipeline.store.current.row_stamps import store_stamps, unchanged_rows
 from pipeline.store.jobs.feature_source import FeatureSource
 from pipeline.store.jobs.options import Storage
 from pipeline.store.jobs.origins import Origin, common_folder, missing_files, require_folder
-from pipeline.store.jobs.worker import compute_shard
+from pipeline.store.jobs.worker import compute_on_workers
 from pipeline.store.progress import QUIET, Monitor, Stopwatch
 from pipeline.store.shards.format import MISSING, OK, FeatureHeader, RowBlock
 from pipeline.store.shards.index import FeatureIndex
@@ -181,26 +179,24 @@ class _Job:
         name = str(build.header.recipe["name"])
         if not place.elsewhere:
             with monitor.progress(name, self.source.unit) as progress:
-                return build_here(build, self._compute, progress, watch)
-        task = self.source.task(place.threads)
-        settings = {"factory": task.factory, "settings": task.settings}
+                return build.fill(self._compute, progress, watch)
+        # Before the first task: without the folder, no row of its files is missing.
+        missing = np.zeros(len(build.ids), bool)
+        if (files := self.origin.files) is not None:
+            for span in build.pending():
+                some = [files[number] for number in self._numbers(span).tolist()]
+                missing[span.start : span.stop] = missing_files(some)
+            if missing.any():
+                require_folder(self.folder)
 
-        def rows_of(span: Span) -> dict[str, Any]:
-            numbers = self._numbers(span)
-            missing: list[int] = []
-            if (files := self.origin.files) is not None:
-                some = [files[number] for number in numbers.tolist()]
-                if missing := missing_files(some):
-                    require_folder(self.folder)
-            return {"rows": task.rows(numbers), "missing": missing}
+        def part_of(span: Span) -> Callable[[], FeatureSource]:
+            return self.source.part(self._numbers(span), place.threads)
 
         with (
-            place.executor(monitor, task.gpu) as executor,
+            place.executor(monitor, self.source.gpu) as executor,
             monitor.progress(name, self.source.unit) as progress,
         ):
-            return build_on_workers(
-                build, rows_of, settings, compute_shard, executor, progress, watch
-            )
+            return compute_on_workers(build, part_of, executor, missing, progress, watch)
 
     def _compute(self, spans: Sequence[Span], watch: Stopwatch) -> Iterator[tuple[int, RowBlock]]:
         """Yield the rows of spans of the set, as `FeatureSource.compute`."""

@@ -124,10 +124,10 @@ def require_folder(folder: Path) -> None:
         )
 
 
-def missing_files(files: Sequence[Path]) -> list[int]:
-    """Return the positions of the files that do not exist for this process."""
-    there = {file: os.access(file, os.F_OK) for file in {*files}}
-    return [row for row, file in enumerate(files) if not there[file]]
+def missing_files(files: Sequence[Path]) -> list[bool]:
+    """Return whether each file does not exist for this process."""
+    exists = {file: os.access(file, os.F_OK) for file in {*files}}
+    return [not exists[file] for file in files]
 
 
 def not_seen(file: Path, plural: str) -> FileReadError:

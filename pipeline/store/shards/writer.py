@@ -128,6 +128,14 @@ class PatientFile(io.FileIO):
 
     _error: OSError | None = None
 
+    def readinto(self, buffer: Any) -> int:
+        # HDF5 reads lengths and pointers of texts before it writes them. Where a write has failed,
+        # it must find zeros, not what the memory held.
+        view = memoryview(buffer).cast("B")
+        size = super().readinto(view) or 0
+        view[size:] = bytes(len(view) - size)
+        return len(view)
+
     def write(self, data: Any) -> int:
         rest = memoryview(data).cast("B")
         size = len(rest)

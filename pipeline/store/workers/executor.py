@@ -6,10 +6,11 @@ import signal
 import socket
 import time
 import uuid
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from concurrent.futures import CancelledError
 from contextlib import suppress
 from functools import cache, partial
+from itertools import islice
 from typing import Any, TypeVar
 
 from distributed import Client, Future, KilledWorker, Worker, get_worker
@@ -57,33 +58,36 @@ class Workers:
     def __call__(
         self,
         task: Callable[..., Result],
-        jobs: Sequence[tuple[Any, ...]],
+        jobs: Iterable[tuple[int, Any]],
         on_progress: OnProgress,
         stop: Callable[[], None],
     ) -> Generator[Result, None, None]:
         """Yield the result of `task(*job, on_progress)` for each job, as `Executor`."""
         arrivals: queue.SimpleQueue[Future | tuple[float, Any]] = queue.SimpleQueue()
         topic = f"pipeline-{uuid.uuid4().hex}"
-        flying: dict[Future, tuple[Any, ...]] = {}
-        waiting = list(reversed(jobs))
+        flying: dict[Future, int] = {}
+        waiting = iter(jobs)
         try:
             self._client.subscribe_topic(topic, arrivals.put)
             self._client.subscribe_topic(_MEMORY_TOPIC, self._note_memory)
-            while waiting or flying:
+            while True:
                 self._check()
                 # A few more than run at once, so that no worker waits for its next task.
-                while waiting and len(flying) <= self._slots + self._slots // 4:
-                    job = waiting.pop()
-                    flying[future := self._submit(task, job, topic)] = job
+                most = self._slots + self._slots // 4 + 1
+                for number, argument in islice(waiting, max(0, most - len(flying))):
+                    future = self._submit(task, number, argument, topic)
+                    flying[future] = number
                     future.add_done_callback(arrivals.put)
+                if not flying:
+                    return
                 try:
                     arrived = arrivals.get(timeout=_SECONDS_BETWEEN_CHECKS)
                 except queue.Empty:
                     continue
                 if isinstance(arrived, tuple):
                     on_progress(*arrived[1])
-                elif (finished := flying.pop(arrived, None)) is not None:
-                    yield self._result(arrived, finished)
+                elif (number := flying.pop(arrived, -1)) >= 0:
+                    yield self._result(arrived, number)
         finally:
             stop()
             self._land(flying)
@@ -91,18 +95,19 @@ class Workers:
                 with suppress(ValueError, OSError, CommClosedError):
                     self._client.unsubscribe_topic(name)
 
-    def _submit(self, task: Callable[..., Any], job: tuple[Any, ...], topic: str) -> Future:
+    def _submit(self, task: Callable[..., Any], number: int, argument: Any, topic: str) -> Future:
         return self._client.submit(
             run_on_worker,
             task,
-            job,
+            number,
+            argument,
             topic,
-            key=f"{task.__name__}-{job[-1]}-{uuid.uuid4().hex[:8]}",
+            key=f"{task.__name__}-{number}-{uuid.uuid4().hex[:8]}",
             pure=False,
             resources=self._resources or None,
         )
 
-    def _result(self, future: Future, job: tuple[Any, ...]) -> Any:
+    def _result(self, future: Future, number: int) -> Any:
         """Return a task's result, or raise an error that explains its failure."""
         if self._client.status != "running":
             raise _scheduler_gone(self._address)
@@ -120,7 +125,7 @@ class Workers:
                 ) from error
             limit = f" (limit {min(self._limits) / 1e9:.2f} GB)" if self._limits else ""
             raise ClusterError(
-                f"task {job[-1]} was started {error.allowed_failures + 1} times and its worker "
+                f"task {number} was started {error.allowed_failures + 1} times and its worker "
                 f"died each time, last {last}. Usually the system killed it for lack of memory"
                 f"{limit}, or the batch system ended its job; `dmesg` or the job's log shows "
                 "which. Use more memory or time per worker, or a smaller `batch_size=...`; "
@@ -198,11 +203,11 @@ def dask_setup(worker: Worker) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
-def run_on_worker(task: Callable[..., Result], job: tuple[Any, ...], topic: str) -> Result:
+def run_on_worker(task: Callable[..., Result], number: int, argument: Any, topic: str) -> Result:
     """Run a task on a worker; errors name the worker's host."""
     _keep_freed_memory()
     try:
-        return task(*job, partial(_report, topic))
+        return task(number, argument, partial(_report, topic))
     except PipelineError as error:
         host = socket.gethostname()
         text = str(error)

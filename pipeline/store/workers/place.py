@@ -4,7 +4,7 @@ Dask is imported only when workers are requested.
 """
 
 import os
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,17 +26,18 @@ class Executor(Protocol):
     def __call__(
         self,
         task: Callable[..., Result],
-        jobs: Sequence[tuple[Any, ...]],
+        jobs: Iterable[tuple[int, Any]],
         on_progress: OnProgress,
         stop: Callable[[], None],
     ) -> Generator[Result, None, None]:
-        """Yield the result of `task(*job, on_progress)` for each job, as results arrive.
+        """Yield the result of `task(number, argument, on_progress)` of jobs, as results arrive.
 
         Parameters
         ----------
         task : callable. A module-level function, so that workers can import it by name. The job of
             a lost worker is run again, possibly while the lost worker is still running.
-        jobs : sequence of tuple. Arguments; only a few bytes each if they are sent to workers.
+        jobs : iterable of (int, object). Number and picklable argument of each task; consumed as
+            workers become free, so that few are in memory.
         on_progress : callable. Called in this thread with the arguments that a task passed to its
             own `on_progress`.
         stop : callable. Called once when no more results are needed; makes running tasks end soon.

@@ -7,7 +7,7 @@ import h5py
 import numpy as np
 import pytest
 
-from pipeline.store.builder import arrays, partial_shard
+from pipeline.store.builder import arrays, unfinished_shard
 from pipeline.store.builder.arrays import write_features
 from pipeline.store.convert.merge import merge
 from pipeline.store.progress import no_progress
@@ -85,7 +85,7 @@ def test_a_stopped_call_goes_on_with_the_same_array_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(arrays, "_BLOCK_BYTES", 24)
-    monkeypatch.setattr(partial_shard, "PIECE_SECONDS", 0.0)
+    monkeypatch.setattr(unfinished_shard, "FLUSH_SECONDS", 0.0)
     given = values(9, 3)
     write_features(tmp_path / "whole" / "out", named(9), given, recipe=RECIPE, rows_per_shard=4)
     out = tmp_path / "stopped" / "out"

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pipeline.store.builder import existing, partial_shard
+from pipeline.store.builder import existing, unfinished_shard
 from pipeline.store.builder.feature_build import ShardBuild
 from pipeline.store.shards.feature_set import FeatureSet
 from pipeline.store.shards.format import OtherShard, ShardError
@@ -39,8 +39,8 @@ def test_rows_made_again_give_the_bytes_of_a_fresh_build(tmp_path: Path, compres
     build(out, ROWS, failed=(3, 4, 7), compress=compress)
     untouched = inodes(out)
     with ShardBuild(out, header(), ids(ROWS), ROWS_PER_SHARD) as work:
-        found = list(work.finished())
-        assert [span for span, _, _ in found] == [Span(0, 10), Span(10, 20), Span(20, 23)]
+        found = list(work.existing())
+        assert [len(rows) for rows, _, _ in found] == [10, 10, 3]
         status, sources = (np.concatenate([part[n] for part in found]) for n in (1, 2))
         assert np.flatnonzero(status).tolist() == [3, 4, 7]
         changed = np.arange(1, ROWS + 1) != sources
@@ -49,7 +49,7 @@ def test_rows_made_again_give_the_bytes_of_a_fresh_build(tmp_path: Path, compres
         assert work.pending() == [Span(3, 5), Span(7, 8)]
         assert work.rows_done == ROWS - 3
         with pytest.raises(ShardError, match="unexpected row"):
-            work.append(7, block(7, 8))
+            work.append(6, block(6, 7))
         work.append(3, block(3, 5, failed=(3,)))
         work.append(7, block(7, 8))
         assert work.pending() == []
@@ -62,7 +62,7 @@ def test_rows_made_again_give_the_bytes_of_a_fresh_build(tmp_path: Path, compres
 def test_any_rows_in_any_interruptions_give_the_bytes_of_a_fresh_build(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(partial_shard, "PIECE_SECONDS", 0.0)
+    monkeypatch.setattr(unfinished_shard, "FLUSH_SECONDS", 0.0)
     build(tmp_path / "fresh" / "out", ROWS, failed=())
     fresh = contents(tmp_path / "fresh")
     rng = np.random.default_rng(0)
@@ -73,8 +73,8 @@ def test_any_rows_in_any_interruptions_give_the_bytes_of_a_fresh_build(
         most = len(rows)
         for stop_after in (int(rng.integers(4)), int(rng.integers(4)), None):
             with ShardBuild(out, header(), ids(ROWS), ROWS_PER_SHARD) as work:
-                failed = [s.start + np.flatnonzero(status) for s, status, _ in work.finished()]
-                work.redo(np.concatenate(failed))
+                failed = [rows_of[status != 0] for rows_of, status, _ in work.existing()]
+                work.redo(np.concatenate([*failed, np.zeros(0, np.int64)]))
                 assert ROWS - work.rows_done <= most, "no row made again is lost"
                 batches = [b for span in work.pending() for b in span.batches(2)]
                 for rows_of in batches[:stop_after]:
@@ -192,18 +192,6 @@ def test_what_does_not_fit_is_not_added(tmp_path: Path) -> None:
     with pytest.raises(OtherShard, match="float16"):
         build(out, ROWS, add=True, dtype="float16")
     assert contents(tmp_path) == before
-
-
-def test_to_add_is_offered_only_where_it_can_be_asked_for(tmp_path: Path) -> None:
-    build(tmp_path / "out", ids(ROWS)[:13])
-    for offered, arguments in ((True, (False,)), (False, ())):
-        work = ShardBuild(
-            tmp_path / "out", header(), ids(ROWS), ROWS_PER_SHARD, False, None, *arguments
-        )
-        with pytest.raises(OtherShard, match="10 of the 23 requested rows") as caught, work:
-            pass
-        assert ("add them" in str(caught.value)) is offered
-        assert f"among them, first {ids(ROWS)[13:18]};" in str(caught.value)
 
 
 @pytest.mark.parametrize("sizes", [[(5, 2)], [(1, 9), (4, 3)], [(6, 3), (7, 9), (8, 1)]])

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pipeline.store.builder import partial_shard
+from pipeline.store.builder import unfinished_shard
 from pipeline.store.builder.feature_build import ShardBuild
 from pipeline.store.current.replace import mark_superseded
 from pipeline.store.shards.feature_set import FeatureSet
@@ -105,7 +105,7 @@ def test_rows_of_an_interrupted_run_on_other_rows_are_kept(
     tmp_path: Path, whole: dict[str, bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An image is removed while hours of work are unfinished; nothing was published yet."""
-    monkeypatch.setattr(partial_shard, "PIECE_SECONDS", 0.0)
+    monkeypatch.setattr(unfinished_shard, "FLUSH_SECONDS", 0.0)
     out = tmp_path / "a" / "out"
     with pytest.raises(KeyboardInterrupt):
         build(out, ROWS, stop_after=5)

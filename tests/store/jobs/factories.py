@@ -7,7 +7,6 @@ from typing import Any
 from pipeline.images.batches import Parallelism, picture_rows
 from pipeline.images.network import RecipeNetwork
 from pipeline.images.region import Source
-from pipeline.store.builder.compute import build_here
 from pipeline.store.builder.feature_build import ShardBuild
 from pipeline.store.jobs.options import Compute, Selection, Storage
 from pipeline.store.workers.place import Place
@@ -29,4 +28,4 @@ def publish_images(
     build: ShardBuild, files: Sequence[Source], network: RecipeNetwork, parallelism: Parallelism
 ) -> None:
     """Compute the rows of image files and publish the set."""
-    build_here(build, lambda spans, watch: picture_rows(spans, files, network, parallelism, watch))
+    build.fill(lambda spans, watch: picture_rows(spans, files, network, parallelism, watch))

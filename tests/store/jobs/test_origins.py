@@ -16,8 +16,8 @@ def test_a_missing_file_is_a_fact_until_the_folder_of_all_has_gone(tmp_path: Pat
     files[1].touch()
     folder = common_folder(files)
     assert folder == root
-    assert missing_files(files[:3]) == [0, 2]
-    assert missing_files(files[2:]) == [0, 1, 2]
+    assert missing_files(files[:3]) == [True, False, True]
+    assert missing_files(files[2:]) == [True, True, True]
     require_folder(folder)
     shutil.rmtree(root)
     with pytest.raises(FileReadError, match=r"root, the folder of the files, does not exist"):

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from pipeline.store.builder import partial_shard
+from pipeline.store.builder import unfinished_shard
 from pipeline.store.builder.feature_build import ShardBuild
 from pipeline.store.shards.format import OK, UNREADABLE, FeatureHeader, RowBlock
 from pipeline.store.shards.index import FeatureIndex
@@ -99,8 +99,8 @@ def build(
     about = header(**changes)
     with ShardBuild(out, about, asked, rows_per_shard, compress, None, add, update) as work:
         if redo:
-            for span, status, _ in list(work.finished()):
-                work.redo(span.start + np.flatnonzero(status))
+            for rows_of, status, _ in list(work.existing()):
+                work.redo(rows_of[status != 0])
         feed(work, failed, batch, stop_after)
         return work.publish()
 
@@ -120,7 +120,7 @@ def build_until(out: Path, rows: int, function: str, fatal: int, task: str = "")
     `fatal` is the number of the call, from 0. `task` is `add`, `compress`, `update` to the ids of
     `updated`, or `redo`: no row fails, and failed ones are made again.
     """
-    partial_shard.PIECE_SECONDS = 0.0
+    unfinished_shard.FLUSH_SECONDS = 0.0
     name = function.removeprefix("os.")
     original = getattr(os, name)
     calls = 0

@@ -1,47 +1,75 @@
-"""A task without torch: shards of the made feature set, slowly if asked."""
+"""Features without torch for workers: rows of the made set, slowly if asked."""
 
 import os
+import pickle
 import resource
 import time
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from pipeline.store.builder import partial_shard
-from pipeline.store.builder.compute import build_on_workers
+import numpy as np
+
+from pipeline.store.builder import unfinished_shard
 from pipeline.store.builder.feature_build import ShardBuild
-from pipeline.store.builder.job import ShardJob, ShardResult, make_shard
-from pipeline.store.builder.job_ref import JobRef
+from pipeline.store.jobs.origins import Files, Origin, Texts
+from pipeline.store.jobs.worker import compute_on_workers
 from pipeline.store.progress import FORWARD, OnProgress, Progress, Stopwatch, no_progress
-from pipeline.store.shards.format import RowBlock
+from pipeline.store.shards.format import MISSING, FeatureHeader, RowBlock
 from pipeline.store.shards.index import FeatureIndex
 from pipeline.store.shards.plan import Span
+from pipeline.store.shards.row_keys import RowNumbers
 from pipeline.store.workers.place import Executor
 from tests.store.shards.factories import ROWS_PER_SHARD, block_of, header, ids
 
 FAILED, BATCH = (3, 17), 4
 
 
-def make_made_shard(ref: JobRef, shard: int, on_progress: OnProgress) -> ShardResult:
-    """Make one shard of the made set."""
-    # `_compute` is not called for a shard whose pieces have all rows.
-    resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
-    return make_shard(ref, shard, _compute, on_progress)
+@dataclass(frozen=True)
+class MadeSource:
+    """The made set: an id ends with the number that gives its features."""
 
+    ids: Sequence[str]
+    header: FeatureHeader = field(default_factory=header)
+    seconds: float = 0.0  # that a batch takes
+    flush_seconds: float = 20.0
+    largest_file: int = resource.RLIM_INFINITY  # that a worker may write, in bytes
+    memory: str = ""  # "hoard": takes more and more; "none": has none
+    files: Sequence[Path] = ()  # of the rows; they are missing
+    unit: str = "row"
+    gpu: bool = False
 
-def _compute(
-    job: ShardJob, spans: Sequence[Span], watch: Stopwatch
-) -> Iterator[tuple[int, RowBlock]]:
-    limit = job.settings.get("largest_file", resource.RLIM_INFINITY)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (limit, resource.RLIM_INFINITY))
-    partial_shard.PIECE_SECONDS = job.settings.get("piece_seconds", 20.0)
-    for batch in (batch for span in spans for batch in span.batches(BATCH)):
-        with watch.timing(FORWARD):
-            time.sleep(job.settings.get("seconds", 0))
-        numbers = [
-            int(image_id[:-4].split("-")[1]) for image_id in job.ids[batch.start : batch.stop]
-        ]
-        yield batch.start, block_of(numbers, FAILED)
+    @property
+    def origin(self) -> Origin:
+        if self.files:
+            return Files(self.files, "files", lambda path: 1, 1)
+        return Texts(self.ids)
+
+    def compute(self, spans: Sequence[Span], watch: Stopwatch) -> Iterator[tuple[int, RowBlock]]:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (self.largest_file, resource.RLIM_INFINITY))
+        unfinished_shard.FLUSH_SECONDS = self.flush_seconds
+        if self.memory == "none":
+            raise MemoryError("Unable to allocate 8.00 EiB")
+        hoard = []
+        while self.memory == "hoard":
+            hoard.append(os.urandom(1 << 20) * 16)
+            time.sleep(0.01)
+        for batch in (batch for span in spans for batch in span.batches(BATCH)):
+            with watch.timing(FORWARD):
+                time.sleep(self.seconds)
+            chosen = self.ids[batch.start : batch.stop]
+            block = block_of([int(row_id[:-4].split("-")[1]) for row_id in chosen], FAILED)
+            if self.files:
+                status = np.full(len(batch), MISSING, np.uint8)
+                block = replace(block, status=status, errors=("no file",) * len(batch))
+            yield batch.start, block
+
+    def part(self, rows: RowNumbers, threads: int | None) -> Callable[[], "MadeSource"]:
+        chosen = [self.ids[row] for row in rows.tolist()]
+        files = [self.files[row] for row in rows.tolist()] if self.files else ()
+        return partial(replace, self, ids=chosen, files=files)
 
 
 def build_made(
@@ -49,40 +77,28 @@ def build_made(
     rows: int,
     executor: Executor,
     progress: Progress = no_progress,
-    task: Callable[..., ShardResult] = make_made_shard,
     **how: Any,
 ) -> FeatureIndex:
-    """Build the made set on workers.
-
-    `how` may hold `seconds` that a batch takes, `piece_seconds`, and the bytes of the
-    `largest_file` that a worker may write.
-    """
+    """Build the made set on workers; `how` are fields of `MadeSource`."""
     with ShardBuild(out, header(), ids(rows), ROWS_PER_SHARD) as build:
-        return build_on_workers(build, lambda rows: None, how, task, executor, progress)
+        source = MadeSource(build.ids, **how)
+        return compute_on_workers(
+            build,
+            lambda span: source.part(np.arange(span.start, span.stop), None),
+            executor,
+            progress=progress,
+        )
 
 
 def serial(
     task: Callable[..., Any],
-    jobs: Sequence[tuple[Any, ...]],
+    jobs: Iterable[tuple[int, Any]],
     on_progress: OnProgress,
     stop: Callable[[], None],
 ) -> Generator[Any, None, None]:
     """Executor tasks over no workers at all: one after the other, last job first."""
     try:
-        for job in reversed(jobs):
-            yield task(*job, on_progress)
+        for number, argument in reversed([*jobs]):
+            yield task(number, pickle.loads(pickle.dumps(argument)), on_progress)
     finally:
         stop()
-
-
-def hoard(ref: JobRef, shard: int, on_progress: OnProgress) -> ShardResult:
-    """Take more and more memory."""
-    held = []
-    while True:
-        held.append(os.urandom(1 << 20) * 16)
-        time.sleep(0.01)
-
-
-def run_out(ref: JobRef, shard: int, on_progress: OnProgress) -> ShardResult:
-    """Ask for more memory than there is."""
-    raise MemoryError("Unable to allocate 8.00 EiB")

@@ -4,6 +4,7 @@ import ast
 import json
 import os
 import random
+import resource
 import signal
 import subprocess
 import sys
@@ -27,7 +28,7 @@ from pipeline.store.workers.connect import local_workers, scheduler_workers
 from pipeline.store.workers.executor import Workers
 from tests.project import PROJECT
 from tests.store.shards.factories import ROWS_PER_SHARD, build, contents, header, ids
-from tests.store.workers.tasks import build_made, hoard, run_out
+from tests.store.workers.tasks import build_made
 
 ROWS = 203
 KILLS = 20
@@ -95,20 +96,21 @@ def test_local_workers_give_the_bytes_of_one_process(
 def test_what_a_task_raises_names_the_worker(tmp_path: Path, workers: Workers) -> None:
     host = os.uname().nodename
     with pytest.raises(ClusterError, match=f"{host}.*8.00 EiB.*smaller `batch_size="):
-        build_made(tmp_path / "out", ROWS, workers, task=run_out)
+        build_made(tmp_path / "out", ROWS, workers, memory="none")
 
 
 def test_a_full_disk_stops_the_run_and_the_same_command_goes_on(
     tmp_path: Path, whole: dict[str, bytes], workers: Workers
 ) -> None:
-    """No file may be as large as a shard; pieces are smaller."""
+    """No file may be as large as a shard; journals are smaller."""
     out = tmp_path / "out"
     size = len(whole["out/shard-00000-of-00021.h5"])
     with pytest.raises(ShardError, match=r"worker .*could not be written.*free some space"):
-        build_made(out, ROWS, workers, largest_file=size - 1, piece_seconds=0)
+        build_made(out, ROWS, workers, largest_file=size - 1, flush_seconds=0)
     with ShardBuild(out, header(), ids(ROWS), ROWS_PER_SHARD) as work:
         assert work.rows_done >= ROWS_PER_SHARD, "what was done is kept"
         assert not list(work.work.rglob("*.part"))
+    workers._client.run(lift_limits)
     build_made(out, ROWS, workers)
     assert contents(tmp_path) == whole
 
@@ -164,7 +166,7 @@ def test_workers_killed_at_random_moments(tmp_path: Path, whole: dict[str, bytes
             while not out.exists():
                 # One shard may lose its worker four times: the same command goes on.
                 with killing(KILLS - killed, others) as victims, suppress(ClusterError):
-                    build_made(out, ROWS, found, seconds=0.03, piece_seconds=0.05)
+                    build_made(out, ROWS, found, seconds=0.03, flush_seconds=0.05)
                 killed += len(victims)
             assert contents(out.parent) == whole
             number += 1
@@ -179,7 +181,7 @@ def test_a_worker_with_too_little_memory_says_so(tmp_path: Path) -> None:
         local_workers(1, ignore_log, memory_limit=limit) as found,
         pytest.raises(ClusterError, match=r"limit is 0\.25 GB.*more memory") as raised,
     ):
-        build_made(tmp_path / "out", ROWS, found, task=hoard)
+        build_made(tmp_path / "out", ROWS, found, memory="hoard")
     assert "KilledWorker" not in str(raised.value)
 
 
@@ -287,19 +289,24 @@ def test_a_bounded_number_of_tasks_is_in_flight(
 
     monkeypatch.setattr(workers, "_submit", counted)
     results = set()
-    for result in workers(echo, [(number,) for number in range(30)], ignore, stop):
+    for result in workers(echo, ((number, None) for number in range(30)), ignore, stop):
         flying -= 1
         results.add(result)
     assert results == set(range(30))
     assert most <= 4
 
 
-def echo(number: int, on_progress: OnProgress) -> int:
+def echo(number: int, argument: None, on_progress: OnProgress) -> int:
     return number
 
 
 def ignore(*progress: object) -> None:
     """Take no notice."""
+
+
+def lift_limits() -> None:
+    """Let this process write files of any size."""
+    resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
 
 
 def stop() -> None:
