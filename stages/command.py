@@ -12,7 +12,7 @@ from click.core import ParameterSource
 
 from pipeline.store.errors import PipelineError
 from pipeline.store.wording import did_you_mean, without_secrets
-from stages.console import OutputPath, as_options, printable, write_line
+from stages.console import OutputPath, as_options, begin, printable, write_line
 
 COUNT = click.IntRange(1)
 PATH = click.Path(path_type=Path)
@@ -61,6 +61,7 @@ class Command(_Hints):
 
     def invoke(self, ctx: click.Context) -> Any:
         """Log non-default settings and run; messages name options instead of parameters."""
+        begin(ctx)
         if self.logs_settings and (given := settings_of(ctx)):
             write_line(printable(f"{ctx.command_path}: {given}"))
         try:
@@ -107,6 +108,18 @@ class Group(_Hints, click.Group):
             hint = did_you_mean(name, commands)
             raise click.UsageError(f"No such command {name!r}; {hint}", ctx)
         return super().resolve_command(ctx, args)
+
+
+def option(
+    long: str, text: str, kind: Any = None, name: str | None = None, **attributes: Any
+) -> Decorator:
+    """Return an option with its help and type; `name` is its parameter if not as the option."""
+    return click.option(long, *([name] if name else []), type=kind, help=text, **attributes)
+
+
+def flag(long: str, text: str, name: str | None = None) -> Decorator:
+    """Return an option without a value."""
+    return option(long, text, name=name, is_flag=True)
 
 
 def add_options(*options: Decorator) -> Decorator:

@@ -23,6 +23,7 @@ from pipeline.store.progress import Monitor, Progress
 DONE, FAILED, WRONG_USAGE, SOME_ROWS_FAILED = 0, 1, 2, 3
 FOUND = 3
 """Exit status if `--fail` is set and something is found; 3 means a problem of the data."""
+_BEGAN = "stages.began"
 # As shells count a signal; an interrupt without one is Ctrl-C's.
 _BY_SIGNAL = 128
 
@@ -69,6 +70,16 @@ def as_options(text: str) -> str:
         return options[name] if value in ("True", "...") else f"{options[name]} {value}"
 
     return _PARAMETER.sub(option, text)
+
+
+def elapsed() -> float:
+    """Return the seconds since the running command began."""
+    return monotonic() - float(click.get_current_context().meta[_BEGAN])
+
+
+def begin(ctx: click.Context) -> None:
+    """Start the clock of `elapsed`."""
+    ctx.meta[_BEGAN] = monotonic()
 
 
 def log_chosen(**values: object) -> None:

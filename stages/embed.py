@@ -9,9 +9,9 @@ from pipeline.store.errors import WrongUsage
 from pipeline.store.jobs.options import Selection
 from pipeline.store.wording import counted
 from pipeline.store.workers.place import Place
-from stages.command import COUNT, PATH, Command
+from stages.command import COUNT, PATH, Command, option
 from stages.console import CONSOLE, OUTPUT, log_done
-from stages.experiment import experiment_options, layout_of, require_made
+from stages.experiment import experiment_options, project_of, require_made
 from stages.options import options_of
 
 if TYPE_CHECKING:
@@ -19,39 +19,30 @@ if TYPE_CHECKING:
 
 
 @click.command(cls=Command)
-@click.option(
-    "--experiment", help="Experiment to embed.  [default: every experiment of params.yaml]"
-)
+@option("--experiment", "Experiment to embed.  [default: every experiment of params.yaml]")
 @experiment_options
-@click.option(
-    "--head",
-    type=PATH,
-    help="Folder of the trained head.  [default: data/heads/DATASET/EXPERIMENT]",
-)
-@click.option(
+@option("--head", "Folder of the trained head.  [default: data/heads/DATASET/EXPERIMENT]", PATH)
+@option(
     "--split",
-    help="Split to embed; several separated by commas, or all.  [default: as in params.yaml, or "
+    "Split to embed; several separated by commas, or all.  [default: as in params.yaml, or "
     "test, val, dev]",
 )
-@click.option(
+@option(
     "--out",
-    type=OUTPUT,
-    help="Embedding file.  [default: data/embeddings/DATASET/EXPERIMENT.h5 for the split of the "
+    "Embedding file.  [default: data/embeddings/DATASET/EXPERIMENT.h5 for the split of the "
     "tables; for all splits data/search/DATASET/EXPERIMENT.h5, which `pipeline search` reads, and "
     "for others EXPERIMENT.train.h5 or EXPERIMENT.train+val.h5 there]",
+    OUTPUT,
 )
-@click.option(
+@option(
     "--store",
-    type=click.Choice(("float32", "float16", "int8", "binary")),
-    default="float32",
-    help="Dtype of the stored vectors; binary stores sign bits next to int8. Ranges are "
+    "Dtype of the stored vectors; binary stores sign bits next to int8. Ranges are "
     "calibrated on the training split.",
+    click.Choice(("float32", "float16", "int8", "binary")),
+    default="float32",
 )
-@click.option(
-    "--dim",
-    type=COUNT,
-    metavar="N",
-    help="Keep the first N dimensions, scaled to length 1.  [default: all]",
+@option(
+    "--dim", "Keep the first N dimensions, scaled to length 1.  [default: all]", COUNT, metavar="N"
 )
 @options_of(Place)
 def embed(
@@ -79,11 +70,9 @@ def embed(
       pipeline embed --experiment wang2016-nonlinear-bidirectional-structure
       pipeline embed
     """
-    from stages.params import load_params
     from stages.plan import experiment_of
 
-    params = load_params()
-    layout = layout_of(dataset, params.dataset)
+    params, layout = project_of(dataset)
     of_one = {"head": head, "images": images, "captions": captions, "out": out,
               "summary": place.summary}  # fmt: skip
     if experiment is None and (options := [name for name, path in of_one.items() if path]):

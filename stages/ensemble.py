@@ -6,22 +6,20 @@ import click
 
 from pipeline.store.errors import WrongUsage
 from pipeline.store.wording import counted
-from stages.command import PATH, Command
+from stages.command import PATH, Command, option
 from stages.console import OUTPUT, log_chosen, log_done
-from stages.experiment import DATASET, layout_of
+from stages.experiment import DATASET, project_of
 
 
 @click.command(cls=Command)
-@click.option("--name", help="Name of the ensemble.  [default: every ensemble of params.yaml]")
+@option("--name", "Name of the ensemble.  [default: every ensemble of params.yaml]")
 @DATASET
-@click.option(
+@option(
     "--embeddings",
-    type=PATH,
-    help="Folder of the members' embedding files.  [default: data/embeddings/DATASET]",
+    "Folder of the members' embedding files.  [default: data/embeddings/DATASET]",
+    PATH,
 )
-@click.option(
-    "--out", type=OUTPUT, help="Embedding file.  [default: data/ensembles/DATASET/NAME.h5]"
-)
+@option("--out", "Embedding file.  [default: data/ensembles/DATASET/NAME.h5]", OUTPUT)
 def ensemble(
     name: str | None, dataset: Path | None, embeddings: Path | None, out: Path | None
 ) -> None:
@@ -37,10 +35,8 @@ def ensemble(
     """
     from pipeline.retrieval.ensemble import ensemble as average
     from pipeline.retrieval.ensemble import members_in, members_of
-    from stages.params import load_params
 
-    params = load_params()
-    layout = layout_of(dataset, params.dataset)
+    params, layout = project_of(dataset)
     if name is None and out is not None:
         raise WrongUsage("--out belongs to one ensemble, and none is named; pass --name NAME")
     for each in [name] if name else params.ensembles:

@@ -10,7 +10,7 @@ from pipeline.heads.training.training_options import TrainingOptions
 from pipeline.retrieval.ranking.protocols import PROTOCOLS
 from pipeline.store.errors import WrongUsage
 from stages.additions import added_options, additions_to
-from stages.command import COUNT, PATH, Command
+from stages.command import COUNT, PATH, Command, option
 from stages.console import CONSOLE, OUTPUT
 from stages.experiment import layout_of, require_made
 from stages.options import JSON, option_of
@@ -21,36 +21,34 @@ if TYPE_CHECKING:
 
 @click.command(cls=Command)
 @click.argument("embeddings", type=PATH, metavar="[EMBEDDINGS.h5]", required=False)
-@click.option("--out", type=OUTPUT, help="Output folder; required with EMBEDDINGS.h5.")
-@click.option(
-    "--split", help="Split to rank in a file of several splits, or all.  [default: the only one]"
-)
-@click.option(
+@option("--out", "Output folder; required with EMBEDDINGS.h5.", OUTPUT)
+@option("--split", "Split to rank in a file of several splits, or all.  [default: the only one]")
+@option(
     "--protocol",
-    metavar="NAME",
-    help=f"{', '.join(PROTOCOLS)} or first-N: checks what the file holds, and adds mean inverted "
+    f"{', '.join(PROTOCOLS)} or first-N: checks what the file holds, and adds mean inverted "
     "rank, chance levels and 95 % intervals, which fewer than 1,000 images have in any case; "
     "entities, for a file of `pipeline localize`.  "
     "[default: all, without these]",
+    metavar="NAME",
 )
-@click.option(
+@option(
     "--captions-per-image",
-    type=click.IntRange(0),
-    default=5,
-    help="Use the first N captions of each image; 0 uses all.  msvd uses all, and trecvid-vtt one "
+    "Use the first N captions of each image; 0 uses all.  msvd uses all, and trecvid-vtt one "
     "in each of its two sets.",
+    click.IntRange(0),
+    default=5,
 )
-@click.option(
+@option(
     "--dim",
-    type=COUNT,
+    "Rank with the first N dimensions of the vectors, scaled to length 1.  [default: all]",
+    COUNT,
     metavar="N",
-    help="Rank with the first N dimensions of the vectors, scaled to length 1.  [default: all]",
 )
 @added_options("EVALUATE")
-@click.option(
+@option(
     "--max-pairs",
-    type=COUNT,
-    help="Maximum number of image-caption pairs; more are an error.  [default: 2e11]",
+    "Maximum number of image-caption pairs; more are an error.  [default: 2e11]",
+    COUNT,
 )
 @option_of(TrainingOptions, "device")
 @JSON

@@ -1,34 +1,34 @@
 """Options and files of an experiment on a dataset."""
 
 from pathlib import Path
-
-import click
+from typing import TYPE_CHECKING
 
 from pipeline.experiments.layout import DATA, Layout, NotMade, unseeded
 from pipeline.store.errors import WrongUsage
 from pipeline.store.jobs.options import Selection
-from stages.command import PATH, add_options
+from stages.command import PATH, add_options, option
 from stages.options import option_of
 
-DATASET = click.option(
-    "--dataset", type=PATH, help="Prepared dataset.  [default: as in params.yaml]"
-)
-REQUIRED_DATASET = click.option("--dataset", required=True, type=PATH, help="Prepared dataset.")
+if TYPE_CHECKING:
+    from stages.params import Params
+
+DATASET = option("--dataset", "Prepared dataset.  [default: as in params.yaml]", PATH)
+REQUIRED_DATASET = option("--dataset", "Prepared dataset.", PATH, required=True)
 LEAVE_OUT_FAILED = option_of(Selection, "leave_out_failed")
 
 experiment_options = add_options(
     DATASET,
-    click.option(
+    option(
         "--image-features",
-        "images",
-        type=PATH,
-        help="Image features.  [default: data/features/DATASET/RECIPE]",
+        "Image features.  [default: data/features/DATASET/RECIPE]",
+        PATH,
+        name="images",
     ),
-    click.option(
+    option(
         "--caption-features",
-        "captions",
-        type=PATH,
-        help="Caption features.  [default: data/text/DATASET/NAME]",
+        "Caption features.  [default: data/text/DATASET/NAME]",
+        PATH,
+        name="captions",
     ),
     LEAVE_OUT_FAILED,
 )
@@ -45,6 +45,14 @@ def layout_of(dataset: Path | None, default: str) -> Layout:
             "or run this command in the project's folder"
         )
     return Layout.of(default)
+
+
+def project_of(dataset: Path | None) -> "tuple[Params, Layout]":
+    """Return params.yaml of this folder, and the file locations of its dataset or a given one."""
+    from stages.params import load_params
+
+    params = load_params()
+    return params, layout_of(dataset, params.dataset)
 
 
 def run_command(name: str, layout: Layout) -> str:

@@ -1,6 +1,5 @@
 """`pipeline extract`: feature shards of images, clips or regions."""
 
-import time
 import warnings
 from collections.abc import Iterable
 from pathlib import Path
@@ -11,26 +10,24 @@ import click
 from pipeline.store.jobs.options import Compute, Selection, Storage
 from pipeline.store.workers.place import Place
 from stages.additions import added_options, additions_to
-from stages.command import PATH, Command
+from stages.command import PATH, Command, option
 from stages.console import CONSOLE, OUTPUT
 from stages.options import JSON, options_of
 
 
 @click.command(cls=Command)
-@click.option(
-    "--backbone", help="Backbone whose default recipe is used; see `pipeline list backbones`."
-)
-@click.option("--recipe", help="Name of the recipe; see `pipeline list recipes`.")
-@click.option("--dataset", type=PATH, help="Prepared dataset.")
-@click.option(
+@option("--backbone", "Backbone whose default recipe is used; see `pipeline list backbones`.")
+@option("--recipe", "Name of the recipe; see `pipeline list recipes`.")
+@option("--dataset", "Prepared dataset.", PATH)
+@option(
     "--images",
-    type=PATH,
-    metavar="FOLDER|IMAGE|LIST.txt|-",
-    help="Plain images instead of --dataset: a folder, searched recursively; image files, of "
+    "Plain images instead of --dataset: a folder, searched recursively; image files, of "
     "which more may follow; or a text file of paths, one per line, - for stdin. Ids are the paths.",
+    PATH,
+    metavar="FOLDER|IMAGE|LIST.txt|-",
 )
 @click.argument("more", nargs=-1, type=PATH, metavar="[IMAGE]...")
-@click.option("--out", required=True, type=OUTPUT, help="Output folder of the shards.")
+@option("--out", "Output folder of the shards.", OUTPUT, required=True)
 @added_options("EXTRACT")
 @options_of(Selection, without="leave_out_failed")
 @options_of(Compute)
@@ -90,7 +87,6 @@ def extract(
     jobs = [job for each in additions_to("EXTRACT") if (job := each.job(request)) is not None]
     # Pillow warns of images that are then refused, and of oddities in files that it reads.
     warnings.filterwarnings("ignore", module=r"PIL\.")
-    started = time.monotonic()
     how: dict[str, Any] = {
         "select": select, "storage": storage, "compute": compute, "place": place,
         "monitor": CONSOLE,
@@ -103,7 +99,7 @@ def extract(
         index = jobs[0](dataset, out, **how)
     else:
         index = job_of_images.extract(dataset, out, recipe=name, **how)
-    log_made(ctx, out, index, time.monotonic() - started, as_json)
+    log_made(ctx, out, index, as_json)
 
 
 def _require_images_alone(**of_datasets: object) -> None:

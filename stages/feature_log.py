@@ -8,19 +8,17 @@ import click
 from pipeline.store.shards.feature_set import FeatureSet
 from pipeline.store.shards.index import FeatureIndex
 from pipeline.store.wording import counted
-from stages.console import SOME_ROWS_FAILED, log_done
+from stages.console import SOME_ROWS_FAILED, elapsed, log_done
 
 _REASONS_SHOWN = 5
 
 
-def log_made(
-    ctx: click.Context, out: Path, index: FeatureIndex, seconds: float, as_json: bool = False
-) -> None:
+def log_made(ctx: click.Context, out: Path, index: FeatureIndex, as_json: bool) -> None:
     """Log the computed feature set, print it as JSON, and exit with status 3 if rows failed."""
     header, shards = index.header, len(index.shards)
     log_done(
         f"{counted(index.rows, 'row')} {header.row_shape} in {counted(shards, 'shard')} in {out}, "
-        f"recipe {header.recipe_hash}, {seconds:.1f} s"
+        f"recipe {header.recipe_hash}, {elapsed():.1f} s"
     )
     if as_json:
         facts = {

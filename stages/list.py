@@ -4,7 +4,7 @@ import json
 
 import click
 
-from stages.command import Answer
+from stages.command import Answer, flag, option
 from stages.listing import COLUMNS, LISTINGS, chosen_experiments, print_table, recipe_in_full
 from stages.options import JSON
 
@@ -12,17 +12,15 @@ from stages.options import JSON
 @click.command("list", cls=Answer)
 @click.argument("kind", type=click.Choice([*LISTINGS]), metavar="KIND")
 @click.argument("name", required=False)
-@click.option(
+@option(
     "--weights",
-    help="With the NAME of a recipe: weights for its hash, imagenet (downloaded if necessary), a "
+    "With the NAME of a recipe: weights for its hash, imagenet (downloaded if necessary), a "
     "file or random:SEED.  [default: imagenet if available on this machine]",
 )
-@click.option(
-    "--paper",
-    metavar="PREFIX",
-    help="With experiments: all whose names begin so, such as wang2016.",
+@option(
+    "--paper", "With experiments: all whose names begin so, such as wang2016.", metavar="PREFIX"
 )
-@click.option("--all", "everything", is_flag=True, help="With experiments: ablations too.")
+@flag("--all", "With experiments: ablations too.", name="everything")
 @JSON
 def list(
     kind: str,

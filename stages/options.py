@@ -13,10 +13,9 @@ from typing import Any, Literal, get_args, get_origin
 
 import click
 
-from pipeline.store.jobs.options import Compute, Selection, Storage
+from pipeline.store.jobs.options import Compute, Selection
 from pipeline.store.option_fields import name_of
 from pipeline.store.workers.place import Place
-from pipeline.text.captions import Captions
 from stages.command import PATH, Decorator, section
 from stages.console import OUTPUT
 
@@ -33,12 +32,10 @@ MAP = click.option(
 
 _OBJECTS: dict[type, tuple[str, str]] = {
     Selection: ("select", "Input"),
-    Storage: ("storage", "Storage"),
     Compute: ("compute", "Computing"),
     Place: ("place", "Cluster"),
-    Captions: ("captions", "Captions"),
 }
-"""Parameter of the command, and title in the help."""
+"""Parameter of the command, and title in the help, if not by the name of the class."""
 
 
 class _Resource(click.ParamType):
@@ -54,9 +51,10 @@ class _Resource(click.ParamType):
 def options_of(kind: type, *names: str, without: str = "") -> Decorator:
     """Return a decorator that adds the options of an object's fields, or of those named.
 
-    The command receives the object, by the parameter that `_OBJECTS` names.
+    The command receives the object, by a parameter such as `storage`.
     """
-    parameter, title = _OBJECTS[kind]
+    name = kind.__name__
+    parameter, title = _OBJECTS.get(kind, (name.lower(), name))
     chosen = [f.name for f in fields(kind) if f.name != without and (not names or f.name in names)]
     return group(parameter, kind, title, *(option_of(kind, name) for name in chosen))
 

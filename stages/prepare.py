@@ -1,6 +1,5 @@
 """`pipeline prepare`: datasets of captioned images, read from a source or drawn."""
 
-import time
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +8,7 @@ import click
 from pipeline.datasets.readers import READERS
 from pipeline.experiments.layout import Layout
 from stages.additions import additions_to
-from stages.command import PATH, Group
+from stages.command import PATH, Group, option
 from stages.prepare_options import (
     expect_option,
     log_dataset,
@@ -77,9 +76,8 @@ def folder(
     name = name or out.resolve().name
     from pipeline.datasets.prepare import prepare as prepare_dataset
 
-    started = time.monotonic()
     manifest = prepare_dataset(captions, out, root=root, name=name, **options)
-    log_dataset(manifest, out, started)
+    log_dataset(manifest, out)
 
 
 for command in additions_to("PREPARE"):
@@ -90,7 +88,7 @@ for reader, target in READERS.items():
 
 @prepare.command("dataset")
 @click.argument("name")
-@click.option("--out", type=PATH, help="Folder of the dataset.  [default: data/NAME]")
+@option("--out", "Folder of the dataset.  [default: data/NAME]", PATH)
 def of_params(name: str, out: Path | None) -> None:
     """Prepare a dataset as `datasets` of params.yaml specifies.
 

@@ -1,7 +1,6 @@
 """Shared options of `pipeline prepare`, and the writing of its dataset."""
 
 import json
-import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
@@ -10,8 +9,8 @@ import click
 
 from pipeline.datasets.checks import check_split
 from pipeline.store.wording import counted
-from stages.command import PATH, Decorator, add_options
-from stages.console import log_done
+from stages.command import PATH, Decorator, add_options, flag, option
+from stages.console import elapsed, log_done
 
 if TYPE_CHECKING:
     from pipeline.datasets.manifest import Manifest
@@ -88,7 +87,7 @@ def split_option(
     return click.option(*names, type=kind, multiple=True, callback=by_split, help=text)
 
 
-name_option = click.option("--name", help="Name of the dataset.  [default: name of the folder OUT]")
+name_option = option("--name", "Name of the dataset.  [default: name of the folder OUT]")
 out_option = path_option("--out", "Output folder of the dataset.")
 expect_option = split_option(
     "--expect",
@@ -97,33 +96,27 @@ expect_option = split_option(
     "Required number of images of a split; repeatable.  [default: not checked]",
 )
 table_options = add_options(
-    click.option("--path-column", metavar="NAME", help="Column of the paths."),
-    click.option(
+    option("--path-column", "Column of the paths.", metavar="NAME"),
+    option(
         "--caption-column",
-        "caption_columns",
+        "Caption column; repeatable.",
+        name="caption_columns",
         metavar="NAME",
         multiple=True,
-        help="Caption column; repeatable.",
     ),
-    click.option("--split-column", metavar="NAME", help="Column of the splits."),
-    click.option(
+    option("--split-column", "Column of the splits.", metavar="NAME"),
+    option(
         "--id-column",
+        "Column of the ids.  [default for all four: detected by name]",
         metavar="NAME",
-        help="Column of the ids.  [default for all four: detected by name]",
     ),
-    click.option(
+    option(
         "--encoding",
+        "Encoding of the file, such as cp1252.  [default: by its byte order mark, else UTF-8]",
         metavar="NAME",
-        help="Encoding of the file, such as cp1252.  [default: by its byte order mark, else UTF-8]",
     ),
-    click.option(
-        "--split-by-folder",
-        is_flag=True,
-        help="Use the first folder of a path as the split of its image.",
-    ),
-    click.option(
-        "--skip-bad", is_flag=True, help="Skip invalid rows, and list them in OUT/left-out.csv."
-    ),
+    flag("--split-by-folder", "Use the first folder of a path as the split of its image."),
+    flag("--skip-bad", "Skip invalid rows, and list them in OUT/left-out.csv."),
 )
 
 
@@ -131,13 +124,12 @@ def write_dataset(
     out: Path, read: Callable[P, "Manifest"], *args: P.args, **kwargs: P.kwargs
 ) -> None:
     """Read a dataset with a function of the library, write it, and log it."""
-    started = time.monotonic()
     manifest = read(*args, **kwargs)
     manifest.write(out)
-    log_dataset(manifest, out, started)
+    log_dataset(manifest, out)
 
 
-def log_dataset(manifest: "Manifest", out: Path, started: float) -> None:
+def log_dataset(manifest: "Manifest", out: Path) -> None:
     """Log the contents of a dataset, with the notes of its preparation."""
     splits = ", ".join(f"{split} {n}" for split, n in manifest.counts.items())
     captions = sum(len(e.captions) for e in manifest.entries)
@@ -148,6 +140,6 @@ def log_dataset(manifest: "Manifest", out: Path, started: float) -> None:
     )
     log_done(
         f"{counted(len(manifest.entries), manifest.media.removesuffix('s'))} ({splits}), "
-        f"{counted(captions, 'caption')} in {out}, {time.monotonic() - started:.1f} s{notes}"
+        f"{counted(captions, 'caption')} in {out}, {elapsed():.1f} s{notes}"
         + (f"; phrases with boxes: {len(manifest.phrases)}" if manifest.phrases else "")
     )

@@ -1,7 +1,6 @@
 """`pipeline run`: all missing or stale outputs from a dataset to recall tables."""
 
 import json
-import time
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -13,12 +12,19 @@ from pipeline.experiments.layout import Layout
 from pipeline.heads.training.training_options import TrainingOptions
 from pipeline.store.builder.locking import WORK_FOLDER
 from pipeline.store.current.record import Record, made_from
-from pipeline.store.current.snapshot import Snapshot
 from pipeline.store.errors import PipelineError
 from pipeline.store.hashing import sha256_of_json
 from pipeline.store.wording import counted
-from stages.command import PATH, Command
-from stages.console import CONSOLE, FAILED, SOME_ROWS_FAILED, as_options, log_chosen, log_done
+from stages.command import PATH, Command, flag, option
+from stages.console import (
+    CONSOLE,
+    FAILED,
+    SOME_ROWS_FAILED,
+    as_options,
+    elapsed,
+    log_chosen,
+    log_done,
+)
 from stages.experiment import DATASET, LEAVE_OUT_FAILED, layout_of
 from stages.options import JSON
 from stages.training import SEEDS, SIZES, training_options
@@ -26,34 +32,32 @@ from stages.training import SEEDS, SIZES, training_options
 if TYPE_CHECKING:
     from pipeline.experiments.run import FailedExperiment
     from pipeline.retrieval.tables import Row
+    from pipeline.store.current.snapshot import Snapshot
     from stages.params import Params
 
 
 @click.command(cls=Command)
 @click.argument("names", nargs=-1, required=True, metavar="NAME...|all")
 @DATASET
-@click.option(
+@option(
     "--size",
-    type=SIZES,
-    help="Size of networks and trainings; docs/heads.md explains it.  [default: that of "
+    "Size of networks and trainings; docs/heads.md explains it.  [default: that of "
     "params.yaml for its own dataset, or small]",
+    SIZES,
 )
 @training_options
-@click.option(
-    "--test-split",
-    help="Split to embed and evaluate.  [default: as in params.yaml, or test, val, dev]",
+@option(
+    "--test-split", "Split to embed and evaluate.  [default: as in params.yaml, or test, val, dev]"
 )
 @SEEDS
-@click.option(
+@option(
     "--corpus",
-    type=PATH,
-    help="UTF-8 file with one sentence per line, for language models that are trained on plain "
+    "UTF-8 file with one sentence per line, for language models that are trained on plain "
     "text too, such as kiros2014-sc-nlm-corpus.",
+    PATH,
 )
 @LEAVE_OUT_FAILED
-@click.option(
-    "--dry-run", is_flag=True, help="Print the steps that would run, with sizes, and exit."
-)
+@flag("--dry-run", "Print the steps that would run, with sizes, and exit.")
 @JSON
 @click.pass_context
 def run(
@@ -88,7 +92,6 @@ def run(
     """
     from stages.params import load_params
 
-    started = time.monotonic()
     params = load_params()
     try:
         layout = layout_of(dataset, params.dataset)
@@ -99,7 +102,7 @@ def run(
     snapshot = _snapshot(layout, names, made_from(params, training, **others))
     if not dry_run and (tables := snapshot.result()) is not None:
         log_done(f"all steps of {', '.join(names)} are up to date")
-        _print_result(as_json, (), tables, {}, (), started)
+        _print_result(as_json, (), tables)
         return
 
     # Only now: torch takes longer to import than finding that nothing is to be done.
@@ -125,14 +128,16 @@ def run(
     if not (dry_run or failed or result.perplexities):
         snapshot.write(result.outputs, {name: dict(row) for name, row in result.tables.items()})
     verb = "to be made" if dry_run else "made"
-    _print_result(as_json, result.made, result.tables, result.perplexities, failed, started, verb)
+    _print_result(as_json, result.made, result.tables, result.perplexities, failed, verb)
     if failed:
         _log_failed(failed)
         ctx.exit(SOME_ROWS_FAILED if all(one.of_rows for one in failed) else FAILED)
 
 
-def _snapshot(layout: Layout, names: Sequence[str], record: Record) -> Snapshot:
+def _snapshot(layout: Layout, names: Sequence[str], record: Record) -> "Snapshot":
     """Return the state of a run's inputs: its options, the dataset and its images."""
+    from pipeline.store.current.snapshot import Snapshot
+
     name = f"run-{layout.name}-{sha256_of_json(names)[:16]}.finished"
     pictures: Iterable[str] = ()
     if (layout.dataset / DATASET_FILE).is_file():
@@ -159,15 +164,14 @@ def _print_result(
     as_json: bool,
     steps: Sequence[str],
     tables: "Mapping[str, Row]",
-    perplexities: Mapping[str, float],
-    failed: Sequence["FailedExperiment"],
-    started: float,
+    perplexities: Mapping[str, float] = {},
+    failed: Sequence["FailedExperiment"] = (),
     verb: str = "made",
 ) -> None:
     """Log the computed steps, and print the tables and perplexities."""
     from pipeline.retrieval.tables import markdown_table
 
-    log_done(f"{verb}: {', '.join(steps) or 'nothing'}; {time.monotonic() - started:.1f} s")
+    log_done(f"{verb}: {', '.join(steps) or 'nothing'}; {elapsed():.1f} s")
     if as_json:
         errors = [
             {"name": f.name, "step": str(f.step), "error": as_options(str(f.error))} for f in failed

@@ -1,6 +1,5 @@
 """`pipeline search`: items nearest to sentences, or to an image minus and plus words."""
 
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -8,8 +7,8 @@ import click
 
 from pipeline.retrieval.query import SIDES
 from stages.additions import added_options, additions_to
-from stages.command import COUNT, FOLDER, PATH, Answer
-from stages.console import CONSOLE, log_done
+from stages.command import COUNT, FOLDER, PATH, Answer, flag, option
+from stages.console import CONSOLE, elapsed, log_done
 from stages.searching import SOURCES, print_answers, source_options, sources_of
 
 if TYPE_CHECKING:
@@ -19,49 +18,44 @@ if TYPE_CHECKING:
 @click.command(cls=Answer)
 @click.argument("sentence", required=False)
 @source_options
-@click.option("--image", metavar="FILE_OR_ID", help="Query image: an id or a file.")
-@click.option(
+@option("--image", "Query image: an id or a file.", metavar="FILE_OR_ID")
+@option(
     "--features",
-    type=FOLDER,
-    metavar="DIR",
-    help="With --image, instead of --experiment: search this feature set by the cosine of "
+    "With --image, instead of --experiment: search this feature set by the cosine of "
     "features; needs neither dataset nor training.",
+    FOLDER,
+    metavar="DIR",
 )
-@click.option(
-    "--minus", multiple=True, metavar="WORD", help="Subtract this word from the image; repeatable."
-)
-@click.option(
-    "--plus", multiple=True, metavar="WORD", help="Add this word to the image; repeatable."
-)
-@click.option("--queries", type=PATH, help="File of sentences to search for, one per line.")
-@click.option(
+@option("--minus", "Subtract this word from the image; repeatable.", multiple=True, metavar="WORD")
+@option("--plus", "Add this word to the image; repeatable.", multiple=True, metavar="WORD")
+@option("--queries", "File of sentences to search for, one per line.", PATH)
+@option(
     "--of",
-    type=click.Choice(list(SIDES)),
-    help="Kind of result.  [default: images; sentences for an image without words]",
+    "Kind of result.  [default: images; sentences for an image without words]",
+    click.Choice(list(SIDES)),
 )
-@click.option("--top", type=COUNT, default=5, help="Number of results per query.")
-@click.option(
+@option("--top", "Number of results per query.", COUNT, default=5)
+@option(
     "--around-mean",
-    type=COUNT,
-    metavar="N",
-    help="Sort the N nearest by their distance to their mean, and show the first of these; with "
+    "Sort the N nearest by their distance to their mean, and show the first of these; with "
     "--regularities, also count these.",
+    COUNT,
+    metavar="N",
 )
-@click.option(
+@option(
     "--where",
-    multiple=True,
-    metavar="CONDITION",
-    help="Find only images that fulfil a condition, such as split=test, 'id~^vacation/' or "
+    "Find only images that fulfil a condition, such as split=test, 'id~^vacation/' or "
     "year>2019: on id, file, split or a metadata column, with =, !=, ~ (regular expression), <, "
     "<=, > or >=.  Repeatable.",
+    multiple=True,
+    metavar="CONDITION",
 )
-@click.option(
+@flag(
     "--approximate",
-    is_flag=True,
-    help="Search with an approximate index, for millions of rows. It is built if it is missing.",
+    "Search with an approximate index, for millions of rows. It is built if it is missing.",
 )
 @added_options("SEARCH")
-@click.option("--json", "as_json", is_flag=True, help="Results as JSON.")
+@flag("--json", "Results as JSON.", name="as_json")
 @click.pass_context
 def search(
     ctx: click.Context,
@@ -116,7 +110,6 @@ def search(
     from pipeline.retrieval.query.query_sentences import read_sentences
     from pipeline.retrieval.query.searcher import Searcher
 
-    started = time.monotonic()
     sentences = [sentence or ""] if queries is None else read_sentences(queries)
     searcher = Searcher(**sources, monitor=CONSOLE)
     of = of or searcher.default_of(image is not None, bool(minus or plus))
@@ -133,12 +126,12 @@ def search(
         for query, hits in zip(searched_for, hits_by_query, strict=True)
     ]
     print_answers(answers, as_json, experiment=experiment, similarity=searcher.similarity, of=of)
-    searched, seconds = searcher.ids(of, where), time.monotonic() - started
+    searched = searcher.ids(of, where)
     if image in searched:
         log_done(f"{image} itself is left out of its results")
     among = f"among {len(searched)} {of}{searcher.embedded.of_splits}"
     among += f" where {' and '.join(where)}" if where else ""
-    log_done(f"queries: {len(answers)}, {among} by {searcher.similarity}: {seconds:.2f} s")
+    log_done(f"queries: {len(answers)}, {among} by {searcher.similarity}: {elapsed():.2f} s")
 
 
 def _search_features(
@@ -147,7 +140,6 @@ def _search_features(
     """Print one line per image with similar features: rank, score and id."""
     from pipeline.retrieval.query.similar_images import FeatureSearcher
 
-    started = time.monotonic()
     searcher = FeatureSearcher(features, weights=weights)
     hits = searcher.by_image(image, top=top)
     results = [{"rank": hit.rank, "score": hit.score, "id": hit.id} for hit in hits]
@@ -155,8 +147,7 @@ def _search_features(
     print_answers(answers, as_json, features=str(features), similarity="cosine", of="images")
     searched, failed = len(searcher.searched), len(searcher.features) - len(searcher.searched)
     left_out = f"; {failed} rows without features are left out" if failed else ""
-    seconds = time.monotonic() - started
-    log_done(f"among {searched} rows by cosine{left_out}: {seconds:.2f} s")
+    log_done(f"among {searched} rows by cosine{left_out}: {elapsed():.2f} s")
 
 
 def _result(hit: "Hit", of: str) -> dict[str, Any]:

@@ -8,40 +8,32 @@ from typing import Any
 
 import click
 
-from stages.command import PATH, add_options
+from stages.command import PATH, add_options, option
 from stages.console import CONSOLE, printable
-from stages.experiment import DATASET, layout_of, run_command
+from stages.experiment import DATASET, project_of, run_command
 
 SOURCES = ("embeddings", "head", "dataset", "encoder", "weights", "split")
 """Parameters of `source_options` besides the experiment."""
 
 source_options = add_options(
-    click.option(
-        "--experiment", help="Experiment or ensemble of params.yaml, or a published system."
-    ),
-    click.option(
+    option("--experiment", "Experiment or ensemble of params.yaml, or a published system."),
+    option(
         "--embeddings",
-        type=PATH,
-        help="Embedding file.  [default: data/search/DATASET/EXPERIMENT.h5; computed if missing]",
+        "Embedding file.  [default: data/search/DATASET/EXPERIMENT.h5; computed if missing]",
+        PATH,
     ),
-    click.option(
-        "--head",
-        type=PATH,
-        help="Folder of the trained head.  [default: data/heads/DATASET/EXPERIMENT]",
-    ),
+    option("--head", "Folder of the trained head.  [default: data/heads/DATASET/EXPERIMENT]", PATH),
     DATASET,
-    click.option(
+    option(
         "--encoder",
-        type=PATH,
-        help="Folder of the fitted sentence encoder.  [default: data/text/DATASET/NAME.encoder]",
+        "Folder of the fitted sentence encoder.  [default: data/text/DATASET/NAME.encoder]",
+        PATH,
     ),
-    click.option(
+    option(
         "--weights",
-        help="Weights of the image network, for query files.  [default: as recorded in the head]",
+        "Weights of the image network, for query files.  [default: as recorded in the head]",
     ),
-    click.option(
-        "--split", help="Search only this split, or several separated by commas.  [default: all]"
-    ),
+    option("--split", "Search only this split, or several separated by commas.  [default: all]"),
 )
 """Add the options of an experiment's files, which `sources_of` completes."""
 
@@ -52,11 +44,9 @@ def sources_of(
     """Return the arguments of `Searcher` but the monitor; unset files are the usual ones."""
     from pipeline.experiments.searchers import find_sources
     from pipeline.retrieval.ensemble import ENSEMBLES
-    from stages.params import load_params
     from stages.plan import experiment_of
 
-    params = load_params()
-    layout = layout_of(dataset, params.dataset)
+    params, layout = project_of(dataset)
     sources = find_sources(
         experiment,
         layout,
@@ -71,9 +61,8 @@ def sources_of(
 
 def tested_embeddings(experiment: str, dataset: Path | None) -> Path | None:
     """Return the embedding file of an experiment's test split; None if it is missing."""
-    from stages.params import load_params
 
-    layout = layout_of(dataset, load_params().dataset)
+    _, layout = project_of(dataset)
     files = (layout.ensemble(experiment), layout.embeddings(experiment))
     return next((file for file in files if file.is_file()), None)
 

@@ -1,7 +1,6 @@
 """`pipeline shards`: describe, verify, index, convert, merge and share feature shards."""
 
 import json
-import time
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,8 +10,8 @@ import click
 from pipeline.store.convert.layouts import DEFAULT_ARRAYS, EXPORTS, IMPORTS
 from pipeline.store.errors import WrongUsage
 from pipeline.store.jobs.options import Storage
-from stages.command import COUNT, PATH, Answer, Decorator, Group
-from stages.console import CONSOLE, FAILED, OUTPUT, log_done, printable
+from stages.command import COUNT, PATH, Answer, Decorator, Group, flag, option
+from stages.console import CONSOLE, FAILED, OUTPUT, elapsed, log_done, printable
 from stages.options import JSON, option_of
 from stages.shards_exchange import pull_command, push_command
 
@@ -23,12 +22,8 @@ if TYPE_CHECKING:
 ROWS_PER_SHARD, COMPRESS = (option_of(Storage, name) for name in ("rows_per_shard", "compress"))
 
 
-def _path(name: str, text: str) -> Decorator:
-    return click.option(name, type=PATH, help=text)
-
-
 def _out(text: str) -> Decorator:
-    return click.option("--out", type=OUTPUT, help=text, required=True)
+    return option("--out", text, OUTPUT, required=True)
 
 
 @click.group(cls=Group)
@@ -68,10 +63,8 @@ def info(path: Path, as_json: bool) -> None:
 
 @shards.command("verify", cls=Answer)
 @click.argument("path", type=PATH)
-@click.option(
-    "--quick", is_flag=True, help="Check only structure, ids and counts; do not read features."
-)
-@_path("--images-of", "Dataset: also compare the CRC-32 of its images or captions.")
+@flag("--quick", "Check only structure, ids and counts; do not read features.")
+@option("--images-of", "Dataset: also compare the CRC-32 of its images or captions.", PATH)
 @JSON
 @click.pass_context
 def verify_command(
@@ -87,14 +80,13 @@ def verify_command(
     """
     from pipeline.store.shards.verify import verify
 
-    started = time.monotonic()
     verified = verify(path, quick=quick, images_of=images_of, monitor=CONSOLE)
     if as_json:
         click.echo(json.dumps({"path": str(path), **asdict(verified)}, indent=2))
     else:
         for error in verified.faults:
             click.echo(printable(str(error)))
-    log_done(f"{path}: {verified.counts()}, {time.monotonic() - started:.1f} s")
+    log_done(f"{path}: {verified.counts()}, {elapsed():.1f} s")
     for line in verified.notes():
         log_done(line)
     if verified.faults:
@@ -103,11 +95,10 @@ def verify_command(
 
 @shards.command("index")
 @click.argument("path", type=PATH)
-@click.option(
+@option(
     "--rows-per-shard",
-    type=COUNT,
-    help="Planned rows per shard, for a set of one shard written with another value than the "
-    "default.",
+    "Planned rows per shard, for a set of one shard written with another value than the default.",
+    COUNT,
 )
 def index_command(path: Path, rows_per_shard: int | None) -> None:
     """Rebuild index.json from the shards of a folder, which are all verified.
@@ -118,24 +109,23 @@ def index_command(path: Path, rows_per_shard: int | None) -> None:
     """
     from pipeline.store.shards.index import INDEX_FILE, rebuild_index
 
-    started = time.monotonic()
-    _log_set(path / INDEX_FILE, rebuild_index(path, rows_per_shard, monitor=CONSOLE), started)
+    _log_set(path / INDEX_FILE, rebuild_index(path, rows_per_shard, monitor=CONSOLE))
 
 
 @shards.command("export")
 @click.argument("path", type=PATH)
-@click.option(
-    "--to", type=click.Choice([*EXPORTS]), help="Layout.  [default: by the suffix of --out]"
-)
+@option("--to", "Layout.  [default: by the suffix of --out]", click.Choice([*EXPORTS]))
 @_out("File to write.")
-@_path("--ids", "File with one id per line: export these rows, in this order.  [default: all]")
-@click.option("--repeat", type=COUNT, default=1, help="npy: copies of each row; 5 for VSE++.")
-@click.option("--copy", is_flag=True, help="h5: copy the rows instead of referring to the shards.")
-@click.option(
-    "--compress", is_flag=True, help="h5 with --copy or --ids: compress in small gzip chunks."
+@option(
+    "--ids", "File with one id per line: export these rows, in this order.  [default: all]", PATH
 )
-@click.option("--allow-failed", is_flag=True, help="Write failed rows as NaN, or null in tables.")
-@_path("--dataset", "parquet, arrow: prepared dataset whose splits and captions become columns.")
+@option("--repeat", "npy: copies of each row; 5 for VSE++.", COUNT, default=1)
+@flag("--copy", "h5: copy the rows instead of referring to the shards.")
+@flag("--compress", "h5 with --copy or --ids: compress in small gzip chunks.")
+@flag("--allow-failed", "Write failed rows as NaN, or null in tables.")
+@option(
+    "--dataset", "parquet, arrow: prepared dataset whose splits and captions become columns.", PATH
+)
 def export_command(
     path: Path, out: Path, to: str | None, dataset: Path | None, **options: Any
 ) -> None:
@@ -154,7 +144,6 @@ def export_command(
           --to npy --repeat 5 --out exports/scenes_ims.npy
       pipeline shards export data/embeddings/scenes/vsepp.h5 --out exports/vsepp.parquet
     """
-    started = time.monotonic()
     if path.is_file():
         from pipeline.retrieval.embedding_table import export_embeddings
 
@@ -165,28 +154,28 @@ def export_command(
         from pipeline.store.convert.export import export
 
         rows = export(path, out, to=to, dataset=dataset, **options, monitor=CONSOLE)
-    log_done(f"{out}: {rows} rows, {time.monotonic() - started:.1f} s")
+    log_done(f"{out}: {rows} rows, {elapsed():.1f} s")
 
 
 @shards.command("import")
 @click.argument("source", type=PATH)
-@click.option("--format", "layout", required=True, type=click.Choice([*IMPORTS]), help="Layout.")
+@option("--format", "Layout.", click.Choice([*IMPORTS]), name="layout", required=True)
 @_out("Output folder of the shards.")
-@_path("--ids", "npy, mat: file with one id per line, or a Karpathy dataset.json.")
-@click.option("--every", type=COUNT, default=1, help="npy: rows per image; 5 in files for VSE++.")
-@click.option(
+@option("--ids", "npy, mat: file with one id per line, or a Karpathy dataset.json.", PATH)
+@option("--every", "npy: rows per image; 5 in files for VSE++.", COUNT, default=1)
+@option(
     "--array",
-    help="Name of the array in the source.  "
+    "Name of the array in the source.  "
     f"[default: {', '.join(f'{array} ({name})' for name, array in DEFAULT_ARRAYS.items())}]",
 )
-@click.option("--axes", help='Names of the axes, such as "row, region, channel".')
-@click.option("--dataset-name", "dataset", required=True, help="Dataset that the ids belong to.")
-@click.option(
+@option("--axes", 'Names of the axes, such as "row, region, channel".')
+@option("--dataset-name", "Dataset that the ids belong to.", name="dataset", required=True)
+@option(
     "--recipe-note",
-    "note",
+    "How the features were computed, if known; recorded in the recipe.",
+    name="note",
     default="",
     show_default=False,
-    help="How the features were computed, if known; recorded in the recipe.",
 )
 @ROWS_PER_SHARD
 @COMPRESS
@@ -203,8 +192,7 @@ def import_command(source: Path, out: Path, **options: Any) -> None:
     """
     from pipeline.store.convert.importers.import_features import import_features
 
-    started = time.monotonic()
-    _log_set(out, import_features(source, out, **options, monitor=CONSOLE), started)
+    _log_set(out, import_features(source, out, **options, monitor=CONSOLE))
 
 
 @shards.command("merge")
@@ -221,14 +209,13 @@ def merge_command(folders: tuple[Path, ...], out: Path, **options: Any) -> None:
     """
     from pipeline.store.convert.merge import merge
 
-    started = time.monotonic()
-    _log_set(out, merge(folders, out, **options, monitor=CONSOLE), started)
+    _log_set(out, merge(folders, out, **options, monitor=CONSOLE))
 
 
 @shards.command()
 @click.argument("path", type=PATH)
-@click.option("--licence", help="Licence of the images and captions.")
-@_path("--dataset", "Prepared dataset, which names its licence and source.")
+@option("--licence", "Licence of the images and captions.")
+@option("--dataset", "Prepared dataset, which names its licence and source.", PATH)
 def card(path: Path, licence: str | None, dataset: Path | None) -> None:
     """Write SHARDS.md and croissant.json, for readers and dataset catalogues, to a feature folder.
 
@@ -244,5 +231,5 @@ def card(path: Path, licence: str | None, dataset: Path | None) -> None:
     log_done(f"{written} and croissant.json written")
 
 
-def _log_set(path: Path, index: "FeatureIndex", started: float) -> None:
-    log_done(f"{path}: {index.describe()}, {time.monotonic() - started:.1f} s")
+def _log_set(path: Path, index: "FeatureIndex") -> None:
+    log_done(f"{path}: {index.describe()}, {elapsed():.1f} s")

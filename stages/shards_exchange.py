@@ -1,14 +1,13 @@
 """`pipeline shards push` and `pull`: transfer of feature sets between machines."""
 
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from pipeline.store.wording import without_secrets
-from stages.command import PATH, Command
-from stages.console import CONSOLE, OUTPUT, log_done
+from stages.command import PATH, Command, option
+from stages.console import CONSOLE, OUTPUT, elapsed, log_done
 
 if TYPE_CHECKING:
     from pipeline.store.share.meter import Transfer
@@ -29,21 +28,16 @@ def push_command(path: Path, url: str) -> None:
     """
     from pipeline.store.share.push import push
 
-    started = time.monotonic()
-    _log_transfer(without_secrets(url), push(path, url, monitor=CONSOLE), started)
+    _log_transfer(without_secrets(url), push(path, url, monitor=CONSOLE))
 
 
 @click.command("pull", cls=Command)
 @click.argument("url")
 @click.argument("out", type=OUTPUT, metavar="DIR")
-@click.option(
-    "--split", help="Fetch only the rows of this split of --dataset.  [default: all rows]"
-)
-@click.option("--dataset", type=PATH, help="Prepared dataset that has the split.")
-@click.option(
-    "--ids", type=PATH, help="File with one id per line: fetch these rows, in this order."
-)
-@click.option("--recipe", help="Required recipe, by name or hash.")
+@option("--split", "Fetch only the rows of this split of --dataset.  [default: all rows]")
+@option("--dataset", "Prepared dataset that has the split.", PATH)
+@option("--ids", "File with one id per line: fetch these rows, in this order.", PATH)
+@option("--recipe", "Required recipe, by name or hash.")
 def pull_command(url: str, out: Path, **options: Any) -> None:
     """Fetch a shared feature set, or some of its rows, with verification.
 
@@ -57,12 +51,11 @@ def pull_command(url: str, out: Path, **options: Any) -> None:
     """
     from pipeline.store.share.pull import pull
 
-    started = time.monotonic()
-    _log_transfer(out, pull(url, out, **options, monitor=CONSOLE), started)
+    _log_transfer(out, pull(url, out, **options, monitor=CONSOLE))
 
 
-def _log_transfer(where: str | Path, done: "Transfer", started: float) -> None:
-    seconds = time.monotonic() - started
+def _log_transfer(where: str | Path, done: "Transfer") -> None:
+    seconds = elapsed()
     log_done(
         f"{where}: {done.index.describe()}; {done.moved / 1e6:.2f} MB moved, the whole set has "
         f"{done.size / 1e6:.2f} MB; {seconds:.1f} s, {done.moved / 1e6 / seconds:.1f} MB/s"

@@ -1,6 +1,5 @@
 """`pipeline text`: feature shards of captions or phrases."""
 
-import time
 from pathlib import Path
 from typing import Any
 
@@ -62,10 +61,9 @@ def text(
     from pipeline.text.encode import encode
     from stages.feature_log import log_made
 
-    started = time.monotonic()
     options["vectors"] = Layout(dataset).named_vectors(options["vectors"])
     index = encode(
         dataset, out, encoder=encoder, captions=captions, storage=storage, place=place,
         monitor=CONSOLE, **options,
     )  # fmt: skip
-    log_made(ctx, out, index, time.monotonic() - started, as_json)
+    log_made(ctx, out, index, as_json)

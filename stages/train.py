@@ -1,6 +1,5 @@
 """`pipeline train`: fits the head of an experiment on the training split."""
 
-import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -9,26 +8,20 @@ import click
 
 from pipeline.heads.training.training_options import TrainingOptions
 from pipeline.store.errors import WrongUsage
-from stages.command import Command
-from stages.console import OUTPUT, log_chosen, log_done
+from stages.command import Command, option
+from stages.console import OUTPUT, elapsed, log_chosen, log_done
 from stages.experiment import experiment_options, layout_of
 from stages.training import training_options
 
 
 @click.command(cls=Command)
-@click.option(
-    "--experiment", required=True, help="Experiment of params.yaml, or a published system."
-)
+@option("--experiment", "Experiment of params.yaml, or a published system.", required=True)
 @experiment_options
 @training_options
-@click.option(
-    "--out",
-    type=OUTPUT,
-    help="Output folder of the head.  [default: data/heads/DATASET/EXPERIMENT]",
-)
-@click.option(
+@option("--out", "Output folder of the head.  [default: data/heads/DATASET/EXPERIMENT]", OUTPUT)
+@option(
     "--weights",
-    help="Initial weights of a fine-tuned image network, as in `pipeline extract`.  [default: "
+    "Initial weights of a fine-tuned image network, as in `pipeline extract`.  [default: "
     "those of its features]",
 )
 def train(
@@ -67,7 +60,6 @@ def train(
         average_captions=plan.average_captions or None,
         finetuning=plan.finetuning,
     )
-    started = time.monotonic()
     options: dict[str, Any] = {
         "experiment": plan,
         "images": images or layout.features(plan.images),
@@ -89,4 +81,4 @@ def train(
         start = layout.head(plan.finetuning.start)
         trained = finetune(layout.dataset, out, start=start, weights=weights, **options)
     figures = ", ".join(f"{k} {v:g}" for k, v in trained.chosen.items() if k != "best")
-    log_done(f"{out}: {figures}; {time.monotonic() - started:.1f} s")
+    log_done(f"{out}: {figures}; {elapsed():.1f} s")

@@ -8,22 +8,18 @@ from typing import Any
 import click
 
 from pipeline.heads.training.training_options import TrainingOptions
-from stages.command import COUNT, section
+from stages.command import COUNT, option, section
 from stages.console import CONSOLE
 from stages.options import option_of
 
 SIZES = click.Choice(["tiny", "small", "paper"])
-SEEDS = click.option(
+SEEDS = option(
     "--seeds",
-    type=COUNT,
+    "Number of trainings, with the seeds from --seed on: NAME, NAME-seed1, ...",
+    COUNT,
     default=1,
-    help="Number of trainings, with the seeds from --seed on: NAME, NAME-seed1, ...",
 )
-_NAMES = [
-    option.name
-    for option in fields(TrainingOptions)
-    if option.name not in ("leave_out_failed", "monitor")
-]
+_NAMES = [f.name for f in fields(TrainingOptions) if f.name not in ("leave_out_failed", "monitor")]
 
 
 def training_options(command: Callable[..., None]) -> Any:

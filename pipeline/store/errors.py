@@ -25,6 +25,10 @@ class FileReadError(PipelineError):
 class MissingPackage(PipelineError, ImportError):
     """An optional package is not installed; the text names the extra that has it."""
 
+    def __str__(self) -> str:
+        """Return the text; an `ImportError` has a copy, which `args` does not change."""
+        return PipelineError.__str__(self)
+
 
 class UnexpectedType(PipelineError, TypeError):
     """A value of a type that a function does not accept; a `TypeError` as well."""

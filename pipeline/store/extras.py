@@ -1,6 +1,7 @@
 """The optional packages, by extra, and the one error for those that are not installed."""
 
 from importlib import import_module
+from importlib.util import find_spec
 from typing import Any
 
 from pipeline.store.errors import MissingPackage
@@ -67,6 +68,12 @@ def require(module: str, need: str, instead: str = "") -> Any:
         return import_module(module)
     except ImportError as error:
         raise missing_package(module, need, error, instead) from error
+
+
+def require_installed(module: str, need: str, instead: str = "") -> None:
+    """Raise the error of `missing_package` unless an optional module is installed; no import."""
+    if find_spec(module) is None:
+        raise missing_package(module, need, f"No module named {module!r}", instead)
 
 
 def require_extra(extra: str, need: str) -> None:

@@ -6,21 +6,22 @@ from typing import Any
 import click
 
 from stages.additions import Job
+from stages.command import option
 
 
 class ExtractClips:
     """Addition of clips to `pipeline extract`."""
 
     OPTIONS = (
-        click.option(
+        option(
             "--frames",
-            help="Frames of clips: every:SECONDS, fps:NUMBER, even:NUMBER or all.  "
+            "Frames of clips: every:SECONDS, fps:NUMBER, even:NUMBER or all.  "
             "[default: the recipe's]",
         ),
-        click.option(
+        option(
             "--over-frames",
-            type=click.Choice(["mean", "max", "halves"]),
-            help="How the outputs of a clip's frames are pooled.  [default: mean]",
+            "How the outputs of a clip's frames are pooled.  [default: mean]",
+            click.Choice(["mean", "max", "halves"]),
         ),
     )
 

@@ -1,6 +1,5 @@
 """`pipeline prepare clips`: a dataset of the user's own clips or sounds."""
 
-import time
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +37,5 @@ def clips(root: Path, captions: Path, name: str | None, out: Path, **options: An
     name = name or out.resolve().name
     from pipeline.datasets.prepare import prepare
 
-    started = time.monotonic()
     manifest = prepare(captions, out, root=root, name=name, media="clips", **options)
-    log_dataset(manifest, out, started)
+    log_dataset(manifest, out)

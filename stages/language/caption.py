@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from pipeline.store.errors import WrongUsage
-from stages.command import COUNT, Answer
+from stages.command import COUNT, Answer, flag, option
 from stages.console import CONSOLE, OUTPUT, SOME_ROWS_FAILED, log_done, printable
-from stages.experiment import DATASET, layout_of, require_made
+from stages.experiment import DATASET, project_of, require_made
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -23,44 +23,38 @@ if TYPE_CHECKING:
 
 @click.command(cls=Answer)
 @click.argument("images", nargs=-1, metavar="[IMAGE]...")
-@click.option("--experiment", required=True, help="Name of a trained experiment.")
-@click.option(
+@option("--experiment", "Name of a trained experiment.", required=True)
+@option(
     "--baseline",
-    type=click.Choice(["nearest", "most-frequent"]),
-    help="Return captions of the training split instead: the nearest in the experiment's space, "
+    "Return captions of the training split instead: the nearest in the experiment's space, "
     "or the most frequent.",
+    click.Choice(["nearest", "most-frequent"]),
 )
-@click.option("--split", help="Split to caption without an IMAGE.  [default: test]")
-@click.option("--limit", type=COUNT, help="Caption only the first N images of the split.")
-@click.option(
+@option("--split", "Split to caption without an IMAGE.  [default: test]")
+@option("--limit", "Caption only the first N images of the split.", COUNT)
+@option(
     "--out",
-    type=OUTPUT,
-    help="Output file, .jsonl, or .json in COCO's results format.  [default: for a split, "
+    "Output file, .jsonl, or .json in COCO's results format.  [default: for a split, "
     "data/captions/DATASET/EXPERIMENT.jsonl]",
+    OUTPUT,
 )
-@click.option("--top", type=COUNT, default=5, help="Number of captions per image.")
-@click.option(
-    "--beam",
-    type=COUNT,
-    help="Beam width; 1 is greedy.  [default: 1 for models with tags, 5 for others]",
+@option("--top", "Number of captions per image.", COUNT, default=5)
+@option(
+    "--beam", "Beam width; 1 is greedy.  [default: 1 for models with tags, 5 for others]", COUNT
 )
-@click.option(
-    "--sequences",
-    type=COUNT,
-    default=50,
-    help="Number of tag sequences per image, for models with tags.",
+@option(
+    "--sequences", "Number of tag sequences per image, for models with tags.", COUNT, default=50
 )
-@click.option("--seed", type=click.IntRange(0), default=0, help="Seed of all random choices.")
-@click.option(
+@option("--seed", "Seed of all random choices.", click.IntRange(0), default=0)
+@flag(
     "--likelihoods",
-    is_flag=True,
-    help="Write an embedding file instead of captions, with which `pipeline evaluate` ranks "
+    "Write an embedding file instead of captions, with which `pipeline evaluate` ranks "
     "images and captions of the split by likelihood.  [default of --out: "
     "data/embeddings/DATASET/EXPERIMENT.h5]",
 )
 @DATASET
-@click.option("--weights", help="Weights of the image network.  [default: as recorded in the head]")
-@click.option("--json", "as_json", is_flag=True, help="Print captions as JSON, one line per image.")
+@option("--weights", "Weights of the image network.  [default: as recorded in the head]")
+@flag("--json", "Print captions as JSON, one line per image.", name="as_json")
 @click.pass_context
 def caption(
     ctx: click.Context,
@@ -101,10 +95,8 @@ def caption(
     from pipeline.language.captioning.captions_file import as_json as line_of
     from pipeline.language.captioning.captions_file import require_captions_file, write_captions
     from pipeline.language.captioning.describe_split import describe_split
-    from stages.params import load_params
 
-    params = load_params()
-    layout = layout_of(dataset, params.dataset)
+    params, layout = project_of(dataset)
     if out is not None:
         require_captions_file(out)
     opened = open_by_name(
@@ -136,11 +128,9 @@ def _compare_by_likelihood(
 ) -> None:
     """Write the embedding file of a language model."""
     from pipeline.language.embed_by_likelihood import embed_by_likelihood
-    from stages.params import load_params
     from stages.plan import experiment_of
 
-    params = load_params()
-    layout = layout_of(dataset, params.dataset)
+    params, layout = project_of(dataset)
     require_made(layout.language(name), name, layout)
     out = out or layout.embeddings(name)
     embeddings = embed_by_likelihood(

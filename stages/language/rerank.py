@@ -4,32 +4,28 @@ from pathlib import Path
 
 import click
 
-from stages.command import PATH, Command
-from stages.console import CONSOLE
-from stages.experiment import layout_of, require_made
+from stages.command import PATH, Command, option
+from stages.console import CONSOLE, OUTPUT
+from stages.experiment import project_of, require_made
 
 
 @click.command(cls=Command)
 @click.argument("file", type=PATH, metavar="CAPTIONS.jsonl")
-@click.option(
-    "--experiment",
-    required=True,
-    help="Retrieval experiment whose head compares images and captions.",
+@option(
+    "--experiment", "Retrieval experiment whose head compares images and captions.", required=True
 )
-@click.option(
+@option(
     "--weight",
-    type=click.FloatRange(0),
+    "Weight of the cosine; the rest of the score is that of the file.",
+    click.FloatRange(0),
     default=4.0,
-    help="Weight of the cosine; the rest of the score is that of the file.",
 )
-@click.option(
-    "--dataset", type=PATH, help="Dataset of the captioned images.  [default: as in params.yaml]"
-)
-@click.option(
+@option("--dataset", "Dataset of the captioned images.  [default: as in params.yaml]", PATH)
+@option(
     "--out",
-    type=PATH,
-    help="File ending in .jsonl, or in .json for COCO's result format.  [default: "
+    "File ending in .jsonl, or in .json for COCO's result format.  [default: "
     "data/captions/DATASET/NAME-by-EXPERIMENT.jsonl]",
+    OUTPUT,
 )
 def rerank(
     file: Path, experiment: str, weight: float, dataset: Path | None, out: Path | None
@@ -45,11 +41,9 @@ def rerank(
       pipeline rerank data/captions/flickr8k/xu2015-soft-attention.jsonl --experiment ours-linear
     """
     from pipeline.language.captioning.caption_by_name import rerank as run
-    from stages.params import load_params
     from stages.plan import experiment_of
 
-    params = load_params()
-    layout = layout_of(dataset, params.dataset)
+    params, layout = project_of(dataset)
     experiments = {experiment: experiment_of(params, experiment)}
     require_made(layout.head(experiment), experiment, layout)
     run(

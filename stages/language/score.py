@@ -5,33 +5,31 @@ from pathlib import Path
 import click
 
 from pipeline.store.errors import WrongUsage
-from stages.command import PATH, Answer
+from stages.command import PATH, Answer, option
 from stages.console import CONSOLE, OUTPUT
-from stages.experiment import layout_of
+from stages.experiment import project_of
 
 
 @click.command(cls=Answer)
 @click.argument("files", nargs=-1, type=PATH, metavar="[FILE]...")
-@click.option(
-    "--dataset", type=PATH, help="Dataset of the captioned images.  [default: as in params.yaml]"
-)
-@click.option(
+@option("--dataset", "Dataset of the captioned images.  [default: as in params.yaml]", PATH)
+@option(
     "--out",
-    type=OUTPUT,
-    help="Output folder; scores of a file are in a subfolder of its name.  [default: "
+    "Output folder; scores of a file are in a subfolder of its name.  [default: "
     "data/caption-scores/DATASET]",
+    OUTPUT,
 )
-@click.option(
+@option(
     "--ranked-by",
+    "Retrieval experiment whose head ranks the images by each caption.",
     metavar="EXPERIMENT",
-    help="Retrieval experiment whose head ranks the images by each caption.",
 )
-@click.option(
+@option(
     "--judgments",
-    type=click.Path(path_type=Path, dir_okay=False),
-    metavar="RATED.jsonl",
-    help="JSON lines with image_id, caption and rating: print the rank correlation of each score "
+    "JSON lines with image_id, caption and rating: print the rank correlation of each score "
     "with the human ratings instead.",
+    click.Path(path_type=Path, dir_okay=False),
+    metavar="RATED.jsonl",
 )
 def score(
     files: tuple[Path, ...],
@@ -55,11 +53,9 @@ def score(
     from pipeline.datasets.manifest import read_manifest
     from pipeline.language.captioning.caption_by_name import score as score_files
     from pipeline.language.score_captions import markdown
-    from stages.params import load_params
     from stages.plan import experiment_of
 
-    params = load_params()
-    layout = layout_of(dataset, params.dataset)
+    params, layout = project_of(dataset)
     if judgments is not None:
         from pipeline.studies.judgments import correlate
         from pipeline.studies.judgments import markdown as correlations_table

@@ -9,6 +9,7 @@ import click
 from pipeline.store.errors import WrongUsage
 from pipeline.store.families import has
 from stages.additions import EvaluateAddition
+from stages.command import option
 from stages.console import CONSOLE
 
 
@@ -16,11 +17,11 @@ class EvaluateLocalized(EvaluateAddition):
     """Addition of regions to `pipeline evaluate`."""
 
     OPTIONS = (
-        click.option(
+        option(
             "--nms",
-            type=click.FloatRange(0, 1),
-            help="Protocol entities: threshold of non-maximum suppression before average "
+            "Protocol entities: threshold of non-maximum suppression before average "
             "precision.  [default: 0.3]",
+            click.FloatRange(0, 1),
         ),
     )
 
@@ -32,10 +33,10 @@ class EvaluateLocalized(EvaluateAddition):
             if nms is not None:
                 raise WrongUsage("--nms needs --protocol entities")
             return False
-        for option in ("leaks", "relevance"):
-            if params.get(option):
+        for name in ("leaks", "relevance"):
+            if params.get(name):
                 raise WrongUsage(
-                    f"--{option} goes with embedding files, not with --protocol entities"
+                    f"--{name} goes with embedding files, not with --protocol entities"
                 )
         from pipeline.regions.localization.evaluate_localization import evaluate_localized, markdown
         from pipeline.regions.localization.measures import NMS

@@ -6,23 +6,23 @@ from typing import Any
 import click
 
 from stages.additions import Job
-from stages.command import PATH
+from stages.command import PATH, option
 
 
 class ExtractRegions:
     """Addition of regions to `pipeline extract`."""
 
     OPTIONS = (
-        click.option(
+        option(
             "--regions",
-            type=PATH,
-            help="Folder of proposals: extract features of these regions, not of whole images.",
+            "Folder of proposals: extract features of these regions, not of whole images.",
+            PATH,
         ),
-        click.option(
+        option(
             "--context",
-            type=click.FloatRange(0),
-            help="With --regions: margin on every side of a region, as a fraction of its sides.  "
+            "With --regions: margin on every side of a region, as a fraction of its sides.  "
             "[default: 0]",
+            click.FloatRange(0),
         ),
     )
 

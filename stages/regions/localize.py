@@ -1,64 +1,55 @@
 """`pipeline localize`: trains heads on regions and phrases, and localizes phrases of a split."""
 
-import time
 from pathlib import Path
 from typing import Any
 
 import click
 
-from stages.command import COUNT, PATH, Command
-from stages.console import CONSOLE, log_done
-from stages.experiment import DATASET, LEAVE_OUT_FAILED, layout_of
+from stages.command import COUNT, PATH, Command, option
+from stages.console import CONSOLE, elapsed, log_done
+from stages.experiment import DATASET, LEAVE_OUT_FAILED, project_of
 from stages.training import SEEDS, SIZES, training_options
 
 
 @click.command(cls=Command)
 @click.argument("names", nargs=-1, required=True, metavar="NAME...")
 @DATASET
-@click.option(
-    "--method",
-    required=True,
-    help="Proposals to rank: name of their folder in data/proposals/DATASET.",
+@option(
+    "--method", "Proposals to rank: name of their folder in data/proposals/DATASET.", required=True
 )
-@click.option(
-    "--recipe",
-    help="Recipe of the region features.  [default: that of the experiment, at its size]",
+@option(
+    "--recipe", "Recipe of the region features.  [default: that of the experiment, at its size]"
 )
-@click.option("--proposals", type=PATH, help="Folder.  [default: data/proposals/DATASET/METHOD]")
-@click.option(
+@option("--proposals", "Folder.  [default: data/proposals/DATASET/METHOD]", PATH)
+@option(
     "--region-features",
-    "regions",
-    type=PATH,
-    help="Features of the proposals.  [default: data/features/DATASET/RECIPE@METHOD]",
+    "Features of the proposals.  [default: data/features/DATASET/RECIPE@METHOD]",
+    PATH,
+    name="regions",
 )
-@click.option(
+@option(
     "--truth",
-    type=PATH,
-    help="Features of the true boxes.  [default: data/features/DATASET/RECIPE@ground-truth]",
+    "Features of the true boxes.  [default: data/features/DATASET/RECIPE@ground-truth]",
+    PATH,
 )
-@click.option(
+@option(
     "--phrases",
-    type=PATH,
-    help="Features of the phrases.  [default: data/text/DATASET/, with the name in the experiment]",
+    "Features of the phrases.  [default: data/text/DATASET/, with the name in the experiment]",
+    PATH,
 )
-@click.option(
-    "--most",
-    type=COUNT,
-    default=100,
-    help="Maximum number of proposals per image; the first ones are used.",
+@option(
+    "--most", "Maximum number of proposals per image; the first ones are used.", COUNT, default=100
 )
-@click.option("--split", help="Split to localize.  [default: test]")
+@option("--split", "Split to localize.  [default: test]")
 @training_options
 @SEEDS
 @LEAVE_OUT_FAILED
-@click.option(
+@option(
     "--validation-images",
-    type=COUNT,
-    help="Select the epoch on the first N images of the validation split.  [default: all]",
+    "Select the epoch on the first N images of the validation split.  [default: all]",
+    COUNT,
 )
-@click.option(
-    "--size", type=SIZES, default="small", help="Size of the experiments' networks and trainings."
-)
+@option("--size", "Size of the experiments' networks and trainings.", SIZES, default="small")
 def localize(names: tuple[str, ...], dataset: Path | None, **options: Any) -> None:
     """Rank the proposals of every image by their similarity to its phrases.
 
@@ -72,11 +63,10 @@ def localize(names: tuple[str, ...], dataset: Path | None, **options: Any) -> No
           --dataset data/entities --method edge-boxes --split dev
     """
     from pipeline.regions.localization.localize_by_name import localize as localize_by_name
-    from stages.params import Params, load_params
+    from stages.params import Params
     from stages.plan import require_experiments
 
     require_experiments(Params(), names)
-    layout = layout_of(dataset, load_params().dataset)
-    started = time.monotonic()
+    _, layout = project_of(dataset)
     steps = localize_by_name(names, layout.dataset, **options, root=layout.root, monitor=CONSOLE)
-    log_done(f"made: {', '.join(steps) or 'nothing'}; {time.monotonic() - started:.1f} s")
+    log_done(f"made: {', '.join(steps) or 'nothing'}; {elapsed():.1f} s")

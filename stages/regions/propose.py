@@ -1,6 +1,5 @@
 """`pipeline propose`: boxes of likely objects in every image of a dataset."""
 
-import time
 from pathlib import Path
 from typing import Any
 
@@ -8,7 +7,7 @@ import click
 
 from pipeline.store.jobs.options import Compute, Selection, Storage
 from pipeline.store.workers.place import Place
-from stages.command import COUNT, PATH, Command
+from stages.command import COUNT, PATH, Command, option
 from stages.console import CONSOLE, OUTPUT
 from stages.experiment import REQUIRED_DATASET
 from stages.options import JSON, options_of
@@ -18,9 +17,9 @@ _METHODS = ("edge-boxes", "selective-search", "bing", "grid", "boxes", "ground-t
 
 
 @click.command(cls=Command)
-@click.option("--method", required=True, type=click.Choice(_METHODS), help="Proposal method.")
+@option("--method", "Proposal method.", click.Choice(_METHODS), required=True)
 @REQUIRED_DATASET
-@click.option("--out", required=True, type=OUTPUT, help="Output folder of the proposals.")
+@option("--out", "Output folder of the proposals.", OUTPUT, required=True)
 @click.option(
     "-n",
     "--number",
@@ -28,16 +27,16 @@ _METHODS = ("edge-boxes", "selective-search", "bing", "grid", "boxes", "ground-t
     default=100,
     help="Maximum number of boxes per image; ground-truth returns all.",
 )
-@click.option(
+@option(
     "--boxes",
-    type=PATH,
-    help="Box file of --method boxes: .tsv (bottom-up), .npz, .h5 or .json (COCO results).",
+    "Box file of --method boxes: .tsv (bottom-up), .npz, .h5 or .json (COCO results).",
+    PATH,
 )
-@click.option(
+@option(
     "--model",
-    type=PATH,
-    help="Folder of BING's model, or edge model file for edge-boxes.  [default: gradients, "
+    "Folder of BING's model, or edge model file for edge-boxes.  [default: gradients, "
     "without a model]",
+    PATH,
 )
 @options_of(Selection, without="leave_out_failed")
 @options_of(Compute, "threads")
@@ -71,7 +70,6 @@ def propose(
     from pipeline.regions.proposal_source import Proposer
     from stages.feature_log import log_made
 
-    started = time.monotonic()
     proposer = Proposer(method, number, boxes, model)
     index = job.propose(dataset, out, proposer=proposer, **options, monitor=CONSOLE)
-    log_made(ctx, out, index, time.monotonic() - started, as_json)
+    log_made(ctx, out, index, as_json)

@@ -1,6 +1,5 @@
 """`pipeline search --localize`: the box nearest to a phrase in each image."""
 
-import time
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -8,9 +7,9 @@ from typing import Any
 import click
 
 from pipeline.experiments.layout import NotMade
-from stages.command import FOLDER
-from stages.console import CONSOLE, log_done
-from stages.experiment import layout_of
+from stages.command import FOLDER, flag, option
+from stages.console import CONSOLE, elapsed, log_done
+from stages.experiment import project_of
 from stages.searching import print_answers
 
 
@@ -18,17 +17,15 @@ class SearchRegions:
     """Addition of localized phrases to `pipeline search`."""
 
     OPTIONS = (
-        click.option(
+        flag(
             "--localize",
-            is_flag=True,
-            help="Find images by the box nearest to a phrase, in the file of `pipeline localize`.",
+            "Find images by the box nearest to a phrase, in the file of `pipeline localize`.",
         ),
-        click.option(
+        option(
             "--marked",
-            type=FOLDER,
+            "With --localize: write the images as SVG with the box drawn over each to this folder.",
+            FOLDER,
             metavar="DIR",
-            help="With --localize: write the images as SVG with the box drawn over each to this "
-            "folder.",
         ),
     )
 
@@ -47,7 +44,6 @@ class SearchRegions:
         sources = region_sources_of(experiment, **files)
         from pipeline.regions.localization.region_searcher import RegionSearcher
 
-        started = time.monotonic()
         searcher = RegionSearcher(**sources, monitor=CONSOLE)
         (hits,) = searcher.by_phrases([phrase], top=params["top"])
         results = [
@@ -69,8 +65,9 @@ class SearchRegions:
 
             write_marked(marked, phrase, hits)
         boxes = len(searcher.found.boxes)
-        seconds = time.monotonic() - started
-        log_done(f"among {boxes} boxes of {len(searcher.found.image_ids)} images: {seconds:.2f} s")
+        log_done(
+            f"among {boxes} boxes of {len(searcher.found.image_ids)} images: {elapsed():.2f} s"
+        )
         return True
 
 
@@ -86,11 +83,9 @@ def region_sources_of(
     if split is not None:
         raise click.UsageError("--split does not go with --localize: a localization file has one")
     from pipeline.regions.localization.search_by_name import find_region_sources
-    from stages.params import load_params
     from stages.plan import experiment_of
 
-    params = load_params()
-    layout = layout_of(dataset, params.dataset)
+    params, layout = project_of(dataset)
     if embeddings is not None and not embeddings.is_file():
         raise NotMade(f"{embeddings} not found; `pipeline localize` makes localization files")
     return find_region_sources(

@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from pipeline.store.errors import WrongUsage
-from stages.command import Answer
+from stages.command import Answer, option
 from stages.console import CONSOLE, OUTPUT
 from stages.experiment import DATASET, layout_of
 from stages.options import JSON
@@ -17,33 +17,29 @@ from stages.options import JSON
 @click.argument("first", required=False)
 @click.argument("second", required=False)
 @DATASET
-@click.option(
+@option(
     "--measure",
-    "measures",
-    multiple=True,
-    metavar="NAME",
-    help="Figure to compare, such as text_to_image_r1, phrase_to_region_map or cider; "
+    "Figure to compare, such as text_to_image_r1, phrase_to_region_map or cider; "
     "repeatable.  [default: rsum of embeddings; R@1, R@10, mAP and pointing of phrases; BLEU-4, "
     "CIDEr and ROUGE-L of captions]",
+    name="measures",
+    multiple=True,
+    metavar="NAME",
 )
-@click.option(
-    "--protocol", default="all", help="Embeddings: evaluation protocol, as in `pipeline evaluate`."
-)
-@click.option(
+@option("--protocol", "Embeddings: evaluation protocol, as in `pipeline evaluate`.", default="all")
+@option(
     "--captions-per-image",
-    type=click.IntRange(0),
+    "Embeddings: use the first N captions of each image; 0 uses all.",
+    click.IntRange(0),
     default=5,
-    help="Embeddings: use the first N captions of each image; 0 uses all.",
 )
-@click.option(
+@option(
     "--claims",
-    metavar="FILE",
-    help="Test a list of claims instead, with Holm's correction: a JSON file, or `papers` for the "
+    "Test a list of claims instead, with Holm's correction: a JSON file, or `papers` for the "
     "claims of the five papers.",
+    metavar="FILE",
 )
-@click.option(
-    "--out", type=OUTPUT, help="With --claims: output folder of claims.md and claims.json."
-)
+@option("--out", "With --claims: output folder of claims.md and claims.json.", OUTPUT)
 @JSON
 def compare(
     first: str | None,

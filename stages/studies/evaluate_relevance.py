@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from stages.additions import EvaluateAddition
+from stages.command import option
 
 if TYPE_CHECKING:
     from pipeline.retrieval.evaluate import Evaluation, Judge
@@ -16,14 +17,14 @@ class EvaluateRelevance(EvaluateAddition):
     """Addition of relevance judgments to `pipeline evaluate`."""
 
     OPTIONS = (
-        click.option(
+        option(
             "--relevance",
-            multiple=True,
-            type=click.Path(path_type=Path, dir_okay=False),
-            metavar="FILE",
-            help="Relevance judgments, such as eccv_image_to_caption.json or JSONL with query, "
+            "Relevance judgments, such as eccv_image_to_caption.json or JSONL with query, "
             "item and grade: adds mAP@R, R-Precision and nDCG@K, and writes relevance.json.  "
             "Repeatable.",
+            click.Path(path_type=Path, dir_okay=False),
+            multiple=True,
+            metavar="FILE",
         ),
     )
 

@@ -5,20 +5,18 @@ from typing import TYPE_CHECKING, Literal
 
 import click
 
-from stages.command import Command
+from stages.command import Command, option
 from stages.console import progress_of
 from stages.prepare_options import out_option, write_dataset
 
 if TYPE_CHECKING:
     from pipeline.datasets.manifest import Manifest
 
-SEED = click.option("--seed", type=click.IntRange(0), default=0, help="Seed of all random choices.")
+SEED = option("--seed", "Seed of all random choices.", click.IntRange(0), default=0)
 
 
 @click.command(cls=Command)
-@click.option(
-    "--num-images", type=click.IntRange(3, 100_000), default=600, help="Number of images."
-)
+@option("--num-images", "Number of images.", click.IntRange(3, 100_000), default=600)
 @SEED
 @out_option
 def scenes(num_images: int, seed: int, out: Path) -> None:
@@ -41,20 +39,16 @@ def scenes(num_images: int, seed: int, out: Path) -> None:
 
 
 @click.command("moving-scenes", cls=Command)
-@click.option(
-    "--clips",
-    "num_clips",
-    type=click.IntRange(6, 100_000),
-    default=600,
-    help="Number of clips; even.",
+@option(
+    "--clips", "Number of clips; even.", click.IntRange(6, 100_000), name="num_clips", default=600
 )
 @SEED
-@click.option(
+@option(
     "--format",
-    "form",
-    type=click.Choice(["mp4", "gif"]),
+    "File format; gif needs no encoder, and has no sound.",
+    click.Choice(["mp4", "gif"]),
+    name="form",
     default="mp4",
-    help="File format; gif needs no encoder, and has no sound.",
 )
 @out_option
 def moving_scenes(num_clips: int, seed: int, form: Literal["mp4", "gif"], out: Path) -> None:

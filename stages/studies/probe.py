@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from stages.command import Answer
+from stages.command import Answer, option
 from stages.console import CONSOLE, OUTPUT
 from stages.experiment import layout_of
 from stages.options import JSON
@@ -16,7 +16,7 @@ from stages.searching import source_options, sources_of
 
 @click.command(cls=Answer)
 @source_options
-@click.option("--out", type=OUTPUT, help="[default: data/probes/DATASET/EXPERIMENT.json]")
+@option("--out", "[default: data/probes/DATASET/EXPERIMENT.json]", OUTPUT)
 @JSON
 def probe(
     experiment: str | None, split: str | None, out: Path | None, as_json: bool, **files: Any

@@ -5,6 +5,7 @@ from typing import Any
 
 import click
 
+from stages.command import flag
 from stages.console import CONSOLE
 from stages.experiment import layout_of
 from stages.searching import sources_of, tested_embeddings
@@ -14,10 +15,9 @@ class SearchRegularities:
     """Addition of regularities to `pipeline search`."""
 
     OPTIONS = (
-        click.option(
+        flag(
             "--regularities",
-            is_flag=True,
-            help="Query with each image minus one word plus another, such as two colours, and "
+            "Query with each image minus one word plus another, such as two colours, and "
             "print the share of correct results.",
         ),
     )

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 import click
 
 from pipeline.store.errors import WrongUsage
-from stages.command import PATH, Command
+from stages.command import PATH, Command, option
 from stages.console import CONSOLE, OUTPUT
-from stages.experiment import layout_of
+from stages.experiment import project_of
 from stages.options import MAP
 
 if TYPE_CHECKING:
@@ -16,27 +16,23 @@ if TYPE_CHECKING:
 
 
 @click.command(cls=Command)
-@click.option(
-    "--dataset", type=PATH, help="Dataset of the experiments.  [default: as in params.yaml]"
-)
-@click.option(
-    "--out", type=OUTPUT, help="Output folder of the tables.  [default: data/report/DATASET]"
-)
-@click.option(
+@option("--dataset", "Dataset of the experiments.  [default: as in params.yaml]", PATH)
+@option("--out", "Output folder of the tables.  [default: data/report/DATASET]", OUTPUT)
+@option(
     "--html",
-    type=OUTPUT,
-    metavar="DIR",
-    help="Also write a report to this folder: tables next to published numbers, figures, queries "
+    "Also write a report to this folder: tables next to published numbers, figures, queries "
     "with their results. DIR/index.html opens offline in any browser.",
+    OUTPUT,
+    metavar="DIR",
 )
 @MAP
-@click.option(
+@option(
     "--task",
-    type=click.Choice(["retrieval", "localization", "captioning"]),
-    default="retrieval",
-    help="Page to write instead: localization, DIR/localization.html, with a table of all files "
+    "Page to write instead: localization, DIR/localization.html, with a table of all files "
     "of `pipeline localize` and images with boxes; captioning, DIR/captions.html, with the scores "
     "of all files of `pipeline caption`, images with captions, and the regularities of spaces.",
+    click.Choice(["retrieval", "localization", "captioning"]),
+    default="retrieval",
 )
 def report(
     dataset: Path | None, out: Path | None, html: Path | None, projection: "Projection", task: str
@@ -55,10 +51,8 @@ def report(
     """
     from pipeline.retrieval.tables import markdown_table
     from pipeline.web.report import report_by_name as reports
-    from stages.params import load_params
 
-    params = load_params()
-    layout = layout_of(dataset, params.dataset)
+    params, layout = project_of(dataset)
     if task != "retrieval":
         if html is None:
             raise WrongUsage(f"--task {task} writes a page only; pass --html DIR")

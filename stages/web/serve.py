@@ -8,7 +8,7 @@ import click
 
 from pipeline.store.errors import WrongUsage
 from pipeline.store.extras import require_extra
-from stages.command import Command
+from stages.command import Command, flag, option
 from stages.console import CONSOLE, log_done
 from stages.experiment import layout_of
 from stages.options import MAP
@@ -23,21 +23,15 @@ _CAPTIONS = 3
 
 @click.command(cls=Command)
 @source_options
-@click.option(
-    "--port", type=click.IntRange(0, 65535), default=8765, help="Port; 0 for any free port."
-)
-@click.option(
+@option("--port", "Port; 0 for any free port.", click.IntRange(0, 65535), default=8765)
+@option(
     "--host",
+    "Address to listen on; 0.0.0.0 is every network, without a password.",
     default="127.0.0.1",
-    help="Address to listen on; 0.0.0.0 is every network, without a password.",
 )
-@click.option(
-    "--localize", is_flag=True, help="Find phrases, with their boxes drawn over the images."
-)
-@click.option(
-    "--language-model", metavar="EXPERIMENT", help="Language model that captions uploaded images."
-)
-@click.option("--top", type=click.IntRange(1, 200), default=12, help="Number of results per page.")
+@flag("--localize", "Find phrases, with their boxes drawn over the images.")
+@option("--language-model", "Language model that captions uploaded images.", metavar="EXPERIMENT")
+@option("--top", "Number of results per page.", click.IntRange(1, 200), default=12)
 @MAP
 def serve(
     experiment: str | None,

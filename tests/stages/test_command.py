@@ -3,8 +3,6 @@
 import ast
 import json
 import re
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,7 +11,6 @@ import pytest
 from click.testing import CliRunner
 
 from pipeline.store.errors import WrongUsage
-from stages.cli import COMMANDS, cli
 from stages.command import Answer, Command, Group, section
 from stages.console import CONSOLE, OUTPUT, as_options
 from stages.listing import LISTINGS, RECOMMENDED
@@ -77,76 +74,10 @@ def test_an_answer_has_no_settings() -> None:
     assert said("ask", "--name", "x") == ""
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ("extrct", "No such command 'extrct'; did you mean extract?"),
-        ("serach", "No such command 'serach'; did you mean search?"),
-        ("shards exprt", "did you mean export"),
-        ("extract --recpie x", "No such option '--recpie'; did you mean --recipe?"),
-        ("prepare fodler", "did you mean folder?"),
-        ("list vectors --jsn", "did you mean --json?"),
-    ],
-)
-def test_misspelt_commands_and_options_are_recognised(
-    pipeline: Call, arguments: str, message: str
-) -> None:
-    ended = pipeline(*arguments.split())
-    assert (ended.status, ended.stdout) == (2, "")
-    assert message in ended.stderr
-
-
-@pytest.mark.parametrize(
-    ("arguments", "messages"),
-    [
-        ("list recipes resnt152-grid", ("did you mean resnet152-grid",)),
-        ("list recipes clip", ("open-clip:MODEL.TAG", "timm:MODEL")),
-        ("text --encoder maen --dataset data --out x", ("did you mean mean",)),
-        ("train --experiment kiros", ("kiros2014-lstm", "kiros2014-gru")),
-        ("run kiros --dataset data", ("kiros2014-lstm", "kiros2014-gru")),
-        ("run vsep", ("did you mean vsepp",)),
-        ("localize wang2016-phrase-cca --method grid", ("did you mean wang2016-phrases-cca",)),
-        ("extract --backbone vgg19 --dataset x --out y --precision flot32", ("float32",)),
-    ],
-)
-def test_a_value_that_no_choice_has_is_wrong_usage(
-    pipeline: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: str, messages: str
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    ended = pipeline(*arguments.split())
-    assert (ended.status, ended.stdout, list(tmp_path.iterdir())) == (2, "", [])
-    last = ended.stderr.splitlines()[-1]
-    assert all(message in last for message in messages), last
-    assert last.count(",") < 8, "a few names, not all"
-
-
 def test_a_model_of_timm_is_suggested_under_its_own_name(pipeline: Call) -> None:
     pytest.importorskip("timm")
     ended = pipeline("list", "recipes", "resnet50")
     assert (ended.status, "did you mean timm:resnet50" in ended.stderr) == (2, True)
-
-
-def test_h_is_help_everywhere(pipeline: Call) -> None:
-    extract = cli.get_command(click.Context(cli), "extract")
-    assert extract is not None
-    assert "-h, --help" in extract.get_help(click.Context(extract))
-    for command in ("", "extract", "shards", "shards push", "prepare", "prepare scenes", "list"):
-        short, long = (pipeline(*command.split(), option) for option in ("-h", "--help"))
-        assert (short.status, short.stdout) == (0, long.stdout)
-        assert short.stdout.startswith(f"Usage: pipeline {command}".rstrip())
-
-
-def test_every_command_is_one_of_ours() -> None:
-    context = click.Context(cli)
-
-    def commands(group: click.Group) -> list[click.Command]:
-        found = [group.get_command(context, name) for name in group.list_commands(context)]
-        each = [[c, *(commands(c) if isinstance(c, click.Group) else [])] for c in found if c]
-        return [command for several in each for command in several]
-
-    every = commands(cli)
-    assert len(every) > len(COMMANDS)
-    assert [c.name for c in every if not isinstance(c, (Command, Group))] == []
 
 
 def test_many_options_are_shown_in_groups(pipeline: Call) -> None:
@@ -195,39 +126,8 @@ def test_the_lists_have_all_families(pipeline: Call, project: Path) -> None:
     assert {"params.yaml", "published"} == {row["from"] for row in found}
     kinds = {"experiment", "clips", "phrases", "language model", "ensemble"}
     assert {row["kind"] for row in found} == kinds
-
-
-def test_results_as_json_are_all_of_stdout(project: Path, pipeline: Call) -> None:
-    out = ("--dataset", "data/scenes", "--out")
-    recipe = ("--recipe", "efficientnet-lite0-pool")
-    ended = pipeline("extract", *recipe, *out, "features", "--limit", 4, "--json")
-    made = json.loads(ended.stdout)
-    assert (made["rows"], made["failed_rows"], made["row_shape"]) == (4, 0, [1280])
-    assert "4 rows (1280,) in 1 shard in features" in ended.stderr
-    text = json.loads(pipeline("text", "--encoder", "mean", *out, "text", "--json").stdout)
-    assert (text["rows"], text["recipe"], text["dataset"]) == (300, "mean-glove-6b-50d", "scenes")
-    proposed = pipeline("propose", "--method", "grid", *out, "boxes", "--limit", 1, "--json")
-    assert json.loads(proposed.stdout)["rows"] == 1
-
-    info = json.loads(pipeline("shards", "info", "features", "--json").stdout)
-    assert (info["rows"], info["recipe_hash"]) == (4, made["recipe_hash"])
-    verified = pipeline("shards", "verify", "features", "--json")
-    assert (verified.status, json.loads(verified.stdout)["faults"]) == (0, [])
-    shard = next(Path("features").glob("*.h5"))
-    shard.write_bytes(shard.read_bytes()[:-9])
-    verified = pipeline("shards", "verify", "features", "--json")
-    assert verified.status == 1
-    assert json.loads(verified.stdout)["faults"][0]["file"] == shard.name
-
-
-def test_help_imports_nothing_heavy() -> None:
-    program = (
-        "import sys; from stages.cli import cli; "
-        "cli.main(['--help'], standalone_mode=False); "
-        "print(sorted({'torch', 'numpy', 'yaml', 'h5py', 'tqdm'} & sys.modules.keys()))"
-    )
-    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
-    assert ended.stdout.splitlines()[-1] == "[]"
+    printed = json.loads(pipeline("list", "recipes", "vgg19").stdout)
+    assert (printed["name"], printed["combine_crops"]) == ("vgg19-fc7-10crop", "mean")
 
 
 def test_parameters_in_messages_are_options_of_the_command() -> None:
@@ -257,9 +157,12 @@ OTHER_TEXTS = ("workers", "report", "serve", "pages")
 
 
 def texts_of(module: ast.Module) -> Iterator[str]:
-    """Yield the source of all texts that are not docstrings, those with values in them whole."""
+    """Yield the source of texts that are neither docstrings nor help; f-strings whole."""
     parts = {id(part) for node in ast.walk(module) if isinstance(node, ast.JoinedStr)
              for part in ast.walk(node) if part is not node}  # fmt: skip
+    parts |= {id(part) for node in ast.walk(module)
+              if isinstance(node, ast.keyword) and node.arg == "help"
+              for part in ast.walk(node.value)}  # fmt: skip
     for node in ast.walk(module):
         text = isinstance(node, ast.JoinedStr) or (
             isinstance(node, ast.Constant) and isinstance(node.value, str)
@@ -278,7 +181,3 @@ def test_experiments_are_those_that_papers_recommend(pipeline: Call, project: Pa
     wang = json.loads(pipeline("list", "experiments", "--paper", "wang2016", "--json").stdout)
     assert len(wang) > 20
     assert all(row["name"].startswith("wang2016") for row in wang)
-    ended = pipeline("list", "experiments", "--paper", "wang2061")
-    assert (ended.status, "did you mean wang2016" in ended.stderr) == (2, True)
-    for arguments in (("heads", "--all"), ("recipes", "--weights", "random:0"), ("heads", "vse")):
-        assert pipeline("list", *arguments).status == 2

@@ -1,5 +1,6 @@
 """An option is one field of one option object: command, params.yaml and records follow from it."""
 
+import pickle
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 
@@ -8,9 +9,10 @@ import pytest
 from click.testing import CliRunner
 
 from pipeline.heads.training.training_options import TrainingOptions
+from pipeline.store.current.record import made_from
 from pipeline.store.errors import WrongUsage
 from pipeline.store.jobs.options import Compute, Selection, Storage
-from pipeline.store.option_fields import documented, option, recorded, require_bounds
+from pipeline.store.option_fields import documented, option, require_bounds
 from pipeline.store.workers.place import Place
 from stages import options, params
 from stages.command import Command
@@ -29,13 +31,11 @@ class Filled(Storage):
     )
 
 
-def test_a_field_is_all_that_an_option_needs(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(options._OBJECTS, Filled, ("storage", "Storage"))
-
+def test_a_field_is_all_that_an_option_needs() -> None:
     @click.command(cls=Command)
     @options.options_of(Filled)
-    def command(storage: Filled) -> None:
-        click.echo(f"{storage.fill} {storage.fill_style}")
+    def command(filled: Filled) -> None:
+        click.echo(f"{filled.fill} {filled.fill_style}")
 
     run = CliRunner().invoke
     shown = " ".join(run(command, ["--help"]).stdout.split())
@@ -46,7 +46,9 @@ def test_a_field_is_all_that_an_option_needs(monkeypatch: pytest.MonkeyPatch) ->
     assert run(command, ["--fill", "0"]).exit_code == 2
     with pytest.raises(WrongUsage, match="fill is 0, expected at least 1"):
         Filled(fill=0)
-    assert recorded(Filled(fill=5)) == {**recorded(Storage()), "fill": 5}
+    other = pickle.loads(pickle.dumps(Filled(fill=5, fill_style="dotted")))  # as sent to workers
+    assert (other.fill, other.fill_style) == (5, "dotted")
+    assert made_from(other)["filled"] == {**made_from(Storage())["storage"], "fill": 5}
     assert "fill : int. Value of failed rows." in (Filled.__doc__ or "")
     assert [f.name for f in params.extract_fields(Filled)] == [
         *(f.name for f in params.extract_fields(Storage)), "fill",

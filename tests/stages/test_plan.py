@@ -10,9 +10,9 @@ import pytest
 from pipeline.heads import HeadError
 from pipeline.heads.experiments import Size, experiment_finder, resolve_experiment
 from pipeline.heads.presets import PRESETS
-from pipeline.store.errors import PipelineError, UnknownName
+from pipeline.store.errors import UnknownName
 from stages.listing import experiments
-from stages.params import load_params
+from stages.params import Params, load_params
 from stages.plan import every_name, experiment_of, run_options
 from tests.project import PROJECT
 
@@ -33,24 +33,19 @@ def test_caption_features_of_one_name_are_one_beside_those_of_the_file(
     assert {name for name in every_name(params) if name not in experiments} == {"ours"}
 
 
-def test_a_folder_without_the_file_has_the_presets(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    assert experiment_of(load_params(), "wang2016-cca").captions.options["sample"] == 20_000
-
-
 def test_features_that_an_experiment_omits_are_its_preset_s_at_the_size(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     Path("params.yaml").write_text(
         "experiments: {wide: {preset: vsepp, settings: {dim: 512}}, vsepp: {}, "
-        "own: {preset: vsepp, images: a}, cca: {preset: wang2016-cca}, "
+        "own: {preset: vsepp, images: a, precision: bf16}, cca: {preset: wang2016-cca}, "
         "ridge: {head: ridge, images: a}}\n"
         "caption_features: {fv-hglmm-pca1000: {encoder: fv-hglmm, sample: 7}}\n"
     )
     params = load_params()
+    assert experiment_of(params, "own").precision == "bf16"
+    assert experiment_of(Params(), "wang2016-cca").captions.options["sample"] == 20_000
     for size in get_args(Size):
         plain = resolve_experiment("vsepp", size=size)
         for name, images in (("wide", plain.images), ("own", "a"), ("vsepp", plain.images)):
@@ -63,20 +58,6 @@ def test_features_that_an_experiment_omits_are_its_preset_s_at_the_size(
     listed = {row["name"]: row for row in experiments()}
     assert (listed["own"]["images"], listed["own"]["captions"]) == ("a", "token-ids")
     assert (listed["ridge"]["images"], listed["ridge"]["captions"]) == ("a", "")
-
-
-@pytest.mark.parametrize("entry", ["", ", precision: bf16", ", precision: fp16"])
-def test_an_experiment_of_the_file_names_its_precision(
-    entry: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    text = f"experiments:\n  vsepp: {{images: a, captions: b{entry}}}\n"
-    Path("params.yaml").write_text(text)
-    if "fp16" in entry:
-        with pytest.raises(PipelineError, match=r"precision.*'fp16'"):
-            load_params()
-    else:
-        assert experiment_of(load_params(), "vsepp").precision == ("bf16" if entry else "float32")
 
 
 def test_an_experiment_is_found_on_other_image_features(

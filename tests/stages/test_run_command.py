@@ -1,14 +1,21 @@
 """`pipeline run`: what the single commands make, what is missing and nothing else."""
 
 import json
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from pipeline.datasets.manifest import read_manifest
+from pipeline.heads import HeadError
+from pipeline.store.hashing import sha256_of_file
 from tests.project import Call
+from tests.stages.conftest import LITE as RECIPE
+from tests.stages.conftest import MEAN as CAPTIONS
 
-NAME, RECIPE, CAPTIONS = "qian2018-baseline", "efficientnet-lite0-pool", "mean-glove-6b-50d"
+NAME = "qian2018-baseline"
 
 
 def made(stderr: str) -> list[str]:
@@ -98,8 +105,6 @@ def test_changed_captions_and_pictures_are_followed(project: Path, pipeline: Cal
     # As `prepare` leaves it: a manifest and what guards it.
     described = Path("data/scenes/dataset.json")
     found = json.loads(described.read_text())
-    from pipeline.store.hashing import sha256_of_file
-
     found["manifest_sha256"] = sha256_of_file(Path("data/scenes/manifest.jsonl"))
     described.write_text(json.dumps(found))
     ran = pipeline("run", NAME)
@@ -121,23 +126,6 @@ def test_changed_captions_and_pictures_are_followed(project: Path, pipeline: Cal
     assert pipeline("run", NAME, "--leave-out-failed").status == 0
 
 
-def test_run_without_params(project: Path, pipeline: Call) -> None:
-    """Published systems need no params.yaml; a dataset must be named then."""
-    Path("params.yaml").unlink()
-    ended = pipeline("run", NAME)
-    assert ended.status == 2
-    assert "pass --dataset" in ended.stderr
-    ended = pipeline("run", "qian2018-baselin", "--dataset", "data/scenes", "--dry-run")
-    assert ended.status == 2
-    assert f"did you mean {NAME}" in ended.stderr
-    ended = pipeline("run", "all", "--dataset", "data/scenes", "--dry-run")
-    assert ended.status == 0, ended.stderr
-    steps = made(ended.stderr)
-    assert steps.count("train") > 30
-    assert steps.count("extract") == 2  # pooled and as a grid
-    assert steps[-2:] == ["ensemble", "evaluate"]
-
-
 def test_words_of_ones_own_are_made_and_followed(project: Path, pipeline: Call) -> None:
     """Vectors of the dataset's own words are a step, and a head says from which it started."""
     Path("params.yaml").unlink()
@@ -147,8 +135,6 @@ def test_words_of_ones_own_are_made_and_followed(project: Path, pipeline: Call) 
     assert made(ran.stderr) == ["vectors", "extract", "text", "train", "embed", "evaluate"]
     vectors = Path("data/vectors/scenes/word2vec-100d.safetensors")
     head = json.loads(Path("data/heads/scenes/kiros2014-lstm/head.json").read_text())
-    from pipeline.store.hashing import sha256_of_file
-
     assert head["word_vectors"]["sha256"] == sha256_of_file(vectors)
     vectors.unlink()
     trained = ("vectors", "--train", "word2vec", "--dim", 100, "--epochs", 1)
@@ -160,3 +146,58 @@ def test_words_of_ones_own_are_made_and_followed(project: Path, pipeline: Call) 
     assert "was made with other options: moved to" in again.stderr
     assert made(again.stderr) == ["vectors"], "the vectors that the head started from"
     assert len([*vectors.parent.glob("word2vec-100d.safetensors~*")]) == 1
+
+
+def test_all_omits_what_needs_hours_or_clips(project: Path, pipeline: Call) -> None:
+    """Published systems need no params.yaml; a dataset is named then."""
+    Path("params.yaml").unlink()
+    ended = pipeline("run", "all", "--dataset", "data/scenes", "--dry-run")
+    assert ended.status == 0, ended.stderr
+    steps = made(ended.stderr)
+    assert steps.count("train") > 30
+    assert steps.count("extract") == 2  # pooled and as a grid
+    assert steps[-2:] == ["ensemble", "evaluate"]
+
+
+def prepared_again(change: Callable[[list[Any]], list[Any]]) -> None:
+    """Write the drawn dataset with other entries."""
+    manifest = read_manifest("data/scenes")
+    replace(manifest, entries=tuple(change(list(manifest.entries))), phrases=None).write(
+        "data/scenes"
+    )
+
+
+def test_an_experiment_that_fails_does_not_stop_the_others(
+    project: Path, pipeline: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from pipeline.experiments.steps import head_steps
+
+    fit = head_steps.fit
+
+    def failing(*arguments: Any, experiment: Any, **options: Any) -> Any:
+        if experiment.name == "kiros2014-linear":
+            raise HeadError("a | b cannot be solved")
+        return fit(*arguments, experiment=experiment, **options)
+
+    monkeypatch.setattr(head_steps, "fit", failing)
+    ended = pipeline("run", "kiros2014-linear", NAME, "--dataset", "data/scenes", "--size", "tiny")
+    assert ended.status == 1
+    assert "not made: 1 experiment\n" in ended.stderr
+    assert (
+        "| kiros2014-linear | train kiros2014-linear | a \\| b cannot be solved |" in ended.stderr
+    )
+    assert "embed kiros2014-linear: skipped, since train kiros2014-linear failed" in ended.stderr
+    assert NAME in ended.stdout
+    assert "kiros2014-linear" not in ended.stdout
+
+
+def test_splits_are_options(project: Path, pipeline: Call) -> None:
+    prepared_again(lambda entries: [replace(e, split=f"{e.split}2017") for e in entries])
+    refused = pipeline("run", NAME)
+    assert refused.status == 1
+    assert "--train-split, --validation-split and --test-split" in refused.stderr
+    splits = {"train": "train2017", "validation": "val2017", "test": "test2017"}
+    options = [text for role, name in splits.items() for text in (f"--{role}-split", name)]
+    ran = pipeline("run", NAME, *options)
+    assert ran.status == 0, ran.stderr
+    assert read_manifest("data/scenes").counts.keys() == {*splits.values()}

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 from pipeline.store.errors import WrongUsage
-from pipeline.store.extras import require
+from pipeline.store.extras import require_installed
 from pipeline.store.files import require_folder, write_json
 from pipeline.store.option_fields import documented, option, require_bounds
 from pipeline.store.progress import Monitor, OnProgress, Stopwatch
@@ -90,6 +90,9 @@ class Place:
         require_bounds(self)
         if self.resources and self.scheduler is None:
             raise WrongUsage("`resources=...` requires a `scheduler=...`")
+        if self.elsewhere:  # known before a network is loaded
+            instead = ", or omit `workers=...` and `scheduler=...`"
+            require_installed("distributed", "workers need", instead)
 
     @property
     def elsewhere(self) -> bool:
@@ -142,7 +145,6 @@ class Place:
     @contextmanager
     def executor(self, monitor: Monitor, gpu: bool = False) -> Iterator[Executor]:
         """Yield an executor for the duration of the context; `gpu`: one for each task."""
-        require("distributed", "workers need", ", or omit `workers=...` and `scheduler=...`")
         # Imported here: it takes a second, and most runs do not need it.
         from pipeline.store.workers.connect import local_workers, scheduler_workers
 

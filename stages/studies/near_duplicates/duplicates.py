@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from pipeline.store.errors import WrongUsage
-from stages.command import FOLDER, PATH, Answer
+from stages.command import FOLDER, PATH, Answer, flag, option
 from stages.console import CONSOLE, FOUND, OUTPUT, printable
 from stages.listing import print_table
 from stages.options import JSON
@@ -19,40 +19,36 @@ if TYPE_CHECKING:
 @click.command(cls=Answer)
 @click.argument("features", type=FOLDER)
 @click.argument("others", type=FOLDER, required=False)
-@click.option(
+@option(
     "--threshold",
-    type=float,
-    help="Minimum cosine of near-duplicates.  [default: calibrated for the recipe; --align: 0.5]",
+    "Minimum cosine of near-duplicates.  [default: calibrated for the recipe; --align: 0.5]",
+    float,
 )
-@click.option(
+@option(
     "--dataset",
-    type=PATH,
-    multiple=True,
-    help="Prepared dataset of FEATURES, or its folder of images, for splits and thumbnails; "
+    "Prepared dataset of FEATURES, or its folder of images, for splits and thumbnails; "
     "repeat it for OTHERS.",
+    PATH,
+    multiple=True,
 )
-@click.option(
+@option(
     "--split",
-    "splits",
+    "Compare only these splits, comma-separated.  [default: all rows]",
+    name="splits",
     metavar="NAMES",
-    help="Compare only these splits, comma-separated.  [default: all rows]",
 )
-@click.option("--between", is_flag=True, help="Compare only images of different splits.")
-@click.option(
+@flag("--between", "Compare only images of different splits.")
+@flag(
     "--approximate",
-    is_flag=True,
-    help="Find pairs with an approximate graph index, for millions of rows; some may be missed.",
+    "Find pairs with an approximate graph index, for millions of rows; some may be missed.",
 )
-@click.option(
+@flag(
     "--align",
-    is_flag=True,
-    help="Confirm pairs by comparing pixels, which also finds crops; features propose the pairs.  "
+    "Confirm pairs by comparing pixels, which also finds crops; features propose the pairs.  "
     "Needs --dataset.",
 )
-@click.option(
-    "--page", type=OUTPUT, metavar="FILE.html", help="Write an HTML page with the images."
-)
-@click.option("--fail", is_flag=True, help="End with status 3 if there are near-duplicates.")
+@option("--page", "Write an HTML page with the images.", OUTPUT, metavar="FILE.html")
+@flag("--fail", "End with status 3 if there are near-duplicates.")
 @JSON
 @click.pass_context
 def duplicates(

@@ -8,7 +8,7 @@ import click
 
 from pipeline.store.errors import WrongUsage
 from stages.additions import EvaluateAddition
-from stages.command import FOLDER
+from stages.command import FOLDER, option
 from stages.console import CONSOLE
 
 
@@ -16,19 +16,19 @@ class EvaluateLeaks(EvaluateAddition):
     """Addition of near-duplicates to `pipeline evaluate`."""
 
     OPTIONS = (
-        click.option(
+        option(
             "--leaks",
-            type=FOLDER,
-            metavar="FEATURES",
-            help="Features of all splits: log how many ranked images have a near-duplicate among "
+            "Features of all splits: log how many ranked images have a near-duplicate among "
             "the other images.",
+            FOLDER,
+            metavar="FEATURES",
         ),
-        click.option(
+        option(
             "--leaks-images",
-            type=click.Path(path_type=Path, exists=True),
-            metavar="DIR",
-            help="Prepared dataset or folder of the images of --leaks: confirm near-duplicates by "
+            "Prepared dataset or folder of the images of --leaks: confirm near-duplicates by "
             "comparing pixels, which also finds crops.",
+            click.Path(path_type=Path, exists=True),
+            metavar="DIR",
         ),
     )
 

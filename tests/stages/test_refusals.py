@@ -1,0 +1,102 @@
+"""Mistakes on the command line end in one paragraph and the exit status, and leave nothing.
+
+`refusals.txt` has the lines, of every command at least one. What a library function refuses is
+tested with the function; here are what a command decides, and one mistake of each kind.
+"""
+
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tests.project import Call
+from tests.stages.test_conformance import LEAVES
+
+LINES = [
+    line
+    for line in Path(__file__).with_name("refusals.txt").read_text().splitlines()
+    if line and not line.startswith("#")
+]
+REFUSALS = list(zip(LINES[::2], LINES[1::2], strict=True))
+
+
+def test_every_command_refuses_something() -> None:
+    asked = {command for command in LEAVES for line, _ in REFUSALS if line.startswith(command)}
+    assert {*LEAVES} - asked == set()
+
+
+@pytest.mark.parametrize(("line", "expected"), REFUSALS, ids=[line for line, _ in REFUSALS])
+def test_mistakes_get_one_paragraph_and_leave_nothing(
+    within: Path, pipeline: Call, line: str, expected: str
+) -> None:
+    before = {*Path().rglob("*")}
+    ended = pipeline(*line.split())
+    status, message = expected.split(maxsplit=1)
+    assert (ended.status, ended.stdout) == (int(status), ""), ended.stderr
+    (paragraph,) = (text for text in ended.stderr.splitlines() if "error" in text.lower())
+    assert message in paragraph
+    assert "did you mean" not in paragraph or paragraph.count(",") < 8, "a few names, not all"
+    assert not [path for path in {*Path().rglob("*")} - before if ".work" not in str(path)]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("seed: 0\nsead: 0\n", "unknown field `sead`"),
+        ("extract: {thread: 1}\n", "extract: Object contains unknown field `thread`"),
+        ("extract: {weights: 1}\n", "extract.weights: Expected `str`"),
+        ("dataset: scenes\nscenes: {images: 6}\n", "unknown field `scenes`"),
+        ("experiments:\n  x: {precision: fp16}\n", "experiments.x.precision"),
+        ("a: [", "is not YAML"),
+        ("seed: 2026-13-01\n", "is not YAML"),
+        ("seed: !!timestamp x\n", "is not YAML"),
+        ("a: " + "[" * 3000 + "]" * 3000, "is not YAML"),
+    ],
+)
+def test_a_wrong_params_yaml_is_named_by_its_place(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pipeline: Call, text: str, message: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("params.yaml").write_text(text)
+    ended = pipeline("train", "--experiment", "x")
+    assert (ended.status, message in ended.stderr) == (1, True), ended.stderr
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"head": "recurrent"}, "no head is called 'recurrent'"),
+        ({"settings": {"decay": 0.5}}, "has no setting 'decay'"),
+        ({"head": None}, "no preset is called 'untrained'"),
+        ({"preset": "vsepp"}, "remove one"),
+        ({"head": None, "preset": "vsep"}, "did you mean vsepp"),
+        ({"head": "vse"}, "reads captions word by word, but 'mean-glove-6b-50d' is 'mean"),
+        ({"head": "scan"}, "needs a grid or a list of regions"),
+        ({"word_vectors": "glove-6b-50d"}, "has no token ids"),
+    ],
+)
+def test_an_experiment_that_cannot_be_trained(
+    copy: Path, pipeline: Call, changes: dict[str, object], message: str
+) -> None:
+    params = yaml.safe_load(Path("params.yaml").read_text())
+    params["experiments"]["untrained"] |= changes
+    Path("params.yaml").write_text(yaml.safe_dump(params))
+    ended = pipeline("train", "--experiment", "untrained")
+    assert (ended.status, message in ended.stderr) == (1, True), ended.stderr
+    assert not Path("data/heads/scenes/untrained").exists()
+    assert not [*Path("data").rglob("*untrained*")]
+
+
+def test_a_folder_without_params_has_no_default_dataset(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pipeline: Call
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for line, message in (
+        ("train --experiment x", "no experiment 'x'"),
+        ("train --experiment wang2016-cca", "params.yaml not found"),
+        ("run qian2018-baseline", "pass --dataset"),
+        ("compare a b", "--dataset DIR"),
+        ("evaluate", "all experiments of params.yaml are evaluated"),
+    ):
+        ended = pipeline(*line.split())
+        assert (ended.status, message in ended.stderr, [*tmp_path.iterdir()]) == (2, True, [])
