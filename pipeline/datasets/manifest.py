@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 
 from pipeline.datasets.checks import DatasetError, check_caption, check_entries
 from pipeline.datasets.entries import Captions, FilesBelow, ImageEntry, PackedEntries
-from pipeline.datasets.phrases import RegionPhrase, check_box, regions_text
+from pipeline.datasets.phrases import RegionPhrase, check_box
 from pipeline.store.extras import require
-from pipeline.store.files import appearing_whole, write_json, write_text
+from pipeline.store.files import appearing_whole, write_json
 from pipeline.store.hashing import canonical_json, sha256_of_file
 from pipeline.store.packed import TextMapping, repeated_texts
 from pipeline.store.schema import Natural, Sha256, decode, decode_lines
@@ -239,33 +239,26 @@ class Manifest:
     def write(self, folder: str | Path) -> None:
         """Write the manifest, existing phrases and metadata, then `dataset.json`."""
         folder = Path(folder)
-        manifest = folder / MANIFEST_FILE
-        with (
-            appearing_whole(manifest) as part,
-            part.open("w", encoding="utf-8", newline="\n") as stream,
-        ):
-            for e in self.entries:
-                line = {"id": e.id, "file": e.file, "split": e.split, "captions": list(e.captions)}
-                stream.write(canonical_json(line) + "\n")
-        regions = folder / REGIONS_FILE
         described: dict[str, Any] = {} if self.media == "images" else {"media": self.media}
-        if self.phrases is None:
-            regions.unlink(missing_ok=True)
-        else:
-            write_text(regions, regions_text(self.phrases))
+        described["manifest_sha256"] = _write_lines(
+            folder / MANIFEST_FILE,
+            (
+                {"id": e.id, "file": e.file, "split": e.split, "captions": list(e.captions)}
+                for e in self.entries
+            ),
+        )
+        if self.phrases is not None:
+            lines = (phrase.to_json() for phrase in self.phrases)
+            described["regions_sha256"] = _write_lines(folder / REGIONS_FILE, lines)
             described["phrases"] = len(self.phrases)
-            described["regions_sha256"] = sha256_of_file(regions)
-        metadata = folder / METADATA_FILE
-        if not self.metadata:
-            metadata.unlink(missing_ok=True)
         else:
-            lines = (
-                canonical_json({"id": name, "metadata": self.metadata[name]}) + "\n"
-                for name in self.ids
-                if name in self.metadata
-            )
-            write_text(metadata, "".join(lines))
-            described["metadata_sha256"] = sha256_of_file(metadata)
+            (folder / REGIONS_FILE).unlink(missing_ok=True)
+        if self.metadata:
+            named = (name for name in self.ids if name in self.metadata)
+            lines = ({"id": name, "metadata": self.metadata[name]} for name in named)
+            described["metadata_sha256"] = _write_lines(folder / METADATA_FILE, lines)
+        else:
+            (folder / METADATA_FILE).unlink(missing_ok=True)
         root = os.path.relpath(self.image_root.resolve(), folder.resolve())
         # Last, with the SHA-256 of the other files: after a kill they do not match it.
         write_json(
@@ -276,7 +269,6 @@ class Manifest:
                 "counts": self.counts,
                 self.media: len(self.entries),
                 "captions": int(self.packed.num_captions.sum()),
-                "manifest_sha256": sha256_of_file(manifest),
                 "licence": self.licence,
                 "source": self.source,
                 "notes": self.notes,
@@ -358,6 +350,13 @@ def require_recorded(
             f"{path} does not match {DATASET_FILE} (its SHA-256 is not {sha256[:16]}...): it was "
             f"{remedy}"
         )
+
+
+def _write_lines(path: Path, values: Iterable[Mapping[str, Any]]) -> str:
+    """Write JSON values atomically, one per line; return the SHA-256 of the file."""
+    with appearing_whole(path) as part, part.open("w", encoding="utf-8", newline="\n") as stream:
+        stream.writelines(canonical_json(value) + "\n" for value in values)
+    return sha256_of_file(path)
 
 
 def _prepared(folder: str | Path, name: str) -> Path:

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 from pipeline.datasets.checks import DatasetError
-from pipeline.store.hashing import canonical_json
 
 Box = tuple[float, float, float, float]
 """x0 y0 x1 y1 in original pixels, 0-based, right and bottom exclusive."""
@@ -51,11 +50,6 @@ class RegionPhrase:
             "boxes": [[_plain(value) for value in box] for box in self.boxes],
             "size": list(self.size) if self.size else None,
         }
-
-
-def regions_text(phrases: Sequence[RegionPhrase]) -> str:
-    """Return the text of `regions.jsonl`, one line per phrase."""
-    return "".join(canonical_json(phrase.to_json()) + "\n" for phrase in phrases)
 
 
 def check_box(box: Sequence[float], size: tuple[int, int] | None) -> str | None:

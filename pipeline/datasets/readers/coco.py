@@ -8,7 +8,7 @@ import msgspec
 
 from pipeline.datasets.checks import DatasetError
 from pipeline.datasets.manifest import Manifest
-from pipeline.datasets.readers.coco_boxes import read_instances
+from pipeline.datasets.readers.coco_boxes import add_instances
 from pipeline.datasets.readers.collector import Collector
 from pipeline.datasets.source import read_json
 
@@ -79,11 +79,7 @@ def read_coco(
             below = f"{folders[name]}/" if name in folders else ""
             found.add(image_id, below + image.file_name, name, texts[image_id], where)
             licences[named.get(str(image.license), "not stated")] += 1
-    left_out: Counter[str] = Counter()
-    if boxes:
-        captioned = {entry.id for entry in found.entries}
-        phrases, left_out = read_instances([Path(path) for path in boxes], captioned)
-        found.phrases += phrases
+    left_out = add_instances([Path(path) for path in boxes], found)
     return found.manifest(
         "coco",
         [*(path for _, path in files), *map(Path, boxes)],

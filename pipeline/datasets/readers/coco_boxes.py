@@ -1,24 +1,23 @@
 """Boxes of MS-COCO instances as phrases: category names with boxes."""
 
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
 
 from pipeline.datasets.checks import DatasetError
-from pipeline.datasets.phrases import Box, RegionPhrase, check_box
+from pipeline.datasets.phrases import Box, check_box
+from pipeline.datasets.readers.collector import Collector
 from pipeline.datasets.source import read_json
 
 # Boxes are rounded to a hundredth of a pixel and may leave the image by that.
 _ROUNDING = 0.02
 
 
-def read_instances(
-    paths: Sequence[Path], images: Collection[str]
-) -> tuple[list[RegionPhrase], Counter[str]]:
-    """Return boxes of images as phrases, in file order by image, and the counts of others."""
-    phrases: dict[str, list[RegionPhrase]] = {}
+def add_instances(paths: Sequence[Path], found: Collector) -> Counter[str]:
+    """Add the boxes of the images in file order as phrases; return the counts of others."""
+    captioned = {entry.id for entry in found.entries}
     left_out: Counter[str] = Counter()
     for path in paths:
         document = read_json(path, _Document)
@@ -33,27 +32,18 @@ def read_instances(
                     "the file; check that it is complete"
                 )
             box = _box(thing.bbox, sizes[image], where)
-            if image not in images:
+            if image not in captioned:
                 left_out["of images without captions"] += 1
             elif thing.iscrowd:
                 left_out["of crowds"] += 1
             elif box is None:
                 left_out["without an area"] += 1
             else:
-                of_image = phrases.setdefault(image, [])
-                of_image.append(
-                    RegionPhrase(
-                        id=f"{image}#p{len(of_image)}",
-                        image=image,
-                        phrase=category.name,
-                        types=(category.supercategory,) if category.supercategory else (),
-                        chain=str(thing.id),
-                        caption=None,
-                        boxes=(box,),
-                        size=sizes[image],
-                    )
+                types = (category.supercategory,) if category.supercategory else ()
+                found.add_phrase(
+                    image, category.name, (box,), sizes[image], types=types, thing=str(thing.id)
                 )
-    return [phrase for of_image in phrases.values() for phrase in of_image], left_out
+    return left_out
 
 
 class _Category(msgspec.Struct):

@@ -1,13 +1,14 @@
 """The entries of a published dataset as its reader finds them: checks that all readers share."""
 
 from collections.abc import Iterable, Mapping
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 from pipeline.datasets.checks import DatasetError, check_counts, check_split
 from pipeline.datasets.entries import ImageEntry
 from pipeline.datasets.manifest import Manifest, Media
-from pipeline.datasets.phrases import RegionPhrase
+from pipeline.datasets.phrases import Box, RegionPhrase
 from pipeline.datasets.source import caption_line, media_file, source_notes
 
 FIRST_SPLITS = {"train": 0, "dev": 1, "val": 1, "test": 2}
@@ -19,9 +20,9 @@ class Collector:
 
     def __init__(self, root: Path, media: Media = "images") -> None:
         self.entries: list[ImageEntry] = []
-        self.phrases: list[RegionPhrase] = []
         self._root, self._media, self._unit = root, media, media.removesuffix("s")
         self._first: dict[str, str] = {}
+        self._phrases: dict[str, list[RegionPhrase]] = {}
         self._changed = 0
 
     def once(self, entry_id: str, where: str) -> None:
@@ -53,6 +54,22 @@ class Collector:
         self.entries.append(ImageEntry(entry_id, file, split, tuple(captions)))
         return self.entries[-1]
 
+    def add_phrase(
+        self,
+        image: str,
+        phrase: str,
+        boxes: tuple[Box, ...],
+        size: tuple[int, int],
+        *,
+        types: tuple[str, ...] = (),
+        thing: str | None = None,
+        caption: str | None = None,
+    ) -> None:
+        """Add a phrase with its boxes, numbered in its image; `thing` is its chain."""
+        of_image = self._phrases.setdefault(image, [])
+        name = f"{image}#p{len(of_image)}"
+        of_image.append(RegionPhrase(name, image, phrase, types, thing, caption, boxes, size))
+
     def manifest(
         self,
         name: str,
@@ -72,7 +89,7 @@ class Collector:
             licence=licence,
             source=source,
             notes=source_notes(files, self._changed) | dict(notes or {}),
-            phrases=tuple(self.phrases) if with_phrases else None,
+            phrases=tuple(chain.from_iterable(self._phrases.values())) if with_phrases else None,
             media=self._media,
         )
         check_counts(name, manifest.counts, dict(expect or {}))

@@ -14,7 +14,7 @@ from typing import Any, Literal
 from pipeline.datasets.checks import DatasetError
 from pipeline.datasets.entries import ImageEntry
 from pipeline.datasets.manifest import Manifest
-from pipeline.datasets.phrases import Box, RegionPhrase, hull, photo_size
+from pipeline.datasets.phrases import Box, hull, photo_size
 from pipeline.datasets.readers.collector import FIRST_SPLITS, Collector, in_split_order
 from pipeline.datasets.readers.entities_files import UNRELATED, Source, read_files
 from pipeline.datasets.source import read_lines
@@ -80,19 +80,12 @@ def read_entities(
                 f"{annotation.size[1]}; use the original photos, or `scale_boxes=True`"
             )
         visible = _visible_phrases(source, number, unrelated, root, left_out)
-        for count, (k, chain, types, words) in enumerate(visible):
+        for k, chain, types, words in visible:
             of_chain = [_scaled(box, annotation.size, size) for box in annotation.boxes[chain]]
-            found.phrases.append(
-                RegionPhrase(
-                    id=f"{entry.id}#p{count}",
-                    image=entry.id,
-                    phrase=words.strip(),
-                    types=types,
-                    chain=chain,
-                    caption=f"{entry.id}#{k}",
-                    boxes=tuple(of_chain) if boxes == "any" else (hull(of_chain),),
-                    size=size,
-                )
+            several = tuple(of_chain) if boxes == "any" else (hull(of_chain),)
+            caption = f"{entry.id}#{k}"
+            found.add_phrase(
+                entry.id, words.strip(), several, size, types=types, thing=chain, caption=caption
             )
     notes: dict[str, Any] = {"several_boxes_of_a_chain": boxes}
     if scale_boxes:

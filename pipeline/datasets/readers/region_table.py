@@ -9,7 +9,7 @@ import msgspec
 from pipeline.datasets.checks import DatasetError
 from pipeline.datasets.entries import ImageEntry
 from pipeline.datasets.manifest import Manifest
-from pipeline.datasets.phrases import Box, RegionPhrase, check_box, photo_size
+from pipeline.datasets.phrases import Box, check_box, photo_size
 from pipeline.datasets.readers.collector import Collector
 from pipeline.datasets.readers.tables.table import RowFault
 from pipeline.datasets.readers.tables.text_tables import read_delimited
@@ -67,7 +67,6 @@ def read_regions(
     found = Collector(root)
     first: dict[str, _Row] = {}
     sizes: dict[str, tuple[int, int]] = {}
-    phrases: dict[str, list[RegionPhrase]] = {}
     for row in rows:
         image = media_file(root, row.image, row.where)
         if row.split:
@@ -86,25 +85,16 @@ def read_regions(
                 f"{row.where}: the box {list(row.box)} {reason}; expected x0 y0 x1 y1 in original "
                 "pixels, 0-based, right and bottom exclusive"
             )
-        of_image = phrases.setdefault(image, [])
-        of_image.append(
-            RegionPhrase(
-                id=f"{image}#p{len(of_image)}",
-                image=image,
-                phrase=caption_line(row.phrase, f"{row.where}: the phrase"),
-                types=(row.type,) if row.type else (),
-                chain=row.chain or None,
-                caption=None,
-                boxes=(row.box,),
-                size=sizes[image],
-            )
+        phrase = caption_line(row.phrase, f"{row.where}: the phrase")
+        types = (row.type,) if row.type else ()
+        found.add_phrase(
+            image, phrase, (row.box,), sizes[image], types=types, thing=row.chain or None
         )
     splits = {image: row.split for image, row in first.items()}
     by_hash = not all(splits.values())
     if by_hash:
         splits = split_by_hash(splits, SHARES)
     found.entries += (ImageEntry(image, image, split, ()) for image, split in splits.items())
-    found.phrases += (phrase for image in first for phrase in phrases[image])
     return found.manifest(
         name,
         [table],

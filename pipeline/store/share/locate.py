@@ -11,7 +11,7 @@ from pipeline.store.wording import without_secrets
 
 # Package of a module that fsspec needs, where the names differ.
 _PACKAGES = {"smbclient": "smbprotocol"}
-_REMOTE = re.compile(r'remote "(.+)"')
+_REMOTE = re.compile(r"""'?remote "(.+)"'?""")
 # Options of a DVC remote that affect neither its location nor its credentials.
 _HARMLESS = {"url", "jobs", "verify", "timeout", "read_timeout", "connect_timeout", "worktree"}
 
@@ -78,26 +78,20 @@ def _resolved(url: str) -> str:
         config.read([folder / "config", folder / "config.local"], encoding="utf-8")
     except (configparser.Error, UnicodeDecodeError) as error:
         raise RemoteError(f"{folder / 'config'} cannot be read ({error})") from error
-    sections = {section.strip("'"): section for section in config.sections()}
-    remotes = {
-        match[1]: section
-        for name, section in sections.items()
-        if (match := _REMOTE.fullmatch(name))
-    }
-    if remote not in remotes:
+    named = {_REMOTE.fullmatch(section): section for section in config.sections()}
+    remotes = {match[1]: config[section] for match, section in named.items() if match}
+    options = remotes.get(remote)
+    if options is None or not options.get("url"):
         raise RemoteError(
-            f"{url}: {folder / 'config'} has no remote {remote!r}; known: "
+            f"{url}: {folder / 'config'} has no remote {remote!r} with a url; known: "
             f"{', '.join(remotes) or 'none'}"
         )
-    options = config[remotes[remote]]
     if further := sorted({*options} - _HARMLESS):
         raise RemoteError(
             f"{url}: the remote has the options {', '.join(further)}, which only DVC supports; use "
             "its URL, and put its credentials where its back end reads them: in the environment"
         )
-    root = options.get("url", "")
-    if not root:
-        raise RemoteError(f"{url}: {folder / 'config'} has no url for the remote {remote!r}")
+    root = options["url"]
     if "://" not in root:
         root = str((folder / Path(root).expanduser()).resolve())
     return f"{root.rstrip('/')}/{path}".rstrip("/")

@@ -154,7 +154,7 @@ def test_places_by_other_names(
     assert "s3://bucket/set/index.json" in Bucket.store
     same_files(tmp_path / "store" / "a" / "set", features.folder, ("files.json",))
     for url, message in (
-        ("dvc:nowhere/a", "no remote 'nowhere'; known: store, bucket"),
+        ("dvc:nowhere/a", "no remote 'nowhere' with a url; known: store, bucket"),
         ("dvc:bucket/a", "options endpointurl"),
         ("http://localhost/a", "read-only"),
         ("http://user:se@cret@localhost/a?key", r"^http://localhost/a: .*password, which"),
