@@ -98,8 +98,10 @@ def run(
     except PipelineError:
         _checked(params, names)  # a misspelt name is the more likely mistake
         raise
-    others = {"size": size, "test_split": test_split, "seeds": seeds, "corpus": corpus}
-    snapshot = _snapshot(layout, names, made_from(params, training, **others))
+    record = made_from(
+        params, training, names=names, size=size, test_split=test_split, seeds=seeds, corpus=corpus
+    )
+    snapshot = _snapshot(layout, names, record)
     if not dry_run and (tables := snapshot.result()) is not None:
         log_done(f"all steps of {', '.join(names)} are up to date")
         _print_result(as_json, (), tables)
@@ -143,7 +145,6 @@ def _snapshot(layout: Layout, names: Sequence[str], record: Record) -> "Snapshot
     if (layout.dataset / DATASET_FILE).is_file():
         manifest = read_manifest(layout.dataset)
         pictures = (f"{manifest.image_root}/{file}" for file in manifest.packed.files)
-    record = {**record, "names": [*names], "dataset": str(layout.dataset)}
     return Snapshot(layout.root / WORK_FOLDER / name, record, layout.dataset, pictures)
 
 

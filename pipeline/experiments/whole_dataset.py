@@ -11,10 +11,10 @@ from pathlib import Path
 from pipeline.datasets.manifest import read_description
 from pipeline.datasets.splits import ALL
 from pipeline.experiments.layout import Layout, NotMade, unseeded
-from pipeline.experiments.steps.experiment_steps import embeddings_record
 from pipeline.heads.embed import Stored, embed, require_head_of
 from pipeline.heads.head_types import Experiment
 from pipeline.heads.inputs.pairs import made_from
+from pipeline.heads.reused_rows import embeddings_record
 from pipeline.heads.trained_head import HEAD_FILE, TENSORS_FILE
 from pipeline.retrieval import EmbeddingsError
 from pipeline.retrieval.embedding_file import read_provenance, read_store

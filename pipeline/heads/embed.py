@@ -287,12 +287,9 @@ def embed_split(
     packed, dataset = PackedEntries.of(entries), str(provenance.get("dataset", ""))
 
     def source(
-        side: Side,
-        ids: Sequence[str],
-        rows: Rows,
-        read: Callable[[int], Sequence[str]],
+        side: Side, ids: Sequence[str], rows: Rows, read: Callable[[int], Sequence[str]],
         features: FeatureSet,
-    ) -> EmbeddingSource:
+    ) -> EmbeddingSource:  # fmt: skip
         return EmbeddingSource(trained, side, dataset, ids, rows, read, features, head)
 
     ids = packed.ids
@@ -314,14 +311,9 @@ def embed_split(
     crc32: dict[str, npt.NDArray[np.uint32]] = {"captions": np.zeros(0, np.uint32)}
     crc32 |= {side.side: side.crc32() for side in sides}
     header = EmbeddingsHeader(
-        ids,
-        caption_ids,
-        caption_image_ids,
-        trained.head.similarity,
-        {**trained.provenance, **provenance},
-        quantiser,
-        crc32,
-    )
+        ids, caption_ids, caption_image_ids, trained.head.similarity,
+        {**trained.provenance, **provenance}, quantiser, crc32,
+    )  # fmt: skip
     earlier = None  # rows are reusable only as embedded: all dimensions, float32
     if quantiser is None and stored.dim is None:
         earlier = earlier_embeddings(out, trained.provenance)

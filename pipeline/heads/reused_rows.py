@@ -10,14 +10,21 @@ import numpy as np
 from pipeline.heads.embedding_source import CHUNK_ROWS, EmbeddingSource, RowSubset
 from pipeline.heads.inputs.feature_rows import Features
 from pipeline.retrieval import EmbeddingsError
-from pipeline.retrieval.embedding_file import read_embeddings, read_features_crc32
+from pipeline.retrieval.embedding_file import (
+    read_embeddings,
+    read_features_crc32,
+    read_provenance,
+    read_store,
+)
 from pipeline.retrieval.embeddings import Embeddings
-from pipeline.retrieval.quantised.codes import QuantisedRows
-from pipeline.store.hashing import canonical_json
+from pipeline.store.current.record import Record, stale
 from pipeline.store.packed import PackedTexts, TextIndex
 from pipeline.store.progress import Stopwatch
 from pipeline.store.shards.feature_set import FeatureSet
 from pipeline.store.shards.row_keys import RowNumbers
+
+IN_FULL: Record = {"store": "float32", "dim": None}
+"""How embeddings are stored without `pipeline.heads.embed.Stored`."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,22 +63,27 @@ class ReusedRows:
             yield block
 
 
+def embeddings_record(file: Path) -> Record | None:
+    """Return the provenance and storage format of an embedding file; None if it is missing."""
+    if not file.is_file():
+        return None
+    return {**IN_FULL, **read_provenance(file), "store": read_store(file)}
+
+
 def earlier_embeddings(
     out: Path, provenance: dict[str, Any]
 ) -> tuple[Embeddings, dict[str, Any]] | None:
     """Return the file of the same head at `out`, if any, and its features' CRC-32 by side."""
-    if not out.is_file() or provenance.get("tensors_sha256") is None:
+    if provenance.get("tensors_sha256") is None:
+        return None
+    # Rows are reusable only as embedded: all dimensions, float32.
+    if stale(out, embeddings_record, lambda: {**IN_FULL, **provenance}):
         return None
     try:
-        earlier, crc32 = read_embeddings(out, codes=True), read_features_crc32(out)
+        earlier, crc32 = read_embeddings(out), read_features_crc32(out)
     except EmbeddingsError:
         return None
-    stated = {name: earlier.provenance.get(name) for name in provenance}
-    if isinstance(earlier.image_embeddings, QuantisedRows) or "dim" in earlier.provenance:
-        return None
-    if not crc32 or canonical_json(stated) != canonical_json(provenance):
-        return None
-    return earlier, crc32
+    return (earlier, crc32) if crc32 else None
 
 
 def reused_rows(

@@ -11,8 +11,8 @@ from pipeline.experiments.steps.step import Plan, Step
 from pipeline.heads import HeadError
 from pipeline.heads.embed import embed, require_head_of
 from pipeline.heads.head_types import Experiment
+from pipeline.heads.reused_rows import IN_FULL, embeddings_record
 from pipeline.heads.trained_head import TENSORS_FILE
-from pipeline.retrieval.embedding_file import read_provenance, read_store
 from pipeline.retrieval.ensemble import ensemble
 from pipeline.retrieval.evaluate import evaluate
 from pipeline.retrieval.ranking.protocols import resolve_protocol
@@ -23,9 +23,6 @@ from pipeline.store.hashing import sha256_of_file
 from pipeline.store.jobs.options import Selection
 from pipeline.store.progress import Monitor
 from pipeline.store.wording import counted
-
-# How the steps store vectors: `pipeline embed --store` and `--dim` are for other files.
-_IN_FULL: Record = {"store": "float32", "dim": None}
 
 
 def add_experiment(plan: Plan, experiment: Experiment, seed: int) -> None:
@@ -64,7 +61,7 @@ def add_embeddings(
         return {
             "tensors_sha256": sha256_of_file(head / TENSORS_FILE),
             "split": test,
-            **_IN_FULL,
+            **IN_FULL,
             **hashes_of(plan, images, captions),
         }
 
@@ -125,10 +122,3 @@ def add_evaluation(plan: Plan, name: str, embeddings: Path) -> None:
         return evaluate(embeddings, out, monitor=monitor, **plan.evaluate)
 
     plan.add(Step("evaluate", name, out, (embeddings,), "a table", make, read, expected))
-
-
-def embeddings_record(file: Path) -> Record | None:
-    """Return the provenance and storage format of an embedding file; None if it is missing."""
-    if not file.is_file():
-        return None
-    return {**_IN_FULL, **read_provenance(file), "store": read_store(file)}

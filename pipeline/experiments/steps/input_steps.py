@@ -129,7 +129,7 @@ def _add_vectors(plan: Plan, name: str) -> Path:
         if make_way_for(out, record, monitor.log) and training is not None:
             # New vectors make encoders and features of the old ones obsolete.
             for step in plan.steps.values():
-                if step.job == "text" and out in step.needs:
+                if step.job == "text" and out in step.inputs:
                     supersede_encoder(plan.layout.encoder(step.name), step.out)
         if not stale(out, vectors_record, lambda: record):
             return None  # moved back

@@ -35,7 +35,7 @@ class Step:
     job: str  # command that computes it, such as "extract"
     name: str  # of a recipe or an experiment
     out: Path
-    needs: tuple[Path, ...]  # inputs: `out` of other steps
+    inputs: tuple[Path, ...]  # `out` of other steps
     size: str  # for messages
     make: Callable[[Monitor], object]  # computes it, or its missing parts
     read: Reader = file_record  # from `out` to its record
@@ -113,7 +113,7 @@ class Plan:
         failures: dict[Path, Failure] = {}
         for number, step in enumerate(self.steps.values(), 1):
             line = f"[{number}/{len(self.steps)}] {step}:"
-            if lacking := [need for need in step.needs if need in failures]:
+            if lacking := [one for one in step.inputs if one in failures]:
                 # The root cause, however many steps back.
                 failure = failures[lacking[0]]
                 failures[step.out] = failure
@@ -146,7 +146,7 @@ class Plan:
         undone: set[Path] = set()
         stale_steps = []
         for step in self.steps.values():
-            before = undone & {*step.needs}
+            before = undone & {*step.inputs}
             reason = "its inputs are to be made" if before else step.stale()
             if reason:
                 undone.add(step.out)

@@ -80,16 +80,11 @@ class TrainingJob:
         """Return the record of an experiment's unfitted head."""
         fields = trained_with(experiment, self.options, self.train_split, self.validation_split)
         return TrainedHead(
-            experiment=experiment.name,
-            dataset=self.manifest.name,
-            inputs=inputs,
-            made_from=made_from,
-            word_vectors=None,
-            history=[],
+            experiment=experiment.name, dataset=self.manifest.name, inputs=inputs,
+            made_from=made_from, word_vectors=None, history=[],
             created_by=created_by("torch", "numpy", "safetensors"),
-            head=make_head(experiment.head, fields["settings"], inputs),
-            **fields,
-        )
+            head=make_head(experiment.head, fields["settings"], inputs), **fields,
+        )  # fmt: skip
 
     def fit(
         self,
