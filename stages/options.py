@@ -16,18 +16,16 @@ import click
 from pipeline.store.jobs.options import Compute, Selection
 from pipeline.store.option_fields import name_of
 from pipeline.store.workers.place import Place
-from stages.command import PATH, Decorator, section
+from stages.command import PATH, Decorator, flag, option, section
 from stages.console import OUTPUT
 
-JSON = click.option(
-    "--json", "as_json", is_flag=True, help="Print JSON; docs/commands.md has its keys."
-)
-MAP = click.option(
+JSON = flag("--json", "Print JSON; docs/commands.md has its keys.", name="as_json")
+MAP = option(
     "--map",
-    "projection",
-    type=click.Choice(["pca", "tsne"]),
+    "Projection of the map: principal components, or t-SNE, which is slower.",
+    click.Choice(["pca", "tsne"]),
+    name="projection",
     default="pca",
-    help="Projection of the map: principal components, or t-SNE, which is slower.",
 )
 
 _OBJECTS: dict[type, tuple[str, str]] = {

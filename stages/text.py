@@ -10,7 +10,7 @@ from pipeline.store.jobs.options import Storage
 from pipeline.store.workers.place import Place
 from pipeline.text.captions import Captions
 from pipeline.text.encoders.registry import encoders, settable_fields
-from stages.command import Command, section
+from stages.command import Command, option, section
 from stages.console import CONSOLE, OUTPUT
 from stages.experiment import REQUIRED_DATASET
 from stages.options import JSON, option_like, options_of
@@ -19,16 +19,16 @@ _encoder_options = section("Encoder", *map(option_like, settable_fields().values
 
 
 @click.command(cls=Command)
-@click.option(
+@option(
     "--encoder",
+    f"Sentence encoder, or several concatenated: {', '.join(encoders())}, "
+    "open-clip:MODEL.TAG, or sentence-transformer:MODEL, a folder or an installed package.",
     required=True,
     metavar="NAME[+NAME...]",
-    help=f"Sentence encoder, or several concatenated: {', '.join(encoders())}, "
-    "open-clip:MODEL.TAG, or sentence-transformer:MODEL, a folder or an installed package.",
 )
 @_encoder_options
 @REQUIRED_DATASET
-@click.option("--out", required=True, type=OUTPUT, help="Output folder of the shards.")
+@option("--out", "Output folder of the shards.", OUTPUT, required=True)
 @options_of(Captions)
 @options_of(Storage, "rows_per_shard", "compress", "add", "update")
 @options_of(Place)

@@ -1,6 +1,5 @@
 """`pipeline vectors`: a file of word vectors for a dataset's words, loaded or trained."""
 
-import time
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -10,8 +9,8 @@ from click.core import ParameterSource
 
 from pipeline.text.tokenizers.tokenizer import TOKENIZERS
 from pipeline.text.vectors.settings import Training
-from stages.command import PATH, Command, section
-from stages.console import CONSOLE, OUTPUT, log_done
+from stages.command import PATH, Command, flag, option, section
+from stages.console import CONSOLE, OUTPUT, elapsed, log_done
 from stages.experiment import REQUIRED_DATASET
 from stages.options import option_of
 
@@ -21,31 +20,27 @@ _settings_options = section("Options", *(option_of(Training, name) for name in _
 
 
 @click.command(cls=Command)
-@click.option(
+@option(
     "--source",
-    help="Vectors to load: glove-6b-50d (packaged), a .txt (GloVe or word2vec text), a .vec or "
+    "Vectors to load: glove-6b-50d (packaged), a .txt (GloVe or word2vec text), a .vec or "
     ".bin (fastText or word2vec), a .safetensors of this command, or sentence-transformer:MODEL.",
 )
-@click.option("--train", type=click.Choice(["word2vec", "fasttext"]), help="Train vectors instead.")
+@option("--train", "Train vectors instead.", click.Choice(["word2vec", "fasttext"]))
 @REQUIRED_DATASET
-@click.option("--out", required=True, type=OUTPUT, help="Output file, .safetensors.")
-@click.option(
+@option("--out", "Output file, .safetensors.", OUTPUT, required=True)
+@option(
     "--tokenizer",
-    type=click.Choice(list(TOKENIZERS)),
+    "Tokenizer of captions and corpus.",
+    click.Choice(list(TOKENIZERS)),
     default="treebank",
-    help="Tokenizer of captions and corpus.",
 )
-@click.option("--split", default="train", help="Training: split whose captions are used.")
-@click.option(
+@option("--split", "Training: split whose captions are used.", default="train")
+@option(
     "--corpus",
-    type=PATH,
-    help="Training: UTF-8 file with one sentence per line, instead of the captions of the split.",
+    "Training: UTF-8 file with one sentence per line, instead of the captions of the split.",
+    PATH,
 )
-@click.option(
-    "--allow-leaks",
-    is_flag=True,
-    help="Training: allow a corpus that contains captions of other splits.",
-)
+@flag("--allow-leaks", "Training: allow a corpus that contains captions of other splits.")
 @_settings_options
 @click.pass_context
 def vectors(
@@ -76,14 +71,13 @@ def vectors(
     training = Training(trainer=train, **settings) if train else None  # type: ignore[arg-type]
     from pipeline.text.vectors.store import store_vectors
 
-    started = time.monotonic()
     stored = store_vectors(
         dataset, out, source=source, training=training, **options, monitor=CONSOLE
     )
     log_done(
         f"{len(stored.vectors.words)} words ({stored.vectors.dim},), "
         f"{100 * stored.coverage:.2f} % of the caption tokens covered, in {out}, sha256 "
-        f"{stored.vectors.sha256}, {time.monotonic() - started:.1f} s"
+        f"{stored.vectors.sha256}, {elapsed():.1f} s"
     )
 
 
