@@ -17,7 +17,7 @@ from pathlib import Path
 # A room above its aim has the size of its last reduction, and shrinks further.
 BUDGET = {
     "store": 11520,  # to become 8,900
-    "datasets": 4770,  # to become 3,900
+    "datasets": 4750,  # to become 3,900
     "images": 5470,  # to become 5,300
     "text": 6380,  # to become 5,900
     "heads": 7820,  # to become 7,600
