@@ -23,14 +23,14 @@ from pathlib import Path
 
 PROJECT = Path(__file__).resolve().parents[1]
 
-# Modules below pipeline/, and their tests below tests/.
+# Modules below pipeline/, and their tests below tests/. `retrieval/measures.py` cannot be one: its
+# columns are made at import, before mutmut activates a mutant.
 TARGETS: Mapping[str, Sequence[str]] = {
     "heads/losses/nodes.py": ("heads/losses",),
     "heads/losses/ranking.py": ("heads/losses",),
     "heads/losses/structure.py": ("heads/losses",),
     "language/scores/bleu.py": ("language/test_scores.py",),
     "language/scores/cider.py": ("language/test_scores.py",),
-    "retrieval/measures.py": ("retrieval/ranking/test_recall.py", "retrieval/test_tables.py"),
     "retrieval/ranking/ranks.py": ("retrieval/ranking/test_ranks.py",),
     "retrieval/ranking/recall.py": (
         "retrieval/ranking/test_recall.py",
