@@ -8,7 +8,6 @@ from typing import Annotated, Any, cast
 import msgspec
 import numpy as np
 import numpy.typing as npt
-from safetensors import SafetensorError
 from safetensors.torch import load_file, save
 
 from pipeline.heads import HeadError
@@ -18,6 +17,7 @@ from pipeline.heads.inputs.feature_rows import ArrayRows, Features
 from pipeline.heads.inputs.feature_spec import FeatureSpec, HeadInputs
 from pipeline.store.files import appearing_whole, parse_json, write_json
 from pipeline.store.hashing import sha256_of_file
+from pipeline.store.own_files import reading
 from pipeline.store.schema import convert_fields, decode
 
 TENSORS_FILE, HEAD_FILE, HISTORY_FILE = "head.safetensors", "head.json", "history.json"
@@ -145,12 +145,8 @@ class TrainedHead:
 def read_history(folder: str | Path, tensors_sha256: str) -> History:
     """Return the history of the head with the given tensors, without loading it."""
     path = Path(folder) / HEAD_FILE
-    try:
+    with reading(path, "the record of a head", "run `pipeline train` again", HeadError):
         learnt = decode(path.read_bytes(), _Learnt)
-    except FileNotFoundError as error:
-        raise HeadError(f"{path} not found") from error
-    except ValueError as error:
-        raise HeadError(f"{path} is damaged ({error}); run `pipeline train` again") from error
     if learnt.tensors_sha256 != tensors_sha256:
         raise HeadError(
             f"{path} describes another head than the one that made the embeddings (SHA-256 of its "
@@ -185,12 +181,8 @@ def load_head(folder: str | Path) -> TrainedHead:
     """
     folder = Path(folder)
     described, path = folder / HEAD_FILE, folder / TENSORS_FILE
-    for needed in (described, path):
-        if not needed.is_file():
-            raise HeadError(
-                f"{needed} not found: {folder} holds no trained head; run `pipeline train`"
-            )
-    try:
+    what = f"the record of the trained head in {path}"
+    with reading(described, what, "run `pipeline train` again", HeadError):
         values = convert_fields(
             parse_json(described.read_bytes()),
             TrainedHead,
@@ -206,16 +198,6 @@ def load_head(folder: str | Path) -> TrainedHead:
         head = _unfitted(described, values)
         head.restore(load_file(path))
         return TrainedHead(head=head, **values)
-    # The last exceptions: valid JSON of another kind in place of a recipe or a setting.
-    except (
-        KeyError, TypeError, ValueError, RuntimeError, SafetensorError, AttributeError, IndexError,
-        OverflowError,
-    ) as error:  # fmt: skip
-        reason = " ".join(str(error).split())  # torch lists the keys of a state dict on lines
-        raise HeadError(
-            f"{described} or {path} is damaged or of an older version ({reason}); run `pipeline "
-            "train` again"
-        ) from error
 
 
 def _unfitted(described: Path, values: Mapping[str, Any]) -> Head:

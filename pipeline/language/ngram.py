@@ -12,11 +12,12 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from safetensors import SafetensorError, safe_open
+from safetensors import safe_open
 from safetensors.numpy import save
 
 from pipeline.language import LanguageError
 from pipeline.store.files import appearing_whole
+from pipeline.store.own_files import reading
 from pipeline.text.encoders.token_ids import END, PADDING, START
 
 Ids = npt.NDArray[np.int64]
@@ -78,14 +79,13 @@ class NGramModel:
     @classmethod
     def load(cls, path: Path) -> "NGramModel":
         """Load a model."""
-        try:
-            with safe_open(path, "np") as file:
-                vocab_size = int(file.metadata()["vocab_size"])
-                tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-        except (OSError, SafetensorError, KeyError, TypeError, ValueError) as error:
-            raise LanguageError(
-                f"{path} is not an n-gram model ({error}); train the language model again"
-            ) from error
+        remedy = "train the language model again"
+        with (
+            reading(path, "an n-gram model", remedy, LanguageError),
+            safe_open(path, "np") as file,
+        ):
+            vocab_size = int(file.metadata()["vocab_size"])
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
         of = [[t for n, t in sorted(tensors.items()) if n.startswith(kind)] for kind in _KINDS]
         return cls(vocab_size, *(tuple(tensors) for tensors in of))
 

@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import torch
-from safetensors import SafetensorError
 from safetensors.numpy import load_file as load_arrays
 from safetensors.numpy import save as save_arrays
 from safetensors.torch import load_file, save
@@ -27,6 +26,7 @@ from pipeline.language.model_types import LanguageSettings
 from pipeline.language.ngram import NGramModel
 from pipeline.store.files import appearing_whole, parse_json, write_json
 from pipeline.store.hashing import sha256_of_file
+from pipeline.store.own_files import reading
 from pipeline.store.schema import convert_fields
 from pipeline.text.encoders.token_ids import END, FIRST_WORD
 from pipeline.text.vocabulary import Vocabulary, load_vocabulary, save_vocabulary
@@ -146,12 +146,8 @@ class TrainedLanguageModel:
 def load_language_model(folder: str | Path) -> TrainedLanguageModel:
     """Load a language model that `pipeline run` wrote, on the CPU; features are not needed."""
     folder = Path(folder)
-    described = folder / LANGUAGE_FILE
-    if not described.is_file():
-        raise LanguageError(
-            f"{described} not found: {folder} has no language model; run `pipeline run`"
-        )
-    try:
+    described, remedy = folder / LANGUAGE_FILE, "run `pipeline run` again"
+    with reading(described, f"the record of a language model in {folder}", remedy, LanguageError):
         values = convert_fields(
             parse_json(described.read_bytes()),
             TrainedLanguageModel,
@@ -183,8 +179,3 @@ def load_language_model(folder: str | Path) -> TrainedLanguageModel:
             ngrams=NGramModel.load(folder / _NGRAMS_FILE),
             concepts=concepts,
         )
-    except (OSError, KeyError, TypeError, ValueError, RuntimeError, SafetensorError) as error:
-        raise LanguageError(
-            f"{folder} has a language model that is damaged or of an older version ({error}); "
-            "run `pipeline run` again"
-        ) from error

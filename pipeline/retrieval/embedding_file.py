@@ -4,6 +4,7 @@ docs/evaluation.md has the layout.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from pathlib import Path
@@ -24,20 +25,21 @@ from pipeline.retrieval.quantised.codes import (
     quantiser_for,
 )
 from pipeline.retrieval.similarity import SIMILARITIES, Vectors
-from pipeline.store.files import require_held
+from pipeline.store import columns
+from pipeline.store.columns import TEXT, Column
 from pipeline.store.guard import crash_of, trust
 from pipeline.store.hashing import canonical_json
-from pipeline.store.packed import PackedTexts
+from pipeline.store.own_files import reading
 from pipeline.store.schema import decode
 from pipeline.store.shards.writer import PatientFile, with_room
 
 FORMAT = "pipeline-embeddings"
 FORMAT_VERSION = 1
+SIDES = ("images", "captions")
 
 Blocks = Iterable[npt.NDArray[np.float32]]
 Part = TypeVar("Part")
 
-_IDS_AT_ONCE = 1 << 16
 # An id needs a 16-byte reference in a file, and its text and a header in a heap.
 _ID_BYTES = 64
 
@@ -54,6 +56,40 @@ class EmbeddingsHeader:
     quantiser: Quantiser | None = None  # None: float32
     # by side, the CRC-32 (rows,) of the input features of each row; {} if unknown
     features_crc32: Mapping[str, npt.NDArray[np.uint32]] = field(default_factory=dict)
+
+    @property
+    def store(self) -> Store:
+        """Storage format of the rows."""
+        return "float32" if self.quantiser is None else self.quantiser.store
+
+
+def columns_of(store: Store, num_axes: int = 2) -> tuple[Column, ...]:
+    """Return the datasets of an embedding file, in the order of their creation."""
+    codes = {"float32": "<f4", "float16": "<f2"}.get(store, "|i1")
+    layout: list[Column] = []
+    for side in SIDES:
+        dim, parts = f"{side} dim", (f"{side} parts",) if num_axes > 2 else ()
+        layout.append(
+            Column(
+                f"{side}/embedding", codes, (side, *parts, dim), "rows, or the codes of a store",
+                exact=store != "float32",
+            )
+        )  # fmt: skip
+        if store == "binary":
+            bits = "sign bits, eight per byte, most significant first"
+            layout.append(Column(f"{side}/bits", "|u1", (side, f"{side} bytes"), bits, exact=True))
+        if store in ("int8", "binary"):
+            layout.append(Column(f"{side}/middle", "<f4", (dim,), "value of code 0"))
+            layout.append(Column(f"{side}/step", "<f4", (dim,), "difference of successive codes"))
+        # Files of others may have numbers as ids.
+        layout.append(Column(f"{side}/id", TEXT, (side,), "ids of the rows", kinds="OSiu"))
+        if side == "captions":
+            owner = "id of the image that a caption describes"
+            layout.append(Column(f"{side}/image_id", TEXT, (side,), owner, kinds="OSiu"))
+    for side in reversed(SIDES):
+        crc32 = "CRC-32 of the features of a row, if known"
+        layout.append(Column(f"{side}/features_crc32", "<u4", (side,), crc32))
+    return tuple(layout)
 
 
 def write_embeddings(
@@ -160,22 +196,24 @@ def _write(path: Path, header: EmbeddingsHeader, images: Blocks, captions: Block
             if header.quantiser is not None:
                 file.attrs["store"] = header.quantiser.store
                 file.attrs["calibration"] = canonical_json(header.quantiser.calibrated_on)
-            group = file.create_group("images")
-            _write_rows(group, header, len(header.image_ids), chain([first], blocks), stream)
             no_caption = np.empty((0, *first.shape[1:]), np.float32)
-            _write_ids(group, "id", header.image_ids)
-            group = file.create_group("captions")
-            others = captions if header.caption_ids else chain([no_caption], captions)
-            _write_rows(group, header, len(header.caption_ids), others, stream)
-            _write_ids(group, "id", header.caption_ids)
-            _write_ids(group, "image_id", header.caption_image_ids)
-            for side, crc32 in header.features_crc32.items():
-                file[side].create_dataset("features_crc32", data=crc32, track_times=False)
+            rows_of = {
+                "images": chain([first], blocks),
+                "captions": captions if header.caption_ids else chain([no_caption], captions),
+            }
+            values = _values_of(header)
+            layout = columns_of(header.store, num_axes(header.similarity))
+            for column in layout:
+                side, _, name = column.name.partition("/")
+                if name == "embedding":
+                    _write_rows(file, layout, header, side, rows_of[side], stream)
+                elif column.name in values:
+                    columns.write(file, [column], values)
             # HDF5 writes its metadata when it closes; only then is a full disk certain to show.
             file.close()
             stream.require_written()
         with h5py.File(part, "r") as file:
-            image_rows, caption_rows = _both_sides(file, num_axes(header.similarity))
+            image_rows, caption_rows = _both_sides(file, layout, {})
         return Embeddings(
             header.image_ids,
             image_rows,
@@ -187,43 +225,53 @@ def _write(path: Path, header: EmbeddingsHeader, images: Blocks, captions: Block
         )
 
 
+def _values_of(header: EmbeddingsHeader) -> dict[str, Any]:
+    """Return the values of the columns that are not computed with the rows."""
+    values: dict[str, Any] = {
+        "images/id": header.image_ids,
+        "captions/id": header.caption_ids,
+        "captions/image_id": header.caption_image_ids,
+    }
+    if header.quantiser is not None:
+        for side, steps in header.quantiser.steps.items():
+            values[f"{side}/middle"], values[f"{side}/step"] = header.quantiser.middles[side], steps
+    for side, crc32 in header.features_crc32.items():
+        values[f"{side}/features_crc32"] = crc32
+    return values
+
+
 def _write_rows(
-    group: h5py.Group, header: EmbeddingsHeader, rows: int, blocks: Blocks, stream: PatientFile
+    file: h5py.File,
+    layout: Sequence[Column],
+    header: EmbeddingsHeader,
+    side: str,
+    blocks: Blocks,
+    stream: PatientFile,
 ) -> None:
-    side, quantiser = group.name[1:], header.quantiser
+    """Write the rows of a side as they arrive: `embedding`, and `bits` of a binary store."""
+    rows = len(header.image_ids if side == "images" else header.caption_ids)
+    stored = [c for c in layout if c.name in (f"{side}/embedding", f"{side}/bits")]
     shape: tuple[int, ...] | None = None
     row = 0
     for block in blocks:
+        values: tuple[Any, ...] = (np.asarray(block, "<f4"),)
+        if header.quantiser is not None:
+            quantised = header.quantiser.encode(block, side, header.similarity)
+            values = quantised.codes, quantised.bits
         if shape is None:
             shape = (rows, *block.shape[1:])
         if block.shape[1:] != shape[1:] or row + len(block) > rows:
             raise EmbeddingsError(
                 f"{side}: rows of shape {block.shape} follow {row} rows of {shape}"
             )
-        stored: dict[str, npt.NDArray[Any]] = {"embedding": np.asarray(block, "<f4")}
-        if quantiser is not None:
-            quantised = quantiser.encode(block, side, header.similarity)
-            stored["embedding"] = quantised.codes
-            if quantised.bits is not None:
-                stored["bits"] = quantised.bits
-        for name, values in stored.items():
-            if name not in group:
-                kind = values.dtype.newbyteorder("<")
-                group.create_dataset(name, (rows, *values.shape[1:]), kind, track_times=False)
-            group[name][row : row + len(block)] = values
+        for column, part in zip(stored, values, strict=False):
+            if column.name not in file:
+                columns.create(file, column, (rows, *part.shape[1:]))
+            file[column.name][row : row + len(block)] = part
         stream.require_written()
         row += len(block)
     if row != rows:
         raise EmbeddingsError(f"{side}: {rows} ids for {row} rows; expected one per row")
-    if quantiser is not None and quantiser.steps:
-        for name, of_sides in (("middle", quantiser.middles), ("step", quantiser.steps)):
-            group.create_dataset(name, data=of_sides[side], dtype="<f4", track_times=False)
-
-
-def _write_ids(group: h5py.Group, name: str, ids: Sequence[str]) -> None:
-    column = group.create_dataset(name, (len(ids),), h5py.string_dtype(), track_times=False)
-    for start in range(0, len(ids), _IDS_AT_ONCE):
-        column[start : start + _IDS_AT_ONCE] = list(ids[start : start + _IDS_AT_ONCE])
 
 
 def read_embeddings(path: str | Path, *, codes: bool = False) -> Embeddings:
@@ -257,53 +305,51 @@ def read_embeddings(path: str | Path, *, codes: bool = False) -> Embeddings:
     ('euclidean', 'scene-00002', (4, 1280))
     """
     path = Path(path)
-    if not path.is_file():
-        raise EmbeddingsError(f"{path}: no such embedding file; `pipeline embed` writes one")
-    _require_unbroken(path, _stored)
     try:
-        embeddings = Embeddings(**_stored(path))
-        if codes:
-            return embeddings
-        sides = embeddings.image_embeddings, embeddings.caption_embeddings
-        images, captions = (s[:] if isinstance(s, QuantisedRows) else s for s in sides)
-        return replace(embeddings, image_embeddings=images, caption_embeddings=captions)
+        stored = _read(path, _stored)
+        with _reading(path):
+            embeddings = Embeddings(**stored)
+            if codes:
+                return embeddings
+            sides = embeddings.image_embeddings, embeddings.caption_embeddings
+            images, captions = (s[:] if isinstance(s, QuantisedRows) else s for s in sides)
+            return replace(embeddings, image_embeddings=images, caption_embeddings=captions)
     except EmbeddingsError as error:
+        if str(error).startswith(str(path)):
+            raise
         raise EmbeddingsError(f"{path}: {error}") from error
-    # h5py and numpy raise these for dangling links and shapes that exceed the memory.
-    except (OSError, RuntimeError, KeyError, ValueError, TypeError, MemoryError) as error:
-        raise EmbeddingsError(
-            f"{path}: cannot be read as HDF5 ({error}); expected an embedding file, see "
-            "docs/evaluation.md"
-        ) from error
 
 
 def read_provenance(path: Path) -> dict[str, Any]:
     """Read only the provenance of an embedding file."""
-    return _read_part(path, _stored_provenance)
+    return _read(path, _stored_provenance)
 
 
 def read_store(path: Path) -> Store:
     """Read the storage format of an embedding file."""
-    return _read_part(path, _stored_store)
+    return _read(path, _stored_store)
 
 
 def read_features_crc32(path: Path) -> dict[str, npt.NDArray[np.uint32]]:
     """Read the CRC-32 (rows,) of the features of each row by side; {} if unknown."""
-    return _read_part(path, _stored_features_crc32)
+    return _read(path, _stored_features_crc32)
 
 
-def _read_part(path: Path, read: Callable[[Path], Part]) -> Part:
-    _require_unbroken(path, read)
-    try:
-        return read(path)
-    except (OSError, RuntimeError, KeyError) as error:
-        raise EmbeddingsError(f"{path}: cannot be read as HDF5 ({error})") from error
-
-
-def _require_unbroken(path: Path, read: Callable[[Path], object]) -> None:
-    """Raise if a file hangs or crashes HDF5."""
+def _read(path: Path, read: Callable[[Path], Part]) -> Part:
     if reason := crash_of(read, path):
         raise EmbeddingsError(f"{path}: HDF5 {reason}; compute the file again")
+    with _reading(path):
+        return read(path)
+
+
+def _reading(path: Path) -> AbstractContextManager[None]:
+    return reading(
+        path,
+        "an embedding file, with images/embedding, images/id, captions/embedding, captions/id and "
+        "captions/image_id",
+        "`pipeline embed` writes one; docs/evaluation.md has the layout",
+        EmbeddingsError,
+    )
 
 
 # Functions of a path, since another process tries them first.
@@ -320,11 +366,12 @@ def _stored_store(path: Path) -> Store:
 def _stored_features_crc32(path: Path) -> dict[str, npt.NDArray[np.uint32]]:
     by_side = {}
     with h5py.File(path, "r") as file:
-        for side in ("images", "captions"):
-            crc32, ids = file.get(f"{side}/features_crc32"), file.get(f"{side}/id")
-            if not isinstance(crc32, h5py.Dataset) or crc32.shape != ids.shape:
+        for column in columns_of("float32")[-len(SIDES) :]:
+            side, _, _ = column.name.partition("/")
+            if column.name not in file or file[column.name].shape != file[f"{side}/id"].shape:
                 return {}
-            by_side[side] = np.asarray(require_held(crc32)[...], np.uint32)
+            values = columns.own_dataset(file, column)[...]
+            by_side[side] = np.asarray(values, np.uint32)
     return by_side
 
 
@@ -333,20 +380,23 @@ def _stored(path: Path) -> dict[str, Any]:
     with h5py.File(path, "r") as file:
         form, version = _text(file, "format"), file.attrs.get("format_version", FORMAT_VERSION)
         if form not in (None, FORMAT) or np.shape(version) or version != FORMAT_VERSION:
-            raise EmbeddingsError(
-                f"is in the format {form!r}, version {version}; expected {FORMAT!r}, version "
+            raise ValueError(
+                f"its format is {form!r}, version {version}; expected {FORMAT!r}, version "
                 f"{FORMAT_VERSION}, or neither attribute"
             )
         if (similarity := _text(file, "similarity")) is None:
-            raise EmbeddingsError(
-                "has no attribute 'similarity'; set it to one of " + ", ".join(SIMILARITIES)
+            raise ValueError(
+                "it has no attribute 'similarity'; set it to one of " + ", ".join(SIMILARITIES)
             )
-        images, captions = _both_sides(file, num_axes(similarity))
+        layout = columns_of(_store(file), num_axes(similarity))
+        sizes: dict[str, int] = {}
+        images, captions = _both_sides(file, layout, sizes)
+        ids = columns.read(file, [c for c in layout if c.dtype == TEXT], sizes)
         return {
-            "image_ids": _ids(file, "images/id"),
+            "image_ids": ids["images/id"],
             "image_embeddings": images,
-            "caption_ids": _ids(file, "captions/id"),
-            "caption_image_ids": _ids(file, "captions/image_id"),
+            "caption_ids": ids["captions/id"],
+            "caption_image_ids": ids["captions/image_id"],
             "caption_embeddings": captions,
             "similarity": similarity,
             "provenance": _json(file, "provenance"),
@@ -358,7 +408,7 @@ def _text(file: h5py.File, name: str) -> str | None:
     if isinstance(value, bytes):
         value = value.decode(errors="replace")
     if value is not None and not isinstance(value, str):
-        raise EmbeddingsError(f"the attribute {name!r} is {value}, expected text")
+        raise ValueError(f"its attribute {name!r} is {value}, expected text")
     return value
 
 
@@ -366,109 +416,57 @@ def _json(file: h5py.File, name: str) -> dict[str, Any]:
     try:
         return decode(_text(file, name) or "{}", dict[str, Any])
     except ValueError as error:
-        raise EmbeddingsError(
-            f"the attribute {name!r} is not a JSON object ({error}); correct or remove it"
-        ) from error
-
-
-def _dataset(file: h5py.File, name: str, ndim: int) -> h5py.Dataset:
-    dataset = file.get(name)
-    if not isinstance(dataset, h5py.Dataset) or dataset.ndim != ndim:
-        reason = (
-            f"its shape is {dataset.shape}"
-            if isinstance(dataset, h5py.Dataset)
-            else f"the file has {', '.join(file) or 'nothing'} at its top"
-        )
-        raise EmbeddingsError(
-            f"expected a dataset {name!r} of {ndim} dimension(s), but {reason}; an embedding file "
-            "has images/embedding, images/id, captions/embedding, captions/id and "
-            "captions/image_id"
-        )
-    # HDF5 reads external or virtual parts as zeros if their source is missing.
-    if dataset.is_virtual or dataset.external or dataset.file.filename != file.filename:
-        raise EmbeddingsError(f"dataset {name!r} refers to another file; copy its rows into this")
-    return require_held(dataset)
+        raise ValueError(f"its attribute {name!r} is not a JSON object: {error}") from error
 
 
 def _store(file: h5py.File) -> Store:
     store = _text(file, "store") or "float32"
     if store not in STORES:
-        raise EmbeddingsError(f"the attribute 'store' is {store!r}, expected one of {STORES}")
+        raise ValueError(f"its attribute 'store' is {store!r}, expected one of {STORES}")
     return store
 
 
-def _both_sides(file: h5py.File, ndim: int) -> tuple[Vectors, Vectors]:
+def _both_sides(
+    file: h5py.File, layout: Sequence[Column], sizes: dict[str, int]
+) -> tuple[Vectors, Vectors]:
     """Return the rows of images and of captions; quantised ones as `QuantisedRows`."""
     store = _store(file)
+    stored: dict[str, npt.NDArray[Any]] = {}
+    for column in layout:
+        side, _, name = column.name.partition("/")
+        if name not in ("embedding", "bits", "middle", "step"):
+            continue
+        stored[column.name] = values = _mapped(columns.own_dataset(file, column, sizes))
+        if name == "embedding":
+            sizes[f"{side} bytes"] = -(-sizes[f"{side} dim"] // 8)
+        if name in ("middle", "step") and not np.isfinite(values).all():
+            raise ValueError(f"{column.name!r} has values that are not finite")
     if store == "float32":
-        return _embedding(file, "images/embedding", ndim), _embedding(
-            file, "captions/embedding", ndim
-        )
-    sides, kind = ("images", "captions"), "<f2" if store == "float16" else "|i1"
-    codes = [_stored_rows(file, f"{side}/embedding", ndim, kind) for side in sides]
-    middles, steps = {}, {}
-    if store != "float16":
-        for side, rows in zip(sides, codes, strict=True):
-            middles[side], steps[side] = (
-                _calibrated(file, f"{side}/{name}", rows.shape[-1]) for name in ("middle", "step")
+        with np.errstate(over="ignore"):  # values beyond float32 become inf, which is rejected
+            images, captions = (
+                stored[f"{side}/embedding"].astype(np.float32, copy=False) for side in SIDES
             )
+        return images, captions
+    middles, steps = (
+        {s: stored[f"{s}/{name}"].astype(np.float32) for s in SIDES if f"{s}/{name}" in stored}
+        for name in ("middle", "step")
+    )
     quantiser = Quantiser(store, middles, steps, _json(file, "calibration"))
-    quantised = []
-    for side, rows in zip(sides, codes, strict=True):
-        bits = _stored_rows(file, f"{side}/bits", 2, "|u1") if store == "binary" else None
-        if bits is not None and bits.shape != (len(rows), -(-rows.shape[1] // 8)):
-            raise EmbeddingsError(f"dataset '{side}/bits' is {bits.shape} for rows {rows.shape}")
+    quantised = [
         # Indexed like an array; `read_embeddings` converts it unless codes are requested.
-        quantised.append(cast(Vectors, QuantisedRows(rows, side, quantiser, bits)))
+        cast(
+            Vectors,
+            QuantisedRows(stored[f"{s}/embedding"], s, quantiser, stored.get(f"{s}/bits")),
+        )
+        for s in SIDES
+    ]
     return quantised[0], quantised[1]
 
 
-def _embedding(file: h5py.File, name: str, ndim: int) -> Vectors:
-    dataset = _dataset(file, name, ndim)
-    if dataset.dtype.kind != "f":
-        raise EmbeddingsError(f"dataset {name!r} is {dataset.dtype}, expected a float type")
-    if (mapped := _mapped(dataset, "<f4")) is not None:
-        return mapped
-    with np.errstate(over="ignore"):  # values beyond float32 become inf, which is rejected
-        return np.asarray(dataset[...]).astype(np.float32, copy=False)
-
-
-def _stored_rows(file: h5py.File, name: str, ndim: int, kind: str) -> npt.NDArray[Any]:
-    """Return rows in their stored dtype, memory-mapped if contiguous."""
-    dataset = _dataset(file, name, ndim)
-    if dataset.dtype != np.dtype(kind):
-        raise EmbeddingsError(f"dataset {name!r} is {dataset.dtype}, expected {np.dtype(kind)}")
-    mapped = _mapped(dataset, kind)
-    return np.asarray(dataset[...]) if mapped is None else mapped
-
-
-def _mapped(dataset: h5py.Dataset, kind: str) -> npt.NDArray[Any] | None:
+def _mapped(dataset: h5py.Dataset) -> npt.NDArray[Any]:
+    """Return a dataset, memory-mapped if it is contiguous."""
     offset = dataset.id.get_offset()
-    if dataset.dtype != np.dtype(kind) or offset is None or not dataset.size:
-        return None
-    mapped = np.memmap(dataset.file.filename, kind, "r", offset, dataset.shape)
+    if offset is None or not dataset.size:
+        return np.asarray(dataset[...])
+    mapped = np.memmap(dataset.file.filename, dataset.dtype, "r", offset, dataset.shape)
     return mapped.view(np.ndarray)
-
-
-def _calibrated(file: h5py.File, name: str, dim: int) -> Vectors:
-    values = np.asarray(_dataset(file, name, 1)[...])
-    if values.dtype.kind != "f" or values.shape != (dim,) or not np.isfinite(values).all():
-        raise EmbeddingsError(
-            f"dataset {name!r} is {values.dtype} of shape {values.shape}, expected {dim} finite "
-            "floats"
-        )
-    return values.astype(np.float32)
-
-
-def _ids(file: h5py.File, name: str) -> PackedTexts:
-    dataset = _dataset(file, name, ndim=1)
-    if dataset.dtype.kind in "iu":
-        return PackedTexts(str(i) for i in dataset[...])
-    if h5py.check_string_dtype(dataset.dtype) is None:
-        raise EmbeddingsError(f"dataset {name!r} is {dataset.dtype}, expected text or integers")
-    try:
-        starts = range(0, len(dataset), _IDS_AT_ONCE)
-        parts = (dataset.asstr("utf-8")[start : start + _IDS_AT_ONCE] for start in starts)
-        return PackedTexts(text for part in parts for text in part)
-    except UnicodeDecodeError as error:
-        raise EmbeddingsError(f"dataset {name!r} is not UTF-8 ({error})") from error

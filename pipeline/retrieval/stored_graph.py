@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from safetensors import SafetensorError
 
 from pipeline.retrieval import EmbeddingsError
+from pipeline.store.own_files import reading
 from pipeline.store.packed import PackedTexts
 from pipeline.store.tensor_file import read_metadata, read_tensors, write_tensors
 
@@ -85,7 +85,7 @@ def read_graph(path: Path, links: int) -> StoredGraph | None:
         return None
     names = ("ids", "id_lengths", "rows", "points", "levels", "neighbors")
     kinds = (np.uint8, np.int64, np.int64, np.float32, np.int32, np.int32)
-    try:
+    with reading(path, "a graph of neighbours", "delete it: it is built again", EmbeddingsError):
         about = read_metadata(path, _KEY)
         tensors = read_tensors(path, names)
         entry = int(about.pop("entry"))
@@ -101,9 +101,7 @@ def read_graph(path: Path, links: int) -> StoredGraph | None:
             about, PackedTexts(data[a:b].decode() for a, b in pairs), **tensors, entry=entry
         )
         _check(stored, links)
-    except (SafetensorError, KeyError, TypeError, ValueError, OSError) as error:
-        raise EmbeddingsError(f"{path}: {error}") from error
-    return stored
+        return stored
 
 
 def _check(stored: StoredGraph, links: int) -> None:

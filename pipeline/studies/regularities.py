@@ -22,6 +22,7 @@ from pipeline.retrieval.query.searcher import Searcher
 from pipeline.retrieval.similarity import Vectors, unit_rows
 from pipeline.store.errors import WrongUsage
 from pipeline.store.files import write_json
+from pipeline.store.own_files import reading
 from pipeline.store.schema import decode
 from pipeline.studies import markdown_table
 from pipeline.studies.embedding_map.plane import common_plane
@@ -305,12 +306,9 @@ def write_regularities(file: str | Path, results: Regularities) -> None:
 
 def read_regularities(file: str | Path) -> Regularities:
     """Read a file of `write_regularities`."""
-    try:
+    remedy = "`pipeline search --regularities` writes one"
+    with reading(Path(file), "a file of regularities", remedy, EmbeddingsError):
         return decode(Path(file).read_bytes(), Regularities)
-    except (OSError, ValueError) as error:
-        raise EmbeddingsError(
-            f"{file} holds no regularities ({error!r}); `pipeline search --regularities` writes it"
-        ) from error
 
 
 COLUMNS = {

@@ -90,14 +90,11 @@ def test_the_same_windows_and_seed_give_the_same_file(tmp_path: Path) -> None:
     assert (words.metadata.clips, words.metadata.windows) == (2, 60)
 
 
-def test_a_damaged_or_other_codebook_is_refused(tmp_path: Path) -> None:
+def test_another_codebook_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "a.safetensors"
     fitted().save(path)
     with pytest.raises(WeightsError, match=r"has 8 words .* needs 9"):
         load_sound_words(path).require(bag_recipe("mfcc-bow-9"), "a")
-    path.write_bytes(path.read_bytes()[:-100])
-    with pytest.raises(WeightsError, match="damaged"):
-        load_sound_words(path)
     with pytest.raises(WeightsError, match="no window of sound, but a codebook needs at least"):
         fit_sound_words(
             [], Mfcc(), 8, seed=0, dataset="drawn", split="train", clips_sha256="0" * 64

@@ -251,6 +251,6 @@ def test_contradictions_and_other_heads_are_refused(data: None) -> None:
         require_head_of("head", "other")
     with pytest.raises(WrongUsage, match="not both"):
         embedded("one.h5", place=Place(workers=2, scheduler="tcp://a:1"))
-    with pytest.raises(HeadError, match="holds no trained head"):
+    with pytest.raises(HeadError, match="not found, expected the record of the trained head"):
         embedded("one.h5", head="nowhere")
     assert not Path("one.h5").exists()

@@ -121,5 +121,5 @@ def test_what_cannot_be_counted(tmp_path: Path) -> None:
     with pytest.raises(LanguageError, match="too large for n-grams of 3"):
         fit_ngrams(rows([A]), 3_000_000)
     (tmp_path / "other").write_bytes(b"1234567890")
-    with pytest.raises(LanguageError, match="is not an n-gram model"):
+    with pytest.raises(LanguageError, match="damaged or not an n-gram model"):
         NGramModel.load(tmp_path / "other")

@@ -88,7 +88,7 @@ def test_what_cannot_be_exported_is_named(space: Embeddings, tmp_path: Path) -> 
     file = written(tmp_path, "e", space)
     with pytest.raises(WrongUsage, match="not 'npy'"):
         export_embeddings(file, tmp_path / "e.npy")
-    with pytest.raises(EmbeddingsError, match="no such embedding file"):
+    with pytest.raises(EmbeddingsError, match="not found, expected an embedding file"):
         export_embeddings(tmp_path / "none.h5", tmp_path / "e.parquet")
     with pytest.raises(OutputError, match="is a folder"):
         export_embeddings(file, tmp_path, to="arrow")

@@ -194,30 +194,36 @@ def test_ids_of_any_kind(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"images/embedding": None}, "expected a dataset 'images/embedding'"),
-        ({"captions/image_id": None}, "expected a dataset 'captions/image_id'"),
-        ({"images/embedding": None, "images/id": None}, "the file has captions at its top"),
-        ({"images/embedding": np.ones(4)}, r"its shape is \(4,\)"),
-        ({"images/embedding": np.ones((2, 4), int)}, "int64, expected a float type"),
+        ({"images/embedding": None}, "dataset 'images/embedding' is missing"),
+        ({"captions/image_id": None}, "dataset 'captions/image_id' is missing"),
+        ({"images/embedding": None, "images/id": None}, "the file has captions"),
+        ({"images/embedding": np.ones(4)}, r"of shape \(4,\), expected floats"),
+        ({"images/embedding": np.ones((2, 4), int)}, r"int64 of shape \(2, 4\), expected floats"),
         ({"images/embedding": np.full((2, 4), 1e300)}, r"images: 2 rows have NaN.*'a', 'b'"),
         ({"images/embedding": np.array([[1.0] * 4, [np.nan] * 4])}, r"1 row has NaN.*\['b'\]"),
         ({"images/embedding": np.ones((2, 5))}, "5 dimensions and captions 4"),
-        ({"images/embedding": np.ones((3, 4))}, "images: 2 ids for 3 rows"),
+        (
+            {"images/embedding": np.ones((3, 4))},
+            r"'images/id' is object of .* texts of shape \(3,\)",
+        ),
         ({"images/embedding": np.ones((0, 4)), "images/id": np.ones(0, int)}, "found no rows"),
         ({"images/id": [b"a", b"a"]}, r"1 ids occur more than once, first \['a'\]"),
-        ({"images/id": [0.5, 1.5]}, "float64, expected text or integers"),
-        ({"images/id": np.array([b"a", b"\xff"])}, "not UTF-8"),
+        ({"images/id": [0.5, 1.5]}, "float64 of shape .*expected texts"),
+        ({"images/id": np.array([b"a", b"\xff"])}, "can't decode byte 0xff"),
         ({"captions/id": ["x", "", "y"]}, "empty ids"),
         ({"captions/image_id": ["a", "b", "c"]}, r"1 missing images.*\['c'\]"),
-        ({"captions/image_id": ["a", "b"]}, "3 ids but 2 image ids"),
+        (
+            {"captions/image_id": ["a", "b"]},
+            r"'captions/image_id' is object of .* texts",
+        ),
         ({"similarity": None}, "no attribute 'similarity'"),
         ({"similarity": 3}, "'similarity' is 3, expected text"),
-        ({"similarity": "scan-t2i-avg"}, r"of 3 dimension\(s\), but its shape is \(2, 4\)"),
+        ({"similarity": "scan-t2i-avg"}, r"of shape \(2, 4\), expected floats of shape"),
         ({"similarity": "manhattan"}, "'manhattan' is not known; expected one of cosine, euc"),
         ({"provenance": "no json"}, "not a JSON object"),
         ({"provenance": "[]"}, "not a JSON object"),
         ({"provenance": '{"dataset": "\\ud800"}'}, "not a JSON object"),
-        ({"format": "other"}, "is in the format 'other'"),
+        ({"format": "other"}, "its format is 'other'"),
         ({"format": "pipeline-embeddings", "format_version": 2}, "version 2"),
     ],
 )
@@ -226,19 +232,6 @@ def test_refusals_name_the_file(tmp_path: Path, changes: dict[str, Any], message
     with pytest.raises(EmbeddingsError, match=message) as caught:
         read_embeddings(path)
     assert str(path) in str(caught.value)
-
-
-def test_no_file_and_no_hdf5(tmp_path: Path, embeddings: Embeddings) -> None:
-    with pytest.raises(EmbeddingsError, match="no such embedding file"):
-        read_embeddings(tmp_path / "absent.h5")
-    path = tmp_path / "text.h5"
-    path.write_text("not HDF5")
-    with pytest.raises(EmbeddingsError, match="cannot be read as HDF5"):
-        read_embeddings(path)
-    write_embeddings(path, embeddings)
-    path.write_bytes(path.read_bytes()[:-100])
-    with pytest.raises(EmbeddingsError, match=r"text\.h5"):
-        read_embeddings(path)
 
 
 def external_link(folder: Path) -> None:
@@ -269,7 +262,7 @@ def test_rows_of_another_file_are_refused(
     foreign(tmp_path / "other.h5")
     foreign(tmp_path / "e.h5")
     lead_away(tmp_path)
-    with pytest.raises(EmbeddingsError, match="refers to another file"):
+    with pytest.raises(EmbeddingsError, match="is stored in other files"):
         read_embeddings(tmp_path / "e.h5")
 
 

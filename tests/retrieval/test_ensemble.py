@@ -70,7 +70,7 @@ def test_files_become_one_that_names_its_members(tmp_path: Path) -> None:
     }
     with pytest.raises(EmbeddingsError, match="found weights for one, but the members are one"):
         ensemble(files, tmp_path / "none.h5", weights={"one": 1})
-    with pytest.raises(EmbeddingsError, match="no such embedding file"):
+    with pytest.raises(EmbeddingsError, match="not found, expected an embedding file"):
         ensemble({**files, "three": tmp_path / "three.h5"}, tmp_path / "none.h5")
     assert not (tmp_path / "none.h5").exists()
 

@@ -174,5 +174,5 @@ def test_other_similarities_and_damaged_files_are_refused(tmp_path: Path) -> Non
     with pytest.raises(EmbeddingsError, match="cosine"):
         regularities(other, print)
     (tmp_path / "x.json").write_text("{}")
-    with pytest.raises(EmbeddingsError, match="holds no regularities"):
+    with pytest.raises(EmbeddingsError, match="not a file of regularities"):
         read_regularities(tmp_path / "x.json")

@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from safetensors import SafetensorError
 from threadpoolctl import threadpool_limits
 
 from pipeline.clips.sound.mfcc import Mfcc
@@ -17,6 +16,7 @@ from pipeline.clips.sound.recipes import BagRecipe
 from pipeline.images.networks import WeightsError
 from pipeline.store.files import created_by
 from pipeline.store.hashing import canonical_json
+from pipeline.store.own_files import reading
 from pipeline.store.tensor_file import read_metadata, read_tensors, write_tensors
 
 SAMPLE = 100_000
@@ -161,7 +161,8 @@ class Bags:
 
 def load_sound_words(path: Path) -> SoundWords:
     """Load a codebook that `SoundWords.save` wrote."""
-    try:
+    remedy = "delete it to have one fitted, or pass another"
+    with reading(path, "a codebook of sound words", remedy, WeightsError):
         metadata = SoundWordsMetadata(**read_metadata(path, _KEY))
         arrays = read_tensors(path, ["mean", "scale", "words"])
         mean, scale, words = arrays["mean"], arrays["scale"], arrays["words"]
@@ -171,11 +172,6 @@ def load_sound_words(path: Path) -> SoundWords:
             raise ValueError(f"its arrays are not a codebook of windows of {dim} numbers")
         if not (scale > 0).all() or not len(words):
             raise ValueError("it has no words, or a scale that is not positive")
-    except (OSError, KeyError, TypeError, ValueError, SafetensorError) as error:
-        raise WeightsError(
-            f"{path} is not a codebook of sound words or is damaged ({error}); delete it to have "
-            "one fitted, or pass another"
-        ) from error
     return SoundWords(metadata, mean, scale, words)
 
 

@@ -11,13 +11,14 @@ from typing import Any
 
 import numpy as np
 import torch
-from safetensors import SafetensorError, safe_open
+from safetensors import safe_open
 from safetensors.torch import save
 from torch import Tensor, nn
 
 from pipeline.heads.base import History
 from pipeline.store.files import appearing_whole, parse_json
 from pipeline.store.hashing import canonical_json
+from pipeline.store.own_files import DamagedFile, reading
 
 CHECKPOINT_FILE = "checkpoint.safetensors"
 _FORMAT = 1
@@ -83,14 +84,14 @@ class Checkpoints:
         if not path.is_file():
             return False
         try:
-            with safe_open(path, "pt") as file:
+            with reading(path, "a checkpoint", "delete it"), safe_open(path, "pt") as file:
                 record = parse_json(file.metadata()["state"])
                 if (record["format"], record["fingerprint"]) != (_FORMAT, self.fingerprint):
                     return False
                 if len(record["history"]) > epochs:
                     return False
                 tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-        except (SafetensorError, KeyError, TypeError, ValueError):
+        except DamagedFile:
             return False
         net = _below("net", tensors)
         # Another version of the same head may build another network.

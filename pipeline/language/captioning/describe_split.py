@@ -99,7 +99,7 @@ def _describe(
     return [
         Described(image, tuple(captions[at]))
         if captions.get(at)
-        else Described(image, error=features.error(int(rows[at])) or "no caption was found")
+        else Described(image, error=features.errors[int(rows[at])] or "no caption was found")
         for at, image in enumerate(ids)
     ]
 

@@ -15,9 +15,11 @@ import numpy.typing as npt
 
 from pipeline.regions import RegionError
 from pipeline.retrieval.similarity import SIMILARITIES
-from pipeline.store.files import require_held
+from pipeline.store import columns
+from pipeline.store.columns import TEXT, Column
 from pipeline.store.guard import crash_of, trust
 from pipeline.store.hashing import canonical_json
+from pipeline.store.own_files import reading
 from pipeline.store.schema import decode
 from pipeline.store.shards.row_keys import RowNumbers
 from pipeline.store.shards.writer import with_room
@@ -83,44 +85,42 @@ class Localized:
         return similarities.astype(np.float32).astype(np.float64)
 
 
-_KINDS = {"O": "texts", "iu": "whole numbers", "f": "floats", "b": "booleans"}
-# Name in the file, attribute, dtype kinds of `_KINDS`, and the axes.
-_COLUMNS = (
-    ("images/id", "image_ids", "O", ("images",)),
-    ("images/size", "sizes", "iu", ("images", 2)),
-    ("images/first_region", "first_region", "iu", ("images and 1",)),
-    ("regions/box", "boxes", "f", ("regions", 4)),
-    ("regions/embedding", "regions", "f", ("regions", "dimensions")),
-    ("phrases/text", "phrase_texts", "O", ("phrases",)),
-    ("phrases/embedding", "phrases", "f", ("phrases", "dimensions")),
-    ("phrases/known", "known", "b", ("phrases",)),
-    ("queries/id", "query_ids", "O", ("queries",)),
-    ("queries/image", "query_image", "iu", ("queries",)),
-    ("queries/phrase", "query_phrase", "iu", ("queries",)),
-    ("queries/types", "query_types", "O", ("queries",)),
-    ("queries/first_truth", "first_truth", "iu", ("queries and 1",)),
-    ("truth/box", "truth", "f", ("true boxes", 4)),
-)
+COLUMNS = (
+    Column("images/id", TEXT, ("images",), "ids of the images", "image_ids"),
+    Column("images/size", "<i8", ("images", 2), "width and height in pixels", "sizes"),
+    Column(
+        "images/first_region", "<i8", ("images and 1",),
+        "first proposal of each image, and the end", "first_region",
+    ),
+    Column("regions/box", "<f4", ("regions", 4), "x0 y0 x1 y1 of proposals, in pixels", "boxes"),
+    Column("regions/embedding", "<f4", ("regions", "dimensions"), "of proposals", "regions"),
+    Column("phrases/text", TEXT, ("phrases",), "the distinct phrases", "phrase_texts"),
+    Column("phrases/embedding", "<f4", ("phrases", "dimensions"), "of phrases", "phrases"),
+    Column("phrases/known", "|b1", ("phrases",), "whether the encoder knows a word", "known"),
+    Column("queries/id", TEXT, ("queries",), "ids of the queries", "query_ids"),
+    Column("queries/image", "<i8", ("queries",), "row number of the image", "query_image"),
+    Column("queries/phrase", "<i8", ("queries",), "row number of the phrase", "query_phrase"),
+    Column("queries/types", TEXT, ("queries",), "types, joined by '/'", "query_types"),
+    Column(
+        "queries/first_truth", "<i8", ("queries and 1",),
+        "first true box of each query, and the end", "first_truth",
+    ),
+    Column("truth/box", "<f4", ("true boxes", 4), "x0 y0 x1 y1 of true boxes", "truth"),
+)  # fmt: skip
+"""The datasets of a localization file, by the fields of `Localized`."""
 
 
 def write_localized(path: str | Path, localized: Localized) -> None:
     """Write a localization file atomically; equal contents have equal bytes."""
-    arrays = {name: getattr(localized, attribute) for name, attribute, _, _ in _COLUMNS}
-    texts = {name for name, _, kind, _ in _COLUMNS if kind == "O"}
-    needed = sum(
-        _TEXT_BYTES * len(values) + sum(map(len, values)) if name in texts else values.nbytes
-        for name, values in arrays.items()
-    )
+    values = {column.key: getattr(localized, column.key) for column in COLUMNS}
+    texts = [values[column.key] for column in COLUMNS if column.dtype == TEXT]
+    needed = sum(_TEXT_BYTES * len(of_column) + sum(map(len, of_column)) for of_column in texts)
+    needed += sum(values[column.key].nbytes for column in COLUMNS if column.dtype != TEXT)
     with (
         with_room(Path(path), needed) as part,
         h5py.File(part, "w", libver="earliest", track_order=False) as file,
     ):
-        for name, values in arrays.items():
-            if name in texts:
-                kind = h5py.string_dtype()
-                file.create_dataset(name, data=list(values), dtype=kind, track_times=False)
-            else:
-                file.create_dataset(name, data=values, track_times=False)
+        columns.write(file, COLUMNS, values)
         file.attrs["format"] = FORMAT
         file.attrs["format_version"] = FORMAT_VERSION
         file.attrs["similarity"] = localized.similarity
@@ -131,56 +131,26 @@ def write_localized(path: str | Path, localized: Localized) -> None:
 def read_localized(path: str | Path) -> Localized:
     """Load a localization file; raise if it is missing, of another format, or damaged."""
     path = Path(path)
-    if not path.is_file():
-        raise RegionError(f"{path} not found; `pipeline localize` writes localization files")
+    remedy = "run `pipeline localize` again"
     if reason := crash_of(_stored, path):
-        raise RegionError(f"{path}: HDF5 {reason}; run `pipeline localize` again")
-    try:
+        raise RegionError(f"{path}: HDF5 {reason}; {remedy}")
+    with reading(path, "a localization file", remedy, RegionError):
         localized = _stored(path)
         _check(localized)
         return localized
-    # h5py raises the last four for groups and links in place of datasets, and for absurd shapes.
-    except (
-        OSError, KeyError, TypeError, ValueError, AttributeError, RuntimeError, OverflowError,
-        MemoryError,
-    ) as error:  # fmt: skip
-        raise RegionError(f"{path} is damaged ({error}); run `pipeline localize` again") from error
 
 
 def _stored(path: Path) -> Localized:
     with h5py.File(path, "r") as file:
-        if file.attrs.get("format") != FORMAT:
-            raise RegionError(
-                f"{path} is not a localization file (its format is {file.attrs.get('format')!r}); "
-                "`pipeline localize` writes one"
-            )
-        sizes: dict[str, int] = {}
-        columns = {
-            attribute: _column(file, name, kinds, axes, sizes)
-            for name, attribute, kinds, axes in _COLUMNS
-        }
+        if (form := file.attrs.get("format")) != FORMAT:
+            raise ValueError(f"its format is {form!r}, not {FORMAT!r}")
+        values = columns.read(file, COLUMNS)
+        texts = {c.key: tuple(values[c.key]) for c in COLUMNS if c.dtype == TEXT}
         return Localized(
-            **columns,
+            **(values | texts),
             similarity=str(file.attrs["similarity"]),
             provenance=decode(file.attrs["provenance"], dict[str, Any]),
         )
-
-
-def _column(
-    file: h5py.File, name: str, kinds: str, axes: tuple[str | int, ...], sizes: dict[str, int]
-) -> Any:
-    """Return a column whose axes match the lengths of earlier columns."""
-    dataset = require_held(file[name])
-    for axis, length in zip(axes, dataset.shape or (), strict=False):
-        if isinstance(axis, str):
-            sizes.setdefault(axis, length)
-    expected = tuple(sizes.get(axis) if isinstance(axis, str) else axis for axis in axes)
-    if dataset.dtype.kind not in kinds or dataset.shape != expected:
-        raise ValueError(
-            f"{name} is {dataset.dtype} of shape {dataset.shape}, expected {_KINDS[kinds]} of "
-            f"shape {expected}, an axis for {' and one for '.join(map(str, axes))}"
-        )
-    return tuple(dataset.asstr()[()]) if kinds == "O" else np.asarray(dataset[()])
 
 
 def _check(data: Localized) -> None:
@@ -195,9 +165,9 @@ def _check(data: Localized) -> None:
     ):
         if ((rows < 0) | (rows >= number)).any():
             raise ValueError(f"queries name {what} beyond the {number} of the file")
-    for name, attribute, kinds, _ in _COLUMNS:
-        if kinds == "f" and not np.isfinite(getattr(data, attribute)).all():
-            raise ValueError(f"{name} has values that are not finite")
+    for column in COLUMNS:
+        if column.dtype == "<f4" and not np.isfinite(getattr(data, column.key)).all():
+            raise ValueError(f"{column.name!r} has values that are not finite")
     if data.similarity not in SIMILARITIES:
         raise ValueError(f"the similarity {data.similarity!r} is unknown")
 

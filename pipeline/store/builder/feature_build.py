@@ -38,6 +38,7 @@ from pipeline.store.packed import PackedTexts, TextIndex
 from pipeline.store.progress import WRITE, Progress, Stopwatch, no_progress
 from pipeline.store.shards.format import (
     OK,
+    SOURCE_CRC32,
     DamagedShard,
     FeatureHeader,
     OtherShard,
@@ -194,7 +195,7 @@ class ShardBuild:
             # -1 reads the last entry, which the first condition masks.
             rows = np.flatnonzero((numbers >= 0) & (self.state[numbers] == REUSABLE))
             older = open_rows(path, self.header)
-            yield numbers[rows], older.status[rows], older.source_crc32[rows]
+            yield numbers[rows], older.status[rows], older.sources[SOURCE_CRC32][rows]
 
     def finished_files(self) -> Iterator[tuple[Span, ShardFile]]:
         """Yield each finished shard's span, and the shard opened for reading."""

@@ -21,14 +21,15 @@ from pipeline.store.hashing import canonical_json
 from pipeline.store.packed import PackedTexts
 from pipeline.store.schema import decode
 from pipeline.store.shards.format import DamagedShard, FeatureHeader, OtherShard, StoredBlock
-from pipeline.store.shards.layout import stored_dtype
+from pipeline.store.shards.layout import source_columns, stored_dtype
 from pipeline.store.shards.writer import PatientFile, explained
 
 # As in PNG: a byte that no UTF-8 text contains, and line ends that a conversion of texts changes.
 _MARK = b"\xffrow\r\n\x1a\n"
 _CHECK = struct.Struct("<I")
-# Bytes of id and reason, status, CRC-32 of the source and of the features.
-_COLUMNS = struct.Struct("<IIBII")
+# Bytes of id and reason, and the status; then the columns of the source, and the CRC-32 of the
+# features.
+_COLUMNS, _CRC32 = struct.Struct("<IIB"), struct.Struct("<I")
 
 
 def append_rows(
@@ -40,12 +41,14 @@ def append_rows(
     """Append finished rows, as blocks with their ids, and flush them to the disk."""
     parts: list[bytes] = []
     for ids, block in blocks:
-        unknown = np.zeros(len(block), np.uint32)
-        sources = unknown if block.source_crc32 is None else block.source_crc32
+        sources = np.zeros(len(block), _sources_dtype())
+        for name, values in block.sources.items():
+            sources[name] = values
         for row, (row_id, reason) in enumerate(zip(ids, block.errors, strict=True)):
             texts = row_id.encode(), reason.encode()
-            numbers = int(block.status[row]), int(sources[row]), int(block.crc32[row])
-            checked = _COLUMNS.pack(*map(len, texts), *numbers) + b"".join(texts)
+            numbers = _COLUMNS.pack(*map(len, texts), int(block.status[row]))
+            numbers += sources[row].tobytes() + _CRC32.pack(block.crc32[row])
+            checked = numbers + b"".join(texts)
             check = _CHECK.pack(zlib.crc32(checked))
             parts += _MARK, check, checked, block.features[row].tobytes()
     with explained(path), PatientFile(path, "a") as stream:
@@ -65,6 +68,11 @@ def append_rows(
                 os.close(folder)
 
 
+def _sources_dtype() -> np.dtype:
+    """Return the columns that describe the source of a row as one packed dtype."""
+    return np.dtype([(column.key, column.dtype) for column in source_columns()])
+
+
 @dataclass(frozen=True)
 class _FirstLine:
     work: str
@@ -77,7 +85,7 @@ class _Record(NamedTuple):
     id: str
     reason: str
     status: int
-    source_crc32: int
+    sources: bytes
     crc32: int
     features: int
     stop: int
@@ -93,6 +101,7 @@ class Journal:
         self.damaged = False  # a record before an intact one is
         self._data: Any = b""
         self._dtype, self._shape = stored_dtype(header), header.row_shape
+        self._sources = _sources_dtype()
         self._values = int(np.prod(header.row_shape, dtype=np.int64))
         with path.open("rb") as stream:
             first = stream.readline()
@@ -104,7 +113,8 @@ class Journal:
         self.ids: Sequence[str] = PackedTexts(record.id for record in records)
         self.errors: list[str] = [record.reason for record in records]
         self.status: np.ndarray = np.array([record.status for record in records], np.uint8)
-        self.source_crc32: np.ndarray = np.array([r.source_crc32 for r in records], np.uint32)
+        sources = np.frombuffer(b"".join(r.sources for r in records), self._sources)
+        self.sources: dict[str, np.ndarray] = {n: sources[n] for n in self._sources.fields or {}}
         self.crc32: np.ndarray = np.array([record.crc32 for record in records], np.uint32)
         self._offsets = [record.features for record in records]
 
@@ -141,11 +151,14 @@ class Journal:
     def _record(self, view: memoryview, start: int) -> _Record | None:
         """Return the record that begins at an offset; None if it is torn or damaged."""
         columns = start + len(_MARK) + _CHECK.size
-        texts = columns + _COLUMNS.size
+        at_sources = columns + _COLUMNS.size
+        at_crc32 = at_sources + self._sources.itemsize
+        texts = at_crc32 + _CRC32.size
         if texts > len(view):
             return None
         (check,) = _CHECK.unpack_from(view, start + len(_MARK))
-        id_bytes, reason_bytes, status, source_crc32, crc32 = _COLUMNS.unpack_from(view, columns)
+        id_bytes, reason_bytes, status = _COLUMNS.unpack_from(view, columns)
+        (crc32,) = _CRC32.unpack_from(view, at_crc32)
         reason, features = texts + id_bytes, texts + id_bytes + reason_bytes
         stop = features + self._values * self._dtype.itemsize
         if (
@@ -156,5 +169,5 @@ class Journal:
             return None
         return _Record(
             str(view[texts:reason], "utf-8"), str(view[reason:features], "utf-8"),
-            status, source_crc32, crc32, features, stop,
+            status, bytes(view[at_sources:at_crc32]), crc32, features, stop,
         )  # fmt: skip

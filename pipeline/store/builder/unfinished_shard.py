@@ -263,6 +263,4 @@ class UnfinishedShard:
 
 def _take(source: StoredBlock | ShardFile | Journal, rows: RowNumbers) -> StoredBlock:
     features = source.features[rows] if isinstance(source, StoredBlock) else source.read_rows(rows)
-    errors = tuple(source.errors[row] for row in rows)
-    crc32 = None if source.source_crc32 is None else source.source_crc32[rows]
-    return StoredBlock(features, source.status[rows], errors, crc32, crc32=source.crc32[rows])
+    return StoredBlock.of(source, rows, features)

@@ -10,6 +10,7 @@ import h5py
 import numpy as np
 
 from pipeline.datasets.manifest import read_manifest
+from pipeline.store import columns
 from pipeline.store.builder.locking import require_output_file
 from pipeline.store.convert.importers.id_files import read_ids
 from pipeline.store.convert.layouts import EXPORTS, SUFFIXES
@@ -21,15 +22,10 @@ from pipeline.store.shards.feature_set import FeatureSet
 from pipeline.store.shards.format import RowBlock, ShardError
 from pipeline.store.shards.index import INDEX_FILE
 from pipeline.store.shards.layout import (
-    CRC32,
-    ERROR,
     FEATURES,
-    IDS,
-    SOURCE_CRC32,
-    STATUS,
+    row_columns,
     stored_dtype,
     write_attributes,
-    write_columns,
 )
 from pipeline.store.shards.reader import ShardFile
 from pipeline.store.shards.side_by_side import require_own_rows
@@ -215,9 +211,9 @@ def export_h5_view(features: FeatureSet, out: Path) -> None:
             write_attributes(file, header.attributes())
             kind, space = h5py.h5t.py_create(dtype, logical=1), h5py.h5s.create_simple(shape)
             h5py.h5d.create(file.id, FEATURES.encode(), kind, space, creation)
-            errors = [features.error(row) for row in range(len(features))]
-            write_columns(file, {IDS: features.ids, ERROR: errors})
-            write_columns(file, {n: getattr(features, n) for n in (STATUS, CRC32, SOURCE_CRC32)})
+            # Texts first: the order of this file since its first version.
+            ordered = sorted(row_columns(), key=lambda column: column.dtype != columns.TEXT)
+            columns.write(file, ordered, {**vars(features), **features.sources})
         # HDF5 silently reads rows of a missing shard as zeros, so one row of each is read here.
         with h5py.File(part, "r") as file:
             for entry in features.index.shards:

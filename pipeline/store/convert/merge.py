@@ -14,7 +14,7 @@ from pipeline.store.progress import QUIET, Monitor
 from pipeline.store.shards.feature_set import FeatureSet
 from pipeline.store.shards.format import OtherShard, RowBlock, ShardError
 from pipeline.store.shards.index import FeatureIndex
-from pipeline.store.shards.layout import CRC32, SOURCE_CRC32, STATUS
+from pipeline.store.shards.layout import CRC32, STATUS
 
 
 def merge(
@@ -83,12 +83,7 @@ def merge(
                 origin[start:stop][list(group)] - first_row[number]
             )
         ]
-        return RowBlock(
-            np.concatenate([block.features for block in blocks]),
-            np.concatenate([block.status for block in blocks]),
-            tuple(error for block in blocks for error in block.errors),
-            np.concatenate([_source_crc32(block) for block in blocks]),
-        )
+        return RowBlock.joined(blocks)
 
     software = "; ".join(dict.fromkeys(features.index.header.created_by for features in opened))
     header = first.index.header
@@ -128,15 +123,13 @@ def _join(sets: Sequence[FeatureSet]) -> tuple[PackedTexts, np.ndarray]:
 
 def _require_same_row(first: FeatureSet, other: FeatureSet, row_id: str) -> None:
     here, there = (int(features.rows_of([row_id])[0]) for features in (first, other))
-    for what in (STATUS, SOURCE_CRC32, CRC32):
-        ours, theirs = getattr(first, what)[here], getattr(other, what)[there]
-        if ours != theirs:
+    columns = [(what, ours, other.sources[what]) for what, ours in first.sources.items()]
+    columns.insert(0, (STATUS, first.status, other.status))
+    columns.append((CRC32, first.crc32, other.crc32))
+    for what, of_first, of_other in columns:
+        if (ours := of_first[here]) != (theirs := of_other[there]):
             raise ShardError(
                 f"id {row_id!r} is row {here} of {first.folder} and row {there} of "
                 f"{other.folder}, with another {what} ({ours} and {theirs}); delete one of them, "
                 "or extract it once"
             )
-
-
-def _source_crc32(block: RowBlock) -> np.ndarray:
-    return np.zeros(len(block), np.uint32) if block.source_crc32 is None else block.source_crc32

@@ -15,7 +15,7 @@ from pipeline.store.files import appearing_whole
 from pipeline.store.hashing import canonical_json
 from pipeline.store.progress import Progress, no_progress
 from pipeline.store.shards.feature_set import FeatureSet, MissingRows
-from pipeline.store.shards.format import OK, STATUS_NAMES
+from pipeline.store.shards.format import OK, SOURCE_CRC32, STATUS_NAMES
 from pipeline.store.shards.row_keys import images_of_rows
 from pipeline.store.shards.writer import explained
 
@@ -42,7 +42,8 @@ def export_table(
     """
     blocks = features.blocks(ids, allow_failed)
     described = None if dataset is None else described_rows(ids, dataset)
-    schema = _schema(features, described is not None)
+    more = [name for name in features.sources if name != SOURCE_CRC32]
+    schema = _schema(features, described is not None, more)
     size = len(ids) * features.index.header.row_bytes
     row = 0
     with (
@@ -60,6 +61,7 @@ def export_table(
             columns += [
                 pa.array(statuses, pa.string()),
                 pa.array(block.errors, pa.string()),
+                *(pa.array(block.sources[name]) for name in more),
                 vectors(block.features, schema.field(VECTOR).type, block.status != OK),
             ]
             writer.write_batch(pa.record_batch(columns, schema))
@@ -67,7 +69,7 @@ def export_table(
             progress(row, len(ids), 0)
 
 
-def _schema(features: FeatureSet, described: bool) -> pa.Schema:
+def _schema(features: FeatureSet, described: bool, more: Sequence[str]) -> pa.Schema:
     header = features.index.header
     about = {name: str(value) for name, value in header.attributes().items()}
     about |= {
@@ -81,6 +83,7 @@ def _schema(features: FeatureSet, described: bool) -> pa.Schema:
         *joined,
         ("status", pa.string()),
         ("reason", pa.string()),
+        *((name, pa.from_numpy_dtype(features.sources[name].dtype)) for name in more),
         (VECTOR, pa.list_(value, int(np.prod(header.row_shape)))),
     ]
     return pa.schema(fields, metadata=about)

@@ -10,8 +10,8 @@ import numpy as np
 from pipeline.store.files import parse_json
 from pipeline.store.hashing import canonical_json
 from pipeline.store.shards.feature_set import FeatureSet
-from pipeline.store.shards.format import OK, STATUS_NAMES, ShardError, trained_on_of
-from pipeline.store.shards.layout import FEATURES, IDS, SHARD, SHARDS, STATUS
+from pipeline.store.shards.format import SOURCE_CRC32, ShardError, failures_of, trained_on_of
+from pipeline.store.shards.layout import FEATURES, IDS, SHARD, SHARDS, STATUS, source_columns
 from pipeline.store.shards.reader import ShardFile
 from pipeline.store.shards.side_by_side import is_view, read_view
 from pipeline.store.wording import counted
@@ -21,16 +21,17 @@ _REASONS_SHOWN = 5
 
 @dataclass(frozen=True)
 class _Contents:
-    """Properties shared by folders and single shards."""
+    """A folder or a single shard."""
 
+    rows: FeatureSet | ShardFile
     attributes: dict[str, Any]
     trained_on: tuple[str, ...]
-    row_shape: tuple[int, ...]
-    dtype: str
-    status: np.ndarray
-    failures: list[tuple[str, str, str]]
-    source_crc32: np.ndarray
     files: list[Path]
+
+    @property
+    def failures(self) -> list[tuple[str, str, str]]:
+        """The id, status name and reason of each failed row."""
+        return failures_of(self.rows)
 
 
 def describe(path: str | Path) -> list[str]:
@@ -56,11 +57,10 @@ def describe(path: str | Path) -> list[str]:
     """
     path = Path(path)
     contents = _contents_of(path)
-    about, rows = contents.attributes, len(contents.status)
-    values = int(np.prod(contents.row_shape))
-    row_bytes = values * np.dtype(contents.dtype).itemsize
+    about, rows = contents.attributes, len(contents.rows.ids)
+    shape, dtype = contents.rows.row_shape, contents.rows.dtype
+    row_bytes = int(np.prod(shape)) * dtype.itemsize
     on_disk = sum(file.stat().st_size for file in contents.files)
-    sources = int((contents.source_crc32 != 0).sum())
     what = counted(len(contents.files), "shard") if path.is_dir() else "one shard"
     reading = reading_lines(str(contents.files[0]))
     if is_view(path):
@@ -72,9 +72,9 @@ def describe(path: str | Path) -> list[str]:
     return [
         f"{path}: {rows} rows in {what}, {on_disk / 1e6:.1f} MB on disk",
         f"dataset      {about['dataset']}",
-        f"features     {(rows, *contents.row_shape)} {contents.dtype}, axes: {about['axes']}",
+        f"features     {(rows, *shape)} {dtype}, axes: {about['axes']}",
         f"bytes        {row_bytes} per row, {rows * row_bytes} in total",
-        f"sources      CRC-32 known of {sources} of {rows} rows",
+        *_source_lines(contents),
         f"failed rows  {len(contents.failures)}",
         *_failure_lines(contents),
         "",
@@ -98,10 +98,10 @@ def summary_of(path: str | Path) -> dict[str, Any]:
     about = contents.attributes
     return {
         "path": str(path),
-        "rows": len(contents.status),
+        "rows": len(contents.rows.ids),
         "failed_rows": len(contents.failures),
-        "row_shape": list(contents.row_shape),
-        "dtype": contents.dtype,
+        "row_shape": list(contents.rows.row_shape),
+        "dtype": str(contents.rows.dtype),
         "axes": about["axes"],
         "dataset": about["dataset"],
         "shards": len(contents.files),
@@ -135,15 +135,9 @@ def reading_lines(file: str) -> list[str]:
 def _of_folder(folder: Path) -> _Contents:
     features = FeatureSet(folder)
     header = features.index.header
+    files = [folder / entry.file for entry in features.index.shards]
     return _Contents(
-        header.attributes() | {"recipe": header.recipe},
-        header.trained_on,
-        header.row_shape,
-        header.dtype,
-        features.status,
-        features.failures(),
-        features.source_crc32,
-        [folder / entry.file for entry in features.index.shards],
+        features, header.attributes() | {"recipe": header.recipe}, header.trained_on, files
     )
 
 
@@ -157,20 +151,17 @@ def _of_file(path: Path) -> _Contents:
         trained_on = trained_on_of(shard.attributes)
     except ValueError as error:
         trained_on = (str(error),)
-    failures = [
-        (shard.ids[row], STATUS_NAMES.get(int(shard.status[row]), "?"), shard.errors[row])
-        for row in np.flatnonzero(shard.status != OK).tolist()
-    ]
-    return _Contents(
-        shard.attributes | {"recipe": recipe},
-        trained_on,
-        shard.row_shape,
-        shard.dtype.name,
-        shard.status,
-        failures,
-        shard.source_crc32,
-        [path],
-    )
+    return _Contents(shard, shard.attributes | {"recipe": recipe}, trained_on, [path])
+
+
+def _source_lines(contents: _Contents) -> list[str]:
+    lines = []
+    for column in source_columns():
+        known = int((contents.rows.sources[column.key] != column.fill).sum())
+        named = "sources      CRC-32" if column.key == SOURCE_CRC32 else f"{column.key:<12}"
+        if known or not column.optional:
+            lines.append(f"{named} known of {known} of {len(contents.rows.ids)} rows")
+    return lines
 
 
 def _failure_lines(contents: _Contents) -> list[str]:

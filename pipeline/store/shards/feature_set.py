@@ -14,11 +14,12 @@ from pipeline.store.packed import PackedTexts, TextIndex, repeated_texts
 from pipeline.store.shards.feature_dataset import FeatureDataset, as_array
 from pipeline.store.shards.format import (
     OK,
-    STATUS_NAMES,
+    SOURCE_CRC32,
     OtherShard,
     RowBlock,
     ShardEntry,
     ShardError,
+    failures_of,
 )
 from pipeline.store.shards.index import FeatureIndex, read_index
 from pipeline.store.shards.reader import ShardFile
@@ -92,6 +93,8 @@ class FeatureSet:
     status : numpy.ndarray. (rows,) uint8; 0 where a row has features.
     crc32 : numpy.ndarray. (rows,) uint32, CRC-32 of the bytes of each stored row.
     source_crc32 : numpy.ndarray. (rows,) uint32, CRC-32 of the source of each row; 0 if unknown.
+    errors : list of str. The reason of each failed row, "" of the others.
+    sources : dict. Columns of the sources of rows by name, (rows,) each, such as "source_crc32".
 
     Examples
     --------
@@ -140,9 +143,13 @@ class FeatureSet:
             [shard.status for shard in self._shards]
         )
         self.crc32: npt.NDArray[np.uint32] = np.concatenate([shard.crc32 for shard in self._shards])
-        self.source_crc32: npt.NDArray[np.uint32] = np.concatenate(
-            [shard.source_crc32 for shard in self._shards]
-        )
+        self.errors: list[str] = [error for shard in self._shards for error in shard.errors]
+        # Values of the columns that describe the sources of rows, by name.
+        self.sources: dict[str, npt.NDArray[Any]] = {
+            name: np.concatenate([shard.sources[name] for shard in self._shards])
+            for name in first.sources
+        }
+        self.source_crc32: npt.NDArray[np.uint32] = self.sources[SOURCE_CRC32]
         self._index: TextIndex | None = None
         self._first = np.cumsum([0, *(shard.rows for shard in self._shards)])
         if repeated_texts(self.ids):
@@ -300,7 +307,7 @@ class FeatureSet:
         rows = self.rows_of(ids)
         failed = np.flatnonzero(self.status[rows] != OK)
         if failed.size and not allow_failed:
-            first = [f"{ids[i]}: {self.error(int(rows[i]))}" for i in failed[:5]]
+            first = [f"{ids[i]}: {self.errors[int(rows[i])]}" for i in failed[:5]]
             raise FailedRows(
                 f"{self.folder}: {failed.size} of {len(ids)} requested rows have no features, "
                 f"first {first}; fix the files and extract again, leave the failed rows out, or "
@@ -308,17 +315,9 @@ class FeatureSet:
             )
         return rows
 
-    def error(self, row: int) -> str:
-        """Return the failure reason of a row, or an empty string."""
-        shard = self._shard_of(row)
-        return self._shards[shard].errors[row - int(self._first[shard])]
-
     def failures(self) -> list[tuple[str, str, str]]:
         """Return (id, status name, reason) of every failed row, in file order."""
-        return [
-            (self.ids[row], STATUS_NAMES.get(int(self.status[row]), "?"), self.error(row))
-            for row in np.flatnonzero(self.status != OK).tolist()
-        ]
+        return failures_of(self)
 
     def read(
         self, ids: str | Iterable[str] | None = None, allow_failed: bool = False
@@ -370,21 +369,13 @@ class FeatureSet:
         step = max(1, _BLOCK_BYTES // self.index.header.row_bytes)
         for start in range(0, len(rows), step):
             here = rows[start : start + step]
-            yield RowBlock(
-                self.read_rows(here),
-                self.status[here],
-                tuple(self.error(int(row)) for row in here),
-                self.source_crc32[here],
-            )
+            yield RowBlock.of(self, here, self.read_rows(here))
 
     def _positions_of(self, ids: Sequence[str]) -> np.ndarray:
         """Return the row number of each id, -1 for a missing one."""
         if self._index is None:
             self._index = TextIndex(self.ids)
         return self._index.rows_of(ids, len(ids))
-
-    def _shard_of(self, row: int) -> int:
-        return int(np.searchsorted(self._first, row, side="right")) - 1
 
 
 def _open(folder: Path, entry: ShardEntry, index: FeatureIndex) -> ShardFile:

@@ -5,7 +5,7 @@ docs/format.md is the specification for readers without this package.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Annotated, Any
+from typing import Annotated, Any, Protocol
 
 import numpy as np
 from msgspec import Meta
@@ -19,6 +19,9 @@ from pipeline.store.schema import Natural, Positive, Sha256, decode
 
 FORMAT = "pipeline-features"
 FORMAT_VERSION = 1
+
+SOURCE_CRC32 = "source_crc32"
+"""The dataset of `RowBlock.source_crc32`; the others are named in `layout`."""
 
 OK, UNREADABLE, MISSING, REFUSED = 0, 1, 2, 3
 STATUS_NAMES = {OK: "ok", UNREADABLE: "unreadable", MISSING: "missing", REFUSED: "refused"}
@@ -137,9 +140,40 @@ class RowBlock:
     """n failure reasons, "" where the status is 0."""
     source_crc32: np.ndarray | None = None
     """(n,) uint32, CRC-32 of the image file or of the UTF-8 caption; 0 or None: unknown."""
+    other_sources: Mapping[str, np.ndarray] = field(default_factory=dict)
+    """(n,) values of further columns of `pipeline.store.shards.layout.source_columns` by name."""
 
     def __len__(self) -> int:
         return len(self.status)
+
+    @property
+    def sources(self) -> dict[str, np.ndarray]:
+        """(n,) known values of the columns that describe the sources of rows, by name."""
+        crc32 = {} if self.source_crc32 is None else {SOURCE_CRC32: self.source_crc32}
+        return crc32 | dict(self.other_sources)
+
+    @staticmethod
+    def of(rows: "StoredRows", at: np.ndarray, features: np.ndarray) -> "RowBlock":
+        """Return rows by position `at` (n,), with their `features` (n, *row_shape)."""
+        sources = {name: values[at] for name, values in rows.sources.items()}
+        errors = tuple(rows.errors[row] for row in at.tolist())
+        crc32 = sources.pop(SOURCE_CRC32, None)
+        return RowBlock(features, rows.status[at], errors, crc32, sources)
+
+    @staticmethod
+    def joined(blocks: Sequence["RowBlock"]) -> "RowBlock":
+        """Return the concatenation of blocks with the same columns."""
+        sources = {
+            name: np.concatenate([block.sources[name] for block in blocks])
+            for name in blocks[0].sources
+        }
+        return RowBlock(
+            np.concatenate([block.features for block in blocks]),
+            np.concatenate([block.status for block in blocks]),
+            tuple(error for block in blocks for error in block.errors),
+            sources.pop(SOURCE_CRC32, None),
+            sources,
+        )
 
 
 @dataclass(frozen=True)
@@ -148,6 +182,32 @@ class StoredBlock(RowBlock):
 
     crc32: np.ndarray = field(kw_only=True)
     """(n,) uint32, CRC-32 of the bytes of each row."""
+
+    @staticmethod
+    def of(rows: "StoredRows", at: np.ndarray, features: np.ndarray) -> "StoredBlock":
+        """Return rows by position `at` (n,), with their stored `features` (n, *row_shape)."""
+        return StoredBlock(**vars(RowBlock.of(rows, at, features)), crc32=rows.crc32[at])
+
+
+class StoredRows(Protocol):
+    """Columns of rows that a shard, a block or a set stores."""
+
+    @property
+    def status(self) -> np.ndarray: ...
+    @property
+    def errors(self) -> Sequence[str]: ...
+    @property
+    def crc32(self) -> np.ndarray: ...
+    @property
+    def sources(self) -> Mapping[str, np.ndarray]: ...
+
+
+def failures_of(rows: Any) -> list[tuple[str, str, str]]:
+    """Return id, status name and reason of each failed row of a shard or set, in order."""
+    return [
+        (rows.ids[row], STATUS_NAMES.get(int(rows.status[row]), "?"), rows.errors[row])
+        for row in np.flatnonzero(rows.status != OK).tolist()
+    ]
 
 
 @dataclass(frozen=True, slots=True)

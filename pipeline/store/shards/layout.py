@@ -1,25 +1,44 @@
-"""The HDF5 layout of a shard as data: names, dtypes, chunks and attributes are defined only here.
+"""The HDF5 layout of a shard as data: each dataset and attribute is defined only here.
 
-The creation order of attributes and datasets is part of the layout, since it determines the bytes
-of the file. docs/format.md specifies the layout for readers without this package.
+`COLUMNS` is version 1 of the format; another version is another tuple. The order of datasets and
+attributes is part of the layout, since it determines the bytes of the file. docs/format.md
+specifies the layout for readers without this package.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import h5py
 import numpy as np
 
-from pipeline.store.shards.format import FeatureHeader
+from pipeline.store.columns import TEXT, Column, create
+from pipeline.store.shards.format import SOURCE_CRC32, FeatureHeader
 
 FEATURES = "features"
 IDS, STATUS, ERROR = "ids", "status", "error"
-CRC32, SOURCE_CRC32 = "crc32", "source_crc32"
+CRC32 = "crc32"
 
-_TEXT, _CRC = h5py.string_dtype("utf-8"), np.dtype("<u4")
+COLUMNS = (
+    Column(
+        FEATURES, "<f4", ("rows", ...),  # or float16
+        "one row per image or caption; NaN where the row failed",
+    ),
+    Column(IDS, TEXT, ("rows",), "ids of the dataset's manifest; captions are `<image id>#<k>`"),
+    Column(STATUS, "|u1", ("rows",), "0 ok, 1 unreadable, 2 missing, 3 refused"),
+    Column(ERROR, TEXT, ("rows",), "why a row failed, else empty", "errors"),
+    Column(CRC32, "<u4", ("rows",), "CRC-32 of the bytes of each row of `features`"),
+    Column(
+        SOURCE_CRC32, "<u4", ("rows",),
+        "CRC-32 of the row's source: an image file's bytes, a caption's UTF-8 text; 0: not known, "
+        "or no file",
+        fill=0,
+    ),
+)  # fmt: skip
+"""The datasets of a shard, in the order of their creation.
 
-COLUMNS = {IDS: _TEXT, STATUS: np.dtype("u1"), ERROR: _TEXT, CRC32: _CRC, SOURCE_CRC32: _CRC}
-"""Dtype of each dataset with one value per row."""
+Those with a `fill` describe the source of a row. Any of them is carried from a `RowBlock` into
+shards, merged and concatenated sets and exports: a new one is one more entry here.
+"""
 
 SHARD, SHARDS, ROWS = "shard", "shards", "rows"
 
@@ -27,6 +46,16 @@ REQUIRED_TEXTS = ("format", "recipe", "recipe_hash", "weights", "weights_sha256"
 """Required attributes of a shard."""
 
 _CHUNK_BYTES = 1 << 16
+
+
+def row_columns() -> tuple[Column, ...]:
+    """Return the columns with one value per row: all but the features."""
+    return tuple(column for column in COLUMNS if column.name != FEATURES)
+
+
+def source_columns() -> tuple[Column, ...]:
+    """Return the columns that describe the source of a row, where it is known."""
+    return tuple(column for column in row_columns() if column.fill is not None)
 
 
 def write_attributes(file: h5py.File, attributes: Mapping[str, Any]) -> None:
@@ -51,13 +80,7 @@ def create_features(
             "fletcher32": True,
         }
     shape = (rows, *header.row_shape)
-    return file.create_dataset(FEATURES, shape, stored_dtype(header), track_times=False, **options)
-
-
-def write_columns(file: h5py.File, columns: Mapping[str, np.ndarray | Sequence[str]]) -> None:
-    """Write datasets of `COLUMNS`, in the order of the mapping."""
-    for name, values in columns.items():
-        file.create_dataset(name, data=values, dtype=COLUMNS[name], track_times=False)
+    return create(file, COLUMNS[0], shape, stored_dtype(header), **options)
 
 
 def stored_dtype(header: FeatureHeader) -> np.dtype:

@@ -5,18 +5,20 @@ import os
 import zlib
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
 import h5py
 import numpy as np
 
-from pipeline.store.files import require_held
+from pipeline.store import columns
 from pipeline.store.hashing import canonical_json, sha256_of_file
-from pipeline.store.packed import PackedTexts
+from pipeline.store.own_files import reading
 from pipeline.store.shards.format import (
     FORMAT,
     OK,
+    SOURCE_CRC32,
     DamagedShard,
     FeatureHeader,
     OtherShard,
@@ -26,27 +28,15 @@ from pipeline.store.shards.format import (
 from pipeline.store.shards.layout import (
     COLUMNS,
     CRC32,
-    ERROR,
-    FEATURES,
     IDS,
     REQUIRED_TEXTS,
-    SOURCE_CRC32,
     STATUS,
+    row_columns,
+    source_columns,
 )
 
 # Small enough for a core's cache, since every row is read several times.
 _READ_ROWS_BYTES = 1 << 21
-# Exceptions of h5py and numpy on corrupt files; MemoryError if a size field is absurd.
-_UNREADABLE = (
-    OSError,
-    KeyError,
-    ValueError,
-    TypeError,
-    AttributeError,
-    RuntimeError,
-    OverflowError,
-    MemoryError,
-)
 
 
 class ShardFile:
@@ -59,41 +49,46 @@ class ShardFile:
         """Read everything except the features; raise `DamagedShard` if the structure is invalid."""
         self.path = path = Path(path)
         # The file is closed after each call: an open HDF5 file must not be used after a fork.
-        try:
-            with h5py.File(path, "r") as file:
-                _require_format(path, file)
-                features = _own_dataset(file, FEATURES)
-                columns = {name: _own_dataset(file, name) for name in COLUMNS}
-                shapes = {column.shape for column in columns.values()}
-                self.attributes: dict[str, Any] = {
-                    k: v if isinstance(v, str) else int(v) for k, v in file.attrs.items()
-                }
-                self.ids: Sequence[str] = PackedTexts(columns[IDS].asstr()[()])
-                self.errors: list[str] = list(columns[ERROR].asstr()[()])
-                self.status: np.ndarray = columns[STATUS][()]
-                self.crc32: np.ndarray = columns[CRC32][()]
-                self.source_crc32: np.ndarray = columns[SOURCE_CRC32][()]
-                self.row_shape: tuple[int, ...] = features.shape[1:]
-                self.dtype: np.dtype = features.dtype
-                self.rows: int = features.shape[0]
-                self._offset: int | None = features.id.get_offset()
-            if self.dtype.kind != "f" or self.rows < 1:
-                raise ValueError(f"found {self.rows} rows of {self.dtype}, expected rows of floats")
+        with self._reading(), h5py.File(path, "r") as file:
+            _require_format(path, file)
+            sizes: dict[str, int] = {}
+            features = columns.own_dataset(file, COLUMNS[0], sizes)
+            stored = columns.read(file, row_columns(), sizes)
+            self.attributes: dict[str, Any] = {
+                k: v if isinstance(v, str) else int(v) for k, v in file.attrs.items()
+            }
+            self.ids: Sequence[str] = stored[IDS]
+            self.errors: list[str] = list(stored["errors"])
+            self.status: np.ndarray = stored[STATUS]
+            self.crc32: np.ndarray = stored[CRC32]
+            self.sources: dict[str, np.ndarray] = {c.key: stored[c.key] for c in source_columns()}
+            self.row_shape: tuple[int, ...] = features.shape[1:]
+            self.dtype: np.dtype = features.dtype
+            self.rows: int = features.shape[0]
+            self._offset: int | None = features.id.get_offset()
+            if self.rows < 1:
+                raise ValueError("it has no rows")
             if absent := [name for name in REQUIRED_TEXTS if name not in self.attributes]:
-                raise KeyError(f"missing attributes {absent}")
+                raise ValueError(f"missing attributes {absent}")
             texts = {name: self.attributes[name] for name in REQUIRED_TEXTS}
             if numbers := [name for name, text in texts.items() if not isinstance(text, str)]:
                 raise ValueError(f"attributes {numbers} are not text")
-            if shapes != {(self.rows,)}:
-                raise ValueError(f"{self.rows} feature rows, but columns of shape {sorted(shapes)}")
-        except _UNREADABLE as error:
-            _refuse_unreadable(path, error)
-            raise DamagedShard(
-                f"{path} is not a valid feature shard ({error}); copy it again, or rerun the "
-                "command that wrote it, which recomputes only this shard"
-            ) from error
         self._checked = np.zeros(self.rows, bool)
         self._map: tuple[int, np.ndarray] | None = None
+
+    def _reading(self) -> AbstractContextManager[None]:
+        return reading(
+            self.path,
+            "a feature shard",
+            "copy it again, or rerun the command that wrote it, which recomputes only this shard",
+            DamagedShard,
+            ShardError,
+        )
+
+    @property
+    def source_crc32(self) -> np.ndarray:
+        """(rows,) uint32, CRC-32 of the source of each row; 0 if unknown."""
+        return self.sources[SOURCE_CRC32]
 
     @property
     def compressed(self) -> bool:
@@ -109,21 +104,15 @@ class ShardFile:
 
     def stored(self, rows: np.ndarray) -> np.ndarray:
         """Return stored rows (len(rows), *row_shape) without a CRC-32 check."""
-        try:
+        with self._reading():
             if self._offset is not None:
                 return self._mapped()[rows]
             with h5py.File(self.path, "r") as file:
-                dataset = file[FEATURES]
+                dataset = file[COLUMNS[0].name]
                 stored = np.empty((len(rows), *self.row_shape), self.dtype)
                 for position, row in enumerate(rows):
                     dataset.read_direct(stored, np.s_[int(row)], np.s_[position])
                 return stored
-        except _UNREADABLE as error:
-            _refuse_unreadable(self.path, error)
-            raise DamagedShard(
-                f"{self.path}: cannot read the features ({error}); copy the file again or rerun "
-                "the command that wrote it"
-            ) from error
 
     def view(self, rows: np.ndarray) -> np.ndarray:
         """Return what `stored` does, read-only: rows of the mapped file if they are consecutive."""
@@ -216,28 +205,3 @@ def _require_format(path: Path, file: h5py.File) -> None:
             f"{path} has the format {stated!r}, not {FORMAT!r}; pass a feature folder, or a shard "
             "that `pipeline extract` or `text` wrote"
         )
-
-
-def _own_dataset(file: h5py.File, name: str) -> h5py.Dataset:
-    """Return a dataset that is stored inside this file and fits into it."""
-    # An external or virtual dataset could expose any file that the reader may open. Check the link
-    # first: resolving its target would open it.
-    link = file.get(name, getlink=True)
-    if link is None:
-        raise KeyError(f"dataset {name!r} is missing")
-    if isinstance(link, h5py.HardLink):
-        dataset = file[name]
-        if not (dataset.is_virtual or dataset.external):
-            return require_held(dataset)
-    raise ValueError(
-        f"{name!r} is stored in other files, as in a view of shards; verify and read those"
-    )
-
-
-def _refuse_unreadable(path: Path, error: Exception) -> None:
-    """Raise if the operating system refused the read, which is not evidence of corruption."""
-    if isinstance(error, OSError) and error.errno is not None:
-        raise ShardError(
-            f"{path} cannot be read ({os.strerror(error.errno)}); check its permissions and the "
-            "disk; nothing was changed"
-        ) from error

@@ -14,8 +14,10 @@ import numpy as np
 import numpy.typing as npt
 from msgspec import Meta
 
+from pipeline.store.columns import Column
 from pipeline.store.files import parse_json, write_json
 from pipeline.store.hashing import sha256_of_file, sha256_of_json
+from pipeline.store.own_files import reading
 from pipeline.store.schema import Natural, Sha256, decode_format
 from pipeline.store.shards.format import (
     OK,
@@ -25,6 +27,7 @@ from pipeline.store.shards.format import (
     ShardError,
 )
 from pipeline.store.shards.index import FeatureIndex, read_index
+from pipeline.store.shards.layout import source_columns
 
 VIEW_FILE = "side-by-side.json"
 _FORMAT, _VERSION = "pipeline-features-side-by-side", 1
@@ -43,11 +46,11 @@ class ViewPart(Protocol):
     index: FeatureIndex
     ids: Sequence[str]
     status: np.ndarray
+    errors: list[str]
     crc32: np.ndarray
-    source_crc32: np.ndarray
+    sources: dict[str, np.ndarray]
 
     def rows_of(self, ids: Sequence[str]) -> np.ndarray: ...
-    def error(self, row: int) -> str: ...
     def read_rows(self, rows: np.ndarray) -> np.ndarray: ...
 
 
@@ -70,15 +73,13 @@ def read_view(folder: str | Path) -> View:
     """Read a `side-by-side.json` and the indexes of its parts; no row is read."""
     folder = Path(folder)
     path = folder / VIEW_FILE
-    try:
+    with reading(path, "a view of feature sets", "rerun the command that wrote it", ShardError):
         stored = decode_format(path.read_bytes(), _Stored, _FORMAT, _VERSION)
         names = [part.folder for part in stored.parts]
         if stored.scaling not in SCALINGS or stored.failed_rows > stored.rows:
             raise ValueError("its scaling or its number of failed rows is invalid")
         if outside := [name for name in names if Path(name).name != name or name == ".."]:
             raise ValueError(f"its part {outside[0]!r} is not in the same parent folder")
-    except (OSError, ValueError) as error:
-        raise ShardError(f"{path} is corrupt or of another format ({error})") from error
     parts = tuple(folder.resolve().parent / name for name in names)
     indexes = [read_index(part) for part in parts]
     for part, index, recorded in zip(parts, indexes, stored.parts, strict=True):
@@ -164,13 +165,15 @@ class SideBySideRows:
         for part, rows in reversed(pairs):
             status = part.status[rows]
             for row in np.flatnonzero(status != OK):
-                self.errors[row] = f"{part.folder.name}: {part.error(int(rows[row]))}"
+                self.errors[row] = f"{part.folder.name}: {part.errors[int(rows[row])]}"
             self.status = np.where(status != OK, status, self.status)
         # Of the parts' values: joined rows are computed, so no stored bytes have a CRC-32.
         parts_crc32 = np.stack([part.crc32[rows] for part, rows in pairs], axis=1)
         crc32 = [zlib.crc32(row.tobytes()) for row in parts_crc32]
         self.crc32: npt.NDArray[np.uint32] = np.array(crc32, np.uint32)
-        self.source_crc32: npt.NDArray[np.uint32] = self._sources(pairs)
+        self.sources: dict[str, npt.NDArray[Any]] = {
+            column.key: self._source(column, pairs) for column in source_columns()
+        }
 
     def read_rows(self, rows: np.ndarray) -> np.ndarray:
         """Return rows (len(rows), sum of dims) float32, NaN where one failed in any set."""
@@ -182,17 +185,19 @@ class SideBySideRows:
         joined[self.status[rows] != OK] = np.nan
         return joined
 
-    def _sources(self, pairs: Sequence[tuple[ViewPart, np.ndarray]]) -> np.ndarray:
-        joined = np.zeros(self.rows, np.uint32)
+    def _source(self, column: Column, pairs: Sequence[tuple[ViewPart, np.ndarray]]) -> np.ndarray:
+        """Return the values (rows,) of the parts that know them; raise if two parts differ."""
+        joined: np.ndarray = column.filled(self.rows)
         for part, rows in pairs:
-            crc32 = part.source_crc32[rows]
-            if (other := np.flatnonzero((crc32 != joined) & (crc32 != 0) & (joined != 0))).size:
+            values = part.sources[column.key][rows]
+            known = values != column.fill
+            if (other := np.flatnonzero((values != joined) & known & (joined != column.fill))).size:
                 raise ShardError(
                     f"{part.folder} and the other parts were computed from different images for "
                     f"{other.size} ids, first {self.ids[other[0]]!r}; rerun `pipeline extract` for "
                     "all of them: it recomputes only those rows"
                 )
-            joined = np.where(crc32 != 0, crc32, joined)
+            joined = np.where(known, values, joined)
         return joined
 
 

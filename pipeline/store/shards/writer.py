@@ -4,7 +4,7 @@ import io
 import os
 import shutil
 import zlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence, Sized
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -12,21 +12,20 @@ from typing import Any
 import h5py
 import numpy as np
 
+from pipeline.store import columns
 from pipeline.store.files import appearing_whole
 from pipeline.store.shards.format import OK, FeatureHeader, RowBlock, ShardError, StoredBlock
 from pipeline.store.shards.layout import (
     CRC32,
-    ERROR,
     IDS,
     ROWS,
     SHARD,
     SHARDS,
-    SOURCE_CRC32,
     STATUS,
     create_features,
+    row_columns,
     stored_dtype,
     write_attributes,
-    write_columns,
 )
 
 
@@ -37,12 +36,11 @@ def stored_rows(header: FeatureHeader, block: RowBlock, ids: Sequence[str]) -> n
             f"found features of shape {block.features.shape}, expected {len(ids)} rows of shape "
             f"{header.row_shape}"
         )
-    columns = (block.status, block.errors, block.source_crc32)
-    lengths = [len(column) for column in columns if column is not None]
+    given: dict[str, Sized] = {"status": block.status, "errors": block.errors, **block.sources}
+    lengths = [len(values) for values in given.values()]
     if set(lengths) != {len(ids)}:
         raise ShardError(
-            f"found status, errors and source_crc32 of {lengths} rows, expected {len(ids)} rows "
-            f"from {ids[:1]}"
+            f"found {', '.join(given)} of {lengths} rows, expected {len(ids)} rows from {ids[:1]}"
         )
     with np.errstate(over="ignore"):
         stored = block.features.astype(stored_dtype(header), order="C")
@@ -63,7 +61,9 @@ def stored_block(header: FeatureHeader, block: RowBlock, ids: Sequence[str]) -> 
         return block
     stored = stored_rows(header, block, ids)
     crc32 = np.array([zlib.crc32(row) for row in stored], np.uint32)
-    return StoredBlock(stored, block.status, block.errors, block.source_crc32, crc32=crc32)
+    return StoredBlock(
+        stored, block.status, block.errors, block.source_crc32, block.other_sources, crc32=crc32
+    )
 
 
 def write_shard(
@@ -87,34 +87,21 @@ def write_shard(
     ):
         write_attributes(file, header.attributes() | {SHARD: shard, SHARDS: shards, ROWS: rows})
         features = create_features(file, header, rows, compress)
-        status = np.empty(rows, np.uint8)
-        crc32 = np.empty(rows, np.uint32)
-        source_crc32 = np.zeros(rows, np.uint32)
-        errors: list[str] = []
+        values = {column.key: column.filled(rows) for column in row_columns()} | {IDS: ids}
         row = 0
         for block in blocks:
             stop = row + len(block)
             stored = stored_block(header, block, ids[row:stop])
             features[row:stop] = stored.features
-            status[row:stop] = block.status
-            crc32[row:stop] = stored.crc32
-            if block.source_crc32 is not None:
-                source_crc32[row:stop] = block.source_crc32
-            errors.extend(block.errors)
+            values["errors"][row:stop] = stored.errors
+            arrays = {STATUS: stored.status, CRC32: stored.crc32, **stored.sources}
+            for name, array in arrays.items():
+                values[name][row:stop] = array
             row = stop
             stream.require_written()
         if row != rows:
             raise ShardError(f"{path}: found {row} rows, expected {rows}, one per id")
-        write_columns(
-            file,
-            {
-                IDS: list(ids),
-                STATUS: status,
-                ERROR: errors,
-                CRC32: crc32,
-                SOURCE_CRC32: source_crc32,
-            },
-        )
+        columns.write(file, row_columns(), values)
         # HDF5 writes its metadata on closing, before the check and before the rename.
         file.close()
         stream.require_written()

@@ -5,6 +5,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from pipeline.store.files import write_json
+from pipeline.store.own_files import reading
 from pipeline.store.schema import decode
 from pipeline.studies import StudyError, markdown_table
 from pipeline.studies.probes.linear import Probed
@@ -18,12 +19,8 @@ def write_probes(file: str | Path, probes: Probes) -> None:
 
 def read_probes(file: str | Path) -> Probes:
     """Read a file of `write_probes`."""
-    try:
+    with reading(Path(file), "a probe result", "`pipeline probe` writes one", StudyError):
         return decode(Path(file).read_bytes(), Probes)
-    except (OSError, ValueError) as error:
-        raise StudyError(
-            f"{file} is not a probe result ({error!r}); `pipeline probe` writes one"
-        ) from error
 
 
 def markdown(probes: Probes) -> str:

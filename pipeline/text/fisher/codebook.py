@@ -9,10 +9,10 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 import numpy.typing as npt
-from safetensors import SafetensorError
 from threadpoolctl import threadpool_limits
 
 from pipeline.store.files import created_by
+from pipeline.store.own_files import reading
 from pipeline.store.tensor_file import read_metadata, read_tensors, write_tensors
 from pipeline.text import EncoderError, FittedFileError
 from pipeline.text.fisher.mixture import Mixture, MixtureKind
@@ -169,16 +169,13 @@ def fit_codebook(
 
 def load_codebook(path: Path, vectors: WordVectors) -> Codebook:
     """Load a codebook that `Codebook.save` wrote, for any words of the source it was fitted on."""
-    if not path.is_file():
-        raise FittedFileError(f"{path} not found; fit a codebook first")
-    try:
+    with reading(path, "a codebook", "fit it again", FittedFileError):
         metadata = CodebookMetadata(**read_metadata(path, _KEY))
         tensors = read_tensors(path, ["whitening", *(field.name for field in fields(Mixture))])
-        codebook = _assembled(metadata, tensors)
-    except (KeyError, TypeError, ValueError, SafetensorError, EncoderError) as error:
-        raise FittedFileError(
-            f"{path} is not a codebook or is damaged ({error}); fit it again"
-        ) from error
+        try:
+            codebook = _assembled(metadata, tensors)
+        except EncoderError as error:
+            raise ValueError(str(error)) from error
     codebook.require_vectors(vectors, str(path))
     return codebook
 

@@ -11,11 +11,11 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from safetensors import SafetensorError
 
 from pipeline.store.builder.locking import only_writer
 from pipeline.store.files import created_by, require_folder
 from pipeline.store.hashing import recipe_hash, sha256_of_json, sha256_of_texts
+from pipeline.store.own_files import reading
 from pipeline.store.progress import Progress, no_progress
 from pipeline.store.tensor_file import read_metadata, read_tensors, write_tensors
 from pipeline.store.wording import counted
@@ -101,19 +101,13 @@ _TENSORS = {"mean": np.float32, "components": np.float32, "eigenvalues": np.floa
 
 def load_pca(path: Path, encoder: CaptionEncoder) -> PrincipalComponents:
     """Load components that `PrincipalComponents.save` wrote, to use them with their encoder."""
-    if not path.is_file():
-        raise FittedFileError(f"{path} not found; fit principal components first")
-    try:
+    with reading(path, "a file of principal components", "fit them again", FittedFileError):
         tensors = read_tensors(path, _TENSORS)
         basis = PrincipalComponents(PcaMetadata(**read_metadata(path, _KEY)), **tensors)
         expected = (len(basis.mean), len(basis.eigenvalues))
         types = {name: tensors[name].dtype.type for name in _TENSORS}
         if basis.components.shape != expected or types != _TENSORS:
             raise ValueError(f"components of shape {basis.components.shape}, not {expected}")
-    except (KeyError, TypeError, ValueError, SafetensorError) as error:
-        raise FittedFileError(
-            f"{path} has no principal components or is damaged ({error}); fit them again"
-        ) from error
     basis.check(encoder)
     return basis
 

@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from pipeline.store.files import appearing_whole, parse_json
 from pipeline.store.hashing import canonical_json
+from pipeline.store.own_files import reading
 from pipeline.text import EncoderError
 
 _PANEL = 1024  # rows of the covariance per product
@@ -86,17 +87,12 @@ class Covariance:
 
     def load(self, path: Path, fingerprint: str) -> None:
         """Load sums that `save` wrote, if they have this fingerprint and width."""
-        try:
-            with path.open("rb") as stream:
-                head = stream.readline(4096)
-                self.rows = int(parse_json(head)["rows"])
-                if head != self._head(fingerprint, self.rows) or not self._read(stream):
-                    raise ValueError("its contents do not match its checksum or header")
-        except (ValueError, KeyError, TypeError) as error:
-            raise EncoderError(
-                f"{path} holds the unfinished sums of a covariance and is damaged ({error}); "
-                "delete it to start again"
-            ) from error
+        what, remedy = "the unfinished sums of a covariance", "delete it to start again"
+        with reading(path, what, remedy, EncoderError), path.open("rb") as stream:
+            head = stream.readline(4096)
+            self.rows = int(parse_json(head)["rows"])
+            if head != self._head(fingerprint, self.rows) or not self._read(stream):
+                raise ValueError("its contents do not match its checksum or header")
 
     def _head(self, fingerprint: str, rows: int) -> bytes:
         state = {"fingerprint": fingerprint, "rows": rows, "width": self._width}

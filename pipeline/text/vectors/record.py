@@ -4,11 +4,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from safetensors import SafetensorError
-
 from pipeline.datasets.manifest import read_manifest
 from pipeline.store.current.replace import move_aside, move_back
 from pipeline.store.hashing import sha256_of_json
+from pipeline.store.own_files import reading
 from pipeline.store.progress import QUIET
 from pipeline.text.tokenizers.tokenizer import tokenizer_called
 from pipeline.text.vectors.settings import Training
@@ -26,14 +25,12 @@ def vectors_record(file: Path) -> dict[str, Any] | None:
     """Return the record of a file of `store_vectors`; None if the file is missing."""
     if not file.is_file():
         return None
-    try:
+    with reading(file, "a file of stored word vectors", "store them again", VectorsError):
         described, words = describe_stored(file), stored_words(file)
         facts = dict(described["facts"])
         recorded = {
             name: facts[name] for name in ("dataset", "policy", "training") if name in facts
         }
-    except (SafetensorError, KeyError, TypeError, ValueError) as error:
-        raise VectorsError(f"{file} is damaged ({error!r})") from error
     return {
         **recorded,
         "training": _without_software(recorded.get("training")),

@@ -11,10 +11,10 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from safetensors import SafetensorError
 
 from pipeline.store.files import parse_json
 from pipeline.store.hashing import canonical_json, sha256_of_file
+from pipeline.store.own_files import reading
 from pipeline.store.tensor_file import read_metadata, read_tensors, write_tensors
 from pipeline.text.vectors.table import VectorsError, WordVectors
 
@@ -56,15 +56,10 @@ def save_vectors(
 
 def read_stored(path: Path, keep: frozenset[str] | None) -> WordVectors:
     """Return the words in `keep` of a stored file; all of them (None) stay memory-mapped."""
-    try:
+    with reading(path, "a file of stored word vectors", "store them again", VectorsError):
         described, words = describe_stored(path), stored_words(path)
         matrix, stored_from = _mapped(path), str(described["source_sha256"])
         trained_on = tuple(map(str, described.get("trained_on", ())))
-    except (SafetensorError, KeyError, TypeError, ValueError) as error:
-        raise VectorsError(
-            f"{path} is not a valid file of stored word vectors ({error!r}); store the vectors "
-            "again"
-        ) from error
     if described.get("format_version") != _VERSION or described.get("format") != _FORMAT:
         raise VectorsError(
             f"{path} has the format {described.get('format')!r}, version "

@@ -184,7 +184,7 @@ def test_a_folder_of_npz_files(tmp_path: Path) -> None:
     with pytest.raises(ShardError, match=r"b\.npz: .* fixed number"):
         imported(NpzFolderFeatures(folder), tmp_path / "other")
     np.savez(folder / "b.npz", features=np.array([None]))
-    with pytest.raises(ShardError, match=r"b\.npz is not a readable"):
+    with pytest.raises(ShardError, match=r"b\.npz is damaged or not"):
         imported(NpzFolderFeatures(folder), tmp_path / "other")
     with pytest.raises(ShardError, match=r"no \.npz"):
         NpzFolderFeatures(tmp_path)
@@ -280,7 +280,7 @@ def test_damaged_npy_files_are_named(tmp_path: Path) -> None:
     damaged += [sound.replace(b"<f4", b"|V0").replace(b"(3, 4)", b"(-1,) ")]
     for data in damaged:
         path.write_bytes(data)
-        with pytest.raises(ShardError, match=r"x\.npy is not a readable \.npy file of numbers"):
+        with pytest.raises(ShardError, match=r"x\.npy is damaged or not a \.npy file of numbers"):
             NpyFeatures(path, NAMES)
 
 
@@ -299,7 +299,7 @@ def test_damaged_npz_files_are_named(tmp_path: Path) -> None:
     changes += [(tmp_path / "x.npy").read_bytes()]
     for data in changes:
         path.write_bytes(data)
-        with pytest.raises(ShardError, match=r"a\.npz is not a readable \.npz file of numbers"):
+        with pytest.raises(ShardError, match=r"a\.npz is damaged or not an \.npz file of numbers"):
             NpzFolderFeatures(tmp_path)
 
 

@@ -97,7 +97,7 @@ def test_an_unknown_type_that_scipy_looks_up_beyond_its_table_is_named(
     data = bytearray(path.read_bytes())
     data[184:188] = struct.pack("<I", kind)
     path.write_bytes(data)
-    with pytest.raises(ShardError, match=rf"x\.mat cannot .* unknown type {kind}.*is complete"):
+    with pytest.raises(ShardError, match=rf"x\.mat is damaged .* unknown type {kind}.*is complete"):
         MatFeatures(path, ["a", "b", "c"])
 
 

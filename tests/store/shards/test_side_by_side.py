@@ -168,7 +168,7 @@ def test_an_altered_file_is_refused(tmp_path: Path, change: dict[str, object]) -
     write_view(tmp_path / "v", [part(tmp_path, "a"), part(tmp_path, "b")], "unit")
     path = tmp_path / "v" / VIEW_FILE
     path.write_text(json.dumps({**json.loads(path.read_text()), **change}))
-    with pytest.raises(ShardError, match="is corrupt or of another format"):
+    with pytest.raises(ShardError, match="not a view of feature sets"):
         FeatureSet(tmp_path / "v")
 
 

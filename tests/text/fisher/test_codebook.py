@@ -6,7 +6,6 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 import pytest
-from safetensors.numpy import load_file, save_file
 
 from pipeline.text import EncoderError
 from pipeline.text.fisher import codebook
@@ -128,20 +127,10 @@ def test_other_vectors_are_refused_by_their_hash(saved: Path, vectors: WordVecto
     assert load_codebook(saved, stored).metadata.vectors == "tiny"
 
 
-def test_damaged_and_foreign_files_are_refused(saved: Path, vectors: WordVectors) -> None:
-    with pytest.raises(EncoderError, match="not found"):
-        load_codebook(saved.with_name("none.safetensors"), vectors)
+def test_a_codebook_of_another_kind_is_refused(saved: Path, vectors: WordVectors) -> None:
     content = saved.read_bytes()
-    tensors = load_file(saved)
-    for damaged in (b"", content[:100], content[:-1], content.replace(b'"kind', b'"Kind', 1)):
-        saved.write_bytes(damaged)
-        with pytest.raises(EncoderError, match="damaged"):
-            load_codebook(saved, vectors)
     saved.write_bytes(content.replace(b'kind\\":\\"lmm', b'kind\\":\\"xmm', 1))
     with pytest.raises(EncoderError, match="kind 'xmm'"):
-        load_codebook(saved, vectors)
-    save_file(tensors, saved)
-    with pytest.raises(EncoderError, match="damaged"):
         load_codebook(saved, vectors)
 
 

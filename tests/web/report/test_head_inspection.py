@@ -140,7 +140,7 @@ def test_both_directions_are_drawn_by_epoch(made: Folders, tmp_path: Path) -> No
     [
         ("text/scenes/token-ids.encoder", "No plane of words and images"),
         ("text/scenes/token-ids", "no folder of"),
-        ("heads/scenes/gru-tiny/head.json", "holds no trained head"),
+        ("heads/scenes/gru-tiny/head.json", "not found, expected the record of the trained head"),
     ],
 )
 def test_what_cannot_be_asked_is_said(made: Folders, tmp_path: Path, gone: str, told: str) -> None:

@@ -6,8 +6,9 @@ from pathlib import Path
 import numpy as np
 
 from pipeline.store.convert.importers.matlab import read_matrix
-from pipeline.store.convert.importers.source import explained_read, require_floats
+from pipeline.store.convert.importers.source import require_floats
 from pipeline.store.hashing import sha256_of_file
+from pipeline.store.own_files import reading
 from pipeline.store.shards.format import ShardError
 
 
@@ -26,9 +27,8 @@ class NpyFeatures:
         each image are compared, and one is kept; 5 in files for VSE++.
         """
         # Not np.load, which detects zip and pickle by the first bytes, sometimes wrongly.
-        with explained_read(
-            f"{path} is not a readable .npy file of numbers", "pickled objects are not read"
-        ):
+        what, remedy = "a .npy file of numbers", "pickled objects are not read"
+        with reading(path, what, remedy, ShardError):
             _require_header(path)
             array = np.lib.format.open_memmap(path, mode="r")
         if array.ndim < 2:
@@ -88,12 +88,8 @@ class MatFeatures:
 
     def __init__(self, path: Path, ids: Sequence[str], variable: str = "feats") -> None:
         """Read the variable and check its shape against the ids, one per column."""
-        if not path.is_file():
-            raise ShardError(f"{path} not found; name a MATLAB file")
-        with explained_read(
-            f"{path} cannot be read as a MATLAB file of version 4 to 7.2",
-            "check that the download is complete",
-        ):
+        what, remedy = "a MATLAB file of version 4 to 7.2", "check that the download is complete"
+        with reading(path, what, remedy, ShardError):
             array = read_matrix(path, variable)
         if array is None or array.ndim != 2:
             raise ShardError(

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import numpy as np
 
-from pipeline.store.convert.importers.source import explained_read, require_floats, sha256_of_files
+from pipeline.store.convert.importers.source import require_floats, sha256_of_files
+from pipeline.store.own_files import reading
 from pipeline.store.shards.format import ShardError
 
 # Columns of github.com/peteanderson80/bottom-up-attention: image_id, image_w, image_h,
@@ -37,32 +38,32 @@ class TsvFeatures:
         ids: list[str] = []
         self._offsets: list[int] = []
         digest, offset, first = hashlib.sha256(), 0, (0, 0)
-        try:
-            with path.open("rb") as stream:
-                for number, line in enumerate(stream, start=1):
-                    where = f"{path}, line {number}"
-                    digest.update(line)
-                    fields = line.rstrip(b"\r\n").split(b"\t")
-                    if len(fields) != _COLUMNS or not _is_count(fields[_BOXES]):
-                        raise ShardError(
-                            f"{where}: found {len(fields)} columns, expected {_COLUMNS}, separated "
-                            "by tabs, with a number of boxes in the fourth"
-                        )
-                    row_id = fields[_ID].decode("utf-8", "backslashreplace")
-                    size = int(fields[_BOXES]), len(fields[self._column])
-                    if number == 1:
-                        first = size
-                    if size != first:
-                        raise ShardError(
-                            f"{where}, id {row_id!r}: {size[0]} boxes in {size[1]} characters, but "
-                            f"{first[0]} in {first[1]} in line 1; only files with a fixed number "
-                            "of boxes can be imported"
-                        )
-                    ids.append(row_id)
-                    self._offsets.append(offset)
-                    offset += len(line)
-        except OSError as error:
-            raise ShardError(f"{path} cannot be read ({error.strerror})") from error
+        with (
+            reading(path, "a TSV of bottom-up attention", "check the path", ShardError),
+            path.open("rb") as stream,
+        ):
+            for number, line in enumerate(stream, start=1):
+                where = f"{path}, line {number}"
+                digest.update(line)
+                fields = line.rstrip(b"\r\n").split(b"\t")
+                if len(fields) != _COLUMNS or not _is_count(fields[_BOXES]):
+                    raise ShardError(
+                        f"{where}: found {len(fields)} columns, expected {_COLUMNS}, separated "
+                        "by tabs, with a number of boxes in the fourth"
+                    )
+                row_id = fields[_ID].decode("utf-8", "backslashreplace")
+                size = int(fields[_BOXES]), len(fields[self._column])
+                if number == 1:
+                    first = size
+                if size != first:
+                    raise ShardError(
+                        f"{where}, id {row_id!r}: {size[0]} boxes in {size[1]} characters, but "
+                        f"{first[0]} in {first[1]} in line 1; only files with a fixed number "
+                        "of boxes can be imported"
+                    )
+                ids.append(row_id)
+                self._offsets.append(offset)
+                offset += len(line)
         if not ids:
             raise ShardError(f"{path} is empty")
         self.ids: Sequence[str] = ids
@@ -135,10 +136,10 @@ class NpzFolderFeatures:
         return str(self._files[row])
 
     def _load(self, row: int) -> np.ndarray:
-        what = f"{self.where(row)} is not a readable .npz file of numbers"
+        path, what = self._files[row], "an .npz file of numbers"
         with (
-            explained_read(what, "pickled objects are not read"),
-            self._files[row].open("rb") as stream,
+            reading(path, what, "pickled objects are not read", ShardError),
+            path.open("rb") as stream,
             np.load(stream, allow_pickle=False) as arrays,
         ):
             if self._array not in arrays.files:

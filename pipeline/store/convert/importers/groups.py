@@ -1,6 +1,7 @@
 """An HDF5 file with one group per image, as written by hloc."""
 
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import h5py
@@ -9,6 +10,7 @@ import numpy as np
 from pipeline.store.convert.importers.source import require_floats
 from pipeline.store.files import require_held
 from pipeline.store.hashing import sha256_of_file
+from pipeline.store.own_files import reading
 from pipeline.store.shards.format import ShardError
 
 
@@ -34,11 +36,8 @@ class GroupFeatures:
                     raise ShardError(f"{path}: {name!r} is stored in other files; import those")
                 datasets[group] = (require_held(item).shape, item.dtype)
 
-        try:
-            with h5py.File(path, "r") as file:
-                file.visititems(visit)
-        except (OSError, RuntimeError, ValueError, KeyError, TypeError) as error:
-            raise ShardError(f"{path} is not a readable HDF5 file ({error})") from error
+        with self._reading(), h5py.File(path, "r") as file:
+            file.visititems(visit)
         if not datasets:
             raise ShardError(
                 f"{path} has no group with a dataset {dataset!r}; name the right dataset"
@@ -56,13 +55,13 @@ class GroupFeatures:
 
     def read(self, start: int, stop: int) -> np.ndarray:
         rows = np.empty((stop - start, *self.row_shape), self.dtype)
-        try:
-            with h5py.File(self._path, "r") as file:
-                for row in range(start, stop):
-                    file[self.ids[row]][self._dataset].read_direct(rows, None, np.s_[row - start])
-        except (OSError, RuntimeError, ValueError, KeyError, TypeError) as error:
-            raise ShardError(f"{self._path}, rows {start} to {stop - 1}: {error}") from error
+        with self._reading(), h5py.File(self._path, "r") as file:
+            for row in range(start, stop):
+                file[self.ids[row]][self._dataset].read_direct(rows, None, np.s_[row - start])
         return rows
+
+    def _reading(self) -> AbstractContextManager[None]:
+        return reading(self._path, "an HDF5 file of groups", "check the download", ShardError)
 
     def where(self, row: int) -> str:
         return f"{self._path}, {self.ids[row]}/{self._dataset}"

@@ -1,7 +1,6 @@
 """Row sources in layouts of other programs, and their conversion to a feature set."""
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -13,21 +12,6 @@ from pipeline.store.hashing import sha256_of_file, sha256_of_json
 from pipeline.store.progress import Progress, no_progress
 from pipeline.store.shards.format import OK, FeatureHeader, RowBlock, ShardError, require_usable_ids
 from pipeline.store.shards.index import FeatureIndex
-
-
-@contextmanager
-def explained_read(what: str, remedy: str) -> Iterator[None]:
-    """Convert any exception on a corrupt file into a ShardError `what (reason); remedy`.
-
-    NumPy, zipfile and scipy raise arbitrary exceptions on corrupt bytes: TokenError, zlib.error,
-    UnboundLocalError. An exhaustive list is not feasible.
-    """
-    try:
-        yield
-    except ShardError:
-        raise
-    except Exception as error:
-        raise ShardError(f"{what} ({str(error) or type(error).__name__}); {remedy}") from error
 
 
 class ImportSource(Protocol):

@@ -1,0 +1,57 @@
+"""Reading of own and imported files: one named error in place of those that libraries raise.
+
+h5py, safetensors, msgspec, json and numpy have no common exception for a corrupt file: a flipped
+bit ends in an OSError, KeyError, TypeError, AttributeError or MemoryError, by its position.
+"""
+
+import errno
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from pipeline.store.errors import FileReadError, PipelineError
+
+# System errors that are properties of the file or its folder: part of it is missing.
+_ABSENT = (errno.ENOENT, errno.ENOTDIR, errno.EISDIR)
+
+
+class DamagedFile(PipelineError):
+    """A file of this project is missing, corrupt, or of another format."""
+
+
+@contextmanager
+def reading(
+    path: Path,
+    what: str,
+    remedy: str,
+    error: type[PipelineError] = DamagedFile,
+    refused: type[PipelineError] = FileReadError,
+) -> Iterator[None]:
+    """Turn the errors of reading and checking `path` into `error`, with what, cause and remedy.
+
+    A read that the system refuses (permission, disk) does not prove corruption: `refused`. Errors
+    that a user can fix are passed on.
+    """
+    try:
+        yield
+    except PipelineError:
+        raise
+    except Exception as cause:
+        if isinstance(cause, OSError) and not path.exists():
+            raise error(f"{path} not found, expected {what}; {remedy}") from cause
+        if isinstance(cause, OSError) and cause.errno and cause.errno not in _ABSENT:
+            raise refused(
+                f"{path} cannot be read ({os.strerror(cause.errno)}); check its permissions and "
+                "the disk; nothing was changed"
+            ) from cause
+        raise error(f"{path} is damaged or not {what} ({reason_of(cause)}); {remedy}") from cause
+
+
+def reason_of(error: Exception) -> str:
+    """Return what an exception of a library states, on one line, or else its type."""
+    text = " ".join(str(error).split())
+    if type(error) is KeyError and error.args:  # whose text is quoted, and often the key alone
+        text = " ".join(str(error.args[0]).split())
+        text = text if " " in text else f"{text!r} is missing"
+    return text or type(error).__name__
