@@ -30,10 +30,11 @@ from bench.replay.side import Side
 
 FILE = Path(__file__).resolve().parents[1] / "tests/golden/commands.json"
 
-# About 80 CPU seconds each: the cases that need heads, and the others. `other-networks`,
-# `zero-shot` and `fine-tuning`, 8 to 11 s each, are left to tests/images and tests/heads.
+# About 80 CPU seconds each: the cases that need heads, and the others. `other-networks` and
+# `zero-shot`, 11 s each, are left to tests/images. `language` reads the head that `fine-tuning`
+# trains again.
 CHAINS: Mapping[str, tuple[str, ...]] = {
-    "heads": ("commands", "seeds", "language", "shards"),
+    "heads": ("commands", "seeds", "fine-tuning", "language", "shards"),
     "features": (
         "sources", "recipes-in-full", "given-boxes", "unusable-photos", "failed-rows", "phrases",
         "unusable-clips", "heads-of-clips",
