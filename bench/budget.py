@@ -19,7 +19,7 @@ BUDGET = {
     "store": 11620,  # to become 8,900
     "datasets": 4750,  # to become 3,900
     "images": 5470,  # to become 5,300
-    "text": 6380,  # to become 5,900
+    "text": 6360,  # to become 5,900
     "heads": 7820,  # to become 7,600
     "retrieval": 5400,  # to become 5,000
     "experiments": 1340,  # to become 1,500

@@ -17,7 +17,7 @@ from pipeline.images.networks.open_clip_models import ClipModel, cache_remedy, q
 from pipeline.images.networks.open_clip_models import open_clip as library
 from pipeline.images.networks.open_clip_weights import build_clip, load_clip_weights
 from pipeline.store.devices import one_core_each
-from pipeline.text.encoders.base import VocabularyReport, report_on
+from pipeline.text.encoders.base import VocabularyReport, report_on_pieces
 
 # Rows per batch, a constant: products of other sizes are summed in another order, which would
 # change a row's last bits. One caption therefore costs as much as a batch.
@@ -96,11 +96,8 @@ class OpenClip:
 
     def reports(self, texts: Sequence[str]) -> dict[str, VocabularyReport]:
         """Count tokens, including marks, and captions longer than the context."""
-        pieces, most = [_pieces(self._tokenizer, text) for text in texts], self.context_length
-        cut = [at for at, caption in enumerate(pieces) if len(caption) > most]
-        shown = [[str(piece) for piece in caption[:most]] for caption in pieces]
-        known = {piece for caption in shown for piece in caption}
-        return {self.name: report_on(shown, known, unknown_row="", cut=cut)}
+        pieces = [[*map(str, _pieces(self._tokenizer, text))] for text in texts]
+        return {self.name: report_on_pieces(pieces, self.context_length, None, "")}
 
     def _batches(self, tokens: Tensor) -> Iterator[tuple[npt.NDArray[np.intp], Tensor]]:
         """Yield positions and tokens (rows, length) int64; all batches have the same row count."""

@@ -3,22 +3,19 @@
 from pathlib import Path
 
 import numpy as np
-import pytest
 
 from pipeline.datasets.entries import ImageEntry
 from pipeline.datasets.manifest import Manifest
-from pipeline.store.errors import WrongUsage
 from pipeline.store.shards.feature_set import FeatureSet
 from pipeline.store.workers.place import Place
 from pipeline.text.encode import Captions, encode, encoder_folder
 from pipeline.text.fitted import load_encoder
 from tests.project import Recorder
-from tests.store.jobs.factories import options
 
 
-def write(folder: Path, ball: str = "The dog's ball is red!") -> str:
+def write(folder: Path) -> str:
     entries = (
-        ImageEntry("a", "a.jpg", "train", ("A dog runs.", ball)),
+        ImageEntry("a", "a.jpg", "train", ("A dog runs.", "The dog's ball is red!")),
         ImageEntry("b", "b.jpg", "val", ("A cat sleeps.", "zzqqzz")),
     )
     Manifest("tiny", folder, entries, "none", "made up", {}).write(folder / "tiny")
@@ -34,19 +31,6 @@ def test_captions_become_rows_by_id(tmp_path: Path) -> None:
     rows = FeatureSet(out).read(["b#0", "a#0"])
     encoder = load_encoder(encoder_folder(out))
     np.testing.assert_array_equal(encoder.encode(["A cat sleeps.", "A dog runs."]), rows)
-
-
-def test_a_changed_caption_is_encoded_again(tmp_path: Path) -> None:
-    dataset, out = write(tmp_path), tmp_path / "mean"
-    encode(dataset, out, encoder="mean")
-    before = FeatureSet(out).read(["a#0", "a#1"])
-    write(tmp_path, "a small bird")
-    monitor = Recorder()
-    encode(dataset, out, encoder="mean", monitor=monitor)
-    assert "captions changed or new: 1; their rows are recomputed" in monitor.lines
-    after = FeatureSet(out).read(["a#0", "a#1"])
-    np.testing.assert_array_equal(after[0], before[0])
-    assert not np.array_equal(after[1], before[1])
 
 
 def test_options_of_an_encoder_and_one_split(tmp_path: Path) -> None:
@@ -67,14 +51,3 @@ def test_options_of_an_encoder_and_one_split(tmp_path: Path) -> None:
     ]
     assert (tmp_path / "s.json").is_file()
     assert not encoder_folder(tmp_path / "o").exists()
-
-
-def test_contradictions_are_refused_before_work(tmp_path: Path) -> None:
-    with pytest.raises(WrongUsage, match="not both"):
-        encode(
-            write(tmp_path),
-            tmp_path / "o",
-            encoder="mean",
-            **options(workers=1, scheduler="tcp://x:1"),
-        )
-    assert not (tmp_path / "o").exists()

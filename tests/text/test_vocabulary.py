@@ -51,13 +51,6 @@ def test_equals_plain_counting(number: int, rule: VocabularyRule) -> None:
     assert found.index == {word: place for place, word in enumerate(words)}
 
 
-def test_order_of_captions_changes_nothing() -> None:
-    texts = captions(50)
-    one, other = (build_vocabulary(t, TREEBANK, ALL) for t in (texts, texts[::-1]))
-    assert one == other
-    assert one.sha256 == other.sha256
-
-
 def test_rules_of_the_papers() -> None:
     rules = {name: (r.minimum_count, r.most_frequent) for name, r in VOCABULARY_RULES.items()}
     assert rules == {
@@ -67,11 +60,6 @@ def test_rules_of_the_papers() -> None:
         "wang-flickr30k": (1, 3000),
         "wang-coco": (1, 5600),
     }
-    texts = ["three three three four four four", "four five five five five five"]
-    names = {n: build_vocabulary(texts, TREEBANK, r).words for n, r in VOCABULARY_RULES.items()}
-    assert names["w2vv"] == ("five",)
-    assert names["vsepp"] == ("five", "four")
-    assert names["all"] == names["wang-coco"] == ("five", "four", "three")
 
 
 @pytest.fixture

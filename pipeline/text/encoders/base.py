@@ -211,5 +211,15 @@ def report_on_texts(
     return report_on(captions(), vocabulary, unknown_row=unknown_row, cut=cut)
 
 
+def report_on_pieces(
+    captions: Sequence[Sequence[str]], room: int | None, unknown: str | None, unknown_row: str
+) -> VocabularyReport:
+    """Report on captions as the pieces of a model that sees `room` of them; None: all."""
+    cut = [at for at, pieces in enumerate(captions) if room is not None and len(pieces) > room]
+    shown = [pieces[:room] for pieces in captions]
+    vocabulary = {piece for pieces in shown for piece in pieces} - {unknown}
+    return report_on(shown, vocabulary, unknown_row=unknown_row, cut=cut)
+
+
 def _first(positions: Sequence[int]) -> str:
     return f" (first positions: {', '.join(map(str, positions[:5]))})"

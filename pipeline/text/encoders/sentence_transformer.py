@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 import numpy as np
 import numpy.typing as npt
 
-from pipeline.text.encoders.base import Encoder, VocabularyReport, Words, report_on
+from pipeline.text.encoders.base import Encoder, VocabularyReport, Words, report_on_pieces
 from pipeline.text.encoders.options import EncoderOptions
 
 if TYPE_CHECKING:
@@ -51,11 +51,6 @@ class SentenceTransformer(Encoder):
 
     def reports(self, texts: Sequence[str]) -> dict[str, VocabularyReport]:
         """Count unknown word pieces and truncated captions."""
-        whole = self.model.pieces(texts)
-        most = self.model.max_length
-        room = max(map(len, whole), default=0) if most is None else most - self.model.marks
-        cut = [at for at, pieces in enumerate(whole) if len(pieces) > room]
-        shown = [pieces[:room] for pieces in whole]
-        vocabulary = {piece for pieces in shown for piece in pieces} - {self.model.unknown}
-        row = "the row of unknown words"
-        return {self.name: report_on(shown, vocabulary, unknown_row=row, cut=cut)}
+        model, row = self.model, "the row of unknown words"
+        room = None if model.max_length is None else model.max_length - model.marks
+        return {self.name: report_on_pieces(model.pieces(texts), room, model.unknown, row)}

@@ -44,10 +44,7 @@ class PcaMetadata:
 
     def to_json(self) -> dict[str, Any]:
         """Return all fields as JSON values; `requested` only if fewer were fitted."""
-        value = asdict(self)
-        if self.requested is None:
-            del value["requested"]
-        return value
+        return {name: value for name, value in asdict(self).items() if value is not None}
 
 
 @dataclass(frozen=True, eq=False)

@@ -11,7 +11,7 @@ from pipeline.store.own_files import reading
 from pipeline.store.progress import QUIET
 from pipeline.text.tokenizers.tokenizer import tokenizer_called
 from pipeline.text.vectors.settings import Training
-from pipeline.text.vectors.store import training_facts, training_sentences
+from pipeline.text.vectors.store import training_corpus
 from pipeline.text.vectors.stored import describe_stored, stored_words
 from pipeline.text.vectors.table import VectorsError
 
@@ -78,9 +78,9 @@ def expected_vectors(
         if source is not None and not source.startswith("sentence-transformer:"):
             expected["source"] = Path(source).stem if Path(source).suffix else source
         return {**expected, "training": None, "words_sha256": sha256_of_json(sorted(words))}
-    path = None if corpus is None else Path(corpus)
-    sentences, origin = training_sentences(manifest, split, path, allow_leaks, splitter, QUIET)
-    training, facts = training_facts(training, sentences, origin)
+    sentences, training, facts = training_corpus(
+        training, manifest, split, corpus, allow_leaks, splitter, QUIET
+    )
     if training.trainer == "word2vec":
         words &= {*sentences.vocabulary(training.min_count)}
     return {

@@ -29,16 +29,15 @@ def load_vectors(source: str, wanted: Collection[str] | None = None) -> WordVect
     `source` is one of
 
     - "glove-6b-50d";
-    - a path ending in .txt or .vec: one word with its numbers per line, separated by single
-      spaces (words may contain spaces), with the header of word2vec's and fastText's text
-      formats or without it, as in Stanford's GloVe;
+    - a path ending in .txt or .vec: one word with its numbers per line, separated by single spaces
+      (words may contain spaces), with the header of word2vec's and fastText's text formats or
+      without it, as in Stanford's GloVe;
     - a path ending in .bin: word2vec's binary format, float32, or a fastText model, recognised by
-    its
-      magic number, which also has vectors for out-of-vocabulary words, the mean of their n-grams'
-      vectors: they are last, sorted;
-    - a path ending in .safetensors, which `save_vectors` wrote; - "sentence-transformer:" and a
-    folder or a package: each word without an unknown piece is encoded
-      as a sentence of its own, sorted.
+      its magic number, which also has vectors for out-of-vocabulary words, the mean of their
+      n-grams' vectors: they are last, sorted;
+    - a path ending in .safetensors, which `save_vectors` wrote;
+    - "sentence-transformer:" and a folder or a package: each word without an unknown piece is
+      encoded as a sentence of its own, sorted.
 
     Words are compared exactly: lower-cased tokens do not match capitalised words of a cased file. A
     file is streamed, and only requested rows are parsed and kept in memory; a fastText model is

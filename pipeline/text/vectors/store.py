@@ -114,11 +114,9 @@ def store_vectors(
         vectors = load_vectors(source, words)
     else:
         assert training is not None
-        path = None if corpus is None else Path(corpus)
-        sentences, origin = training_sentences(
-            manifest, split, path, allow_leaks, splitter, monitor
+        sentences, possible, metadata["training"] = training_corpus(
+            training, manifest, split, corpus, allow_leaks, splitter, monitor
         )
-        possible, metadata["training"] = training_facts(training, sentences, origin)
         if possible != training:
             monitor.log(
                 f"{training.name}: all words, since none of them occurs {training.min_count} times"
@@ -134,15 +132,17 @@ def store_vectors(
     return StoredVectors(stored, report)
 
 
-def training_sentences(
+def training_corpus(
+    training: Training,
     manifest: Manifest,
     split: str,
-    corpus: Path | None,
+    corpus: str | Path | None,
     allow_leaks: bool,
     tokenizer: Tokenizer,
     monitor: Monitor,
-) -> tuple[Corpus, dict[str, Any]]:
-    """Return the sentences to train on, and their provenance for the file."""
+) -> tuple[Corpus, Training, dict[str, Any]]:
+    """Return the sentences to train on, the effective settings, and the record for the file."""
+    corpus = None if corpus is None else Path(corpus)
     lines = manifest.captions(split).texts if corpus is None else read_lines(corpus)
     others = [manifest.captions(name) for name in manifest.counts if name != split]
     held_out = {key: text for c in others for key, text in zip(c.ids, c.texts, strict=True)}
@@ -156,24 +156,23 @@ def training_sentences(
             f"{leaked_lines} sentences of {where} equal captions of other splits; this is recorded"
         )
     sentences = Corpus([tokenizer.tokenize(line) for line in lines])
-    return sentences, {
-        "split": split if corpus is None else None,
-        "corpus": None if corpus is None else corpus.name,
-        "corpus_sha256": sentences.sha256,
-        "sentences": len(lines),
-        "tokens": sentences.counts.total(),
-        "sentences_equal_to_held_out_captions": leaked_lines,
-    }
-
-
-def training_facts(
-    training: Training, sentences: Corpus, origin: dict[str, Any]
-) -> tuple[Training, dict[str, Any]]:
-    """Return the effective settings of a training on sentences, and its record for the file."""
     # The minimum count is 1 if no word reaches the requested one, which is then recorded too.
     possible = training.for_words(sentences.counts)
     requested = {} if possible == training else {"requested_min_count": training.min_count}
-    return possible, {**possible.to_json(), **origin, **requested}
+    return (
+        sentences,
+        possible,
+        {
+            **possible.to_json(),
+            "split": split if corpus is None else None,
+            "corpus": None if corpus is None else corpus.name,
+            "corpus_sha256": sentences.sha256,
+            "sentences": len(lines),
+            "tokens": sentences.counts.total(),
+            "sentences_equal_to_held_out_captions": leaked_lines,
+            **requested,
+        },
+    )
 
 
 def _train(sentences: Corpus, training: Training, words: set[str], monitor: Monitor) -> WordVectors:

@@ -5,7 +5,6 @@ import numpy.typing as npt
 import pytest
 from sklearn.feature_extraction.text import TfidfVectorizer
 
-from pipeline.store.errors import UnknownName
 from pipeline.text import EncoderError
 from pipeline.text.encoders.bag_of_words import BagOfWords, Weighting
 from pipeline.text.encoders.base import CaptionEncoder
@@ -76,12 +75,6 @@ def test_no_known_word_gives_zeros() -> None:
         report = encoder.reports(texts)[encoder.name]
         assert report.oov_words == (("unseen", 1),)
         assert report.unknown_captions == (0, 1, 2)
-
-
-def test_names_and_weightings() -> None:
-    assert [encoder.name.split("-")[0] for encoder in ENCODERS] == ["bow", "tfidf"]
-    with pytest.raises(UnknownName, match="'bm25' is unknown; expected one of counts, tfidf"):
-        BagOfWords(KNOWN, TOKENIZER, "bm25")  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("weighting", ["counts", "tfidf"])

@@ -1,5 +1,6 @@
 """What every encoder promises, as one suite: a new encoder is one line of `CASES`."""
 
+import pickle
 from collections.abc import Iterator
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
@@ -10,6 +11,7 @@ import pytest
 
 from pipeline.store.hashing import canonical_json
 from pipeline.text import EncoderError, FittedFileError, sentence_model
+from pipeline.text.caption_source import CaptionSource, caption_header
 from pipeline.text.encoders import mean
 from pipeline.text.encoders.base import CaptionEncoder
 from pipeline.text.encoders.options import EncoderOptions
@@ -110,6 +112,15 @@ def test_a_row_depends_on_its_text_alone(case: Case) -> None:
     np.testing.assert_array_equal(case.encoder.encode(TEXTS[::-1]), rows[::-1])
     for at in (0, 3, -4, -3):
         np.testing.assert_array_equal(case.encoder.encode([TEXTS[at]])[0], rows[at])
+
+
+def test_a_worker_computes_the_same_rows(case: Case) -> None:
+    header, ids = caption_header(case.encoder, "made"), [str(at) for at in range(len(TEXTS))]
+    source = CaptionSource(header, ids, TEXTS, case.encoder, case.folder)
+    rows = np.array([2, 0, len(TEXTS) - 1])
+    part: Any = pickle.loads(pickle.dumps(source.part(rows, 1)))()
+    assert (part.ids, part.header) == ([ids[row] for row in rows], header)
+    np.testing.assert_array_equal(part.encoder.encode(part.texts), case.encoder.encode(TEXTS)[rows])
 
 
 def test_it_is_fitted_to_equal_files_and_then_reused(case: Case, tmp_path: Path) -> None:

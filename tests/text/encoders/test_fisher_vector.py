@@ -170,10 +170,3 @@ def test_a_codebook_of_the_full_source_goes_with_a_stored_subset(tmp_path: Path)
     other = replace(some, name="other", sha256="cd" * 32)
     with pytest.raises(EncoderError, match=r"'glove-6b-50d' .* not on 'o' "):
         load_codebook(tmp_path / "c.safetensors", save_vectors(tmp_path / "o.safetensors", other))
-
-
-def test_no_known_word_at_all(both: FisherVector, vectors: WordVectors) -> None:
-    none = replace(vectors, words=(), matrix=vectors.matrix[:0])
-    rows = FisherVector(both.codebooks, none, TOKENIZER).encode(["word1", ""])
-    assert rows.shape == (2, both.dim)
-    assert not rows.any()

@@ -13,14 +13,11 @@ from pipeline.images.networks import WeightsError
 from pipeline.images.networks.open_clip_models import find_clip_model, open_clip
 from pipeline.images.networks.open_clip_weights import build_clip, load_clip_weights
 from pipeline.store.errors import UnknownName
-from pipeline.store.shards.feature_set import FeatureSet
 from pipeline.text import EncoderError
-from pipeline.text.encode import encode, encoder_folder
+from pipeline.text.encode import encode
 from pipeline.text.encoders.registry import encoder_options
-from pipeline.text.fitted import load_encoder
 from pipeline.text.open_clip_text import OpenClip
 from tests.images.networks.factories import TINY, add_tiny_models
-from tests.project import Recorder
 
 LONG = " ".join(f"word{number}" for number in range(40))
 CAPTIONS = [
@@ -51,35 +48,9 @@ def test_rows_are_the_librarys(name: str) -> None:
     assert rows.dtype == np.float32
     np.testing.assert_allclose(rows, expected, atol=2e-6)
     assert encoder.weights == ("random:0", weights.sha256)
-    # Bit for bit the same in any company.
-    order = np.random.default_rng(0).permutation(len(CAPTIONS))
-    np.testing.assert_array_equal(encoder.encode([CAPTIONS[at] for at in order]), rows[order])
-    np.testing.assert_array_equal(encoder.encode(CAPTIONS[3:4]), rows[3:4])
-    assert encoder.encode([]).shape == (0, encoder.dim)
+    assert encoder.recipe()["tokens"]["context_length"] == 20
+    assert encoder.reports(CAPTIONS)[encoder.name].cut == (1,)
     assert encoder.memory > 4 * 49408 * 16
-
-
-def test_captions_become_shards_and_queries(tmp_path: Path) -> None:
-    entries = (
-        ImageEntry("a", "a.jpg", "train", ("A dog runs.", LONG)),
-        ImageEntry("b", "b.jpg", "val", ("A cat sleeps.",)),
-    )
-    Manifest("two", tmp_path, entries, "none", "made up", {}).write(tmp_path / "two")
-    monitor, out = Recorder(), tmp_path / "rows"
-    name = "open-clip:tiny-vit"
-    index = encode(tmp_path / "two", out, encoder=name, weights="random:0", monitor=monitor)
-    assert index.header.row_shape == (16,)
-    assert index.header.weights == "random:0"
-    assert index.header.recipe["tokens"] == {"tokenizer": "open_clip's", "context_length": 20}
-    assert any("1 caption loses its last words (first positions: 1)" in m for m in monitor.lines)
-    read = load_encoder(encoder_folder(out))
-    rows = FeatureSet(out).read(["b#0", "a#1"])
-    np.testing.assert_array_equal(read.encode(["A cat sleeps.", LONG]), rows)
-    np.testing.assert_allclose(np.linalg.norm(rows, axis=1), 1, rtol=1e-6)
-    beside = encode(tmp_path / "two", tmp_path / "both", encoder=f"{name}+mean", weights="random:0")
-    assert beside.header.row_shape == (66,)
-    with pytest.raises(EncoderError, match=r"another plan.*random:1"):
-        encode(tmp_path / "two", out, encoder=name, weights="random:1")
 
 
 def test_what_cannot_be_had_is_refused(tmp_path: Path) -> None:

@@ -134,12 +134,6 @@ def test_seed_and_settings_are_in_numbers_and_identity(trainer: Any) -> None:
     assert ("buckets" in base.to_json()) == (trainer == "fasttext")
 
 
-def test_defaults_of_dong_2018() -> None:
-    settings = Training("word2vec")
-    assert (settings.algorithm, settings.dim) == ("skip-gram", 500)
-    assert settings.memory(1000) == 2 * 1000 * 500 * 4
-
-
 def test_tokens_that_look_like_labels_are_words() -> None:
     corpus = Corpus([["__label__dog", "runs"]] * 5)
     made = train_vectors(corpus, Training("fasttext", **SMALL))
