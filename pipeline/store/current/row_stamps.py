@@ -3,13 +3,15 @@
 They are stored in the work folder, which is not shared: shards contain no time stamps.
 """
 
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
-from safetensors import SafetensorError
 
 from pipeline.store.builder.locking import WORK_FOLDER
+from pipeline.store.errors import FileReadError
+from pipeline.store.own_files import DamagedFile, reading
 from pipeline.store.shards.index import FeatureIndex
 from pipeline.store.tensor_file import read_metadata, read_tensors, write_tensors
 
@@ -23,17 +25,15 @@ def unchanged_rows(
 ) -> npt.NDArray[np.bool_]:
     """Return which rows' files have the stored stamps, (rows,) bool; `stamps` are (rows, 2)."""
     none = np.zeros(len(stamps), bool)
-    try:
+    with suppress(DamagedFile, FileReadError), reading(_file(out), "a file of stamps", "delete it"):
         # Those of other shards do not count: a run without stamps has changed the set since.
         content = read_metadata(_file(out), _KEY)["content"]
         if published is None or content != published.content_sha256:
             return none
         stored = read_tensors(_file(out), ["stamps"])["stamps"]
-    except (OSError, SafetensorError, KeyError, TypeError, ValueError):
-        return none
-    if stored.shape != stamps.shape:
-        return none
-    return np.asarray((stored == stamps).all(axis=1) & (stamps[:, 0] >= 0))
+        if stored.shape == stamps.shape:
+            return np.asarray((stored == stamps).all(axis=1) & (stamps[:, 0] >= 0))
+    return none
 
 
 def store_stamps(out: Path, index: FeatureIndex, stamps: Stamps) -> None:

@@ -216,18 +216,6 @@ def test_lists_of_ids_name_their_faults(tmp_path: Path) -> None:
     assert read_ids(split) == ["7", "y"]
 
 
-def test_places_swapped_in_the_index_give_no_id_the_features_of_another(
-    features: FeatureSet, tmp_path: Path
-) -> None:
-    path = tmp_path / "out" / "index.json"
-    metadata = json.loads(path.read_text())
-    first, second = metadata["shards"][:2]
-    first["first_row"], second["first_row"] = second["first_row"], first["first_row"]
-    path.write_text(json.dumps(metadata))
-    with pytest.raises(ShardError, match="starts at row 10, expected 0"):
-        export_h5_view(FeatureSet(tmp_path / "out"), tmp_path / "all.h5")
-
-
 def test_a_folder_or_what_lies_below_a_file_is_no_file_to_write(
     features: FeatureSet, tmp_path: Path
 ) -> None:
