@@ -1,4 +1,4 @@
-"""Boxes of regions: overlap, union, clipping, and non-maximum suppression.
+"""Boxes of regions: area and overlap.
 
 A box is x0 y0 x1 y1 in pixels of the image, counted from 0 at its upper left corner; the right and
 bottom edges are exclusive, so that x1 - x0 is the width. (VOC files count from 1 and include the
@@ -43,21 +43,3 @@ def iou(a: npt.ArrayLike, b: npt.ArrayLike) -> np.ndarray:
     either = areas(a)[:, None] + areas(b)[None, :] - shared
     result: np.ndarray = np.divide(shared, either, out=np.zeros_like(shared), where=either > 0)
     return result
-
-
-def nms(boxes: npt.ArrayLike, scores: npt.ArrayLike, threshold: float) -> np.ndarray:
-    """Return the rows (k,) int64 that greedy non-maximum suppression keeps, best first."""
-    array, score = as_boxes(boxes), np.asarray(scores, np.float64)
-    if score.shape != (len(array),) or np.isnan(score).any():
-        raise RegionError(
-            f"{len(array)} boxes have scores of shape {score.shape}; expected one number per box, "
-            "not NaN"
-        )
-    order = np.argsort(-score, kind="stable")
-    selected = []
-    # An overlap of exactly `threshold` is kept; equal scores are in row order.
-    while order.size:
-        best, order = order[0], order[1:]
-        selected.append(best)
-        order = order[iou(array[[best]], array[order])[0] <= threshold]
-    return np.array(selected, np.int64)

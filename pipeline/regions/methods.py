@@ -1,8 +1,8 @@
 """Proposal methods by name; none of them is trained on the dataset."""
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
-from typing import Any, Protocol
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -14,92 +14,75 @@ ScoredBoxes = tuple[np.ndarray, np.ndarray]
 """Boxes (k, 4) inside the image and scores (k,), best first; k may be 0."""
 
 
-class Method(Protocol):
-    """Protocol of a proposal method; thread-safe, since images are processed in parallel."""
-
-    @property
-    def recipe(self) -> dict[str, Any]:
-        """Name and settings: JSON values of everything that determines boxes."""
-
-    @property
-    def model(self) -> tuple[str, str]:
-        """Name and SHA-256 of the trained model, or of the file that the boxes come from."""
-
-    @property
-    def packages(self) -> tuple[str, ...]:
-        """Installed packages whose versions are recorded."""
-
-    def __call__(self, image_id: str, pixels: np.ndarray) -> ScoredBoxes:
-        """Propose boxes on an image, (height, width, 3) uint8 RGB, or raise `UnusableImage`."""
-
-
-NO_MODEL = "none", "0" * 64
-
-
 @dataclass(frozen=True)
-class KnownBoxes:
-    """Proposals that are known in advance: true boxes, or those of a file."""
+class Method:
+    """A proposal method."""
 
-    recipe: dict[str, Any]
-    model: tuple[str, str]
-    boxes: Mapping[str, np.ndarray]  # by image id, (k, 4), best first; a missing image has no boxes
-    scores: Mapping[str, np.ndarray]  # by image id, (k,)
-    # required width and height of an image by id, if known
-    sizes: Mapping[str, tuple[int, int]] = field(default_factory=dict)
-    packages: tuple[str, ...] = ()
+    recipe: dict[str, Any]  # name and settings: JSON values of everything that determines boxes
+    # Boxes of an image by its id and its (height, width, 3) uint8 RGB; may raise `UnusableImage`.
+    # Thread-safe, since images are processed in parallel.
+    propose: Callable[[str, np.ndarray], ScoredBoxes]
+    # Name and SHA-256 of the trained model, or of the file that the boxes come from.
+    model: tuple[str, str] = ("none", "0" * 64)
+    packages: tuple[str, ...] = ()  # installed packages whose versions are recorded
+    boxes: Mapping[str, np.ndarray] | None = None  # by image id, if they are known in advance
 
-    def __call__(self, image_id: str, pixels: np.ndarray) -> ScoredBoxes:
-        """Return the boxes of an image; raise unless it has their size and they are inside."""
+
+def known_boxes(
+    name: str,
+    file: tuple[str, str],  # name and SHA-256
+    boxes: Mapping[str, np.ndarray],
+    scores: Mapping[str, np.ndarray],
+    sizes: Mapping[str, tuple[int, int]] | None = None,
+) -> Method:
+    """Return proposals that are known in advance: true boxes, or those of a file.
+
+    By image id: boxes (k, 4), best first, none of a missing image; scores (k,); and the required
+    width and height, if known. They must be inside the image.
+    """
+
+    def propose(image_id: str, pixels: np.ndarray) -> ScoredBoxes:
         height, width = pixels.shape[:2]
-        if (expected := self.sizes.get(image_id, (width, height))) != (width, height):
+        expected = (sizes or {}).get(image_id, (width, height))
+        if expected != (width, height):
             raise UnusableImage(
                 f"the photo has {width} x {height} pixels, its boxes are of {expected[0]} x "
                 f"{expected[1]}",
                 REFUSED,
             )
-        if image_id not in self.boxes:
+        if image_id not in boxes:
             return np.zeros((0, 4), np.float32), np.zeros(0, np.float32)
-        boxes = self.boxes[image_id]
-        outside = (boxes[:, :2] < 0).any(1) | (boxes[:, 2:] > [width, height]).any(1)
-        flat = (boxes[:, 2:] <= boxes[:, :2]).any(1)
+        of_image = boxes[image_id]
+        outside = (of_image[:, :2] < 0).any(1) | (of_image[:, 2:] > [width, height]).any(1)
+        flat = (of_image[:, 2:] <= of_image[:, :2]).any(1)
         for fault, wrong in (("outside the photo", outside), ("without an area", flat)):
             if wrong.any():
                 k = int(np.argmax(wrong))
                 raise UnusableImage(
-                    f"box {k}, {boxes[k].tolist()}, is {fault} of {width} x {height} pixels",
+                    f"box {k}, {of_image[k].tolist()}, is {fault} of {width} x {height} pixels",
                     REFUSED,
                 )
-        return boxes, self.scores[image_id]
+        return of_image, scores[image_id]
+
+    return Method({"name": name}, propose, file, boxes=boxes)
 
 
-@dataclass(frozen=True)
-class Grid:
-    """Fixed windows of several shapes on a regular grid, independent of the image: the baseline.
+def grid(number: int) -> Method:
+    """Return at most `number` fixed windows on a regular grid, independent of the image.
 
-    The whole image is first, followed by windows from large to small; neighbours overlap by half.
+    The baseline: the whole image is first, followed by windows of several shapes from large to
+    small; neighbours overlap by half. Scores descend.
     """
+    shares = _grid_shares()[:number]
 
-    number: int  # maximum number of boxes per image
-    packages: tuple[str, ...] = ()
-
-    @property
-    def recipe(self) -> dict[str, Any]:
-        """Name, and sizes of the windows as shares of the image's."""
-        return {"name": "grid", "windows": [list(size) for size in _GRID]}
-
-    @property
-    def model(self) -> tuple[str, str]:
-        """No model."""
-        return NO_MODEL
-
-    def __call__(self, image_id: str, pixels: np.ndarray) -> ScoredBoxes:
-        """Return the first `number` windows, with descending scores."""
+    def propose(image_id: str, pixels: np.ndarray) -> ScoredBoxes:
         height, width = pixels.shape[:2]
-        shares = _grid_shares()[: self.number]
         boxes = shares * np.array([width, height, width, height])
         boxes = np.concatenate([np.floor(boxes[:, :2]), np.ceil(boxes[:, 2:])], axis=1)
         boxes = np.clip(boxes, 0, [width, height, width, height])
         return boxes.astype(np.float32), np.linspace(1, 0, len(boxes), endpoint=False)
+
+    return Method({"name": "grid", "windows": [list(size) for size in _GRID]}, propose)
 
 
 # Width and height of the grid's windows as shares of the image's.

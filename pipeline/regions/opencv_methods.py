@@ -9,7 +9,6 @@ import os
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -18,13 +17,13 @@ import numpy as np
 
 from pipeline.images.decoding.decode import UnusableImage
 from pipeline.regions import RegionError
-from pipeline.regions.methods import NO_MODEL, ScoredBoxes
+from pipeline.regions.methods import Method, ScoredBoxes
 from pipeline.store.extras import missing_package, require
 from pipeline.store.hashing import sha256_of_file, sha256_of_json
 from pipeline.store.shards.format import REFUSED
 
 SIDE = 250
-_PACKAGE = "opencv-contrib-python-headless"
+_PACKAGES = ("opencv-contrib-python-headless",)
 _SMALLEST = 8
 # Blur and scale of the gradients, tuned on Flickr8k's training split.
 _SIGMA, _PERCENTILE = 1.5, 99.0
@@ -46,61 +45,37 @@ def opencv() -> Any:
     return cv2
 
 
-@dataclass(frozen=True)
-class EdgeBoxes:
-    """EdgeBoxes (Zitnick and Dollár, ECCV 2014) by OpenCV, on learned edges or on gradients."""
+def edge_boxes(number: int, edge_model: Path | None) -> Method:
+    """Return EdgeBoxes (Zitnick and Dollár, ECCV 2014) by OpenCV, at most `number` per image.
 
-    number: int  # maximum number of boxes per image
-    # structured forests' trained edges; None: edges are the local maxima of the colours'
-    # gradient along its direction, which need no model
-    edge_model: Path | None = None
-    packages: tuple[str, ...] = (_PACKAGE,)
+    The edge model has structured forests' trained edges; None: edges are the local maxima of the
+    colours' gradient along its direction, which need no model.
+    """
+    cv2 = opencv()
 
-    @property
-    def recipe(self) -> dict[str, Any]:
-        """Name and settings."""
-        gradient = {"sigma": _SIGMA, "percentile": _PERCENTILE}
-        edges = "structured forests" if self.edge_model else gradient
-        return {"name": "edge-boxes", "side": SIDE, "edges": edges}
-
-    @property
-    def model(self) -> tuple[str, str]:
-        """Name and SHA-256 of the edge model."""
-        if self.edge_model is None:
-            return NO_MODEL
-        return self.edge_model.name, sha256_of_file(self.edge_model)
-
-    def __call__(self, image_id: str, pixels: np.ndarray) -> ScoredBoxes:
-        cv2 = opencv()
+    def propose(image_id: str, pixels: np.ndarray) -> ScoredBoxes:
         small, factors = _shrunk(cv2, pixels)
         edges, direction = (
             _gradient_edges(cv2, small)
-            if self.edge_model is None
-            else _learned_edges(cv2, small, str(self.edge_model))
+            if edge_model is None
+            else _learned_edges(cv2, small, str(edge_model))
         )
-        finder = cv2.ximgproc.createEdgeBoxes(maxBoxes=self.number)
+        finder = cv2.ximgproc.createEdgeBoxes(maxBoxes=number)
         boxes, scores = finder.getBoundingBoxes(edges, direction)
         return _in_photo(boxes, np.asarray(scores, np.float64).reshape(-1), factors, pixels)
 
+    recipe: dict[str, Any] = {"name": "edge-boxes", "side": SIDE, "edges": "structured forests"}
+    if edge_model is None:
+        recipe["edges"] = {"sigma": _SIGMA, "percentile": _PERCENTILE}
+        return Method(recipe, propose, packages=_PACKAGES)
+    return Method(recipe, propose, (edge_model.name, sha256_of_file(edge_model)), _PACKAGES)
 
-@dataclass(frozen=True)
-class SelectiveSearch:
-    """Selective search (Uijlings et al., IJCV 2013) by OpenCV, in its fast mode."""
 
-    packages: tuple[str, ...] = (_PACKAGE,)
+def selective_search() -> Method:
+    """Return selective search (Uijlings et al., IJCV 2013) by OpenCV, in its fast mode."""
+    cv2 = opencv()
 
-    @property
-    def recipe(self) -> dict[str, Any]:
-        """Name and settings."""
-        return {"name": "selective-search", "side": SIDE, "mode": "fast", "seed": 0}
-
-    @property
-    def model(self) -> tuple[str, str]:
-        """No model."""
-        return NO_MODEL
-
-    def __call__(self, image_id: str, pixels: np.ndarray) -> ScoredBoxes:
-        cv2 = opencv()
+    def propose(image_id: str, pixels: np.ndarray) -> ScoredBoxes:
         small, factors = _shrunk(cv2, pixels)
         # The order of its boxes is random by design, from C's generator.
         search = cv2.ximgproc.segmentation.createSelectiveSearchSegmentation()
@@ -111,38 +86,34 @@ class SelectiveSearch:
             boxes = search.process()
         return _in_photo(boxes, _by_rank(len(boxes)), factors, pixels)
 
+    recipe = {"name": "selective-search", "side": SIDE, "mode": "fast", "seed": 0}
+    return Method(recipe, propose, packages=_PACKAGES)
 
-@dataclass(frozen=True)
-class Bing:
-    """BING (Cheng et al., CVPR 2014) by OpenCV."""
 
-    folder: Path  # trained model, such as OpenCV's `ObjNessB2W8MAXBGR.*.yml.gz`
-    packages: tuple[str, ...] = (_PACKAGE,)
+def bing(folder: Path) -> Method:
+    """Return BING (Cheng et al., CVPR 2014) by OpenCV, with a trained model.
 
-    @property
-    def recipe(self) -> dict[str, Any]:
-        """Name."""
-        return {"name": "bing"}
+    The folder has files such as OpenCV's `ObjNessB2W8MAXBGR.*.yml.gz`; it is recorded by its name
+    and a SHA-256 of the names and SHA-256 of its files.
+    """
+    cv2 = opencv()
 
-    @property
-    def model(self) -> tuple[str, str]:
-        """Name of the folder, and a SHA-256 of the names and SHA-256 of its files."""
-        files = sorted(path for path in self.folder.iterdir() if path.is_file())
-        return self.folder.name, sha256_of_json([[p.name, sha256_of_file(p)] for p in files])
-
-    def __call__(self, image_id: str, pixels: np.ndarray) -> ScoredBoxes:
-        cv2 = opencv()
+    def propose(image_id: str, pixels: np.ndarray) -> ScoredBoxes:
         _require_large(pixels)
         with _process, _silent_stdout():
             finder = cv2.saliency.ObjectnessBING_create()
-            finder.setTrainingPath(str(self.folder))
+            finder.setTrainingPath(str(folder))
             succeeded, boxes = finder.computeSaliency(np.ascontiguousarray(pixels[:, :, ::-1]))
         if not succeeded:
-            raise UnusableImage(f"BING finds nothing with the model in {self.folder}", REFUSED)
+            raise UnusableImage(f"BING finds nothing with the model in {folder}", REFUSED)
         # BING counts from 1 and includes the last pixel.
         corners = np.asarray(boxes, np.float64).reshape(-1, 4) - [1, 1, 0, 0]
         sizes = np.concatenate([corners[:, :2], corners[:, 2:] - corners[:, :2]], axis=1)
         return _in_photo(sizes, _by_rank(len(corners)), (1.0, 1.0), pixels)
+
+    files = sorted(path for path in folder.iterdir() if path.is_file())
+    digest = sha256_of_json([[path.name, sha256_of_file(path)] for path in files])
+    return Method({"name": "bing"}, propose, (folder.name, digest), _PACKAGES)
 
 
 def _require_large(pixels: np.ndarray) -> None:

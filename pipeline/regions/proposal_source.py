@@ -12,8 +12,8 @@ import numpy as np
 from pipeline.datasets.regions import read_phrases, regions_sha256
 from pipeline.images.decoding.decode import UnusableImage, read_image, source_crc32
 from pipeline.regions import RegionError
-from pipeline.regions.methods import Grid, KnownBoxes, Method, true_boxes
-from pipeline.regions.opencv_methods import Bing, EdgeBoxes, SelectiveSearch, opencv
+from pipeline.regions.methods import Method, grid, known_boxes, true_boxes
+from pipeline.regions.opencv_methods import bing, edge_boxes, opencv, selective_search
 from pipeline.regions.proposals import proposal_row, proposals_header
 from pipeline.store.convert.importers.boxes import read_boxes
 from pipeline.store.errors import WrongUsage
@@ -71,15 +71,6 @@ class Proposer:
 
 
 @dataclass(frozen=True)
-class Named:
-    """Arguments from which a worker builds the same proposal method."""
-
-    proposer: Proposer
-    dataset: Path  # of the phrases with true boxes
-    split: str | None
-
-
-@dataclass(frozen=True)
 class ProposalSource:
     """Proposals of images as a `FeatureSource`."""
 
@@ -87,7 +78,7 @@ class ProposalSource:
     ids: Sequence[str]
     images: Sequence[Path]
     method: Method
-    named: Named
+    named: tuple[Proposer, Path, str | None]  # arguments of `method_of`, for workers
     threads: int | None  # images processed at once; None: one per core
     unit: str = "image"
     gpu: bool = False
@@ -114,11 +105,13 @@ class ProposalSource:
 
     def part(self, rows: RowNumbers, threads: int | None) -> Callable[[], FeatureSource]:
         """Return the source of some proposals on a worker, which builds the method once."""
-        proposer = self.named.proposer
-        boxes, model = map(_absolute, (proposer.boxes, proposer.model))
+        proposer, dataset, split = self.named
+        boxes, model = (
+            path and str(Path(path).absolute()) for path in (proposer.boxes, proposer.model)
+        )
         return partial(
             _part,
-            replace(self.named, proposer=replace(proposer, boxes=boxes, model=model)),
+            (replace(proposer, boxes=boxes, model=model), dataset.absolute(), split),
             self.header.row_shape[0],
             self.threads or threads,
             self.header.dataset,
@@ -133,7 +126,7 @@ class ProposalSource:
         if decoded.image is not None:
             try:
                 with watch.timing(FORWARD):
-                    proposed = self.method(self.ids[row], np.asarray(decoded.image))
+                    proposed = self.method.propose(self.ids[row], np.asarray(decoded.image))
             except UnusableImage as error:
                 status, reason = error.status, str(error)
         return RowBlock(
@@ -145,7 +138,7 @@ class ProposalSource:
 
 
 def _part(
-    named: Named,
+    named: tuple[Proposer, Path, str | None],
     most: int,  # boxes per image
     threads: int | None,
     dataset: str,
@@ -153,56 +146,47 @@ def _part(
     images: Sequence[Path],
 ) -> ProposalSource:
     """Build the source of some proposals on a worker."""
-    method = _known_method(named)
-    header = proposals_header(method.recipe, most, dataset, *method.model, method.packages)
+    method = _method_on_worker(*named)
+    header = proposals_header(method, most, dataset)
     return ProposalSource(header, ids, images, method, named, threads)
-
-
-@lru_cache(maxsize=1)
-def _known_method(named: Named) -> Method:
-    return method_of(named.proposer, named.dataset, named.split)
-
-
-def _absolute(path: str | Path | None) -> str | None:
-    return None if path is None else str(Path(path).absolute())
 
 
 def method_of(proposer: Proposer, dataset: Path, split: str | None) -> Method:
     """Build a proposer's method; "ground-truth" reads the phrases of a dataset's split."""
-    name, number, boxes, model = (
-        proposer.method, proposer.number, proposer.boxes, proposer.model
-    )  # fmt: skip
-    if model is not None and not Path(model).exists():
-        raise RegionError(f"{model} does not exist; pass the model's path")
+    name, boxes = proposer.method, proposer.boxes
+    model = None if proposer.model is None else Path(proposer.model)
+    if model is not None and not model.exists():
+        raise RegionError(f"{proposer.model} does not exist; pass the model's path")
     if name == "grid":
-        return Grid(number)
+        return grid(proposer.number)
     if name == "edge-boxes":
-        opencv()
-        return EdgeBoxes(number, None if model is None else Path(model))
+        return edge_boxes(proposer.number, model)
     if name == "selective-search":
-        opencv()
-        return SelectiveSearch()
+        return selective_search()
     if name == "bing":
         opencv()
         if model is None:
             raise WrongUsage("bing needs the folder of its trained model: `model=FOLDER`")
-        return Bing(Path(model))
+        return bing(model)
     if boxes is not None:
-        scored = read_boxes(boxes)
-        return KnownBoxes(
-            {"name": name},
-            (Path(boxes).name, sha256_of_file(Path(boxes))),
+        file, scored = Path(boxes), read_boxes(boxes)
+        return known_boxes(
+            name,
+            (file.name, sha256_of_file(file)),
             {image: values for image, (values, _) in scored.items()},
             {image: scores for image, (_, scores) in scored.items()},
         )
     if name == "ground-truth":
         phrases = read_phrases(dataset, split)
         truth = true_boxes(phrases)
-        return KnownBoxes(
-            {"name": name},
+        return known_boxes(
+            name,
             ("regions.jsonl", regions_sha256(dataset)),
             truth,
             {image: np.ones(len(of_image), np.float32) for image, of_image in truth.items()},
             {phrase.image: phrase.size for phrase in phrases if phrase.size},
         )
     raise WrongUsage(f"the method {name!r} is unknown; expected one of {', '.join(METHODS)}")
+
+
+_method_on_worker = lru_cache(maxsize=1)(method_of)

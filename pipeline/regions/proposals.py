@@ -8,13 +8,13 @@ padded with zeros. Ids, failed rows, recipe, hashes, writing and resumption are 
 import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from pipeline.datasets.manifest import Manifest
 from pipeline.regions import RegionError
+from pipeline.regions.methods import Method
 from pipeline.store.files import created_by
 from pipeline.store.shards.feature_set import FeatureSet
 from pipeline.store.shards.format import FeatureHeader
@@ -130,24 +130,18 @@ def read_proposals(path: str | Path) -> Proposals:
     return Proposals(path)
 
 
-def proposals_header(
-    recipe: dict[str, Any],
-    most: int,
-    dataset: str,
-    weights: str = "none",
-    weights_sha256: str = "0" * 64,
-    packages: Sequence[str] = (),
-) -> FeatureHeader:
+def proposals_header(method: Method, most: int, dataset: str) -> FeatureHeader:
     """Return the header of proposal shards of at most `most` boxes per row; a dtype of float32."""
+    weights, weights_sha256 = method.model
     return FeatureHeader(
-        recipe={"kind": _KIND, **recipe, "most": most},
+        recipe={"kind": _KIND, **method.recipe, "most": most},
         weights=weights,
         weights_sha256=weights_sha256,
         axes=AXES,
         dataset=dataset,
         row_shape=(most, 5),
         dtype="float32",
-        created_by=created_by("numpy", "h5py", *packages),
+        created_by=created_by("numpy", "h5py", *method.packages),
     )
 
 

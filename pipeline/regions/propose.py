@@ -5,8 +5,7 @@ from pathlib import Path
 from pipeline.datasets.manifest import NO_PICTURES, read_manifest
 from pipeline.datasets.regions import has_phrases, read_phrases
 from pipeline.regions import RegionError
-from pipeline.regions.methods import KnownBoxes
-from pipeline.regions.proposal_source import Named, ProposalSource, Proposer, method_of
+from pipeline.regions.proposal_source import ProposalSource, Proposer, method_of
 from pipeline.regions.proposals import proposals_header, read_proposals
 from pipeline.regions.recall import proposal_recall
 from pipeline.store.files import write_json
@@ -76,7 +75,7 @@ def propose(
     ids = [entry.id for entry in entries]
     method = method_of(proposer, Path(dataset), select.split)
     most = proposer.number
-    if isinstance(method, KnownBoxes):
+    if method.boxes is not None:
         if not any(image in method.boxes for image in ids):
             raise RegionError(
                 f"{proposer.boxes or dataset} has no boxes for the {len(ids)} images; its ids are "
@@ -84,9 +83,8 @@ def propose(
             )
         if proposer.method == "ground-truth":
             most = max((len(method.boxes[i]) for i in ids if i in method.boxes), default=1)
-    header = proposals_header(method.recipe, most, manifest.name, *method.model, method.packages)
-    files = manifest.files(entries)
-    named = Named(proposer, Path(dataset).absolute(), select.split)
+    header = proposals_header(method, most, manifest.name)
+    files, named = manifest.files(entries), (proposer, Path(dataset), select.split)
     source = ProposalSource(header, ids, files, method, named, compute.threads)
     index = make_features(source, out, storage=storage, place=place, monitor=monitor)
     if has_phrases(dataset):

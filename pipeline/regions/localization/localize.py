@@ -25,7 +25,6 @@ def localize(
     out: str | Path,
     *,
     head: str | Path,
-    encoder: str | Path | None = None,
     split: str | None = None,
     leave_out_failed: bool = False,
     monitor: Monitor = QUIET,
@@ -48,7 +47,7 @@ def localize(
     embedded = queries.embedded(trained.head)
     localized = replace(
         embedded,
-        known=_known_phrases(embedded, Path(encoder or sources.encoder), monitor),
+        known=_known_phrases(embedded, sources.encoder, monitor),
         provenance={
             **trained.provenance,
             "dataset": opened.manifest.name,

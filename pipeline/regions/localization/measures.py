@@ -7,7 +7,7 @@ by the order of the method.
 """
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -101,16 +101,10 @@ def points_into(box: npt.NDArray[np.float32], truth: npt.NDArray[np.float32]) ->
 
 def rank_whole_image(localized: Localized) -> Ranked:
     """Rank the whole image as the single proposal of every query."""
-    number = len(localized.query_ids)
-    hit, pointed = np.full(number, NO_HIT, np.int64), np.zeros(number, bool)
-    for query in range(number):
-        width, height = localized.sizes[localized.query_image[query]]
-        whole = np.array([0, 0, width, height], np.float32)
-        truth = localized.truth_of(query)
-        if (iou(whole[None], truth) >= IOU).any():
-            hit[query] = 0
-        pointed[query] = points_into(whole, truth)
-    return Ranked(hit, pointed, np.full(number, -1, np.int64))
+    number = len(localized.image_ids)
+    whole = np.column_stack([np.zeros((number, 2)), localized.sizes]).astype(np.float32)
+    of_images = replace(localized, boxes=whole, first_region=np.arange(number + 1))
+    return rank(of_images, by_method(of_images))
 
 
 def average_precisions(localized: Localized, scoring: Scoring, threshold: float = NMS) -> Scores:
@@ -162,9 +156,13 @@ def ranked_per_phrase(
 
 
 def suppressed(overlapping: npt.NDArray[np.bool_], order: RowNumbers) -> npt.NDArray[np.bool_]:
-    """Return the ranks (n, q) bool that `nms` keeps, for several orders (n, q) of the boxes."""
+    """Return the ranks (n, q) bool that greedy non-maximum suppression keeps.
+
+    Of each of several orders (n, q) of the boxes; `overlapping` (n, n) are those that overlap more
+    than the threshold.
+    """
     columns = np.arange(order.shape[1])
-    # `overlapping` (n, n): which boxes overlap too much. One pass over ranks for all queries.
+    # One pass over ranks for all queries.
     alive = np.ones((len(overlapping), len(columns)), bool)
     survives = np.zeros_like(alive)
     for position, boxes in enumerate(order):

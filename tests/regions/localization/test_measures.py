@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from pipeline.regions import RegionError
-from pipeline.regions.boxes import iou, nms
+from pipeline.regions.boxes import iou
 from pipeline.regions.localization.evaluate_localization import (
     evaluate_localized,
     markdown,
@@ -115,13 +115,19 @@ def test_average_precision_equals_naive_loops(seed: int, threshold: float) -> No
     assert threshold == 0.0 or np.nanmax(values) > 0
 
 
-def test_suppression_of_several_orders_is_that_of_each() -> None:
+@pytest.mark.parametrize("threshold", [0.0, 0.25, 0.3, 1.0])
+@pytest.mark.parametrize("number", [0, 1, 2, 30])
+def test_suppression_with_ties_is_greedy(number: int, threshold: float) -> None:
     rng = np.random.default_rng(3)
-    boxes, scores = random_boxes(rng, 30), rng.integers(0, 5, (30, 4)).astype(float)
+    boxes, scores = random_boxes(rng, number), rng.integers(0, 5, (number, 4)).astype(float)
     order = np.argsort(-scores, axis=0, kind="stable")
-    kept = suppressed(iou(boxes, boxes) > 0.3, order)
+    overlaps = iou(boxes, boxes)
+    kept = suppressed(overlaps > threshold, order)
     for column in range(4):
-        expected = nms(boxes, scores[:, column], 0.3).tolist()
+        expected: list[int] = []
+        for row in order[:, column].tolist():
+            if all(overlaps[row, other] <= threshold for other in expected):
+                expected.append(row)
         assert order[kept[:, column], column].tolist() == expected
 
 
