@@ -4,6 +4,15 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
+# Channels and layers of the blocks, each followed by a pooling.
+_BLOCKS = (
+    (64, ("conv1",)),
+    (128, ("conv2",)),
+    (256, ("conv3a", "conv3b")),
+    (512, ("conv4a", "conv4b")),
+    (512, ("conv5a", "conv5b")),
+)
+
 
 class C3D(nn.Module):
     """The network for runs of 16 frames of 112 x 112 pixels, with Caffe's layer names."""
@@ -11,35 +20,17 @@ class C3D(nn.Module):
     def __init__(self, classes: int = 487) -> None:
         """Build the network, by default for the 487 classes of Sports-1M."""
         super().__init__()
-        widths = {
-            "conv1": (3, 64),
-            "conv2": (64, 128),
-            "conv3a": (128, 256),
-            "conv3b": (256, 256),
-            "conv4a": (256, 512),
-            "conv4b": (512, 512),
-            "conv5a": (512, 512),
-            "conv5b": (512, 512),
-        }
-        for name, (channels, width) in widths.items():
-            self.add_module(name, nn.Conv3d(channels, width, 3, padding=1))
-        self.fc6, self.fc7, self.fc8 = (
-            nn.Linear(8192, 4096),
-            nn.Linear(4096, 4096),
-            nn.Linear(4096, classes),
-        )
+        before = 3
+        for width, layers in _BLOCKS:
+            for name in layers:
+                self.add_module(name, nn.Conv3d(before, width, 3, padding=1))
+                before = width
+        self.fc6, self.fc7 = nn.Linear(8192, 4096), nn.Linear(4096, 4096)
+        self.fc8 = nn.Linear(4096, classes)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """Return class scores (n, classes) of (n, 3, 16, 112, 112) runs."""
-        for block, layers in enumerate(
-            (
-                ("conv1",),
-                ("conv2",),
-                ("conv3a", "conv3b"),
-                ("conv4a", "conv4b"),
-                ("conv5a", "conv5b"),
-            )
-        ):
+        for block, (_, layers) in enumerate(_BLOCKS):
             for name in layers:
                 x = F.relu(self.get_submodule(name)(x))
             # The first pooling keeps all frames; the last one pads odd rows and columns.

@@ -4,7 +4,6 @@
 `efficientnet-lite0-pool@even:8-halves`.
 """
 
-import math
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
@@ -123,11 +122,6 @@ class ClipRecipe:
         """Shape of one row."""
         *cells, channels = self.network.shape
         return (*cells, channels * PARTS[self.over])
-
-    @property
-    def row_bytes(self) -> int:
-        """Bytes of one stored row."""
-        return math.prod(self.shape) * (2 if self.network.storage == "float16" else 4)
 
     @property
     def storage(self) -> str:

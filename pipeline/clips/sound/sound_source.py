@@ -5,17 +5,15 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache, partial
 from pathlib import Path
-from typing import Any, Protocol
 
 import numpy as np
-import numpy.typing as npt
 
 from pipeline.clips.clip_file import clip_crc32
 from pipeline.clips.sound.codebooks import sounds_of
 from pipeline.clips.sound.network import load_sound_network
 from pipeline.clips.sound.read_sound import Sound
-from pipeline.clips.sound.recipes import AnySoundRecipe, BagRecipe, sound_recipe
-from pipeline.clips.sound.words import Bags, load_sound_words
+from pipeline.clips.sound.recipes import AnySoundRecipe, BagRecipe, RowMaker, sound_recipe
+from pipeline.clips.sound.words import bags, load_sound_words
 from pipeline.images.networks import WeightsError
 from pipeline.store.files import created_by
 from pipeline.store.jobs.feature_source import FeatureSource
@@ -28,21 +26,6 @@ from pipeline.store.shards.row_keys import RowNumbers
 
 LENGTHS_DIFFER = 0.5
 """Difference in seconds between the lengths of sound and video that is reported."""
-
-
-class RowMaker(Protocol):
-    """Computes the row of a sound: `pipeline.clips.sound.words.Bags`, or a network."""
-
-    @property
-    def recipe(self) -> AnySoundRecipe: ...
-    @property
-    def rate(self) -> int: ...  # sampling rate in Hz
-    @property
-    def weights(self) -> str: ...  # name of the codebook or network
-    @property
-    def weights_sha256(self) -> str: ...
-    def recipe_json(self) -> dict[str, Any]: ...
-    def row(self, sound: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]: ...
 
 
 @dataclass(frozen=True)
@@ -124,13 +107,13 @@ def row_maker(recipe: AnySoundRecipe, codebook: Path | None) -> RowMaker:
         raise WeightsError(f"{recipe.name} needs a codebook; pass its file")
     words = load_sound_words(codebook)
     words.require(recipe, str(codebook))
-    return Bags(recipe, words)
+    return bags(recipe, words)
 
 
 def sound_header(maker: RowMaker, dataset: str) -> FeatureHeader:
     """Return the header of these rows."""
     return FeatureHeader(
-        recipe=maker.recipe_json(),
+        recipe=maker.recorded,
         weights=maker.weights,
         weights_sha256=maker.weights_sha256,
         axes="row, channel",

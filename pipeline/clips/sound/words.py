@@ -12,7 +12,7 @@ import numpy.typing as npt
 from threadpoolctl import threadpool_limits
 
 from pipeline.clips.sound.mfcc import Mfcc
-from pipeline.clips.sound.recipes import BagRecipe
+from pipeline.clips.sound.recipes import BagRecipe, RowMaker
 from pipeline.images.networks import WeightsError
 from pipeline.store.files import created_by
 from pipeline.store.hashing import canonical_json
@@ -126,37 +126,17 @@ class SoundWords:
         write_tensors(path, tensors, _KEY, self.metadata.to_json())
 
 
-@dataclass(frozen=True)
-class Bags:
-    """Computes the rows of a recipe of bags."""
-
-    recipe: BagRecipe
-    words: SoundWords
-
-    @property
-    def rate(self) -> int:
-        """Sampling rate of the input in Hz."""
-        return self.recipe.mfcc.rate
-
-    @property
-    def weights(self) -> str:
-        """Name of the codebook."""
-        return f"codebook of {len(self.words.words)} sound words"
-
-    @property
-    def weights_sha256(self) -> str:
-        """SHA-256 of the codebook."""
-        return self.words.sha256
-
-    def recipe_json(self) -> dict[str, Any]:
-        """Return the recipe as it is recorded in shards, with the clips of the codebook."""
-        fitted = self.words.metadata
-        whose = {"dataset": fitted.dataset, "split": fitted.split}
-        return {**self.recipe.to_json(), "codebook": whose}
-
-    def row(self, sound: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
-        """Return the row of a sound, (samples,) at `rate`."""
-        return self.words.bag(self.recipe.mfcc(sound), self.recipe)
+def bags(recipe: BagRecipe, words: SoundWords) -> RowMaker:
+    """Return what computes the rows of a recipe of bags; the clips of the codebook are recorded."""
+    whose = {"dataset": words.metadata.dataset, "split": words.metadata.split}
+    return RowMaker(
+        recipe,
+        {**recipe.to_json(), "codebook": whose},
+        recipe.mfcc.rate,
+        f"codebook of {len(words.words)} sound words",
+        words.sha256,
+        lambda sound: words.bag(recipe.mfcc(sound), recipe),
+    )
 
 
 def load_sound_words(path: Path) -> SoundWords:

@@ -1,7 +1,10 @@
 """Steps that compute image, clip and caption features, and word vectors."""
 
+import math
 from pathlib import Path
 from typing import Any, Protocol
+
+import numpy as np
 
 from pipeline.experiments.steps.step import Plan, Step
 from pipeline.heads.head_types import CaptionFeatures
@@ -33,10 +36,6 @@ class AnyRecipe(Protocol):
     @property
     def storage(self) -> str:
         """Dtype of the stored rows."""
-
-    @property
-    def row_bytes(self) -> int:
-        """Size of a row in bytes."""
 
     def to_json(self) -> dict[str, Any]:
         """Return the recipe as JSON values."""
@@ -152,5 +151,5 @@ def recipe_for(plan: Plan, name: str) -> AnyRecipe:
 
 def rows_of(recipe: AnyRecipe, rows: int) -> str:
     """Return the size of feature rows for messages."""
-    megabytes = rows * recipe.row_bytes / 1e6
+    megabytes = rows * math.prod(recipe.shape) * np.dtype(recipe.storage).itemsize / 1e6
     return f"{counted(rows, 'row')} of {recipe.shape} {recipe.storage}, {megabytes:.1f} MB"
