@@ -20,7 +20,7 @@ from pipeline.retrieval.query.query_models import open_encoder
 from pipeline.store.shards.feature_set import FeatureSet
 from pipeline.web.report.head_inspection import images_of, telling_words
 from pipeline.web.report.pages import write_pages
-from pipeline.web.report.results import Folders
+from pipeline.web.report.results import Folders, Result, collect_results
 from pipeline.web.report.retrievals import words_of
 from tests.in_process import status_of
 from tests.project import PROJECT
@@ -61,8 +61,17 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Folders:
         patched.chdir(folder)
         for command in commands:
             assert status_of(*command) == 0
-    data = folder / "data"
-    return _folders(data)
+    return _folders(folder / "data")
+
+
+@pytest.fixture(scope="module")
+def figures(made: Folders, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Folder of the figures of both heads' report."""
+    out = tmp_path_factory.mktemp("html")
+    # The small training split lacks one of the words.
+    (gap,) = write_pages(out, [RIDGE, WORDS], made)
+    assert gap == f"{WORDS}: Not in the plane of words, since its encoder does not know them: ball."
+    return out / "figures"
 
 
 def _rows(path: Path) -> list[dict[str, str]]:
@@ -70,17 +79,10 @@ def _rows(path: Path) -> list[dict[str, str]]:
         return list(csv.DictReader(stream))
 
 
-def _write(folders: Folders, out: Path) -> tuple[str, ...]:
-    return write_pages(out, [RIDGE, WORDS], folders)
-
-
-def test_words_lie_where_their_head_puts_them(made: Folders, tmp_path: Path) -> None:
-    # The small training split lacks one of the words.
-    (gap,) = _write(made, tmp_path)
-    assert gap == f"{WORDS}: Not in the plane of words, since its encoder does not know them: ball."
+def test_words_lie_where_their_head_puts_them(made: Folders, figures: Path) -> None:
     entries = {e.id: e for e in read_manifest(made.dataset).entries}
     for name, encoder in ((RIDGE, CAPTIONS), (WORDS, "token-ids")):
-        rows = _rows(tmp_path / f"figures/{name}-words.csv")
+        rows = _rows(figures / f"{name}-words.csv")
         words = [row["word"] for row in rows if not row["image"]]
         assert len(words) == len(set(words)) == 8 - (name == WORDS)
         images = [row["image"] for row in rows if row["image"]]
@@ -101,13 +103,12 @@ def test_words_lie_where_their_head_puts_them(made: Folders, tmp_path: Path) -> 
         expected = PCA(2).fit_transform(together)
         found = [[float(row[f"component_{k}"]) for k in (1, 2)] for row in rows]
         assert np.abs(found) == pytest.approx(np.abs(expected), abs=1e-5)
-        svg = (tmp_path / f"figures/{name}-words.svg").read_text()
+        svg = (figures / f"{name}-words.svg").read_text()
         assert svg.count("data:image/jpeg;base64,") == len(images)
 
 
-def test_distances_before_and_after_the_head(made: Folders, tmp_path: Path) -> None:
-    _write(made, tmp_path)
-    rows = {row["experiment"]: row for row in _rows(tmp_path / "figures/distances-1.csv")}
+def test_distances_before_and_after_the_head(made: Folders, figures: Path) -> None:
+    rows = {row["experiment"]: row for row in _rows(figures / "distances-1.csv")}
     e = read_embeddings(made.embeddings[0] / f"{RIDGE}.h5")
     before = FeatureSet(made.text / CAPTIONS).read(e.caption_ids)
     for sides, prefix in ((before, "features_"), (e.caption_embeddings, "")):
@@ -120,65 +121,68 @@ def test_distances_before_and_after_the_head(made: Folders, tmp_path: Path) -> N
         for kind, key in ((True, "within"), (False, "between")):
             assert float(rows[RIDGE][prefix + key]) == pytest.approx(np.mean(apart[kind]), abs=1e-6)
     assert rows[WORDS]["features_within"] == ""  # token ids lie nowhere
-    drawn = (tmp_path / "figures/distances-1.svg").read_text(encoding="utf-8")
+    drawn = (figures / "distances-1.svg").read_text(encoding="utf-8")
     assert drawn.count("no grey line: token ids") == 1
     assert float(rows[WORDS]["within"]) < float(rows[WORDS]["between"])
 
 
-def test_both_directions_are_drawn_by_epoch(made: Folders, tmp_path: Path) -> None:
-    _write(made, tmp_path)
+def test_both_directions_are_drawn_by_epoch(made: Folders, figures: Path) -> None:
     history = json.loads((made.heads / WORDS / "history.json").read_text())
-    rows = _rows(tmp_path / f"figures/{WORDS}-r10-by-epoch.csv")
+    rows = _rows(figures / f"{WORDS}-r10-by-epoch.csv")
     for start, column in (("an image", "image_to_text_r10"), ("a sentence", "text_to_image_r10")):
         drawn = [float(row["R@10"]) for row in rows if row["curve"].startswith(start)]
         assert drawn == [entry[column] for entry in history]
-    assert not (tmp_path / f"figures/{RIDGE}-r10-by-epoch.csv").exists()
+    assert not (figures / f"{RIDGE}-r10-by-epoch.csv").exists()
+
+
+@pytest.fixture
+def changed(made: Folders, tmp_path: Path) -> Folders:
+    """A copy to be changed."""
+    shutil.copytree(made.dataset.parent, tmp_path / "data")
+    return _folders(tmp_path / "data")
+
+
+def _results(folders: Folders) -> tuple[Result, Result]:
+    ridge, words = collect_results([RIDGE, WORDS], folders, lambda done: None)
+    return ridge, words
 
 
 @pytest.mark.parametrize(
-    ("gone", "told"),
+    ("gone", "reason"),
     [
         ("text/scenes/token-ids.encoder", "No plane of words and images"),
         ("text/scenes/token-ids", "no folder of"),
         ("heads/scenes/gru-tiny/head.json", "not found, expected the record of the trained head"),
     ],
 )
-def test_what_cannot_be_asked_is_said(made: Folders, tmp_path: Path, gone: str, told: str) -> None:
-    data = tmp_path / "data"
-    shutil.copytree(made.dataset.parent, data)
-    path = data / gone
+def test_what_cannot_be_asked_is_said(changed: Folders, gone: str, reason: str) -> None:
+    path = changed.dataset.parent / gone
     shutil.rmtree(path) if path.is_dir() else path.unlink()
-    folders = _folders(data)
-    gaps = _write(folders, tmp_path / "html")
-    assert any(gap.startswith(f"{WORDS}: ") and told in gap for gap in gaps)
-    assert all(gap.startswith(WORDS) for gap in gaps if "changed" not in gap)
-    assert not (tmp_path / f"html/figures/{WORDS}-words.svg").exists()
-    assert (tmp_path / f"html/figures/{RIDGE}-words.svg").is_file()
+    ridge, words = _results(changed)
+    assert any(reason in gap for gap in words.gaps)
+    assert all("changed" in gap for gap in ridge.gaps)
+    assert words.word_plane is None
+    assert ridge.word_plane is not None
 
 
-def test_nothing_is_shown_of_another_head_or_of_other_features(
-    made: Folders, tmp_path: Path
-) -> None:
-    """Under the experiment's name lies the head of another training, and captions were changed."""
-    data = tmp_path / "data"
-    shutil.copytree(made.dataset.parent, data)
-    folders = _folders(data)
-    shutil.copytree(folders.heads / RIDGE, folders.heads / WORDS, dirs_exist_ok=True)
-    index = folders.text / CAPTIONS / "index.json"
+def test_nothing_is_shown_of_another_head_or_of_other_features(changed: Folders) -> None:
+    """Under the experiment's name is the head of another training, and captions were changed."""
+    shutil.copytree(changed.heads / RIDGE, changed.heads / WORDS, dirs_exist_ok=True)
+    index = changed.text / CAPTIONS / "index.json"
     values = json.loads(index.read_text())
     values["shards"][0]["content_sha256"] = "0" * 64
     index.write_text(json.dumps(values))
-    gaps = _write(folders, tmp_path / "html")
-    file = folders.embeddings[0] / f"{WORDS}.h5"
-    for start in (
-        f"{RIDGE}: No closeness of sentences before the head: no folder of {folders.text} holds",
-        f"{RIDGE}: No plane of words and images: no folder of {folders.text} holds",
-        f"{WORDS}: No curve: {folders.heads / WORDS / 'head.json'} describes another head",
-        f"{WORDS}: No plane of words and images: {file} was not made by the head",
+    ridge, words = _results(changed)
+    file = changed.embeddings[0] / f"{WORDS}.h5"
+    for result, start in (
+        (ridge, f"No closeness of sentences before the head: no folder of {changed.text} holds"),
+        (ridge, f"No plane of words and images: no folder of {changed.text} holds"),
+        (words, f"No curve: {changed.heads / WORDS / 'head.json'} describes another head"),
+        (words, f"No plane of words and images: {file} was not made by the head"),
     ):
-        assert sum(gap.startswith(start) for gap in gaps) == 1, gaps
-    assert not list((tmp_path / "html/figures").glob("*-words.*"))
-    assert not list((tmp_path / "html/figures").glob("*-by-epoch.*"))
+        assert sum(gap.startswith(start) for gap in result.gaps) == 1, result.gaps
+    assert ridge.word_plane is words.word_plane is None
+    assert words.history == ()
 
 
 def test_telling_words_agree_with_a_loop_over_pairs() -> None:
