@@ -1,6 +1,7 @@
 """Readers of vectors, encoders, heads, shards, embeddings, weights and external features.
 
-Each reads everything in its own folder, which it may modify.
+Each reads everything in its own folder, which it may modify. Damaged shards go the way of those of
+others, through `pull`, `verify` or `index`, and are opened if they pass the other process there.
 """
 
 import hashlib
@@ -60,6 +61,26 @@ def features(folder: Path) -> object:
     return features.read(features.ids[:3])
 
 
+def unbroken_features(folder: Path) -> object:
+    """Read a set that passes the other process of `verify`, whatever faults it has besides."""
+    _require_unbroken(folder)
+    return features(folder)
+
+
+def _require_unbroken(folder: Path) -> None:
+    from pipeline.store.shards.sandbox import require_unbroken
+
+    require_unbroken(sorted(folder.glob("*.h5")), features=True)
+
+
+def pulled(folder: Path) -> object:
+    """Pull a set that its publisher has damaged, then read it."""
+    from pipeline.store.share.pull import pull
+
+    pull(folder, folder / "pulled")
+    return features(folder / "pulled")
+
+
 def side_by_side(folder: Path) -> object:
     return features(folder / "both")
 
@@ -87,6 +108,7 @@ def card(folder: Path) -> object:
     from pipeline.store.shards.describe import describe
     from pipeline.store.share.cards.card import write_card
 
+    _require_unbroken(folder)
     return describe(folder), write_card(folder)
 
 

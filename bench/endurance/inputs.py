@@ -18,6 +18,7 @@ from tests.images.fuzz import sound_files
 
 _IDS = [f"{number}.jpg" for number in range(6)]
 _RNG = np.random.default_rng(0)
+_WAYS = ("read", "pull", "verify", "index", "card")
 _WORDS = ("a", "dog", "réd", "new york")
 
 _XML = (
@@ -51,7 +52,7 @@ def make_inputs(folder: Path, project: Path) -> None:
     _copy(project / f"data/heads/scenes/{NETWORK}", folder / "head")
     for name in ("several", "pca"):
         _copy(project / f"made/{name}.encoder", folder / "encoder" / name)
-    for name in ("index.json", "shards, read", "shards, verify", "shards, index", "shards, card"):
+    for name in ("index.json", *(f"shards, {way}" for way in _WAYS)):
         _copy(features, folder / name)
     embeddings = project / f"data/embeddings/scenes/{NETWORK}.h5"
     _write(folder / "embeddings/e.h5", embeddings.read_bytes())

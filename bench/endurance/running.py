@@ -147,14 +147,19 @@ def start(
         return Running(process.pid, said, time.monotonic())
     sys.stdout.flush()
     sys.stderr.flush()
+    # Until the fork has the handlers of a new process, so that no signal meets those of this one.
+    handled = (signal.SIGINT, signal.SIGTERM)
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, handled)
     pid = os.fork()
     if pid:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
         return Running(pid, said, time.monotonic())
     status = 70
     try:
         os.setsid()
-        for number in (signal.SIGINT, signal.SIGTERM):
+        for number in handled:
             signal.signal(number, signal.SIG_DFL)
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
         _redirect(said)
         os.chdir(folder)
         sys.argv = ["pipeline", *arguments]

@@ -12,6 +12,7 @@ import h5py
 import msgspec
 import numpy as np
 
+from pipeline.store.convert.importers.source import require_unbroken_groups
 from pipeline.store.files import require_held
 from pipeline.store.schema import decode
 from pipeline.store.shards.format import ShardError
@@ -118,6 +119,16 @@ def _npz(path: Path) -> Iterator[_Table]:
 
 
 def _hdf5(path: Path) -> Iterator[_Table]:
+    require_unbroken_groups(path, _read_all)
+    yield from _groups(path)
+
+
+def _read_all(path: Path) -> None:
+    for _ in _groups(path):
+        pass
+
+
+def _groups(path: Path) -> Iterator[_Table]:
     names: list[str] = []
 
     def visit(name: str, item: Any) -> None:

@@ -7,11 +7,27 @@ from pathlib import Path
 import h5py
 import numpy as np
 
-from pipeline.store.convert.importers.source import require_floats
+from pipeline.store.convert.importers.source import require_floats, require_unbroken_groups
 from pipeline.store.files import require_held
 from pipeline.store.hashing import sha256_of_file
 from pipeline.store.own_files import reading
 from pipeline.store.shards.format import ShardError
+
+_BYTES_AT_ONCE = 1 << 24
+
+
+def open_groups(path: Path, dataset: str) -> "GroupFeatures":
+    """Open a file after another process has read all of it."""
+    require_unbroken_groups(path, _read_all, dataset)
+    return GroupFeatures(path, dataset)
+
+
+def _read_all(path: Path, dataset: str) -> None:
+    features = GroupFeatures(path, dataset)
+    row_bytes = int(np.prod(features.row_shape)) * features.dtype.itemsize
+    step = max(1, _BYTES_AT_ONCE // max(1, row_bytes))
+    for start in range(0, len(features.ids), step):
+        features.read(start, min(start + step, len(features.ids)))
 
 
 class GroupFeatures:

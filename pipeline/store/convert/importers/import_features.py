@@ -5,7 +5,7 @@ from pathlib import Path
 
 from pipeline.store.convert.importers.arrays import MatFeatures, NpyFeatures
 from pipeline.store.convert.importers.bottom_up import NpzFolderFeatures, TsvFeatures
-from pipeline.store.convert.importers.groups import GroupFeatures
+from pipeline.store.convert.importers.groups import open_groups
 from pipeline.store.convert.importers.id_files import read_ids
 from pipeline.store.convert.importers.source import ImportSource, import_rows
 from pipeline.store.convert.layouts import DEFAULT_ARRAYS, IMPORTS
@@ -111,5 +111,5 @@ def _opened(source: Path, layout: str, ids: Sequence[str], every: int, array: st
     if layout == "mat":
         return MatFeatures(source, ids, array)
     if layout == "groups":
-        return GroupFeatures(source, array)
+        return open_groups(source, array)
     return NpzFolderFeatures(source, array) if source.is_dir() else TsvFeatures(source, array)

@@ -1,6 +1,6 @@
 """Row sources in layouts of other programs, and their conversion to a feature set."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -8,10 +8,21 @@ import numpy as np
 
 from pipeline.store.builder.arrays import UNKNOWN_SHA256, axes_of, build_from_rows
 from pipeline.store.files import created_by
+from pipeline.store.guard import crashes_of
 from pipeline.store.hashing import sha256_of_file, sha256_of_json
 from pipeline.store.progress import Progress, no_progress
 from pipeline.store.shards.format import OK, FeatureHeader, RowBlock, ShardError, require_usable_ids
 from pipeline.store.shards.index import FeatureIndex
+
+# HDF5 needs up to 0.4 ms for a group of 1 kB, so more per byte than for a shard.
+_GROUPS_SLOWER = 5
+
+
+def require_unbroken_groups(path: Path, read: Callable[..., object], *arguments: str) -> None:
+    """Raise if a file of groups hangs or crashes HDF5 when another process calls `read` on it."""
+    size = path.stat().st_size if path.is_file() else 0
+    for reason in crashes_of(read, [(path, _GROUPS_SLOWER * size)], *arguments).values():
+        raise ShardError(f"{path} is damaged: HDF5 {reason}; copy it again")
 
 
 class ImportSource(Protocol):
