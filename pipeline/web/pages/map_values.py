@@ -11,18 +11,12 @@ from pipeline.store.wording import counted
 from pipeline.studies.embedding_map.make_map import EmbeddingMap
 from pipeline.web.pages.rendering import shown, spread_labels
 
+Sheet = tuple[str, int, int]
+"""File of the thumbnails of all images of a map, row by row, and its columns and rows."""
+
 WIDTH = 1000  # width of the map in SVG units; the height follows from the positions, within bounds
 _EDGE, _LEAST_HEIGHT = 40, 600
 _LETTER, _LINE = 13, 28
-
-
-@dataclass(frozen=True)
-class Sheet:
-    """Thumbnails of all images of a map in one file, row by row."""
-
-    file: str
-    columns: int  # numbers of thumbnails
-    rows: int
 
 
 @dataclass(frozen=True)
@@ -69,7 +63,7 @@ def map_values(
         "texts": [shown(text_of(image)) for image in embedded.ids],
         "near": embedded.neighbours.tolist(),
         "scores": np.round(embedded.scores.astype(np.float64), 4).tolist(),
-        "sheet": sheet and [sheet.file, sheet.columns, sheet.rows],
+        "sheet": sheet,
     }
     names = "; ".join(f"{group.number} {group.words}".strip() for group in groups)
     alt = f"{counted(len(points), 'image')} as points, in {counted(len(groups), 'group')}: {names}"

@@ -2,10 +2,9 @@
 
 import base64
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from PIL import Image
 
@@ -23,24 +22,6 @@ PICTURES = 600
 PICTURES_OF_GROUP = 24
 
 _SIDE, _QUALITY = 224, 80
-
-
-@dataclass(frozen=True)
-class Shown:
-    """An image of a group on the page."""
-
-    image: "Duplicate"
-    jpeg: str  # thumbnail in base64, or ""
-    missing: str  # why there is no thumbnail, or ""
-
-
-@dataclass(frozen=True)
-class ShownGroup:
-    """A group on the page."""
-
-    score: float
-    images: list[Shown]
-    more: int
 
 
 def write_page(
@@ -65,23 +46,23 @@ def write_page(
     write_text(path, text)
 
 
-def _shown(duplicates: "Duplicates", datasets: Mapping[Path, Manifest]) -> Iterator[ShownGroup]:
-    pictures = 0
+def _shown(duplicates: "Duplicates", datasets: Mapping[Path, Manifest]) -> Iterator[dict[str, Any]]:
+    number = 0
     for group in duplicates:
         images = group.images[:PICTURES_OF_GROUP]
-        pictures += len(images)
-        if pictures > PICTURES:
+        number += len(images)
+        if number > PICTURES:
             return
-        shown = [_picture(image, datasets.get(image.features)) for image in images]
-        yield ShownGroup(group.score, shown, len(group.images) - len(images))
+        shown = [(image, *_jpeg(image, datasets.get(image.features))) for image in images]
+        yield {"score": group.score, "images": shown, "more": len(group.images) - len(images)}
 
 
-def _picture(image: "Duplicate", dataset: Manifest | None) -> Shown:
+def _jpeg(image: "Duplicate", dataset: Manifest | None) -> tuple[str, str]:
+    """Return the thumbnail of an image in base64, and why there is none; one of them is ""."""
     if dataset is None or image.id not in dataset.by_id:
-        return Shown(image, "", "not in a specified dataset")
+        return "", "not in a specified dataset"
     decoded = shown_image(dataset.path_by_id[image.id], dataset.media)
     if decoded.image is None:
-        return Shown(image, "", decoded.reason)
+        return "", decoded.reason
     decoded.image.thumbnail((_SIDE, _SIDE), Image.Resampling.BICUBIC)
-    jpeg = jpeg_of(decoded.image, _QUALITY)
-    return Shown(image, base64.b64encode(jpeg).decode("ascii"), "")
+    return base64.b64encode(jpeg_of(decoded.image, _QUALITY)).decode("ascii"), ""

@@ -4,12 +4,14 @@ import io
 import re
 from collections.abc import Mapping
 from importlib.metadata import version
+from pathlib import Path
 from typing import Any
 
 from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 from PIL import Image
 
 from pipeline import __version__
+from pipeline.store.files import write_text
 from pipeline.studies.embedding_map.plane import Point
 
 MADE_BY = f"caption-feature-pipeline {__version__}, Jinja {version('jinja2')}"
@@ -35,6 +37,11 @@ def environment(package: str) -> Environment:
     )
     templates.globals["made_by"] = MADE_BY
     return templates
+
+
+def write_page(path: Path, package: str, **values: Any) -> None:
+    """Write a page from the template of a package that has its name."""
+    write_text(path, environment(package).get_template(path.name).render(**values))
 
 
 def shown(text: str) -> str:

@@ -2,7 +2,6 @@
 
 from base64 import b64encode
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -14,38 +13,19 @@ from pipeline.language.captioning.captions_file import read_captions
 from pipeline.language.score_captions import CAPTIONS_FILE, PROVENANCE_FILE, headings
 from pipeline.language.scores.table import truth_columns
 from pipeline.store.errors import WrongUsage
-from pipeline.store.files import parse_json, require_folder, write_text
+from pipeline.store.files import parse_json, require_folder
 from pipeline.store.hashing import sha256_of_file
 from pipeline.store.progress import QUIET, Monitor
 from pipeline.store.wording import counted
 from pipeline.studies.regularities import Plane, Regularities, columns_of, read_regularities
 from pipeline.web.pages.marked import small_jpeg
-from pipeline.web.pages.rendering import environment
-from pipeline.web.report.figures import thumbnail_chart
+from pipeline.web.pages.rendering import write_page
+from pipeline.web.report.figures import share_axes, thumbnail_chart
 
 SHOWN, SEED = 20, 0
 """Number of example images, and the seed that selects them."""
 
 _SIDE, _SMALL, _QUALITY = 320, 76, 80
-
-
-@dataclass(frozen=True)
-class SystemCaption:
-    """A system's caption of an image."""
-
-    system: str
-    text: str
-    verdict: str  # correctness, such as "true" or "wrong colour"; "" if unknown
-
-
-@dataclass(frozen=True)
-class Example:
-    """An image with its generated captions and its references."""
-
-    image: str
-    picture: str  # thumbnail as JPEG in base64, or ""
-    captions: Sequence[SystemCaption]
-    people: Sequence[str]
 
 
 def write_captions_page(
@@ -74,9 +54,10 @@ def write_captions_page(
     spaces = {Path(file).stem: read_regularities(file) for file in regularities}
     judged = truth_columns(truth)
     measured = {name: title for name, title in headings(truth).items() if name not in judged}
-    page = environment("pipeline.web.report").get_template("captions.html")
     path = folder / "captions.html"
-    text = page.render(
+    write_page(
+        path,
+        "pipeline.web.report",
         dataset=manifest.name,
         scores=_table(rows, measured),
         truth=_table(rows, judged),
@@ -87,7 +68,6 @@ def write_captions_page(
         planes={name: _planes(space, manifest) for name, space in spaces.items()},
         licence=manifest.licence,
     )
-    write_text(path, text)
     monitor.log(f"{path}: {counted(len(captions), 'system')}, {counted(len(spaces), 'space')}")
     return path
 
@@ -96,7 +76,7 @@ def examples_of(
     captions: Mapping[str, Mapping[str, str | None]],
     manifest: Manifest,
     truth: CaptionTruth | None = None,
-) -> list[Example]:
+) -> list[dict[str, Any]]:
     """Return `SHOWN` random images that all systems have captioned, in dataset order."""
     shared = [
         e for e in manifest.entries if all(e.id in of_system for of_system in captions.values())
@@ -106,18 +86,18 @@ def examples_of(
             f"the files {', '.join(captions)} have no image of {manifest.name} in common; pass "
             "captions of one split of this dataset"
         )
+    files = manifest.path_by_id
     drawn = np.sort(np.random.default_rng(SEED).permutation(len(shared))[:SHOWN])
     return [
-        Example(
-            entry.id,
-            b64encode(small_jpeg(manifest.image_root / entry.file, _SIDE, _QUALITY)).decode(),
-            [
-                SystemCaption(name, text or "", _verdict(entry.id, text, truth))
-                for name, of_system in captions.items()
-                for text in [of_system[entry.id]]
+        {
+            "image": entry.id,
+            "jpeg": b64encode(small_jpeg(files[entry.id], _SIDE, _QUALITY)).decode(),
+            "captions": [
+                (name, of[entry.id] or "", _verdict(entry.id, of[entry.id], truth))
+                for name, of in captions.items()
             ],
-            entry.captions,
-        )
+            "people": entry.captions,
+        }
         for entry in (shared[at] for at in drawn)
     ]
 
@@ -172,11 +152,7 @@ def _plane(kind: str, plane: Plane, files: Mapping[str, Path]) -> str:
         for word, images in plane.images.items()
         for image, (x, y) in images.items()
     ]
-    x_axis, y_axis = (
-        f"component {k}, {100 * share:.0f} % of the variance"
-        for k, share in enumerate(plane.shares, 1)
-    )
     words = {word: (x, y) for word, (x, y) in plane.words.items()}
     alt = f"{kind}: the words {', '.join(words)} and {len(pictures)} images that have one of them, "
     alt += "in the plane of their first two principal components"
-    return thumbnail_chart(words, pictures, x_axis, y_axis, alt)
+    return thumbnail_chart(words, pictures, *share_axes(plane.shares), alt)

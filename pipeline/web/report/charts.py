@@ -87,11 +87,6 @@ class Series:
     """Draw it dashed with unfilled markers, as a second series of the same system."""
 
     @property
-    def colour(self) -> str:
-        """CSS class of the stroke."""
-        return f"c{self.number}"
-
-    @property
     def dash(self) -> str:
         """Dash pattern of the line."""
         return _UNFILLED_DASH if self.unfilled else _DASHES[self.number % len(_DASHES)]
@@ -176,18 +171,18 @@ def line_chart(
     bottom = top + _PLOT_HEIGHT
     across = Scale(low, high, _LEFT + 6, WIDTH - _RIGHT - 6)
     up = Scale(y_ticks[0], y_ticks[-1], bottom, top)
-    starts = f"; the scale starts at {numeral(y_ticks[0])}" if y_ticks[0] else ""
+    starts = f"; the scale starts at {y_ticks[0]:g}" if y_ticks[0] else ""
     parts = [text(8, 14, y_axis + starts, "soft")]
     for tick in y_ticks:
         parts.append(line("rule", _LEFT, up(tick), WIDTH - _RIGHT, up(tick)))
-        parts.append(text(_LEFT - 6, up(tick) + 4, numeral(tick), "soft", "end"))
+        parts.append(text(_LEFT - 6, up(tick) + 4, f"{tick:g}", "soft", "end"))
     for tick in x_ticks:
         parts.append(line("rule", across(tick), bottom, across(tick), bottom + 4))
-        parts.append(text(across(tick), bottom + 18, numeral(tick), "soft", "middle"))
+        parts.append(text(across(tick), bottom + 18, f"{tick:g}", "soft", "middle"))
     parts.append(text(WIDTH - _RIGHT, bottom + 36, x_axis, "soft", "end"))
     parts += [path("other", drawn.points, across, up) for drawn in others]
     for drawn in named:
-        parts.append(path(f"line {drawn.colour}", drawn.points, across, up, drawn.dash))
+        parts.append(path(f"line c{drawn.number}", drawn.points, across, up, drawn.dash))
         parts += [
             marker(drawn.number, across(x), up(y), unfilled=drawn.unfilled)
             for x, y in drawn.points
@@ -205,7 +200,7 @@ def line_chart(
     y = bottom + 46
     for drawn in named if len(series) > 1 else ():
         y += LINE
-        parts.append(line(f"line {drawn.colour}", 8, y - 4, 36, y - 4, drawn.dash))
+        parts.append(line(f"line c{drawn.number}", 8, y - 4, 36, y - 4, drawn.dash))
         parts.append(marker(drawn.number, 22, y - 4, unfilled=drawn.unfilled))
         parts.append(text(44, y, drawn.label))
     for drawn in others if len(series) > 1 else ():
@@ -227,7 +222,7 @@ def _row(
 
 
 def _axis_below(bottom: float, axis: str, ticks: Sequence[float], scale: Scale) -> list[str]:
-    numerals = [text(scale(t), bottom + 16, numeral(t), "soft", "middle") for t in ticks]
+    numerals = [text(scale(t), bottom + 16, f"{t:g}", "soft", "middle") for t in ticks]
     return [*numerals, text(8, bottom + 34, axis, "soft")]
 
 
@@ -310,8 +305,3 @@ def marker(number: int, x: float, y: float, large: bool = False, unfilled: bool 
         return f'<circle class="{kind}" cx="{x:.1f}" cy="{y:.1f}" r="{r}"/>'
     places = " ".join(f"{x + r * dx:.1f},{y + r * dy:.1f}" for dx, dy in corners)
     return f'<polygon class="{kind}" points="{places}"/>'
-
-
-def numeral(value: float) -> str:
-    """Return the text of a tick."""
-    return f"{value:g}"

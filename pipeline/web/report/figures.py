@@ -60,7 +60,7 @@ def rsum_figure(name: str, bars: Sequence[Bar]) -> Figure:
     best, last = ordered[0], ordered[-1]
     alt = f"rsum of {len(bars)} experiments. {best.label} has {best.value:.1f}"
     alt += f", the greatest; {last.label} has {last.value:.1f}, the least." if bars[1:] else "."
-    rows = [[b.label, b.value, _or_empty(b.low), _or_empty(b.high)] for b in ordered]
+    rows = [[b.label, b.value, b.low, b.high] for b in ordered]
     return Figure(
         name,
         "rsum by experiment",
@@ -143,7 +143,7 @@ def words_figure(
     alt = f"The words {', '.join(plane.words)} and {len(images)} images whose sentences contain "
     alt += "them, in the plane of their first two principal components. The images of a word that "
     alt += "the space has learnt are in the same direction from the centre as the word."
-    axes = _share_axes(plane.shares)
+    axes = share_axes(plane.shares)
     rows = [[word, "", *point] for word, point in plane.words.items()]
     rows += [[word, image, *point] for word, image, point in images]
     return Figure(
@@ -206,7 +206,7 @@ def places_figure(
     alt = f"The sentences of {len(places)} images in the plane of their first two principal "
     alt += "components, one letter per image. The closer equal letters are, the better the space "
     alt += "groups the sentences of one image."
-    axes = _share_axes(shares)
+    axes = share_axes(shares)
     # An image without another name keeps its id, so that no two groups become one.
     named = {captions.get(image) or image: points for image, points in places.items()}
     if len(named) < len(places):
@@ -281,13 +281,10 @@ def thumbnail_chart(
     return document(bottom + 26, alt, parts)
 
 
-def _share_axes(shares: tuple[float, float]) -> tuple[str, str]:
+def share_axes(shares: tuple[float, float]) -> tuple[str, str]:
+    """Return the names of two principal components with their explained variance."""
     x, y = (f"component {k}, {100 * s:.0f} % of the variance" for k, s in enumerate(shares, 1))
     return x, y
-
-
-def _or_empty(value: float | None) -> float | str:
-    return "" if value is None else value
 
 
 def _csv(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:

@@ -1,7 +1,7 @@
 """Page of phrase localization: the table, and images with correct, wrong and worst boxes."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -19,13 +19,13 @@ from pipeline.regions.localization.evaluate_localization import (
 from pipeline.regions.localization.localized import Localized, read_localized
 from pipeline.regions.localization.measures import NMS, NO_HIT, by_head, rank
 from pipeline.store.errors import WrongUsage
-from pipeline.store.files import require_folder, write_text
+from pipeline.store.files import require_folder
 from pipeline.store.packed import TextMapping
 from pipeline.store.progress import QUIET, Monitor
 from pipeline.store.shards.row_keys import RowNumbers
 from pipeline.store.wording import counted
 from pipeline.web.pages.marked import Mark, marked_photo, small_jpeg
-from pipeline.web.pages.rendering import environment
+from pipeline.web.pages.rendering import write_page
 from pipeline.web.report.published import localized_rows
 
 SHOWN, TOP, SEED = 8, 3, 0
@@ -35,16 +35,6 @@ PHRASE_COLOURS = ("#e8590c", "#1c7ed6", "#2f9e44", "#ae3ec9", "#c2255c", "#0b728
 """Colours of the phrases of a sentence; further phrases are not shown."""
 
 _SIDE, _QUALITY = 320, 80
-
-
-@dataclass(frozen=True)
-class Example:
-    """A query with its result."""
-
-    phrase: str
-    image: str
-    became: str
-    svg: str
 
 
 @dataclass(frozen=True)
@@ -71,7 +61,7 @@ def write_localization_page(
     folder, manifest = Path(out), read_manifest(dataset)
     require_folder(folder)
     tables: dict[str, LocalizationTable] = {}
-    shown: dict[str, dict[str, list[Example]]] = {}
+    shown: dict[str, dict[str, list[dict[str, str]]]] = {}
     systems: dict[str, Localized] = {}
     for file in files:
         localized = read_localized(file)
@@ -85,9 +75,10 @@ def write_localization_page(
         shown[name] = examples_of(localized, manifest)
         systems[name] = localized
         monitor.log(f"{name}: {counted(len(localized.query_ids), 'query', 'queries')}")
-    page = environment("pipeline.web.report").get_template("localization.html")
     path = folder / "localization.html"
-    text = page.render(
+    write_page(
+        path,
+        "pipeline.web.report",
         dataset=manifest.name,
         columns={column.name: column.title for column in COLUMNS},
         rows=_rows(tables),
@@ -99,7 +90,6 @@ def write_localization_page(
         nms=nms,
         licence=manifest.licence,
     )
-    write_text(path, text)
     monitor.log(f"{path}: {counted(len(tables), 'system')}")
     return path
 
@@ -139,7 +129,7 @@ def _all_phrases(
     queries = np.array([localized.query_ids.index(phrase.id) for phrase in phrases.values()])
     scores, boxes = by_head(localized)(row, queries), localized.boxes[localized.regions_of(row)]
     marks = [
-        replace(_mark(boxes[int(np.argmax(scores[:, at]))], "", "found"), colour=colour)
+        _mark(boxes[int(np.argmax(scores[:, at]))], "", "found", colour)
         for at, colour in enumerate(phrases)
         if len(boxes)
     ]
@@ -149,8 +139,8 @@ def _all_phrases(
     )
 
 
-def examples_of(localized: Localized, manifest: Manifest) -> dict[str, list[Example]]:
-    """Return queries by kind, with the first boxes drawn over their images."""
+def examples_of(localized: Localized, manifest: Manifest) -> dict[str, list[dict[str, str]]]:
+    """Return queries by kind, with the first boxes drawn over their images, for the template."""
     ranked = rank(localized, by_head(localized))
     first = ranked.first_hit
     rng = np.random.default_rng(SEED)
@@ -176,7 +166,9 @@ def _once_an_image(localized: Localized, queries: RowNumbers) -> RowNumbers:
     return queries[np.sort(places)][:SHOWN]
 
 
-def _example(localized: Localized, query: int, first: int, files: Mapping[str, Path]) -> Example:
+def _example(
+    localized: Localized, query: int, first: int, files: Mapping[str, Path]
+) -> dict[str, str]:
     image = int(localized.query_image[query])
     scores = by_head(localized)(image, np.array([query]))[:, 0]
     order = np.argsort(-scores, kind="stable")[:TOP]
@@ -190,12 +182,12 @@ def _example(localized: Localized, query: int, first: int, files: Mapping[str, P
     jpeg = small_jpeg(files.get(image_id), _SIDE, _QUALITY)
     svg = marked_photo(jpeg, (width, height), marks, f"{phrase}: {image_id}")
     became = "first" if first == 0 else f"right box at place {first + 1} of {len(boxes)}"
-    return Example(phrase, image_id, became, svg)
+    return {"phrase": phrase, "image": image_id, "became": became, "svg": svg}
 
 
-def _mark(box: Any, label: str, kind: str) -> Mark:
+def _mark(box: Any, label: str, kind: str, colour: str = "") -> Mark:
     x0, y0, x1, y1 = (float(value) for value in box)
-    return Mark((x0, y0, x1, y1), label, kind)
+    return Mark((x0, y0, x1, y1), label, kind, colour)
 
 
 def _rows(tables: Mapping[str, LocalizationTable]) -> dict[str, dict[str, float]]:
@@ -203,6 +195,5 @@ def _rows(tables: Mapping[str, LocalizationTable]) -> dict[str, dict[str, float]
     rows = {name: dict(table.rows[name]) for name, table in tables.items()}
     for table in tables.values():
         for name, row in table.rows.items():
-            if name not in tables:
-                rows.setdefault(name, dict(row))
+            rows.setdefault(name, dict(row))
     return rows

@@ -6,7 +6,6 @@ Pages need no script and send no requests: styles are inline, and images are fil
 import hashlib
 from base64 import b64encode
 from collections.abc import Sequence
-from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -21,7 +20,7 @@ from pipeline.retrieval.tables import SEEN_LEGEND
 from pipeline.store.files import parse_json, write_json, write_text
 from pipeline.store.progress import QUIET, Monitor
 from pipeline.studies.embedding_map.plane import Projection
-from pipeline.web.pages.map_values import Sheet, map_values
+from pipeline.web.pages.map_values import map_values
 from pipeline.web.pages.rendering import MADE_BY, environment
 from pipeline.web.report.figures import Figure
 from pipeline.web.report.results import Dataset, Folders, Result, collect_results, flattened
@@ -41,7 +40,6 @@ FILES_FILE = "report.json"
 """List of the report's files, from which a later report removes the outdated ones."""
 
 WORDS_SHOWN = 12
-
 FEW = 3  # maximum length of a list that is displayed unfolded
 
 
@@ -80,8 +78,7 @@ def write_pages(
         for result in section.results:
             breakdown = breakdowns.get(result.name)
             number = numbers[system_of(result.name)]
-            tiny = partial(_tiny, result, thumbnails)
-            figures = tuple(own_figures(result, breakdown, number, tiny))
+            figures = tuple(own_figures(result, breakdown, number, thumbnails.tiny))
             draw(figures)
             page = templates.get_template("experiment.html").render(
                 root="../",
@@ -118,7 +115,7 @@ def _map_page(result: Result, thumbnails: Thumbnails, templates: Environment) ->
     assert result.dataset is not None
     entries = result.dataset.manifest.by_id
     name = thumbnails.sheet(result.dataset, result.map.ids)
-    sheet = Sheet(f"../images/{name}", *grid(len(result.map.ids)))
+    sheet = f"../images/{name}", *grid(len(result.map.ids))
     script = templates.get_template("map.js").render()
     return templates.get_template("map_page.html").render(
         root="../",
@@ -166,7 +163,7 @@ def _templates() -> Environment:
     templates = environment("pipeline.web.report")
     templates.filters["url"] = lambda path: quote(path)
     templates.filters["one"] = lambda value: f"{value:.1f}".replace("-", "−")
-    templates.filters["figure"] = _figure
+    templates.filters["figure"] = lambda v, column: COLUMNS[column].text(v).replace("-", "−")
     templates.filters["two"] = lambda value: f"{value:.2f}"
     templates.globals |= {
         "columns": REPORT_COLUMNS,
@@ -184,10 +181,6 @@ def _templates() -> Environment:
     return templates
 
 
-def _figure(value: float, column: str) -> str:
-    return COLUMNS[column].text(value).replace("-", "−")
-
-
 def _lineages(results: Sequence[Result]) -> dict[str, Any]:
     """Return the lineage that is `common` to all experiments, and the rest of each (`own`)."""
     first = results[0].lineage
@@ -198,10 +191,6 @@ def _lineages(results: Sequence[Result]) -> dict[str, Any]:
     }
     rest = {r.name: {n: t for n, t in r.lineage.items() if n not in common} for r in results}
     return {"common": common, "own": rest}
-
-
-def _tiny(result: Result, thumbnails: Thumbnails, image_id: str) -> bytes:
-    return b"" if result.dataset is None else thumbnails.tiny(result.dataset, image_id)
 
 
 def _remove_others(folder: Path, files: set[str]) -> None:

@@ -97,10 +97,8 @@ def compare(
 def rankings(recalls: Mapping[str, Mapping[str, float | int]], dataset: str) -> tuple[Ranking, ...]:
     """Rank the systems of each paper with at least two of our experiments in one table."""
     rows = [row for row in published_rows() if row.experiment in recalls]
-    of_papers = (
-        _ranking(of_paper, recalls, dataset) for of_paper in _parted(rows, lambda row: row.paper)
-    )
-    return tuple(ranking for ranking in of_papers if ranking is not None)
+    papers = _parted(rows, lambda row: row.paper)
+    return tuple(filter(None, (_ranking(of_paper, recalls, dataset) for of_paper in papers)))
 
 
 def _ranking(

@@ -33,8 +33,6 @@ from pipeline.studies.embedding_map.plane import Closeness, Projection
 from pipeline.web.report.head_inspection import HeadInspection, WordPlane
 from pipeline.web.report.retrievals import Retrieval, protocol_of, retrieve
 
-"""JSON object of a `provenance.json` of `pipeline evaluate`."""
-
 
 @dataclass(frozen=True)
 class Folders:
@@ -122,9 +120,12 @@ def collect_results(
         metadata = read_provenance(folders.evaluations / name / PROVENANCE_FILE)
         gaps: list[str] = []
         path = _embeddings_file(metadata, file_of, folders.embeddings, gaps)
-        embeddings = of_split(read_embeddings(path), _split(metadata)) if path else None
+        split = text_at(metadata["provenance"], "split") or None  # of an ensemble, its members'
+        embeddings = of_split(read_embeddings(path), split) if path else None
         retrieval = retrieve(embeddings, protocol_of(metadata, recall)) if embeddings else None
-        data = _fitting(dataset, metadata, retrieval, folders.dataset, gaps)
+        fits, gap = _fits(dataset, metadata, retrieval, folders.dataset)
+        data = dataset if fits and isinstance(dataset, Dataset) else None
+        gaps += [gap] if gap else []
         # An ensemble has no head of its own, so that nothing is missing.
         alone = members_of(metadata) == [metadata["provenance"]]
         history = _history(folders.heads / name, metadata, gaps) if alone else ()
@@ -191,11 +192,6 @@ def _plain(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
-def _split(metadata: Metadata) -> str | None:
-    """Return the split of a table; for an ensemble, that of its members."""
-    return text_at(metadata["provenance"], "split") or None
-
-
 def _embeddings_file(
     metadata: Metadata, file_of: Mapping[str, Path], folders: Sequence[Path], gaps: list[str]
 ) -> Path | None:
@@ -225,49 +221,39 @@ def _read_dataset(folder: Path) -> Dataset | str:
     )
 
 
-def _fitting(
-    dataset: Dataset | str,
-    metadata: Metadata,
-    retrieval: Retrieval | None,
-    folder: Path,
-    gaps: list[str],
-) -> Dataset | None:
-    """Return the dataset if it has all ranked items; append a gap if not, or if it changed."""
+def _fits(
+    dataset: Dataset | str, metadata: Metadata, retrieval: Retrieval | None, folder: Path
+) -> tuple[bool, str]:
+    """Return whether a dataset has all ranked items, and why not or that it has changed, or ""."""
     name = dataset_of(metadata)
     if not name:
-        gaps.append("Its dataset is not recorded: no breakdown, no queries.")
-        return None
+        return False, "Its dataset is not recorded: no breakdown, no queries."
     if isinstance(dataset, str):
-        gaps.append(dataset)
-        return None
+        return False, dataset
     if name != dataset.manifest.name:
-        gaps.append(
+        return False, (
             f"It is of the dataset {name}, and {folder} is {dataset.manifest.name}: no breakdown, "
             "no queries."
         )
-        return None
     if any(member.get("average_captions") for member in members_of(metadata)):
-        gaps.append(
+        return False, (
             "Its captions are each the mean of those of an image, which no sentence represents: no "
             "breakdown, no queries."
         )
-        return None
     ranked = (("captions", retrieval.caption_ids, dataset.texts),
               ("images", retrieval.image_ids, dataset.files)) if retrieval else ()  # fmt: skip
     for what, ids, ids_of_dataset in ranked:
         if unknown_ids := ids_of_dataset.lacking(ids):
-            gaps.append(
+            return False, (
                 f"The dataset {name} lacks {len(unknown_ids)} {what} of the embedding file, first "
                 f"{unknown_ids[0]}: no breakdown, no queries."
             )
-            return None
     made_from = {member.get("manifest_sha256") for member in members_of(metadata)} - {None}
-    if made_from - {dataset.manifest_sha256}:
-        gaps.append(
-            f"The dataset {name} has changed since its features were made; sentences and images "
-            "shown here may differ from those that were ranked."
-        )
-    return dataset
+    changed = (
+        f"The dataset {name} has changed since its features were made; sentences and images "
+        "shown here may differ from those that were ranked."
+    )
+    return True, changed if made_from - {dataset.manifest_sha256} else ""
 
 
 def _history(folder: Path, metadata: Metadata, gaps: list[str]) -> tuple[Mapping[str, Any], ...]:

@@ -143,16 +143,15 @@ def by_length(texts: Sequence[str], ranks: Sequence[int], least: int) -> tuple[L
     of_length: dict[int, list[int]] = defaultdict(list)
     for text, rank in zip(texts, ranks, strict=True):
         of_length[len(words_of(text))].append(int(rank))
-    bins: list[list[int]] = []
+    bins: list[list[tuple[int, int]]] = []  # length and rank of each query
     for length in sorted(of_length):
-        if bins and _queries_in(bins[-1], of_length) < least:
-            bins[-1].append(length)
-        else:
-            bins.append([length])
-    if len(bins) > 1 and _queries_in(bins[-1], of_length) < least:
+        if not bins or len(bins[-1]) >= least:
+            bins.append([])
+        bins[-1] += [(length, rank) for rank in of_length[length]]
+    if len(bins) > 1 and len(bins[-1]) < least:
         rest = bins.pop()
         bins[-1] += rest
-    return tuple(_bin(lengths, of_length) for lengths in bins)
+    return tuple(map(_bin, bins))
 
 
 def by_word(texts: Sequence[str], ranks: Sequence[int], least: int) -> tuple[WordRow, ...]:
@@ -273,13 +272,9 @@ def _correct_rows(e: Embeddings, asking: SideName, query: int) -> list[int]:
     return [row for row, image in enumerate(e.caption_image_ids) if image == e.image_ids[query]]
 
 
-def _queries_in(lengths: Sequence[int], of_length: dict[int, list[int]]) -> int:
-    return sum(len(of_length[length]) for length in lengths)
-
-
-def _bin(lengths: Sequence[int], of_length: dict[int, list[int]]) -> LengthBin:
-    ranks = [rank for length in lengths for rank in of_length[length]]
-    words = sum(length * len(of_length[length]) for length in lengths) / len(ranks)
+def _bin(queries: Sequence[tuple[int, int]]) -> LengthBin:
+    lengths, ranks = zip(*queries, strict=True)
+    words = sum(lengths) / len(ranks)
     return LengthBin(lengths[0], lengths[-1], words, len(ranks), *_measured(ranks))
 
 

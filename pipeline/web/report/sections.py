@@ -3,6 +3,7 @@
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import chain
 from statistics import fmean, stdev
 from typing import Any
@@ -177,7 +178,10 @@ def section_of(
 
 
 def own_figures(
-    result: Result, breakdown: Breakdown | None, number: int, thumbnail: Callable[[str], bytes]
+    result: Result,
+    breakdown: Breakdown | None,
+    number: int,
+    thumbnail: Callable[[Dataset, str], bytes],
 ) -> Iterator[Figure]:
     """Yield the figures of a single experiment."""
     if breakdown is not None and len(breakdown.lengths) > 1:
@@ -210,7 +214,7 @@ def own_figures(
     if result.word_plane is not None:
         name = f"{result.name}-words"
         captions = _first_captions(dataset, chain(*result.word_plane.images.values()))
-        yield words_figure(name, result.word_plane, captions, thumbnail)
+        yield words_figure(name, result.word_plane, captions, partial(thumbnail, dataset))
 
 
 def _first_captions(dataset: Dataset, images: Iterable[str]) -> dict[str, str]:

@@ -49,8 +49,7 @@ class Thumbnails:
         key = dataset.manifest.name, image_id
         if key not in self._thumbnails:
             decoded = shown_image(dataset.files[image_id], dataset.manifest.media)
-            # A hash, since an id may be any text.
-            name = f"{hashlib.sha256(canonical_json(key).encode()).hexdigest()[:20]}.jpg"
+            name = _file_name(key)
             if decoded.image is not None:
                 decoded.image.thumbnail((SIDE, SIDE), Image.Resampling.BICUBIC)
                 with appearing_whole(self._folder / name) as part:
@@ -80,8 +79,7 @@ class Thumbnails:
 
     def sheet(self, dataset: Dataset, image_ids: Sequence[str]) -> str:
         """Return the name of a sprite sheet with the squares of `tiny`, row by row."""
-        key = canonical_json((dataset.manifest.name, *image_ids))
-        name = f"{hashlib.sha256(key.encode()).hexdigest()[:20]}.jpg"
+        name = _file_name((dataset.manifest.name, *image_ids))
         if name not in self._sheets:
             columns, rows = grid(len(image_ids))
             sheet = Image.new("RGB", (columns * TINY, rows * TINY), _UNREADABLE)
@@ -97,12 +95,8 @@ class Thumbnails:
     @property
     def names(self) -> list[str]:
         """Sorted names of the written files."""
-        return sorted(
-            [
-                *self._sheets,
-                *(thumbnail.name for thumbnail in self._thumbnails.values() if thumbnail.name),
-            ]
-        )
+        copies = (thumbnail.name for thumbnail in self._thumbnails.values() if thumbnail.name)
+        return sorted([*self._sheets, *copies])
 
     @property
     def reasons(self) -> list[str]:
@@ -112,6 +106,11 @@ class Thumbnails:
             for (dataset, image_id), copy in self._thumbnails.items()
             if copy.reason
         )
+
+
+def _file_name(ids: Sequence[str]) -> str:
+    """Return a hash as the name of a file, since an id may be any text."""
+    return f"{hashlib.sha256(canonical_json(ids).encode()).hexdigest()[:20]}.jpg"
 
 
 def grid(number: int) -> tuple[int, int]:

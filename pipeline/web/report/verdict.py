@@ -55,15 +55,12 @@ def verdict_of(results: Sequence[Result]) -> Verdict:
     fair = [result for result in by_rsum if not result.seen]
     set_apart = tuple(result for result in by_rsum if result.seen) if fair else ()
     winner, *others = fair or by_rsum
-    rows = 1 + len(others)
     # 100 per cent in three R@K of two directions, over all images.
     one_image = 600.0 / float(winner.recall["num_images"])
-    if not others:
-        return Verdict(winner, None, 0.0, None, one_image, rows, set_apart)
-    second = others[0]
-    margin = float(winner.recall["rsum"]) - float(second.recall["rsum"])
-    interval = _interval(winner, second)
-    return Verdict(winner, second, margin, interval, one_image, rows, set_apart)
+    second = others[0] if others else None
+    margin = float(winner.recall["rsum"]) - float((second or winner).recall["rsum"])
+    interval = _interval(winner, second) if second else None
+    return Verdict(winner, second, margin, interval, one_image, 1 + len(others), set_apart)
 
 
 def _interval(winner: Result, second: Result) -> tuple[float, float] | None:

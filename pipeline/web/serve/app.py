@@ -61,9 +61,9 @@ def make_app(
             Route("/map", site.map),
             Route("/clip", site.clip),
             Route("/upload", site.upload, methods=["POST"]),
-            Route("/style.css", site.style),
-            Route("/script.js", site.script),
-            Route("/map.js", site.map_script),
+            Route("/style.css", site.constant("serve.css", "text/css")),
+            Route("/script.js", site.constant("serve.js", "text/javascript")),
+            Route("/map.js", site.constant("map.js", "text/javascript")),
         ],
         middleware=[Middleware(_OwnPagesOnly, hosts=hosts, refuse=site.refuse_plainly)],
         exception_handlers={
@@ -109,17 +109,13 @@ class _Site:
         answer = await run_in_threadpool(self._service.answer, Query.of_fields(fields, image))
         return _html(self._pages.results(answer))
 
-    def style(self, request: Request) -> Response:
-        return Response(self._pages.style, media_type="text/css", headers=HEADERS)
-
-    def script(self, request: Request) -> Response:
-        return Response(self._pages.script, media_type="text/javascript", headers=HEADERS)
-
     def map(self, request: Request) -> Response:
         return _html(self._pages.map())
 
-    def map_script(self, request: Request) -> Response:
-        return Response(self._pages.map_script, media_type="text/javascript", headers=HEADERS)
+    def constant(self, template: str, media_type: str) -> Callable[[Request], Response]:
+        """Return the endpoint of a style or script."""
+        text = self._pages.render(template)
+        return lambda request: Response(text, media_type=media_type, headers=HEADERS)
 
     def refuse(self, request: Request, error: Exception) -> Response:
         """Return the page, or the part below its forms, with a paragraph about the error."""

@@ -39,21 +39,18 @@ class Pages:
             "chosen": CHOSEN,
             "max_characters": MAX_CHARACTERS,
         }
-        self.style: str = self._render("serve.css")
-        self.script: str = self._render("serve.js")
-        self.map_script: str = self._render("map.js")
 
     def page(
         self, query: Query | None = None, answer: Answer | None = None, reason: str = ""
     ) -> str:
         """Return the whole page, with an answer or the reason for its absence."""
-        return self._render(
+        return self.render(
             "page.html", site=self._service, query=query or Query(), answer=answer, reason=reason
         )
 
     def results(self, answer: Answer | None, reason: str = "") -> str:
         """Return the HTML below the forms, which the script inserts into the page."""
-        return self._render("results.html", site=self._service, answer=answer, reason=reason)
+        return self.render("results.html", site=self._service, answer=answer, reason=reason)
 
     def map(self) -> str:
         """Return the page of the map, which is computed on the first call."""
@@ -61,7 +58,8 @@ class Pages:
             raise EmbeddingsError("these images have no map")
         entries = self._service.manifest.by_id
         values = map_values(embedding_map, lambda image: entries[image].first_caption)
-        return self._render("map_page.html", site=self._service, map=values)
+        return self.render("map_page.html", site=self._service, map=values)
 
-    def _render(self, name: str, **values: Any) -> str:
+    def render(self, name: str, **values: Any) -> str:
+        """Return a template with its values."""
         return self._templates.get_template(name).render(**values)

@@ -14,7 +14,7 @@ from pipeline.store.errors import WrongUsage
 from pipeline.studies.embedding_map.make_map import NEIGHBOURS, EmbeddingMap, make_map
 from pipeline.studies.embedding_map.plane import placed
 from pipeline.studies.embedding_map.typical_words import typical_words
-from pipeline.web.pages.map_values import WIDTH, Sheet, map_values
+from pipeline.web.pages.map_values import WIDTH, map_values
 
 TOPICS = ("dog", "ship", "tree")
 EVIL = "</script><script>alert(1)</script> & \x07\u202e"
@@ -151,7 +151,7 @@ def test_typical_words_are_sorted_by_their_log_odds() -> None:
 
 def test_values_fit_the_page_and_hold_no_markup() -> None:
     made = made_of(gallery_of(40))
-    values = map_values(made, lambda image: EVIL, Sheet("../images/a.jpg", 7, 6))
+    values = map_values(made, lambda image: EVIL, ("../images/a.jpg", 7, 6))
     assert all(0 < x < WIDTH and 0 < y < values.height for x, y, _ in values.points)
     assert [group.images for group in values.groups] == np.bincount(made.groups).tolist()
     assert {group.label for group in values.groups} <= {*TOPICS, ""}

@@ -1,19 +1,16 @@
-"""Published numbers: held against the papers' text, and wrong files refused."""
+"""Published numbers: as in the papers' text, within their limits, and each row once."""
 
-import json
 import re
 from collections import Counter
-from typing import Any
 
 import pytest
 
 from pipeline.retrieval.measures import CUTOFFS, METRICS
-from pipeline.store.errors import FileReadError
 from pipeline.web.report.published import (
     COLUMNS,
+    DIRECTIONS,
     PublishedRow,
     beside_published,
-    parse_published,
     published_for,
     published_rows,
 )
@@ -117,6 +114,30 @@ def test_counts_of_rows() -> None:
     assert Counter((r.paper, r.table, r.dataset) for r in published_rows()) == PRINTED
 
 
+def test_rows_have_printed_numbers_within_their_limits() -> None:
+    for row in published_rows():
+        texts, values = {**vars(row)}, row.values
+        del texts["values"]
+        assert all(isinstance(text, str) for text in texts.values()), row
+        assert all((row.paper, row.table, row.dataset, row.protocol, row.system, values)), row
+        for column, printed in values.items():
+            least, most = COLUMNS[column].limits
+            assert re.fullmatch(r"[0-9]+(\.[0-9]+)?", printed), row
+            assert least <= float(printed) <= most, row
+        for direction in DIRECTIONS:
+            recalls = [float(values[c]) for k in CUTOFFS if (c := f"{direction}_r{k}") in values]
+            assert recalls == sorted(recalls), row
+
+
+def test_each_row_is_there_once_and_columns_are_those_of_the_recall_table() -> None:
+    keys = Counter(
+        (r.paper, r.table, r.dataset, r.protocol, r.system, r.quoted_from, r.image_feature,
+         r.text_feature) for r in published_rows()
+    )  # fmt: skip
+    assert max(keys.values()) == 1
+    assert set(METRICS) <= set(COLUMNS)
+
+
 def test_sums_of_recalls() -> None:
     summed = [row for row in published_rows() if "rsum" in row.values]
     assert len(summed) == 9
@@ -164,75 +185,3 @@ def test_experiments_are_measured_or_have_no_original_here() -> None:
         if row.experiment and row.quoted_from:
             own = [r for r in published_for(row.experiment, row.dataset) if not r.quoted_from]
             assert not own
-
-
-def test_names_are_those_of_the_recall_table() -> None:
-    assert set(METRICS) <= set(COLUMNS)
-
-
-def _file(**changes: Any) -> str:
-    table: dict[str, Any] = {
-        "paper": "p-2000",
-        "table": "1",
-        "dataset": "flickr8k",
-        "protocol": "1000 test images",
-        "columns": ["image_to_text_r1", "image_to_text_r5", "image_to_text_median_rank"],
-        "rows": [{"system": "a", "values": ["1.50", "2.0", "7"]}],
-    }
-    return json.dumps({"tables": [table | changes]})
-
-
-def test_a_file_as_small_as_can_be() -> None:
-    (row,) = parse_published(_file(), "f.json")
-    assert dict(row.values) == {
-        "image_to_text_r1": "1.50",
-        "image_to_text_r5": "2.0",
-        "image_to_text_median_rank": "7",
-    }
-    assert row.experiment == row.quoted_from == ""
-    (row,) = parse_published(_file(rows=[{"system": "a", "values": [None, "2.0", "7"]}]), "f.json")
-    assert list(row.values) == ["image_to_text_r5", "image_to_text_median_rank"]
-    assert parse_published('{"tables": []}', "f.json") == ()
-
-
-def _rows(*values: Any, **texts: Any) -> dict[str, Any]:
-    return {"rows": [{"system": "a", "values": list(values), **texts}]}
-
-
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        (_rows("1.5", "2.0"), "2 values for the columns"),
-        (_rows(None, None, None), "has no value"),
-        (_rows("1.5", "100.1", "7"), "r5 is 100.1, outside 0 to 100"),
-        (_rows("1.5", "2.0", "0.9"), "median_rank is 0.9, outside 1 to inf"),
-        (_rows("1.5", "1.4", "7"), "R@K falls as K grows"),
-        (_rows("1.5", 2.0, "7"), "r5 is 2.0; expected the number's text"),
-        (_rows("1.5", "2,0", "7"), "r5 is '2,0'; expected the number's text"),
-        (_rows("1.5", "nan", "7"), "r5 is 'nan'; expected the number's text"),
-        (_rows("1.5", "2.0", "7", sytem="b"), r"unknown fields \['sytem'\]"),
-        (_rows("1.5", "2.0", "7", remark=None), r"no text in \['remark'\]"),
-        ({"protocol": ""}, r"lacks \['protocol'\]"),
-        ({"rows": _rows("1.5", "2.0", "7")["rows"] * 2}, "'a' .*there twice"),
-        ({"columns": ["text_to_text_r1", "rsum", "rsum2"]}, "unknown column 'text_to_text_r1'"),
-        ({"columns": ["image_to_text_r1"] * 3}, "no column twice"),
-        ({"rows": [{"system": "a"}]}, "KeyError: 'values'"),
-        ({"rows": None}, "not JSON of tables"),
-    ],
-)
-def test_wrong_files_are_refused(changes: dict[str, Any], message: str) -> None:
-    with pytest.raises(FileReadError, match=message) as caught:
-        parse_published(_file(**changes), "f.json")
-    assert str(caught.value).startswith("f.json")
-
-
-@pytest.mark.parametrize("text", ["", "[]", "{}", '{"tables": [1]}'])
-def test_files_that_are_no_tables_are_refused(text: str) -> None:
-    with pytest.raises(FileReadError, match="is not JSON of tables"):
-        parse_published(text, "f.json")
-
-
-def test_an_install_without_the_file_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pipeline.web.report.published.PUBLISHED_FILE", "absent.json")
-    with pytest.raises(FileReadError, match=r"absent\.json: missing from the installed package"):
-        published_rows.__wrapped__()
