@@ -92,12 +92,8 @@ def test_an_image_is_a_row(
     (tmp_path / "a.png").write_bytes(as_file(pixels))
     row = extractor(pixels)
     assert row.shape == (1280,)
-    alone = [
-        str(tmp_path / "a.png"),
-        tmp_path / "a.png",
-        *(make(pixels) for make in KINDS.values()),
-    ]
-    for image in alone:
+    file = tmp_path / "a.png"
+    for image in (str(file), file, as_file(pixels), torch.from_numpy(pixels)):
         np.testing.assert_allclose(extractor(image), row, rtol=1e-4, atol=1e-5)
     batch = np.stack([pixels, pixels[::-1]])
     for several in (batch, [*batch], (*batch,), torch.from_numpy(batch), iter([*batch])):

@@ -6,12 +6,9 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
-from functools import partial
 from html.parser import HTMLParser
-from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from importlib.util import find_spec
 from pathlib import Path
-from threading import Thread
 from typing import Any
 from urllib.parse import unquote
 
@@ -23,7 +20,6 @@ import pipeline
 from pipeline.store.families import additions
 from stages.cli import cli
 from tests.project import PROJECT
-from tests.web.serve.browser import find_browser, open_tab
 
 DOCS = PROJECT / "docs"
 PAGES = sorted(DOCS.rglob("*.md"))
@@ -136,7 +132,6 @@ class _Loaded(HTMLParser):
         self.anchors: set[str | None] = {""}
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        """Note what the tag loads, links to, and is called."""
         given = dict(attrs)
         self.anchors.add(given.get("id"))
         if tag == "a" and (link := given.get("href")):
@@ -147,24 +142,20 @@ class _Loaded(HTMLParser):
         self.addresses += [value for name in names if (value := given.get(name))]
 
 
-@pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Build the site, strictly: a link, anchor or name that does not hold is an error."""
+@pytest.mark.slow
+def test_the_site_asks_nobody_for_anything(tmp_path: Path) -> None:
+    """It is built strictly: a link, anchor or name that does not hold is an error."""
     if find_spec("mkdocs") is None:
         pytest.skip("the site's packages are not installed: make docs")
-    out = tmp_path_factory.mktemp("site")
+    site = tmp_path / "site"
     built = subprocess.run(
-        [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", out],
+        [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", site],
         cwd=PROJECT,
         env={**os.environ, "NO_MKDOCS_2_WARNING": "1", "PYTHONPATH": str(PROJECT)},
         capture_output=True,
         text=True,
     )
     assert built.returncode == 0, built.stderr
-    return out
-
-
-def test_the_site_asks_nobody_for_anything(site: Path) -> None:
     pages = {page: _Loaded() for page in site.rglob("*.html")}
     assert len(pages) == len(PAGES) + 2  # the notebook's, and that for addresses without a page
     for page, loaded in pages.items():
@@ -190,41 +181,6 @@ def test_the_site_asks_nobody_for_anything(site: Path) -> None:
     commands = (site / "commands.html").read_text(encoding="utf-8")
     assert 'id="pipeline-shards-verify"' in commands
     assert 'role="dialog" aria-label="Search"' in commands
-
-
-class _Quiet(SimpleHTTPRequestHandler):
-    def log_message(self, format: str, *args: object) -> None:
-        """Say nothing."""
-
-
-@pytest.mark.skipif((browser := find_browser()) is None, reason="no Chromium is installed")
-def test_the_search_answers_from_the_disk_and_from_a_server(site: Path, tmp_path: Path) -> None:
-    assert browser is not None
-    server = ThreadingHTTPServer(("127.0.0.1", 0), partial(_Quiet, directory=site))
-    Thread(target=server.serve_forever, daemon=True).start()
-    served = f"http://127.0.0.1:{server.server_port}"
-    found = []
-    try:
-        with open_tab(browser, tmp_path) as tab:
-            for root, own_worker in ((site.as_uri(), False), (served, True)):
-                tab.go(f"{root}/api/index.html")
-                native = tab.run("Function.prototype.toString.call(Worker).includes('[native')")
-                assert native == own_worker
-                tab.click("label[for=__search]")
-                for query in ("captions", "recall"):
-                    tab.type("[data-md-component=search-query]", query)
-                    tab.call("Input.dispatchKeyEvent", type="keyUp", key=query[-1])
-                    mark = "document.querySelector('.md-search-result__list mark')"
-                    tab.wait(f"{mark}?.textContent.toLowerCase() === '{query}'")
-                    count = tab.run("document.querySelector('.md-search-result__meta').textContent")
-                    found.append((count, tab.run(f"{mark}.closest('a').pathname").split("/")[-1]))
-            assert not tab.complaints
-    finally:
-        server.shutdown()
-        server.server_close()
-    assert found[0] != found[1]
-    assert found[:2] == found[2:]
-    assert all("matching document" in count for count, _ in found)
 
 
 def test_the_readme_has_the_figures_of_the_results() -> None:

@@ -1,6 +1,5 @@
 """A headless Chromium, driven by its DevTools protocol over two pipes: no package is needed."""
 
-import base64
 import json
 import os
 import select
@@ -45,7 +44,6 @@ class Tab:
     Attributes
     ----------
     requests : addresses that it asked for, in order.
-    statuses : address to the last status that it got.
     complaints : what it wrote to the console as a warning or an error.
     """
 
@@ -55,7 +53,6 @@ class Tab:
         self._number, self._rest = 0, b""
         self._events: list[Message] = []
         self.requests: list[str] = []
-        self.statuses: dict[str, int] = {}
         self.complaints: list[str] = []
         target = self.call("Target.createTarget", url="about:blank")["targetId"]
         self._session = self.call("Target.attachToTarget", targetId=target, flatten=True)[
@@ -78,15 +75,6 @@ class Tab:
         if "error" in answer:
             raise BrowserError(f"{method}: {answer['error']}")
         return dict(answer["result"])
-
-    def size(self, width: int, height: int, dark: bool) -> None:
-        """Make the window as large, and its colours light or dark."""
-        self.call(
-            "Emulation.setDeviceMetricsOverride",
-            width=width, height=height, deviceScaleFactor=1, mobile=width < 600,
-        )  # fmt: skip
-        scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
-        self.call("Emulation.setEmulatedMedia", features=[scheme])
 
     def go(self, url: str) -> None:
         """Open a page and wait until it and its pictures are loaded."""
@@ -131,11 +119,6 @@ class Tab:
         self.run(f"document.querySelector({selector!r}).select()")
         self.call("Input.insertText", text=text)
 
-    def picture(self, path: Path) -> None:
-        """Write a screenshot of the whole page as PNG."""
-        shot = self.call("Page.captureScreenshot", captureBeyondViewport=True)
-        path.write_bytes(base64.b64decode(shot["data"]))
-
     def _until(self, wanted: Callable[[Message], bool]) -> Message:
         """Return the first message that is wanted; events that came before stay to be found."""
         for at, message in enumerate(self._events):
@@ -165,8 +148,6 @@ class Tab:
     def _note(self, method: str, params: Message) -> None:
         if method == "Network.requestWillBeSent":
             self.requests.append(params["request"]["url"])
-        elif method == "Network.responseReceived":
-            self.statuses[params["response"]["url"]] = params["response"]["status"]
         elif method == "Runtime.exceptionThrown":
             self.complaints.append(str(params["exceptionDetails"]))
         elif method == "Runtime.consoleAPICalled" and params["type"] in ("error", "warning"):
