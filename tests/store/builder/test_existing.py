@@ -160,40 +160,6 @@ def test_a_set_grows_twice_and_its_shards_stay(tmp_path: Path) -> None:
         assert contents(tmp_path) == before, "a damaged shard of a grown set is made again"
 
 
-def test_an_interrupted_addition_goes_on(tmp_path: Path) -> None:
-    for name, stops in (("whole", ()), ("stopped", (1, 1))):
-        out = tmp_path / name / "out"
-        build(out, ids(ROWS)[:13])
-        for stop_after in stops:
-            with pytest.raises(KeyboardInterrupt):
-                build(out, ROWS, add=True, stop_after=stop_after)
-    with ShardBuild(out, header(), ids(ROWS), ROWS_PER_SHARD, add=True) as work:
-        assert work.pending() == [Span(21, 23)]
-    for name in ("whole", "stopped"):
-        build(tmp_path / name / "out", ROWS, add=True)
-    assert contents(tmp_path / "stopped") == contents(tmp_path / "whole")
-
-
-def test_what_does_not_fit_is_not_added(tmp_path: Path) -> None:
-    out = tmp_path / "out"
-    build(out, ids(ROWS)[:13])
-    before = contents(tmp_path)
-    for asked, add, found in (
-        (ids(ROWS), False, "add them"),
-        (ids(ROWS)[1:], True, "not among the 22 requested"),
-        (ids(ROWS)[1:13], False, "not among the 12 requested"),
-    ):
-        with pytest.raises(OtherShard, match=found):
-            build(out, asked, add=add)
-    with pytest.raises(
-        OtherShard, match="dataset 'made', not 'other'; `update=True` keeps the rows"
-    ):
-        build(out, ROWS, add=True, dataset="other")
-    with pytest.raises(OtherShard, match="float16"):
-        build(out, ROWS, add=True, dtype="float16")
-    assert contents(tmp_path) == before
-
-
 @pytest.mark.parametrize("sizes", [[(5, 2)], [(1, 9), (4, 3)], [(6, 3), (7, 9), (8, 1)]])
 def test_a_grown_plan_covers_every_row_once(sizes: list[tuple[int, int]]) -> None:
     plan = None

@@ -7,7 +7,6 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
-from threading import Thread
 from typing import Any
 
 import numpy as np
@@ -27,7 +26,6 @@ from tests.store.shards.factories import (
     build_until,
     contents,
     feature,
-    feed,
     header,
     ids,
 )
@@ -300,16 +298,6 @@ def test_two_processes_at_once_make_one_right_result(
     assert 0 in [run.returncode for run in runs], errors
     for run, text in zip(runs, errors, strict=True):
         assert run.returncode == 0 or "another process is writing" in text
-    assert contents(out.parent) == whole
-
-
-def test_rows_may_come_from_another_thread(tmp_path: Path, whole: dict[str, bytes]) -> None:
-    out = tmp_path / "threads" / "out"
-    with ShardBuild(out, header(), ids(ROWS), ROWS_PER_SHARD) as work:
-        writer = Thread(target=feed, args=(work, (3, 17)))
-        writer.start()
-        writer.join()
-        work.publish()
     assert contents(out.parent) == whole
 
 

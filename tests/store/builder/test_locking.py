@@ -1,22 +1,16 @@
 """What lies where a feature set shall go: refused, left alone or kept, and never overwritten."""
 
 from pathlib import Path
-from typing import Any
 
 import h5py
 import pytest
 
 from pipeline.store.builder.feature_build import ShardBuild
 from pipeline.store.files import OutputError
-from pipeline.store.shards.format import OtherShard, ShardError
+from pipeline.store.shards.format import ShardError
 from tests.store.shards.factories import ROWS_PER_SHARD, block, build, contents, header, ids
 
 ROWS = 23
-
-
-def test_no_rows_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(ShardError, match="empty"):
-        ShardBuild(tmp_path / "out", header(), [])
 
 
 def test_repeated_ids_are_named(tmp_path: Path) -> None:
@@ -68,45 +62,6 @@ def test_a_finished_set_is_left_alone(tmp_path: Path) -> None:
     before = {path: path.stat().st_mtime_ns for path in (tmp_path / "out").iterdir()}
     assert build(tmp_path / "out", ROWS) == first
     assert {path: path.stat().st_mtime_ns for path in (tmp_path / "out").iterdir()} == before
-
-
-@pytest.mark.parametrize(
-    ("changes", "found"),
-    [
-        ({"recipe": {"name": "other", "scale": 1}}, "name 'made' .requested: 'other'"),
-        ({"weights_sha256": "1" * 64}, "has weights_sha256"),
-        ({"rows": 22}, "23 rows"),
-    ],
-)
-def test_an_output_of_another_set_is_refused_and_kept(
-    tmp_path: Path, changes: dict[str, Any], found: str
-) -> None:
-    build(tmp_path / "out", ROWS)
-    before = contents(tmp_path)
-    rows = int(str(changes.pop("rows", ROWS)))
-    with pytest.raises(OtherShard, match=found):
-        build(tmp_path / "out", rows, **changes)
-    assert contents(tmp_path) == before
-
-
-def test_other_ids_are_refused(tmp_path: Path) -> None:
-    build(tmp_path / "out", ROWS)
-    with (
-        pytest.raises(OtherShard, match="another output folder"),
-        ShardBuild(tmp_path / "out", header(), ids(ROWS)[::-1], ROWS_PER_SHARD),
-    ):
-        pass
-
-
-def test_a_second_writer_is_refused_while_the_first_lives(tmp_path: Path) -> None:
-    arguments = (tmp_path / "out", header(), ids(ROWS), ROWS_PER_SHARD)
-    with (
-        ShardBuild(*arguments),
-        pytest.raises(ShardError, match="another process"),
-        ShardBuild(*arguments),
-    ):
-        pass
-    build(tmp_path / "out", ROWS)
 
 
 def test_other_unfinished_work_is_named_but_not_that_of_other_outputs(tmp_path: Path) -> None:

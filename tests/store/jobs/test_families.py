@@ -279,20 +279,6 @@ def test_an_update_makes_the_set_what_the_dataset_is_now(
 
 
 @of_all
-def test_on_workers_the_bytes_are_the_same(
-    family: Family, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Compressed, too; tasks run in this process, through the job's file, as on a worker."""
-    data = write_dataset(tmp_path / "data", family)
-    given: dict[str, Any] = {"rows_per_shard": 2, "compress": True}
-    family.make(data, tmp_path / "a" / "out", **given)
-    monkeypatch.setattr(Place, "executor", lambda *_: nullcontext(serial))
-    family.make(data, tmp_path / "b" / "out", workers=2, **given)
-    assert content(tmp_path / "a" / "out") == content(tmp_path / "b" / "out")
-    assert verify(tmp_path / "b" / "out").faults == []
-
-
-@of_all
 def test_an_interrupted_run_states_what_it_keeps_and_resumes(
     family: Family, tmp_path: Path
 ) -> None:
