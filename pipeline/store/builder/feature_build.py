@@ -105,7 +105,7 @@ class ShardBuild:
         self._update = update
         self.damaged: list[str] = []  # corrupt files that will be recomputed
         self.moved: list[str] = []  # log lines on folders that an update has moved
-        self._published: FeatureIndex | None = None
+        self.published: FeatureIndex | None = None  # valid index of the output on entry
         self._replaces = False
         # Row number (-1: not provided) of each row of the files that an update reuses.
         self._older: dict[Path, RowNumbers] = {}
@@ -128,7 +128,7 @@ class ShardBuild:
                 self.moved = make_way(self._out, self.header)
             existing = fit_to_existing(self._out, self.header, self.ids, self.plan, *self._options)
             self.plan, self.ids, self.compress = existing.plan, existing.ids, existing.compress
-            self._published, self._replaces = existing.index, existing.replaces
+            self.published, self._replaces = existing.index, existing.replaces
             self.damaged = existing.damaged
             # Other rows, inputs or layouts get another work folder: their rows are never mixed
             # with these.
@@ -141,7 +141,7 @@ class ShardBuild:
             remove_leftovers(self.work, "*.part", "*/*.part", RUN_FILES)
             remove_leftovers(self._out, f"{INDEX_FILE}.*.part")
             self.state = np.full(len(self.ids), PENDING, np.uint8)
-            if self._update and self._published is None:
+            if self._update and self.published is None:
                 self._find_older(existing.broken, existing.vouched)
             for shard in range(self.plan.shards):
                 self._find_shard(shard, existing.broken)
@@ -156,11 +156,6 @@ class ShardBuild:
         with self._undo:
             for shard in self._unfinished.values():
                 shard.flush()
-
-    @property
-    def published(self) -> FeatureIndex | None:
-        """Valid index of the output on entry, or None."""
-        return self._published
 
     @property
     def rows_done(self) -> int:
@@ -290,7 +285,7 @@ class ShardBuild:
         forget_superseded(self._out)
         for folder in {path.parent.parent for path in self._older} & {*self.other_work()}:
             shutil.rmtree(folder, ignore_errors=True)
-        if index != self._published:
+        if index != self.published:
             # A worker believed lost may still write into it until it notices the end of the run.
             shutil.rmtree(self.work, ignore_errors=True)
         return index
@@ -303,7 +298,7 @@ class ShardBuild:
     def _move_to(self, folder: Path) -> FeatureIndex:
         """Move the shards that a folder lacks there, then write its index."""
         shards = [self._finished[shard] for shard in range(self.plan.shards)]
-        before = None if self._replaces else self._published
+        before = None if self._replaces else self.published
         # Only `trained_on` may differ.
         index = index_of(
             replace(before.header, trained_on=self.header.trained_on) if before else self.header,

@@ -13,7 +13,7 @@ import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -27,9 +27,6 @@ from pipeline.store.shards.writer import PatientFile, explained
 # As in PNG: a byte that no UTF-8 text contains, and line ends that a conversion of texts changes.
 _MARK = b"\xffrow\r\n\x1a\n"
 _CHECK = struct.Struct("<I")
-# Bytes of id and reason, and the status; then the columns of the source, and the CRC-32 of the
-# features.
-_COLUMNS, _CRC32 = struct.Struct("<IIB"), struct.Struct("<I")
 
 
 def append_rows(
@@ -41,14 +38,13 @@ def append_rows(
     """Append finished rows, as blocks with their ids, and flush them to the disk."""
     parts: list[bytes] = []
     for ids, block in blocks:
-        sources = np.zeros(len(block), _sources_dtype())
-        for name, values in block.sources.items():
-            sources[name] = values
+        columns = np.zeros(len(block), _columns())
+        for name, values in {"status": block.status, "crc32": block.crc32, **block.sources}.items():
+            columns[name] = values
         for row, (row_id, reason) in enumerate(zip(ids, block.errors, strict=True)):
             texts = row_id.encode(), reason.encode()
-            numbers = _COLUMNS.pack(*map(len, texts), int(block.status[row]))
-            numbers += sources[row].tobytes() + _CRC32.pack(block.crc32[row])
-            checked = numbers + b"".join(texts)
+            columns["id"][row], columns["reason"][row] = map(len, texts)
+            checked = columns[row].tobytes() + b"".join(texts)
             check = _CHECK.pack(zlib.crc32(checked))
             parts += _MARK, check, checked, block.features[row].tobytes()
     with explained(path), PatientFile(path, "a") as stream:
@@ -68,27 +64,17 @@ def append_rows(
                 os.close(folder)
 
 
-def _sources_dtype() -> np.dtype:
-    """Return the columns that describe the source of a row as one packed dtype."""
-    return np.dtype([(column.key, column.dtype) for column in source_columns()])
+def _columns() -> np.dtype:
+    """Return the packed columns of a record; those of the texts are their lengths in bytes."""
+    texts, sources = [("id", "<u4"), ("reason", "<u4")], source_columns()
+    described = [(column.key, column.dtype) for column in sources]
+    return np.dtype([*texts, ("status", "u1"), *described, ("crc32", "<u4")])
 
 
 @dataclass(frozen=True)
 class _FirstLine:
     work: str
     features: dict[str, Any]
-
-
-class _Record(NamedTuple):
-    """An intact record, with the offset of its features."""
-
-    id: str
-    reason: str
-    status: int
-    sources: bytes
-    crc32: int
-    features: int
-    stop: int
 
 
 class Journal:
@@ -101,7 +87,6 @@ class Journal:
         self.damaged = False  # a record before an intact one is
         self._data: Any = b""
         self._dtype, self._shape = stored_dtype(header), header.row_shape
-        self._sources = _sources_dtype()
         self._values = int(np.prod(header.row_shape, dtype=np.int64))
         with path.open("rb") as stream:
             first = stream.readline()
@@ -109,14 +94,14 @@ class Journal:
             if first.endswith(b"\n"):
                 self._read_first_line(first, header)
                 self._data = mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ)
-        records = [*self._records(len(first))]
-        self.ids: Sequence[str] = PackedTexts(record.id for record in records)
-        self.errors: list[str] = [record.reason for record in records]
-        self.status: np.ndarray = np.array([record.status for record in records], np.uint8)
-        sources = np.frombuffer(b"".join(r.sources for r in records), self._sources)
-        self.sources: dict[str, np.ndarray] = {n: sources[n] for n in self._sources.fields or {}}
-        self.crc32: np.ndarray = np.array([record.crc32 for record in records], np.uint32)
-        self._offsets = [record.features for record in records]
+        records: list[Any] = [*zip(*self._records(len(first)), strict=True)] or [()] * 4
+        columns = np.frombuffer(b"".join(records[0]), _columns())
+        self.ids: Sequence[str] = PackedTexts(records[1])
+        self.errors: Sequence[str] = records[2]
+        self.status: np.ndarray = columns["status"]
+        self.crc32: np.ndarray = columns["crc32"]
+        self.sources: dict[str, np.ndarray] = {c.key: columns[c.key] for c in source_columns()}
+        self._offsets = records[3]
 
     def read_rows(self, rows: np.ndarray) -> np.ndarray:
         """Return rows (len(rows), *row_shape); their CRC-32 was checked on opening."""
@@ -136,38 +121,27 @@ class Journal:
         if unlike := header.difference(about.features | {"row_shape": shape}):
             raise OtherShard(f"{self.path} {unlike}")
 
-    def _records(self, start: int) -> Iterator[_Record]:
-        """Yield the intact records."""
-        view, at, stop = memoryview(self._data), start, start
+    def _records(self, start: int) -> Iterator[tuple[bytes, str, str, int]]:
+        """Yield columns, id, reason and offset of the features of each intact record."""
+        view, kinds, at, end = memoryview(self._data), _columns(), start, start
         while (at := self._data.find(_MARK, at)) >= 0:
-            record = self._record(view, at)
-            if record is None:
-                at += 1
-            else:
-                self.damaged |= at != stop
-                yield record
-                at = stop = record.stop
-
-    def _record(self, view: memoryview, start: int) -> _Record | None:
-        """Return the record that begins at an offset; None if it is torn or damaged."""
-        columns = start + len(_MARK) + _CHECK.size
-        at_sources = columns + _COLUMNS.size
-        at_crc32 = at_sources + self._sources.itemsize
-        texts = at_crc32 + _CRC32.size
-        if texts > len(view):
-            return None
-        (check,) = _CHECK.unpack_from(view, start + len(_MARK))
-        id_bytes, reason_bytes, status = _COLUMNS.unpack_from(view, columns)
-        (crc32,) = _CRC32.unpack_from(view, at_crc32)
-        reason, features = texts + id_bytes, texts + id_bytes + reason_bytes
-        stop = features + self._values * self._dtype.itemsize
-        if (
-            stop > len(view)
-            or zlib.crc32(view[columns:features]) != check
-            or zlib.crc32(view[features:stop]) != crc32
-        ):
-            return None
-        return _Record(
-            str(view[texts:reason], "utf-8"), str(view[reason:features], "utf-8"),
-            status, bytes(view[at_sources:at_crc32]), crc32, features, stop,
-        )  # fmt: skip
+            columns = at + len(_MARK) + _CHECK.size
+            texts = columns + kinds.itemsize
+            at += 1
+            if texts > len(view):
+                continue
+            (check,) = _CHECK.unpack_from(view, columns - _CHECK.size)
+            (values,) = np.frombuffer(view, kinds, 1, columns)
+            reason = texts + int(values["id"])
+            features = reason + int(values["reason"])
+            stop = features + self._values * self._dtype.itemsize
+            if (
+                stop > len(view)
+                or zlib.crc32(view[columns:features]) != check
+                or zlib.crc32(view[features:stop]) != values["crc32"]
+            ):
+                continue
+            self.damaged |= at - 1 != end
+            row_id, why = str(view[texts:reason], "utf-8"), str(view[reason:features], "utf-8")
+            yield bytes(view[columns:texts]), row_id, why, features
+            at = end = stop
