@@ -80,7 +80,7 @@ def test_a_changed_byte_costs_one_row_and_a_torn_end_the_last(tmp_path: Path) ->
             assert journal.status[position] == as_written.status[0]
             assert journal.errors[position] == as_written.errors[0]
             assert as_written.source_crc32 is not None
-            assert journal.source_crc32[position] == as_written.source_crc32[0]
+            assert journal.sources["source_crc32"][position] == as_written.source_crc32[0]
         return numbers
 
     assert found(data) == rows
