@@ -13,7 +13,7 @@ import tempfile
 import time
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -163,7 +163,7 @@ class Zeros:
 
     def part(self, rows: RowNumbers, threads: int | None) -> Callable[[], "Zeros"]:
         """Return the source of some rows."""
-        return partial(replace, self, ids=[self.ids[row] for row in rows.tolist()])
+        return partial(Zeros, [self.ids[row] for row in rows.tolist()], self.header)
 
     def part_of(self, span: Span) -> Callable[[], "Zeros"]:
         """Return the source of a span."""

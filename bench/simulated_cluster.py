@@ -298,7 +298,7 @@ class Drawn:
 
     def part(self, rows: RowNumbers, threads: int | None) -> Callable[[], "Drawn"]:
         """Return the source of some rows."""
-        return partial(replace, self, ids=[self.ids[row] for row in rows.tolist()])
+        return partial(replace, replace(self, ids=[self.ids[row] for row in rows.tolist()]))
 
     def part_of(self, span: Span) -> Callable[[], "Drawn"]:
         """Return the source of a span."""

@@ -1,11 +1,13 @@
 """Tasks on Dask workers: a bounded number in flight, unordered results, explained failures."""
 
 import ctypes
+import pickle
 import queue
 import signal
 import socket
 import time
 import uuid
+import zlib
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from concurrent.futures import CancelledError
 from contextlib import suppress
@@ -75,7 +77,9 @@ class Workers:
                 # A few more than run at once, so that no worker waits for its next task.
                 most = self._slots + self._slots // 4 + 1
                 for number, argument in islice(waiting, max(0, most - len(flying))):
-                    future = self._submit(task, number, argument, topic)
+                    # A tenth of the bytes of ids and paths; the scheduler keeps what it sends.
+                    packed = zlib.compress(pickle.dumps(argument), 1)
+                    future = self._submit(task, number, packed, topic)
                     flying[future] = number
                     future.add_done_callback(arrivals.put)
                 if not flying:
@@ -95,12 +99,12 @@ class Workers:
                 with suppress(ValueError, OSError, CommClosedError):
                     self._client.unsubscribe_topic(name)
 
-    def _submit(self, task: Callable[..., Any], number: int, argument: Any, topic: str) -> Future:
+    def _submit(self, task: Callable[..., Any], number: int, packed: bytes, topic: str) -> Future:
         return self._client.submit(
             run_on_worker,
             task,
             number,
-            argument,
+            packed,
             topic,
             key=f"{task.__name__}-{number}-{uuid.uuid4().hex[:8]}",
             pure=False,
@@ -203,10 +207,11 @@ def dask_setup(worker: Worker) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
-def run_on_worker(task: Callable[..., Result], number: int, argument: Any, topic: str) -> Result:
+def run_on_worker(task: Callable[..., Result], number: int, packed: bytes, topic: str) -> Result:
     """Run a task on a worker; errors name the worker's host."""
     _keep_freed_memory()
     try:
+        argument = pickle.loads(zlib.decompress(packed))
         return task(number, argument, partial(_report, topic))
     except PipelineError as error:
         host = socket.gethostname()

@@ -69,7 +69,7 @@ class MadeSource:
     def part(self, rows: RowNumbers, threads: int | None) -> Callable[[], "MadeSource"]:
         chosen = [self.ids[row] for row in rows.tolist()]
         files = [self.files[row] for row in rows.tolist()] if self.files else ()
-        return partial(replace, self, ids=chosen, files=files)
+        return partial(replace, replace(self, ids=chosen, files=files))
 
 
 def build_made(
