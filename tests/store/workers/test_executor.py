@@ -71,15 +71,6 @@ class Interrupted(MadeSource):
         return lambda: chosen
 
 
-def test_workers_give_the_bytes_of_one_process(tmp_path: Path, whole: dict[str, bytes]) -> None:
-    seen: list[tuple[int, int, int]] = []
-    build_made(tmp_path / "workers" / "out", ROWS, serial, lambda *done: seen.append(done))
-    assert contents(tmp_path / "workers") == whole
-    assert seen[0] == (0, ROWS, 0)
-    assert seen[-1] == (ROWS, ROWS, 2)
-    assert [done for done, _, _ in seen] == sorted(done for done, _, _ in seen)
-
-
 def test_tasks_are_made_one_by_one_and_know_their_own_rows_alone(tmp_path: Path) -> None:
     made: list[int] = []
     source = MadeSource(ids(ROWS))

@@ -89,7 +89,8 @@ def test_local_workers_give_the_bytes_of_one_process(
     seen: list[tuple[int, int, int]] = []
     build_made(tmp_path / "out", ROWS, workers, lambda *done: seen.append(done))
     assert contents(tmp_path) == whole
-    assert seen[-1] == (ROWS, ROWS, 2)
+    assert (seen[0], seen[-1]) == ((0, ROWS, 0), (ROWS, ROWS, 2))
+    assert [done for done, _, _ in seen] == sorted(done for done, _, _ in seen)
     assert max(b[0] - a[0] for a, b in pairwise(seen)) <= ROWS_PER_SHARD
 
 
