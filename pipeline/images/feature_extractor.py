@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 from PIL import Image
 
-from pipeline.images.batches import Parallelism, default_parallelism, feature_header, picture_rows
+from pipeline.images.batches import default_parallelism, feature_header, picture_rows
 from pipeline.images.decoding.decode import UnusableImage
 from pipeline.images.given_pictures import GivenPicture, picture_of, pictures_of
 from pipeline.images.network import RecipeNetwork
@@ -73,9 +73,7 @@ class FeatureExtractor:
         """
         self.recipe: Recipe = resolve_recipe(recipe, choose_precision(precision, device, QUIET))
         usual = default_parallelism(self.recipe, device)
-        self._parallelism = Parallelism(
-            batch_size or usual.batch_size, usual.threads, usual.readers
-        )
+        self._parallelism = replace(usual, batch_size=batch_size or usual.batch_size)
         loaded = load_weights(self.recipe, str(weights))
         self._network = RecipeNetwork(self.recipe, loaded.state, device, engine)
         self.recipe_hash: str = feature_header(self.recipe, loaded, "").recipe_hash

@@ -9,12 +9,7 @@ from typing import Any, cast
 
 import torch
 
-from pipeline.images.batches import (
-    Parallelism,
-    default_parallelism,
-    feature_header,
-    picture_rows,
-)
+from pipeline.images.batches import Parallelism, default_parallelism, feature_header, picture_rows
 from pipeline.images.decoding.decode import source_crc32
 from pipeline.images.memory import expected_memory, resident_memory
 from pipeline.images.network import RecipeNetwork
@@ -81,28 +76,20 @@ class ImageSource:
     def part(self, rows: RowNumbers, threads: int | None) -> Callable[[], FeatureSource]:
         """Return the source of some images on a worker, which builds the network once."""
         how, recipe = self.how, self.recipe
+        sized_by_worker = how.device == AUTO and how.batch_size is None
         how = replace(
             how,
             weights=how.named_weights,
             # A batch of a short shard is padded as in one process. Only a worker that chooses its
             # device knows a suitable size.
-            batch_size=None if self._sized_by_worker else self.parallelism.batch_size,
+            batch_size=None if sized_by_worker else self.parallelism.batch_size,
             threads=how.threads or (None if how.gpu else threads),
         )
-        return partial(
-            _part,
-            (recipe.name, recipe.precision, recipe.storage),
-            how,
-            self.header.dataset,
-            self.region,
-            len(self.ids),
-            [self.ids[row] for row in rows.tolist()],
-            [_absolute(self.pictures[row]) for row in rows.tolist()],
-        )
-
-    @property
-    def _sized_by_worker(self) -> bool:
-        return self.how.device == AUTO and self.how.batch_size is None
+        ids = [self.ids[row] for row in rows.tolist()]
+        pictures = [_absolute(self.pictures[row]) for row in rows.tolist()]
+        names = (recipe.name, recipe.precision, recipe.storage)
+        total = len(self.ids)
+        return partial(_part, names, how, self.header.dataset, self.region, total, ids, pictures)
 
     def _stored(self, first_row: int, block: RowBlock) -> RowBlock:
         return stored_block(self.header, block, self.ids[first_row : first_row + len(block)])
@@ -124,10 +111,8 @@ def image_source(
 ) -> ImageSource:
     """Return the source of image features; loads the weights now, and builds the network later."""
     usual = default_parallelism(recipe, how.device)
-    size = min(how.batch_size or usual.batch_size, len(ids))
-    parallelism = Parallelism(
-        max(1, size), how.threads or usual.threads, how.readers or usual.readers
-    )
+    size = max(1, min(how.batch_size or usual.batch_size, len(ids)))
+    parallelism = Parallelism(size, how.threads or usual.threads, how.readers or usual.readers)
     loaded = load_weights(recipe, str(how.weights))
     header = feature_header(recipe, loaded, dataset, how.trained_on)
 
@@ -143,7 +128,7 @@ def image_source(
 
 
 def _part(
-    recipe: tuple[str, str, str],  # name, precision and storage
+    names: tuple[str, str, str],  # of recipe, precision and storage
     how: Compute,
     dataset: str,
     region: dict[str, Any] | None,
@@ -152,7 +137,7 @@ def _part(
     pictures: Sequence[Source],
 ) -> ImageSource:
     """Build the source of some images on a worker."""
-    network, header = _network(*recipe, str(how.weights), how.device, how.engine, dataset)
+    network, header = _network(names, str(how.weights), how.device, how.engine, dataset)
     usual = _default_on_worker(network.recipe, how.device)
     size = how.batch_size or max(1, min(usual.batch_size, rows))
     parallelism = Parallelism(size, how.threads or usual.threads, how.readers or usual.readers)
@@ -164,17 +149,11 @@ def _part(
 
 @lru_cache(maxsize=1)
 def _network(
-    recipe_name: str,
-    precision: str,
-    storage: str,
-    weights: str,
-    device: str,
-    engine: str,
-    dataset: str,
+    names: tuple[str, str, str], weights: str, device: str, engine: str, dataset: str
 ) -> tuple[RecipeNetwork, FeatureHeader]:
     # Not restored afterwards: concurrent tasks on this worker would undo each other's setting.
     torch.set_num_threads(1)
-    recipe = resolve_recipe(recipe_name, precision, storage)
+    recipe = resolve_recipe(*names)
     loaded = load_weights(recipe, weights)
     network = RecipeNetwork(recipe, loaded.state, device, engine)
     return network, feature_header(recipe, loaded, dataset)

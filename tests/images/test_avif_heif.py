@@ -9,12 +9,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from pipeline.images.decoding.decode import (
-    UnusableImage,
-    decode,
-    read_image,
-    register_heif,
-)
+from pipeline.images.decoding.decode import UnusableImage, decode, read_image, register_heif
 from pipeline.store.shards.format import OK, REFUSED, UNREADABLE
 from tests.images.odd_files import photo
 

@@ -14,13 +14,9 @@ from torch import Tensor
 from pipeline.images.networks import WeightsError
 
 _LEAVES = {
-    "kernel": "weight",
-    "bias": "bias",
-    "gamma": "weight",
-    "beta": "bias",
-    "moving_mean": "running_mean",
-    "moving_variance": "running_var",
-}
+    "kernel": "weight", "bias": "bias", "gamma": "weight", "beta": "bias",
+    "moving_mean": "running_mean", "moving_variance": "running_var",
+}  # fmt: skip
 _KEY = re.compile(rf"(?P<layer>.+)/(?P<leaf>{'|'.join(_LEAVES)})(:0)?")
 # Limit on the total size of weights, against hostile archives.
 _MOST_BYTES = 1 << 30

@@ -21,10 +21,7 @@ from pipeline.images.backbones.timm_backbones import timm_backbone
 from pipeline.images.recipes import provider_of
 
 # Factories by the prefixes of `pipeline.images.recipes.image_recipes.PROVIDERS`.
-_PROVIDED: dict[str, Callable[[str], Backbone]] = {
-    "open-clip": open_clip_backbone,
-    "timm": timm_backbone,
-}
+_PROVIDED = {"open-clip": open_clip_backbone, "timm": timm_backbone}
 # Side of the DCT's thumbnail in pixels, and number of its lowest frequencies per axis.
 _SIDE, _FREQUENCIES = 32, 16
 _LUMA = (0.299, 0.587, 0.114)  # ITU-R BT.601
@@ -76,19 +73,14 @@ def _vgg_layer_names(convolutions: tuple[int, ...]) -> dict[str, str]:
 
 def _caffe_resnet(depth: int) -> Backbone:
     return Backbone(
-        partial(CaffeResNet, depth),
-        residual_norms="_branch2c",
-        layer_names=caffe_resnet_layer_names(depth),
-        merge=without_biases,
-    )
+        partial(CaffeResNet, depth), residual_norms="_branch2c",
+        layer_names=caffe_resnet_layer_names(depth), merge=without_biases,
+    )  # fmt: skip
 
 
 def _efficientnet_lite(name: str) -> Backbone:
-    return Backbone(
-        lambda: EfficientNet.from_name(name),
-        methods={"extract_features": "extract_features"},
-        residual_norms="._bn2",
-    )
+    methods = {"extract_features": "extract_features"}
+    return Backbone(lambda: EfficientNet.from_name(name), methods, residual_norms="._bn2")
 
 
 def _dct_network() -> nn.Module:

@@ -35,13 +35,9 @@ def open_clip_backbone(name: str) -> Backbone:
 
     # timm implements many of the towers.
     return Backbone(
-        build,
-        methods={"embedding": "forward"},
-        tracing=timm_tracing(),
-        tested=False,
-        load=_load,
+        build, methods={"embedding": "forward"}, tracing=timm_tracing(), tested=False, load=_load,
         cached=_cached,
-    )
+    )  # fmt: skip
 
 
 def _cached(name: str) -> bool:

@@ -47,9 +47,8 @@ def timm_backbone(name: str) -> Backbone:
 def timm_tracing() -> Tracing:
     """Return the tracing options that timm's networks need."""
     layers = importlib.import_module("timm.layers")
-    return Tracing(
-        tuple(layers.get_notrace_modules()), tuple(layers.get_notrace_functions()), _parts
-    )
+    leaves, functions = layers.get_notrace_modules(), layers.get_notrace_functions()
+    return Tracing(tuple(leaves), tuple(functions), _parts)
 
 
 def _parts(module: Any) -> Sequence[nn.Module]:

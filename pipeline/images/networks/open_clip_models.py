@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from pipeline.images.networks import WeightsError
 from pipeline.images.networks.hub import hub_or_cache
@@ -44,8 +44,7 @@ class ClipModel:
     @property
     def config(self) -> dict[str, Any]:
         """A copy of open_clip's configuration: `embed_dim`, `vision_cfg`, `text_cfg` and more."""
-        config: dict[str, Any] = open_clip().get_model_config(self.model)
-        return config
+        return cast(dict[str, Any], open_clip().get_model_config(self.model))
 
     def preprocessing(self) -> dict[str, Any]:
         """Return the image preprocessing: mean, std, interpolation and resize_mode.
@@ -82,8 +81,7 @@ class ClipModel:
         return list(open_clip().list_pretrained_tags_by_model(self.model))
 
     def _published(self, tag: str) -> Mapping[str, Any]:
-        config: Mapping[str, Any] = open_clip().get_pretrained_cfg(self.model, tag)
-        return config
+        return cast(Mapping[str, Any], open_clip().get_pretrained_cfg(self.model, tag))
 
 
 def find_clip_model(name: str) -> ClipModel:
@@ -94,10 +92,9 @@ def find_clip_model(name: str) -> ClipModel:
     if model not in models:
         hint = did_you_mean(model, models)
         raise UnknownName(f"open_clip {library.__version__} has no model {model!r}; {hint}")
-    clip_model = ClipModel(model, tag)
     if tag:
-        _require_tag(clip_model)
-    return clip_model
+        _require_tag(model, tag)
+    return ClipModel(model, tag)
 
 
 def fetch_weights(model: ClipModel) -> Path:
@@ -162,17 +159,15 @@ def quiet_logging() -> Iterator[None]:
         root.removeHandler(nothing)
 
 
-def _require_tag(model: ClipModel) -> None:
+def _require_tag(model: str, tag: str) -> None:
     """Raise if the model lacks the tag, or if the tag belongs to its variant with QuickGELU."""
-    library = open_clip()
-    tags = library.list_pretrained_tags_by_model(model.model)
-    if model.tag not in tags:
-        near = nearest(model.tag, tags) or tags
+    tags_of, name = open_clip().list_pretrained_tags_by_model, f"{PREFIX}:{model}"
+    if tag not in (tags := tags_of(model)):
+        near = nearest(tag, tags) or tags
         hint = f"available: {', '.join(near)}" if near else "it has none, so pass a file"
-        raise UnknownName(f"{model.architecture} has no weights {model.tag!r}; {hint}")
-    sibling = f"{model.model}-quickgelu"
-    if model.tag in library.list_pretrained_tags_by_model(sibling):
+        raise UnknownName(f"{name} has no weights {tag!r}; {hint}")
+    if tag in tags_of(f"{model}-quickgelu"):
         raise WeightsError(
-            f"the weights {model.tag!r} were trained with QuickGELU, which {model.architecture} "
-            f"does not have; use {PREFIX}:{sibling}.{model.tag}"
+            f"the weights {tag!r} were trained with QuickGELU, which {name} does not have; use "
+            f"{name}-quickgelu.{tag}"
         )

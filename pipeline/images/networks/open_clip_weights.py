@@ -53,14 +53,15 @@ def load_clip_weights(model: ClipModel, source: str, net: Any) -> Weights:
     `.bin` or `.safetensors` file from open_clip's training or its hub repositories.
     """
     if source.startswith("random:"):
-        return _random(model, source, net)
+        # The last norms of a ResNet's residual branches; other towers have no such names.
+        state = _of_features(seeded_state(net, seed_of(source), ".bn3"))
+        return Weights(source, state_sha256(state), state)
     published = source == "pretrained"
     try:
         path = fetch_weights(model) if published else Path(source)
     except OSError as error:
-        raise WeightsError(
-            f"{error}; or use random:SEED for a trial with random weights"
-        ) from error
+        message = f"{error}; or use random:SEED for a trial with random weights"
+        raise WeightsError(message) from error
     if not path.is_file():
         raise WeightsError(
             f"no weights file {source!r}; pass the path of a .pth, .pt, .bin or .safetensors file, "
@@ -68,12 +69,6 @@ def load_clip_weights(model: ClipModel, source: str, net: Any) -> Weights:
         )
     name = model.name if published else f"file:{path.name}"
     return Weights(name, sha256_of_file(path), _read(path, model, net))
-
-
-def _random(model: ClipModel, source: str, net: Any) -> Weights:
-    # The last norms of a ResNet's residual branches; other towers have no such names.
-    state = _of_features(seeded_state(net, seed_of(source), ".bn3"))
-    return Weights(source, state_sha256(state), state)
 
 
 def _read(path: Path, model: ClipModel, net: Any) -> dict[str, Tensor]:

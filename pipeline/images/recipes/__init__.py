@@ -23,17 +23,6 @@ from pipeline.images.recipes.schema import (
 )
 
 __all__ = [
-    "DEFAULT_RECIPE",
-    "PILLOW_RGB",
-    "PRECISIONS",
-    "RECIPES",
-    "STORAGES",
-    "Crop",
-    "Normalise",
-    "Recipe",
-    "RecipeError",
-    "Resize",
-    "is_image_recipe",
-    "provider_of",
-    "resolve_recipe",
-]
+    "DEFAULT_RECIPE", "PILLOW_RGB", "PRECISIONS", "RECIPES", "STORAGES", "Crop", "Normalise",
+    "Recipe", "RecipeError", "Resize", "is_image_recipe", "provider_of", "resolve_recipe",
+]  # fmt: skip

@@ -9,14 +9,9 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Literal
 
+from pipeline.images.recipes.layers import GRID_AXES, ROW_AXES
 from pipeline.images.recipes.open_clip_recipes import open_clip_recipe
-from pipeline.images.recipes.schema import (
-    Crop,
-    Normalise,
-    Recipe,
-    RecipeError,
-    Resize,
-)
+from pipeline.images.recipes.schema import Crop, Normalise, Recipe, RecipeError, Resize
 from pipeline.images.recipes.timm_recipes import is_timm_model, timm_recipe
 from pipeline.store.errors import UnknownName
 from pipeline.store.wording import did_you_mean, nearest
@@ -60,8 +55,6 @@ _VGG = {
     "vgg16": ("torchvision:VGG16_Weights.IMAGENET1K_V1", "caffe:vgg16-00b39a1b.pth"),
 }
 
-_GRID, _ROW = "row, cell_y, cell_x, channel", "row, channel"
-
 
 def _resnet(
     name: str, source: str, resize: Resize, crop: Crop, cells: int = 0, weights: str = _RESNET_V1
@@ -70,7 +63,7 @@ def _resnet(
     return Recipe(
         name, "resnet152", weights, resize, crop, _IMAGENET, "layer4", "relu",
         "none" if cells else "mean over cells", "mean" if crop.windows > 1 else "none",
-        (cells, cells, 2048) if cells else (2048,), _GRID if cells else _ROW, source=source,
+        (cells, cells, 2048) if cells else (2048,), GRID_AXES if cells else ROW_AXES, source=source,
     )  # fmt: skip
 
 
@@ -93,7 +86,7 @@ def _vgg(
     backbone = name.partition("-")[0]
     return Recipe(
         name, backbone, _VGG[backbone][0], resize, crop, _IMAGENET, "classifier.3", activation,
-        "none", "mean" if crop.windows > 1 else "none", (4096,), _ROW, norm=norm, source=source,
+        "none", "mean" if crop.windows > 1 else "none", (4096,), ROW_AXES, norm=norm, source=source,
     )  # fmt: skip
 
 
@@ -109,15 +102,11 @@ def _lites(backbone: str, size: int) -> list[Recipe]:
             f"{backbone}-{tap}", backbone, weights, Resize("squash", canvas), crop, _LITE,
             "extract_features", "relu6", "none" if grid else "mean over cells",
             "mean" if crop.windows > 1 else "none", (cells, cells, 1280) if grid else (1280,),
-            _GRID if grid else _ROW, source="this project",
+            GRID_AXES if grid else ROW_AXES, source="this project",
         )  # fmt: skip
 
-    return [
-        recipe("pool", size, "none"),
-        recipe("grid", size, "none"),
-        recipe("pool-flip", size, "flip"),
-        recipe("pool-10crop", size + 32, "ten"),
-    ]
+    whole = [recipe("pool", size, "none"), recipe("grid", size, "none")]
+    return [*whole, recipe("pool-flip", size, "flip"), recipe("pool-10crop", size + 32, "ten")]
 
 
 def _caffe_resnet(backbone: str, weights: str) -> list[Recipe]:
@@ -129,11 +118,8 @@ def _caffe_resnet(backbone: str, weights: str) -> list[Recipe]:
             backbone=backbone, normalise=_OXFORD, tap="res5c_relu",
         )  # fmt: skip
 
-    return [
-        recipe("pool", 224, _WHOLE),
-        recipe("grid", 224, _WHOLE, 7),
-        recipe("pool-10crop", 256, _TEN),
-    ]
+    pool, grid = recipe("pool", 224, _WHOLE), recipe("grid", 224, _WHOLE, 7)
+    return [pool, grid, recipe("pool-10crop", 256, _TEN)]
 
 
 def _caffe(recipe: Recipe) -> Recipe:
@@ -171,21 +157,21 @@ RECIPES: dict[str, Recipe] = {r.name: replace(r, trained_on=_ILSVRC) for r in (
     *map(_caffe, _VGGS),
     # Whole images as torchvision evaluates these two; Dong 2018 names only the layers.
     Recipe("alexnet-fc7", "alexnet", "torchvision:AlexNet_Weights.IMAGENET1K_V1", _SHORT_256,
-           _CENTRE, _IMAGENET, "classifier.4", "relu", "none", "none", (4096,), _ROW,
+           _CENTRE, _IMAGENET, "classifier.4", "relu", "none", "none", (4096,), ROW_AXES,
            source="torchvision's evaluation"),
     Recipe("googlenet-pool", "googlenet", "torchvision:GoogLeNet_Weights.IMAGENET1K_V1",
            _SHORT_256, _CENTRE, _HALVES, "inception5b", "relu", "mean over cells", "none",
-           (1024,), _ROW, source="Dong 2018, pool5"),
+           (1024,), ROW_AXES, source="Dong 2018, pool5"),
     # Caffe's own classifier: squashed to 256 x 256, centre crop of 227.
     Recipe("caffenet-fc7", "caffenet", "caffe:bvlc_reference_caffenet.caffemodel",
            _SQUASH_256_PLAIN, Crop("centre", 227, "floor"), _BERKELEY, "fc7", "relu", "none",
-           "none", (4096,), _ROW, source="Dong 2018, fc7"),
+           "none", (4096,), ROW_AXES, source="Dong 2018, fc7"),
     # Lite0's weights are installed with the package, those of the others with an extra.
     *(recipe for backbone, size in _LITES.items() for recipe in _lites(backbone, size)),
 )} | {r.name: r for r in (
     # Computed, not trained, from one grey thumbnail: for `pipeline duplicates`.
     Recipe("dct-thumbnail", "dct", "computed:dct", Resize("squash", 32), Crop("none", 32), _UNIT,
-           "0", "none", "mean over cells", "none", (255,), _ROW, source="this project"),
+           "0", "none", "mean over cells", "none", (255,), ROW_AXES, source="this project"),
 )}
 # fmt: on
 
@@ -202,10 +188,7 @@ DEFAULT_RECIPE = {
 }
 
 
-PROVIDERS: dict[str, Callable[[str], Recipe]] = {
-    "open-clip": open_clip_recipe,
-    "timm": timm_recipe,
-}
+PROVIDERS: dict[str, Callable[[str], Recipe]] = {"open-clip": open_clip_recipe, "timm": timm_recipe}
 """Recipes of the models of libraries, by name prefix: "timm:<model>". The entry of the same prefix
 in `pipeline.images.backbones.known_backbones` builds the network."""
 
@@ -252,7 +235,7 @@ def recipe_name(name: str) -> str:
 def _resized(base: Recipe, size: int) -> Recipe:
     """Return a recipe at another crop size, its canvas scaled in proportion."""
     name, base_size = f"{base.name}-{size}", base.crop.size
-    if base.pool == "none" and base.axes != _GRID:
+    if base.pool == "none" and base.axes != GRID_AXES:
         raise RecipeError(
             f"{name}: {base.tap} of {base.backbone} is fully connected and has a fixed input size, "
             f"{base_size} pixels; other sizes apply to grids and means over cells only"
@@ -264,14 +247,10 @@ def _resized(base: Recipe, size: int) -> Recipe:
             f"{name}: {size} pixels are not a multiple of {_STRIDE} from {_LEAST} to {_MOST}"
         )
     cells = (size // _STRIDE, size // _STRIDE) if base.pool == "none" else ()
-    return replace(
-        base,
-        name=name,
-        resize=replace(base.resize, size=round(base.resize.size * size / base_size)),
-        crop=replace(base.crop, size=size),
-        shape=(*cells, base.shape[-1]),
-        source=f"as {base.name}, at {size} pixels",
-    )
+    resize = replace(base.resize, size=round(base.resize.size * size / base_size))
+    crop, shape = replace(base.crop, size=size), (*cells, base.shape[-1])
+    source = f"as {base.name}, at {size} pixels"
+    return replace(base, name=name, resize=resize, crop=crop, shape=shape, source=source)
 
 
 def resolve_recipe(name: str, precision: str = "float32", storage: str = "float32") -> Recipe:

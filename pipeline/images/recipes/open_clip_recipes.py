@@ -4,6 +4,7 @@ from typing import Literal
 
 from pipeline.images.networks.hub import datasets_in_tag
 from pipeline.images.networks.open_clip_models import find_clip_model
+from pipeline.images.recipes.layers import ROW_AXES
 from pipeline.images.recipes.schema import Crop, Normalise, Recipe, RecipeError, Resize
 
 
@@ -26,19 +27,11 @@ def open_clip_recipe(name: str) -> Recipe:
         "bilinear" if way["interpolation"] == "bilinear" else "bicubic"
     )
     return Recipe(
-        name=model.name,
-        backbone=model.architecture,
-        weights=model.name,
+        name=model.name, backbone=model.architecture, weights=model.name,
         resize=Resize("squash" if squash else "shorter-side", size, interpolation),
         crop=Crop("none" if squash else "centre", size),
         normalise=Normalise(255.0, tuple(way["mean"]), tuple(way["std"])),
-        tap="embedding",
-        activation="none",
-        pool="none",
-        combine_crops="none",
-        shape=(config["embed_dim"],),
-        axes="row, channel",
-        norm="l2",
-        source="open_clip's evaluation",
+        tap="embedding", activation="none", pool="none", combine_crops="none",
+        shape=(config["embed_dim"],), axes=ROW_AXES, norm="l2", source="open_clip's evaluation",
         trained_on=datasets_in_tag(model.tag),
-    )
+    )  # fmt: skip

@@ -11,14 +11,7 @@ from typing import Any
 
 from pipeline.images.networks.hub import datasets_in_tag
 from pipeline.images.recipes.layers import TOKENS, layout_of, unknown_layer, unused_layer
-from pipeline.images.recipes.schema import (
-    Crop,
-    Normalise,
-    Pool,
-    Recipe,
-    RecipeError,
-    Resize,
-)
+from pipeline.images.recipes.schema import Crop, Normalise, Pool, Recipe, RecipeError, Resize
 from pipeline.store.errors import UnknownName
 from pipeline.store.extras import require
 from pipeline.store.wording import did_you_mean
@@ -72,26 +65,16 @@ def timm_recipe(name: str) -> Recipe:
         raise RecipeError(f"{name} reads {tap!r} of {backbone}: {error}") from error
     # The name has the tag of the weights, also if it was left out: should a later timm change the
     # default, the same name still means the same features.
+    squash, canvas = config["crop_mode"] == "squash", math.floor(size / config["crop_pct"])
     return Recipe(
         name=backbone + ("" if usual else f"-{part}") + (f"@{layer}" if layer else ""),
-        backbone=backbone,
-        weights=backbone,
-        resize=Resize(
-            "squash" if config["crop_mode"] == "squash" else "shorter-side",
-            math.floor(size / config["crop_pct"]),
-            config["interpolation"],
-        ),
+        backbone=backbone, weights=backbone,
+        resize=Resize("squash" if squash else "shorter-side", canvas, config["interpolation"]),
         crop=Crop("centre", size),
         normalise=Normalise(255.0, tuple(config["mean"]), tuple(config["std"])),
-        tap=tap,
-        activation="none",
-        pool=pool,
-        combine_crops="none",
-        shape=shape,
-        axes=axes,
-        source="timm's evaluation",
-        trained_on=datasets_in_tag(cfg.get("tag") or ""),
-    )
+        tap=tap, activation="none", pool=pool, combine_crops="none", shape=shape, axes=axes,
+        source="timm's evaluation", trained_on=datasets_in_tag(cfg.get("tag") or ""),
+    )  # fmt: skip
 
 
 def is_channels_last(net: Any) -> bool:
@@ -133,21 +116,15 @@ def _evaluation(net: Any, backbone: str) -> dict[str, Any]:
     """Return timm's evaluation preprocessing of a model."""
     config: dict[str, Any] = _timm().data.resolve_data_config({}, model=net, use_test_size=True)
     channels, height, width = config["input_size"]
-    faults = [
-        text
-        for text, supported in (
-            (f"{channels} channels", channels == 3),
-            (f"{height} x {width} pixels", height == width),
-            (f"a crop of {config['crop_pct']} times the canvas", config["crop_pct"] <= 1),
-            (f"crop mode {config['crop_mode']!r}", config["crop_mode"] in ("center", "squash")),
-            (
-                f"{config['interpolation']} interpolation",
-                config["interpolation"] in ("bilinear", "bicubic"),
-            ),
-        )
-        if not supported
-    ]
-    if faults:
+    share, mode, filtered = (config[key] for key in ("crop_pct", "crop_mode", "interpolation"))
+    supported = {
+        f"{channels} channels": channels == 3,
+        f"{height} x {width} pixels": height == width,
+        f"a crop of {share} times the canvas": share <= 1,
+        f"crop mode {mode!r}": mode in ("center", "squash"),
+        f"{filtered} interpolation": filtered in ("bilinear", "bicubic"),
+    }
+    if faults := [text for text, holds in supported.items() if not holds]:
         raise RecipeError(
             f"{backbone} needs {', '.join(faults)}, which a recipe cannot express; supported are "
             "square RGB input, a centre crop of the image or squashed image, bilinear or bicubic"
