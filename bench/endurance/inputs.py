@@ -205,7 +205,7 @@ def _weights(folder: Path) -> None:
     import torch
     from safetensors.torch import save_file
 
-    from tests.images.test_weights import blob, block
+    from tests.images.caffe_files import blob, block
 
     folder.mkdir()
     state = {"a.weight": torch.arange(12.0).reshape(3, 4), "a.bias": torch.zeros(3)}

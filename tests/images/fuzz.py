@@ -1,26 +1,14 @@
-"""Seeded damage to image files, decoded in a process of its own so that a crash is seen."""
+"""Whole image files of every format, and seeded damage to them."""
 
 import io
-import multiprocessing
-import resource
 import struct
-import time
 import zlib
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from multiprocessing.connection import Connection
 
 import numpy as np
 from PIL import Image
 
-from pipeline.images.decoding.decode import UnusableImage, decode
-from pipeline.images.recipes import Resize
-from pipeline.images.transforms import resize_image
-from pipeline.store.shards.format import STATUS_NAMES
 from tests.images.odd_files import photo
-
-# A file that takes longer counts as a hang; a picture at the pixel limit takes a few seconds.
-SECONDS_A_FILE = 30.0
 
 # Values at which sizes, counts and offsets go wrong, in both byte orders.
 _EXTREMES = [
@@ -35,25 +23,6 @@ _EXTREMES = [
 ]
 
 Mutation = Callable[[np.random.Generator, bytearray, bytes], None]
-
-
-@dataclass(frozen=True)
-class Ending:
-    """What became of one damaged file.
-
-    name : of the sound file it was made from.
-    outcome : a status name; or the fault found: "crash", "hang", an exception's text.
-    """
-
-    number: int
-    name: str
-    outcome: str
-    seconds: float
-
-    @property
-    def sound(self) -> bool:
-        """Whether the file ended as an image or a stated failure."""
-        return self.outcome in STATUS_NAMES.values()
 
 
 def sound_files() -> dict[str, bytes]:
@@ -120,64 +89,6 @@ def damaged(rng: np.random.Generator, sound: bytes, other: bytes) -> bytes:
     for _ in range(rng.integers(1, 3)):
         _MUTATIONS[rng.integers(len(_MUTATIONS))](rng, data, other)
     return bytes(data)
-
-
-def fuzz(count: int, seed: int, seconds_a_file: float = SECONDS_A_FILE) -> tuple[list[Ending], int]:
-    """Decode damaged files in a child process.
-
-    Returns
-    -------
-    The endings, in order, up to the first crash or hang; the child's peak memory in KiB, 0 if
-    it did not come to its end.
-    """
-    context = multiprocessing.get_context("spawn")
-    ours, theirs = context.Pipe(duplex=False)
-    child = context.Process(target=_decode_all, args=(count, seed, theirs), daemon=True)
-    child.start()
-    theirs.close()
-    endings: list[Ending] = []
-    peak = 0
-    fault = ""
-    try:
-        while len(endings) < count and not fault:
-            if ours.poll(seconds_a_file):
-                endings.append(ours.recv())
-            else:
-                fault = "hang"
-        if not fault:
-            peak = ours.recv()
-    except EOFError:
-        child.join()
-        fault = f"crash, exit status {child.exitcode}"
-    finally:
-        child.kill()
-        child.join()
-        ours.close()
-    if fault:
-        endings.append(Ending(len(endings), "", fault, seconds_a_file))
-    return endings, peak
-
-
-def _decode_all(count: int, seed: int, results: Connection) -> None:
-    for number, (name, data) in enumerate(damaged_files(count, seed)):
-        started = time.perf_counter()
-        outcome = _outcome(data)
-        results.send(Ending(number, name, outcome, time.perf_counter() - started))
-    results.send(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
-
-
-def _outcome(data: bytes) -> str:
-    try:
-        image = decode(data)
-        canvas = resize_image(image, Resize("squash", 32))
-    except UnusableImage as fault:
-        reason = str(fault)
-        if not reason or not reason.isprintable() or len(reason) > 300:
-            return f"reason {reason!r}"
-        return STATUS_NAMES[fault.status]
-    except Exception as error:
-        return f"{type(error).__name__}: {error}"
-    return "ok" if image.mode == "RGB" and canvas.shape == (32, 32, 3) else f"mode {image.mode}"
 
 
 def _saved(image: Image.Image, name: str, **options: object) -> bytes:

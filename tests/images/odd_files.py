@@ -49,8 +49,8 @@ def write_all(folder: Path) -> dict[str, int]:
     good.quantize(16).save(add("palette.gif"))
     good.convert("RGBA").save(add("alpha.webp"), lossless=True)
     good.save(add("tiff.tif"))
-    add("bomb.png", REFUSED).write_bytes(_png_header(60_000, 60_000))
-    add("large.png", REFUSED).write_bytes(_png_header(10_000, 9_000))
+    add("bomb.png", REFUSED).write_bytes(png((60_000, 60_000), 8, 2, bytes(100)))
+    add("large.png", REFUSED).write_bytes(png((10_000, 9_000), 8, 2, bytes(100)))
     add("folder.jpg", UNREADABLE).mkdir(exist_ok=True)
     damaged = bytearray(whole)
     damaged[2:20] = b"\x00" * 18
@@ -59,17 +59,13 @@ def write_all(folder: Path) -> dict[str, int]:
     return expected
 
 
-def _png_header(width: int, height: int) -> bytes:
-    """Return a PNG whose header claims a size, with next to no pixels behind it."""
+def chunk(kind: bytes, data: bytes) -> bytes:
+    """Return a chunk of a PNG."""
+    return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
 
-    def chunk(kind: bytes, data: bytes) -> bytes:
-        body = kind + data
-        return struct.pack(">I", len(data)) + body + struct.pack(">I", zlib.crc32(body))
 
-    header = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
-    return (
-        b"\x89PNG\r\n\x1a\n"
-        + chunk(b"IHDR", header)
-        + chunk(b"IDAT", zlib.compress(b"\x00" * 100))
-        + chunk(b"IEND", b"")
-    )
+def png(size: tuple[int, int], depth: int, colour: int, data: bytes, chunks: bytes = b"") -> bytes:
+    """Return a PNG of a claimed size, of a depth or with chunks that Pillow does not write."""
+    header = chunk(b"IHDR", struct.pack(">IIBBBBB", *size, depth, colour, 0, 0, 0))
+    pixels = chunk(b"IDAT", zlib.compress(data))
+    return b"\x89PNG\r\n\x1a\n" + header + chunks + pixels + chunk(b"IEND", b"")

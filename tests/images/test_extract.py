@@ -17,7 +17,6 @@ from pipeline.images.decoding.decode import source_crc32
 from pipeline.images.extract import extract
 from pipeline.images.recipes import RecipeError
 from pipeline.store.errors import UnknownName, WrongUsage
-from pipeline.store.jobs.options import Storage
 from pipeline.store.shards.feature_set import FeatureSet
 from pipeline.store.shards.verify import verify
 from pipeline.store.workers.place import Place
@@ -51,17 +50,6 @@ def dataset(tmp_path: Path) -> Path:
 
 def content(folder: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in folder.iterdir()}
-
-
-def test_import_and_command_give_the_same(dataset: Path, tmp_path: Path) -> None:
-    index = extract(str(dataset), str(tmp_path / "imported"), recipe="efficientnet-lite0")
-    arguments = ["--backbone", "efficientnet-lite0", "--dataset", str(dataset)]
-    arguments += ["--out", str(tmp_path / "called")]
-    ended = CliRunner().invoke(command.extract, arguments, catch_exceptions=False)
-    assert ended.exit_code == 3
-    assert content(tmp_path / "imported") == content(tmp_path / "called")
-    assert (index.rows, index.failed_rows) == (9, 1)
-    assert index.shards == FeatureSet(tmp_path / "called").index.shards
 
 
 def test_trusted_stamps_spare_reading_and_see_what_changed(
@@ -100,12 +88,6 @@ def test_trusted_stamps_spare_reading_and_see_what_changed(
     assert run(True) == every
     (tmp_path / "pictures" / "5.png").unlink()
     assert run(True) == ["5.png"]
-
-
-@pytest.mark.parametrize("name", ["limit", "rows_per_shard", "batch_size", "threads", "readers"])
-def test_counts_below_one_are_refused(name: str, dataset: Path, tmp_path: Path) -> None:
-    with pytest.raises(WrongUsage, match=f"{name} is 0"):
-        extract(dataset, tmp_path / "out", recipe=LITE, **options(**{name: 0}))
 
 
 def test_wrong_names_are_refused_before_any_work(dataset: Path, tmp_path: Path) -> None:
@@ -161,9 +143,8 @@ def test_a_network_that_runs_as_it_was_written_is_logged(
     monitor = Recorder()
     settings = options(recipe="timm:test_vit", weights="random:0", limit=1)
     extract(dataset, tmp_path / "out", monitor=monitor, **settings)
-    (line,) = (line for line in monitor.lines if "fast engine" in line)
-    assert line.startswith("timm:test_vit.r160_in1k runs without")
-    assert line.endswith("it cannot be traced")
+    cause = "runs without the fast engine's fused layers: it cannot be traced"
+    assert f"timm:test_vit.r160_in1k {cause}" in monitor.lines
 
 
 def test_a_plain_folder_gives_the_rows_of_a_dataset(
@@ -185,21 +166,13 @@ def test_a_plain_folder_gives_the_rows_of_a_dataset(
     assert list(plain.ids) == list(known.ids)
     np.testing.assert_array_equal(plain.crc32, known.crc32)
     np.testing.assert_array_equal(plain.source_crc32, known.source_crc32)
+    assert (index.rows, index.failed_rows) == (9, 1)
     assert not any(str(tmp_path).encode() in data for data in content(out).values())
     # The same from Python, from a list of files, and as tasks of workers.
     extract([pictures / f"{k}.png" for k in range(9)], tmp_path / "listed", recipe=LITE)
     monkeypatch.setattr(Place, "executor", lambda *_: nullcontext(serial))
     extract(str(pictures), tmp_path / "spread", recipe=LITE, place=Place(workers=2))
     assert content(out) == content(tmp_path / "listed") == content(tmp_path / "spread")
-
-
-def test_plain_images_are_added_changed_and_repaired(dataset: Path, tmp_path: Path) -> None:
-    pictures, out = tmp_path / "pictures", tmp_path / "plain"
-    extract(pictures, out, recipe=LITE)
-    photo(4, 70, 70).save(pictures / "4.png")
-    photo(9, 60, 60).save(pictures / "9.png")
-    index = extract(pictures, out, recipe=LITE, storage=Storage(add=True))
-    assert (index.rows, index.failed_rows) == (10, 0)
 
 
 def test_a_list_of_images_is_read_from_a_file_or_stdin(

@@ -10,7 +10,7 @@ from pipeline.images.decoding.decode import read_image
 from pipeline.images.extract import extract
 from pipeline.images.feature_extractor import FeatureExtractor
 from pipeline.images.recipes import RecipeError
-from pipeline.store.errors import UnknownName, WrongUsage
+from pipeline.store.errors import WrongUsage
 from pipeline.store.jobs.options import ENGINES, Compute
 from pipeline.store.shards.feature_set import FeatureSet
 from tests.images.odd_files import photo
@@ -66,53 +66,28 @@ def test_pictures_come_in_any_order_and_kind(
         assert on_its_side.getexif()[0x0112] == 6, "a given picture is not changed"
     np.testing.assert_allclose(found, rows[order], rtol=1e-4, atol=1e-5)
     assert extractor([]).shape == (0, 1280)
-
-
-def test_a_decoded_picture_is_not_turned_again(
-    extractor: FeatureExtractor, files: list[Path]
-) -> None:
     decoded = read_image(files[3]).image
     assert decoded is not None
+    # It is not turned again.
     np.testing.assert_array_equal(extractor([decoded]), extractor([files[3]]))
 
 
-@pytest.mark.parametrize(
-    ("name", "content", "message"),
-    [
-        ("gone.jpg", None, r"gone\.jpg \(number 2 of .*, from 0\) is missing: no such file"),
-        ("cut.png", b"no picture", r"cut\.png .* is unreadable: not an image"),
-    ],
-)
 def test_a_picture_without_features_is_named(
-    name: str,
-    content: bytes | None,
-    message: str,
-    extractor: FeatureExtractor,
-    files: list[Path],
-    tmp_path: Path,
+    extractor: FeatureExtractor, files: list[Path], tmp_path: Path
 ) -> None:
-    if content is not None:
-        (tmp_path / name).write_bytes(content)
-    with pytest.raises(WrongUsage, match=message):
-        extractor([*files[:2], tmp_path / name])
-
-
-def test_an_opened_picture_without_features_is_named(
-    extractor: FeatureExtractor, tmp_path: Path
-) -> None:
-    photo(1, 300, 200).save(tmp_path / "cut.jpg")
-    (tmp_path / "cut.jpg").write_bytes((tmp_path / "cut.jpg").read_bytes()[:-900])
+    missing, cut = tmp_path / "gone.jpg", tmp_path / "cut.jpg"
+    with pytest.raises(
+        WrongUsage, match=r"gone\.jpg \(number 2 of .*, from 0\) is missing: no such"
+    ):
+        extractor([*files[:2], missing])
+    photo(1, 300, 200).save(cut)
+    cut.write_bytes(cut.read_bytes()[:-900])
     with (
-        Image.open(tmp_path / "cut.jpg") as cut,
+        Image.open(cut) as opened,
         pytest.raises(WrongUsage, match=r"cut\.jpg .* is unreadable: image file is truncated"),
     ):
-        extractor([cut])
+        extractor([opened])
     with pytest.raises(WrongUsage, match=r"an image .* is refused: values of Pillow's mode F"):
         extractor([Image.new("F", (8, 8))])
-
-
-def test_wrong_names_are_refused() -> None:
-    with pytest.raises(UnknownName, match="did you mean"):
-        FeatureExtractor("resnet152-gird")
     with pytest.raises(RecipeError, match="float64"):
         FeatureExtractor(LITE, precision="float64")

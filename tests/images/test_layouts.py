@@ -25,20 +25,20 @@ def test_rows_are_made_of_every_layout(kind: str, pool: str) -> None:
     )
     cells = torch.arange(2 * 3 * 3 * 5).view(2, 3, 3, 5).float()
     prefix = -torch.arange(2 * 3 * 5).view(2, 3, 5).float()
-    outputs = {
-        "maps": cells.permute(0, 3, 1, 2),
-        "channels last": cells,
-        "tokens": torch.cat([prefix, cells.flatten(1, 2)], dim=1),
-        "row": cells[:, 0, 0],
-    }
+    output, whole = {
+        "maps": (cells.permute(0, 3, 1, 2), cells),
+        "channels last": (cells, cells),
+        "tokens": (torch.cat([prefix, cells.flatten(1, 2)], dim=1), cells),
+        "row": (cells[:, 0, 0], cells[:, 0, 0]),
+    }[kind]
     expected = {
-        "none": cells[:, 0, 0] if kind == "row" else cells,
+        "none": whole,
         "mean over cells": None if kind == "row" else cells.mean(dim=(1, 2)),
         "class token": prefix[:, 0] if kind == "tokens" else None,
         "register tokens": prefix[:, 1:] if kind == "tokens" else None,
     }[pool]
     if expected is None:
         with pytest.raises(RecipeError, match="set another pool, or read another layer"):
-            pooled(outputs[kind], recipe, backbone)
+            pooled(output, recipe, backbone)
     else:
-        torch.testing.assert_close(pooled(outputs[kind], recipe, backbone), expected)
+        torch.testing.assert_close(pooled(output, recipe, backbone), expected)

@@ -17,12 +17,9 @@ from PIL import Image
 from torch import Tensor, nn
 from torch.nn import functional as F
 from torchvision import models
-from torchvision.models.resnet import Bottleneck, ResNet
-from torchvision.models.vgg import VGG, make_layers
 from torchvision.transforms import v2
 
 from pipeline.images.backbones.caffe_networks import CaffeNet
-from pipeline.images.backbones.known_backbones import BACKBONES
 from pipeline.images.network import RecipeNetwork
 from pipeline.images.networks.random_weights import seeded_state
 from pipeline.images.recipes import RECIPES, Recipe, resolve_recipe
@@ -30,7 +27,13 @@ from pipeline.images.transforms import cut_crops, resize_image
 from pipeline.images.weights import load_weights
 from pipeline.store.jobs.options import ENGINES
 from tests.allocator import return_memory
-from tests.conftest import SHARED
+from tests.images.networks.small import (
+    filled,
+    narrow_alexnet,
+    narrow_resnet,
+    narrow_vgg,
+    use_narrow_networks,
+)
 from tests.images.odd_files import photo
 
 TO_FLOAT = v2.Compose([v2.PILToTensor(), v2.ToDtype(torch.float32, scale=True)])
@@ -63,16 +66,13 @@ def relative(a: Tensor, b: Tensor) -> float:
 
 @pytest.fixture(scope="module")
 def photos() -> list[Image.Image]:
-    """Pictures of several sizes with detail of every scale, and real ones beside the project."""
+    """Pictures of several sizes with detail of every scale."""
     rng = np.random.default_rng(0)
     pictures = []
     for seed, (width, height) in enumerate(SIZES):
         grain = rng.integers(0, 90, (height, width, 3))
         smooth = np.asarray(photo(seed, width, height)).astype(int)
         pictures.append(Image.fromarray((smooth * 0.7 + grain).clip(0, 255).astype(np.uint8)))
-    for path in sorted((SHARED / "coco-sample" / "images").glob("*.jpg"))[:2]:
-        with Image.open(path) as image:
-            pictures.append(image.convert("RGB"))
     return pictures
 
 
@@ -156,51 +156,15 @@ RESNET_SOURCES: dict[str, tuple[Step, Step]] = {
 }
 
 
-def narrow_vgg() -> VGG:
-    net = VGG(make_layers([4, "M", 8, "M", 8, "M", 16, "M", 16, "M"]), init_weights=False)
-    net.classifier[0], net.classifier[3] = nn.Linear(16 * 49, 256), nn.Linear(256, 4096)
-    net.classifier[6] = nn.Linear(4096, 1)
-    return net
-
-
-def narrow_alexnet() -> models.AlexNet:
-    net = models.AlexNet()
-    net.classifier[1], net.classifier[4] = nn.Linear(256 * 36, 256), nn.Linear(256, 4096)
-    return net
-
-
-def narrow_caffenet() -> CaffeNet:
-    net = CaffeNet()
-    net.fc6, net.fc7 = nn.Linear(256 * 36, 256), nn.Linear(256, 4096)
-    return net
-
-
-def narrow_resnet() -> ResNet:
-    return ResNet(Bottleneck, [1, 1, 1, 1], width_per_group=8)
-
-
 @pytest.fixture
 def narrow(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Put narrow networks of the same layers in the place of the large ones."""
-    builders = {
-        "vgg19": narrow_vgg, "vgg16": narrow_vgg, "resnet152": narrow_resnet,
-        "alexnet": narrow_alexnet, "caffenet": narrow_caffenet,
-    }  # fmt: skip
-    for name, build in builders.items():
-        monkeypatch.setitem(BACKBONES, name, replace(BACKBONES[name], build=build))
+    use_narrow_networks(monkeypatch)
 
 
 @pytest.fixture(scope="module")
 def narrow_vgg_state() -> dict[str, Tensor]:
     with torch.device("meta"):
         return seeded_state(narrow_vgg(), 0, "")
-
-
-def filled(build: Callable[[], Any], state: dict[str, Tensor]) -> Any:
-    with torch.device("meta"):
-        net = build()
-    net.load_state_dict(state, assign=True)
-    return net.eval()
 
 
 def vgg_fc7(net: Any, x: Tensor) -> Tensor:

@@ -48,9 +48,8 @@ def test_a_hub_that_answers_or_is_switched_off_is_left_to_the_library(
     monkeypatch.setattr("pipeline.images.networks.hub._unreachable", lambda: None)
     with hub_or_cache():
         assert not hub.constants.HF_HUB_OFFLINE
-    monkeypatch.setattr(
-        "pipeline.images.networks.hub._unreachable", lambda: pytest.fail("was asked")
-    )
+    asked = "pipeline.images.networks.hub._unreachable"
+    monkeypatch.setattr(asked, lambda: pytest.fail("was asked"))
     monkeypatch.setattr(hub.constants, "HF_HUB_OFFLINE", True)
     with hub_or_cache():
         pass
