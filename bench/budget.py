@@ -24,9 +24,9 @@ BUDGET = {
     "heads": 7820,  # to become 7,600
     "retrieval": 5400,  # to become 5,000
     "experiments": 1340,  # to become 1,500
-    "clips": 2580,  # to become 2,400
-    "regions": 3250,  # to become 2,600
-    "language": 4450,  # to become 3,600
+    "clips": 2490,  # to become 2,400
+    "regions": 3150,  # to become 2,600
+    "language": 4390,  # to become 3,600
     "studies": 6510,
     "web": 4300,
     "stages": 4870,  # to become 5,000

@@ -66,10 +66,10 @@ def resolve_experiment(
         published = find_preset(preset).at(size)
         head, images = published.head, images or published.images
         captions = captions or published.captions
-        settings = {**_differences(published.settings), **settings}
+        settings = {**non_default(published.settings), **settings}
         word_vectors = word_vectors or published.word_vectors
         if published.finetuning is not None:
-            finetuning = {**_differences(published.finetuning), **finetuning}
+            finetuning = {**non_default(published.finetuning), **finetuning}
         average_captions = (
             published.average_captions if average_captions is None else average_captions
         )
@@ -86,7 +86,7 @@ def resolve_experiment(
     return Experiment(
         name=name,
         head=head,
-        settings=_differences(checked),
+        settings=non_default(checked),
         images=images,
         captions=captions,
         word_vectors=word_vectors,
@@ -127,7 +127,7 @@ def experiment_finder(
     return find
 
 
-def _differences(settings: Any) -> dict[str, Any]:
+def non_default(settings: Any) -> dict[str, Any]:
     """Return the non-default settings as JSON values."""
     values = {f.name: (getattr(settings, f.name), f.default) for f in fields(settings)}
     return {

@@ -50,24 +50,10 @@ def embed_by_likelihood(
     limit: int | None = None,
     monitor: Monitor = QUIET,
 ) -> Embeddings:
-    """Score all images and captions of a split with a language model, and write the result.
+    """Score all images and captions of a split with a trained language model; write the result.
 
-    The result is that of `likelihood_embeddings`.
-
-    Parameters
-    ----------
-    name : str. Name of a trained, published language model.
-    layout : Layout. Layout of the dataset.
-    out : Path. The embedding file; its similarity is "dot".
-    experiment_named : callable. Returns a retrieval experiment by name.
-    split : str or None. None: the test split.
-    limit : int or None. Only its first images; the time grows quadratically.
-    monitor : Monitor. Receives progress in images.
-
-    Raises
-    ------
-    LanguageError
-        The model does not exist or is unconditional, or the split has no captions.
+    It is that of `likelihood_embeddings`. `split` None is the test split, and `limit` the number
+    of its images, since the time grows quadratically.
     """
     opened = open_language_model(name, layout, experiment_named)
     captioner = opened.captioner

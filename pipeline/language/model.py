@@ -83,18 +83,3 @@ def rows_of_pairs(conditions: Tensor, pairs: Tensor | None) -> dict[str, Tensor]
     if pairs is None:
         pairs = torch.arange(len(conditions), device=conditions.device)[:, None].expand(-1, 2)
     return {"condition": pairs[:, 0], "tags": pairs[:, 1]}
-
-
-@torch.inference_mode()
-def log_probabilities(
-    model: SentenceModel, prefixes: Tensor, conditions: Tensor, tags: Tensor | None = None
-) -> Tensor:
-    """Return log P(next word), (sentences, vocab_size) float32, after prefixes of one length.
-
-    Prefixes are (sentences, words) int64, `START` first; conditions and tags as for
-    `SentenceModel.start`.
-    """
-    state = model.start(conditions, tags)
-    for words in prefixes.unbind(dim=1):
-        scores, state = model.step(state, words)
-    return scores.log_softmax(dim=1)

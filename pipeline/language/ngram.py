@@ -5,7 +5,6 @@ n-gram's count is the number of distinct words before it or, if it starts with `
 of occurrences; unigrams are interpolated with the uniform distribution over all words.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -57,14 +56,6 @@ class NGramModel:
         )[:, :length]
         log_p = self._of_ngrams(windows.reshape(-1, self.order)).reshape(number, length)
         return np.where(sentences == PADDING, 0.0, log_p)
-
-    def next_words(self, context: Sequence[int]) -> Doubles:
-        """Return log P(word), (vocab_size,) float64, after token ids, `START` first."""
-        seen = [_NONE] * self.order + list(context)
-        before = np.array(seen[len(seen) - self.order + 1 :], np.int64)
-        ngrams = np.empty((self.vocab_size, self.order), np.int64)
-        ngrams[:, :-1], ngrams[:, -1] = before, np.arange(self.vocab_size)
-        return self._of_ngrams(ngrams)
 
     def save(self, path: Path) -> None:
         """Write the model atomically."""

@@ -5,10 +5,11 @@ et al. 2014, ICML). The small size is for a few thousand images, tuned on Flickr
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from pipeline.heads.base import settings_from
+from pipeline.heads.experiments import non_default
 from pipeline.heads.presets.preset import POOLED_IMAGES, Size
 from pipeline.language import LanguageError
 from pipeline.language.model_types import (
@@ -209,9 +210,4 @@ def resolve_language_experiment(
         experiment = replace(experiment, name=name, space=space, images=images)
     values = {**experiment.settings, **(settings or {})}
     checked = settings_from(LanguageSettings, values, experiment.model)
-    differing = {
-        f.name: getattr(checked, f.name)
-        for f in fields(checked)
-        if getattr(checked, f.name) != f.default
-    }
-    return replace(experiment, settings=differing)
+    return replace(experiment, settings=non_default(checked))

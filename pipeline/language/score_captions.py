@@ -1,7 +1,5 @@
 """The job of `pipeline score`: score a file of captions as one row of a table."""
 
-import csv
-import io
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -28,7 +26,7 @@ from pipeline.store.files import require_folder, write_json, write_text
 from pipeline.store.hashing import sha256_of_file
 from pipeline.store.progress import QUIET, Monitor
 from pipeline.store.shards.feature_set import FeatureSet
-from pipeline.store.wording import counted
+from pipeline.store.wording import counted, csv_text, markdown_table
 from pipeline.text.encoders.base import CaptionEncoder, unknown_to_all
 
 CAPTIONS_FILE, PROVENANCE_FILE = "captions.json", "provenance.json"
@@ -68,7 +66,7 @@ def evaluate_captions(
     if len(captions) == 1:
         monitor.log("one image is scored: CIDEr weights words by other images, and is 0")
     write_json(folder / CAPTIONS_FILE, row)
-    write_text(folder / "captions.csv", _csv(row))
+    write_text(folder / "captions.csv", csv_text([row, row.values()]))
     write_json(
         folder / PROVENANCE_FILE,
         {
@@ -180,23 +178,14 @@ def markdown(rows: Mapping[str, Mapping[str, Any]], truth: CaptionTruth | None =
         for name, heading in headings(truth).items()
         if any(name in row for row in rows.values()) and not name.startswith("says_")
     }
-    lines = [
-        "| captions | " + " | ".join(columns.values()) + " |",
-        "|---|" + "---:|" * len(columns),
-    ]
-    for name, row in rows.items():
-        cells = (_cell(row[column]) if column in row else "" for column in columns)
-        lines.append(f"| {name} | " + " | ".join(cells) + " |")
-    return "\n".join(lines) + "\n"
+    return markdown_table(
+        ["captions", *columns.values()],
+        [
+            [name, *(_cell(row[column]) if column in row else "" for column in columns)]
+            for name, row in rows.items()
+        ],
+    )
 
 
 def _cell(value: float | int) -> str:
     return str(value) if isinstance(value, int) else f"{value:.2f}"
-
-
-def _csv(row: Row) -> str:
-    stream = io.StringIO()
-    writer = csv.writer(stream, lineterminator="\n")
-    writer.writerow(row)
-    writer.writerow(row.values())
-    return stream.getvalue()

@@ -8,6 +8,9 @@ dataset, in shards of their own) and `propose`, their job. `features` is the job
 
 from pipeline.store.errors import PipelineError
 
+METHODS = ("edge-boxes", "selective-search", "bing", "grid", "boxes", "ground-truth")
+"""Names of proposal methods."""
+
 
 class RegionError(PipelineError):
     """Boxes, proposals or localizations are invalid, inconsistent or not available."""

@@ -11,7 +11,7 @@ import numpy as np
 
 from pipeline.datasets.regions import read_phrases, regions_sha256
 from pipeline.images.decoding.decode import UnusableImage, read_image, source_crc32
-from pipeline.regions import RegionError
+from pipeline.regions import METHODS, RegionError
 from pipeline.regions.methods import Method, grid, known_boxes, true_boxes
 from pipeline.regions.opencv_methods import bing, edge_boxes, opencv, selective_search
 from pipeline.regions.proposals import proposal_row, proposals_header
@@ -26,7 +26,6 @@ from pipeline.store.shards.format import FeatureHeader, RowBlock
 from pipeline.store.shards.plan import Span
 from pipeline.store.shards.row_keys import RowNumbers
 
-METHODS = ("edge-boxes", "selective-search", "bing", "grid", "boxes", "ground-truth")
 # Images to prefetch.
 _AHEAD = 8
 

@@ -1,7 +1,10 @@
-"""Text for messages: counts with nouns, nearest names, and URLs without secrets."""
+"""Text for messages and tables: counts with nouns, nearest names, URLs without secrets, rows."""
 
-from collections.abc import Iterable
+import csv
+import io
+from collections.abc import Iterable, Sequence
 from difflib import SequenceMatcher
+from typing import Any
 
 _MOST = 5
 _ALIKE = 0.5
@@ -51,3 +54,17 @@ def without_secrets(url: str) -> str:
         return url
     host, slash, path = rest.partition("?")[0].partition("/")
     return f"{scheme}://{host.rpartition('@')[2]}{slash}{path}"
+
+
+def csv_text(rows: Iterable[Iterable[Any]]) -> str:
+    """Return rows as CSV, each on a line that ends in a newline."""
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerows(rows)
+    return text.getvalue()
+
+
+def markdown_table(columns: Sequence[str], rows: Iterable[Sequence[str]], texts: int = 1) -> str:
+    """Return a Markdown table whose first `texts` columns are aligned left, the others right."""
+    ruled = "|" + "---|" * texts + "---:|" * (len(columns) - texts)
+    lines = [f"| {' | '.join(columns)} |", ruled, *(f"| {' | '.join(row)} |" for row in rows)]
+    return "\n".join(lines) + "\n"

@@ -19,7 +19,7 @@ from pipeline.store.files import require_folder, write_json
 from pipeline.store.hashing import sha256_of_file
 from pipeline.store.progress import QUIET, Monitor
 from pipeline.store.schema import SchemaError, decode_lines
-from pipeline.studies import markdown_table
+from pipeline.store.wording import markdown_table
 
 CORRELATIONS_FILE = "correlations.json"
 

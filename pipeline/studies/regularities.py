@@ -24,7 +24,7 @@ from pipeline.store.errors import WrongUsage
 from pipeline.store.files import write_json
 from pipeline.store.own_files import reading
 from pipeline.store.schema import decode
-from pipeline.studies import markdown_table
+from pipeline.store.wording import markdown_table
 from pipeline.studies.embedding_map.plane import common_plane
 from pipeline.text.tokenizers.tokenizer import TOKENIZERS
 

@@ -5,6 +5,7 @@ from typing import Any
 
 import click
 
+from pipeline.regions import METHODS
 from pipeline.store.jobs.options import Compute, Selection, Storage
 from pipeline.store.workers.place import Place
 from stages.command import COUNT, PATH, Command, option
@@ -12,12 +13,9 @@ from stages.console import CONSOLE, OUTPUT
 from stages.experiment import REQUIRED_DATASET
 from stages.options import JSON, options_of
 
-# Not from pipeline.regions, since `--help` needs none of what that imports.
-_METHODS = ("edge-boxes", "selective-search", "bing", "grid", "boxes", "ground-truth")
-
 
 @click.command(cls=Command)
-@option("--method", "Proposal method.", click.Choice(_METHODS), required=True)
+@option("--method", "Proposal method.", click.Choice(METHODS), required=True)
 @REQUIRED_DATASET
 @option("--out", "Output folder of the proposals.", OUTPUT, required=True)
 @click.option(

@@ -5,9 +5,15 @@ import pytest
 import torch
 
 from pipeline.language.embed_by_likelihood import likelihood_embeddings, log_likelihoods
-from pipeline.language.model import log_probabilities
 from pipeline.retrieval.ranking.recall import recall_table
-from tests.language.test_models import SENTENCES, TAGGED, conditions, model, tags_for
+from tests.language.test_models import (
+    SENTENCES,
+    TAGGED,
+    conditions,
+    log_probabilities,
+    model,
+    tags_for,
+)
 
 CONDITIONED = [
     "additive-lbl", "multiplicative-lbl", "sc-nlm", "lstm-decoder", "attention-decoder",

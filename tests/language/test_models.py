@@ -20,7 +20,7 @@ from pipeline.language.captioning.generation import (
     sample,
 )
 from pipeline.language.language_task import SENTENCE, Sizes, build_model, language_task
-from pipeline.language.model import log_probabilities
+from pipeline.language.model import SentenceModel
 from pipeline.language.model_types import MODELS, LanguageSettings
 from pipeline.language.presets import resolve_language_experiment
 from pipeline.text.encoders.token_ids import END, PADDING, START, UNKNOWN
@@ -38,6 +38,17 @@ def model(name: str, scale: float = 0.6) -> Any:
         for parameter in built.parameters():
             parameter.data.normal_(std=scale)
     return built
+
+
+@torch.inference_mode()
+def log_probabilities(
+    net: SentenceModel, prefixes: Tensor, conditions: Tensor, tags: Tensor | None = None
+) -> Tensor:
+    """Return log P(next word), (sentences, V), after prefixes of one length, `START` first."""
+    state = net.start(conditions, tags)
+    for words in prefixes.unbind(dim=1):
+        scores, state = net.step(state, words)
+    return scores.log_softmax(dim=1)
 
 
 def conditions(number: int, name: str = "") -> Tensor:

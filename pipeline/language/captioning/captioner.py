@@ -160,7 +160,7 @@ class LanguageCaptioner:
             )
         if self.head is None:
             return self._by_probability(images, count, seed)
-        points = of_unit_length(self.head.embed_images(images))
+        points = self.conditions(images)
         conditions = points[:, None]
         if self.writing.concepts:
             conditions = np.stack([points, self._concept_means(points)], axis=1)

@@ -1,7 +1,5 @@
 """The job of `pipeline evaluate --protocol entities`: metrics of phrase localization as tables."""
 
-import csv
-import io
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -30,6 +28,7 @@ from pipeline.retrieval.ranking.bootstrap import mean_intervals
 from pipeline.store.files import require_folder, write_json, write_text
 from pipeline.store.hashing import sha256_of_file
 from pipeline.store.progress import QUIET, Monitor
+from pipeline.store.wording import csv_text, markdown_table
 
 PROTOCOL = "entities"
 LOCALIZATION_FILE, PROVENANCE_FILE = "localization.json", "provenance.json"
@@ -116,7 +115,9 @@ def evaluate_localized(
         monitor.log(f"{len(unknown)} phrases have no known word, first {', '.join(unknown[:5])}")
     values = {"rows": table.rows, "types": table.types, "counts": counts}
     write_json(folder / LOCALIZATION_FILE, values)
-    write_text(folder / "localization.csv", _csv(table))
+    columns = list(next(iter(table.rows.values())))
+    lines = [[name, *(row.get(c, "") for c in columns)] for name, row in table.rows.items()]
+    write_text(folder / "localization.csv", csv_text([["system", *columns], *lines]))
     write_json(
         folder / PROVENANCE_FILE,
         {
@@ -198,17 +199,17 @@ def right_queries(ranked: Ranked) -> dict[str, npt.NDArray[np.bool_]]:
 def markdown(table: LocalizationTable, published: Mapping[str, Mapping[str, str]]) -> str:
     """Return the rows, published ones by system, and those of the types, as Markdown tables."""
     columns = {column.name: column.title for column in COLUMNS}
-    lines = [f"| system | {' | '.join(columns.values())} |", "|---" + "|---:" * len(columns) + "|"]
-    rows = [(name, [_cell(row, c) for c in columns]) for name, row in table.rows.items()]
-    rows += [(name, [row.get(c, "") for c in columns]) for name, row in published.items()]
-    lines += [f"| {name} | {' | '.join(cells)} |" for name, cells in rows]
-    if table.types:
-        del columns[_MAP.name]
-        lines += ["", f"| type | queries | {' | '.join(columns.values())} |"]
-        lines += ["|---" + "|---:" * (len(columns) + 1) + "|"]
-        types = [(f"{name} | {row['queries']:.0f}", row) for name, row in table.types.items()]
-        lines += [f"| {n} | {' | '.join(_cell(row, c) for c in columns)} |" for n, row in types]
-    return "\n".join(lines) + "\n"
+    rows = [[name, *(_cell(row, c) for c in columns)] for name, row in table.rows.items()]
+    rows += [[name, *(row.get(c, "") for c in columns)] for name, row in published.items()]
+    text = markdown_table(["system", *columns.values()], rows)
+    if not table.types:
+        return text
+    del columns[_MAP.name]
+    types = [
+        [name, f"{row['queries']:.0f}", *(_cell(row, c) for c in columns)]
+        for name, row in table.types.items()
+    ]
+    return f"{text}\n{markdown_table(['type', 'queries', *columns.values()], types)}"
 
 
 def _cell(row: Figures, column: str) -> str:
@@ -221,13 +222,3 @@ def _cell(row: Figures, column: str) -> str:
 
 def _map(precisions: np.ndarray) -> Figures:
     return {_MAP.name: 100.0 * float(np.nanmean(precisions))}
-
-
-def _csv(table: LocalizationTable) -> str:
-    text = io.StringIO()
-    columns = list(next(iter(table.rows.values())))
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(["system", *columns])
-    for name, row in table.rows.items():
-        writer.writerow([name, *(row.get(column, "") for column in columns)])
-    return text.getvalue()

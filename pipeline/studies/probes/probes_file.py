@@ -7,7 +7,8 @@ from pathlib import Path
 from pipeline.store.files import write_json
 from pipeline.store.own_files import reading
 from pipeline.store.schema import decode
-from pipeline.studies import StudyError, markdown_table
+from pipeline.store.wording import markdown_table
+from pipeline.studies import StudyError
 from pipeline.studies.probes.linear import Probed
 from pipeline.studies.probes.probe import Probes
 

@@ -11,7 +11,8 @@ from pipeline.retrieval.measures import CUTOFFS, Column, recall_at
 from pipeline.store.hashing import sha256_of_file
 from pipeline.store.one_or_many import values_of
 from pipeline.store.progress import Monitor
-from pipeline.studies import StudyError, markdown_table
+from pipeline.store.wording import markdown_table
+from pipeline.studies import StudyError
 from pipeline.studies.relevance.figures import relevance_figures
 from pipeline.studies.relevance.relevance_file import Grades, read_relevance, rows_of
 
