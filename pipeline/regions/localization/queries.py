@@ -18,7 +18,6 @@ from pipeline.regions.localization.evaluate_localization import CUTOFFS
 from pipeline.regions.localization.localized import Localized
 from pipeline.regions.localization.measures import by_head, rank
 from pipeline.regions.localization.sources import OpenSources
-from pipeline.regions.proposals import region_id
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,11 +67,8 @@ class Queries:
             similarity="cosine",
             provenance={},
         )
-        regions = [
-            region_id(image_id, k)
-            for image_id, of_image in zip(ids, boxes, strict=True)
-            for k in range(len(of_image))
-        ]
+        listed = [opened.proposals.region_ids(image_id)[: opened.most] for image_id in ids]
+        regions = [region for of_image in listed for region in of_image]
         return cls(FeatureRows(opened.regions, regions), FeatureRows(opened.texts, [*texts]), frame)
 
     def in_memory(self) -> "Queries":
