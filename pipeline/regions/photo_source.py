@@ -89,14 +89,8 @@ class PhotoSource:
 
     def part(self, rows: RowNumbers, threads: int | None) -> Callable[[], FeatureSource]:
         """Return the source of some regions on a worker, which builds the network once."""
-        how = self.how
-        how = Compute(
-            how.named_weights,
-            precision=how.precision,
-            device=how.device,
-            engine=how.engine,
-            threads=how.threads or (None if how.gpu else threads),
-        )
+        how = replace(self.how, weights=self.how.named_weights)
+        how = replace(how, threads=how.threads or (None if how.gpu else threads))
         ids = [self.ids[row] for row in rows.tolist()]
         regions = [self.regions[row] for row in rows.tolist()]
         regions = [replace(region, photo=region.photo.absolute()) for region in regions]
@@ -109,6 +103,9 @@ def region_features(recipe: str, dataset: str, storage: str, how: Compute) -> By
     if recipe == BOX_GEOMETRY:
         return box_geometry_features(dataset, storage, how)
     return roi_align_features(recipe, dataset, storage, how)
+
+
+_features_on_worker = lru_cache(maxsize=1)(region_features)
 
 
 def is_by_photo(recipe: str) -> bool:
@@ -125,12 +122,8 @@ def _part(
     regions: Sequence[Region],
 ) -> PhotoSource:
     """Build the source of some regions on a worker."""
-    return PhotoSource(ids, regions, recipe, how, _features(recipe, dataset, storage, how))
-
-
-@lru_cache(maxsize=1)
-def _features(recipe: str, dataset: str, storage: str, how: Compute) -> ByPhoto:
-    return region_features(recipe, dataset, storage, how)
+    features = _features_on_worker(recipe, dataset, storage, how)
+    return PhotoSource(ids, regions, recipe, how, features)
 
 
 def _photo(regions: list[Region], features: ByPhoto, rows_of: RowsOf, watch: Stopwatch) -> RowBlock:

@@ -12,7 +12,7 @@ from pipeline.clips.clip_file import clip_crc32
 from pipeline.clips.sound.codebooks import sounds_of
 from pipeline.clips.sound.network import load_sound_network
 from pipeline.clips.sound.read_sound import Sound
-from pipeline.clips.sound.recipes import AnySoundRecipe, BagRecipe, RowMaker, sound_recipe
+from pipeline.clips.sound.recipes import AnySoundRecipe, BagRecipe, RowMaker
 from pipeline.clips.sound.words import bags, load_sound_words
 from pipeline.images.networks import WeightsError
 from pipeline.store.files import created_by
@@ -65,7 +65,7 @@ class SoundSource:
         """Return the source of some sounds on a worker, which loads the codebook once."""
         return partial(
             _part,
-            self.maker.recipe.name,
+            self.maker.recipe,
             None if self.codebook is None else self.codebook.absolute(),
             Compute(threads=self.how.threads or threads or 1),
             self.header.dataset,
@@ -82,7 +82,7 @@ class SoundSource:
 
 
 def _part(
-    recipe: str,
+    recipe: AnySoundRecipe,
     codebook: Path | None,
     how: Compute,
     dataset: str,
@@ -90,13 +90,8 @@ def _part(
     files: Sequence[Path],
 ) -> SoundSource:
     """Build the source of some sounds on a worker."""
-    maker = _maker(recipe, codebook)
+    maker = _maker_on_worker(recipe, codebook)
     return SoundSource(sound_header(maker, dataset), ids, files, maker, codebook, how)
-
-
-@lru_cache(maxsize=1)
-def _maker(recipe: str, codebook: Path | None) -> RowMaker:
-    return row_maker(sound_recipe(recipe), codebook)
 
 
 def row_maker(recipe: AnySoundRecipe, codebook: Path | None) -> RowMaker:
@@ -108,6 +103,9 @@ def row_maker(recipe: AnySoundRecipe, codebook: Path | None) -> RowMaker:
     words = load_sound_words(codebook)
     words.require(recipe, str(codebook))
     return bags(recipe, words)
+
+
+_maker_on_worker = lru_cache(maxsize=1)(row_maker)
 
 
 def sound_header(maker: RowMaker, dataset: str) -> FeatureHeader:
