@@ -1,7 +1,5 @@
 """Recall tables, of one or all experiments, as JSON, CSV and Markdown."""
 
-import csv
-import io
 import math
 import re
 from collections.abc import Mapping, Sequence
@@ -20,6 +18,7 @@ from pipeline.retrieval.measures import (
 from pipeline.retrieval.ranking.small_galleries import SMALL, chance_rows, warning_of
 from pipeline.store.files import write_json, write_text
 from pipeline.store.schema import SchemaError, convert, decode
+from pipeline.store.wording import csv_text
 
 Recall = Mapping[str, float | int]
 """A recall table of `pipeline.retrieval.ranking.recall.recall_table` or of a protocol."""
@@ -176,13 +175,8 @@ def _check_recall(what: str, recall: Mapping[str, Any]) -> None:
 
 def _csv(rows: Sequence[Row], columns: Sequence[str]) -> str:
     """Return CSV with quoted text, bare numbers, and empty cells for missing text."""
-    text = io.StringIO()
-    writer = csv.DictWriter(
-        text, columns, restval="", quoting=csv.QUOTE_NONNUMERIC, lineterminator="\n"
-    )
-    writer.writeheader()
-    writer.writerows(rows)
-    return text.getvalue()
+    cells = ([row.get(column, "") for column in columns] for row in rows)
+    return csv_text([columns, *cells], quoted=True)
 
 
 def _cell(column: str, row: Row) -> str:

@@ -56,10 +56,10 @@ def without_secrets(url: str) -> str:
     return f"{scheme}://{host.rpartition('@')[2]}{slash}{path}"
 
 
-def csv_text(rows: Iterable[Iterable[Any]]) -> str:
-    """Return rows as CSV, each on a line that ends in a newline."""
-    text = io.StringIO()
-    csv.writer(text, lineterminator="\n").writerows(rows)
+def csv_text(rows: Iterable[Iterable[Any]], quoted: bool = False) -> str:
+    """Return rows as CSV, each on a line that ends in a newline; `quoted`: all but numbers."""
+    text, quoting = io.StringIO(), csv.QUOTE_NONNUMERIC if quoted else csv.QUOTE_MINIMAL
+    csv.writer(text, quoting=quoting, lineterminator="\n").writerows(rows)
     return text.getvalue()
 
 

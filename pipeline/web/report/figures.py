@@ -1,7 +1,5 @@
 """Figures of a report: each is an SVG chart with its numbers as CSV and its message in words."""
 
-import csv
-import io
 from base64 import b64encode
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -11,6 +9,7 @@ from typing import Any
 
 from pipeline.retrieval.measures import RSUM
 from pipeline.store.files import write_text
+from pipeline.store.wording import csv_text
 from pipeline.studies.embedding_map.plane import Closeness, Point
 from pipeline.web.pages.rendering import shown, spread_labels
 from pipeline.web.report.charts import (
@@ -288,8 +287,4 @@ def share_axes(shares: tuple[float, float]) -> tuple[str, str]:
 
 
 def _csv(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
-    stream = io.StringIO()
-    writer = csv.writer(stream, quoting=csv.QUOTE_NONNUMERIC, lineterminator="\n")
-    writer.writerow(columns)
-    writer.writerows(rows)
-    return stream.getvalue()
+    return csv_text([columns, *rows], quoted=True)

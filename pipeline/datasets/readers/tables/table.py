@@ -1,15 +1,14 @@
 """Records of a source with their locations, why one is invalid, and the collection of such rows."""
 
-import csv
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from io import StringIO
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from pipeline.datasets.checks import DatasetError
 from pipeline.store.files import write_text
+from pipeline.store.wording import csv_text
 
 LEFT_OUT_FILE = "left-out.csv"
 
@@ -99,9 +98,5 @@ class RejectedRows:
         if not self._rows:
             path.unlink(missing_ok=True)
             return
-        text = StringIO()
-        writer = csv.writer(text, lineterminator="\n")
-        writer.writerow(("source", "line", "path", "reason"))
-        for bad in self._rows:
-            writer.writerow((bad.table.name, bad.number, bad.path, bad.reason))
-        write_text(path, text.getvalue())
+        rows = ((bad.table.name, bad.number, bad.path, bad.reason) for bad in self._rows)
+        write_text(path, csv_text([("source", "line", "path", "reason"), *rows]))
