@@ -23,7 +23,7 @@ from pipeline.language.architectures.attention_decoder import AttentionDecoder
 from pipeline.language.architectures.context_model import ContextModel, TensorModel
 from pipeline.language.architectures.lstm_decoder import LstmDecoder
 from pipeline.language.layers.contexts import Factored, LogBilinear
-from pipeline.language.layers.gates import ContentGate, ContentShift, StructureGate
+from pipeline.language.layers.gates import ContentGate, StructureGate
 from pipeline.language.model_types import LanguageSettings
 from pipeline.text.encoders.token_ids import PADDING
 
@@ -59,10 +59,9 @@ def build_model(
     if model == "lbl":
         return ContextModel(LogBilinear(sizes.vocab_size, s.dim, s.context), dropout=s.dropout)
     if model == "additive-lbl":
-        shift = ContentShift(condition, s.dim)
-        return ContextModel(
-            LogBilinear(sizes.vocab_size, s.dim, s.context), shift, condition, s.dropout
-        )
+        shift = ContentGate(condition, s.dim, shift=True)
+        words = LogBilinear(sizes.vocab_size, s.dim, s.context)
+        return ContextModel(words, shift, condition, s.dropout)
     if model == "tensor-lbl":
         return TensorModel(sizes.vocab_size, s.dim, s.context, condition, s.dropout)
     gate: ContentGate | StructureGate

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from pipeline.language import LanguageError
 from pipeline.language.layers.contexts import Factored, LogBilinear
-from pipeline.language.layers.gates import ContentGate, ContentItself, ContentShift, StructureGate
+from pipeline.language.layers.gates import ContentGate, ContentItself, StructureGate
 from pipeline.language.layers.output import Output, TensorOutput
 from pipeline.language.model import State, rows_of_pairs
 from pipeline.text.encoders.token_ids import PADDING, START
@@ -42,15 +42,14 @@ def positions_of(sentences: Tensor, context: int) -> Positions:
 class ContextModel(nn.Module):
     """A context vector, modified by an optional gate and compared with all words.
 
-    Without a gate it is the log-bilinear model (eq. 8), with a `ContentShift` the additive one,
-    with a `ContentGate` the multiplicative one, with a `StructureGate` the structure-content
-    model.
+    Without a gate it is the log-bilinear model (eq. 8), with a `ContentGate` the multiplicative or
+    additive one, with a `StructureGate` the structure-content model.
     """
 
     def __init__(
         self,
         context: LogBilinear | Factored,
-        gate: ContentShift | ContentGate | ContentItself | StructureGate | None = None,
+        gate: ContentGate | ContentItself | StructureGate | None = None,
         condition_dim: int = 0,
         dropout: float = 0.0,
     ) -> None:

@@ -37,26 +37,18 @@ class _Content(nn.Module):
         return shared["content"][rows["condition"]]
 
 
-class ContentShift(_Content):
-    """C_m u, added at each position: MLBL-B of Kiros et al. 2014 (ICML), section 3.1."""
-
-    join = staticmethod(torch.add)
-
-    def __init__(self, condition_dim: int, dim: int) -> None:
-        """Initialise the weights from torch's global generator."""
-        super().__init__()
-        self.of_content = nn.Parameter(torch.randn(dim, condition_dim) * condition_dim**-0.5)
-
-
 class ContentGate(_Content):
-    """W_fd u, constant over a sentence (Kiros et al. 2014, eq. 9)."""
+    """W_fd u (Kiros et al. 2014, eq. 9), a factor of the context vector; or a shift of it.
 
-    join = staticmethod(torch.mul)
+    A shift is C_m u: MLBL-B of Kiros et al. 2014 (ICML), section 3.1.
+    """
 
-    def __init__(self, condition_dim: int, factors: int) -> None:
+    def __init__(self, condition_dim: int, dim: int, *, shift: bool = False) -> None:
         """Initialise the weights from torch's global generator."""
         super().__init__()
-        self.of_content = nn.Parameter(torch.randn(factors, condition_dim))
+        self.join = torch.add if shift else torch.mul
+        scale = condition_dim**-0.5 if shift else 1.0
+        self.of_content = nn.Parameter(torch.randn(dim, condition_dim) * scale)
 
 
 class ContentItself(_Content):
