@@ -94,7 +94,7 @@ def caption(
         raise WrongUsage("--split and --limit select images of a dataset; omit them with an IMAGE")
     from pipeline.language.captioning.captions_file import as_json as line_of
     from pipeline.language.captioning.captions_file import require_captions_file, write_captions
-    from pipeline.language.captioning.describe_split import describe_split
+    from pipeline.language.captioning.describe import describe_pictures, describe_split
 
     params, layout = project_of(dataset)
     if out is not None:
@@ -110,8 +110,6 @@ def caption(
             split=split, limit=limit, **how,
         )  # fmt: skip
     else:
-        from pipeline.language.captioning.picture_captions import describe_pictures
-
         described = describe_pictures(
             opened.captioner, opened.network(weights), [*dict.fromkeys(images)], **how
         )

@@ -87,7 +87,7 @@ def serve(
 
 def _describe(experiment: str, dataset: Path) -> "Describe":
     """Return a function that captions images with a trained language model."""
-    from pipeline.language.captioning.picture_captions import describe_picture
+    from pipeline.language.captioning.describe import describe_picture
     from stages.language.caption import open_by_name
     from stages.params import load_params
 

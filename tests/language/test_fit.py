@@ -22,7 +22,7 @@ from pipeline.language import LanguageError
 from pipeline.language.captioning.captioner import LanguageCaptioner, Writing
 from pipeline.language.captioning.captioners import is_language_model, open_language_model
 from pipeline.language.captioning.captions_file import read_provenance
-from pipeline.language.captioning.describe_split import describe_split
+from pipeline.language.captioning.describe import describe_split
 from pipeline.language.data import LanguageInputs
 from pipeline.language.embed_by_likelihood import embed_by_likelihood
 from pipeline.language.model_types import LanguageExperiment

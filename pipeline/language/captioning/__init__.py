@@ -2,5 +2,5 @@
 
 Read `captions` first (the protocol of a captioner and its result). `captioner` generates candidates
 with a trained language model (`generation`) and keeps the best; `baselines` need no language model.
-`describe_split` is the job over a dataset, `captions_file` its file format.
+`describe` has the jobs over images and a dataset, `captions_file` their file format.
 """

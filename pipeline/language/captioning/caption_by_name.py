@@ -13,8 +13,7 @@ from pipeline.images.given_pictures import GivenPicture, pictures_of
 from pipeline.language.captioning.captioner import Writing
 from pipeline.language.captioning.captioners import Baseline, open_captioner, open_ranking_head
 from pipeline.language.captioning.captions_file import Described
-from pipeline.language.captioning.describe_split import describe_split
-from pipeline.language.captioning.picture_captions import describe_pictures
+from pipeline.language.captioning.describe import describe_pictures, describe_split
 from pipeline.language.captioning.rerank import WEIGHT, rerank_captions
 from pipeline.language.score_captions import Row, evaluate_captions
 from pipeline.store.errors import WrongUsage

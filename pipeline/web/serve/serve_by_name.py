@@ -78,7 +78,7 @@ def serve(
         )  # fmt: skip
     if language_model:
         from pipeline.language.captioning.captioners import open_captioner
-        from pipeline.language.captioning.picture_captions import describe_picture
+        from pipeline.language.captioning.describe import describe_picture
 
         layout = Layout(Path(dataset), Path(root))
         opened = open_captioner(language_model, layout, experiment_finder(experiments))

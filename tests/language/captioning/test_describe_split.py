@@ -15,7 +15,7 @@ from pipeline.language import LanguageError
 from pipeline.language.captioning.baselines import MostFrequentCaption
 from pipeline.language.captioning.captions import Caption
 from pipeline.language.captioning.captions_file import read_captions
-from pipeline.language.captioning.describe_split import describe_split
+from pipeline.language.captioning.describe import describe_split
 from pipeline.language.score_captions import evaluate_captions, markdown
 from pipeline.studies.scenes.draw_scenes import scene_of
 from pipeline.studies.scenes.drawn_truth import drawn_truth

@@ -7,7 +7,7 @@ import pytest
 from pipeline.heads.inputs.feature_rows import ArrayRows
 from pipeline.heads.trained_head import load_head
 from pipeline.language.captioning.baselines import NearestCaption
-from pipeline.language.captioning.picture_captions import describe_pictures
+from pipeline.language.captioning.describe import describe_pictures
 from pipeline.retrieval.query.query_models import open_network
 from pipeline.retrieval.similarity import unit_rows
 from tests.retrieval.query.factories import CAPTIONS, ENTRIES, FILES, features, fill

@@ -24,12 +24,12 @@ from pipeline.regions import RegionError
 from pipeline.regions.boxes import iou
 from pipeline.regions.localization.evaluate_localization import tabulate
 from pipeline.regions.localization.localize import localize
+from pipeline.regions.localization.localize_by_name import localize_experiments
 from pipeline.regions.localization.localized import Localized, read_localized
 from pipeline.regions.localization.mining import mine
 from pipeline.regions.localization.pairs import training_pairs
 from pipeline.regions.localization.region_searcher import RegionSearcher
 from pipeline.regions.localization.sources import OpenSources, Sources
-from pipeline.regions.localization.steps import localize_experiments
 from pipeline.regions.localization.train_localizer import fit_to_phrases
 from pipeline.regions.methods import true_boxes, true_regions
 from pipeline.regions.proposal_source import Proposer

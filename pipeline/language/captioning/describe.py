@@ -1,4 +1,4 @@
-"""The job of `pipeline caption` over a dataset: caption every image of a split, in one file."""
+"""The jobs of `pipeline caption`: given images, or every image of a split, in one file."""
 
 import time
 from collections.abc import Mapping, Sequence
@@ -6,10 +6,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from PIL import Image
 
 from pipeline.datasets.manifest import MANIFEST_FILE, read_manifest
 from pipeline.datasets.splits import split_for
 from pipeline.heads.inputs.feature_spec import FeatureSpec
+from pipeline.images.decoding.decode import UnusableImage
+from pipeline.images.given_pictures import GivenPicture, picture_of
 from pipeline.language.captioning.captions import Caption, Captioner
 from pipeline.language.captioning.captions_file import (
     Described,
@@ -18,6 +21,8 @@ from pipeline.language.captioning.captions_file import (
     require_captions_file,
     write_captions,
 )
+from pipeline.retrieval import EmbeddingsError
+from pipeline.retrieval.query.picture_features import PictureFeatures
 from pipeline.store.files import parse_json
 from pipeline.store.hashing import canonical_json, sha256_of_file, sha256_of_json
 from pipeline.store.progress import QUIET, Monitor
@@ -102,6 +107,44 @@ def _describe(
         else Described(image, error=features.errors[int(rows[at])] or "no caption was found")
         for at, image in enumerate(ids)
     ]
+
+
+def describe_picture(
+    captioner: Captioner,
+    network: PictureFeatures,
+    image: Path | Image.Image,
+    *,
+    count: int = 5,
+    seed: int = 0,
+) -> tuple[Caption, ...]:
+    """Return captions of one image, given as a path or decoded, best first."""
+    (captions,) = captioner.describe(network.of(image), count=count, seed=seed)
+    return tuple(captions)
+
+
+def describe_pictures(
+    captioner: Captioner,
+    network: PictureFeatures,
+    images: Sequence[GivenPicture],
+    *,
+    count: int = 5,
+    seed: int = 0,
+    monitor: Monitor = QUIET,
+) -> list[Described]:
+    """Caption several images; an unreadable one has an error instead of captions."""
+    described = []
+    with monitor.progress("caption", "image") as progress:
+        for number, image in enumerate(images):
+            name = str(image) if isinstance(image, str | Path) else f"image {number}"
+            try:
+                opened = picture_of(image)
+                captions = describe_picture(captioner, network, opened, count=count, seed=seed)
+                reason = "" if captions else "no caption was found"
+                described.append(Described(name, captions, reason))
+            except (EmbeddingsError, UnusableImage) as error:
+                described.append(Described(name, error=str(error)))
+            progress(number + 1, len(images), sum(not d.captions for d in described))
+    return described
 
 
 class _WorkFile:
