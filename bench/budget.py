@@ -17,20 +17,20 @@ from pathlib import Path
 # A room above its aim has the size of its last reduction, and shrinks further.
 BUDGET = {
     # 40 lines more: HDF5 files of others are read in another process by their importers too.
-    "store": 11630,  # to become 8,900
-    "datasets": 4750,  # to become 3,900
+    "store": 11650,  # to become 8,900
+    "datasets": 4740,  # to become 3,900
     "images": 5300,
     "text": 6360,  # to become 5,900
     "heads": 7820,  # to become 7,600
-    "retrieval": 5400,  # to become 5,000
-    "experiments": 1340,  # to become 1,500
+    "retrieval": 5390,  # to become 5,000
+    "experiments": 1340,
     "clips": 2490,  # to become 2,400
-    "regions": 3150,  # to become 2,600
-    "language": 4390,  # to become 3,600
+    "regions": 3130,  # to become 2,600
+    "language": 4370,  # to become 3,600
     "studies": 6510,
     "web": 4300,
-    "stages": 4870,  # to become 5,000
-    "tests": 41150,  # to become 27,000
+    "stages": 4870,
+    "tests": 41180,  # to become 27,000
 }
 """Most lines of each room, of all kinds; the plan's aim next to those above it."""
 
