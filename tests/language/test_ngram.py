@@ -27,9 +27,9 @@ def corpus(number: int, words: int, seed: int = 0) -> list[list[int]]:
 
 
 def next_words(model: NGramModel, context: list[int]) -> np.ndarray:
-    """Return P(word), (vocab_size,), after token ids, `START` first."""
-    ids = np.arange(model.vocab_size)
-    ends = np.column_stack([np.tile(np.array(context[1:], np.int64), (len(ids), 1)), ids])
+    """Return P(word), (vocab_size,), after token ids."""
+    ids, seen = np.arange(model.vocab_size), context[context[0] == START :]
+    ends = np.column_stack([np.tile(np.array(seen, np.int64), (len(ids), 1)), ids])
     # A word of padding has no probability, but 0 as the logarithm in a sum.
     return np.where(ids == PADDING, 0, np.exp(model.sentence_log_probabilities(ends)[:, -1]))
 
