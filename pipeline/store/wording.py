@@ -58,8 +58,12 @@ def without_secrets(url: str) -> str:
 
 def csv_text(rows: Iterable[Iterable[Any]], quoted: bool = False) -> str:
     """Return rows as CSV, each on a line that ends in a newline; `quoted`: all but numbers."""
-    text, quoting = io.StringIO(), csv.QUOTE_NONNUMERIC if quoted else csv.QUOTE_MINIMAL
-    csv.writer(text, quoting=quoting, lineterminator="\n").writerows(rows)
+    text = io.StringIO()
+    csv.writer(
+        text,
+        quoting=csv.QUOTE_NONNUMERIC if quoted else csv.QUOTE_MINIMAL,
+        lineterminator="\n",
+    ).writerows(rows)
     return text.getvalue()
 
 
