@@ -77,3 +77,7 @@ def cli(ctx: click.Context) -> None:
 def main() -> None:
     """Run the command line."""
     run(cli)
+
+
+if __name__ == "__main__":
+    main()

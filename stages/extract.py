@@ -104,7 +104,7 @@ def extract(
 
 def _require_images_alone(**of_datasets: object) -> None:
     """Raise if an option that needs a prepared dataset is set."""
-    if options := [name for name, value in of_datasets.items() if value is not None]:
+    if options := [name for name, v in of_datasets.items() if v not in (None, False, ())]:
         raise click.UsageError(
             f"--{options[0].replace('_', '-')} is of a prepared dataset (--dataset), and --images "
             "names plain image files"

@@ -7,7 +7,9 @@ from typing import Any, Literal, TypeVar, get_args
 
 import yaml
 
+from pipeline.datasets.readers import READERS
 from pipeline.store.errors import PipelineError, UnknownName
+from pipeline.store.families import additions
 from pipeline.store.jobs.options import Compute, Storage
 from pipeline.store.option_fields import name_of
 from pipeline.store.schema import SchemaError, convert
@@ -25,11 +27,13 @@ class Dataset:
     In the file, the options are on the same level as the kind.
     """
 
-    kind: Literal[
-        "scenes", "flickr8k", "coco", "karpathy", "folder", "entities", "regions", "clips",
-        "moving-scenes", "msvd", "msrvtt", "trecvid-vtt",
-    ]  # fmt: skip
+    kind: str  # a reader, what a family adds to `pipeline prepare`, or "folder"
     options: dict[str, Any]
+
+    def __post_init__(self) -> None:
+        known = ("folder", *READERS, *additions("PREPARE", "stages"))
+        if self.kind not in known:
+            raise ValueError(f"unknown kind {self.kind!r}; {did_you_mean(self.kind, known)}")
 
     @property
     def arguments(self) -> list[str]:

@@ -47,7 +47,7 @@ from pipeline.store.progress import QUIET, Monitor, Stopwatch
 from pipeline.store.shards.feature_set import FeatureSet, MissingRows
 from pipeline.store.wording import counted
 from pipeline.store.workers.place import Place
-from pipeline.text.families import seen_of
+from pipeline.text.dataset_families import seen_of
 
 # A worker embeds one shard at a time; the bytes of the file do not depend on the size.
 _STORAGE = Storage(rows_per_shard=8 * CHUNK_ROWS)

@@ -150,8 +150,8 @@ MEASURES = (
         legend=_RANKS_LEGEND,
         in_report=False,
     ),
-    # "Mean Inverted Rank (MIR) at which the annotated item is found" (Dong et al. 2018, on TrecVid
-    # 2016), which has one annotated item per query; of several, the best is used here.
+    # Mean reciprocal rank (MRR): "Mean Inverted Rank (MIR) at which the annotated item is found"
+    # (Dong et al. 2018, on TrecVid 2016, with one annotated item per query); of several, the best.
     Measure(
         Column("mean_inverted_rank", "", "Mean of 1 / rank, from 1.", (0, 1), decimals=3),
         lambda ranks: 1.0 / (ranks + 1.0),

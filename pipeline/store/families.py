@@ -10,6 +10,8 @@ from functools import cache
 from importlib import import_module
 from typing import Any
 
+from pipeline.store.errors import UnknownName
+
 FAMILIES = (
     "regions",
     "clips",
@@ -38,8 +40,13 @@ def additions(point: str, package: str = "pipeline") -> Mapping[str, str]:
 
 
 def added(point: str, name: str, package: str = "pipeline") -> Any:
-    """Import and return what a family adds under a name; KeyError if none does."""
-    return imported(additions(point, package)[name])
+    """Import and return what a family adds under a name; raise UnknownName if none does."""
+    if name not in (known := additions(point, package)):
+        raise UnknownName(
+            f"no family of {package} adds {name!r} to {point}; found {', '.join(known) or 'none'}; "
+            "install the package with the family that supports it"
+        )
+    return imported(known[name])
 
 
 def imported(target: str) -> Any:

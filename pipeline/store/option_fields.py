@@ -1,8 +1,10 @@
 """Fields of option objects: an option of the library and of its commands is declared once, here.
 
 The default, help, bounds and choices of a field made by `option` are those of the command line
-option that `stages.options` makes of it. A field that is not marked `recorded=False` is part of
-what an output was made from, and params.yaml may set it for `pipeline extract`.
+option that `stages.options` makes of it. A field is recorded unless marked `recorded=False`, and
+params.yaml may set a recorded one for `pipeline extract`. A recorded field ends the shortcut of an
+unchanged call; rows are recomputed only if the recipe in the header differs, so an option that
+changes a feature also sets a field of the recipe in `resolve_recipe`.
 """
 
 import inspect

@@ -26,7 +26,7 @@ from pipeline.store.files import parse_json
 from pipeline.store.hashing import sha256_of_file, sha256_of_json
 from pipeline.store.wording import nearest
 from pipeline.text import EncoderError
-from pipeline.text.families import families_of
+from pipeline.text.dataset_families import families_of
 
 _MODULES_FILE, _CARD = "modules.json", "README.md"
 # Files with these suffixes in the folders of the modules determine the rows.

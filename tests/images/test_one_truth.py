@@ -163,6 +163,21 @@ TAPS = {
     "caffenet": ("conv3", "fc6"),
     "efficientnet-lite0": ("_conv_stem", "_blocks.3", "_fc"),
 }
+LIKE = {
+    "vgg19": "vgg16",
+    "efficientnet-lite1": "efficientnet-lite0",
+    "efficientnet-lite2": "efficientnet-lite0",
+    **{f"resnet{depth}-caffe": "resnet152" for depth in (50, 101, 152)},
+}
+"""Backbones with the layers of another one in `TAPS`, in another number."""
+
+
+def test_every_backbone_that_is_marked_as_tested_is_tested() -> None:
+    tested = {name for name, backbone in BACKBONES.items() if backbone.tested}
+    assert tested == {*TAPS, *LIKE, "dct"}, (
+        "add it to TAPS, or set `tested=False`"
+    )  # dct: one layer
+    assert {*LIKE.values()} <= {*TAPS}
 
 
 @pytest.mark.parametrize(("name", "tap"), [(name, tap) for name in TAPS for tap in TAPS[name]])

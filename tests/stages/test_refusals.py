@@ -6,9 +6,11 @@ tested with the function; here are what a command decides, and one mistake of ea
 
 from pathlib import Path
 
+import click
 import pytest
 import yaml
 
+from stages.extract import _require_images_alone
 from tests.project import Call
 from tests.stages.test_conformance import LEAVES
 
@@ -47,6 +49,10 @@ def test_mistakes_get_one_paragraph_and_leave_nothing(
         ("extract: {weights: 1}\n", "extract.weights: Expected `str`"),
         ("dataset: scenes\nscenes: {images: 6}\n", "unknown field `scenes`"),
         ("experiments:\n  x: {precision: fp16}\n", "experiments.x.precision"),
+        (
+            "datasets: {x: {kind: flickr9k}}\n",
+            "datasets.x: unknown kind 'flickr9k'; did you mean flickr8k",
+        ),
         ("a: [", "is not YAML"),
         ("seed: 2026-13-01\n", "is not YAML"),
         ("seed: !!timestamp x\n", "is not YAML"),
@@ -85,6 +91,12 @@ def test_an_experiment_that_cannot_be_trained(
     assert (ended.status, message in ended.stderr) == (1, True), ended.stderr
     assert not Path("data/heads/scenes/untrained").exists()
     assert not [*Path("data").rglob("*untrained*")]
+
+
+def test_a_flag_of_a_family_that_is_not_set_is_compatible_with_images() -> None:
+    _require_images_alone(split=None, a_flag=False, several=())
+    with pytest.raises(click.UsageError, match="--a-flag is of a prepared dataset"):
+        _require_images_alone(split=None, a_flag=True)
 
 
 def test_a_folder_without_params_has_no_default_dataset(

@@ -28,14 +28,14 @@ from tests.project import PROJECT
 from tests.store.shards.factories import build, header
 
 DURATION = Column(
-    "duration", "<f4", ("rows",), "seconds of a clip; 0: unknown", fill=0, optional=True
+    "seconds_of_test", "<f4", ("rows",), "seconds of a clip; 0: unknown", fill=0, optional=True
 )
 
 
 def written(folder: Path, name: str, ids: list[str], seconds: list[float] | None) -> FeatureSet:
     """Write vectors, of which some or all clips have a duration."""
     about = header(recipe={"name": name}, row_shape=(3,), axes="row, channel")
-    others = {} if seconds is None else {"duration": np.array(seconds, np.float32)}
+    others = {} if seconds is None else {DURATION.key: np.array(seconds, np.float32)}
     rows, status = np.eye(len(ids), 3, dtype=np.float32), np.full(len(ids), OK, np.uint8)
     crc32 = np.array([ord(row_id[0]) for row_id in ids], np.uint32)
     with ShardBuild(folder, about, ids, rows_per_shard=2) as work:
@@ -66,31 +66,31 @@ def test_a_new_column_of_a_shard_is_one_entry(
         assert (tmp_path / "without" / entry.file).read_bytes() == (
             tmp_path / "before" / entry.file
         ).read_bytes(), "a column without values changes nothing"
-    assert without.sources["duration"].tolist() == [0, 0, 0]
+    assert without.sources[DURATION.key].tolist() == [0, 0, 0]
     one = written(tmp_path / "one", "x", ids, seconds)
     other = written(tmp_path / "other", "y", ids[::-1], [4.0, 2.5, 7.0])
-    assert one.sources["duration"].tolist() == seconds
-    assert one.sources["duration"].dtype == np.float32
+    assert one.sources[DURATION.key].tolist() == seconds
+    assert one.sources[DURATION.key].dtype == np.float32
     assert verify(tmp_path / "one").faults == []
-    assert "duration     known of 2 of 3 rows" in describe(tmp_path / "one")
+    assert "seconds_of_test known of 2 of 3 rows" in describe(tmp_path / "one")
     more = written(tmp_path / "more", "x", ["d.mp4"], [9.0])
     merge([one, more], tmp_path / "merged", rows_per_shard=3)
     merged = FeatureSet(tmp_path / "merged")
-    assert merged.sources["duration"].tolist() == [*seconds, 9.0]
-    with pytest.raises(ShardError, match="another duration"):
+    assert merged.sources[DURATION.key].tolist() == [*seconds, 9.0]
+    with pytest.raises(ShardError, match="another seconds_of_test"):
         merge([one, without], tmp_path / "refused")
     write_view(tmp_path / "view", [one, other], "none")
-    view = FeatureSet(tmp_path / "view").sources["duration"]
+    view = FeatureSet(tmp_path / "view").sources[DURATION.key]
     assert view.tolist() == [7.0, 2.5, 4.0], "the known value of either part"
-    other.sources["duration"][:] = 3
+    other.sources[DURATION.key][:] = 3
     with pytest.raises(ShardError, match=r"for 2 ids, first 'b.mp4'"):
         write_view(tmp_path / "view", [one, other], "none")
     for name in ("all.h5", "some.h5"):
         export(one, tmp_path / name, copy=name == "some.h5")
         with h5py.File(tmp_path / name) as file:
-            assert file["duration"][:].tolist() == seconds
+            assert file[DURATION.key][:].tolist() == seconds
     export(one, tmp_path / "x.parquet")
-    assert parquet.read_table(tmp_path / "x.parquet")["duration"].to_pylist() == seconds
+    assert parquet.read_table(tmp_path / "x.parquet")[DURATION.key].to_pylist() == seconds
     monkeypatch.undo()
     np.testing.assert_array_equal(FeatureSet(tmp_path / "one").read(ids), before.read(ids))
 
@@ -112,12 +112,18 @@ def test_a_shard_has_the_declared_layout_and_the_page_documents_it(tmp_path: Pat
     page = page[page.index("## A shard") : page.index("## index.json")]
     documented = re.findall(r"^\| `(\w+)` \| (\(rows.*?) \| (.*) \|$", page, re.MULTILINE)
     attributes = re.findall(r"`(\w+)`", " ".join(re.findall(r"^\| (`.*?) \| [^(]", page, re.M)))
-    kinds = {"<f4": "(rows, ...) float32 or float16, little-endian", "|u1": "(rows,) uint8",
-             "<u4": "(rows,) uint32", TEXT: "(rows,) UTF-8"}  # fmt: skip
-    assert documented == [(c.name, kinds[c.dtype], c.meaning) for c in layout.COLUMNS]
+    kinds: dict[tuple[object, ...], str] = {
+        ("<f4", ...): "(rows, ...) float32 or float16, little-endian",
+        ("<f4",): "(rows,) float32", ("|u1",): "(rows,) uint8", ("<u4",): "(rows,) uint32",
+        (TEXT,): "(rows,) UTF-8",
+    }  # fmt: skip
+    assert documented == [
+        (c.name, kinds[(c.dtype, *c.axes[1:])], c.meaning) for c in layout.COLUMNS
+    ]
+    required = [column for column in layout.COLUMNS if not column.optional]
     with h5py.File(next((tmp_path / "out").glob("*.h5"))) as file:
-        assert created(file) == [column.name for column in layout.COLUMNS]
-        for column in layout.COLUMNS:
+        assert created(file) == [column.name for column in required]
+        for column in required:
             assert columns.own_dataset(file, column).dtype == file[column.name].dtype
         assert {*file.attrs} == {*header().attributes(), SHARD, SHARDS, ROWS}
         assert {*file.attrs, "trained_on"} == {*attributes} - {c.name for c in layout.COLUMNS}

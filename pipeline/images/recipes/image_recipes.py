@@ -57,11 +57,12 @@ _VGG = {
 
 
 def _resnet(
-    name: str, source: str, resize: Resize, crop: Crop, cells: int = 0, weights: str = _RESNET_V1
-) -> Recipe:
-    """ResNet-152's last map after the ReLU: cells from the top left, or their mean if 0."""
+    name: str, source: str, resize: Resize, crop: Crop, cells: int = 0, weights: str = _RESNET_V1,
+    backbone: str = "resnet152",
+) -> Recipe:  # fmt: skip
+    """The last map of a ResNet after the ReLU: cells from the top left, or their mean if 0."""
     return Recipe(
-        name, "resnet152", weights, resize, crop, _IMAGENET, "layer4", "relu",
+        name, backbone, weights, resize, crop, _IMAGENET, "layer4", "relu",
         "none" if cells else "mean over cells", "mean" if crop.windows > 1 else "none",
         (cells, cells, 2048) if cells else (2048,), GRID_AXES if cells else ROW_AXES, source=source,
     )  # fmt: skip
@@ -113,10 +114,9 @@ def _caffe_resnet(backbone: str, weights: str) -> list[Recipe]:
     """He et al.'s network under Caffe: its last map after the ReLU, of the squashed image."""
 
     def recipe(tap: str, canvas: int, crop: Crop, cells: int = 0) -> Recipe:
-        return replace(
-            _resnet(f"{backbone}-{tap}", "He 2016", Resize("squash", canvas), crop, cells, weights),
-            backbone=backbone, normalise=_OXFORD, tap="res5c_relu",
-        )  # fmt: skip
+        name, squash = f"{backbone}-{tap}", Resize("squash", canvas)
+        known = _resnet(name, "He 2016", squash, crop, cells, weights, backbone)
+        return replace(known, normalise=_OXFORD, tap="res5c_relu")
 
     pool, grid = recipe("pool", 224, _WHOLE), recipe("grid", 224, _WHOLE, 7)
     return [pool, grid, recipe("pool-10crop", 256, _TEN)]

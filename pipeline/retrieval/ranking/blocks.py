@@ -32,8 +32,8 @@ class Block(Protocol):
     def before(self, best: Scores, best_places: Ranks, places: Ranks, gallery: Axis) -> Ranks:
         """Count for each query the items that rank before its correct one, (queries,) int64.
 
-        `best` and `own` (queries,) are the correct items' scores and positions in the tie-breaking
-        order, `places` (items,) the positions of the block's items, on the axis `gallery`.
+        `best` and `best_places` (queries,) are the correct items' scores and positions in the
+        tie-breaking order, `places` (items,) those of the block's items, on the axis `gallery`.
         """
 
 

@@ -37,7 +37,9 @@ COLUMNS = (
 """The datasets of a shard, in the order of their creation.
 
 Those with a `fill` describe the source of a row. Any of them is carried from a `RowBlock` into
-shards, merged and concatenated sets and exports: a new one is one more entry here.
+shards, merged and concatenated sets and exports. A new one is one more entry here, with `fill` and
+`optional=True`: without `optional`, all older shards count as damaged. Finished sets keep the fill
+until their rows are recomputed.
 """
 
 SHARD, SHARDS, ROWS = "shard", "shards", "rows"

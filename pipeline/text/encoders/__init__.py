@@ -1,5 +1,6 @@
 """Sentence encoders: captions to float32 rows of fixed length.
 
-One module per family; `base` has their protocol. Encoders receive fitted parts; fitting and storage
-are elsewhere.
+One module per kind, a line of `KINDS` in `registry`. `base` has the protocol and the base class;
+`sentence_transformer` is a small example. Encoders receive fitted parts; fitting and storage are
+elsewhere.
 """

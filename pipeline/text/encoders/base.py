@@ -41,7 +41,10 @@ class CaptionEncoder(Protocol):
 
     @property
     def weights(self) -> tuple[str, str]:
-        """Name and SHA-256 of everything loaded or fitted: vectors, vocabulary, codebook."""
+        """Name and SHA-256 of everything loaded or fitted: vectors, vocabulary, codebook.
+
+        Without any, the encoder's name and the SHA-256 of no bytes.
+        """
 
     @property
     def trained_on(self) -> tuple[str, ...]:

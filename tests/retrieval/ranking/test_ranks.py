@@ -158,13 +158,13 @@ def test_perfect_embeddings_score_everything() -> None:
 
 
 def test_tie_rule_of_the_documentation() -> None:
-    """The example of docs/evaluation.md: b is better, a equal and before c, d equal and after."""
+    """The example of docs/evaluation.md: b is better, a equal and before c, d and e after."""
     e = Embeddings(
         ("x", "y"),
         np.array([[1, 0], [0, 1]], dtype=np.float32),
-        ("d", "c", "a", "b"),
-        ("y", "x", "y", "y"),
-        np.array([[3, 3], [1, 1], [2, 2], [2, 1]], dtype=np.float32),
+        ("d", "c", "a", "b", "e"),
+        ("y", "x", "y", "y", "y"),
+        np.array([[3, 3], [1, 1], [2, 2], [2, 1], [4, 4]], dtype=np.float32),
         "cosine",
         {},
     )

@@ -3,7 +3,7 @@
 import pytest
 
 from pipeline.images.networks.hub import datasets_in_tag
-from pipeline.text.families import families_of, seen_of
+from pipeline.text.dataset_families import families_of, seen_of
 
 
 @pytest.mark.parametrize(
