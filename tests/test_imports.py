@@ -9,7 +9,8 @@ from graphlib import CycleError, TopologicalSorter
 
 import pytest
 
-from pipeline.store.families import FAMILIES
+from pipeline.store.errors import UnknownName
+from pipeline.store.families import FAMILIES, added
 from tests.project import PROJECT
 
 # What each room must not hold (design): the packages that none of its modules may import.
@@ -139,6 +140,11 @@ def test_no_room_imports_an_annex_or_an_optional_family() -> None:
         and not (path.startswith("stages/") and family_of(path))
     ]
     assert wrong == []
+
+
+def test_a_job_of_a_deleted_family_is_named() -> None:
+    with pytest.raises(UnknownName, match="no family of pipeline adds 'films' to EXTRACT; found"):
+        added("EXTRACT", "films")
 
 
 # What a family's deletion takes along in the annexes: pages and comparisons of its outputs.

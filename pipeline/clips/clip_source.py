@@ -9,7 +9,7 @@ import torch
 
 from pipeline.clips.clip_batches import View, clip_rows, default_readers, default_threads
 from pipeline.clips.clip_file import clip_crc32
-from pipeline.clips.recipes import ClipRecipe, resolve_clip_recipe
+from pipeline.clips.recipes import ClipRecipe
 from pipeline.clips.views import clip_header, clip_view, load_clip_weights
 from pipeline.store.builder.feature_build import ShardBuild
 from pipeline.store.builder.unfinished_shard import PENDING
@@ -70,10 +70,9 @@ class ClipSource:
         """Return the source of some clips on a worker, which builds the network once."""
         how = replace(self.how, weights=self.how.named_weights, codebook=None)
         how = replace(how, threads=how.threads or (None if how.gpu else threads))
-        network = self.recipe.network
         return partial(
             _part,
-            (self.recipe.name, network.precision, network.storage),
+            self.recipe,
             how,
             self.header.dataset,
             [self.ids[row] for row in rows.tolist()],
@@ -127,14 +126,14 @@ def clip_source(
 
 
 def _part(
-    recipe: tuple[str, str, str],  # name, precision and storage
+    recipe: ClipRecipe,
     how: Compute,
     dataset: str,
     ids: Sequence[str],
     clips: Sequence[Path],
 ) -> ClipSource:
     """Build the source of some clips on a worker."""
-    view, header = _view(*recipe, how, dataset)
+    view, header = _view(recipe, how, dataset)
     cpu = device_type(how.device) == "cpu"
     threads = how.threads or (1 if cpu else default_threads(how.device))
     readers = how.readers or default_readers(how.device)
@@ -142,11 +141,8 @@ def _part(
 
 
 @lru_cache(maxsize=1)
-def _view(
-    name: str, precision: str, storage: str, how: Compute, dataset: str
-) -> tuple[View, FeatureHeader]:
+def _view(recipe: ClipRecipe, how: Compute, dataset: str) -> tuple[View, FeatureHeader]:
     # Not restored afterwards: concurrent tasks on this worker would undo each other's setting.
     torch.set_num_threads(1)
-    recipe = resolve_clip_recipe(name, precision, storage)
     loaded = load_clip_weights(recipe, str(how.weights))
     return clip_view(recipe, loaded, how), clip_header(recipe, loaded, dataset, how.trained_on)

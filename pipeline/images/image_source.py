@@ -13,7 +13,7 @@ from pipeline.images.batches import Parallelism, default_parallelism, feature_he
 from pipeline.images.decoding.decode import source_crc32
 from pipeline.images.memory import expected_memory, resident_memory
 from pipeline.images.network import RecipeNetwork
-from pipeline.images.recipes import Recipe, resolve_recipe
+from pipeline.images.recipes import Recipe
 from pipeline.images.region import Region, Source, photo_of
 from pipeline.images.weights import load_weights
 from pipeline.store.devices import AUTO, device_type
@@ -87,9 +87,8 @@ class ImageSource:
         )
         ids = [self.ids[row] for row in rows.tolist()]
         pictures = [_absolute(self.pictures[row]) for row in rows.tolist()]
-        names = (recipe.name, recipe.precision, recipe.storage)
         total = len(self.ids)
-        return partial(_part, names, how, self.header.dataset, self.region, total, ids, pictures)
+        return partial(_part, recipe, how, self.header.dataset, self.region, total, ids, pictures)
 
     def _stored(self, first_row: int, block: RowBlock) -> RowBlock:
         return stored_block(self.header, block, self.ids[first_row : first_row + len(block)])
@@ -128,7 +127,7 @@ def image_source(
 
 
 def _part(
-    names: tuple[str, str, str],  # of recipe, precision and storage
+    recipe: Recipe,
     how: Compute,
     dataset: str,
     region: dict[str, Any] | None,
@@ -137,7 +136,7 @@ def _part(
     pictures: Sequence[Source],
 ) -> ImageSource:
     """Build the source of some images on a worker."""
-    network, header = _network(names, str(how.weights), how.device, how.engine, dataset)
+    network, header = _network(recipe, str(how.weights), how.device, how.engine, dataset)
     usual = _default_on_worker(network.recipe, how.device)
     size = how.batch_size or max(1, min(usual.batch_size, rows))
     parallelism = Parallelism(size, how.threads or usual.threads, how.readers or usual.readers)
@@ -149,11 +148,10 @@ def _part(
 
 @lru_cache(maxsize=1)
 def _network(
-    names: tuple[str, str, str], weights: str, device: str, engine: str, dataset: str
+    recipe: Recipe, weights: str, device: str, engine: str, dataset: str
 ) -> tuple[RecipeNetwork, FeatureHeader]:
     # Not restored afterwards: concurrent tasks on this worker would undo each other's setting.
     torch.set_num_threads(1)
-    recipe = resolve_recipe(*names)
     loaded = load_weights(recipe, weights)
     network = RecipeNetwork(recipe, loaded.state, device, engine)
     return network, feature_header(recipe, loaded, dataset)

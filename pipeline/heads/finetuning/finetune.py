@@ -26,7 +26,7 @@ from pipeline.heads.training.training_job import TrainingJob
 from pipeline.heads.training.training_options import DEFAULT_TRAINING, TrainingOptions
 from pipeline.images.backbones.known_backbones import backbone_named
 from pipeline.images.batches import feature_header
-from pipeline.images.recipes import RECIPES, Recipe, is_image_recipe, resolve_recipe
+from pipeline.images.recipes import RECIPES, Recipe, is_image_recipe, resolved_like
 from pipeline.images.weights import Weights, WeightsError, load_weights
 from pipeline.store.files import appearing_whole, created_by
 from pipeline.store.hashing import canonical_json, sha256_of_file
@@ -184,9 +184,7 @@ def learnable_recipe(images: FeatureSpec) -> Recipe:
             f"image features {name!r} have a recipe that is not in `pipeline list recipes`, so "
             "their network is unknown; use features of `pipeline extract`"
         )
-    recipe = resolve_recipe(
-        name, *(str(images.recipe.get(key)) for key in ("precision", "storage"))
-    )
+    recipe = resolved_like(name, images.recipe)
     if backbone_named(recipe.backbone).load is not None:
         raise HeadError(
             f"{name!r} is loaded by its own library, which does not accept tuned weights of the "

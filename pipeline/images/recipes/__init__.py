@@ -10,6 +10,7 @@ from pipeline.images.recipes.image_recipes import (
     is_image_recipe,
     provider_of,
     resolve_recipe,
+    resolved_like,
 )
 from pipeline.images.recipes.schema import (
     PILLOW_RGB,
@@ -25,4 +26,5 @@ from pipeline.images.recipes.schema import (
 __all__ = [
     "DEFAULT_RECIPE", "PILLOW_RGB", "PRECISIONS", "RECIPES", "STORAGES", "Crop", "Normalise",
     "Recipe", "RecipeError", "Resize", "is_image_recipe", "provider_of", "resolve_recipe",
+    "resolved_like",
 ]  # fmt: skip

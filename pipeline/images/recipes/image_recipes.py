@@ -5,9 +5,9 @@ A recipe is data. `pipeline.images` executes it, shards record it as canonical J
 """
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Literal
+from typing import Any, Literal
 
 from pipeline.images.recipes.layers import GRID_AXES, ROW_AXES
 from pipeline.images.recipes.open_clip_recipes import open_clip_recipe
@@ -293,6 +293,11 @@ def resolve_recipe(name: str, precision: str = "float32", storage: str = "float3
     else:
         raise UnknownName(f"no image recipe or backbone is called {name!r}; {_hint(name)}")
     return replace(recipe, precision=precision, storage=storage)
+
+
+def resolved_like(name: str, stored: Mapping[str, Any]) -> Recipe:
+    """Return the recipe of a name with the options that the recipe of stored rows records."""
+    return resolve_recipe(name, *(str(stored.get(key)) for key in ("precision", "storage")))
 
 
 def _hint(name: str) -> str:

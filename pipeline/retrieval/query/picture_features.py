@@ -13,7 +13,7 @@ from pipeline.heads.inputs.feature_rows import Features
 from pipeline.heads.inputs.feature_spec import FeatureSpec
 from pipeline.images.batches import feature_header
 from pipeline.images.network import RecipeNetwork
-from pipeline.images.recipes import is_image_recipe, resolve_recipe
+from pipeline.images.recipes import is_image_recipe, resolved_like
 from pipeline.images.transforms import cut_crops, read_sample, resize_image
 from pipeline.images.weights import load_weights
 from pipeline.retrieval import EmbeddingsError
@@ -87,9 +87,7 @@ def _network(
             "makes, so image files cannot be embedded; search with the id of an image that is "
             "embedded already"
         )
-    recipe = resolve_recipe(
-        side.name, *(str(side.recipe.get(name)) for name in ("precision", "storage"))
-    )
+    recipe = resolved_like(side.name, side.recipe)
     source = weights or ("imagenet" if side.weights == recipe.weights else side.weights)
     if source.startswith("file:"):
         raise EmbeddingsError(

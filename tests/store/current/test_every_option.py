@@ -115,6 +115,27 @@ def test_features_record_each_option(
     assert (before != after) == option.metadata.get("recorded", True)
 
 
+OUTSIDE_RECIPE = {
+    "split": "selects rows", "limit": "selects rows", "leave_out_failed": "selects rows",
+    "rows_per_shard": "layout of the shards", "compress": "layout of the shards",
+    "weights": "their SHA-256 is hashed next to the recipe", "trained_on": "changes no feature",
+    "codebook": "of sound, whose weights it is",
+    "engine": "equal up to rounding", "device": "equal up to rounding",
+    "batch_size": "equal up to rounding",
+}  # fmt: skip
+"""Recorded options without a field of the recipe: with another one, finished rows are valid."""
+
+
+def test_any_other_recorded_option_is_a_field_of_the_recipe(folder: Path) -> None:
+    """Otherwise a call with another value would leave the rows of a finished output as they are."""
+    usual = record_of(pictures, folder=folder)["recipe"]
+    for job, group, option in OPTIONS:
+        if job is pictures and option.metadata.get("recorded", True):
+            given = {group: replace(IMAGES[group](), **{option.name: other(option)})}
+            changed = record_of(pictures, folder=folder, **given)["recipe"] != usual
+            assert changed == (option.name not in OUTSIDE_RECIPE), option.name
+
+
 WITHOUT_EFFECT = [
     *(("storage", name) for name in ("add", "update", "retry_failed", "trust_stamps")),
     *(("compute", name) for name in ("threads", "readers")),
