@@ -21,6 +21,7 @@ Run = Callable[[Callable[[], object]], int]
 def ended(monkeypatch: pytest.MonkeyPatch) -> Iterator[Run]:
     """Run a function as the command `work` and return its exit status."""
     before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    install = signal.signal  # some tests replace it until after this fixture's end
     # Its own, so that a request to stop ends with this test.
     monkeypatch.setattr("stages.console._INTERRUPTED", [])
     monkeypatch.setattr("sys.unraisablehook", sys.__unraisablehook__)
@@ -34,7 +35,7 @@ def ended(monkeypatch: pytest.MonkeyPatch) -> Iterator[Run]:
 
     yield status
     for number, handler in before.items():
-        signal.signal(number, handler)
+        install(number, handler)
 
 
 def raising(error: BaseException) -> Callable[[], object]:
