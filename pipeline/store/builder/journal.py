@@ -21,7 +21,7 @@ from pipeline.store.hashing import canonical_json
 from pipeline.store.packed import PackedTexts
 from pipeline.store.schema import decode
 from pipeline.store.shards.format import DamagedShard, FeatureHeader, OtherShard, StoredBlock
-from pipeline.store.shards.layout import source_columns, stored_dtype
+from pipeline.store.shards.layout import CRC32, source_columns, stored_dtype
 from pipeline.store.shards.writer import PatientFile, explained
 
 # As in PNG: a byte that no UTF-8 text contains, and line ends that a conversion of texts changes.
@@ -39,7 +39,7 @@ def append_rows(
     parts: list[bytes] = []
     for ids, block in blocks:
         columns = np.zeros(len(block), _columns())
-        for name, values in {"status": block.status, "crc32": block.crc32, **block.sources}.items():
+        for name, values in {"status": block.status, CRC32: block.crc32, **block.sources}.items():
             columns[name] = values
         for row, (row_id, reason) in enumerate(zip(ids, block.errors, strict=True)):
             texts = row_id.encode(), reason.encode()
@@ -68,7 +68,7 @@ def _columns() -> np.dtype:
     """Return the packed columns of a record; those of the texts are their lengths in bytes."""
     texts, sources = [("id", "<u4"), ("reason", "<u4")], source_columns()
     described = [(column.key, column.dtype) for column in sources]
-    return np.dtype([*texts, ("status", "u1"), *described, ("crc32", "<u4")])
+    return np.dtype([*texts, ("status", "u1"), *described, (CRC32, "<u4")])
 
 
 @dataclass(frozen=True)
@@ -99,7 +99,7 @@ class Journal:
         self.ids: Sequence[str] = PackedTexts(records[1])
         self.errors: Sequence[str] = records[2]
         self.status: np.ndarray = columns["status"]
-        self.crc32: np.ndarray = columns["crc32"]
+        self.crc32: np.ndarray = columns[CRC32]
         self.sources: dict[str, np.ndarray] = {c.key: columns[c.key] for c in source_columns()}
         self._offsets = records[3]
 
@@ -138,7 +138,7 @@ class Journal:
             if (
                 stop > len(view)
                 or zlib.crc32(view[columns:features]) != check
-                or zlib.crc32(view[features:stop]) != values["crc32"]
+                or zlib.crc32(view[features:stop]) != values[CRC32]
             ):
                 continue
             self.damaged |= at - 1 != end
