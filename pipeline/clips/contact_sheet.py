@@ -17,7 +17,7 @@ FRAMES, COLUMNS = 6, 3
 _CELL, _GAP, _GROUND = 160, 2, (255, 255, 255)
 
 
-def contact_sheet(path: Path) -> Decoded:
+def contact_sheet(path: Path, frames: int = FRAMES, columns: int = COLUMNS) -> Decoded:
     """Return a contact sheet of a clip, mode RGB, or the reason for its absence.
 
     Frames are at most 160 pixels wide and high; those of a shorter clip are repeated.
@@ -26,7 +26,7 @@ def contact_sheet(path: Path) -> Decoded:
     cells: list[Image.Image] = []
     try:
         with open_clip(path, crc32) as clip:
-            for frame in sampled_frames(clip, [Sampling(f"even:{FRAMES}")]):
+            for frame in sampled_frames(clip, [Sampling(f"even:{frames}")]):
                 small = frame.image
                 small.thumbnail((_CELL, _CELL), Image.Resampling.BICUBIC)
                 cells += [small] * len(frame.times[0])
@@ -37,9 +37,10 @@ def contact_sheet(path: Path) -> Decoded:
     except (OSError, MemoryError) as error:
         raise fault_of_the_system(path, error, "clip") from error
     across, down = (max(sizes) for sizes in zip(*(cell.size for cell in cells), strict=True))
-    rows = -(-FRAMES // COLUMNS)
-    size = COLUMNS * (across + _GAP) - _GAP, rows * (down + _GAP) - _GAP
+    columns = min(columns, frames)
+    rows = -(-frames // columns)
+    size = columns * (across + _GAP) - _GAP, rows * (down + _GAP) - _GAP
     sheet = Image.new("RGB", size, _GROUND)
     for k, cell in enumerate(cells):
-        sheet.paste(cell, ((k % COLUMNS) * (across + _GAP), (k // COLUMNS) * (down + _GAP)))
+        sheet.paste(cell, ((k % columns) * (across + _GAP), (k // columns) * (down + _GAP)))
     return Decoded(sheet, crc32[0])
