@@ -3,6 +3,7 @@
 import os
 import pickle
 import resource
+import sys
 import time
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -48,6 +49,8 @@ class MadeSource:
         return Texts(self.ids)
 
     def compute(self, spans: Sequence[Span], watch: Stopwatch) -> Iterator[tuple[int, RowBlock]]:
+        # An import under the limit would write bytecode that is cut short.
+        sys.dont_write_bytecode = True
         resource.setrlimit(resource.RLIMIT_FSIZE, (self.largest_file, resource.RLIM_INFINITY))
         unfinished_shard.FLUSH_SECONDS = self.flush_seconds
         if self.memory == "none":
