@@ -38,7 +38,6 @@ class Captions:
     )
     device: str = option(
         AUTO,
-        recorded=False,
         help="Device for --pca: a torch device, or auto for the best of this machine.",
     )
     trained_on: str | None = option(

@@ -77,7 +77,7 @@ BRANCHES = {"hidden": 16, "dim": 8, "epochs": 12, "batch_size": 40, "dropout": 0
 SCAN = {"dim": 32, "word_dim": 16, "batch_size": 16, "learning_rate": 0.01, "epochs": 3}
 NODES = {
     "dim": 32, "attention_heads": 4, "word_dim": 16, "pools": 2, "batch_size": 32,
-    "learning_rate": 2e-3, "epochs": 6, "lr_milestones": [5, 6],
+    "learning_rate": 2e-3, "epochs": 12, "lr_milestones": [11, 12],
 }  # fmt: skip
 LAYERS = {
     "hidden": 32, "word_dim": 8, "hidden_size": 16, "batch_size": 25, "learning_rate": 3e-3,
@@ -94,12 +94,12 @@ KINDS = {
     "cca": Case("cca", least=450),
     "ridge": Case("ridge"),
     "two-branch": Case("two-branch", BRANCHES),
-    "vse": Case("vse", STATES, of_words, inputs_of_parts((CHANNELS,), SEQUENCE), 250),
+    "vse": Case("vse", STATES, of_words, inputs_of_parts((CHANNELS,), SEQUENCE), 400),
     "word2visualvec": Case(
-        "word2visualvec", LAYERS, of_parts, inputs_of_parts((CHANNELS,), COUNTS, SEQUENCE), 250
+        "word2visualvec", LAYERS, of_parts, inputs_of_parts((CHANNELS,), COUNTS, SEQUENCE), 400
     ),
     "scan": Case("scan", SCAN, grid_pairs, OF_GRIDS, 400),
-    "relational": Case("relational", {**NODES, "layer": "relation"}, grid_pairs, OF_GRIDS, 190),
+    "relational": Case("relational", {**NODES, "layer": "relation"}, grid_pairs, OF_GRIDS, 290),
     "zero-shot": Case("zero-shot", {}, pairs_of_one_model, inputs_of_one_model(), 600),
 }
 VARIANTS = {

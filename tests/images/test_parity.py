@@ -35,6 +35,7 @@ from tests.images.networks.small import (
     use_narrow_networks,
 )
 from tests.images.odd_files import photo
+from tests.project import SHARED
 
 TO_FLOAT = v2.Compose([v2.PILToTensor(), v2.ToDtype(torch.float32, scale=True)])
 IMAGENET = v2.Compose([TO_FLOAT, v2.Normalize([0.485, 0.456, 0.406], [0.229, 0.224, 0.225])])
@@ -66,13 +67,16 @@ def relative(a: Tensor, b: Tensor) -> float:
 
 @pytest.fixture(scope="module")
 def photos() -> list[Image.Image]:
-    """Pictures of several sizes with detail of every scale."""
+    """Images of several sizes with detail of every scale, and a real photo where there is one."""
     rng = np.random.default_rng(0)
     pictures = []
     for seed, (width, height) in enumerate(SIZES):
         grain = rng.integers(0, 90, (height, width, 3))
         smooth = np.asarray(photo(seed, width, height)).astype(int)
         pictures.append(Image.fromarray((smooth * 0.7 + grain).clip(0, 255).astype(np.uint8)))
+    for path in sorted((SHARED / "data/coco-sample/images").glob("*.jpg"))[:1]:
+        with Image.open(path) as image:
+            pictures.append(image.convert("RGB"))
     return pictures
 
 

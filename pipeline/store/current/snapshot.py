@@ -136,18 +136,19 @@ def _state_of_inputs(record: Record, dataset: Path, files: Iterable[str | Path])
 
 
 def _named_files(value: Any) -> Iterator[Path]:
-    """Yield the files named in JSON values, such as weights, and those in named folders."""
+    """Yield the files and folders named in JSON values, and what is in a folder named by a path."""
     if isinstance(value, Mapping):
         value = [*value.values()]
     if isinstance(value, list):
         for part in value:
             yield from _named_files(part)
     elif isinstance(value, str):
-        # "sentence-transformer:PATH" names a path too.
-        for text in {value, value.partition(":")[2]} - {""}:
+        # A single word, such as a split, may by chance be the name of a large folder of images: its
+        # contents are not looked at. "sentence-transformer:PATH" names a path.
+        for text, is_path in ((value, os.sep in value), (value.partition(":")[2], True)):
             with suppress(OSError, ValueError):  # longer than a file name may be, or with a NUL
-                if (path := Path(text)).exists():
-                    yield from (path, *sorted(path.rglob("*")))
+                if text and (path := Path(text)).exists():
+                    yield from (path, *(sorted(path.rglob("*")) if is_path else ()))
 
 
 def _state_of_output(out: Path) -> Any:

@@ -57,10 +57,11 @@ def system(name: str) -> dict[str, Any]:
 @pytest.mark.parametrize("name", SYSTEMS)
 def test_every_system_learns_what_can_be_learnt(name: str) -> None:
     words = np.random.default_rng(5).normal(0, 0.25, (VOCAB_SIZE, 32)).astype(np.float32)
-    head = make_head("vse", system(name), WORDS)
+    slow = {"epochs": 12} if name.startswith("kiros2014-lstm-") else {}
+    head = make_head("vse", system(name) | slow, WORDS)
     history = head.fit(pairs(150, 0), pairs(30, 1), FitOptions(seed=0, words=words))
     assert history[-1]["loss"] < history[0]["loss"]
-    assert rsum(head, pairs(50, 2)) > 150  # of 600; chance is about 64
+    assert rsum(head, pairs(50, 2)) > 300  # of 600; chance is about 64
 
 
 def test_a_bag_of_words_given_as_counts_is_mapped_linearly() -> None:

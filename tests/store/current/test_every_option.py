@@ -148,7 +148,7 @@ ELSEWHERE = [("place", name) for name in ("workers", "scheduler", "resources")]
 def test_every_unrecorded_option_is_compared_by_its_bytes() -> None:
     unrecorded = {
         (name, option.name)
-        for name, kind in IMAGES.items()
+        for name, kind in {**IMAGES, "captions": Captions}.items()
         for option in fields(kind)
         if not option.metadata.get("recorded", True)
     }

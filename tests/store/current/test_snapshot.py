@@ -116,6 +116,16 @@ def test_any_change_is_seen(folder: Path, change: str) -> None:
     assert snapshot(folder).result() is None
 
 
+def test_a_word_that_is_the_name_of_a_folder_leaves_its_contents_alone(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(folder)
+    named = [*snapshots._named_files({"split": "files", "weights": "w.pth"})]
+    assert named == [Path("files"), Path("w.pth")]
+    assert Path("model/part") in snapshots._named_files(["sentence-transformer:model"])
+    assert folder / "model" / "part" in snapshots._named_files([str(folder / "model")])
+
+
 def test_other_options_and_software_are_other_calls(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
