@@ -18,7 +18,7 @@ from pathlib import Path
 BUDGET = {
     # 40 lines more: HDF5 files of others are read in another process by their importers too.
     "store": 11660,  # to become 8,900
-    "datasets": 4740,  # to become 3,900
+    "datasets": 4790,  # to become 3,900
     "images": 5300,
     "text": 6360,  # to become 5,900
     "heads": 7820,  # to become 7,600
@@ -30,7 +30,7 @@ BUDGET = {
     "studies": 6510,
     "web": 4300,
     "stages": 4880,
-    "tests": 41250,  # to become 27,000
+    "tests": 41280,  # to become 27,000
 }
 """Most lines of each room, of all kinds; the plan's aim next to those above it."""
 

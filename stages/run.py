@@ -141,11 +141,11 @@ def _snapshot(layout: Layout, names: Sequence[str], record: Record) -> "Snapshot
     from pipeline.store.current.snapshot import Snapshot
 
     name = f"run-{layout.name}-{sha256_of_json(names)[:16]}.finished"
-    pictures: Iterable[str] = ()
+    paths: Iterable[str] = ()
     if (layout.dataset / DATASET_FILE).is_file():
         manifest = read_manifest(layout.dataset)
-        pictures = (f"{manifest.image_root}/{file}" for file in manifest.packed.files)
-    return Snapshot(layout.root / WORK_FOLDER / name, record, layout.dataset, pictures)
+        paths = (f"{manifest.image_root}/{file}" for file in manifest.packed.files)
+    return Snapshot(layout.root / WORK_FOLDER / name, record, layout.dataset, paths)
 
 
 def _checked(params: "Params", names: tuple[str, ...]) -> tuple[str, ...]:

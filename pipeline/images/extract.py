@@ -102,8 +102,8 @@ def extract(
     snapshot = None
     if isinstance(dataset, str | Path) and Path(dataset, DATASET_FILE).is_file():
         record = made_from(select, storage, compute, recipe=resolved.to_json())
-        pictures = (f"{manifest.image_root}/{file}" for file in entries.files)
-        snapshot = Snapshot(snapshot_file(Path(out)), record, Path(dataset), pictures)
+        paths = (f"{manifest.image_root}/{file}" for file in entries.files)
+        snapshot = Snapshot(snapshot_file(Path(out)), record, Path(dataset), paths)
         if (index := nothing_to_do(snapshot, Path(out), "image", place, monitor)) is not None:
             return index
 

@@ -40,6 +40,11 @@ def read_coco(
     boxes : sequence of str or Path. Instance file, which adds phrases with boxes.
     expect : mapping of str to int, or None. Required number of images of a split.
 
+    Returns
+    -------
+    Manifest
+        The dataset; `Manifest.write` stores it.
+
     Raises
     ------
     DatasetError

@@ -55,6 +55,11 @@ def read_entities(
         its own factor, rounded to a hundredth of a pixel; otherwise an error.
     expect : mapping of str to int, or None. Required number of images of a split.
 
+    Returns
+    -------
+    Manifest
+        The dataset; `Manifest.write` stores it.
+
     Raises
     ------
     DatasetError

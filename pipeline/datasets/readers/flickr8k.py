@@ -43,6 +43,11 @@ def read_flickr8k(
     captions_per_image : int. Number of captions that every image of a split must have.
     expect : mapping of str to int, or None. Required number of images of a split.
 
+    Returns
+    -------
+    Manifest
+        The dataset; `Manifest.write` stores it.
+
     Raises
     ------
     DatasetError

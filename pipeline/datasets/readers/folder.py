@@ -52,6 +52,11 @@ def read_folder(
         None: any invalid row is an error.
     unpack_to : Path or None. Folder for images that are stored in the caption files.
 
+    Returns
+    -------
+    Manifest
+        The dataset; `Manifest.write` stores it.
+
     Raises
     ------
     DatasetError

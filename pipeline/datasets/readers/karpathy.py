@@ -47,6 +47,11 @@ def read_karpathy(
     expect : mapping of str to int, or None. Required number of images of a split, in addition to
         the known counts of coco, flickr30k and flickr8k, or instead.
 
+    Returns
+    -------
+    Manifest
+        The dataset; `Manifest.write` stores it.
+
     Raises
     ------
     DatasetError

@@ -37,6 +37,11 @@ def read_msrvtt(
         error, as is another size of a split.
     expect : mapping of str to int, or None. Required number of clips of a split.
 
+    Returns
+    -------
+    Manifest
+        The dataset; `Manifest.write` stores it.
+
     Raises
     ------
     DatasetError

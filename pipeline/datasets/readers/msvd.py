@@ -53,6 +53,11 @@ def read_msvd(
         error, as is another size of a split.
     expect : mapping of str to int, or None. Required number of clips of a split.
 
+    Returns
+    -------
+    Manifest
+        The dataset; `Manifest.write` stores it.
+
     Raises
     ------
     DatasetError

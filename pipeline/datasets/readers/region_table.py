@@ -50,6 +50,11 @@ def read_regions(
     name : str. Name of the dataset.
     expect : mapping of str to int, or None. Required number of images of a split.
 
+    Returns
+    -------
+    Manifest
+        The dataset; `Manifest.write` stores it.
+
     Raises
     ------
     DatasetError

@@ -39,6 +39,11 @@ def read_trecvid_vtt(
         error, as is another number of clips.
     expect : mapping of str to int, or None. Required number of clips of a split.
 
+    Returns
+    -------
+    Manifest
+        The dataset; `Manifest.write` stores it.
+
     Raises
     ------
     DatasetError

@@ -63,6 +63,11 @@ def finetune(
         those named in `images`.
     training : TrainingOptions. Each worker reads on up to 16 threads.
 
+    Returns
+    -------
+    TrainedHead
+        The tuned head, as stored in `out`.
+
     Raises
     ------
     HeadError
