@@ -26,7 +26,7 @@ from bench.endurance.files import files
 from bench.endurance.fuzz import fuzz
 from bench.endurance.kills import kills
 from bench.endurance.readers import READERS
-from bench.endurance.running import preload
+from bench.replay.runner import preload
 
 _Campaign = Callable[[Evidence, Path, Path, int, int, float], None]
 

@@ -7,13 +7,10 @@ It exits like Python: threads are joined and exit handlers run. A cold command i
 process, as users start it.
 """
 
-import atexit
-import importlib
 import os
 import signal
 import subprocess
 import sys
-import threading
 import time
 import traceback
 from collections.abc import Callable, Sequence
@@ -21,32 +18,15 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from bench.replay.runner import exit_status
+
 PROJECT = Path(__file__).resolve().parents[2]
 HUNG = -1000
 """The status of a command that did not end within its time."""
 
 _COLD = "from stages.cli import main; main()"
-_PRELOADED = (
-    "torch", "torch.utils.data", "torchvision", "h5py", "scipy.linalg", "scipy.stats",
-    "sklearn.decomposition", "gensim.models", "fasttext", "safetensors.torch", "distributed",
-    "jinja2", "PIL.Image", "efficientnet_lite_pytorch", "stages.prepare", "stages.extract",
-    "stages.text", "stages.train", "stages.embed", "stages.evaluate", "stages.web.report",
-    "stages.shards", "stages.vectors", "stages.run", "pipeline.images.extract",
-    "pipeline.text.encode", "pipeline.heads.fit", "pipeline.heads.embed",
-    "pipeline.web.report.write",
-    "pipeline.experiments.run", "stages.params", "scipy.io", "nltk.tag.perceptron",
-    "pipeline.web.report.pages", "av", "pipeline.clips.frames", "pipeline.clips.sound.read_sound",
-)  # fmt: skip
 
 Prepare = Callable[[], object]
-
-
-def preload() -> None:
-    """Import the modules of the commands, without starting a thread."""
-    for name in _PRELOADED:
-        importlib.import_module(name)
-    if threading.active_count() > 1:
-        raise RuntimeError(f"an import has started threads: {threading.enumerate()}")
 
 
 @dataclass
@@ -164,7 +144,7 @@ def start(
         os.chdir(folder)
         sys.argv = ["pipeline", *arguments]
         prepare()
-        status = _main()
+        status = exit_status()
     except BaseException:
         traceback.print_exc()
     finally:
@@ -178,16 +158,3 @@ def _redirect(said: Path) -> None:
         os.dup2(nothing.fileno(), 0)
         os.dup2(stream.fileno(), 1)
         os.dup2(stream.fileno(), 2)
-
-
-def _main() -> int:
-    from stages.cli import main
-
-    try:
-        main()
-        status = 0
-    except SystemExit as ended:
-        status = ended.code if isinstance(ended.code, int) else 1
-    threading._shutdown()  # type: ignore[attr-defined]
-    atexit._run_exitfuncs()
-    return status

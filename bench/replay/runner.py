@@ -1,15 +1,16 @@
 """Process of one side: reads cases from stdin, runs their commands, answers on stdout.
 
-It runs by path with `python -P`, since the tested code may be older than this package, and imports
-only the command line from it. Each command is a fork of this process, which has imported the large
-libraries and has no threads: a command neither waits for imports nor depends on the memory of
-another one.
+It runs by path with `python -P`, since the tested code may be older than this package. Each command
+is a fork of this process, which has imported everything and has no threads: a command neither waits
+for imports nor depends on the memory of another one. Its Dask workers are forks too, of a server
+that this process starts.
 """
 
 import atexit
 import importlib
 import json
 import os
+import pkgutil
 import resource
 import shutil
 import signal
@@ -19,27 +20,27 @@ import time
 import traceback
 from collections.abc import Callable
 from contextlib import suppress
+from multiprocessing import forkserver
 from pathlib import Path
 from typing import IO
 
+# Imported where they are used.
 _LIBRARIES = (
-    "torch.utils.data", "torchvision", "h5py", "scipy.linalg", "scipy.stats", "sklearn.cluster",
-    "sklearn.decomposition", "gensim.models", "fasttext", "safetensors.torch", "distributed",
-    "pyarrow", "jinja2", "PIL.Image", "efficientnet_lite_pytorch", "av", "pydantic", "yaml",
-    "stages.cli",
+    "torch.utils.data", "torchvision", "h5py", "scipy.io", "scipy.linalg", "scipy.stats",
+    "sklearn.cluster", "sklearn.decomposition", "gensim.models", "fasttext", "nltk.tag.perceptron",
+    "safetensors.torch", "distributed", "pyarrow", "jinja2", "PIL.Image",
+    "efficientnet_lite_pytorch", "av", "tabulate",
 )  # fmt: skip
 _LONGEST_SECONDS = 600
 
 
 def main(checkout: Path, logs: Path) -> None:
     """Answer each line of stdin, a case, with a line that has the number of successful commands."""
-    for name in _LIBRARIES:
-        with suppress(ImportError):
-            importlib.import_module(name)
     import stages
 
     if Path(stages.__path__[0]).resolve().parent != checkout.resolve():
         raise RuntimeError(f"stages comes from {stages.__path__[0]}, not from {checkout}")
+    _serve_workers(preload())
     for line in sys.stdin:
         case = json.loads(line)
         started = time.monotonic()
@@ -58,6 +59,36 @@ def main(checkout: Path, logs: Path) -> None:
             "processor_seconds": _processor_seconds() - before,
         }
         print(json.dumps(answer), flush=True)
+
+
+def preload() -> list[str]:
+    """Import libraries, and all modules of the packages, without starting a thread."""
+    import pipeline
+    import stages
+
+    names = list(_LIBRARIES)
+    for package in (pipeline, stages):
+        found = pkgutil.walk_packages(package.__path__, f"{package.__name__}.")
+        names += [module.name for module in found]
+    for name in names:
+        with suppress(ImportError):
+            importlib.import_module(name)
+    if threading.active_count() > 1:
+        raise RuntimeError(f"an import has started threads: {threading.enumerate()}")
+    return names
+
+
+def _serve_workers(modules: list[str]) -> None:
+    """Start a process that has imported modules, and whose forks are the workers of commands."""
+    import dask
+    from distributed.utils import get_mp_context
+
+    dask.config.set({"distributed.worker.multiprocessing-method": "forkserver"})
+    get_mp_context()  # sets other modules, once
+    forkserver.set_forkserver_preload(modules)
+    forkserver.ensure_running()
+    # A command is not the parent of the server, whose status it could ask for.
+    forkserver._forkserver.ensure_running = lambda: None  # type: ignore[method-assign]
 
 
 def _run(arguments: list[str], stdout: Path, log: IO[str]) -> int:
@@ -87,7 +118,7 @@ def _run(arguments: list[str], stdout: Path, log: IO[str]) -> int:
 
 
 def _processor_seconds() -> float:
-    """Return the CPU seconds of all commands and their workers so far."""
+    """Return the CPU seconds of all commands so far, without those of workers."""
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     return used.ru_utime + used.ru_stime
 
@@ -113,7 +144,7 @@ def _be(arguments: list[str], stdout: Path, log: IO[str]) -> None:
             os.dup2(stream.fileno(), 1)
             os.dup2(log.fileno(), 2)
         sys.argv = ["pipeline", *arguments]
-        status = _main()
+        status = exit_status()
     except BaseException:
         traceback.print_exc()
     finally:
@@ -122,8 +153,8 @@ def _be(arguments: list[str], stdout: Path, log: IO[str]) -> None:
         os._exit(status)
 
 
-def _main() -> int:
-    """Run the command line and exit like Python: threads are joined, exit handlers run."""
+def exit_status() -> int:
+    """Run the command of `sys.argv` and end like Python: threads are joined, exit handlers run."""
     from stages.cli import main
 
     try:

@@ -27,7 +27,7 @@ class Ended:
     ----------
     done : int. Number of commands with the expected status; the first other one ends the case.
     status : int. Exit status of the last command, or minus a signal number.
-    seconds, processor_seconds : float. Wall time, and CPU time of all processes of the case.
+    seconds, processor_seconds : float. Wall time, and CPU time without that of Dask workers.
     """
 
     done: int
