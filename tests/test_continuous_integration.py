@@ -20,8 +20,8 @@ esac
 """
 SOUND = {"BROKEN": "none", "STATUS": "up to date", "AGAIN": "", "MADE": "made: nothing"}
 BROKEN = (
-    "make test", "pytest -m slow", "python -m bench.endurance", "git clone", "dvc exp run",
-    "dvc status", "dvc repro", "pipeline run", "pipeline report",
+    "make .venv/.ready", "make test", "pytest -m slow", "git clone", "dvc exp run", "dvc status",
+    "dvc repro", "pipeline run", "pipeline report", "python -m bench.endurance",
 )  # fmt: skip
 
 

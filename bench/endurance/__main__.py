@@ -16,6 +16,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from importlib.util import find_spec
+from itertools import zip_longest
 from pathlib import Path
 
 from bench.endurance.commands import make_project
@@ -45,7 +46,8 @@ def main() -> None:
     )
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--minutes", type=float, default=math.inf, help="of all campaigns together")
-    parser.add_argument("--count", type=int, help="of a campaign: signals, faults, files or inputs")
+    of_each = "of each campaign, or one for all: signals, faults, files or inputs"
+    parser.add_argument("--count", type=int, nargs="+", default=(), help=of_each)
     parser.add_argument("--work", type=Path, help="folder, kept [default: a temporary one]")
     given = parser.parse_args()
     campaigns = dict(_CAMPAIGNS)
@@ -61,11 +63,14 @@ def main() -> None:
             parser.error(f"fuzz needs names of readers: {'; '.join(r.name for r in READERS)}")
         if find_spec("atheris") is None:
             parser.error("fuzz needs the package atheris: pip install 'atheris>=3.0'")
-        if given.count is None and math.isinf(given.minutes):
+        if not given.count and math.isinf(given.minutes):
             parser.error("fuzz needs --minutes or --count, the number of inputs of each reader")
         names, campaigns = names[:1], {"fuzz": (partial(fuzz, readers), sys.maxsize)}
     elif unknown := {*names} - {*campaigns}:
         parser.error(f"no campaigns: {', '.join(sorted(unknown))}")
+    counts = given.count * len(names) if len(given.count) == 1 else given.count
+    if len(counts) not in (0, len(names)):
+        parser.error(f"--count needs one number, or {len(names)}, not {len(counts)}")
     work = given.work or Path(tempfile.mkdtemp(prefix="endurance-"))
     evidence = Evidence(work / "kept", given.seed)
     preload()
@@ -74,14 +79,14 @@ def main() -> None:
         make_project(project)
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     with suppress(KeyboardInterrupt):  # what was tried until then is worth its table
-        for name in names:
+        for name, count in zip_longest(names, counts):
             campaign, usual = campaigns[name]
             left = given.minutes * 60 / len(names)
             folder = work / name
             shutil.rmtree(folder, ignore_errors=True)
             folder.mkdir()
             started = time.monotonic()
-            campaign(evidence, project, folder, given.count or usual, given.seed, started + left)
+            campaign(evidence, project, folder, count or usual, given.seed, started + left)
             print(f"{name}: {time.monotonic() - started:.0f} s")
     print(evidence.table())
     if not evidence.faults and not given.work:
