@@ -30,8 +30,8 @@ BUDGET = {
     "studies": 6510,
     "web": 4300,
     "stages": 4880,
-    # 30 lines more: continuous integration fails if any of its parts does.
-    "tests": 41310,  # to become 27,000
+    # 40 lines more: continuous integration fails if any of its parts does.
+    "tests": 41320,  # to become 27,000
 }
 """Most lines of each room, of all kinds; the plan's aim next to those above it."""
 
