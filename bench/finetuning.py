@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from pipeline.heads.finetuning.network import LearningNetwork
 from pipeline.images.backbones.known_backbones import backbone_named
-from pipeline.images.recipes.image_recipes import resolve_recipe
+from pipeline.images.recipes import resolve_recipe
 
 FIRST_LAYERS = ("", "_blocks.5", "_blocks.11")
 

@@ -44,9 +44,15 @@ if TYPE_CHECKING:
     from pipeline.heads.fit import fit as fit
     from pipeline.heads.trained_head import load_head as load_head
     from pipeline.heads.training.training_options import TrainingOptions as TrainingOptions
+    from pipeline.images.backbones.image_network import ImageNetwork as ImageNetwork
+    from pipeline.images.backbones.image_network import register_backbone as register_backbone
     from pipeline.images.extract import extract as extract
     from pipeline.images.feature_extractor import FeatureExtractor as FeatureExtractor
     from pipeline.images.recipes import RECIPES as RECIPES
+    from pipeline.images.recipes import Crop as Crop
+    from pipeline.images.recipes import Normalise as Normalise
+    from pipeline.images.recipes import Preprocessing as Preprocessing
+    from pipeline.images.recipes import Resize as Resize
     from pipeline.images.recipes import resolve_recipe as resolve_recipe
     from pipeline.language.family import *  # noqa: F403
     from pipeline.regions.family import *  # noqa: F403
@@ -89,14 +95,19 @@ __version__ = "0.1.0"
 _HOMES = {
     "Captions": "pipeline.text.captions",
     "Compute": "pipeline.store.jobs.options",
+    "Crop": "pipeline.images.recipes",
     "Embeddings": "pipeline.retrieval.embeddings",
     "FeatureExtractor": "pipeline.images.feature_extractor",
     "FeatureSet": "pipeline.store.shards.feature_set",
+    "ImageNetwork": "pipeline.images.backbones.image_network",
     "Layout": "pipeline.experiments.layout",
     "Manifest": "pipeline.datasets.manifest",
+    "Normalise": "pipeline.images.recipes",
     "PipelineError": "pipeline.store.errors",
     "Place": "pipeline.store.workers.place",
+    "Preprocessing": "pipeline.images.recipes",
     "RECIPES": "pipeline.images.recipes",
+    "Resize": "pipeline.images.recipes",
     "Searcher": "pipeline.retrieval.query.searcher",
     "Selection": "pipeline.store.jobs.options",
     "Storage": "pipeline.store.jobs.options",
@@ -136,6 +147,7 @@ _HOMES = {
     "read_regions": "pipeline.datasets.readers.region_table",
     "read_trecvid_vtt": "pipeline.datasets.readers.trecvid_vtt",
     "rebuild_index": "pipeline.store.shards.index",
+    "register_backbone": "pipeline.images.backbones.image_network",
     "recall": "pipeline.retrieval.ranking.recall_of_arrays",
     "resolve_experiment": "pipeline.heads.experiments",
     "resolve_recipe": "pipeline.images.recipes",

@@ -13,7 +13,7 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 import click
 
 from pipeline.datasets.manifest import Manifest
-from pipeline.store.families import imported
+from pipeline.store.registry import imported
 from stages.command import COUNT, PATH, Command
 from stages.prepare_options import Assignment, SplitName, by_split, count, out_option, write_dataset
 

@@ -31,8 +31,8 @@ LEVELS = (
     *(
         f"pipeline/store/{name}.py"
         for name in (
-            "errors", "families", "extras", "one_or_many", "progress", "hashing", "schema",
-            "packed", "files", "guard", "wording", "tensor_file",
+            "errors", "wording", "registry", "families", "extras", "one_or_many", "progress",
+            "hashing", "schema", "packed", "files", "guard", "tensor_file",
         )
     ),
     "pipeline/store/devices.py",

@@ -18,7 +18,7 @@ from pipeline.images.engine.fuse import Layers, PlainLayers, Tracing, rewrite
 from pipeline.images.engine.onednn import OneDnnLayers
 from pipeline.images.engine.ten_crops import SharedTenCrops, share_ten_crops
 from pipeline.images.recipes import Crop, Recipe, RecipeError
-from pipeline.images.recipes.layers import GRID_AXES, ROW_AXES, TOKEN_AXES
+from pipeline.images.recipes.layers import GRID_AXES, ROW_AXES, TOKEN_AXES, TOKENS
 from pipeline.images.tap import TappedNetwork
 from pipeline.images.transforms import crop_offsets
 from pipeline.store.devices import usable_device
@@ -204,12 +204,16 @@ def pooled(output: Tensor, recipe: Recipe, backbone: Backbone) -> Tensor:
             f"{recipe.name}: pool {recipe.pool!r} does not fit layer {recipe.tap!r} with output "
             f"{tuple(output.shape[1:])}: {error}; set another pool, or read another layer"
         ) from error
-    if recipe.pool not in ("none", "mean over cells"):
+    if recipe.pool in TOKENS.values():
         return output[:, layout.tokens(recipe.pool)].reshape(-1, *shape)
+    if recipe.pool == "all tokens":
+        return output
     if layout.kind == "tokens":
         output = output[:, sum(layout.prefix.values()) :].unflatten(1, layout.cells)
     elif layout.kind == "maps":
         output = output.permute(0, 2, 3, 1)
+    if recipe.pool == "max over cells":
+        return output.amax(dim=(1, 2))
     return output.mean(dim=(1, 2)) if recipe.pool == "mean over cells" else output
 
 

@@ -15,7 +15,8 @@ from pipeline.images.networks import WeightsError
 from pipeline.images.networks.random_weights import seed_of, seeded_state
 from pipeline.images.networks.state_dicts import Weights, state_sha256
 from pipeline.images.npm_weights import SHA256, fetched_npm_archive, npm_archive
-from pipeline.images.recipes import Recipe
+from pipeline.images.recipes import Recipe, RecipeError, provider_of
+from pipeline.images.recipes.by_name import PROVIDERS
 from pipeline.store.errors import MissingPackage
 from pipeline.store.extras import require
 from pipeline.store.hashing import sha256_of_file
@@ -43,6 +44,12 @@ def load_weights(recipe: Recipe, source: str = "imagenet") -> Weights:
     `.safetensors`, `.caffemodel` or `.tgz` file.
     """
     backbone = backbone_named(recipe.backbone)
+    provider = provider_of(recipe.backbone)
+    if provider and (installed := PROVIDERS.plugin(provider)) != recipe.plugin:
+        raise RecipeError(
+            f"{recipe.name} is a recipe of {recipe.plugin or 'this package'}, but its backbone "
+            f"{recipe.backbone} is of {installed or 'this package'} here; install the same version"
+        )
     return load_backbone_weights(backbone, recipe.backbone, recipe.weights, source)
 
 

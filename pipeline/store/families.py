@@ -11,6 +11,7 @@ from importlib import import_module
 from typing import Any
 
 from pipeline.store.errors import UnknownName
+from pipeline.store.registry import imported
 
 FAMILIES = (
     "regions",
@@ -47,12 +48,6 @@ def added(point: str, name: str, package: str = "pipeline") -> Any:
             "install the package with the family that supports it"
         )
     return imported(known[name])
-
-
-def imported(target: str) -> Any:
-    """Import and return "module:attribute"."""
-    module, _, attribute = target.partition(":")
-    return getattr(import_module(module), attribute)
 
 
 def all_added(point: str, package: str = "pipeline") -> list[Any]:

@@ -19,7 +19,7 @@ from pipeline.heads.head_types import CaptionFeatures, head_kind, make_head
 from pipeline.heads.inputs.feature_spec import FeatureSpec, HeadInputs
 from pipeline.heads.presets import PRESETS
 from pipeline.heads.training.trainer import NetworkHead
-from pipeline.images.recipes.image_recipes import resolve_recipe
+from pipeline.images.recipes import resolve_recipe
 from pipeline.retrieval import EmbeddingsError
 from pipeline.retrieval.ensemble import ENSEMBLES, members_in, members_of
 from pipeline.text.encoders.registry import encoder_options

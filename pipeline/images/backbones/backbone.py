@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -9,6 +10,7 @@ from torch import Tensor, nn
 from pipeline.images.engine.fuse import Tracing
 from pipeline.images.networks.state_dicts import Weights
 from pipeline.images.recipes.layers import OutputLayout, layout_of
+from pipeline.images.recipes.schema import Recipe
 
 
 @dataclass(frozen=True)
@@ -55,3 +57,10 @@ class Backbone:
             net = self.build()
             net.load_state_dict(state, assign=True)
         return net
+
+
+class Library(NamedTuple):
+    """A `pipeline.images.recipes.by_name.Provider` made of two functions of a name."""
+
+    recipe: Callable[[str], Recipe]
+    backbone: Callable[[str], Backbone]

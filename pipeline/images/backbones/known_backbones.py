@@ -1,27 +1,26 @@
-"""The registry of backbones: torchvision, Caffe, EfficientNet-Lite, a DCT, and libraries."""
+"""The backbones of the catalogue: torchvision, Caffe, EfficientNet-Lite and a DCT."""
 
-from collections.abc import Callable
 from functools import partial
-from importlib import import_module
 
 import numpy as np
 import torch
 from efficientnet_lite_pytorch import EfficientNet
 from torch import Tensor, nn
 
-from pipeline.images.backbones.backbone import Backbone
+from pipeline.images.backbones.backbone import Backbone, Library
 from pipeline.images.backbones.caffe_networks import (
     CaffeNet,
     CaffeResNet,
     caffe_resnet_layer_names,
     without_biases,
 )
-from pipeline.images.backbones.open_clip_backbones import open_clip_backbone
-from pipeline.images.backbones.timm_backbones import timm_backbone
-from pipeline.images.recipes import provider_of
+from pipeline.images.backbones.torchvision_backbones import torchvision_network
+from pipeline.images.layer_recipes import at_layer
+from pipeline.images.recipes import Recipe, provider_of
+from pipeline.images.recipes.by_name import PROVIDERS, catalogue_recipe
+from pipeline.images.recipes.layers import LayerName
+from pipeline.store.errors import UnknownName
 
-# Factories by the prefixes of `pipeline.images.recipes.image_recipes.PROVIDERS`.
-_PROVIDED = {"open-clip": open_clip_backbone, "timm": timm_backbone}
 # Side of the DCT's thumbnail in pixels, and number of its lowest frequencies per axis.
 _SIDE, _FREQUENCIES = 32, 16
 _LUMA = (0.299, 0.587, 0.114)  # ITU-R BT.601
@@ -30,22 +29,22 @@ _DECIMALS = 6
 
 
 def backbone_named(name: str) -> Backbone:
-    """Return a backbone by its name in a recipe: one of `BACKBONES`, or a model of a library."""
-    provider = provider_of(name)
-    return BACKBONES[name] if provider is None else _PROVIDED[provider](name)
+    """Return a backbone by its name in a recipe: one of `BACKBONES`, of a library, or a guest."""
+    if name in BACKBONES:
+        return BACKBONES[name]
+    if (provider := provider_of(name)) is None:
+        raise UnknownName(f"no backbone is called {name!r}; install the package that registers it")
+    backbone: Backbone = PROVIDERS.get(provider).backbone(name)
+    return backbone
 
 
-def torchvision_network(
-    name: str, package: str = "torchvision.models", **options: bool
-) -> Callable[[], nn.Module]:
-    """Return the function that builds a network of torchvision without weights."""
-
-    def build() -> nn.Module:
-        # Imported here: torchvision imports torch's compiler, which is slower than torch itself.
-        net: nn.Module = getattr(import_module(package), name)(weights=None, **options)
-        return net
-
-    return build
+def _at_layer(name: str) -> Recipe:
+    """Return the recipe "<recipe or backbone of the catalogue>[-<pool>][@<layer>]"."""
+    parts = LayerName.parse(name)
+    assert parts is not None  # by `provider_of`
+    base = catalogue_recipe(str(parts._replace(layer=None))) or catalogue_recipe(parts.base)
+    assert base is not None
+    return at_layer(base, parts, BACKBONES[base.backbone], base.tap)
 
 
 def _googlenet() -> nn.Module:
@@ -120,3 +119,5 @@ BACKBONES: dict[str, Backbone] = {
     **{name: _efficientnet_lite(name) for name in _LITES},
     "dct": Backbone(_dct_network, pretrained=_dct_weights, cached=lambda weights: True),
 }
+
+PROVIDER = Library(_at_layer, BACKBONES.__getitem__)

@@ -1,20 +1,14 @@
-"""Image recipes by name: all settings that change a feature, on one screen.
+"""The catalogue of image recipes: all settings that change a feature, on one screen.
 
 A recipe is data. `pipeline.images` executes it, shards record it as canonical JSON, and
 `pipeline.store.hashing.recipe_hash` identifies a feature by its recipe and weights.
 """
 
-import re
-from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any, Literal
+from typing import Literal
 
 from pipeline.images.recipes.layers import GRID_AXES, ROW_AXES
-from pipeline.images.recipes.open_clip_recipes import open_clip_recipe
-from pipeline.images.recipes.schema import Crop, Normalise, Recipe, RecipeError, Resize
-from pipeline.images.recipes.timm_recipes import is_timm_model, timm_recipe
-from pipeline.store.errors import UnknownName
-from pipeline.store.wording import did_you_mean, nearest
+from pipeline.images.recipes.schema import Crop, Normalise, Recipe, Resize
 
 # Training normalisation of torchvision's ImageNet weights, of Oxford's VGG (He's ResNets have the
 # same means) and Berkeley's CaffeNet under Caffe, of torchvision's GoogLeNet (ported from
@@ -186,126 +180,3 @@ DEFAULT_RECIPE = {
     **{backbone: f"{backbone}-pool" for backbone in _LITES},
     "dct": "dct-thumbnail",
 }
-
-
-PROVIDERS: dict[str, Callable[[str], Recipe]] = {"open-clip": open_clip_recipe, "timm": timm_recipe}
-"""Recipes of the models of libraries, by name prefix: "timm:<model>". The entry of the same prefix
-in `pipeline.images.backbones.known_backbones` builds the network."""
-
-
-def provider_of(name: str) -> str | None:
-    """Return the prefix of a recipe or backbone name if it is in `PROVIDERS`, otherwise None."""
-    prefix, colon, _ = name.partition(":")
-    return prefix if colon and prefix in PROVIDERS else None
-
-
-_BY_PARTS = {frozenset(name.split("-")): name for name in RECIPES}
-
-# "<recipe>-<pixels>": the recipe at another size. The networks halve the map five times, so a side
-# of 32 n pixels has n cells; the limit of 2048 keeps a typing error from exhausting memory.
-_RESIZED = re.compile(r"(?P<base>.+)-(?P<size>[1-9][0-9]{1,4})")
-_STRIDE, _LEAST, _MOST = 32, 64, 2048
-
-
-def is_image_recipe(name: str) -> bool:
-    """Return whether `resolve_recipe` accepts a name, excluding backbone names."""
-    resized = _RESIZED.fullmatch(name)
-    base = name if resized is None or name in RECIPES else resized["base"]
-    return base in RECIPES or provider_of(name) is not None
-
-
-def recipe_name(name: str) -> str:
-    """Return the name of the recipe that is spelled by its parts, in any order after the backbone.
-
-    "vgg19/fc7/10crop/caffe" is "vgg19-caffe-fc7-10crop", and "resnet152/pool/448" is
-    "resnet152-pool-448"; shards and hashes have the recipe's name. Other names are unchanged.
-    """
-    if "/" not in name or provider_of(name) is not None:
-        return name
-    parts = frozenset(name.replace("/", "-").split("-"))
-    for size in ["", *(part for part in parts if part.isdigit())]:
-        if (key := _BY_PARTS.get(parts - {size})) is not None:
-            return f"{key}-{size}" if size else key
-    backbone = name.partition("/")[0]
-    others = [key for key in RECIPES if RECIPES[key].backbone.startswith(backbone)]
-    hint = f"those of {backbone} are {', '.join(others)}" if others else _hint(backbone)
-    raise UnknownName(f"no image recipe has the parts {name!r}; {hint}")
-
-
-def _resized(base: Recipe, size: int) -> Recipe:
-    """Return a recipe at another crop size, its canvas scaled in proportion."""
-    name, base_size = f"{base.name}-{size}", base.crop.size
-    if base.pool == "none" and base.axes != GRID_AXES:
-        raise RecipeError(
-            f"{name}: {base.tap} of {base.backbone} is fully connected and has a fixed input size, "
-            f"{base_size} pixels; other sizes apply to grids and means over cells only"
-        )
-    if size == base_size:
-        raise RecipeError(f"{name}: {size} pixels is the size of {base.name}; use that name")
-    if size % _STRIDE or not _LEAST <= size <= _MOST:
-        raise RecipeError(
-            f"{name}: {size} pixels are not a multiple of {_STRIDE} from {_LEAST} to {_MOST}"
-        )
-    cells = (size // _STRIDE, size // _STRIDE) if base.pool == "none" else ()
-    resize = replace(base.resize, size=round(base.resize.size * size / base_size))
-    crop, shape = replace(base.crop, size=size), (*cells, base.shape[-1])
-    source = f"as {base.name}, at {size} pixels"
-    return replace(base, name=name, resize=resize, crop=crop, shape=shape, source=source)
-
-
-def resolve_recipe(name: str, precision: str = "float32", storage: str = "float32") -> Recipe:
-    """Return the recipe of a name, or the default recipe of a backbone.
-
-    Parameters
-    ----------
-    name : str. A key of `RECIPES` or `DEFAULT_RECIPE`, also by its parts, "resnet152/pool/10crop";
-        a key of `RECIPES` with another crop size, "resnet152-pool-448", its canvas scaled in
-        proportion; or "<library>:<model>" with a library
-        of `pipeline.images.recipes.image_recipes.PROVIDERS`.
-    precision, storage : str. From `pipeline.images.recipes.PRECISIONS` and `STORAGES`.
-
-    Returns
-    -------
-    Recipe
-        Frozen; equal names, precisions and storages have equal recipes.
-
-    Raises
-    ------
-    UnknownName
-        No recipe, backbone, or model of the library has this name; the nearest names are listed.
-    RecipeError
-        An unsupported precision, storage or size, or a library that is not installed.
-
-    Examples
-    --------
-    >>> recipe = pipeline.resolve_recipe("resnet152-pool")
-    >>> recipe.shape, recipe.backbone
-    ((2048,), 'resnet152')
-    """
-    if (provider := provider_of(name)) is not None:
-        return replace(PROVIDERS[provider](name), precision=precision, storage=storage)
-    key = recipe_name(DEFAULT_RECIPE.get(name, name))
-    resized = _RESIZED.fullmatch(key)
-    if key in RECIPES:
-        recipe = RECIPES[key]
-    elif resized is not None and resized["base"] in RECIPES:
-        recipe = _resized(RECIPES[resized["base"]], int(resized["size"]))
-    else:
-        raise UnknownName(f"no image recipe or backbone is called {name!r}; {_hint(name)}")
-    return replace(recipe, precision=precision, storage=storage)
-
-
-def resolved_like(name: str, stored: Mapping[str, Any]) -> Recipe:
-    """Return the recipe of a name with the options that the recipe of stored rows records."""
-    return resolve_recipe(name, *(str(stored.get(key)) for key in ("precision", "storage")))
-
-
-def _hint(name: str) -> str:
-    """Return the nearest names, and the form of names of library models."""
-    open_clip, timm = "open-clip:MODEL.TAG", "timm:MODEL"
-    if is_timm_model(name):
-        near = f"did you mean {' or '.join([f'timm:{name}', *nearest(name, DEFAULT_RECIPE, 1)])}?"
-    else:
-        names = [*DEFAULT_RECIPE, *RECIPES, open_clip]
-        near = did_you_mean(name, names, "pipeline list recipes")
-    return f"{near} Models of timm are {timm}, those of open_clip {open_clip}"

@@ -1,9 +1,10 @@
-"""Layer names, and the layout of layer outputs: a row, a map, or tokens."""
+"""Layers by name, and the layout of their outputs: a row, a map, or tokens."""
 
 import math
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from pipeline.images.recipes.schema import Pool, RecipeError
 from pipeline.store.errors import UnknownName
@@ -16,8 +17,42 @@ TOKENS: dict[str, Pool] = {
 }
 """Tokens before the patch tokens, in order, with their names in `pool`."""
 
+POOLS: dict[str, Pool] = {
+    "grid": "none",
+    "pool": "mean over cells",
+    "max": "max over cells",
+    "tokens": "all tokens",
+    **TOKENS,
+}
+"""What is kept of a layer's output, by the word in a recipe's name, with its name in `pool`."""
+
+
+_NAME = re.compile(rf"(?P<base>[^@]+?)(-(?P<pool>{'|'.join(POOLS)}))?(@(?P<layer>[^@:]+))?")
+
 GRID_AXES, ROW_AXES = "row, cell_y, cell_x, channel", "row, channel"
 TOKEN_AXES = "row, token, channel"
+
+
+class LayerName(NamedTuple):
+    """The parts of "<base>[-<pool>][@<layer>]"."""
+
+    base: str
+    pool: str | None  # a key of `POOLS`
+    layer: str | None
+
+    @classmethod
+    def parse(cls, name: str) -> "LayerName | None":
+        """Return the parts of a name, or None if it does not have this form."""
+        match = _NAME.fullmatch(name)
+        return None if match is None else cls(match["base"], match["pool"], match["layer"])
+
+    def __str__(self) -> str:
+        """Return the name."""
+        return (
+            self.base
+            + (f"-{self.pool}" if self.pool else "")
+            + (f"@{self.layer}" if self.layer else "")
+        )
 
 
 @dataclass(frozen=True)
@@ -27,9 +62,10 @@ class OutputLayout:
     kind: Literal["row", "maps", "channels last", "tokens"]
     """(channels,), (channels, y, x), (y, x, channels), or (tokens, channels): those of `prefix`,
     then one per cell, row by row."""
-    cells: tuple[int, ...]  # (y, x); () for a row
+    cells: tuple[int, ...]  # (y, x); () for a row, and for tokens that are no square grid
     channels: int
     prefix: Mapping[str, int]  # names in `TOKENS` and numbers of the tokens before the cells
+    count: int = 0  # of all tokens
 
     def tokens(self, pool: str) -> slice:
         """Return the slice of the tokens that `pool` names."""
@@ -49,6 +85,12 @@ class OutputLayout:
             if count == 1:
                 return (self.channels,), ROW_AXES
             return (count, self.channels), TOKEN_AXES
+        if pool == "all tokens":
+            if self.kind != "tokens":
+                raise RecipeError("its output has no tokens")
+            return (self.count, self.channels), TOKEN_AXES
+        if self.kind == "tokens" and not self.cells:
+            raise RecipeError(f"its {self.count} tokens are no square grid; keep all of them")
         if pool == "none":
             return (*self.cells, self.channels), GRID_AXES if self.cells else ROW_AXES
         if not self.cells:
@@ -77,10 +119,9 @@ def layout_of(
             cells = shape[0] - sum(before.values())
             side = math.isqrt(max(cells, 0))
             if side > 1 and side**2 == cells:
-                return OutputLayout("tokens", (side, side), shape[1], before)
-    raise RecipeError(
-        f"its output per image is {shape}, expected a row, a map, or tokens of a square grid"
-    )
+                return OutputLayout("tokens", (side, side), shape[1], before, shape[0])
+        return OutputLayout("tokens", (), shape[1], dict(prefix or {}), shape[0])
+    raise RecipeError(f"its output per image is {shape}, expected a row, a square map, or tokens")
 
 
 def unknown_layer(backbone: str, layer: str, names: Iterable[str]) -> UnknownName:

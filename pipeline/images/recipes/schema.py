@@ -8,7 +8,10 @@ from pipeline.store.devices import DTYPES as STORAGES
 from pipeline.store.devices import PRECISIONS
 from pipeline.store.errors import PipelineError
 
-Pool = Literal["none", "mean over cells", "class token", "distillation token", "register tokens"]
+Pool = Literal[
+    "none", "mean over cells", "max over cells", "all tokens", "class token", "distillation token",
+    "register tokens",
+]  # fmt: skip
 
 PILLOW_RGB = "pillow, exif orientation applied, 16-bit / 257, convert('RGB')"
 """Decoding rule of every recipe of the catalogue; see `pipeline.images.decoding.decode`."""
@@ -93,6 +96,25 @@ class Normalise:
 
 
 @dataclass(frozen=True, slots=True)
+class Preprocessing:
+    """From a decoded image to the input of a network.
+
+    Examples
+    --------
+    >>> pipeline.Preprocessing(
+    ...     pipeline.Resize("shorter-side", 256),
+    ...     pipeline.Crop("centre", 224),
+    ...     pipeline.Normalise(255.0, (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)),
+    ... ).crop.size
+    224
+    """
+
+    resize: Resize
+    crop: Crop
+    normalise: Normalise
+
+
+@dataclass(frozen=True, slots=True)
 class Recipe:
     """How one feature row is computed from one image file."""
 
@@ -110,8 +132,9 @@ class Recipe:
     """Applied to the tap's output, and determines the range of the values. It has no effect on a
     tap that ends in it."""
     pool: Pool
-    """For the output of one crop: "none" (keep the grid), "mean over cells", or special tokens that
-    a transformer puts before the patch tokens, which "none" drops."""
+    """For the output of one crop: "none" (keep the grid), the mean or maximum over cells, or
+    tokens: all, or the special ones that a transformer puts before the patch tokens, which "none"
+    and the reductions drop."""
     combine_crops: Literal["none", "mean"]
     """Mean over the crops' outputs, after `activation` and `pool`."""
     shape: tuple[int, ...]
@@ -126,6 +149,8 @@ class Recipe:
     """Precision of the network, one of `PRECISIONS`."""
     storage: str = "float32"
     """Dtype of the stored row, one of `STORAGES`."""
+    plugin: str = ""
+    """Package of the network, "distribution==version", if another package adds it."""
     source: str = ""
     """Paper or program with these features; changes no feature."""
     trained_on: tuple[str, ...] = ()
@@ -160,6 +185,8 @@ class Recipe:
         """Return all that changes a feature as JSON values, except the weights in use."""
         values = asdict(self)
         del values["weights"], values["source"], values["trained_on"]
+        if not self.plugin:
+            del values["plugin"]
         return values
 
     @property

@@ -2,7 +2,7 @@
 
 import socket
 import time
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from functools import lru_cache, partial
@@ -19,6 +19,7 @@ from pipeline.store.hashing import sha256_of_file
 from pipeline.store.jobs.feature_source import FeatureSource
 from pipeline.store.jobs.origins import not_seen
 from pipeline.store.progress import WRITE, OnProgress, Progress, Stopwatch, no_progress
+from pipeline.store.registry import Guests, adopt, guests_of_calls
 from pipeline.store.shards.format import (
     MISSING,
     OK,
@@ -51,6 +52,7 @@ class ShardTask:
     shard: UnfinishedShard
     part: Callable[[], FeatureSource]  # the rows of the shard
     missing: Collection[int]  # rows of the shard whose file the command does not see
+    guests: Sequence[Guests] = ()  # that the program of the command has registered
 
 
 @dataclass(frozen=True)
@@ -77,7 +79,7 @@ def compute_on_workers(
     run = build.work / RUN_FILES.replace("*", uuid4().hex[:12])
     shards = build.unfinished()
     before = {shard.number: int(np.count_nonzero(shard.state)) for shard in shards}
-    failed, total = 0, len(build.ids)
+    failed, total, guests = 0, len(build.ids), guests_of_calls()
     # A lost worker's shard is computed again, so a report replaces the shard's previous one.
     reported: dict[int, tuple[int, int]] = {}
 
@@ -85,7 +87,7 @@ def compute_on_workers(
         for shard in shards:
             span = build.plan.span(shard.number)
             rows = {*np.flatnonzero(absent[span.start : span.stop]).tolist()}
-            yield shard.number, ShardTask(run, shard, part_of(span), rows)
+            yield shard.number, ShardTask(run, shard, part_of(span), rows, guests)
 
     def on_progress(shard: int, rows: int, failures: int) -> None:
         if shard in before:
@@ -151,6 +153,7 @@ def _rows(task: ShardTask, watch: Stopwatch) -> Iterator[tuple[int, RowBlock]]:
     if not (pending := task.shard.pending):
         return
     with _building:
+        adopt(task.guests)
         source = task.part()
     require_same(task.shard.header, source.header)
     files = source.origin.files

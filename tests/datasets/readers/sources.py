@@ -12,7 +12,7 @@ from PIL import Image
 
 from pipeline.datasets.manifest import Manifest
 from pipeline.datasets.readers import READERS
-from pipeline.store.families import imported
+from pipeline.store.registry import imported
 
 Row = tuple[str, str, str, tuple[str, ...]]
 """Id, file, split and captions of an entry."""

@@ -1,0 +1,89 @@
+"""Recipes that read any layer of a network: the shape of its output, found without computing it."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from pipeline.images.backbones.backbone import Backbone
+from pipeline.images.recipes.layers import POOLS, LayerName, layout_of
+from pipeline.images.recipes.schema import Recipe, RecipeError
+from pipeline.images.tap import TappedNetwork
+
+__all__ = ["at_layer", "layer_outputs"]
+
+
+def at_layer(
+    base: Recipe,
+    name: LayerName,
+    backbone: Backbone,
+    tap: str = "",
+    output: tuple[int, ...] | None = None,
+) -> Recipe:
+    """Return a recipe that reads the layer of a name, or `tap`, in place of its own.
+
+    The image, crops, norm and weights are those of `base`. Without a word for the pool in the name,
+    it has the pool of `base`. `output` is the shape of the layer's output, if it is known.
+    """
+    tap = name.layer or tap
+    pool = base.pool if name.pool is None else POOLS[name.pool]
+    activation = base.activation if tap == base.tap else "none"
+    recipe = replace(base, name=str(name), tap=tap, activation=activation, pool=pool)
+    try:
+        layout = backbone.layout(output or _output_shape(recipe, backbone))
+        shape, axes = layout.row(pool)
+        if name.pool == "grid" and not layout.cells:
+            raise RecipeError("its output is a row, which has no cells")
+    except RecipeError as error:
+        raise RecipeError(f"{name} reads {tap!r} of {base.backbone}: {error}") from error
+    return replace(recipe, shape=shape, axes=axes)
+
+
+def layer_outputs(recipe: Recipe, backbone: Backbone) -> Iterator[tuple[str, tuple[int, ...]]]:
+    """Yield the layers whose output can be read, in the order of the forward pass.
+
+    Each has its name and the shape of its output for one crop.
+    """
+    net = _on_meta(backbone)
+    seen: list[tuple[str, tuple[int, ...]]] = []
+
+    def note(name: str, output: Any) -> None:
+        if isinstance(output, Tensor) and len(output) == 1:
+            seen.append((name, tuple(output.shape[1:])))
+
+    for name, layer in net.named_modules():
+        if name:
+            layer.register_forward_hook(lambda _, __, output, name=name: note(name, output))
+    with torch.inference_mode():
+        net(_crop(recipe))
+    for name, shape in dict(seen).items():
+        try:
+            layout_of(shape)
+        except RecipeError:
+            continue
+        yield name, shape
+
+
+def _output_shape(recipe: Recipe, backbone: Backbone) -> tuple[int, ...]:
+    """Return the shape of a recipe's tap for one crop."""
+    tapped = TappedNetwork(_on_meta(backbone), backbone, recipe)
+    with torch.inference_mode():
+        output: Any = tapped(_crop(recipe))
+    if not isinstance(output, Tensor):
+        found = f"a {type(output).__name__}"
+    elif len(output) != 1:
+        found = f"{len(output)} outputs of {tuple(output.shape[1:])} per image"
+    else:
+        return tuple(output.shape[1:])
+    raise RecipeError(f"it has {found}, expected one; choose another layer")
+
+
+def _on_meta(backbone: Backbone) -> nn.Module:
+    """Return the network without memory for its weights, in evaluation mode."""
+    return backbone.outline().to("meta").eval()
+
+
+def _crop(recipe: Recipe) -> Tensor:
+    return torch.zeros((1, 3, recipe.crop.size, recipe.crop.size), device="meta")
