@@ -16,10 +16,11 @@ from pathlib import Path
 
 # A room above its aim has the size of its last reduction, and shrinks further.
 BUDGET = {
-    # 40 lines more: HDF5 files of others are read in another process by their importers too.
-    "store": 11660,  # to become 8,900
+    # 180 lines more: one registry of all that another package can add.
+    "store": 11850,  # to become 8,900
     "datasets": 4790,  # to become 3,900
-    "images": 5300,
+    # 500 lines more: any layer of any network, torchvision's models, networks of other packages.
+    "images": 5800,  # to become 5,300
     "text": 6360,  # to become 5,900
     "heads": 7820,  # to become 7,600
     "retrieval": 5390,  # to become 5,000
@@ -30,8 +31,8 @@ BUDGET = {
     "studies": 6510,
     "web": 4300,
     "stages": 4880,
-    # 40 lines more: continuous integration fails if any of its parts does.
-    "tests": 41320,  # to become 27,000
+    # More: continuous integration fails if any of its parts does; networks of others.
+    "tests": 41700,  # to become 27,000
 }
 """Most lines of each room, of all kinds; the plan's aim next to those above it."""
 

@@ -23,7 +23,7 @@ WAY = pipeline.Preprocessing(
 )
 
 
-def build() -> nn.Module:
+def build() -> nn.Sequential:
     return nn.Sequential(nn.Conv2d(3, 5, 4, stride=4), nn.ReLU(), nn.AdaptiveAvgPool2d(1))
 
 
