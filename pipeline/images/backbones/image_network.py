@@ -111,7 +111,7 @@ def register_backbone(
     pretrained: Callable[[], Mapping[str, Tensor]] | None = None,
     trained_on: tuple[str, ...] = (),
 ) -> None:
-    """Register a network of this program as a backbone, for all functions that take a recipe.
+    """Register a network of this program as a backbone, for all functions of recipes.
 
     Parameters
     ----------

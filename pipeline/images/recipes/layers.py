@@ -62,7 +62,7 @@ class OutputLayout:
     kind: Literal["row", "maps", "channels last", "tokens"]
     """(channels,), (channels, y, x), (y, x, channels), or (tokens, channels): those of `prefix`,
     then one per cell, row by row."""
-    cells: tuple[int, ...]  # (y, x); () for a row, and for tokens that are no square grid
+    cells: tuple[int, ...]  # (y, x); () for a row, and for tokens that form no square
     channels: int
     prefix: Mapping[str, int]  # names in `TOKENS` and numbers of the tokens before the cells
     count: int = 0  # of all tokens
@@ -90,7 +90,9 @@ class OutputLayout:
                 raise RecipeError("its output has no tokens")
             return (self.count, self.channels), TOKEN_AXES
         if self.kind == "tokens" and not self.cells:
-            raise RecipeError(f"its {self.count} tokens are no square grid; keep all of them")
+            raise RecipeError(
+                f"its {self.count} tokens do not form a square grid; keep all of them"
+            )
         if pool == "none":
             return (*self.cells, self.channels), GRID_AXES if self.cells else ROW_AXES
         if not self.cells:
