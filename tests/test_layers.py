@@ -45,7 +45,17 @@ def test_a_cube_of_channels_last_maps_is_known_by_its_network() -> None:
     assert layout_of((8, 8, 8), channels_last=True).kind == "channels last"
 
 
-@pytest.mark.parametrize("shape", [(), (1, 384), (50, 384), (2, 3, 7, 7)])
+@pytest.mark.parametrize("shape", [(), (2, 3, 7, 7)])
 def test_other_shapes_are_refused(shape: tuple[int, ...]) -> None:
-    with pytest.raises(RecipeError, match="expected a row, a map, or tokens of a square grid"):
+    with pytest.raises(RecipeError, match="expected a row, a square map, or tokens"):
         layout_of(shape)
+
+
+@pytest.mark.parametrize("tokens", [1, 50])
+def test_tokens_of_no_grid_are_kept_all_or_by_name(tokens: int) -> None:
+    layout = layout_of((tokens, 384), {"class": 1})
+    assert layout.row("all tokens") == ((tokens, 384), TOKEN_AXES)
+    assert layout.row("class token") == ((384,), ROW_AXES)
+    for pool in ("none", "mean over cells", "max over cells"):
+        with pytest.raises(RecipeError, match=f"its {tokens} tokens do not form a square grid"):
+            layout_of((tokens, 384)).row(pool)

@@ -41,6 +41,7 @@ class ImageNetwork:
 
     Examples
     --------
+    >>> import torch
     >>> network = pipeline.ImageNetwork(
     ...     lambda: torch.nn.Sequential(torch.nn.Conv2d(3, 8, 4, stride=4)),
     ...     pipeline.Preprocessing(
@@ -127,8 +128,8 @@ def register_backbone(
 
     Examples
     --------
-    >>> pipeline.register_backbone("mine", build, preprocess, {"layer4": (512, 7, 7)})
-    ... # doctest: +SKIP
+    >>> layers = {"layer4": (512, 7, 7)}
+    >>> pipeline.register_backbone("mine", build, preprocess, layers)  # doctest: +SKIP
     >>> pipeline.extract("photos", "features/mine", recipe="mine-pool")  # doctest: +SKIP
     """
     parts = LayerName.parse(name)

@@ -35,7 +35,13 @@ def _require_one_of(name: str, value: Any, choices: tuple[Any, ...]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Resize:
-    """Resizing of an image of any shape to the 8-bit canvas from which crops are cut."""
+    """Resizing of an image of any shape to the 8-bit canvas from which crops are cut.
+
+    Examples
+    --------
+    >>> pipeline.Resize("shorter-side", 256, "bicubic").antialias
+    True
+    """
 
     rule: Literal["squash", "shorter-side"]
     """"squash" resizes to (size, size) and does not keep the aspect ratio; "shorter-side" resizes
@@ -57,7 +63,13 @@ class Resize:
 
 @dataclass(frozen=True, slots=True)
 class Crop:
-    """Windows of the canvas, each of which is an input of the network."""
+    """Windows of the canvas, each of which is an input of the network.
+
+    Examples
+    --------
+    >>> pipeline.Crop("ten", 224).windows
+    10
+    """
 
     rule: Literal["none", "flip", "centre", "ten"]
     """"none", the whole canvas; "flip", the canvas, then its mirror image; "centre", the centre
@@ -81,7 +93,13 @@ class Crop:
 
 @dataclass(frozen=True, slots=True)
 class Normalise:
-    """Normalisation (x / scale - mean) / std of values 0-255, in float32 and in this order."""
+    """Normalisation (x / scale - mean) / std of values 0-255, in float32 and in this order.
+
+    Examples
+    --------
+    >>> pipeline.Normalise(255.0, (0.5, 0.5, 0.5), (0.5, 0.5, 0.5)).channels
+    'RGB'
+    """
 
     scale: float
     """Divisor of the values."""
