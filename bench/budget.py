@@ -20,7 +20,7 @@ BUDGET = {
     "store": 11850,  # to become 8,900
     "datasets": 4790,  # to become 3,900
     # 500 lines more: any layer of any network, torchvision's models, networks of other packages.
-    "images": 5800,  # to become 5,300
+    "images": 6000,  # to become 5,300
     "text": 6360,  # to become 5,900
     "heads": 7820,  # to become 7,600
     "retrieval": 5390,  # to become 5,000

@@ -50,8 +50,8 @@ class Registry(Generic[T]):
     ) -> None:
         """Register the built-in things of a kind, such as "encoders".
 
-        `home` is the "module:attribute" of this registry. `accepts` returns whether a guest is what the
-        kind expects; `expected` describes it, such as "a subclass of Encoder".
+        `home` is the "module:attribute" of this registry. `accepts` returns whether a guest is what
+        the kind expects; `expected` describes it, such as "a subclass of Encoder".
         """
         self.kind, self._home = kind, home
         self._expected, self._accepts = expected, accepts
