@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import Field, asdict, dataclass, field, fields, make_dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal, TypeVar, get_args
 
@@ -173,9 +174,15 @@ def load_params() -> Params:
 
 def _read() -> Any:
     try:
-        return yaml.safe_load(PARAMS_FILE.read_text(encoding="utf-8"))
+        return _parsed(PARAMS_FILE.read_text(encoding="utf-8"))
     except (yaml.YAMLError, ValueError, AttributeError, RecursionError) as error:
         raise PipelineError(f"{PARAMS_FILE} is not YAML: {' '.join(str(error).split())}") from error
+
+
+@lru_cache(maxsize=1)
+def _parsed(text: str) -> Any:
+    """Return what a text of YAML holds, which nobody changes; a command reads it several times."""
+    return yaml.safe_load(text)
 
 
 def _with_options(values: Any) -> Any:

@@ -71,15 +71,13 @@ MODULES = modules()
 
 
 @cache
-def imported(path: str, nested: bool) -> tuple[str, ...]:
-    """Return the dotted names that a module imports, within functions too if `nested`."""
-    return tuple(_imported(path, nested))
+def imported(path: str) -> tuple[str, ...]:
+    """Return the dotted names that a module imports, within functions too."""
+    return tuple(_imported(path))
 
 
-def _imported(path: str, nested: bool) -> Iterator[str]:
-    tree = ast.parse((PROJECT / path).read_text())
-    nodes = ast.walk(tree) if nested else iter(tree.body)
-    for node in nodes:
+def _imported(path: str) -> Iterator[str]:
+    for node in ast.walk(ast.parse((PROJECT / path).read_text())):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and node.module:
@@ -94,11 +92,11 @@ def level_of(path: str) -> int:
     return LEVELS.index(max(rooms, key=len))
 
 
-def arrows(nested: bool = True) -> Iterator[tuple[str, str]]:
+def arrows() -> Iterator[tuple[str, str]]:
     """Yield each import of a module by another one, as two paths."""
     for name, path in MODULES.items():
         if name != "pipeline":
-            for imports in imported(path, nested):
+            for imports in imported(path):
                 if imports in MODULES and imports != "pipeline":
                     yield path, MODULES[imports]
 
@@ -106,7 +104,7 @@ def arrows(nested: bool = True) -> Iterator[tuple[str, str]]:
 def test_no_import_cycle() -> None:
     """Also none by way of an import within a function."""
     graph = {
-        name: {found for found in imported(path, nested=True) if found in MODULES} - {name}
+        name: {found for found in imported(path) if found in MODULES} - {name}
         for name, path in MODULES.items()
         if path != "pipeline/__init__.py"
     }
@@ -215,7 +213,7 @@ def test_a_room_does_not_hold_what_it_must_not(room: str) -> None:
         for path in MODULES.values()
         # The localization file is one of embeddings.
         if path.startswith(f"{room}/") and path != "pipeline/regions/localization/localized.py"
-        for name in imported(path, nested=True)
+        for name in imported(path)
         if name.partition(".")[0] in FORBIDDEN[room]
     ]
     assert found == []

@@ -91,9 +91,11 @@ def _of_module(source: str) -> Iterator[tuple[int, str]]:
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and " " in node.value:
             text = _NAMES.sub(lambda hit: " " * len(hit[0]), node.value)
             yield node.lineno, _CODE.sub(lambda hit: " " * len(hit[0]), text)
-    for token in tokenize.generate_tokens(io.StringIO(source).readline):
-        if token.type == tokenize.COMMENT:
-            yield token.start[0], token.string
+    # Most modules have no such comment, and tokens are slow to find.
+    if any(_PATTERN.search(line, line.index("#")) for line in source.splitlines() if "#" in line):
+        for token in tokenize.generate_tokens(io.StringIO(source).readline):
+            if token.type == tokenize.COMMENT:
+                yield token.start[0], token.string
 
 
 def _line(text: str, at: int) -> str:

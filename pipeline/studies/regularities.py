@@ -184,7 +184,9 @@ def _vectors(
     searcher: Searcher, kinds: Sequence[WordKind], log: Callable[[str], None]
 ) -> dict[str, npt.NDArray[np.float32]]:
     vectors, unknown = {}, []
-    for word in dict.fromkeys(word for kind in kinds for word in kind.words):
+    words = [*dict.fromkeys(word for kind in kinds for word in kind.words)]
+    searcher.models.keep_encoder(words)
+    for word in words:
         try:
             (row,) = searcher.models.embed_sentences([word], log)
         except EmbeddingsError:

@@ -82,8 +82,10 @@ def test_children_end_with_their_parent(pictures: list[Picture], tmp_path: Path)
     program = (
         "import sys, time; from pathlib import Path\n"
         "from pipeline.store.progress import Stopwatch\n"
-        "from tests.images.test_reader_processes import RECIPE, ReaderProcesses\n"
-        "read = ReaderProcesses(RECIPE, RECIPE.crop); read([Path(sys.argv[1])], Stopwatch())\n"
+        "from pipeline.images.reader_processes import ReaderProcesses\n"
+        "from pipeline.images.recipes import resolve_recipe\n"
+        "recipe = resolve_recipe('resnet152-pool')\n"
+        "read = ReaderProcesses(recipe, recipe.crop); read([Path(sys.argv[1])], Stopwatch())\n"
         "print('read', flush=True); time.sleep(60)"
     )
     parent = subprocess.Popen(

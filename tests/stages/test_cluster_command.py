@@ -33,17 +33,17 @@ def test_images_by_local_workers(
     # The default of the worker, whose process the suite's smaller one does not reach.
     monkeypatch.setattr("pipeline.images.batches.CROPS_PER_BATCH", 8)
     Path("data/scenes/images/scene-00010.png").write_bytes(b"damaged")
-    few = (*EXTRACT, "--limit", 20)
+    few = (*EXTRACT, "--rows-per-shard", 8, "--limit", 12)
     assert pipeline(*few, "--out", "one", "--summary", "one.json").status == 3
     ended = pipeline(*few, "--out", "two", "--workers", 1, "--summary", "two.json")
     assert ended.status == 3, ended.stderr
     assert "working on 1 local worker" in ended.stderr
-    assert "20 computed" in ended.stderr
+    assert "12 computed" in ended.stderr
     assert files(Path("two")) == files(Path("one"))
     one, two = (json.loads(Path(name).read_text()) for name in ("one.json", "two.json"))
     for found in (one, two):
         assert found["seconds_of_work"].keys() == {"read", "decode", "forward", "write"}
-        assert (found["rows"], found["rows_computed"], found["failed_rows"]) == (20, 20, 1)
+        assert (found["rows"], found["rows_computed"], found["failed_rows"]) == (12, 12, 1)
     assert (one["where"], two["where"]) == ("one process", "1 local worker")
 
 

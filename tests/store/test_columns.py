@@ -101,7 +101,8 @@ def literals(path: Path) -> set[str]:
 
 
 def test_names_of_datasets_are_literals_of_one_module() -> None:
-    modules = {path.name: literals(path) for path in PROJECT.glob("pipeline/**/*.py")}
+    paths = [p for p in PROJECT.glob("pipeline/**/*.py") if "crc32" in p.read_text()]
+    modules = {path.name: literals(path) for path in paths}
     assert [name for name, texts in modules.items() if "source_crc32" in texts] == ["format.py"]
     assert [name for name, texts in modules.items() if "crc32" in texts] == ["layout.py"]
 

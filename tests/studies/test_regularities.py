@@ -52,7 +52,7 @@ def searcher(rng: np.random.Generator | None = None) -> Any:
         embedded=SimpleNamespace(
             space=space, manifest=Manifest("mine", Path(), entries, "", "", {})
         ),
-        models=SimpleNamespace(embed_sentences=embed),
+        models=SimpleNamespace(embed_sentences=embed, keep_encoder=lambda texts: None),
     )
 
 

@@ -5,6 +5,7 @@ from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from json import loads
 from pathlib import Path
+from shutil import copytree
 from typing import Any
 
 import numpy as np
@@ -223,59 +224,69 @@ def test_rows_are_added_in_new_shards(family: Family, tmp_path: Path) -> None:
 
 
 @of_all
-@pytest.mark.parametrize("place", [Place(), Place(workers=2)], ids=["here", "workers"])
 def test_rows_that_are_not_in_the_order_of_the_set(
-    family: Family, place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    family: Family, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """New entries come first in the dataset and last in the set; then an older one changes."""
     monkeypatch.setattr(Place, "executor", lambda *_: nullcontext(serial))
-    data, out = tmp_path / "data", tmp_path / "out"
+    data, given = tmp_path / "data", {"rows_per_shard": 2 * family.per_entry + 1}
+    places = {"workers": Place(workers=2), "here": Place()}
     write_dataset(data, family, ROWS + 2)
     later = read_manifest(data)
     older = replace(later, entries=later.entries[2:])
     older.write(data)
-    family.make(data, out, rows_per_shard=3, place=place)
+    family.make(data, tmp_path / "workers", place=places["workers"], **given)
+    copytree(tmp_path / "workers", tmp_path / "here")
     later.write(data)
-    family.make(data, out, rows_per_shard=3, add=True, place=place)
+    for name, place in places.items():
+        family.make(data, tmp_path / name, add=True, place=place, **given)
     write_dataset(data, family, ROWS + 2, changed=4)
-    family.make(data, out, rows_per_shard=3, add=True, place=place)
     family.make(data, tmp_path / "whole")
-    found, whole = FeatureSet(out), FeatureSet(tmp_path / "whole")
-    assert found.ids != whole.ids
-    np.testing.assert_allclose(found.read(whole.ids), whole.read(whole.ids), rtol=1e-5, atol=1e-5)
-    np.testing.assert_array_equal(found.source_crc32[found.rows_of(whole.ids)], whole.source_crc32)
+    whole = FeatureSet(tmp_path / "whole")
+    for name, place in places.items():
+        family.make(data, tmp_path / name, add=True, place=place, **given)
+        found = FeatureSet(tmp_path / name)
+        assert found.ids != whole.ids
+        rows = found.read(whole.ids)
+        np.testing.assert_allclose(rows, whole.read(whole.ids), rtol=1e-5, atol=1e-5)
+        sources = found.source_crc32[found.rows_of(whole.ids)]
+        np.testing.assert_array_equal(sources, whole.source_crc32)
 
 
 @of_all
-@pytest.mark.parametrize("place", [Place(), Place(workers=2)], ids=["here", "workers"])
 def test_an_update_makes_the_set_what_the_dataset_is_now(
-    family: Family, place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    family: Family, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One entry removed, one changed, two new, another order: the bytes of a set made anew."""
     monkeypatch.setattr(Place, "executor", lambda *_: nullcontext(serial))
-    data, out, summary = tmp_path / "data", tmp_path / "a" / "out", tmp_path / "summary.json"
-    family.make(write_dataset(data, family, ENTRIES), out, rows_per_shard=3)
-    (out / "notes.txt").write_text("of the user")
+    data, summary, per = tmp_path / "data", tmp_path / "summary.json", family.per_entry
+    places = {"here": Place(summary=summary), "workers": Place(workers=2, summary=summary)}
+    outs = {name: tmp_path / name / "out" for name in places}
+    rows_per_shard = 2 * per + 1
+    write_dataset(data, family, ENTRIES)
+    family.make(data, outs["here"], rows_per_shard=rows_per_shard)
+    (outs["here"] / "notes.txt").write_text("of the user")
+    copytree(outs["here"], outs["workers"])
     write_dataset(data, family, ENTRIES + 2, changed=4)
     later = read_manifest(data)
     order = [8, 1, 0, 3, 4, 5, 6, 9, 7]
     replace(later, entries=tuple(later.entries[number] for number in order)).write(data)
-    monitor, per = Recorder(), family.per_entry
-    place = replace(place, summary=summary)
-    given: dict[str, Any] = {"update": True, "place": place, "monitor": monitor}
-    family.make(data, out, **given)
-    assert computed(summary) == 3 * per, monitor.lines
-    counts = f"{9 * per} rows: {6 * per} kept, {2 * per} new, {per} changed, {per} removed"
-    assert counts in monitor.lines
-    assert (out / "notes.txt").read_text() == "of the user"
-    (out / "notes.txt").unlink()
-    family.make(data, tmp_path / "b" / "out", rows_per_shard=3)
-    assert everything(out) == everything(tmp_path / "b" / "out")
-    assert verify(out).faults == []
-    inode = (out / "index.json").stat().st_ino
-    family.make(data, out, **given)
-    assert computed(summary) == 0
-    assert inode == (out / "index.json").stat().st_ino, "an up-to-date set is not rewritten"
+    for name, place in places.items():
+        monitor = Recorder()
+        family.make(data, outs[name], update=True, place=place, monitor=monitor)
+        assert computed(summary) == 3 * per, monitor.lines
+        counts = f"{9 * per} rows: {6 * per} kept, {2 * per} new, {per} changed, {per} removed"
+        assert counts in monitor.lines
+    family.make(data, tmp_path / "anew" / "out", rows_per_shard=rows_per_shard)
+    for name, out in outs.items():
+        assert (out / "notes.txt").read_text() == "of the user"
+        (out / "notes.txt").unlink()
+        assert everything(out) == everything(tmp_path / "anew" / "out")
+        assert verify(out).faults == []
+        inode = (out / "index.json").stat().st_ino
+        family.make(data, out, update=True, place=places[name])
+        assert computed(summary) == 0
+        assert inode == (out / "index.json").stat().st_ino, "an up-to-date set is not rewritten"
 
 
 @of_all

@@ -150,8 +150,7 @@ def _read_here(features: FeatureSet, asked: list[str], answers: object) -> None:
     answers.put(features.read(asked))  # type: ignore[attr-defined]
 
 
-@pytest.mark.parametrize("compress", [False, True])
-@pytest.mark.parametrize("start", ["fork", "spawn"])
+@pytest.mark.parametrize(("start", "compress"), [("fork", False), ("fork", True), ("spawn", True)])
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 def test_an_open_set_is_read_by_workers(tmp_path: Path, compress: bool, start: str) -> None:
     build_whole(tmp_path / "out", compress)
