@@ -5,6 +5,7 @@ It is not the file of the test split, on which the tables are based.
 
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
@@ -14,10 +15,9 @@ from pipeline.experiments.layout import Layout, NotMade, unseeded
 from pipeline.heads.embed import Stored, embed, require_head_of
 from pipeline.heads.head_types import Experiment
 from pipeline.heads.inputs.pairs import made_from
-from pipeline.heads.reused_rows import embeddings_record
 from pipeline.heads.trained_head import HEAD_FILE, TENSORS_FILE
 from pipeline.retrieval import EmbeddingsError
-from pipeline.retrieval.embedding_file import read_provenance, read_store
+from pipeline.retrieval.embedding_file import embeddings_record, read_provenance
 from pipeline.retrieval.ensemble import ensemble
 from pipeline.retrieval.quantised.codes import StoreError
 from pipeline.store.current.record import Record, stale
@@ -63,10 +63,10 @@ def searched_embeddings(
 
 def _stored_before(file: Path) -> Stored:
     """Return the storage format of a file's vectors; the default if it is unreadable."""
-    try:
-        return Stored(read_store(file), read_provenance(file).get("dim"))
-    except EmbeddingsError:
-        return Stored()
+    with suppress(EmbeddingsError):
+        if record := embeddings_record(file):
+            return Stored(record["store"], record["dim"])
+    return Stored()
 
 
 class _Whole:

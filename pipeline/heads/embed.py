@@ -18,6 +18,7 @@ from pipeline.datasets.entries import ImageEntry, PackedEntries
 from pipeline.datasets.manifest import Manifest, read_manifest
 from pipeline.datasets.splits import ALL, split_for, splits_of
 from pipeline.heads import HeadError
+from pipeline.heads.copied_rows import copied_rows, earlier_embeddings
 from pipeline.heads.embedding_source import CHUNK_ROWS, EmbeddingSource, Side
 from pipeline.heads.inputs.averaged import averaged
 from pipeline.heads.inputs.feature_rows import FeatureRows, Features, Rows
@@ -28,7 +29,6 @@ from pipeline.heads.inputs.pairs import (
     made_from,
     with_features,
 )
-from pipeline.heads.reused_rows import earlier_embeddings, reused_rows
 from pipeline.heads.trained_head import TrainedHead, load_head
 from pipeline.retrieval.embedding_file import Blocks, EmbeddingsHeader, write_in_blocks
 from pipeline.retrieval.embeddings import Embeddings
@@ -317,13 +317,13 @@ def embed_split(
     earlier = None  # rows are reusable only as embedded: all dimensions, float32
     if quantiser is None and stored.dim is None:
         earlier = earlier_embeddings(out, trained.provenance)
-    reused = [reused_rows(side, earlier, monitor.log) for side in sides]
-    pending = [rows.others if rows else side for rows, side in zip(reused, sides, strict=True)]
+    copied = [copied_rows(side, earlier, monitor.log) for side in sides]
+    pending = [rows.others if rows else side for rows, side in zip(copied, sides, strict=True)]
     digest = sha256(repr([side and side.origin.digest() for side in pending]).encode())
     digest.update(sides[0].tensors_sha256.encode())
     with _work_folder(out.absolute(), digest.hexdigest()[:16]) as work:
         blocks: list[Blocks] = []
-        for rows, side in zip(reused, pending, strict=True):
+        for rows, side in zip(copied, pending, strict=True):
             computed = None
             if side is not None:
                 folder = work / side.side
@@ -353,7 +353,7 @@ def _itself(ids: Sequence[str]) -> Callable[[int], Sequence[str]]:
 
 
 def _blocks(embedded: FeatureSet | None) -> Blocks:
-    assert embedded is not None, "without reused rows, all are computed"
+    assert embedded is not None, "without copied rows, all are computed"
     rows = len(embedded.ids)
     for start in range(0, rows, CHUNK_ROWS):
         yield embedded.read_rows(np.arange(start, min(start + CHUNK_ROWS, rows)))

@@ -27,6 +27,7 @@ from pipeline.retrieval.quantised.codes import (
 from pipeline.retrieval.similarity import SIMILARITIES, Vectors
 from pipeline.store import columns
 from pipeline.store.columns import TEXT, Column
+from pipeline.store.current.record import Record
 from pipeline.store.guard import crash_of, trust
 from pipeline.store.hashing import canonical_json
 from pipeline.store.own_files import reading
@@ -36,6 +37,8 @@ from pipeline.store.shards.writer import PatientFile, with_room
 FORMAT = "pipeline-embeddings"
 FORMAT_VERSION = 1
 SIDES = ("images", "captions")
+IN_FULL = {"store": "float32", "dim": None}
+"""The entries of `embeddings_record` of vectors that are stored as embedded."""
 
 Blocks = Iterable[npt.NDArray[np.float32]]
 Part = TypeVar("Part")
@@ -325,9 +328,9 @@ def read_provenance(path: Path) -> dict[str, Any]:
     return _read(path, _stored_provenance)
 
 
-def read_store(path: Path) -> Store:
-    """Read the storage format of an embedding file."""
-    return _read(path, _stored_store)
+def embeddings_record(path: Path) -> Record | None:
+    """Return provenance, storage and dimensions of an embedding file; None if it is missing."""
+    return _read(path, _stored_record) if path.is_file() else None
 
 
 def read_features_crc32(path: Path) -> dict[str, npt.NDArray[np.uint32]]:
@@ -358,9 +361,9 @@ def _stored_provenance(path: Path) -> dict[str, Any]:
         return _json(file, "provenance")
 
 
-def _stored_store(path: Path) -> Store:
+def _stored_record(path: Path) -> Record:
     with h5py.File(path, "r") as file:
-        return _store(file)
+        return {**IN_FULL, **_json(file, "provenance"), "store": _store(file)}
 
 
 def _stored_features_crc32(path: Path) -> dict[str, npt.NDArray[np.uint32]]:

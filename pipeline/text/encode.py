@@ -21,8 +21,7 @@ from pipeline.text.captions import Captions
 from pipeline.text.encoders.base import CaptionEncoder
 from pipeline.text.encoders.plan_json import plan_of
 from pipeline.text.encoders.registry import encoder_options
-from pipeline.text.fitting import Fitting, fit_encoder
-from pipeline.text.refit import follow_captions
+from pipeline.text.fitting import Fitting, fit_encoder, follow_captions
 
 _SHOWN = 5  # number of captions without a known word to name in a message
 

@@ -14,7 +14,7 @@ from pipeline.experiments.whole_dataset import searched_embeddings
 from pipeline.heads.embed import Stored
 from pipeline.heads.experiments import resolve_experiment
 from pipeline.retrieval import EmbeddingsError
-from pipeline.retrieval.embedding_file import read_embeddings, read_store
+from pipeline.retrieval.embedding_file import embeddings_record, read_embeddings
 from pipeline.store.jobs.options import Selection
 from tests.project import Recorder
 
@@ -107,7 +107,9 @@ def test_a_file_that_is_recomputed_keeps_its_store(layout: Layout) -> None:
     moved = [replace(e, split="test") if e.split == "val" else e for e in manifest]
     pipeline.Manifest(manifest.name, manifest.image_root, moved, "", "", {}).write(layout.dataset)
     assert found(layout)[1][0].startswith(f"{file}: the manifest has changed")
-    assert read_store(file) == "binary"
+    record = embeddings_record(file)
+    assert record is not None
+    assert record["store"] == "binary"
     assert read_embeddings(file).image_embeddings.shape == (20, 16)
 
 

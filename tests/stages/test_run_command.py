@@ -143,7 +143,7 @@ def test_words_of_ones_own_are_made_and_followed(project: Path, pipeline: Call) 
     assert "training.epochs is 1, expected 20" in planned.stderr
     assert made(planned.stderr)[:2] == ["vectors", "train"]
     again = pipeline(*run)
-    assert "was made with other options: moved to" in again.stderr
+    assert "was made with other options (training.epochs is 1, expected 20): moved" in again.stderr
     assert made(again.stderr) == ["vectors"], "the vectors that the head started from"
     assert len([*vectors.parent.glob("word2vec-100d.safetensors~*")]) == 1
 

@@ -10,9 +10,8 @@ from pipeline.datasets.manifest import Manifest
 from pipeline.store.errors import UnknownName
 from pipeline.store.hashing import sha256_of_file
 from pipeline.text.vectors import load_vectors
-from pipeline.text.vectors.record import vectors_record
 from pipeline.text.vectors.settings import Training
-from pipeline.text.vectors.store import store_vectors
+from pipeline.text.vectors.store import store_vectors, vectors_record
 from pipeline.text.vectors.stored import describe_stored
 from tests.project import Call
 

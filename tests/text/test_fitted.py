@@ -35,7 +35,7 @@ def fit(
 
 def test_a_folder_is_not_used_for_other_options(tmp_path: Path) -> None:
     fit(encoder_options("tfidf"), tmp_path / "f")
-    with pytest.raises(EncoderError, match=r"differs in parts .*top-3"):
+    with pytest.raises(EncoderError, match=r"parts\.0\.vocabulary .* expected top-3"):
         fit(encoder_options("tfidf", vocabulary="top-3"), tmp_path / "f")
 
 

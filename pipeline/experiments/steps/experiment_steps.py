@@ -11,8 +11,8 @@ from pipeline.experiments.steps.step import Plan, Step
 from pipeline.heads import HeadError
 from pipeline.heads.embed import embed, require_head_of
 from pipeline.heads.head_types import Experiment
-from pipeline.heads.reused_rows import IN_FULL, embeddings_record
 from pipeline.heads.trained_head import TENSORS_FILE
+from pipeline.retrieval.embedding_file import IN_FULL, embeddings_record
 from pipeline.retrieval.ensemble import ensemble
 from pipeline.retrieval.evaluate import evaluate
 from pipeline.retrieval.ranking.protocols import resolve_protocol

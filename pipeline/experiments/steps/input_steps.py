@@ -12,7 +12,7 @@ from pipeline.images.concatenated_recipes import SideBySide, split_name
 from pipeline.images.extract import extract
 from pipeline.images.recipes import resolve_recipe
 from pipeline.store.current.readers import features_record
-from pipeline.store.current.record import stale
+from pipeline.store.current.record import Record, stale
 from pipeline.store.families import added
 from pipeline.store.jobs.options import Storage, extract_options
 from pipeline.store.progress import Monitor
@@ -20,10 +20,14 @@ from pipeline.store.shards.feature_set import FeatureSet
 from pipeline.store.shards.side_by_side import write_view
 from pipeline.store.wording import counted
 from pipeline.text.encode import Captions, encode
-from pipeline.text.refit import supersede_encoder
-from pipeline.text.vectors.record import expected_vectors, make_way_for, vectors_record
+from pipeline.text.fitting import supersede_encoder
 from pipeline.text.vectors.settings import Training
-from pipeline.text.vectors.store import store_vectors
+from pipeline.text.vectors.store import (
+    expected_vectors,
+    make_way_for_vectors,
+    store_vectors,
+    vectors_record,
+)
 
 
 class AnyRecipe(Protocol):
@@ -120,12 +124,12 @@ def _add_vectors(plan: Plan, name: str) -> Path:
     numbers = {k: v for k, v in options.items() if k not in {*others, "train"}}
     training = Training(options["train"], **numbers) if "train" in options else None
 
-    def expected() -> dict[str, Any]:
+    def expected() -> Record:
         return expected_vectors(plan.layout.dataset, training=training, **others)
 
     def make(monitor: Monitor) -> object:
         record = expected()
-        if make_way_for(out, record, monitor.log) and training is not None:
+        if make_way_for_vectors(out, record, monitor.log) and training is not None:
             # New vectors make encoders and features of the old ones obsolete.
             for step in plan.steps.values():
                 if step.job == "text" and out in step.inputs:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import replace
+from functools import partial
 from itertools import chain
 from pathlib import Path
 
@@ -21,7 +22,7 @@ from pipeline.store.builder.locking import (
     require_space,
     work_folders,
 )
-from pipeline.store.builder.reuse import make_way, older_rows, unfinished_files
+from pipeline.store.builder.reuse import contents, older_rows, unfinished_files
 from pipeline.store.builder.unfinished_shard import (
     PENDING,
     REUSABLE,
@@ -33,7 +34,7 @@ from pipeline.store.builder.unfinished_shard import (
     open_rows,
     shard_folder,
 )
-from pipeline.store.current.replace import finish_swap, forget_superseded, swap
+from pipeline.store.current.replace import finish_swap, forget_superseded, make_way, swap
 from pipeline.store.packed import PackedTexts, TextIndex
 from pipeline.store.progress import WRITE, Progress, Stopwatch, no_progress
 from pipeline.store.shards.format import (
@@ -125,7 +126,8 @@ class ShardBuild:
             # First: after a swap that was killed halfway, the old set is in the work folder.
             finish_swap(self._out, _is_of_set)
             if self._update:
-                self.moved = make_way(self._out, self.header)
+                header = self.header
+                self.moved = make_way(self._out, header.recipe_hash, partial(contents, header))
             existing = fit_to_existing(self._out, self.header, self.ids, self.plan, *self._options)
             self.plan, self.ids, self.compress = existing.plan, existing.ids, existing.compress
             self.published, self._replaces = existing.index, existing.replaces

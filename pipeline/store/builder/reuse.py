@@ -1,4 +1,4 @@
-"""Earlier sets: rows that an update can copy, and other features that it moves aside."""
+"""Earlier sets: rows that an update can copy, and whether features are the requested ones."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from pipeline.store.builder.unfinished_shard import JOURNAL, open_rows
-from pipeline.store.current.replace import is_superseded, mark_superseded, move_aside, move_back
+from pipeline.store.current.replace import Contents, mark_superseded
 from pipeline.store.packed import TextIndex
 from pipeline.store.shards.format import DamagedShard, FeatureHeader, OtherShard, ShardError
 from pipeline.store.shards.index import INDEX_FILE, read_index
@@ -58,22 +58,11 @@ def unfinished_files(work: Path) -> list[Path]:
     return sorted(path for path in work.glob("*/*") if path.suffix in (".h5", JOURNAL))
 
 
-def make_way(out: Path, header: FeatureHeader) -> list[str]:
-    """Move other features in `out` aside, and these back if they were; return log lines."""
-    notes: list[str] = []
-    present = _metadata(out)
-    if present is not None and (unlike := header.difference(present)) is not None:
-        key = str(present["recipe_hash"])
-        # Superseded features stay until their successor is finished: a kill must not leave none.
-        if is_superseded(out, key):
-            notes.append(f"{out} {unlike}: all rows are recomputed and then replace it")
-        else:
-            notes.append(f"{out} {unlike}: moved aside to {move_aside(out, key)}")
-    if not out.exists() and (
-        aside := move_back(out, header.recipe_hash, lambda folder: _holds(folder, header))
-    ):
-        notes.append(f"{aside} holds the requested features: moved back to {out}")
-    return notes
+def contents(header: FeatureHeader, out: Path) -> Contents | None:
+    """Return the recipe hash of existing features, and how they differ from those of a header."""
+    if (present := _metadata(out)) is None:
+        return None
+    return str(present["recipe_hash"]), header.difference(present) or ""
 
 
 def supersede(out: Path) -> None:
@@ -82,12 +71,7 @@ def supersede(out: Path) -> None:
         mark_superseded(out, str(present["recipe_hash"]))
 
 
-def _holds(folder: Path, header: FeatureHeader) -> bool:
-    metadata = _metadata(folder)
-    return metadata is not None and header.difference(metadata) is None
-
-
-def _metadata(out: Path) -> Mapping[str, Any] | None:
+def _metadata(out: Path) -> dict[str, Any] | None:
     """Return the metadata of the features in a folder, from its index or a shard; else None."""
     if is_view(out):
         return None

@@ -39,7 +39,28 @@ def stale(out: Path, read: Reader, expected: Callable[[], Record]) -> str:
     # Only now, since `expected` reads the inputs, which may be missing where no output exists. Via
     # JSON, which turns tuples into lists.
     required = json.loads(json.dumps(expected()))
-    return _first_difference({name: record[name] for name in required if name in record}, required)
+    return first_difference({name: record[name] for name in required if name in record}, required)
+
+
+def first_difference(record: Record, expected: Record, path: str = "") -> str:
+    """Return the path and values of the first difference of two records; "" if equal."""
+    for name in [*expected, *(name for name in record if name not in expected)]:
+        one, other = _by_name(record.get(name)), _by_name(expected.get(name))
+        if isinstance(one, Mapping) and isinstance(other, Mapping):
+            if unlike := first_difference(one, other, f"{path}{name}."):
+                return unlike
+        elif name in record and name in expected and one != other and name.endswith("_sha256"):
+            changed = name.removesuffix("_sha256").replace("_", " ")
+            return f"the {changed} {'have' if changed.endswith('s') else 'has'} changed"
+        elif name not in record or name not in expected or one != other:
+            return f"{path}{name} is {_shown(record, name)}, expected {_shown(expected, name)}"
+    return ""
+
+
+def _by_name(value: Any) -> Any:
+    """Return a list of objects as an object of its numbers, such as the parts of an encoder."""
+    objects = isinstance(value, list) and value and isinstance(value[0], Mapping)
+    return {str(number): one for number, one in enumerate(value)} if objects else value
 
 
 def _json(value: Any) -> Any:
@@ -51,21 +72,6 @@ def _json(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [_json(one) for one in value]
     return str(value) if isinstance(value, Path) else value
-
-
-def _first_difference(record: Record, expected: Record, path: str = "") -> str:
-    """Return the path and values of the first difference of two records; "" if equal."""
-    for name in [*expected, *(name for name in record if name not in expected)]:
-        one, other = record.get(name), expected.get(name)
-        if isinstance(one, Mapping) and isinstance(other, Mapping):
-            if unlike := _first_difference(one, other, f"{path}{name}."):
-                return unlike
-        elif name in record and name in expected and one != other and name.endswith("_sha256"):
-            changed = name.removesuffix("_sha256").replace("_", " ")
-            return f"the {changed} {'have' if changed.endswith('s') else 'has'} changed"
-        elif name not in record or name not in expected or one != other:
-            return f"{path}{name} is {_shown(record, name)}, expected {_shown(expected, name)}"
-    return ""
 
 
 def _shown(record: Record, name: str) -> str:

@@ -1,4 +1,4 @@
-"""Replacing a finished folder by another: swap, move aside, move back, mark as superseded.
+"""Replacing a finished output by another: swap, move aside and back, mark as superseded.
 
 Callers must hold the output's lock.
 """
@@ -12,6 +12,9 @@ from pipeline.store.builder.locking import WORK_FOLDER
 from pipeline.store.files import write_text
 
 _KEY_DIGITS = 8
+
+Contents = tuple[str, str]
+"""Key of an output's contents, and how they differ from the requested ones; "" if they do not."""
 
 
 def swap(new: Path, out: Path, replaced: Callable[[Path], bool]) -> None:
@@ -35,31 +38,40 @@ def finish_swap(out: Path, replaced: Callable[[Path], bool]) -> None:
         old.rename(out)
 
 
-def move_aside(out: Path, key: str) -> Path:
-    """Rename a folder or file to an unused name `NAME~KEY` (8 hex digits of `key`); return it."""
-    name = f"{out.name}~{key[:_KEY_DIGITS]}"
-    names = (name if number == 1 else f"{name}-{number}" for number in count(1))
-    aside = next(path for name in names if not (path := out.with_name(name)).exists())
-    out.rename(aside)
-    return aside
+def make_way(out: Path, requested: str, contents: Callable[[Path], Contents | None]) -> list[str]:
+    """Move other contents of a folder or file aside, and the requested ones back; return log lines.
 
-
-def move_back(out: Path, key: str, fits: Callable[[Path], bool]) -> Path | None:
-    """Undo `move_aside` for the contents that fit; return the previous name, or None."""
-    name = f"{out.name}~{key[:_KEY_DIGITS]}"
+    `requested` is their key; `contents` returns None for what is to stay or is no such output. The
+    name aside is an unused `NAME~KEY`, with 8 hex digits of the key.
+    """
+    lines: list[str] = []
+    key, unlike = contents(out) or ("", "")
+    # Superseded contents stay until their successor is finished: a kill must not leave none.
+    if unlike and is_superseded(out, key):
+        lines.append(f"{out} {unlike}: all rows are recomputed and then replace it")
+    elif unlike:
+        name = f"{out.name}~{key[:_KEY_DIGITS]}"
+        names = (name if number == 1 else f"{name}-{number}" for number in count(1))
+        aside = next(path for name in names if not (path := out.with_name(name)).exists())
+        out.rename(aside)
+        lines.append(f"{out} {unlike}: moved aside to {aside}")
+    if out.exists():
+        return lines
+    name = f"{out.name}~{requested[:_KEY_DIGITS]}"
     for aside in sorted(out.parent.glob("*~*")):
-        numbered = aside.name.startswith(f"{name}-")
-        if (aside.name == name or numbered) and fits(aside):
-            aside.rename(out)
-            return aside
-    return None
+        if aside.name == name or aside.name.startswith(f"{name}-"):
+            _, unlike = contents(aside) or ("", "no such output")
+            if not unlike:
+                aside.rename(out)
+                return [*lines, f"{aside} was made with the requested options: moved back to {out}"]
+    return lines
 
 
 def mark_superseded(out: Path, key: str) -> None:
     """Record that the contents of `out` become obsolete once its successor is finished."""
     # Such as features of an encoder that is refitted to other captions: they can never be requested
     # again, so they are replaced instead of moved aside.
-    marker = _marker(out.resolve())
+    marker = _marker(out)
     marker.parent.mkdir(exist_ok=True)
     write_text(marker, key)
 
@@ -82,6 +94,7 @@ def _swapped(out: Path) -> Path:
 
 
 def _marker(out: Path) -> Path:
+    out = out.resolve()
     return out.parent / WORK_FOLDER / f"{out.name}.superseded"
 
 

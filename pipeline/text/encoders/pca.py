@@ -69,8 +69,15 @@ class Pca(Encoder):
     @classmethod
     def fit(cls, options: PcaOptions, folder: Path, fitting: Fitting, words: Words) -> Self:
         (of,) = options.members
+        missing = not (path := folder / _FILE).is_file()
+        # First, so that an unusable device leaves no fitted file behind. Imported here: torch takes
+        # seconds to import, and numpy multiplies on a CPU.
+        if missing and fitting.device != "cpu":
+            from pipeline.store.devices import usable_device
+
+            usable_device(fitting.device)
         encoder = class_of(of).fit(of, folder, fitting, words)
-        if not (path := folder / _FILE).is_file():
+        if missing:
             _fit_components(encoder, options.pca, path, fitting)
         return cls(encoder, load_pca(path, encoder))
 

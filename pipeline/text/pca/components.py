@@ -163,11 +163,6 @@ def fit_pca(
         raise EncoderError(f"{dim} principal components were requested, expected 1 or more")
     require_two(len(texts))
     possible = components_of(len(texts), encoder.dim, dim)
-    if device != "cpu":
-        # Imported here: torch takes seconds to import, and numpy multiplies on a CPU.
-        from pipeline.store.devices import usable_device
-
-        usable_device(device)
     _require_room(work, encoder.dim)
     inputs = {
         "encoder_hash": _hash_of(encoder),

@@ -1,21 +1,35 @@
-"""The job of `pipeline vectors`: word vectors for a dataset's words, loaded or trained."""
+"""The job of `pipeline vectors`: word vectors for a dataset's words, loaded or trained.
 
+A file records what it was made from: `vectors_record` of one that has the words and options of
+`expected_vectors` is up to date.
+"""
+
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from pipeline.datasets.manifest import Manifest, read_manifest
+from pipeline.store.current.record import Record, first_difference
+from pipeline.store.current.replace import Contents, make_way
 from pipeline.store.errors import WrongUsage
+from pipeline.store.hashing import sha256_of_json
+from pipeline.store.own_files import reading
 from pipeline.store.progress import QUIET, Monitor
 from pipeline.text.encoders.base import VocabularyReport, report_on
 from pipeline.text.tokenizers.tokenizer import Tokenizer, tokenizer_called
 from pipeline.text.vectors.corpus import Corpus, leaks, read_lines, refuse_leaks
 from pipeline.text.vectors.settings import Training
 from pipeline.text.vectors.sources import load_vectors
-from pipeline.text.vectors.stored import SUFFIX, save_vectors
-from pipeline.text.vectors.table import WordVectors
+from pipeline.text.vectors.stored import SUFFIX, describe_stored, save_vectors, stored_words
+from pipeline.text.vectors.table import VectorsError, WordVectors
 
 _MB = 1e6
+_OF_CAPTIONS = {
+    "corpus_sha256", "sentences", "tokens", "sentences_equal_to_held_out_captions",
+    "requested_min_count",
+}  # fmt: skip
 
 
 @dataclass(frozen=True, eq=False)
@@ -130,6 +144,89 @@ def store_vectors(
     report = report_on(map(splitter.tokenize, captions), stored.index)
     monitor.log(report.text())
     return StoredVectors(stored, report)
+
+
+def vectors_record(file: Path) -> Record | None:
+    """Return the record of a file of `store_vectors`; None if the file is missing."""
+    if not file.is_file():
+        return None
+    with reading(file, "a file of stored word vectors", "store them again", VectorsError):
+        described, words = describe_stored(file), stored_words(file)
+        facts = dict(described["facts"])
+        return {
+            **{name: facts[name] for name in ("dataset", "policy") if name in facts},
+            "training": _without_software(facts.get("training")),
+            "source": described.get("source"),
+            "words_sha256": sha256_of_json(sorted(set(words))),
+        }
+
+
+def expected_vectors(
+    dataset: str | Path,
+    *,
+    source: str | None = None,
+    training: Training | None = None,
+    tokenizer: str = "treebank",
+    split: str = "train",
+    corpus: str | Path | None = None,
+    allow_leaks: bool = False,
+) -> Record:
+    """Return the record that an up-to-date file of `store_vectors`, with its arguments, would have.
+
+    Words that a source lacks make its file appear outdated: they are then looked up again, which
+    yields the same bytes.
+    """
+    manifest, splitter = read_manifest(Path(dataset)), tokenizer_called(tokenizer)
+    words = {word for text in manifest.captions().texts for word in splitter.tokenize(text)}
+    expected: dict[str, Any] = {"dataset": manifest.name, "policy": splitter.to_json()}
+    facts = None
+    if training is not None:
+        sentences, training, facts = training_corpus(
+            training, manifest, split, corpus, allow_leaks, splitter, QUIET
+        )
+        if training.trainer == "word2vec":
+            words &= {*sentences.vocabulary(training.min_count)}
+    elif source is not None and not source.startswith("sentence-transformer:"):
+        expected["source"] = Path(source).stem if Path(source).suffix else source
+    return {
+        **expected,
+        "training": _without_software(facts),
+        "words_sha256": sha256_of_json(sorted(words)),
+    }
+
+
+def make_way_for_vectors(file: Path, expected: Record, log: Callable[[str], None]) -> bool:
+    """Move vectors with other options than a record aside, and those with its options back.
+
+    Return whether the file had vectors with its options, perhaps of other captions.
+    """
+    requested = _options(expected)
+
+    def contents(path: Path) -> Contents | None:
+        with suppress(VectorsError):
+            if (record := vectors_record(path)) is not None:
+                unlike = first_difference(options := _options(record), requested)
+                return sha256_of_json(options), unlike and f"was made with other options ({unlike})"
+        return None
+
+    before = contents(file)
+    for line in make_way(file, sha256_of_json(requested), contents):
+        log(line)
+    return before is not None and not before[1]
+
+
+def _options(record: Record) -> dict[str, Any]:
+    """Return the part of a record that is independent of the captions."""
+    training = record.get("training")
+    if training is not None:
+        training = {name: value for name, value in training.items() if name not in _OF_CAPTIONS}
+        training["min_count"] = record["training"].get("requested_min_count", training["min_count"])
+    return {"policy": record.get("policy"), "training": training}
+
+
+def _without_software(facts: dict[str, Any] | None) -> dict[str, Any] | None:
+    """Return the record of a training without versions, which do not make vectors outdated."""
+    return facts and {name: value for name, value in facts.items() if name != "software"}
 
 
 def training_corpus(

@@ -147,7 +147,7 @@ def test_features_of_another_recipe_are_moved_aside_and_back(tmp_path: Path) -> 
     assert contents(aside) == old
     build(out, UPDATED, update=True, recipe=other.recipe)
     with ShardBuild(out, first, UPDATED, ROWS_PER_SHARD, update=True) as work:
-        assert work.moved[1] == f"{aside} holds the requested features: moved back to {out}"
+        assert work.moved[1] == f"{aside} was made with the requested options: moved back to {out}"
         assert len(UPDATED) - work.rows_done == 4
     assert not aside.exists()
     assert (tmp_path / f"out~{other.recipe_hash[:8]}").is_dir()

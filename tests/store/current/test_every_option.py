@@ -14,9 +14,8 @@ from pipeline.store.current.record import Record, made_from, stale
 from pipeline.store.jobs.options import Compute, Selection, Storage
 from pipeline.store.workers.place import Place
 from pipeline.text.encode import Captions, encode
-from pipeline.text.vectors.record import expected_vectors, vectors_record
 from pipeline.text.vectors.settings import Training
-from pipeline.text.vectors.store import store_vectors
+from pipeline.text.vectors.store import expected_vectors, store_vectors, vectors_record
 from stages.params import Params
 
 NAME, LITE = "vsepp", "efficientnet-lite0-pool"

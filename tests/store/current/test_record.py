@@ -11,7 +11,10 @@ from pipeline.store.current.readers import features_record, json_record
 from pipeline.store.current.record import MISSING, stale
 from pipeline.store.files import write_json
 
-RECORD = {"seed": 0, "settings": {"dim": 8, "rates": [1, 2]}, "made_from": {"images": "0" * 64}}
+RECORD: dict[str, Any] = {
+    "seed": 0, "settings": {"dim": 8, "rates": [1, 2]}, "made_from": {"images": "0" * 64},
+    "parts": [{"kind": "bow"}, {"kind": "mean"}],
+}  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -22,6 +25,9 @@ RECORD = {"seed": 0, "settings": {"dim": 8, "rates": [1, 2]}, "made_from": {"ima
         ({"seed": 1}, "seed is 0, expected 1"),
         ({"seed": 0, "head": None}, "head is missing, expected null"),
         ({"settings": {"dim": 9, "rates": [1]}}, "settings.dim is 8, expected 9"),
+        ({"parts": [{"kind": "bow"}, {"kind": "tags"}]}, "parts.1.kind is mean, expected tags"),
+        ({"parts": [{"kind": "bow"}]}, 'parts.1 is {"kind": "mean"}, expected missing'),
+        ({"parts": []}, 'parts is [{"kind": "bow"}, {"kind…, expected []'),
         ({"settings": {"dim": 8}}, "settings.rates is [1, 2], expected missing"),
         (
             {"made_from": {"images": "1" * 64}},

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pipeline.heads import embedding_source, reused_rows
+from pipeline.heads import copied_rows, embedding_source
 from pipeline.heads.base import FitOptions
 from pipeline.heads.embed import embed_split
 from pipeline.heads.embedding_source import EmbeddingSource
@@ -37,7 +37,7 @@ PARTS: dict[str, list[dict[str, Any]]] = {
 
 @pytest.fixture(autouse=True)
 def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (embedding_source, reused_rows):
+    for module in (embedding_source, copied_rows):
         monkeypatch.setattr(module, "CHUNK_ROWS", 64)
 
 

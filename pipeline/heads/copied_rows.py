@@ -1,4 +1,4 @@
-"""Reuse of rows of an earlier embedding file with the same head and features."""
+"""Rows of an earlier embedding file that an embedding with the same head can copy."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
@@ -11,24 +11,21 @@ from pipeline.heads.embedding_source import CHUNK_ROWS, EmbeddingSource, RowSubs
 from pipeline.heads.inputs.feature_rows import Features
 from pipeline.retrieval import EmbeddingsError
 from pipeline.retrieval.embedding_file import (
+    IN_FULL,
+    embeddings_record,
     read_embeddings,
     read_features_crc32,
-    read_provenance,
-    read_store,
 )
 from pipeline.retrieval.embeddings import Embeddings
-from pipeline.store.current.record import Record, stale
+from pipeline.store.current.record import stale
 from pipeline.store.packed import PackedTexts, TextIndex
 from pipeline.store.progress import Stopwatch
 from pipeline.store.shards.feature_set import FeatureSet
 from pipeline.store.shards.row_keys import RowNumbers
 
-IN_FULL: Record = {"store": "float32", "dim": None}
-"""How embeddings are stored without `pipeline.heads.embed.Stored`."""
-
 
 @dataclass(frozen=True, eq=False)
-class ReusedRows:
+class CopiedRows:
     """Rows of one side that an earlier file already contains."""
 
     source: EmbeddingSource  # all rows of the new set
@@ -63,13 +60,6 @@ class ReusedRows:
             yield block
 
 
-def embeddings_record(file: Path) -> Record | None:
-    """Return the provenance and storage format of an embedding file; None if it is missing."""
-    if not file.is_file():
-        return None
-    return {**IN_FULL, **read_provenance(file), "store": read_store(file)}
-
-
 def earlier_embeddings(
     out: Path, provenance: dict[str, Any]
 ) -> tuple[Embeddings, dict[str, Any]] | None:
@@ -86,11 +76,11 @@ def earlier_embeddings(
     return (earlier, crc32) if crc32 else None
 
 
-def reused_rows(
+def copied_rows(
     source: EmbeddingSource,
     earlier: tuple[Embeddings, dict[str, Any]] | None,
     log: Callable[[str], None],
-) -> ReusedRows | None:
+) -> CopiedRows | None:
     """Return the rows of a side whose id and features' CRC-32 are those of `earlier`, if any."""
     if earlier is None:
         return None
@@ -120,4 +110,4 @@ def reused_rows(
         f"{len(rows)} {source.side}: {len(reusable)} embeddings kept, {int((~matched).sum())} new, "
         f"{int(changed.sum())} changed, {len(ids) - int(matched.sum())} removed"
     )
-    return ReusedRows(source, embedded, rows)
+    return CopiedRows(source, embedded, rows)

@@ -7,9 +7,10 @@ import pytest
 
 from pipeline.datasets.entries import ImageEntry
 from pipeline.datasets.manifest import Manifest
+from pipeline.store.errors import UnknownName
 from pipeline.store.jobs.options import Storage
-from pipeline.text import FittedFileError, refit
-from pipeline.text.encode import encode
+from pipeline.text import FittedFileError, fitting
+from pipeline.text.encode import Captions, encode
 from tests.project import Recorder
 
 FISHER = {"components": 2, "sample": 200, "pca": 3}
@@ -69,7 +70,7 @@ def test_an_edited_caption_refits_what_was_fitted_to_it(
     data, out = tmp_path / "data", tmp_path / "a" / "out"
     made(write(data), out, Recorder(), encoder, **options)
     write(data, 13, "an enormous zebra that never sleeps")
-    with pytest.raises(FittedFileError, match=r"captions_sha256.*`update=True` fits it again"):
+    with pytest.raises(FittedFileError, match=r"expected 10; `update=True` fits it again"):
         encode(data, out, encoder=encoder, **options)
     monitor = Recorder()
     made(data, out, monitor, encoder, **options)
@@ -109,7 +110,7 @@ def test_interrupted_anywhere_the_same_call_ends_in_the_same_bytes(
             def interrupted(*arguments: Any) -> Any:
                 raise KeyboardInterrupt
 
-            patch.setattr(refit, moment, interrupted)
+            patch.setattr(fitting, moment, interrupted)
         with pytest.raises(KeyboardInterrupt):
             made(data, out, stopped, "bow", **options)
     made(data, out, Recorder(), "bow", **options)
@@ -130,6 +131,28 @@ def test_other_options_move_encoder_and_features_aside_and_back(tmp_path: Path) 
     assert files(tmp_path) == first
     assert sum("moved back to" in line for line in back.lines) == 2
     assert any("12 rows are done" in line for line in back.lines)
+
+
+def test_a_superseded_encoder_of_other_options_is_replaced(tmp_path: Path) -> None:
+    """It can never be requested again, so nothing is moved aside."""
+    data, out = write(tmp_path / "data"), tmp_path / "a" / "out"
+    made(data, out, Recorder(), "bow", vocabulary="min-1")
+    fitting.supersede_encoder(out.with_name("out.encoder"), out)
+    for folder in (out, tmp_path / "b" / "out"):
+        made(data, folder, Recorder(), "bow", vocabulary="min-2")
+    assert files(tmp_path / "a") == files(tmp_path / "b")
+    assert {path.name for path in out.parent.iterdir()} == {"out", "out.encoder", ".work"}
+
+
+def test_an_unknown_device_of_components_leaves_no_encoder(tmp_path: Path) -> None:
+    data, out = write(tmp_path / "data"), tmp_path / "a" / "out"
+    for storage in (Storage(), Storage(update=True)):
+        with pytest.raises(UnknownName, match="gpu"):
+            encode(
+                data, out, encoder="bow", captions=Captions(device="gpu"), pca=2, storage=storage
+            )
+    assert not [*tmp_path.rglob("*.encoder")]
+    made(data, out, Recorder(), "bow", vocabulary="min-2")
 
 
 def test_a_damaged_encoder_is_fitted_again(tmp_path: Path) -> None:
