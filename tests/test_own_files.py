@@ -115,6 +115,7 @@ def _checkpoint(folder: Path) -> Path:
     loss.backward()  # type: ignore[union-attr]
     state.optimiser.step()
     state.history.append({"epoch": 0})
+    state.best = dict(state.net.state_dict())
     checkpoints.save(state)
     return folder / CHECKPOINT_FILE
 

@@ -76,7 +76,7 @@ class Checkpoints:
         """Load the checkpoint into a freshly built state, and return whether there was one.
 
         A checkpoint of other work, of another network or of more than `epochs` epochs, and a
-        corrupt file, are ignored; the next `save` replaces them.
+        corrupt or incomplete file, are ignored; the next `save` replaces them.
         """
         path = self.folder / CHECKPOINT_FILE
         for leftover in self.folder.glob(f"{CHECKPOINT_FILE}.*.part"):
@@ -91,27 +91,32 @@ class Checkpoints:
                 if len(record["history"]) > epochs:
                     return False
                 tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+                # All parts are read before the state changes, since a missing one leaves it fresh.
+                net, best = _below("net", tensors), _below("best", tensors)
+                # Another version of the same head may build another network.
+                if not _shapes(net) == _shapes(best) == _shapes(state.net.state_dict()):
+                    return False
+                optimiser = {int(n): dict(v) for n, v in record["optimiser"].items()}
+                for name, value in _below("optimiser", tensors).items():
+                    number, _, key = name.partition(".")
+                    optimiser[int(number)][key] = value
+                if len({frozenset(of_parameter) for of_parameter in optimiser.values()}) > 1:
+                    raise KeyError("the optimiser lacks a tensor")
+                names = ("torch", "negatives", *(["cuda"] if self.device.type == "cuda" else []))
+                generators = {name: tensors[name] for name in names}
         except DamagedFile:
             return False
-        net = _below("net", tensors)
-        # Another version of the same head may build another network.
-        if _shapes(net) != _shapes(state.net.state_dict()):
-            return False
         state.net.load_state_dict(net)
-        state.best = {name: t.to(self.device) for name, t in _below("best", tensors).items()}
-        optimiser: dict[int, dict[str, Any]] = {int(n): v for n, v in record["optimiser"].items()}
-        for name, value in _below("optimiser", tensors).items():
-            number, _, key = name.partition(".")
-            optimiser[int(number)][key] = value
+        state.best = {name: t.to(self.device) for name, t in best.items()}
         # Param groups hold the settings of this task; keep the fresh ones.
         groups = state.optimiser.state_dict()["param_groups"]
         state.optimiser.load_state_dict({"state": optimiser, "param_groups": groups})
         state.rng.bit_generator.state = record["numpy"]
-        state.negatives.set_state(tensors["negatives"])
+        state.negatives.set_state(generators["negatives"])
         state.history = record["history"]
-        torch.set_rng_state(tensors["torch"])
+        torch.set_rng_state(generators["torch"])
         if self.device.type == "cuda":
-            torch.cuda.set_rng_state(tensors["cuda"], self.device)
+            torch.cuda.set_rng_state(generators["cuda"], self.device)
         return True
 
 

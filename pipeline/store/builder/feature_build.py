@@ -126,8 +126,8 @@ class ShardBuild:
             # First: after a swap that was killed halfway, the old set is in the work folder.
             finish_swap(self._out, _is_of_set)
             if self._update:
-                header = self.header
-                self.moved = make_way(self._out, header.recipe_hash, partial(contents, header))
+                key, these = self.header.recipe_hash, partial(contents, self.header)
+                self.moved = make_way(self._out, key, these)
             existing = fit_to_existing(self._out, self.header, self.ids, self.plan, *self._options)
             self.plan, self.ids, self.compress = existing.plan, existing.ids, existing.compress
             self.published, self._replaces = existing.index, existing.replaces

@@ -57,6 +57,12 @@ def require_space(work: Path, rows: int, row_bytes: int) -> None:
         ) from OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
+def work_file(out: Path, suffix: str) -> Path:
+    """Return the file of an output in the work folder next to it."""
+    out = out.resolve()
+    return out.parent / WORK_FOLDER / f"{out.name}{suffix}"
+
+
 def work_folders(out: Path) -> list[Path]:
     """Return the work folders of an output, for all settings."""
     name = re.compile(re.escape(out.name) + "-[0-9a-f]{16}")

@@ -36,9 +36,8 @@ def stale(out: Path, read: Reader, expected: Callable[[], Record]) -> str:
         return str(error)
     if record is None:
         return MISSING
-    # Only now, since `expected` reads the inputs, which may be missing where no output exists. Via
-    # JSON, which turns tuples into lists.
-    required = json.loads(json.dumps(expected()))
+    # Only now, since `expected` reads the inputs, which may be missing where no output exists.
+    required = _json(expected())
     return first_difference({name: record[name] for name in required if name in record}, required)
 
 

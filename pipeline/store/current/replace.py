@@ -8,10 +8,11 @@ from collections.abc import Callable
 from itertools import count
 from pathlib import Path
 
-from pipeline.store.builder.locking import WORK_FOLDER
+from pipeline.store.builder.locking import work_file
 from pipeline.store.files import write_text
 
 _KEY_DIGITS = 8
+_SWAPPED, _SUPERSEDED = ".old", ".superseded"
 
 Contents = tuple[str, str]
 """Key of an output's contents, and how they differ from the requested ones; "" if they do not."""
@@ -21,7 +22,7 @@ def swap(new: Path, out: Path, replaced: Callable[[Path], bool]) -> None:
     """Replace a folder by a finished one on its disk; files that are not `replaced` are kept."""
     # Two renames, since none exchanges two folders on every system. After a kill between them,
     # `out` does not exist, and `finish_swap` restores the old folder; after both, it removes it.
-    old = _swapped(out)
+    old = work_file(out, _SWAPPED)
     out.rename(old)
     new.rename(out)
     _remove(old, out, replaced)
@@ -29,7 +30,7 @@ def swap(new: Path, out: Path, replaced: Callable[[Path], bool]) -> None:
 
 def finish_swap(out: Path, replaced: Callable[[Path], bool]) -> None:
     """Complete a killed `swap`: restore the old folder, or remove it if it was replaced."""
-    old = _swapped(out)
+    old = work_file(out, _SWAPPED)
     if not old.is_dir():
         return
     if out.exists():
@@ -71,7 +72,7 @@ def mark_superseded(out: Path, key: str) -> None:
     """Record that the contents of `out` become obsolete once its successor is finished."""
     # Such as features of an encoder that is refitted to other captions: they can never be requested
     # again, so they are replaced instead of moved aside.
-    marker = _marker(out)
+    marker = work_file(out, _SUPERSEDED)
     marker.parent.mkdir(exist_ok=True)
     write_text(marker, key)
 
@@ -79,23 +80,14 @@ def mark_superseded(out: Path, key: str) -> None:
 def is_superseded(out: Path, key: str) -> bool:
     """Return whether `mark_superseded` has marked these contents."""
     try:
-        return _marker(out).read_text(encoding="utf-8") == key
+        return work_file(out, _SUPERSEDED).read_text(encoding="utf-8") == key
     except OSError:
         return False
 
 
 def forget_superseded(out: Path) -> None:
     """Remove the mark, once the contents are replaced or known to be up to date."""
-    _marker(out).unlink(missing_ok=True)
-
-
-def _swapped(out: Path) -> Path:
-    return out.parent / WORK_FOLDER / f"{out.name}.old"
-
-
-def _marker(out: Path) -> Path:
-    out = out.resolve()
-    return out.parent / WORK_FOLDER / f"{out.name}.superseded"
+    work_file(out, _SUPERSEDED).unlink(missing_ok=True)
 
 
 def _remove(old: Path, out: Path, replaced: Callable[[Path], bool]) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from pipeline.store.builder.locking import WORK_FOLDER
+from pipeline.store.builder.locking import work_file
 from pipeline.store.errors import FileReadError
 from pipeline.store.own_files import DamagedFile, reading
 from pipeline.store.shards.index import FeatureIndex
@@ -17,20 +17,20 @@ from pipeline.store.tensor_file import read_metadata, read_tensors, write_tensor
 
 Stamps = npt.NDArray[np.int64]
 
-_KEY = "made_from"
+_KEY, _SUFFIX = "made_from", ".stamps"
 
 
 def unchanged_rows(
     out: Path, published: FeatureIndex | None, stamps: Stamps
 ) -> npt.NDArray[np.bool_]:
     """Return which rows' files have the stored stamps, (rows,) bool; `stamps` are (rows, 2)."""
-    none = np.zeros(len(stamps), bool)
-    with suppress(DamagedFile, FileReadError), reading(_file(out), "a file of stamps", "delete it"):
+    file, none = work_file(out, _SUFFIX), np.zeros(len(stamps), bool)
+    with suppress(DamagedFile, FileReadError), reading(file, "a file of stamps", "delete it"):
         # Those of other shards do not count: a run without stamps has changed the set since.
-        content = read_metadata(_file(out), _KEY)["content"]
+        content = read_metadata(file, _KEY)["content"]
         if published is None or content != published.content_sha256:
             return none
-        stored = read_tensors(_file(out), ["stamps"])["stamps"]
+        stored = read_tensors(file, ["stamps"])["stamps"]
         if stored.shape == stamps.shape:
             return np.asarray((stored == stamps).all(axis=1) & (stamps[:, 0] >= 0))
     return none
@@ -38,10 +38,6 @@ def unchanged_rows(
 
 def store_stamps(out: Path, index: FeatureIndex, stamps: Stamps) -> None:
     """Store the stamps (rows, 2) that the rows' files had before they were read."""
-    _file(out).parent.mkdir(exist_ok=True)
-    write_tensors(_file(out), {"stamps": stamps}, _KEY, {"content": index.content_sha256})
-
-
-def _file(out: Path) -> Path:
-    out = out.resolve()
-    return out.parent / WORK_FOLDER / f"{out.name}.stamps"
+    file = work_file(out, _SUFFIX)
+    file.parent.mkdir(exist_ok=True)
+    write_tensors(file, {"stamps": stamps}, _KEY, {"content": index.content_sha256})

@@ -22,7 +22,7 @@ import numpy.typing as npt
 
 import pipeline
 from pipeline.datasets.manifest import DATASET_FILE, MANIFEST_FILE, REGIONS_FILE
-from pipeline.store.builder.locking import WORK_FOLDER, work_folders
+from pipeline.store.builder.locking import WORK_FOLDER, work_file, work_folders
 from pipeline.store.current.record import Record
 from pipeline.store.files import write_json
 from pipeline.store.hashing import sha256_of_file, sha256_of_json
@@ -95,8 +95,7 @@ class Snapshot:
 
 def snapshot_file(out: Path) -> Path:
     """Return the file of the snapshot of an output."""
-    out = out.resolve()
-    return out.parent / WORK_FOLDER / f"{out.name}.finished"
+    return work_file(out, ".finished")
 
 
 def file_identities(paths: Iterable[str | Path]) -> Identities:

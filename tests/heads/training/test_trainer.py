@@ -9,7 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from safetensors.torch import load_file
+from safetensors import safe_open
+from safetensors.torch import load_file, save_file
 from torch import nn
 
 from pipeline.heads.base import FitOptions, Head, History
@@ -91,6 +92,20 @@ def test_only_the_same_work_is_continued(tmp_path: Path) -> None:
     assert first_epoch(3, seed=1, images=39, identity=["s", {"margin": 0.2}]) == 0
     (tmp_path / CHECKPOINT_FILE).write_bytes(b"damaged")
     assert first_epoch(3, seed=1, images=39, identity=["s", {"margin": 0.2}]) == 0
+
+
+def test_a_checkpoint_without_one_of_its_tensors_is_not_continued(tmp_path: Path) -> None:
+    wanted, file = trained(2, FitOptions(0)), tmp_path / CHECKPOINT_FILE
+    trained(1, FitOptions(0, work=tmp_path))
+    tensors = load_file(file)
+    with safe_open(file, "pt") as opened:
+        metadata = opened.metadata()
+    for name in tensors:
+        seen: list[int] = []
+        save_file({n: t for n, t in tensors.items() if n != name}, file, metadata)
+        options = FitOptions(0, lambda done, total, failed: seen.append(done), tmp_path)  # noqa: B023
+        require_same(trained(2, options), wanted)
+        assert seen[0] == 0, name
 
 
 def test_a_state_of_another_network_is_not_continued(tmp_path: Path) -> None:
