@@ -26,4 +26,9 @@ EXPLAINED: tuple[Explained, ...] = (
         "only in tree",
         "`pipeline recipes NAME` is `pipeline list recipes NAME`; it prints the same bytes",
     ),
+    Explained(
+        "*/mfcc-*.codebook.safetensors",
+        "*",
+        "a codebook of sound words records their requested number; its arrays are the same",
+    ),
 )

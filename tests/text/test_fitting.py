@@ -14,7 +14,9 @@ from pipeline.text.encode import Captions, encode
 from tests.project import Recorder
 
 FISHER = {"components": 2, "sample": 200, "pca": 3}
-WORDS = "dog cat bird horse runs sleeps eats jumps red blue sea ice".split()
+WORDS = (
+    "dog", "cat", "bird", "horse", "runs", "sleeps", "eats", "jumps", "red", "blue", "sea", "ice",
+)  # fmt: skip
 
 
 def write(data: Path, captions: int = 12, edited: str | None = None, place: int = 3) -> Path:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict
 from pathlib import Path
 
 from pipeline.clips.sound.read_sound import Sound, read_sound
@@ -15,6 +16,7 @@ from pipeline.clips.sound.words import (
 from pipeline.datasets.manifest import Manifest
 from pipeline.images.networks import WeightsError
 from pipeline.store.builder.reuse import supersede
+from pipeline.store.current.record import stale
 from pipeline.store.current.snapshot import file_identities
 from pipeline.store.hashing import sha256_of_json
 from pipeline.store.jobs.ordered import ending_at_once, in_order
@@ -49,7 +51,11 @@ def codebook_for(
     if file.exists():
         words = load_sound_words(file)
         words.require(recipe, str(file))
-        if given is not None or words.metadata.clips_sha256 == _clips_sha256(manifest, split):
+        if given is not None or not stale(
+            file,
+            lambda _: asdict(words.metadata),
+            lambda: {"clips_sha256": _clips_sha256(manifest, split)},
+        ):
             return file
         others = (
             f"{file} was fitted on other clips than split {split!r} of {manifest.name!r} has now"

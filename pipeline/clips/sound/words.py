@@ -5,7 +5,6 @@ from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -43,15 +42,8 @@ class SoundWordsMetadata:
     inertia: float  # mean squared distance of a window to its word, in standard deviations
     iterations: int  # of k-means, at most `_ITERATIONS`
     created_by: str
+    # Number of words, also if there were fewer distinct windows; older files omit it if all exist.
     requested: int | None = None
-    """Requested number of words, if there were fewer distinct windows; otherwise None."""
-
-    def to_json(self) -> dict[str, Any]:
-        """Return all fields as JSON values; `requested` only if fewer were fitted."""
-        value = asdict(self)
-        if self.requested is None:
-            del value["requested"]
-        return value
 
 
 @dataclass(frozen=True, eq=False)
@@ -123,7 +115,7 @@ class SoundWords:
     def save(self, path: Path) -> None:
         """Write one `.safetensors` file atomically; equal codebooks have equal bytes."""
         tensors = {"mean": self.mean, "scale": self.scale, "words": self.words}
-        write_tensors(path, tensors, _KEY, self.metadata.to_json())
+        write_tensors(path, tensors, _KEY, asdict(self.metadata))
 
 
 def bags(recipe: BagRecipe, words: SoundWords) -> RowMaker:
@@ -184,7 +176,7 @@ def fit_sound_words(
 
     Windows are standardised in each dimension; k-means++ initialises (scikit-learn's, one start, at
     most 50 iterations of Lloyd's algorithm). Deterministic for the same windows and seed. Fewer
-    distinct windows than `number` are as many words; the metadata then record `number`.
+    distinct windows than `number` are as many words; the metadata record `number`.
     """
     # Imported here: scikit-learn takes a second to import, and codebooks are mostly loaded.
     from sklearn.cluster import KMeans
@@ -218,7 +210,7 @@ def fit_sound_words(
         inertia=float(model.inertia_ / len(windows)),
         iterations=int(model.n_iter_),
         created_by=created_by("numpy", "scipy", "scikit-learn", "av"),
-        requested=requested if number < requested else None,
+        requested=requested,
     )
     return SoundWords(metadata, mean, scale, model.cluster_centers_.astype(np.float32))
 
