@@ -112,7 +112,6 @@ def test_words_shrink_to_the_windows_and_rows_do_not(tmp_path: Path) -> None:
     np.testing.assert_allclose(row[:60], naive_counts(words, WINDOWS, soft=True), rtol=1e-6)
     assert not row[60:].any()
     assert fitted(60).metadata.requested == 60
-    # As files from before the number was recorded if all words were fitted.
     replace(words, metadata=replace(words.metadata, requested=None)).save(tmp_path / "older")
     with pytest.raises(WeightsError, match=r"has 60 words .* needs 64"):
         load_sound_words(tmp_path / "older").require(recipe, "a")

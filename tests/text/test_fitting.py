@@ -2,6 +2,7 @@
 
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -91,15 +92,9 @@ def test_interrupted_anywhere_the_same_call_ends_in_the_same_bytes(
     made(write(data), out, Recorder(), "bow", **options)
     write(data, 13)
     with monkeypatch.context() as patch:
-        if moment == "after":
-            stopped = Recorder(interrupt_at=0, unit="caption")
-        else:
-            stopped = Recorder()
-
-            def interrupted(*arguments: Any) -> Any:
-                raise KeyboardInterrupt
-
-            patch.setattr(fitting, moment, interrupted)
+        stopped = Recorder(interrupt_at=0, unit="caption") if moment == "after" else Recorder()
+        if moment != "after":
+            patch.setattr(fitting, moment, Mock(side_effect=KeyboardInterrupt))
         with pytest.raises(KeyboardInterrupt):
             made(data, out, stopped, "bow", **options)
     made(data, out, Recorder(), "bow", **options)
@@ -123,7 +118,6 @@ def test_other_options_move_encoder_and_features_aside_and_back(tmp_path: Path) 
 
 
 def test_a_superseded_encoder_of_other_options_is_replaced(tmp_path: Path) -> None:
-    """It can never be requested again, so nothing is moved aside."""
     data, out = write(tmp_path / "data"), tmp_path / "a" / "out"
     made(data, out, Recorder(), "bow", vocabulary="min-1")
     fitting.supersede_encoder(out.with_name("out.encoder"), out)
@@ -141,7 +135,6 @@ def test_an_unknown_device_of_components_leaves_no_encoder(tmp_path: Path) -> No
                 data, out, encoder="bow", captions=Captions(device="gpu"), pca=2, storage=storage
             )
     assert not [*tmp_path.rglob("*.encoder")]
-    made(data, out, Recorder(), "bow", vocabulary="min-2")
 
 
 def test_a_damaged_encoder_is_fitted_again(tmp_path: Path) -> None:
