@@ -42,7 +42,7 @@ def finish_swap(out: Path, replaced: Callable[[Path], bool]) -> None:
 def make_way(out: Path, requested: str, contents: Callable[[Path], Contents | None]) -> list[str]:
     """Move other contents of a folder or file aside, and the requested ones back; return log lines.
 
-    `requested` is their key; `contents` returns None for what is to stay or is no such output. The
+    `requested` is their key; `contents` returns None for other files and for what is to stay. The
     name aside is an unused `NAME~KEY`, with 8 hex digits of the key.
     """
     lines: list[str] = []

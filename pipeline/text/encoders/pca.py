@@ -70,8 +70,8 @@ class Pca(Encoder):
     def fit(cls, options: PcaOptions, folder: Path, fitting: Fitting, words: Words) -> Self:
         (of,) = options.members
         missing = not (path := folder / _FILE).is_file()
-        # First, so that an unusable device leaves no fitted file behind. Imported here: torch takes
-        # seconds to import, and numpy multiplies on a CPU.
+        # First, so that an unusable device leaves no fitted file behind. Imported here: importing
+        # torch needs seconds, and numpy multiplies on a CPU.
         if missing and fitting.device != "cpu":
             from pipeline.store.devices import usable_device
 
