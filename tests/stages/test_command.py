@@ -77,7 +77,7 @@ def test_an_answer_has_no_settings() -> None:
 def test_an_unknown_recipe_is_answered_with_the_names_of_libraries(pipeline: Call) -> None:
     ended = pipeline("list", "recipes", "resnet50")
     assert ended.status == 2
-    assert "did you mean resnet50-caffe" in ended.stderr
+    assert "resnet50-caffe" in ended.stderr
     assert "torchvision:MODEL, timm:MODEL" in ended.stderr
 
 
