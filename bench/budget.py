@@ -30,9 +30,11 @@ BUDGET = {
     "language": 4370,  # to become 3,600
     "studies": 6510,
     "web": 4300,
-    "stages": 4880,
+    # 117 lines more: `pipeline init`, and params.yaml of other programs.
+    "stages": 4996,
     # More: continuous integration fails if any of its parts does; networks of others.
-    "tests": 41700,  # to become 27,000
+    # 175 lines more: DVC in a repository of one's own, and params.yaml of other programs.
+    "tests": 41875,  # to become 27,000
 }
 """Most lines of each room, of all kinds; the plan's aim next to those above it."""
 

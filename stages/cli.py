@@ -20,6 +20,7 @@ COMMANDS = {
     "ensemble": "Average the similarities of several experiments.",
     "evaluate": "Rank an embedding file and write its Recall@K.",
     "run": "Compute whatever is missing, from a dataset to recall tables.",
+    "init": "Write dvc.yaml and params.yaml for a folder of your own.",
     "search": "Find the images or sentences nearest to a query.",
     "shards": "Describe, verify, index, convert, merge and share shards.",
     "list": "List names: experiments, recipes, encoders...; print a recipe.",

@@ -23,7 +23,7 @@ from pipeline.store.progress import Monitor, Progress
 DONE, FAILED, WRONG_USAGE, SOME_ROWS_FAILED = 0, 1, 2, 3
 FOUND = 3
 """Exit status if `--fail` is set and something is found; 3 means a problem of the data."""
-_BEGAN = "stages.began"
+_BEGAN, _LOGGED = "stages.began", "stages.logged"
 # As shells count a signal; an interrupt without one is Ctrl-C's.
 _BY_SIGNAL = 128
 
@@ -91,6 +91,15 @@ def log_chosen(**values: object) -> None:
 def log_done(message: str) -> None:
     """Write a line of counts, shapes, seconds or rates."""
     write_line(printable(message))
+
+
+def log_once(message: str) -> None:
+    """Write a line unless the running command has written it."""
+    context = click.get_current_context(silent=True)
+    logged = context.meta.setdefault(_LOGGED, set()) if context else set()
+    if message not in logged:
+        logged.add(message)
+        log_done(message)
 
 
 def write_line(text: str) -> None:

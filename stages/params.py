@@ -14,11 +14,14 @@ from pipeline.store.families import additions
 from pipeline.store.jobs.options import Compute, Storage
 from pipeline.store.option_fields import name_of
 from pipeline.store.schema import SchemaError, convert
-from pipeline.store.wording import did_you_mean
+from pipeline.store.wording import did_you_mean, nearest
+from stages.console import log_once
 
 T = TypeVar("T")
 
 PARAMS_FILE = Path("params.yaml")
+# Params of other programs have these keys too: alone they do not make a file this program's.
+_SHARED = {"evaluate", "seed"}
 
 
 @dataclass(frozen=True)
@@ -162,21 +165,38 @@ class Params:
 
 
 def load_params() -> Params:
-    """Read params.yaml of the current folder; return the defaults if it is missing."""
-    if not PARAMS_FILE.is_file():
+    """Read params.yaml of this folder; the defaults replace a missing or another program's file."""
+    values = _read() if PARAMS_FILE.is_file() else {}
+    names = [f.name for f in fields(Params)]
+    own = [key for key in values if key in names]
+    others = [key for key in values if key not in names]
+    if others and {*own} <= _SHARED:
+        shown = ", ".join(map(str, others[:3]))
+        log_once(f"{PARAMS_FILE} is not used: it has keys of another program ({shown})")
         return Params()
-    values = _read()
+    if others:
+        near = " or ".join(nearest(str(others[0]), names, most=2))
+        raise PipelineError(
+            f"{PARAMS_FILE} has an unknown key {others[0]!r}{near and f' (did you mean {near}?)'} "
+            f"and is read as this program's because of {own[0]!r}; known: {', '.join(names)}. Keep "
+            "others in another file, or these in a new folder by `pipeline init` (docs/dvc.md)"
+        )
     try:
         return convert(_with_options(values), Params)
     except SchemaError as error:
         raise PipelineError(f"{PARAMS_FILE} is wrong at {error}") from error
 
 
-def _read() -> Any:
+def _read() -> dict[Any, Any]:
     try:
-        return _parsed(PARAMS_FILE.read_text(encoding="utf-8"))
+        values = _parsed(PARAMS_FILE.read_text(encoding="utf-8"))
     except (yaml.YAMLError, ValueError, AttributeError, RecursionError) as error:
         raise PipelineError(f"{PARAMS_FILE} is not YAML: {' '.join(str(error).split())}") from error
+    if not isinstance(values, dict | None):
+        raise PipelineError(
+            f"{PARAMS_FILE} is a {type(values).__name__}, expected a mapping such as `seed: 0`"
+        )
+    return values or {}
 
 
 @lru_cache(maxsize=1)
@@ -185,10 +205,8 @@ def _parsed(text: str) -> Any:
     return yaml.safe_load(text)
 
 
-def _with_options(values: Any) -> Any:
+def _with_options(values: dict[Any, Any]) -> dict[Any, Any]:
     """Return the values of the file, with the options of datasets and encoders in own mappings."""
-    if not isinstance(values, dict):
-        return values
     return values | {
         section: {name: _apart(entry, key) for name, entry in values[section].items()}
         for section, key in (("datasets", "kind"), ("caption_features", "encoder"))
@@ -205,10 +223,10 @@ def _apart(entry: Any, key: str) -> Any:
 def extract_defaults() -> dict[str, Any]:
     """Return the defaults of `pipeline extract` from this folder's params.yaml; {} if not ours."""
     try:
-        values = _read() if PARAMS_FILE.is_file() else None
+        values = _read() if PARAMS_FILE.is_file() else {}
     except PipelineError:
         return {}
-    if not isinstance(values, dict) or "image_features" not in values:
+    if "image_features" not in values:
         return {}
     options = load_params().extract_options
     return {f.name: options[name_of(f)] for f in EXTRACT if name_of(f) in options}

@@ -157,6 +157,7 @@ def test_a_folder_of_images_and_the_report(say: Say) -> None:
     # extra `web`, is installed with torch.
     row = say("pipeline", "run", "qian2018-baseline", "--dataset", "data/scenes")
     assert "| qian2018-baseline |" in row
+    say("pipeline", "init", "own")
     say("pipeline", "report", "--dataset", "data/scenes", "--html", "report")
     pages = """
 from pathlib import Path

@@ -11,6 +11,7 @@ import pytest
 import yaml
 
 from stages.extract import _require_images_alone
+from stages.params import Params, load_params
 from tests.project import Call
 from tests.stages.test_conformance import LEAVES
 
@@ -44,15 +45,17 @@ def test_mistakes_get_one_paragraph_and_leave_nothing(
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("seed: 0\nsead: 0\n", "unknown field `sead`"),
+        ("size: tiny\nsead: 0\n", "unknown key 'sead' (did you mean seed?)"),
+        ("size: tiny\n1: 2\n", "unknown key 1 and is read as this program's because of 'size'"),
         ("extract: {thread: 1}\n", "extract: Object contains unknown field `thread`"),
         ("extract: {weights: 1}\n", "extract.weights: Expected `str`"),
-        ("dataset: scenes\nscenes: {images: 6}\n", "unknown field `scenes`"),
+        ("dataset: scenes\nscenes: {images: 6}\n", "unknown key 'scenes' (did you mean"),
         ("experiments:\n  x: {precision: fp16}\n", "experiments.x.precision"),
         (
             "datasets: {x: {kind: flickr9k}}\n",
             "datasets.x: unknown kind 'flickr9k'; did you mean flickr8k",
         ),
+        ("- seed\n- 0\n", "is a list, expected a mapping such as `seed: 0`"),
         ("a: [", "is not YAML"),
         ("seed: 2026-13-01\n", "is not YAML"),
         ("seed: !!timestamp x\n", "is not YAML"),
@@ -66,6 +69,35 @@ def test_a_wrong_params_yaml_is_named_by_its_place(
     Path("params.yaml").write_text(text)
     ended = pipeline("train", "--experiment", "x")
     assert (ended.status, message in ended.stderr) == (1, True), ended.stderr
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "train: {lr: 0.0002, epochs: 2}\n",
+        # Of DVC's tutorial, once with a section of a name that this program has too.
+        "prepare: {split: 0.2, seed: 1}\nfeaturize: {max_features: 100}\ntrain: {n_est: 50}\n",
+        "train: {seed: 1, n_est: 50, min_split: 0.01}\nevaluate: {n_est: 50}\nseed: 3\n",
+    ],
+)
+def test_params_of_another_program_are_left_alone_with_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pipeline: Call, text: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("params.yaml").write_text(text)
+    assert load_params() == Params()
+    ended = pipeline("train", "--experiment", "wang2016-cca")
+    assert (ended.status, ended.stderr.count("train)")) == (2, 1), ended.stderr
+    assert "params.yaml is not used: it has keys of another program (" in ended.stderr
+    assert Path("params.yaml").read_text() == text
+
+
+def test_an_empty_params_yaml_is_as_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("params.yaml").write_text("# nothing yet\n")
+    assert (load_params(), capsys.readouterr().err) == (Params(), "")
 
 
 @pytest.mark.parametrize(

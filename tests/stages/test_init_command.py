@@ -1,0 +1,136 @@
+"""`pipeline init`: what it writes fits the commands and the page, and nothing is overwritten."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from pipeline.experiments.layout import Layout
+from stages.params import load_params
+from stages.plan import experiment_of
+from tests.project import PROJECT, Call
+
+FILES = {"dvc.yaml", "params.yaml", ".gitignore", ".dvcignore"}
+OWN = ("--root", "images", "--captions", "captions.csv")
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The current folder, with images and captions of a user."""
+    monkeypatch.chdir(tmp_path)
+    Path("images").mkdir()
+    Path("captions.csv").write_text("path,caption\n")
+    return tmp_path
+
+
+def read(path: str) -> Any:
+    return yaml.safe_load(Path(path).read_text())
+
+
+def outs(stage: dict[str, Any]) -> list[str]:
+    """Return the paths of a stage's outs and metrics."""
+    listed = [*stage["outs"], *stage.get("metrics", [])]
+    return [out if isinstance(out, str) else next(iter(out)) for out in listed]
+
+
+def test_the_page_shows_the_files_that_are_written(folder: Path, pipeline: Call) -> None:
+    assert pipeline("init", *OWN).status == 0
+    page = (PROJECT / "docs/dvc.md").read_text()
+    written = Path("dvc.yaml").read_text() + Path("params.yaml").read_text()
+    shown = re.findall(r"^```yaml\n(.*?)^```$", page, re.DOTALL | re.MULTILINE)
+    assert len(shown) == 2
+    assert all(text in written for text in shown)
+
+
+@pytest.mark.parametrize(("options", "name"), [((), "scenes"), (OWN, "mine"), (OWN[:2], "mine")])
+def test_stages_write_where_the_commands_do(
+    folder: Path, pipeline: Call, options: tuple[str, ...], name: str
+) -> None:
+    ended = pipeline("init", *options)
+    assert ended.stderr.endswith("next: `git init`, `dvc init`, `dvc repro`\n")
+    assert {path.name for path in folder.iterdir()} == {"images", "captions.csv", *FILES}
+    params, stages = load_params(), read("dvc.yaml")["stages"]
+    assert (params.dataset, [*params.datasets]) == (name, [name])
+    layout = Layout.of("${dataset}")
+    assert outs(stages["prepare"]) == [str(layout.dataset)]
+    assert outs(stages["extract"]["do"]) == [str(layout.features("${item}"))]
+    text = [str(layout.text("${key}")), str(layout.encoder("${key}"))]
+    assert outs(stages["text"]["do"]) == text
+    run = stages["run"]["do"]
+    assert outs(run)[:2] == [str(layout.head("${key}")), str(layout.embeddings("${key}"))]
+    assert {str(Path(out).parent) for out in outs(run)[2:]} == {str(layout.evaluation("${key}"))}
+    assert {*run["params"]} - {"experiments.${key}"} <= read("params.yaml").keys()
+    for experiment, entry in params.experiments.items():
+        plan, preset = experiment_of(params, experiment), experiment_of(type(params)(), experiment)
+        assert entry.images in params.image_features
+        assert entry.captions in params.caption_features
+        assert (plan.images, plan.captions, plan.settings) == (
+            preset.images, preset.captions, preset.settings,
+        )  # fmt: skip
+    assert stages["prepare"]["deps"] == [*options[1::2]]
+    assert stages["extract"]["do"]["deps"] == ["data/${dataset}", *options[1:2]]
+
+
+def test_paths_are_as_seen_from_the_folder(folder: Path, pipeline: Call) -> None:
+    Path(".git").mkdir()
+    ended = pipeline("init", "own/dvc", "--root", "images", "--captions", folder / "captions.csv")
+    assert ended.stderr.endswith("next: `dvc init`, `dvc repro`\n")
+    expected = ["../../images", str(folder / "captions.csv")]
+    assert read("own/dvc/dvc.yaml")["stages"]["prepare"]["deps"] == expected
+    source = read("own/dvc/params.yaml")["datasets"]["mine"]
+    assert [source["root"], source["captions"]] == expected
+
+
+@pytest.mark.parametrize("name", ["dvc.yaml", "params.yaml"])
+def test_an_existing_file_stays_and_the_stages_are_printed(
+    folder: Path, pipeline: Call, name: str
+) -> None:
+    Path(name).write_text("a: 1\n")
+    ended = pipeline("init", *OWN)
+    assert (ended.status, f"{name} exists, and no file was written" in ended.stderr) == (1, True)
+    assert Path(name).read_text() == "a: 1\n"
+    assert not {path.name for path in folder.iterdir()} & (FILES - {name})
+    pipeline("init", "own")
+    own = "".join(
+        f"# {file}\n{Path('own', file).read_text()}\n" for file in ("dvc.yaml", "params.yaml")
+    )
+    assert pipeline("init").stdout == own
+
+
+@pytest.mark.parametrize("before", ["*.pyc", "*.pyc\n", ".work/\n*.pyc\n"])
+def test_ignored_files_keep_their_lines(folder: Path, pipeline: Call, before: str) -> None:
+    Path(".gitignore").write_text(before)
+    pipeline("init")
+    assert sorted(Path(".gitignore").read_text().splitlines()) == [
+        "*.pyc", ".work/", "data/search/",
+    ]  # fmt: skip
+    assert Path(".dvcignore").read_text() == ".work/\n"
+
+
+@pytest.mark.slow
+def test_dvc_runs_them_in_an_empty_repository(folder: Path) -> None:
+    environment = os.environ | {
+        "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
+        "PYTHONPATH": str(PROJECT), "DVC_NO_ANALYTICS": "1",
+    }  # fmt: skip
+
+    def run(line: str) -> str:
+        ended = subprocess.run(line.split(), env=environment, capture_output=True, text=True)
+        assert ended.returncode == 0, ended.stderr
+        return ended.stdout
+
+    for line in ("pipeline init", "git init", "dvc init", "dvc repro"):
+        run(line)
+    tables = Path("data/evaluations/scenes/kiros2014-linear")
+    assert {path.name for path in tables.iterdir()} == {
+        "provenance.json", "recall.csv", "recall.json",
+    }  # fmt: skip
+    assert "Data and pipelines are up to date." in run("dvc repro")
+    assert "rsum" in run("dvc metrics show")
+    assert Path("data/.work").exists()
+    assert ".work" not in run("git status --short --untracked-files=all")
