@@ -20,7 +20,9 @@ BUDGET = {
     "store": 11850,  # to become 8,900
     "datasets": 4790,  # to become 3,900
     # 500 lines more: any layer of any network, torchvision's models, networks of other packages.
-    "images": 6000,  # to become 5,300
+    # 110 more: checkpoints of training programs are read by an unpickler that runs nothing of
+    # theirs, and the network in them is found by its names; refused before, five of eight forms.
+    "images": 6110,  # to become 5,300
     "text": 6310,  # to become 5,900
     "heads": 7801,  # to become 7,600
     "retrieval": 5390,  # to become 5,000
@@ -34,7 +36,8 @@ BUDGET = {
     "stages": 4996,
     # More: continuous integration fails if any of its parts does; networks of others.
     # 175 lines more: DVC in a repository of one's own, and params.yaml of other programs.
-    "tests": 41875,  # to become 27,000
+    # 180 more: forms of checkpoints, a harmful pickle among them.
+    "tests": 42055,  # to become 27,000
 }
 """Most lines of each room, of all kinds; the plan's aim next to those above it."""
 

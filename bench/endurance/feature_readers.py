@@ -114,10 +114,10 @@ def card(folder: Path) -> object:
 
 def weights(folder: Path) -> object:
     from pipeline.images.backbones.caffemodel import read_caffemodel
-    from pipeline.images.networks.state_dicts import read_tensors
+    from pipeline.images.networks.checkpoints import read_checkpoint
 
     for path in sorted(folder.iterdir()):
-        (read_caffemodel if path.suffix == ".caffemodel" else read_tensors)(path)
+        (read_caffemodel if path.suffix == ".caffemodel" else read_checkpoint)(path)
     return None
 
 

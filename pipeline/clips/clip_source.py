@@ -112,7 +112,7 @@ def clip_source(
     how: Compute,
 ) -> ClipSource:
     """Return the source of clip features; loads the weights now, and builds the network later."""
-    loaded = load_clip_weights(recipe, str(how.weights))
+    loaded = load_clip_weights(recipe, how)
     return ClipSource(
         clip_header(recipe, loaded, dataset, how.trained_on),
         ids,
@@ -144,5 +144,5 @@ def _part(
 def _view(recipe: ClipRecipe, how: Compute, dataset: str) -> tuple[View, FeatureHeader]:
     # Not restored afterwards: concurrent tasks on this worker would undo each other's setting.
     torch.set_num_threads(1)
-    loaded = load_clip_weights(recipe, str(how.weights))
+    loaded = load_clip_weights(recipe, how)
     return clip_view(recipe, loaded, how), clip_header(recipe, loaded, dataset, how.trained_on)

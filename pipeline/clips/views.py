@@ -1,5 +1,7 @@
 """Builds the networks and headers of clip recipes."""
 
+from typing import Any
+
 import numpy as np
 from PIL import Image
 
@@ -18,11 +20,11 @@ from pipeline.store.shards.format import FeatureHeader, names_in
 _RUNS_PER_BATCH, _RUNS_PER_BATCH_ON_GPU = 1, 16
 
 
-def load_clip_weights(recipe: ClipRecipe, source: str) -> Weights:
-    """Load the weights for a recipe's network; `source` is as for `load_weights`."""
-    if isinstance(recipe.network, VolumeRecipe):
-        return load_volume_weights(recipe.network, source)
-    return load_weights(recipe.network, source)
+def load_clip_weights(recipe: ClipRecipe, how: Compute) -> Weights:
+    """Load the weights for a recipe's network."""
+    load: Any = load_volume_weights if isinstance(recipe.network, VolumeRecipe) else load_weights
+    loaded: Weights = load(recipe.network, str(how.weights), how.weights_prefix)
+    return loaded
 
 
 def clip_header(
@@ -32,7 +34,7 @@ def clip_header(
     network = recipe.network
     recorded = network.trained_on if weights.name == network.weights else ()
     return FeatureHeader(
-        recipe=recipe.to_json(),
+        recipe={**recipe.to_json(), **weights.recipe_fields},
         weights=weights.name,
         weights_sha256=weights.sha256,
         axes=network.axes,

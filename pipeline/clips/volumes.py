@@ -29,16 +29,17 @@ VOLUME_BACKBONES: dict[str, Backbone] = {
 }
 
 
-def load_volume_weights(recipe: VolumeRecipe, source: str = "imagenet") -> Weights:
+def load_volume_weights(
+    recipe: VolumeRecipe, source: str = "imagenet", prefix: str | None = None
+) -> Weights:
     """Load the weights of a 3-D network; "imagenet" means the recipe's own, of Kinetics-400."""
     if source == "imagenet" and not recipe.weights.startswith("torchvision:"):
         raise WeightsError(
             f"the weights of {recipe.name} have no reliable address; pass the path of a .pth or "
             ".safetensors file with `weights=...`, or random:SEED for a trial with random weights"
         )
-    return load_backbone_weights(
-        VOLUME_BACKBONES[recipe.backbone], recipe.backbone, recipe.weights, source
-    )
+    backbone, shape = VOLUME_BACKBONES[recipe.backbone], (3, recipe.run, recipe.crop, recipe.crop)
+    return load_backbone_weights(backbone, recipe, recipe.weights, shape, source, prefix)
 
 
 class VolumeNetwork:

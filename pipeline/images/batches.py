@@ -76,7 +76,8 @@ def feature_header(
     """Return the header of image features; `trained_on` None: the recipe's, if the weights are."""
     recorded = recipe.trained_on if weights.name == recipe.weights else ()
     return FeatureHeader(
-        recipe=recipe.to_json(), weights=weights.name, weights_sha256=weights.sha256,
+        recipe={**recipe.to_json(), **weights.recipe_fields},
+        weights=weights.name, weights_sha256=weights.sha256,
         axes=recipe.axes, dataset=dataset, row_shape=recipe.shape, dtype=recipe.storage,
         created_by=created_by("torch", "torchvision", "pillow", "numpy", "h5py"),
         trained_on=recorded if trained_on is None else names_in(trained_on),

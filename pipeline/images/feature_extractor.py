@@ -53,18 +53,21 @@ class FeatureExtractor:
         engine: str = "fast",
         precision: str = "float32",
         batch_size: int | None = None,
+        weights_prefix: str | None = None,
     ) -> None:
         """Build the network and load its weights.
 
         Parameters
         ----------
         recipe : str. Name of an image recipe; see `pipeline.RECIPES`.
-        weights : str or Path. "imagenet", a file, or "random:SEED".
+        weights : str or Path. "imagenet", a checkpoint, or "random:SEED".
         device : str. A torch device.
         engine : str. "fast" or "reference".
         precision : str. Arithmetic of the network, of `pipeline.images.recipes.PRECISIONS`, or
             "auto" for the fastest of the device.
         batch_size : int or None. Images per batch; None: the default of the device.
+        weights_prefix : str or None. Names of a checkpoint with several networks that are used,
+            such as "teacher."; None: those that fit.
 
         Raises
         ------
@@ -74,7 +77,7 @@ class FeatureExtractor:
         self.recipe: Recipe = resolve_recipe(recipe, choose_precision(precision, device, QUIET))
         usual = default_parallelism(self.recipe, device)
         self._parallelism = replace(usual, batch_size=batch_size or usual.batch_size)
-        loaded = load_weights(self.recipe, str(weights))
+        loaded = load_weights(self.recipe, str(weights), weights_prefix)
         self._network = RecipeNetwork(self.recipe, loaded.state, device, engine)
         self.recipe_hash: str = feature_header(self.recipe, loaded, "").recipe_hash
 

@@ -112,7 +112,9 @@ def image_source(
     usual = default_parallelism(recipe, how.device)
     size = max(1, min(how.batch_size or usual.batch_size, len(ids)))
     parallelism = Parallelism(size, how.threads or usual.threads, how.readers or usual.readers)
-    loaded = load_weights(recipe, str(how.weights))
+    loaded = load_weights(recipe, str(how.weights), how.weights_prefix)
+    if loaded.remark:
+        monitor.log(loaded.remark)
     header = feature_header(recipe, loaded, dataset, how.trained_on)
 
     @cache
@@ -136,7 +138,8 @@ def _part(
     pictures: Sequence[Source],
 ) -> ImageSource:
     """Build the source of some images on a worker."""
-    network, header = _network(recipe, str(how.weights), how.device, how.engine, dataset)
+    weights = str(how.weights), how.weights_prefix
+    network, header = _network(recipe, weights, how.device, how.engine, dataset)
     usual = _default_on_worker(network.recipe, how.device)
     size = how.batch_size or max(1, min(usual.batch_size, rows))
     parallelism = Parallelism(size, how.threads or usual.threads, how.readers or usual.readers)
@@ -148,11 +151,11 @@ def _part(
 
 @lru_cache(maxsize=1)
 def _network(
-    recipe: Recipe, weights: str, device: str, engine: str, dataset: str
+    recipe: Recipe, weights: tuple[str, str | None], device: str, engine: str, dataset: str
 ) -> tuple[RecipeNetwork, FeatureHeader]:
     # Not restored afterwards: concurrent tasks on this worker would undo each other's setting.
     torch.set_num_threads(1)
-    loaded = load_weights(recipe, weights)
+    loaded = load_weights(recipe, *weights)
     network = RecipeNetwork(recipe, loaded.state, device, engine)
     return network, feature_header(recipe, loaded, dataset)
 

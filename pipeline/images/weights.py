@@ -12,14 +12,15 @@ from pipeline.images.backbones.backbone import Backbone
 from pipeline.images.backbones.backbone_weights import read_state_dict
 from pipeline.images.backbones.known_backbones import backbone_named
 from pipeline.images.networks import WeightsError
+from pipeline.images.networks.checkpoints import sha256_of_weights
 from pipeline.images.networks.random_weights import seed_of, seeded_state
 from pipeline.images.networks.state_dicts import Weights, state_sha256
 from pipeline.images.npm_weights import SHA256, fetched_npm_archive, npm_archive
 from pipeline.images.recipes import Recipe, RecipeError, provider_of
 from pipeline.images.recipes.by_name import PROVIDERS
+from pipeline.images.tap import Tap
 from pipeline.store.errors import MissingPackage
 from pipeline.store.extras import require
-from pipeline.store.hashing import sha256_of_file
 
 __all__ = ["Weights", "WeightsError", "are_here", "load_backbone_weights", "load_weights"]
 
@@ -37,25 +38,38 @@ _UNVERIFIED = {
 }
 
 
-def load_weights(recipe: Recipe, source: str = "imagenet") -> Weights:
+def load_weights(recipe: Recipe, source: str = "imagenet", prefix: str | None = None) -> Weights:
     """Load the weights for a recipe's network; there is no fallback.
 
     `source` is "imagenet" (the recipe's own), "random:SEED", or the path of a `.pth`, `.pt`,
-    `.safetensors`, `.caffemodel` or `.tgz` file.
+    `.safetensors`, `.caffemodel` or `.tgz` file, or of a folder of timm or transformers. `prefix`
+    chooses a part of a file with several networks.
     """
-    backbone = backbone_named(recipe.backbone)
+    backbone, shape = backbone_named(recipe.backbone), (3, recipe.crop.size, recipe.crop.size)
     provider = provider_of(recipe.backbone)
     if provider and (installed := PROVIDERS.plugin(provider)) != recipe.plugin:
         raise RecipeError(
             f"{recipe.name} is a recipe of {recipe.plugin or 'this package'}, but its backbone "
             f"{recipe.backbone} is of {installed or 'this package'} here; install the same version"
         )
-    return load_backbone_weights(backbone, recipe.backbone, recipe.weights, source)
+    return load_backbone_weights(backbone, recipe, recipe.weights, shape, source, prefix)
 
 
-def load_backbone_weights(backbone: Backbone, name: str, default: str, source: str) -> Weights:
-    """As `load_weights`, for any network; "imagenet" selects the weights `default`."""
+def load_backbone_weights(
+    backbone: Backbone,
+    recipe: Tap,
+    default: str,
+    shape: tuple[int, ...],
+    source: str,
+    prefix: str | None,
+) -> Weights:
+    """As `load_weights`, for any network with its own weights and the shape of its input."""
     published = source == "imagenet"
+    if prefix is not None and (published or source.startswith("random:") or backbone.load):
+        raise WeightsError(
+            f"weights_prefix is {prefix!r}, but {recipe.backbone} with weights {source!r} reads no "
+            "part of a file; omit it, or save that part as a file"
+        )
     if backbone.load is not None:
         return backbone.load(default, source)
     if source.startswith("random:"):
@@ -64,16 +78,16 @@ def load_backbone_weights(backbone: Backbone, name: str, default: str, source: s
         state = backbone.pretrained()
         return Weights(default, state_sha256(state), state)
     path = _fetched(default) if published else Path(source)
-    if not path.is_file():
+    if not path.exists():
         raise WeightsError(
             f"no weights file {source!r}; pass `imagenet`, `random:SEED`, or the path of a "
-            ".pth, .safetensors, .caffemodel or .tgz file"
+            ".pth, .safetensors, .caffemodel or .tgz file, or of a folder of timm or transformers"
         )
-    sha256 = sha256_of_file(path)
+    sha256 = sha256_of_weights(path)
     if published and not default.startswith("package:"):
         _check_published(default, path, sha256)
-    state = read_state_dict(path, backbone, name)
-    return Weights(default if published else f"file:{path.name}", sha256, state)
+    part = read_state_dict(path, backbone, recipe, shape, prefix)
+    return Weights(default if published else f"file:{path.name}", sha256, *part)
 
 
 def are_here(recipe: Recipe) -> bool:

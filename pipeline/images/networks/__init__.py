@@ -1,7 +1,8 @@
 """Networks and weights that images and captions share.
 
-Read `state_dicts` (weight files), `random_weights` (weights from a seed) and `open_clip_models`
-(models with a tower for each side). No module here knows images, captions or shards.
+Read `checkpoints` (files), `state_dicts` (weights in them), `random_weights` (weights from a seed)
+and `open_clip_models` (models with a tower for each side). No module here knows images, captions or
+shards.
 """
 
 from pipeline.store.errors import PipelineError

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
 
+from pipeline.images.networks.checkpoints import read_checkpoint, sha256_of_weights
 from pipeline.images.networks.open_clip_models import (
     ClipModel,
     fetch_weights,
@@ -18,13 +18,14 @@ from pipeline.images.networks.open_clip_models import (
 )
 from pipeline.images.networks.random_weights import seed_of, seeded_state
 from pipeline.images.networks.state_dicts import (
+    Part,
+    State,
+    Target,
     Weights,
     WeightsError,
-    read_tensors,
-    require_fit,
+    find_part,
     state_sha256,
 )
-from pipeline.store.hashing import sha256_of_file
 
 # Parameters of the training loss, and extra entries of OpenAI's files; features do not need them.
 _OF_NO_FEATURE = ("logit_scale", "logit_bias", "input_resolution", "context_length", "vocab_size")
@@ -62,35 +63,32 @@ def load_clip_weights(model: ClipModel, source: str, net: Any) -> Weights:
     except OSError as error:
         message = f"{error}; or use random:SEED for a trial with random weights"
         raise WeightsError(message) from error
-    if not path.is_file():
+    if not path.exists():
         raise WeightsError(
             f"no weights file {source!r}; pass the path of a .pth, .pt, .bin or .safetensors file, "
             "random:SEED, or a tag of published weights in the model's name"
         )
     name = model.name if published else f"file:{path.name}"
-    return Weights(name, sha256_of_file(path), _read(path, model, net))
+    return Weights(name, sha256_of_weights(path), *_read(path, model, net))
 
 
-def _read(path: Path, model: ClipModel, net: Any) -> dict[str, Tensor]:
-    library = open_clip()
-    tensors = {key.removeprefix("module."): value for key, value in read_tensors(path).items()}
-    tensors = library.convert.convert_state_dict(net, tensors)
-    if "positional_embedding" in tensors and not hasattr(net, "positional_embedding"):
-        tensors = library.model.convert_to_custom_text_state_dict(tensors)
-    expected = _of_features(net.state_dict())
-    state = _of_features(tensors)
-    for key, value in expected.items():
-        if key.endswith("num_batches_tracked"):
-            state.setdefault(key, value)
-    # Numbers 0, 1, ..., which older files of text models contain.
-    for key in [key for key in state if key.endswith("position_ids") and key not in expected]:
-        del state[key]
-    require_fit(state, expected, path, model.architecture)
-    return {
-        key: state[key].float() if value.is_floating_point() else state[key]
-        for key, value in expected.items()
-    }
+def _read(path: Path, model: ClipModel, net: Any) -> Part:
+    library, expected = open_clip(), _of_features(net.state_dict())
+
+    def named(tensors: State) -> State:
+        tensors = library.convert.convert_state_dict(net, tensors)
+        if "positional_embedding" in tensors and not hasattr(net, "positional_embedding"):
+            tensors = library.model.convert_to_custom_text_state_dict(tensors)
+        # Numbers 0, 1, ..., which older files of text models contain.
+        return {
+            key: value
+            for key, value in _of_features(tensors).items()
+            if key in expected or not key.endswith("position_ids")
+        }
+
+    target = Target(model.architecture, expected, named, expected.keys)
+    return find_part(read_checkpoint(path), path, target)
 
 
-def _of_features(state: dict[str, Tensor]) -> dict[str, Tensor]:
+def _of_features(state: State) -> State:
     return {key: value for key, value in state.items() if key not in _OF_NO_FEATURE}

@@ -1,18 +1,21 @@
-"""State dicts: loaded from files, compared by name and shape, hashed."""
+"""State dicts: found in checkpoints by the names and shapes of a network, and hashed."""
 
 import hashlib
-import pickle
-from collections.abc import Mapping
+import re
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
+from os.path import commonprefix
 from pathlib import Path
-from typing import Any
+from typing import NamedTuple
 
 import torch
-from safetensors import SafetensorError
-from safetensors.torch import load_file
-from torch import Tensor
 
 from pipeline.images.networks import WeightsError
+from pipeline.images.networks.checkpoints import State
+
+_LISTED = 5
+# Of DataParallel and torch.compile, around the network or a part of it.
+_WRAPPER = re.compile(r"(^|(?<=\.))(module|_orig_mod)\.")
 
 
 @dataclass(frozen=True)
@@ -23,55 +26,140 @@ class Weights:
     """As in the shards: "torchvision:VGG19_Weights.IMAGENET1K_V1", "file:mine.pth", "random:0"."""
     sha256: str
     """Of the file; for random weights and those that a library downloads, of the state."""
-    state: dict[str, Tensor]  # complete, float32
+    state: State  # complete, float32
+    prefix: str = ""
+    """Prefix of the names in the file, if the caller chose among several that fit."""
+    remark: str = ""
+    """For the log: which part of the file was taken, and which others fit."""
+
+    @property
+    def recipe_fields(self) -> dict[str, str]:
+        """Fields of a header's recipe, so that the recipe hash covers them."""
+        return {"weights_prefix": self.prefix} if self.prefix else {}
 
 
-def read_tensors(path: Path) -> dict[str, Tensor]:
-    """Load names and tensors of a `.pth`, `.pt`, `.bin` or `.safetensors` file, without pickles.
+@dataclass(frozen=True)
+class Target:
+    """A network to be filled with weights."""
 
-    A state dict under the key "state_dict" is unwrapped.
+    name: str
+    expected: State
+    """Its state dict, of which names, shapes and dtypes are read."""
+    named: Callable[[State], State]
+    """Returns tensors of a file with the network's names and shapes, and others as they are."""
+    used: Callable[[], Collection[str]]
+    """Returns the names of the tensors that features depend on."""
+
+
+class Part(NamedTuple):
+    """As in `Weights`."""
+
+    state: State
+    prefix: str = ""
+    remark: str = ""
+
+
+def find_part(
+    checkpoint: Mapping[str, State], path: Path, target: Target, prefix: str | None = None
+) -> Part:
+    """Return the weights of a network, complete and float32, from what was read from `path`.
+
+    What is under "state_dict" comes first, and a moving average (EMA) last, as in timm's
+    validation; otherwise `prefix` has to choose if several parts fit. Tensors behind the tap may
+    have any shape or be absent; then they become zeros.
     """
-    try:
-        state = load_file(path) if path.suffix == ".safetensors" else _unpickled(path)
-    except (OSError, RuntimeError, ValueError, EOFError, SafetensorError) as error:
+    expected = target.expected
+    places = {
+        place: renamed(state, lambda key: key if key in expected else _WRAPPER.sub("", key), path)
+        for place, state in checkpoint.items()
+    }
+    if not places:
         raise WeightsError(
-            f"{path} cannot be read as a state dict ({_first_line(error)}); expected a file of "
-            "torch.save(model.state_dict()) or safetensors"
-        ) from error
-    except pickle.UnpicklingError as error:
-        raise WeightsError(
-            f"{path} contains more than tensors, or is not a torch file; only plain state dicts "
-            "are supported: save it again with torch.save(model.state_dict(), ...)"
-        ) from error
-    if isinstance(state, dict) and isinstance(state.get("state_dict"), dict):
-        state = state["state_dict"]
-    if not isinstance(state, dict) or not all(map(_is_named_tensor, state.items())):
-        raise WeightsError(
-            f"{path} is not a plain state dict (a {type(state).__name__} that does not map names "
-            "to tensors); save it again with torch.save(model.state_dict(), ...)"
+            f"{path} is not a plain state dict, which maps names to tensors; save it again with "
+            "torch.save(model.state_dict(), ...)"
         )
+    # Old files have none.
+    counters = [key for key in expected if key.endswith("num_batches_tracked")]
+
+    def below(start: str, tensors: State) -> State:
+        part = {key[len(start) :]: v for key, v in tensors.items() if key.startswith(start)}
+        zeros = {key: torch.zeros((), dtype=torch.long) for key in counters}
+        return zeros | target.named(part)
+
+    if prefix is None and len(places) == 1:
+        ((place, tensors),) = places.items()
+        state = below("", tensors)
+        if not misfits(state, expected):
+            return Part(_finished(state, expected), remark=_remark(place, ()))
+    names = target.used()
+    used = {key: value for key, value in expected.items() if key in names}
+    # With the rank of each.
+    parts = {
+        place + start: (_rank(place), below(start, tensors))
+        for place, tensors in places.items()
+        for start in _prefixes(tensors, next(iter(used)))
+    }
+    fitting = [
+        part
+        for part, (_, state) in parts.items()
+        if not misfits({key: state[key] for key in used if key in state}, used)
+    ]
+    first = min((parts[part][0] for part in fitting), default=0)
+    usual = [part for part in fitting if parts[part][0] == first]
+    chosen = usual if prefix is None else _under(prefix, fitting)
+    if fitting and len(chosen) != 1:
+        raise WeightsError(
+            f"{path} has weights of {target.name} under {' and '.join(map(repr, fitting))}; name "
+            f"one of these, as in --weights-prefix {fitting[-1].rstrip('.')}"
+        )
+    part = max(chosen or parts, key=lambda each: len(used.keys() & parts[each][1].keys()))
+    state = _completed(parts[part][1], expected, used)
+    in_file = [place + key for place, tensors in places.items() for key in tensors]
+    start = _common_prefix(in_file)
+    hint = f"; all {len(in_file)} names in the file begin with {start!r}" if start else ""
+    _require_fit(state, expected, path, target.name, "" if chosen else hint)
+    others = [each for each in fitting if each != part]
+    decided = "" if chosen == usual else part
+    return Part(_finished(state, expected), decided, _remark(part, others))
+
+
+def misfits(state: State, expected: State) -> dict[str, list[str]]:
+    """Return the names of tensors that differ from the expected ones, by what is wrong."""
+    found = {
+        "missing": [key for key in expected if key not in state],
+        "not in the network": [key for key in state if key not in expected],
+        "of another shape": [
+            f"{key} {tuple(state[key].shape)}, expected {tuple(value.shape)}"
+            for key, value in expected.items()
+            if key in state and state[key].shape != value.shape
+        ],
+    }
+    return {fault: names for fault, names in found.items() if names}
+
+
+def _require_fit(state: State, expected: State, path: Path, name: str, hint: str) -> None:
+    """Raise if names or shapes of the tensors in `path` differ from those of the network `name`."""
+    if faults := misfits(state, expected):
+        listed = "; ".join(
+            f"{len(names)} {fault}: {', '.join(names[:_LISTED])}{', ...' * (len(names) > _LISTED)}"
+            for fault, names in faults.items()
+        )
+        raise WeightsError(
+            f"{path} does not fit {name}: {listed}{hint}; pass the weights of that network"
+        )
+
+
+def renamed(tensors: State, rename: Callable[[str], str], path: Path) -> State:
+    """Return tensors under new names, of which no two may be the same."""
+    state: State = {}
+    for key, value in tensors.items():
+        if (name := rename(key)) in state:
+            raise WeightsError(f"{path} has {name} twice, once as {key}; save one of them")
+        state[name] = value
     return state
 
 
-def require_fit(
-    state: Mapping[str, Tensor], expected: Mapping[str, Tensor], path: Path, name: str
-) -> None:
-    """Raise if names or shapes of the tensors in `path` differ from those of the network `name`."""
-    faults = [f"{key} is missing" for key in expected if key not in state]
-    faults += [f"{key} is not part of {name}" for key in state if key not in expected]
-    faults += [
-        f"{key} has shape {tuple(state[key].shape)}, not {tuple(value.shape)}"
-        for key, value in expected.items()
-        if key in state and state[key].shape != value.shape
-    ]
-    if faults:
-        raise WeightsError(
-            f"{path} does not fit {name}: {len(faults)} keys differ, first "
-            f"{'; '.join(faults[:5])}; pass the weights of that network"
-        )
-
-
-def state_sha256(state: Mapping[str, Tensor]) -> str:
+def state_sha256(state: State) -> str:
     """Return the SHA-256 (64 hex digits) of weights without a file: names, shapes, bytes."""
     digest = hashlib.sha256()
     for key in sorted(state):
@@ -80,25 +168,50 @@ def state_sha256(state: Mapping[str, Tensor]) -> str:
     return digest.hexdigest()
 
 
-def _unpickled(path: Path) -> Any:
-    try:
-        return torch.load(path, map_location="cpu", weights_only=True)
-    except (OSError, MemoryError, pickle.UnpicklingError):
-        raise
-    # torch's reader raises any exception over a damaged file.
-    except Exception as error:
-        raise ValueError(f"{type(error).__name__}: {_first_line(error)}") from error
+def _prefixes(tensors: State, name: str) -> list[str]:
+    """Return the prefixes under which the network may be: that of one of its tensors, or of all."""
+    starts = [key.removesuffix(name) for key in tensors if key.endswith(f".{name}")]
+    return list(dict.fromkeys(["", *starts, _common_prefix(tensors)]))
 
 
-def _is_named_tensor(item: tuple[Any, Any]) -> bool:
-    name, value = item
-    return (
-        isinstance(name, str)
-        and isinstance(value, Tensor)
-        and not (value.is_meta or value.is_quantized or value.is_complex())
-        and value.layout is torch.strided
-    )
+def _common_prefix(names: Collection[str]) -> str:
+    return re.sub(r"[^.]*$", "", commonprefix([*names]))  # noqa: RUF071 -- of names, not paths
 
 
-def _first_line(error: Exception) -> str:
-    return str(error).partition("\n")[0] or type(error).__name__
+def _under(prefix: str, parts: Iterable[str]) -> list[str]:
+    """Return the part of this prefix, or those with it among their names."""
+    wanted = _WRAPPER.sub("", f"{prefix.rstrip('.')}.")
+    exact = [part for part in parts if part == wanted.lstrip(".")]
+    return exact or [part for part in parts if f".{wanted}" in f".{part}"]
+
+
+def _rank(place: str) -> int:
+    return 0 if place == "state_dict." else 2 if "ema" in re.split(r"[._]", place.lower()) else 1
+
+
+def _completed(state: State, expected: State, used: Collection[str]) -> State:
+    """Return tensors without those of unused layers, in whose place come zeros of their shape."""
+    behind = _layers(key for key in expected if key not in used) - _layers(used)
+    kept = {k: v for k, v in state.items() if k in expected or not _layers([k]) & behind}
+    for key, value in expected.items():
+        if key not in used and (key not in kept or kept[key].shape != value.shape):
+            kept[key] = torch.zeros(value.shape, dtype=value.dtype)
+    return kept
+
+
+def _layers(names: Iterable[str]) -> set[str]:
+    """Return the layers that contain tensors, at all levels."""
+    return {name[: dot.start()] for name in names for dot in re.finditer(r"\.", name)}
+
+
+def _finished(state: State, expected: State) -> State:
+    # Packaged tensors have other strides than a network's own.
+    return {
+        key: state[key].float().contiguous() if value.is_floating_point() else state[key]
+        for key, value in expected.items()
+    }
+
+
+def _remark(part: str, others: Collection[str]) -> str:
+    also = f"; --weights-prefix chooses {' or '.join(others)}" if others else ""
+    return f"weights: the tensors of the file under {part!r}{also}" if part or others else ""

@@ -94,7 +94,7 @@ def _network(
             f"{user} uses features of the weights file {side.weights[5:]!r}, whose path "
             "is not recorded; pass it as the weights"
         )
-    loaded = load_weights(recipe, source)
+    loaded = load_weights(recipe, source, side.recipe.get("weights_prefix"))
     return RecipeNetwork(recipe, loaded.state), feature_header(recipe, loaded, "")
 
 

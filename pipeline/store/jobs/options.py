@@ -120,8 +120,14 @@ class Compute:
 
     weights: str | Path = option(
         "imagenet",
-        help="Weights: imagenet, the PATH of a .pth, .pt, .safetensors or .caffemodel file, or "
-        "random:SEED.",
+        help="Weights: imagenet, the PATH of a .pth, .pt, .safetensors or .caffemodel file or of a "
+        "folder of timm or transformers, or random:SEED.",
+    )
+    weights_prefix: str | None = option(
+        None,
+        metavar="PREFIX",
+        help="Use the weights whose names in the file begin with PREFIX, such as teacher.  "
+        "[default: those that fit, if there are no others]",
     )
     trained_on: str | None = option(
         None,

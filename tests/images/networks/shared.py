@@ -39,11 +39,11 @@ def forget_networks() -> None:
     _networks.clear()
 
 
-def shared_weights(recipe: Recipe, source: str = "imagenet") -> Weights:
+def shared_weights(recipe: Recipe, source: str = "imagenet", prefix: str | None = None) -> Weights:
     """Return what `load_weights` returns, to be read and not written to."""
     own = recipe.weights
     if not source.startswith("random:") and not (source == "imagenet" and own[:8] == "package:"):
-        return load_weights(recipe, source)
+        return load_weights(recipe, source, prefix)
     backbone = backbone_named(recipe.backbone)
     with _lock:
         for of, *names, loaded in _weights:

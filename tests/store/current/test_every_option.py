@@ -118,6 +118,7 @@ OUTSIDE_RECIPE = {
     "split": "selects rows", "limit": "selects rows", "leave_out_failed": "selects rows",
     "rows_per_shard": "layout of the shards", "compress": "layout of the shards",
     "weights": "their SHA-256 is hashed next to the recipe", "trained_on": "changes no feature",
+    "weights_prefix": "in the header's recipe, beside the recipe of the network",
     "codebook": "of sound, whose weights it is",
     "engine": "equal up to rounding", "device": "equal up to rounding",
     "batch_size": "equal up to rounding",
