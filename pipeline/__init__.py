@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from pipeline.images.backbones.image_network import register_backbone as register_backbone
     from pipeline.images.extract import extract as extract
     from pipeline.images.feature_extractor import FeatureExtractor as FeatureExtractor
+    from pipeline.images.feature_extractor import encoder as encoder
     from pipeline.images.recipes import RECIPES as RECIPES
     from pipeline.images.recipes import Crop as Crop
     from pipeline.images.recipes import Normalise as Normalise
@@ -116,6 +117,7 @@ _HOMES = {
     "describe": "pipeline.store.shards.describe",
     "embed": "pipeline.heads.embed",
     "encode": "pipeline.text.encode",
+    "encoder": "pipeline.images.feature_extractor",
     "ensemble": "pipeline.retrieval.ensemble",
     "evaluate": "pipeline.retrieval.evaluate",
     "export": "pipeline.store.convert.export",

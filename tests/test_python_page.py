@@ -51,7 +51,8 @@ def commands(command: click.Command, path: str) -> Iterator[str]:
 
 def test_every_command_has_a_public_function() -> None:
     table = dict(re.findall(r"^\| `(pipeline [^`]+)` \| (.+) \|$", PAGE, re.MULTILINE))
-    assert sorted(table) == sorted(commands(cli, "pipeline"))
+    # It writes files of DVC alone.
+    assert sorted(table) == sorted({*commands(cli, "pipeline")} - {"pipeline init"})
     for command, cell in table.items():
         first = re.match(r"`(\w+)", cell)
         assert first is not None, command

@@ -7,17 +7,18 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 from PIL import Image
+from torch import nn
 
 from pipeline.images.batches import default_parallelism, feature_header, picture_rows
 from pipeline.images.decoding.decode import UnusableImage
+from pipeline.images.encoder import Preprocess, WindowNetwork, unusable
 from pipeline.images.given_pictures import GivenPicture, picture_of, pictures_of
 from pipeline.images.network import RecipeNetwork
 from pipeline.images.recipes import Recipe, resolve_recipe
 from pipeline.images.weights import load_weights
 from pipeline.store.devices import AUTO, choose_precision
-from pipeline.store.errors import WrongUsage
 from pipeline.store.progress import QUIET, Stopwatch
-from pipeline.store.shards.format import OK, STATUS_NAMES
+from pipeline.store.shards.format import OK
 from pipeline.store.shards.plan import Span
 
 
@@ -31,6 +32,13 @@ class FeatureExtractor:
     recipe : `pipeline.images.recipes.Recipe`. Recipe of the features.
     recipe_hash : str. Hash of recipe and weights, 16 hex digits; equal hashes, here and in shards,
         mean equal features.
+    preprocess : `pipeline.images.encoder.Preprocess`. Picklable function of one image, in any form,
+        that returns its windows, a tensor (windows, h, w, 3) of uint8.
+    network : `torch.nn.Module`. Maps a batch of windows (n, windows, h, w, 3) to feature rows
+        (n, *recipe.shape) float32. On one thread a batch has the bytes of the shards whose batches
+        are the same, with the engine that extracted them; otherwise rows are within rounding. The
+        reference engine has gradients: of the input, if it is a float tensor of 0 to 255, and of
+        the weights after `requires_grad_()`, which changes this extractor's rows too.
 
     Examples
     --------
@@ -79,6 +87,8 @@ class FeatureExtractor:
         self._parallelism = replace(usual, batch_size=batch_size or usual.batch_size)
         loaded = load_weights(self.recipe, str(weights), weights_prefix)
         self._network = RecipeNetwork(self.recipe, loaded.state, device, engine)
+        self.preprocess: Preprocess = Preprocess(self.recipe, self._network.window)
+        self.network: nn.Module = WindowNetwork(self._network, engine == "reference")
         self.recipe_hash: str = feature_header(self.recipe, loaded, "").recipe_hash
 
     def __call__(self, pictures: GivenPicture | Iterable[GivenPicture]) -> npt.NDArray[np.float32]:
@@ -121,23 +131,50 @@ class FeatureExtractor:
                 zip(block.status, block.errors, strict=True), first_row
             ):
                 if status != OK:
-                    raise WrongUsage(_message(given[row], row, STATUS_NAMES[status], reason))
+                    raise unusable(given[row], status, reason, _number(row))
             rows[first_row : first_row + len(block)] = block.features
         return rows[0] if alone else rows
+
+
+def encoder(
+    recipe: str,
+    weights: str | Path = "imagenet",
+    device: str = AUTO,
+    engine: str = "fast",
+    precision: str = "float32",
+    weights_prefix: str | None = None,
+) -> FeatureExtractor:
+    """Return an image recipe as preprocessing and a torch module, for a loop of one's own.
+
+    Parameters
+    ----------
+    recipe, weights, device, engine, precision, weights_prefix : see `pipeline.FeatureExtractor`.
+
+    Returns
+    -------
+    FeatureExtractor
+        With its attributes `preprocess`, for the workers of a DataLoader, and `network`.
+
+    Examples
+    --------
+    >>> encoder = pipeline.encoder("efficientnet-lite0-pool", engine="reference")
+    >>> windows = encoder.preprocess(np.zeros((480, 640, 3), np.uint8))
+    >>> windows.shape, windows.dtype
+    (torch.Size([1, 224, 224, 3]), torch.uint8)
+    >>> encoder.network(windows[None]).shape
+    torch.Size([1, 1280])
+    """
+    return FeatureExtractor(
+        recipe, weights, device, engine, precision, weights_prefix=weights_prefix
+    )
 
 
 def _opened(picture: GivenPicture, row: int) -> Path | Image.Image:
     try:
         return picture_of(picture)
     except UnusableImage as error:
-        raise WrongUsage(
-            _message(Image.new("RGB", (1, 1)), row, STATUS_NAMES[error.status], str(error))
-        ) from error
+        raise unusable(picture, error.status, str(error), _number(row)) from error
 
 
-def _message(picture: Path | Image.Image, row: int, status: str, reason: str) -> str:
-    name = picture if isinstance(picture, Path) else getattr(picture, "filename", "") or "an image"
-    return (
-        f"{name} (number {row} of the images passed, from 0) is {status}: {reason}; pass images "
-        "that can be decoded"
-    )
+def _number(row: int) -> str:
+    return f" (number {row} of the images passed, from 0)"

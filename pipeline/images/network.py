@@ -84,13 +84,16 @@ class RecipeNetwork:
         return self.window is not self.recipe.crop
 
     def normalised(self, crops: Tensor) -> Tensor:
-        """Return (n, 3, h, w) float32 input of (n, h, w, 3) uint8 RGB crops or canvases."""
+        """Return (n, 3, h, w) float32 input of (n, h, w, 3) RGB crops or canvases, 0 to 255."""
         if self.recipe.normalise.channels == "BGR":
             crops = torch.stack(crops.unbind(3)[::-1], 3)
         # Whole pixel rows: a loop over three channels would not use vector instructions.
         width = crops.shape[2]
-        x = crops.flatten(2).float().div_(self.recipe.normalise.scale)
-        x = x.sub_(self._mean.repeat(width)).div_(self._std.repeat(width))
+        x, scale = crops.flatten(2), self.recipe.normalise.scale
+        # The caller's own floats, which may need gradients, are not changed in place.
+        x = x / scale if x.is_floating_point() else x.float().div_(scale)
+        mean, std = self._mean.to(x.device), self._std.to(x.device)
+        x = x.sub_(mean.repeat(width)).div_(std.repeat(width))
         x = x.unflatten(2, (width, 3)).permute(0, 3, 1, 2)
         return x.contiguous(memory_format=self._format)
 
@@ -102,6 +105,15 @@ class RecipeNetwork:
     def modules(self) -> Iterator[nn.Module]:
         """Yield the layers as this engine runs them."""
         yield from self._trunk.modules()
+
+    @property
+    def trunk(self) -> nn.Module:
+        """The network up to the tap."""
+        return self._trunk
+
+    def rows(self, windows: Tensor) -> Tensor:
+        """As a call, with windows and rows on the device of the trunk, outside inference mode."""
+        return self._rows(windows)
 
     @torch.inference_mode()
     def __call__(self, windows: Tensor) -> Tensor:
