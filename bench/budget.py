@@ -22,8 +22,8 @@ BUDGET = {
     # 500 lines more: any layer of any network, torchvision's models, networks of other packages.
     # 110 more: checkpoints of training programs are read by an unpickler that runs nothing of
     # theirs, and the network in them is found by its names; refused before, five of eight forms.
-    # 120 more: an encoder in a loop of one's own.
-    "images": 6230,  # to become 5,300
+    # 135 more: an encoder in a loop of one's own.
+    "images": 6245,  # to become 5,300
     "text": 6310,  # to become 5,900
     "heads": 7801,  # to become 7,600
     "retrieval": 5390,  # to become 5,000
@@ -38,7 +38,8 @@ BUDGET = {
     # More: continuous integration fails if any of its parts does; networks of others.
     # 175 lines more: DVC in a repository of one's own, and params.yaml of other programs.
     # 180 more: forms of checkpoints, a harmful pickle among them.
-    "tests": 42055,  # to become 27,000
+    # 65 lines more: an encoder in a loop of one's own.
+    "tests": 42120,  # to become 27,000
 }
 """Most lines of each room, of all kinds; the plan's aim next to those above it."""
 
