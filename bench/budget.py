@@ -16,16 +16,18 @@ from pathlib import Path
 
 # A room above its aim has the size of its last reduction, and shrinks further.
 BUDGET = {
-    # 180 lines more: one registry of all that another package can add.
-    "store": 11850,  # to become 8,900
-    "datasets": 4790,  # to become 3,900
+    # 205 lines more: one registry of all that another package can add.
+    "store": 11875,  # to become 8,900
+    "datasets": 4800,  # to become 3,900
     # 500 lines more: any layer of any network, torchvision's models, networks of other packages.
     # 110 more: checkpoints of training programs are read by an unpickler that runs nothing of
     # theirs, and the network in them is found by its names; refused before, five of eight forms.
     # 135 more: an encoder in a loop of one's own.
     "images": 6245,  # to become 5,300
-    "text": 6310,  # to become 5,900
-    "heads": 7801,  # to become 7,600
+    # 55 lines more: encoders of other packages, recorded where their rows are.
+    "text": 6365,  # to become 5,900
+    # 30 lines more: heads of other packages.
+    "heads": 7831,  # to become 7,600
     "retrieval": 5390,  # to become 5,000
     "experiments": 1340,
     "clips": 2490,  # to become 2,400
@@ -33,13 +35,15 @@ BUDGET = {
     "language": 4370,  # to become 3,600
     "studies": 6510,
     "web": 4300,
-    # 117 lines more: `pipeline init`, and params.yaml of other programs.
-    "stages": 4996,
+    # 117 lines more: `pipeline init`, and params.yaml of other programs. 90 more: guests in lists,
+    # and commands of their readers.
+    "stages": 5086,
     # More: continuous integration fails if any of its parts does; networks of others.
     # 175 lines more: DVC in a repository of one's own, and params.yaml of other programs.
     # 180 more: forms of checkpoints, a harmful pickle among them.
     # 65 lines more: an encoder in a loop of one's own.
-    "tests": 42120,  # to become 27,000
+    # 225 lines more: a guest package, with and without it.
+    "tests": 42345,  # to become 27,000
 }
 """Most lines of each room, of all kinds; the plan's aim next to those above it."""
 

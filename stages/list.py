@@ -5,7 +5,14 @@ import json
 import click
 
 from stages.command import Answer, flag, option
-from stages.listing import COLUMNS, LISTINGS, chosen_experiments, print_table, recipe_in_full
+from stages.listing import (
+    COLUMNS,
+    LISTINGS,
+    chosen_experiments,
+    faults,
+    print_table,
+    recipe_in_full,
+)
 from stages.options import JSON
 
 
@@ -52,6 +59,8 @@ def list(
         raise click.UsageError("--weights determines the hash of one recipe; pass its name too")
     if (paper or everything) and kind != "experiments":
         raise click.UsageError("--paper and --all need KIND experiments")
+    for fault in faults(kind):
+        click.echo(f"warning: {fault}", err=True)
     rows = LISTINGS[kind]()
     if kind == "experiments" and not everything:
         rows = chosen_experiments(rows, paper)

@@ -5,12 +5,17 @@ A function imports what its kind needs, so that the list of tokenizers does not 
 
 from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from pipeline.store.errors import UnknownName
+from pipeline.store.registry import Registry
 from pipeline.store.wording import did_you_mean
 from stages.additions import additions_to
+
+if TYPE_CHECKING:
+    from pipeline.images.recipes import Recipe
 
 Row = Mapping[str, str]
 
@@ -80,7 +85,7 @@ def chosen_experiments(rows: Sequence[Row], paper: str | None) -> list[Row]:
 
 def encoders() -> list[Row]:
     """Return the sentence encoders."""
-    from pipeline.text.encoders.registry import KINDS
+    from pipeline.text.encoders.registry import about
     from pipeline.text.encoders.registry import encoders as presets
 
     details = ("mixtures", "averaging", "vocabulary", "tag_set")
@@ -88,7 +93,7 @@ def encoders() -> list[Row]:
     for name, options in presets().items():
         values = (getattr(options, detail, None) for detail in details)
         words = [", ".join(value) if isinstance(value, tuple) else value for value in values]
-        description = ", ".join([KINDS[options.kind].about, *filter(None, words)])
+        description = ", ".join([about(options.kind), *filter(None, words)])
         rows.append(_row(name, description, tokenizer=getattr(options, "tokenizer", "")))
     return [
         *rows,
@@ -122,6 +127,8 @@ def recipes() -> list[Row]:
     from pipeline.images.recipes import RECIPES
 
     rows = [recipe_row(r.name, "images", r.shape, r.source, r.weights) for r in RECIPES.values()]
+    for recipe in guest_recipes():
+        rows.append(recipe_row(recipe.name, "images", recipe.shape, recipe.plugin, recipe.weights))
     for of_family in additions_to("LIST_RECIPES"):
         rows += of_family()
     timm = "any model of timm, also -grid and @LAYER"
@@ -131,6 +138,13 @@ def recipes() -> list[Row]:
         recipe_row("timm:MODEL", "images", (), timm, "timm's"),
         recipe_row("open-clip:MODEL.TAG", "images", (), open_clip, "the tag's"),
     ]
+
+
+def guest_recipes() -> "list[Recipe]":
+    """Return the default recipes of the networks of other packages, which are not built."""
+    from pipeline.images.recipes.by_name import PROVIDERS, resolve_recipe
+
+    return [resolve_recipe(name) for name in PROVIDERS.usable(guests_only=True)]
 
 
 def recipe_row(name: str, of: str, shape: Sequence[int], source: str, weights: str) -> Row:
@@ -199,6 +213,7 @@ def backbones() -> list[Row]:
     rows = [
         backbone_row(n, recipe, RECIPES[recipe].weights) for n, recipe in DEFAULT_RECIPE.items()
     ]
+    rows += [backbone_row(r.backbone, r.name, r.plugin) for r in guest_recipes()]
     for of_family in additions_to("LIST_BACKBONES"):
         rows += of_family()
     return [
@@ -217,9 +232,13 @@ def heads() -> list[Row]:
     """Return the heads, with the first line of their modules' docstrings."""
     from pipeline.heads.head_types import HEADS
 
-    modules = (f"pipeline.heads.architectures.{name.replace('-', '_')}" for name in HEADS)
-    docs = ((import_module(module).__doc__ or "").partition("\n")[0] for module in modules)
-    return [_row(name, doc) for name, doc in zip(HEADS, docs, strict=True)]
+    rows = []
+    for name in HEADS.usable():
+        entry = HEADS.entries()[name]
+        module = import_module(entry.target.partition(":")[0])
+        origin = f" ({entry.plugin})" if entry.plugin else ""
+        rows.append(_row(name, f"{(module.__doc__ or '').partition(chr(10))[0]}{origin}"))
+    return rows
 
 
 def _first_of_each_name(rows: Sequence[Row]) -> list[Row]:
@@ -231,6 +250,18 @@ def _first_of_each_name(rows: Sequence[Row]) -> list[Row]:
 
 def _row(name: str, description: str, **columns: str) -> Row:
     return {"name": name, **columns, "description": description}
+
+
+def faults(kind: str) -> list[str]:
+    """Return why guests of a kind of names are of no use."""
+    from pipeline.heads.head_types import HEADS
+    from pipeline.images.recipes.by_name import PROVIDERS
+    from pipeline.text.encoders.registry import KINDS
+
+    registries: Mapping[str, Registry[Any]] = {
+        "encoders": KINDS, "heads": HEADS, "backbones": PROVIDERS, "recipes": PROVIDERS
+    }  # fmt: skip
+    return registries[kind].faults() if kind in registries else []
 
 
 LISTINGS: Mapping[str, Callable[[], list[Row]]] = {

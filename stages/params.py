@@ -35,8 +35,9 @@ class Dataset:
     options: dict[str, Any]
 
     def __post_init__(self) -> None:
-        known = ("folder", *READERS, *additions("PREPARE", "stages"))
-        if self.kind not in known:
+        others = ("folder", *additions("PREPARE", "stages"))
+        if self.kind not in READERS and self.kind not in others:
+            known = (*others, *READERS)
             raise ValueError(f"unknown kind {self.kind!r}; {did_you_mean(self.kind, known)}")
 
     @property

@@ -20,7 +20,18 @@ from stages.prepare_options import (
 from stages.prepare_readers import reader_command
 
 
-@click.group(cls=Group)
+class _Prepare(Group):
+    """The commands of this module, and one of each reader, which is imported on first use."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return sorted({*super().list_commands(ctx), *READERS})
+
+    def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
+        command = super().get_command(ctx, name)
+        return reader_command(name) if command is None and name in READERS else command
+
+
+@click.group(cls=_Prepare)
 def prepare() -> None:
     """Prepare a dataset of captioned images or clips, read from a source or drawn.
 
@@ -82,14 +93,13 @@ def folder(
 
 for command in additions_to("PREPARE"):
     prepare.add_command(command)
-for reader, target in READERS.items():
-    prepare.add_command(reader_command(reader, target))
 
 
 @prepare.command("dataset")
 @click.argument("name")
 @option("--out", "Folder of the dataset.  [default: data/NAME]", PATH)
-def of_params(name: str, out: Path | None) -> None:
+@click.pass_context
+def of_params(ctx: click.Context, name: str, out: Path | None) -> None:
     """Prepare a dataset as `datasets` of params.yaml specifies.
 
     \b
@@ -100,7 +110,9 @@ def of_params(name: str, out: Path | None) -> None:
 
     plan = load_params().dataset_named(name)
     where = str(out or Layout.of(name).dataset)
-    prepare.commands[plan.kind].main(
+    command = prepare.get_command(ctx, plan.kind)
+    assert command is not None  # by the schema of `Dataset`
+    command.main(
         [*plan.arguments, "--out", where],
         prog_name=f"pipeline prepare {plan.kind} (datasets.{name} of {PARAMS_FILE})",
         standalone_mode=False,

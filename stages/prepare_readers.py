@@ -13,7 +13,9 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 import click
 
 from pipeline.datasets.manifest import Manifest
-from pipeline.store.registry import imported
+from pipeline.datasets.readers import READERS
+from pipeline.store.errors import PipelineError
+from pipeline.store.registry import PluginError
 from stages.command import COUNT, PATH, Command
 from stages.prepare_options import Assignment, SplitName, by_split, count, out_option, write_dataset
 
@@ -21,14 +23,37 @@ _PARAMETER = re.compile(r"(\w+) : (.*)")
 _NAME_HELP = "Name of the dataset.  [default: name of the folder OUT]"
 
 
-def reader_command(name: str, target: str) -> click.Command:
-    """Return the command of a reader, given as "module:function"."""
-    read: Callable[..., Manifest] = imported(target)
+def reader_command(name: str) -> click.Command:
+    """Return the command of a reader; that of a broken guest states the reason."""
+    try:
+        return _command_of(name, READERS.get(name))
+    # Code of another package may fail in any way, and must not end the commands of others.
+    except Exception as error:
+        if not (plugin := READERS.plugin(name)):
+            raise
+        if isinstance(error, PluginError):
+            return _broken(name, error)
+        reason = f"{name!r} of {plugin} has types or a docstring of which no command can be made"
+        return _broken(name, PluginError(f"{reason} ({error}); correct that package"))
+
+
+def _broken(name: str, error: PipelineError) -> click.Command:
+    def callback(**values: Any) -> None:
+        raise error
+
+    anything = click.Argument(["arguments"], nargs=-1, type=click.UNPROCESSED)
+    settings = {"ignore_unknown_options": True}
+    return Command(
+        name, params=[anything], callback=callback, help=str(error), context_settings=settings
+    )
+
+
+def _command_of(name: str, read: Callable[..., Manifest]) -> click.Command:
     about, _, rest = inspect.cleandoc(read.__doc__ or "").partition("\n\nParameters\n")
     texts = _texts(rest)
     parameters = inspect.signature(read).parameters.values()
     kinds = get_type_hints(read)
-    options = [_option(each, kinds[each.name], texts[each.name]) for each in parameters]
+    options = [_option(each, kinds[each.name], texts.get(each.name, "")) for each in parameters]
     required = " ".join(f"{o.opts[0]} {o.opts[0][2:].upper()}" for o in options if o.required)
     example = f"\b\nExample:\n  pipeline prepare {name} {required} --out data/{name}"
 

@@ -2,18 +2,30 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from importlib import import_module
 from typing import Any
 
 from pipeline.heads import HeadError
 from pipeline.heads.base import Head, HeadKind, choice, setting, settings_from, text
 from pipeline.heads.inputs.feature_spec import HeadInputs
 from pipeline.heads.training.training_options import TrainingOptions
+from pipeline.store.errors import UnknownName
+from pipeline.store.registry import Registry
 from pipeline.store.wording import did_you_mean
 
-HEADS = ("cca", "ridge", "vse", "relational", "scan", "two-branch", "word2visualvec", "zero-shot")
-"""Heads by name. `two-branch` is `HEAD` of `pipeline.heads.architectures.two_branch`, and so on;
-modules are imported on first use."""
+_ARCHITECTURES = (
+    "cca", "ridge", "vse", "relational", "scan", "two-branch", "word2visualvec", "zero-shot"
+)  # fmt: skip
+HEADS: Registry[HeadKind] = Registry(
+    "heads",
+    "pipeline.heads.head_types:HEADS",
+    {
+        name: f"pipeline.heads.architectures.{name.replace('-', '_')}:HEAD"
+        for name in _ARCHITECTURES
+    },
+    "a pipeline.heads.base.HeadKind",
+    lambda thing: isinstance(thing, HeadKind),
+)
+"""Heads by name, and guests."""
 
 PRECISIONS = ("float32", "bf16")
 """Arithmetic of a training: of the products of the layers; see `pipeline.heads.layers.products`."""
@@ -50,7 +62,7 @@ class Experiment:
     """A head and the features that it is fitted on; see `pipeline.resolve_experiment`."""
 
     name: str  # of the folders of its head, embeddings and tables
-    head: str  # a name in `HEADS`
+    head: str  # a name in `HEADS`, or "package.module:ATTRIBUTE"
     settings: Mapping[str, Any] = field(default_factory=dict)  # non-default, as JSON values
     images: str = ""  # recipe; empty if feature folders are passed instead
     # Empty if feature folders are passed instead.
@@ -69,17 +81,22 @@ class Experiment:
         return self.images if self.finetuning is None else f"{self.images}-{self.name}"
 
 
-def head_kind(name: str) -> HeadKind:
-    """Return the registry entry of a head; raise HeadError for an unknown name."""
-    if name not in HEADS:
-        raise HeadError(f"no head is called {name!r}; {did_you_mean(name, HEADS)}")
-    kind: HeadKind = import_module(f"pipeline.heads.architectures.{name.replace('-', '_')}").HEAD
-    return kind
+def head_kind(name: str, recorded: str = "") -> HeadKind:
+    """Return the registry entry of a head, by its name or as "package.module:ATTRIBUTE".
+
+    `recorded` is the plugin that a trained head records. Raise HeadError for an unknown name.
+    """
+    try:
+        return HEADS.at(name) if ":" in name else HEADS.get(name, recorded)
+    except UnknownName as error:
+        raise HeadError(str(error)) from error
 
 
-def make_head(name: str, settings: Mapping[str, Any], inputs: HeadInputs) -> Head:
+def make_head(
+    name: str, settings: Mapping[str, Any], inputs: HeadInputs, recorded: str = ""
+) -> Head:
     """Return an unfitted head; `settings` are the differences from its defaults."""
-    kind = head_kind(name)
+    kind = head_kind(name, recorded)
     return kind.make(settings_from(kind.settings, settings, name), inputs)
 
 
@@ -115,6 +132,7 @@ def trained_with(
     """Return the fields of a `TrainedHead` that follow from options, as JSON values."""
     return {
         "kind": experiment.head,
+        "plugin": "" if ":" in experiment.head else HEADS.plugin(experiment.head),
         "settings": with_epochs_at_most(experiment.head, experiment.settings, training.max_epochs),
         "seed": training.seed,
         "train_split": train_split,

@@ -57,7 +57,9 @@ class TrainedHead:
     average_captions: bool = False  # one caption per image; see `inputs.averaged.averaged`
     # Options, start and weights; None: on stored features.
     finetuning: Mapping[str, Any] | None = None
-    precision: str = "float32"  # of the products in training; files omit "float32"
+    # Of the products in training. Files omit both at these values, as those of older versions do.
+    precision: str = "float32"
+    plugin: str = ""  # "distribution==version" of a head of another package
     tensors_sha256: str | None = None  # of the tensor file; None before saving
 
     @property
@@ -74,15 +76,15 @@ class TrainedHead:
             "word_vectors": None if self.word_vectors is None else dict(self.word_vectors),
             "average_captions": self.average_captions,
             "finetuning": None if self.finetuning is None else dict(self.finetuning),
-            **self._precision,
+            **self._unusual,
             "software": self.created_by,
             "tensors_sha256": self.tensors_sha256,
         }
 
     @property
-    def _precision(self) -> dict[str, str]:
-        # As in files from before there was a choice.
-        return {} if self.precision == "float32" else {"precision": self.precision}
+    def _unusual(self) -> dict[str, str]:
+        precision = {} if self.precision == "float32" else {"precision": self.precision}
+        return precision | ({"plugin": self.plugin} if self.plugin else {})
 
     @property
     def chosen(self) -> Mapping[str, float]:
@@ -128,7 +130,7 @@ class TrainedHead:
         saved = replace(self, tensors_sha256=sha256_of_file(path))
         # A plain list, for plotting programs; then `head.json`, whose digest completes the head.
         write_json(folder / HISTORY_FILE, self.history)
-        apart = {"head", "precision"}
+        apart = {"head", "precision", "plugin"}
         values = {name: value for name, value in vars(saved).items() if name not in apart}
         values |= {
             "settings": dict(self.settings),
@@ -136,7 +138,7 @@ class TrainedHead:
             "made_from": dict(self.made_from),
             "word_vectors": None if self.word_vectors is None else dict(self.word_vectors),
             "similarity": self.head.similarity,
-            **self._precision,
+            **self._unusual,
         }
         write_json(folder / HEAD_FILE, values)
         return saved
@@ -171,6 +173,8 @@ def load_head(folder: str | Path) -> TrainedHead:
     ------
     HeadError
         A file is missing, damaged or of an older version, or the two do not match.
+    PluginError
+        Its head is of a package that is not installed; the message names it.
 
     Examples
     --------
@@ -202,7 +206,9 @@ def load_head(folder: str | Path) -> TrainedHead:
 
 def _unfitted(described: Path, values: Mapping[str, Any]) -> Head:
     try:
-        return make_head(values["kind"], values["settings"], values["inputs"])
+        return make_head(
+            values["kind"], values["settings"], values["inputs"], values.get("plugin", "")
+        )
     except HeadError as error:
         raise HeadError(f"{described}: {error}; run `pipeline train` again") from error
 

@@ -6,6 +6,7 @@ them by a call. Nothing is imported before it is asked for by its name.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from importlib import import_module
@@ -77,26 +78,39 @@ class Registry(Generic[T]):
         """Return where a thing comes from: `Entry.plugin`."""
         return "" if name in self._builtin else self.entries()[name].plugin
 
-    def get(self, name: str) -> T:
-        """Import and return a thing; raise UnknownName, or PluginError for a broken guest."""
+    def get(self, name: str, recorded: str = "") -> T:
+        """Import and return a thing; raise UnknownName, or PluginError for a broken guest.
+
+        `recorded` is the plugin that an output records, which a missing guest's message names.
+        """
         if name in self._called:
             return self._called[name][1]
         if name not in self:
+            if recorded:
+                raise PluginError(
+                    f"{name!r} is one of the {self.kind} of {recorded}, which is not installed or "
+                    "registered; install that package, or register it again"
+                )
             one = self.kind.removesuffix("s")
             hint = did_you_mean(name, self, f"pipeline list {self.kind}")
             raise UnknownName(f"no {one} is called {name!r}; {hint}")
         if name in self._builtin:
             return imported(self._builtin[name].target)
         entry = self._installed[name]
-        try:
-            thing = imported(entry.target)
-        # Code of another package may fail in any way.
-        except Exception as error:
-            raise PluginError(
-                f"{name!r} of {entry.plugin} cannot be imported from {entry.target} "
-                f"({type(error).__name__}: {error}); repair or remove that package"
-            ) from error
-        return self._checked(name, thing, entry.plugin)
+        return self._guest(name, entry.target, entry.plugin)
+
+    def at(self, target: str) -> T:
+        """Import and return the thing at "module:attribute", which needs no registration."""
+        return self._guest(target, target, "this path")
+
+    def usable(self, guests_only: bool = False) -> dict[str, T]:
+        """Import and return things by name, without the guests that `faults` names."""
+        things = {}
+        for name in self:
+            if not (guests_only and name in self._builtin):
+                with suppress(PluginError):
+                    things[name] = self.get(name)
+        return things
 
     def faults(self) -> list[str]:
         """Return why each installed guest that is of no use is skipped in lists."""
@@ -121,6 +135,17 @@ class Registry(Generic[T]):
     def __reduce__(self) -> tuple[Any, ...]:
         """Return how another process finds its own registry of this kind."""
         return imported, (self._home,)
+
+    def _guest(self, name: str, target: str, plugin: str) -> T:
+        try:
+            thing = imported(target)
+        # Code of another package may fail in any way.
+        except Exception as error:
+            raise PluginError(
+                f"{name!r} of {plugin} cannot be imported from {target} "
+                f"({type(error).__name__}: {error}); repair or remove that package"
+            ) from error
+        return self._checked(name, thing, plugin)
 
     def _checked(self, name: str, thing: T, plugin: str) -> T:
         if not self._accepts(thing):

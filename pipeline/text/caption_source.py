@@ -84,8 +84,9 @@ def caption_header(
 ) -> FeatureHeader:
     """Return a header of caption features; `trained_on`, "NAME, NAME", overrides the encoder's."""
     weights, weights_sha256 = encoder.weights
+    plugin = getattr(encoder, "plugin", "")
     return FeatureHeader(
-        recipe=encoder.recipe(),
+        recipe=encoder.recipe() | ({"plugin": plugin} if plugin else {}),
         weights=weights,
         weights_sha256=weights_sha256,
         axes="row, dimension",

@@ -98,7 +98,7 @@ class LoadedEncoder:
         self._encoder = load_fitted(folder, self._options, self._options.words_of(texts or ()))
         self.name, self.dim = self._encoder.name, self._encoder.dim
         self.weights, self.trained_on = self._encoder.weights, self._encoder.trained_on
-        self.memory = self._encoder.memory
+        self.memory, self.plugin = self._encoder.memory, getattr(self._encoder, "plugin", "")
 
     def recipe(self) -> dict[str, Any]:
         return self._encoder.recipe()

@@ -94,9 +94,9 @@ def add_tuned_features(plan: Plan, experiment: Experiment, head: Path) -> Path:
 
 
 def head_record(folder: Path) -> Record | None:
-    """Return the record of a trained head, with its precision; None if it is missing."""
+    """Return the record of a trained head, with what it omits; None if it is missing."""
     record = json_record(folder / HEAD_FILE)
-    return record if record is None else {"precision": "float32", **record}
+    return record if record is None else {"precision": "float32", "plugin": "", **record}
 
 
 def expected_training(plan: Plan, experiment: Experiment, seed: int) -> dict[str, Any]:

@@ -82,8 +82,8 @@ class Encoder:
     """Base class of the encoders that are fitted and loaded by name.
 
     A subclass is a `CaptionEncoder` and has `Options`, a dataclass of its options, and `load`. One
-    that is fitted on captions also has `fit`. It is known by its line in
-    `pipeline.text.encoders.registry.KINDS`.
+    that is fitted on captions also has `fit`. `pipeline.text.encoders.registry.KINDS` knows it by a
+    line there, or by an entry point of another package.
 
     Examples
     --------
@@ -98,6 +98,8 @@ class Encoder:
 
     trained_on: tuple[str, ...] = ()
     memory: int = 0
+    # "distribution==version" of a class of another package, which the registry sets.
+    plugin: str = ""
 
     @classmethod
     def fit(cls, options: Any, folder: Path, fitting: Fitting, words: Words) -> CaptionEncoder:

@@ -37,6 +37,8 @@ class Concatenation(Encoder):
         self.weights = "; ".join(names), sha256_of_json(list(hashes))
         self.trained_on = tuple(dict.fromkeys(name for e in encoders for name in e.trained_on))
         self.memory = sum(encoder.memory for encoder in encoders)
+        plugins = {getattr(encoder, "plugin", "") for encoder in encoders} - {""}
+        self.plugin = ", ".join(sorted(plugins))
 
     @classmethod
     def fit(cls, options: OfEncoders, folder: Path, fitting: Fitting, words: Words) -> Self:

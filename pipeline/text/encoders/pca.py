@@ -63,6 +63,7 @@ class Pca(Encoder):
         both = {"encoder": sha256, "projection": basis.sha256}
         self.weights = f"{name}, PCA", sha256_of_json(both)
         self.trained_on = encoder.trained_on
+        self.plugin = getattr(encoder, "plugin", "")
         at_once = 4 * _CHUNK * (2 * encoder.dim + self.dim)
         self.memory = encoder.memory + basis.components.nbytes + at_once
 

@@ -11,7 +11,7 @@ from typing import Any
 from pipeline.store.schema import convert
 from pipeline.text import EncoderError
 from pipeline.text.encoders.options import EncoderOptions
-from pipeline.text.encoders.registry import combined, find_encoder
+from pipeline.text.encoders.registry import KINDS, combined, find_encoder
 
 # Keys of every part, null for encoders without that option.
 _PART: dict[str, Any] = {
@@ -35,6 +35,7 @@ def plan_of(options: EncoderOptions) -> dict[str, Any]:
     parts = []
     for part in options.parts:
         own = {"encoder": part.recorded_name, "kind": _recorded(part.kind), **_PART}
+        own |= {"plugin": plugin} if (plugin := KINDS.plugin(part.kind)) else {}
         for field, key in _keys(part):
             value = getattr(part, field.name)
             if value is None:
@@ -59,9 +60,17 @@ def options_of(value: Any) -> EncoderOptions:
 
 def _part(own: dict[str, Any], plan: _Plan) -> EncoderOptions:
     own = {key: item for key, item in own.items() if item not in (None, [])}
+    kind, plugin = own.pop("kind", None), own.pop("plugin", "")
+    if plugin:
+        KINDS.get(kind, plugin)
     standard = find_encoder(str(own.pop("encoder", "")).replace("sequence", "token-ids"))
-    if own.pop("kind", None) != _recorded(standard.kind):
+    if kind != _recorded(standard.kind):
         raise EncoderError(f"the encoder {standard.name!r} has another kind")
+    if (installed := KINDS.plugin(standard.kind)) != plugin:
+        raise EncoderError(
+            f"the encoder {standard.name!r} was fitted by {plugin or 'this package'}, and is of "
+            f"{installed or 'this package'} here; install the same version"
+        )
     values: dict[str, Any] = {"name": standard.name, "kind": standard.kind}
     for field, key in _keys(standard):
         if isinstance(key, str):

@@ -1,15 +1,15 @@
 """Encoders by name, and the options of an encoder from those of a call.
 
-A new encoder is one module and one line of `KINDS`. Commands list the names, so the modules import
-heavy libraries in functions only.
+A new encoder is one module and one line of `_BUILTIN`; packages add others by entry points of the
+group `caption_feature_pipeline.encoders`. Commands list the names, so the modules import heavy
+libraries in functions only.
 """
 
 from dataclasses import Field, fields
-from functools import cache
-from importlib import import_module
 from typing import Any, NamedTuple
 
 from pipeline.store.errors import UnknownName
+from pipeline.store.registry import Registry
 from pipeline.store.wording import did_you_mean
 from pipeline.text import EncoderError
 from pipeline.text.encoders.base import Encoder
@@ -17,13 +17,13 @@ from pipeline.text.encoders.options import EncoderOptions
 
 
 class Kind(NamedTuple):
-    """An entry of `KINDS`."""
+    """A kind of encoder of this package."""
 
     path: str  # module in this package, and class
     about: str  # what the rows are, for lists of names
 
 
-KINDS: dict[str, Kind] = {
+_BUILTIN: dict[str, Kind] = {
     "mean": Kind("mean:Mean", "mean of the word vectors"),
     "bow": Kind("bag_of_words:BagOfWords", "word counts"),
     "tfidf": Kind("bag_of_words:BagOfWords", "tf-idf of lemmas"),
@@ -37,7 +37,7 @@ KINDS: dict[str, Kind] = {
     "concatenation": Kind("concatenation:Concatenation", "rows of several encoders"),
     "pca": Kind("pca:Pca", "principal components of rows"),
 }
-"""Every kind of encoder.
+"""Every kind of encoder of this package.
 
 mean, mean-all, mean-unit, mean-w2vv
     The mean of the word vectors, see `AVERAGINGS`. `mean-w2vv` is Word2VisualVec's, without stop
@@ -60,33 +60,66 @@ tags, tags-spacy, tags-universal
 """
 
 
+def _is_encoder(thing: Any) -> bool:
+    """Return whether the names of a guest's presets cannot be mistaken for others."""
+    if not (isinstance(thing, type) and issubclass(thing, Encoder) and hasattr(thing, "Options")):
+        return False
+    names = {(preset.name, preset.kind) for preset in thing.presets}
+    return all(f"{name}-".startswith(f"{kind}-") and not {*name} & {*":+"} for name, kind in names)
+
+
+KINDS: Registry[type[Encoder]] = Registry(
+    "encoders",
+    "pipeline.text.encoders.registry:KINDS",
+    {kind: f"pipeline.text.encoders.{known.path}" for kind, known in _BUILTIN.items()},
+    "a subclass of pipeline.text.encoders.base.Encoder with Options and with presets that are "
+    "called KIND or KIND-...",
+    _is_encoder,
+)
+"""Classes of encoders by kind, and guests."""
+
+
+def about(kind: str) -> str:
+    """Return what the rows of a kind of encoder are, and the package of a guest."""
+    if kind in _BUILTIN:
+        return _BUILTIN[kind].about
+    text = (KINDS.get(kind).__doc__ or "").strip().partition("\n")[0].rstrip(".")
+    return f"{text} ({KINDS.plugin(kind)})"
+
+
 def class_of(options: EncoderOptions) -> type[Encoder]:
     """Return the class of the encoder with some options."""
     return encoder_class(options.kind)
 
 
-@cache
 def encoder_class(kind: str) -> type[Encoder]:
-    """Return the class of a kind of encoder."""
-    module, _, name = KINDS[kind].path.partition(":")
-    found: type[Encoder] = getattr(import_module(f"pipeline.text.encoders.{module}"), name)
+    """Return the class of a kind of encoder, which knows the package of a guest."""
+    found = KINDS.get(kind)
+    if plugin := KINDS.plugin(kind):
+        found.plugin = plugin
     return found
 
 
-@cache
 def encoders() -> dict[str, EncoderOptions]:
-    """Return the options of every encoder with a name of its own."""
-    presets = [preset for kind in KINDS for preset in encoder_class(kind).presets]
-    return {preset.name: preset for preset in presets}
+    """Return the options of every encoder with a name of its own; built-in names come first."""
+    presets: dict[str, EncoderOptions] = {}
+    for kind, encoder in KINDS.usable().items():
+        for preset in encoder.presets:
+            if preset.kind == kind:
+                presets.setdefault(preset.name, preset)
+    return presets
 
 
 def find_encoder(name: str) -> EncoderOptions:
     """Return the default options of an encoder; models of libraries are not checked here."""
     kind, _, model = name.partition(":")
-    of_models = [kind for kind in KINDS if encoder_class(kind).named_by_model]
+    of_models = [kind for kind, encoder in KINDS.usable().items() if encoder.named_by_model]
     if kind in of_models and model:
         return encoder_class(kind).Options(name, kind)
     if name not in encoders():
+        for guest in KINDS:
+            if KINDS.plugin(guest) and f"{kind}-".startswith(f"{guest}-"):
+                KINDS.get(guest)  # which states why a broken guest has no names
         names = [*encoders(), *(f"{kind}:{model or '<model>'}" for kind in of_models)]
         hint = did_you_mean(name, names, "pipeline list encoders")
         raise UnknownName(f"no encoder is called {name!r}; {hint}")
@@ -95,7 +128,7 @@ def find_encoder(name: str) -> EncoderOptions:
 
 def settable_fields() -> "dict[str, Field[Any]]":
     """Return the fields that `encoder_options` sets, of all encoders, by name."""
-    options = [encoder_class(kind).Options for kind in KINDS]
+    options = [encoder.Options for encoder in KINDS.usable().values()]
     return {f.name: f for kind in options for f in fields(kind) if f.metadata.get("help")}
 
 

@@ -12,7 +12,6 @@ from PIL import Image
 
 from pipeline.datasets.manifest import Manifest
 from pipeline.datasets.readers import READERS
-from pipeline.store.registry import imported
 
 Row = tuple[str, str, str, tuple[str, ...]]
 """Id, file, split and captions of an entry."""
@@ -51,7 +50,7 @@ class Source:
 
     def read(self, root: Path, **options: Any) -> Manifest:
         values = {key: _below(root, value) for key, value in self.options.items()}
-        manifest: Manifest = imported(READERS[self.reader])(**(values | options))
+        manifest: Manifest = READERS.get(self.reader)(**(values | options))
         return manifest
 
 

@@ -265,7 +265,7 @@ def test_refusals_name_file_and_place(
         source.read(tmp_path)
 
 
-@pytest.mark.parametrize("reader", READERS)
+@pytest.mark.parametrize("reader", [*READERS])
 def test_its_command_follows_from_its_signature(reader: str) -> None:
     ended = CliRunner().invoke(prepare, [reader, "--help"])
     assert ended.exit_code == 0
