@@ -42,8 +42,8 @@ BUDGET = {
     # 175 lines more: DVC in a repository of one's own, and params.yaml of other programs.
     # 180 more: forms of checkpoints, a harmful pickle among them.
     # 65 lines more: an encoder in a loop of one's own.
-    # 225 lines more: a guest package, with and without it.
-    "tests": 42345,  # to become 27,000
+    # 340 lines more: a guest package, with and without it.
+    "tests": 42470,  # to become 27,000
 }
 """Most lines of each room, of all kinds; the plan's aim next to those above it."""
 
