@@ -23,7 +23,8 @@ BUDGET = {
     # 110 more: checkpoints of training programs are read by an unpickler that runs nothing of
     # theirs, and the network in them is found by its names; refused before, five of eight forms.
     # 135 more: an encoder in a loop of one's own.
-    "images": 6245,  # to become 5,300
+    # 445 more: image models of transformers.
+    "images": 6690,  # to become 5,300
     # 55 lines more: encoders of other packages, recorded where their rows are.
     "text": 6365,  # to become 5,900
     # 30 lines more: heads of other packages.
@@ -43,7 +44,8 @@ BUDGET = {
     # 180 more: forms of checkpoints, a harmful pickle among them.
     # 65 lines more: an encoder in a loop of one's own.
     # 340 lines more: a guest package, with and without it.
-    "tests": 42470,  # to become 27,000
+    # 235 lines more: models of transformers against the library.
+    "tests": 42705,  # to become 27,000
 }
 """Most lines of each room, of all kinds; the plan's aim next to those above it."""
 

@@ -133,10 +133,12 @@ def recipes() -> list[Row]:
         rows += of_family()
     timm = "any model of timm, also -grid and @LAYER"
     open_clip = "image tower of an open_clip model"
+    transformers = "any image model of transformers, also -grid and @LAYER"
     return [
         *rows,
         recipe_row("timm:MODEL", "images", (), timm, "timm's"),
         recipe_row("open-clip:MODEL.TAG", "images", (), open_clip, "the tag's"),
+        recipe_row("transformers:ID", "images", (), transformers, "of the hub or a folder"),
     ]
 
 
@@ -220,6 +222,7 @@ def backbones() -> list[Row]:
         *rows,
         backbone_row("timm:MODEL", "timm:MODEL", "any model of timm"),
         backbone_row("open-clip:MODEL.TAG", "open-clip:MODEL.TAG", "any model of open_clip"),
+        backbone_row("transformers:ID", "transformers:ID", "any image model of transformers"),
     ]
 
 

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from pipeline.images.backbones.backbone import Backbone
 from pipeline.images.recipes.layers import POOLS, LayerName, layout_of
 from pipeline.images.recipes.schema import Recipe, RecipeError
-from pipeline.images.tap import TappedNetwork
+from pipeline.images.tap import TappedNetwork, first_tensor
 
 __all__ = ["at_layer", "layer_outputs"]
 
@@ -50,6 +50,7 @@ def layer_outputs(recipe: Recipe, backbone: Backbone) -> Iterator[tuple[str, tup
     seen: list[tuple[str, tuple[int, ...]]] = []
 
     def note(name: str, output: Any) -> None:
+        output = first_tensor(output)
         if isinstance(output, Tensor) and len(output) == 1:
             seen.append((name, tuple(output.shape[1:])))
 

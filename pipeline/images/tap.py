@@ -1,6 +1,6 @@
 """The tap of a recipe: the layer whose output is read."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
 from torch import Tensor, nn
@@ -48,7 +48,14 @@ class _LastLayer(nn.Module):
 
     def forward(self, *inputs: Any, **options: Any) -> Tensor:
         """Raise the layer's output."""
-        raise _Reached(self.layer(*inputs, **options))
+        raise _Reached(first_tensor(self.layer(*inputs, **options)))
+
+
+def first_tensor(output: Any) -> Any:
+    """Return the first of several outputs: hidden states before weights of attention or caches."""
+    while isinstance(output, tuple | Mapping) and output:
+        output = next(iter(output.values())) if isinstance(output, Mapping) else output[0]
+    return output
 
 
 class TappedNetwork(nn.Module):

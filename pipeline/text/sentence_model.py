@@ -5,8 +5,6 @@ row does not depend on the other texts, and reads the folder's metadata. The lib
 is imported when a model is named.
 """
 
-import contextlib
-import logging
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -20,6 +18,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from pipeline.images.networks.transformers_models import quiet_transformers
 from pipeline.store.devices import one_core_each
 from pipeline.store.extras import require
 from pipeline.store.files import parse_json
@@ -228,7 +227,7 @@ def _load(folder: Path) -> Any:
     modules = _modules(folder)
     library = require("sentence_transformers", "sentence transformers need")
     try:
-        with _quiet():
+        with quiet_transformers():
             _require_weights(folder / modules[0]["path"])
             model = library.SentenceTransformer(str(folder), device="cpu", local_files_only=True)
     except (OSError, RuntimeError, ValueError, KeyError, ImportError, AttributeError) as error:
@@ -257,22 +256,6 @@ def _require_weights(folder: Path) -> None:
             f"the weights in {folder} do not match its config.json: {len(faults)} keys differ, "
             f"first {'; '.join(faults[:5])}; copy the model's whole folder again"
         )
-
-
-@contextlib.contextmanager
-def _quiet() -> Iterator[None]:
-    """Suppress the library's progress bars and advice while a model is loaded."""
-    from transformers.utils import logging as library
-
-    bars, level = library.is_progress_bar_enabled(), logging.root.manager.disable
-    library.disable_progress_bar()
-    logging.disable(logging.WARNING)
-    try:
-        yield
-    finally:
-        logging.disable(level)
-        if bars:
-            library.enable_progress_bar()
 
 
 def _batches(lengths: npt.NDArray[np.int64]) -> Iterator[list[int]]:

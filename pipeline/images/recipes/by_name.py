@@ -31,6 +31,7 @@ _LIBRARIES = {
     "open-clip": f"{_BACKBONES}.open_clip_backbones:PROVIDER",
     "timm": f"{_BACKBONES}.timm_backbones:PROVIDER",
     "torchvision": f"{_BACKBONES}.torchvision_backbones:PROVIDER",
+    "transformers": f"{_BACKBONES}.transformers_backbones:PROVIDER",
 }
 _CATALOGUE = dict.fromkeys(DEFAULT_RECIPE, f"{_BACKBONES}.known_backbones:PROVIDER")
 PROVIDERS: Registry[Provider] = Registry(
@@ -190,4 +191,5 @@ def resolved_like(name: str, stored: Mapping[str, Any]) -> Recipe:
 def _hint(name: str) -> str:
     """Return the nearest names, and the form of names of library models."""
     near = did_you_mean(name, [*DEFAULT_RECIPE, *RECIPES], "pipeline list recipes")
-    return f"{near} Models of libraries are torchvision:MODEL, timm:MODEL and open-clip:MODEL.TAG"
+    forms = "Models of libraries are torchvision:MODEL, timm:MODEL, open-clip:MODEL.TAG and "
+    return f"{near} {forms}transformers:ID"

@@ -1,0 +1,184 @@
+"""Models of the library transformers by folder or by name on the hub: configuration and weights.
+
+transformers is an extra and is imported when one of its models is named. Code that comes with a
+model is never run.
+"""
+
+import importlib
+import logging
+import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from pipeline.images.networks import WeightsError
+from pipeline.images.networks.checkpoints import State, read_checkpoint, sha256_of_weights
+from pipeline.images.networks.hub import hub_or_cache
+from pipeline.images.networks.open_clip_models import cache_remedy
+from pipeline.images.networks.random_weights import seed_of, seeded_state
+from pipeline.images.networks.state_dicts import Weights, state_sha256
+from pipeline.store.errors import UnknownName
+from pipeline.store.extras import require
+from pipeline.store.files import parse_json
+
+PREFIX, _NEED = "transformers:", "models of transformers need"
+
+_HUB_ID = re.compile(r"\w[\w.-]*(/\w[\w.-]*)?", re.ASCII)
+_INDEX = ".index.json"
+# The library's own files, the safe format first.
+WEIGHT_FILES = [
+    name + end for name in ("model.safetensors", "pytorch_model.bin") for end in ("", _INDEX)
+]
+
+
+@dataclass(frozen=True)
+class TransformersModel:
+    """A model of transformers: a folder of `save_pretrained`, or a repository of the hub."""
+
+    source: str
+
+    @property
+    def name(self) -> str:
+        """Name with the prefix, such as "transformers:facebook/dinov2-base"."""
+        return PREFIX + self.source
+
+    def cached(self, *names: str) -> Path | None:
+        """Return the first of these files that is on this machine."""
+        for name in names:
+            if Path(self.source).is_dir():
+                path = Path(self.source) / name
+            elif _HUB_ID.fullmatch(self.source):
+                cached = require("huggingface_hub", _NEED).try_to_load_from_cache(self.source, name)
+                path = Path(cached) if isinstance(cached, str) else Path()
+            else:
+                raise UnknownName(
+                    f"{self.source!r} is neither a folder nor a name on the hub, such as "
+                    "transformers:facebook/dinov2-base"
+                )
+            if path.is_file():
+                return path
+        return None
+
+    def file(self, *names: str) -> Path:
+        """Return the first of these files that exists, from the folder, hub's cache or hub."""
+        if (path := self.cached(*names)) is not None:
+            return path
+        if Path(self.source).is_dir():
+            raise WeightsError(
+                f"the folder {self.source} has no {' or '.join(names)}; it must have the files of "
+                "save_pretrained of the model and of its image processor or tokenizer"
+            )
+        hub = require("huggingface_hub", _NEED)
+        reason: object = "the repository has none of them"
+        for name in names:
+            try:
+                with hub_or_cache():
+                    return Path(hub.hf_hub_download(self.source, name))
+            except hub.errors.RemoteEntryNotFoundError:
+                continue
+            # The hub's client raises errors of several libraries.
+            except Exception as error:
+                reason = str(error).partition("\n")[0]
+                break
+        raise WeightsError(
+            f"{' or '.join(names)} of {self.source} are not in the cache of huggingface_hub and "
+            f"cannot be downloaded ({reason}); on a machine with access, `hf download "
+            f"{self.source}`, then {cache_remedy(self.source)}, or pass a folder"
+        )
+
+    def architecture(self) -> tuple[Any, Any]:
+        """Return the class that the weights were saved from, and its configuration."""
+        path, library = self.file("config.json"), require("transformers", _NEED)
+        try:
+            with quiet_transformers():
+                config = library.AutoConfig.from_pretrained(
+                    str(path.parent), local_files_only=True, trust_remote_code=False
+                )
+            found = getattr(library, config.architectures[0])
+            if not issubclass(found, library.PreTrainedModel):
+                raise TypeError(f"{found.__name__} is not a model")
+        except Exception as error:
+            reason = str(error).partition("\n")[0]
+            raise WeightsError(
+                f"{path} is not the configuration of a model of transformers {library.__version__} "
+                f"({type(error).__name__}: {reason}); code of the model's own is not run"
+            ) from error
+        config.return_dict = True
+        return found, config
+
+    def build(self, part: Callable[[Any], nn.Module]) -> nn.Module:
+        """Return a part of the network on the current device, without values of its weights."""
+        architecture, config = self.architecture()
+        initialization = importlib.import_module("transformers.initialization")
+        with quiet_transformers(), initialization.no_init_weights():
+            net = architecture(config).float()
+        return part(net.eval().requires_grad_(False))
+
+    def load(self, source: str, part: Callable[[Any], nn.Module]) -> Weights:
+        """Load the weights of a part of the network.
+
+        `source` is "pretrained" (the folder's, or those on the hub), "random:SEED", or the path of
+        a `.safetensors`, `.bin`, `.pth` or `.pt` file with the names of `save_pretrained`.
+        """
+        if source.startswith("random:"):
+            state = seeded_state(self.build(part), seed_of(source), "")
+            return Weights(source, state_sha256(state), state)
+        own = source == "pretrained"
+        path = self._weights() if own else Path(source)
+        # As a rule there is one; others are averages or of a training program.
+        tensors = next(iter(read_checkpoint(path).values()), {})
+        name = self.name if own else f"file:{path.name}"
+        return Weights(name, sha256_of_weights(path), self._fitted(tensors, path, part))
+
+    def _weights(self) -> Path:
+        """Return the file with the weights, or the folder with all that an index names."""
+        if Path(self.source).is_dir():
+            return Path(self.source)
+        path = self.file(*WEIGHT_FILES)
+        if not path.name.endswith(_INDEX):
+            return path
+        for name in {*parse_json(path.read_text(encoding="utf-8"))["weight_map"].values()}:
+            self.file(Path(name).name)
+        return path.parent
+
+    def _fitted(self, tensors: State, path: Path, part: Callable[[Any], nn.Module]) -> State:
+        """Return the complete state of a part, by the library's conversion of older names."""
+        architecture, config = self.architecture()
+        with quiet_transformers():
+            net, report = architecture.from_pretrained(
+                None, config=config, state_dict=tensors, dtype=torch.float32,
+                output_loading_info=True, ignore_mismatched_sizes=True,
+            )  # fmt: skip
+        prefix, net = f"{net.base_model_prefix}.", part(net)
+        state = {key: value.detach().contiguous() for key, value in net.state_dict().items()}
+        faults = [f"{key} is missing" for key in sorted(report["missing_keys"])]
+        for key, shape, expected in sorted(report["mismatched_keys"]):
+            faults.append(f"{key} has shape {tuple(shape)}, not {tuple(expected)}")
+        # Heads and towers that are not part of it may be missing.
+        faults = [f for f in faults if {(key := f.split()[0]), key.removeprefix(prefix)} & {*state}]
+        if faults:
+            raise WeightsError(
+                f"{path} does not fit {self.name}: {len(faults)} keys differ, first "
+                f"{'; '.join(faults[:5])}; pass the weights of that network"
+            )
+        return state
+
+
+@contextmanager
+def quiet_transformers() -> Iterator[None]:
+    """Suppress the library's progress bars and advice within the block."""
+    library = importlib.import_module("transformers.utils.logging")
+    bars, level = library.is_progress_bar_enabled(), logging.root.manager.disable
+    library.disable_progress_bar()
+    logging.disable(logging.WARNING)
+    try:
+        yield
+    finally:
+        logging.disable(level)
+        if bars:
+            library.enable_progress_bar()
