@@ -28,9 +28,11 @@ BUDGET = {
     # 55 lines more: encoders of other packages, recorded where their rows are.
     "text": 6365,  # to become 5,900
     # 30 lines more: heads of other packages.
-    "heads": 7831,  # to become 7,600
-    "retrieval": 5390,  # to become 5,000
-    "experiments": 1340,
+    # 105 more: trained heads as torch modules, with gradients, on a device.
+    "heads": 7936,  # to become 7,600
+    # 78 more: search by a vector, and by an encoder of one's own.
+    "retrieval": 5468,  # to become 5,000
+    "experiments": 1345,
     "clips": 2490,  # to become 2,400
     "regions": 3130,  # to become 2,600
     "language": 4370,  # to become 3,600
@@ -42,10 +44,10 @@ BUDGET = {
     # More: continuous integration fails if any of its parts does; networks of others.
     # 175 lines more: DVC in a repository of one's own, and params.yaml of other programs.
     # 180 more: forms of checkpoints, a harmful pickle among them.
-    # 65 lines more: an encoder in a loop of one's own.
+    # 145 lines more: an encoder in a loop of one's own, heads as modules, search by a vector.
     # 340 lines more: a guest package, with and without it.
     # 235 lines more: models of transformers against the library.
-    "tests": 42705,  # to become 27,000
+    "tests": 42785,  # to become 27,000
 }
 """Most lines of each room, of all kinds; the plan's aim next to those above it."""
 

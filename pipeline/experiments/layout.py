@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pipeline.store.errors import PipelineError
+from pipeline.store.files import parse_json
 
 DATA = Path("data")
 
@@ -36,7 +37,7 @@ def seeds_of(file: Path) -> list[Path]:
 class Layout:
     """The folders of one dataset and of everything that is computed for it.
 
-    No file is opened; a path is returned whether it exists or not.
+    A path is returned whether it exists or not; only `encoder` of an experiment opens files.
 
     Attributes
     ----------
@@ -103,8 +104,20 @@ class Layout:
         return self._of("text") / name
 
     def encoder(self, name: str) -> Path:
-        """Return the folder of the fitted encoder of caption features."""
-        return self._of("text") / f"{name}.encoder"
+        """Return the folder of the fitted encoder of caption features, or of an experiment's.
+
+        The latter's are those that its trained head was fitted on, found by their recipe.
+        """
+        encoder = self._of("text") / f"{name}.encoder"
+        if encoder.is_dir() or not (head := self.head(name) / "head.json").is_file():
+            return encoder
+        from pipeline.store.shards.index import read_index  # imports h5py
+
+        fitted_on = parse_json(head.read_bytes())["inputs"]["captions"]["recipe_hash"]
+        for index in sorted(self._of("text").glob("*/index.json")):
+            if read_index(index.parent).header.recipe_hash == fitted_on:
+                return index.parent.with_name(f"{index.parent.name}.encoder")
+        return encoder
 
     def head(self, experiment: str) -> Path:
         """Return the folder of an experiment's trained head."""

@@ -49,7 +49,8 @@ class Head(Protocol):
 
     Implement it for a closed form, and register it by a `HeadKind`. A trained network needs only a
     `pipeline.heads.training.task.TrainingTask`, which `pipeline.heads.training.trainer.NetworkHead`
-    turns into a head.
+    turns into a head. `TrainedHead.image` and `caption` need one more method, `towers`, which
+    returns an `nn.ModuleDict` of the fitted modules "image" and "caption", from rows to embeddings.
     """
 
     similarity: str

@@ -1,7 +1,8 @@
 """A trained head on disk: `head.safetensors`, `head.json` and `history.json`, no pickle."""
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any, cast
 
@@ -9,12 +10,14 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 from safetensors.torch import load_file, save
+from torch import nn
 
 from pipeline.heads import HeadError
 from pipeline.heads.base import Head, History
 from pipeline.heads.head_types import make_head
 from pipeline.heads.inputs.feature_rows import ArrayRows, Features
 from pipeline.heads.inputs.feature_spec import FeatureSpec, HeadInputs
+from pipeline.store.devices import usable_device
 from pipeline.store.files import appearing_whole, parse_json, write_json
 from pipeline.store.hashing import sha256_of_file
 from pipeline.store.own_files import reading
@@ -61,6 +64,7 @@ class TrainedHead:
     precision: str = "float32"
     plugin: str = ""  # "distribution==version" of a head of another package
     tensors_sha256: str | None = None  # of the tensor file; None before saving
+    device: str = "cpu"  # of the modules; not saved
 
     @property
     def provenance(self) -> dict[str, Any]:
@@ -80,6 +84,32 @@ class TrainedHead:
             "software": self.created_by,
             "tensors_sha256": self.tensors_sha256,
         }
+
+    @cached_property
+    def image(self) -> nn.Module:
+        """Torch module from image features (n, *row_shape) float32 to embeddings, with gradients.
+
+        In evaluation mode. Its rows have the bytes of `embed_images` for trained networks and `cca`
+        on given features, if batch and device are the same; otherwise they are within rounding.
+        """
+        return self._towers["image"]
+
+    @cached_property
+    def caption(self) -> nn.Module:
+        """Torch module of captions, as `image` is of images; token ids have no gradients."""
+        return self._towers["caption"]
+
+    @property
+    def _towers(self) -> nn.ModuleDict:
+        towers = getattr(self.head, "towers", None)
+        if towers is None:
+            raise HeadError(
+                f"the head {self.kind!r} of {self.plugin or self.experiment} has no method "
+                "`towers`, which returns its torch modules; use `embed_images` and "
+                "`embed_captions`, or add the method"
+            )
+        modules: nn.ModuleDict = towers().to(self.device)
+        return modules
 
     @property
     def _unusual(self) -> dict[str, str]:
@@ -130,8 +160,8 @@ class TrainedHead:
         saved = replace(self, tensors_sha256=sha256_of_file(path))
         # A plain list, for plotting programs; then `head.json`, whose digest completes the head.
         write_json(folder / HISTORY_FILE, self.history)
-        apart = {"head", "precision", "plugin"}
-        values = {name: value for name, value in vars(saved).items() if name not in apart}
+        apart = {"head", "precision", "plugin", "device"}
+        values = {f.name: getattr(saved, f.name) for f in fields(saved) if f.name not in apart}
         values |= {
             "settings": dict(self.settings),
             "inputs": asdict(self.inputs),
@@ -157,17 +187,17 @@ def read_history(folder: str | Path, tensors_sha256: str) -> History:
     return cast(History, learnt.history)
 
 
-def load_head(folder: str | Path) -> TrainedHead:
+def load_head(folder: str | Path, device: str = "cpu") -> TrainedHead:
     """Load a head that `pipeline train` or `TrainedHead.save` wrote; features are not needed.
 
     Parameters
     ----------
     folder : str or Path. Folder of the head's files.
+    device : str. Torch device of its modules `image` and `caption`, and of a trained network.
 
     Returns
     -------
     TrainedHead
-        On the CPU.
 
     Raises
     ------
@@ -175,6 +205,8 @@ def load_head(folder: str | Path) -> TrainedHead:
         A file is missing, damaged or of an older version, or the two do not match.
     PluginError
         Its head is of a package that is not installed; the message names it.
+    DeviceError
+        The device is not usable.
 
     Examples
     --------
@@ -182,6 +214,9 @@ def load_head(folder: str | Path) -> TrainedHead:
     >>> images = pipeline.read_features("data/features/mine/efficientnet-lite0-pool")
     >>> head.embed_images(images[:2]).shape
     (2, 1280)
+    >>> import torch
+    >>> head.image(torch.from_numpy(images[:2])).shape
+    torch.Size([2, 1280])
     """
     folder = Path(folder)
     described, path = folder / HEAD_FILE, folder / TENSORS_FILE
@@ -190,7 +225,7 @@ def load_head(folder: str | Path) -> TrainedHead:
         values = convert_fields(
             parse_json(described.read_bytes()),
             TrainedHead,
-            ("head", "history"),
+            ("head", "history", "device"),
             history=_StoredHistory,
             similarity=str,
         )
@@ -201,7 +236,10 @@ def load_head(folder: str | Path) -> TrainedHead:
             )
         head = _unfitted(described, values)
         head.restore(load_file(path))
-        return TrainedHead(head=head, **values)
+        trained = TrainedHead(head=head, device=str(usable_device(device)), **values)
+        if device != "cpu":
+            _ = trained.image, trained.caption
+        return trained
 
 
 def _unfitted(described: Path, values: Mapping[str, Any]) -> Head:

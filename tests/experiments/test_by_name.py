@@ -3,7 +3,9 @@
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
+import torch
 from PIL import Image
 
 import pipeline
@@ -43,6 +45,21 @@ def test_a_searcher_is_opened_by_name(made: Path) -> None:
         for given in (str(file), file.read_bytes(), image):
             found = searcher.by_image(given, top=2)
             assert [(hit.id, hit.caption) for hit in found] == expected
+
+
+def test_captions_are_embedded_by_the_encoder_and_head_of_an_experiment(made: Path) -> None:
+    layout = pipeline.Layout(made / "mine", made / "made")
+    assert layout.encoder(NAME) == layout.encoder("mean-glove-6b-50d") != layout.encoder("other")
+    space = pipeline.read_embeddings(layout.embeddings(NAME))
+    captions = pipeline.read_manifest(made / "mine").captions("test")
+    assert list(captions.ids) == list(space.caption_ids)
+    encoder = pipeline.load_encoder(layout.encoder(NAME))
+    head = pipeline.load_head(layout.head(NAME), device="cpu")
+    rows = head.caption(torch.from_numpy(encoder.encode(captions.texts)))
+    np.testing.assert_allclose(rows.numpy(), space.caption_embeddings, rtol=1e-6)
+    features = pipeline.read_features(layout.features("efficientnet-lite0-pool"))
+    rows = head.image(torch.from_numpy(features[list(space.image_ids)]))
+    np.testing.assert_array_equal(rows.numpy(), space.image_embeddings)
 
 
 def test_what_was_not_made_says_what_makes_it(made: Path) -> None:

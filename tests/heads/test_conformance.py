@@ -194,6 +194,37 @@ def test_a_fit_is_repeated_by_its_seed_also_after_an_interruption(
     assert torch.equal(torch.get_rng_state(), state)
 
 
+@pytest.mark.parametrize(
+    "name",
+    [*VARIANTS, *(f"cca {one}" for one in ("unit", "rooted")), "ridge unit", "ridge centred"],
+)
+def test_its_modules_embed_as_it_does_with_gradients(name: str) -> None:
+    kind, _, scaling = (
+        name.partition(" ") if name.split()[0] in ("cca", "ridge") else (name, "", "")
+    )
+    case = VARIANTS[kind]
+    head: Any = fitted(kind)[0]
+    if scaling:
+        head = case.head(image_scaling=scaling)
+        head.fit(case.pairs(60), case.pairs(30, seed=1), FitOptions(0))
+    for module, (embed, rows) in zip(head.towers().values(), sides(case, head), strict=False):
+        given = torch.from_numpy(all_of(rows))
+        if scaling == "rooted" and module is head.towers()["image"]:
+            given[:, 0] = 0  # where a root has no slope
+        learnt = module(given.requires_grad_())
+        expected = embed(ArrayRows(given.detach().numpy()))
+        exact = isinstance(head, NetworkHead) or name in ("cca", "zero-shot")
+        np.testing.assert_allclose(learnt.detach(), expected, rtol=0 if exact else 1e-6, atol=1e-6)
+        if exact:
+            np.testing.assert_array_equal(learnt.detach(), expected)
+        learnt.sum().backward()
+        assert given.grad is None or bool(given.grad.isfinite().all())
+        assert any(
+            tensor.grad is not None and bool(tensor.grad.any())
+            for tensor in (given, *module.parameters())
+        )
+
+
 @of_trained
 def test_a_fit_starts_from_a_trained_head_of_its_architecture(case: Case) -> None:
     start, train = of(case).tensors(), case.pairs(25)

@@ -32,7 +32,7 @@ from pipeline.heads.canonical_correlation import (
 from pipeline.heads.inputs.feature_rows import Features, Rows
 from pipeline.heads.inputs.feature_spec import HeadInputs, require_vectors
 from pipeline.heads.inputs.pairs import HeldOut, Pairs
-from pipeline.heads.layers.scaling import UnitRows, signed_roots
+from pipeline.heads.layers.scaling import UnitRows, UnitVectors, signed_roots
 from pipeline.store.wording import counted
 
 CANDIDATES = (1e-1, 1e-2, 1e-3, 1e-4, 1e-5)
@@ -165,11 +165,18 @@ class CcaHead:
 
     def embed_images(self, rows: Rows) -> Features:
         """Return (images, dim) float32 unit vectors; zeros for an image at the mean."""
-        return embed_rows(require_fitted(self._net)["image"], self._prepared(rows), _CPU)
+        return embed_rows(require_fitted(self._net)["image"], self._prepared(rows), self._device)
 
     def embed_captions(self, rows: Rows) -> Features:
         """Return (captions, dim) float32 unit vectors; zeros for a caption at the mean."""
-        return embed_rows(require_fitted(self._net)["caption"], rows, _CPU)
+        return embed_rows(require_fitted(self._net)["caption"], rows, self._device)
+
+    def towers(self) -> nn.ModuleDict:
+        """Return the projections, of images after `image_scaling`."""
+        net, scaling = require_fitted(self._net), self.settings.image_scaling
+        scaled = [] if scaling == "given" else [UnitVectors(rooted=scaling == "rooted")]
+        image = nn.Sequential(*scaled, net["image"])
+        return nn.ModuleDict({"image": image, "caption": net["caption"]})
 
     def tensors(self) -> dict[str, Tensor]:
         """Return `mean` and scaled `weight` of both sides and the correlations, float64."""
@@ -181,6 +188,10 @@ class CcaHead:
             (tensors["caption.mean"], tensors["caption.weight"]),
         )
         self._correlations = tensors["correlations"]
+
+    @property
+    def _device(self) -> torch.device:
+        return next(require_fitted(self._net).buffers()).device
 
     def _prepared(self, images: Rows) -> Rows:
         if self.settings.image_scaling == "given":

@@ -11,13 +11,14 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
+from torch import Tensor, nn
 
 from pipeline.heads.base import FitOptions, HeadKind, History, choice, setting
 from pipeline.heads.inputs.batches import require_two_images
 from pipeline.heads.inputs.feature_rows import Doubles, Features, Rows, in_blocks
 from pipeline.heads.inputs.feature_spec import HeadInputs, require_vectors
 from pipeline.heads.inputs.pairs import HeldOut, Pairs
-from pipeline.heads.layers.scaling import UnitRows, mean_and_scale
+from pipeline.heads.layers.scaling import UnitRows, UnitVectors, mean_and_scale
 
 # Pairs per block of float64 copies.
 _CHUNK = 4096
@@ -32,6 +33,24 @@ class RidgeSettings:
     # "given": unchanged, as in the paper; "unit": L2-normalised; "centred": minus the mean of the
     # training images, then L2-normalised.
     image_scaling: str = choice("given", "unit", "centred")
+
+
+class Affine(nn.Module):
+    """Affine map in float64: (x - mean) weight + bias."""
+
+    mean: Tensor
+    weight: Tensor
+    bias: Tensor
+
+    def __init__(self, mean: Doubles, weight: Doubles, bias: Doubles) -> None:
+        super().__init__()
+        for name, values in {"mean": mean, "weight": weight, "bias": bias}.items():
+            self.register_buffer(name, torch.from_numpy(values))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return (n, e) float32 of (n, d)."""
+        product: Tensor = (x.double() - self.mean) @ self.weight + self.bias
+        return product.float()
 
 
 class RidgeHead:
@@ -95,6 +114,14 @@ class RidgeHead:
     def embed_captions(self, rows: Rows) -> Features:
         """Return (captions, e) float32: the predicted image features."""
         return np.concatenate([self._predict(block) for block in in_blocks(rows, _CHUNK)])
+
+    def towers(self) -> nn.ModuleDict:
+        """Return the regression and the scaling of images, in float64."""
+        predict = Affine(self._caption_mean, self._weight, self._image_mean)
+        scaling: nn.Module = nn.Identity()
+        if self.settings.image_scaling != "given":
+            scaling = UnitVectors(torch.from_numpy(self._image_centre))
+        return nn.ModuleDict({"image": scaling, "caption": predict})
 
     def tensors(self) -> dict[str, torch.Tensor]:
         """Return the regression matrix (d, e), the means and the image centre, float64."""

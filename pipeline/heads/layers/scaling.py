@@ -71,6 +71,25 @@ class UnitLength(nn.Module):
         return F.normalize(x, dim=1)
 
 
+class UnitVectors(nn.Module):
+    """`UnitRows` as a module, in float64: minus a centre or rooted, then L2-normalised."""
+
+    centre: Tensor | None
+
+    def __init__(self, centre: Tensor | None = None, rooted: bool = False) -> None:
+        super().__init__()
+        self.register_buffer("centre", centre)
+        self._rooted = rooted
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return (n, d) float32 of (n, d)."""
+        x = x.double() if self.centre is None else x.double() - self.centre
+        if self._rooted:
+            # The slope of a root at 0 is infinite, and infinity times 0 is NaN.
+            x = torch.where(x == 0, 0.0, x.sign() * torch.where(x == 0, 1.0, x.abs()).sqrt())
+        return F.normalize(x, dim=1, eps=torch.finfo(x.dtype).tiny).float()
+
+
 class Standardised(nn.Module):
     """Standardisation by the statistics of the training split, followed by other layers.
 

@@ -50,21 +50,23 @@ class NetworkHead:
         self.similarity: str = task.similarity
         self._identity = identity
         self._net: nn.ModuleDict | None = None
-        self._device = torch.device("cpu")
 
     def fit(self, train: Pairs, validation: HeldOut, options: FitOptions) -> History:
         """Train, and keep the weights of the selected epoch; see `train_network`."""
         net, history = train_network(self.task, train, validation, options, self._identity)
-        self._net, self._device = net, torch.device(options.device)
+        self._net = net
         return history
 
     def embed_images(self, rows: Rows) -> Features:
         """Return the output of the module "image" for each row."""
-        return embed_rows(require_fitted(self._net)["image"], rows, self._device)
+        return embed_rows(self.towers()["image"], rows, self._device)
 
     def embed_captions(self, rows: Rows) -> Features:
         """Return the output of the module "caption" for each row."""
-        return embed_rows(require_fitted(self._net)["caption"], rows, self._device)
+        return embed_rows(self.towers()["caption"], rows, self._device)
+
+    def towers(self) -> nn.ModuleDict:
+        return require_fitted(self._net)
 
     def tensors(self) -> dict[str, Tensor]:
         """Return parameters and buffers of all modules."""
@@ -75,7 +77,11 @@ class NetworkHead:
         with torch.random.fork_rng(devices=[]):
             net = self.task.build(None)
         net.load_state_dict(tensors)
-        self._net, self._device = net.eval(), torch.device("cpu")
+        self._net = net.eval()
+
+    @property
+    def _device(self) -> torch.device:
+        return next(self.towers().parameters()).device
 
 
 def network_kind(settings: type[Any], task: Callable[[Any, HeadInputs], TrainingTask]) -> HeadKind:

@@ -72,6 +72,10 @@ class QueryModels:
         require_lines(texts)
         return self._shortened(embed_sentences(self.head, self._encoder_for(texts), texts, log))
 
+    def embed_rows(self, rows: Vectors) -> Vectors:
+        """Embed caption features (texts, *row_shape) of an encoder of one's own."""
+        return self._shortened(self.head.embed_captions(rows))
+
     def without_known_word(self, texts: Sequence[str]) -> set[int]:
         """Return the positions of the texts without a known word."""
         return unknown_to_all(self._encoder_for(texts).reports(texts).values())

@@ -3,7 +3,10 @@
 from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, overload
+from typing import TYPE_CHECKING, Any, overload
+
+import numpy as np
+import numpy.typing as npt
 
 from pipeline.retrieval import EmbeddingsError
 from pipeline.retrieval.composition import compose, require_composable
@@ -21,6 +24,9 @@ if TYPE_CHECKING:
 
 Log = Callable[[str], None]
 
+Encode = Callable[[Sequence[str]], Any]
+"""An encoder of one's own: n sentences or words -> n rows, of caption features or embeddings."""
+
 
 class Searcher:
     """Finds the images or sentences of an embedding file that are nearest to a query.
@@ -32,9 +38,11 @@ class Searcher:
     ----------
     embeddings : str or Path. The file.
     dataset : str or Path. Folder of the dataset that was embedded.
-    head, encoder : str, Path or None. Folders of the head that computed the file, and of the fitted
-        sentence encoder that the head was fitted on. Without a head, queries are image ids only;
-        without an encoder, they have no sentences or words.
+    head : str, Path or None. Folder of the head that computed the file.
+    encoder : str, Path, callable or None. Folder of the fitted sentence encoder that the head was
+        fitted on, or a function from a list of texts to their rows: caption features for the head
+        or, without a head, embeddings. Without an encoder, queries have no sentences or words;
+        without either, they are image ids and vectors only.
     members : sequence of tuple of 2 str or Path. For an ensemble: folders of head and encoder of
         each member, in the order of the file.
     weights : str or None. Weights of the image network, as for `pipeline extract`; None: as
@@ -71,7 +79,7 @@ class Searcher:
         *,
         dataset: str | Path,
         head: str | Path | None = None,
-        encoder: str | Path | None = None,
+        encoder: str | Path | Encode | None = None,
         members: Sequence[tuple[str | Path, str | Path]] = (),
         weights: str | None = None,
         split: str | None = None,
@@ -80,6 +88,9 @@ class Searcher:
         self.embedded: EmbeddedDataset = EmbeddedDataset(
             Path(embeddings), Path(dataset), monitor.log, split
         )
+        self._encode: Encode | None = None
+        if not isinstance(encoder, str | Path | None):
+            self._encode, encoder = encoder, None
         self._head, self._encoder = _path(head), _path(encoder)
         self._members = [(Path(head), Path(encoder)) for head, encoder in members]
         self._weights, self._monitor = weights, monitor
@@ -187,7 +198,7 @@ class Searcher:
         texts, alone = texts_of(sentences, "sentence")
         if not texts:
             return []
-        rows = self.models.embed_sentences(texts, log or self._monitor.log)
+        rows = self._embeddings_of(texts, log)
         hits = self.embedded.nearest(
             rows, "captions", SIDES[of], top, None, around_mean, approximate, conditions
         )
@@ -241,13 +252,80 @@ class Searcher:
         ids = self.embedded.ids(side, conditions)
         query = self._embedding_of(image)
         if words:
-            vectors = self.models.embed_sentences(words, log or self._monitor.log)
+            vectors = self._embeddings_of(words, log)
             query = compose(query[0], vectors[: len(less)], vectors[len(less) :])[None]
         query_id = image if side == "images" and isinstance(image, str) and image in ids else None
         (hits,) = self.embedded.nearest(
             query, "images", side, top, query_id, around_mean, approximate, conditions
         )
         return hits
+
+    def by_vector(
+        self,
+        vector: "npt.ArrayLike",
+        *,
+        side: str = "sentences",
+        of: str = "images",
+        top: int = 5,
+        around_mean: int | None = None,
+        approximate: bool = False,
+        where: str | Iterable[str] = (),
+    ) -> list[Hit]:
+        """Return the items nearest to an embedding of one's own, such as a mean of several.
+
+        Parameters
+        ----------
+        vector : array_like. (dim,), or (parts, dim) if the similarity compares sets of vectors.
+        side : str. What it embeds, "sentences" or "images"; matters to an asymmetric similarity.
+        of, top, around_mean, approximate, where : see `by_sentences`.
+
+        Returns
+        -------
+        list of Hit
+            Hits, best first; ties are sorted by id.
+
+        Raises
+        ------
+        WrongUsage
+            See `by_sentences`.
+        EmbeddingsError
+            The vector is not finite, or has another shape than the embeddings of the file.
+        """
+        self._check(top, around_mean)
+        query = self._query_rows([vector], 1, "the vector")
+        (hits,) = self.embedded.nearest(
+            query, SIDES[side], SIDES[of], top, None, around_mean, approximate, conditions_of(where)
+        )
+        return hits
+
+    def _embeddings_of(self, texts: Sequence[str], log: Log | None) -> Vectors:
+        """Return (texts, dim) or (texts, parts, dim) float32."""
+        if self._encode is None:
+            return self.models.embed_sentences(texts, log or self._monitor.log)
+        rows = self._encode(texts)
+        if self._head is not None:
+            # An ensemble has members in place of a head.
+            rows = self.models.embed_rows(np.asarray(rows, np.float32))  # type: ignore[union-attr]
+        return self._query_rows(rows, len(texts), "the encoder's result")
+
+    def _query_rows(self, given: Any, number: int, what: str) -> Vectors:
+        """Return embeddings of one's own as float32; raise unless they are as those of the file."""
+        stored = self.embedded.space.image_embeddings
+        try:
+            rows = np.asarray(given, np.float32)
+        except (TypeError, ValueError) as error:
+            raise EmbeddingsError(f"{what} is not an array of numbers: {error}") from error
+        shape = (*rows.shape[:1], *rows.shape[2 if len(stored.shape) == 3 else 1 :])
+        if rows.ndim != len(stored.shape) or shape != (number, stored.shape[-1]):
+            axes = "(parts, dim)" if len(stored.shape) == 3 else "(dim,)"
+            raise EmbeddingsError(
+                f"{what} has shape {rows.shape[1:] if what == 'the vector' else rows.shape}; "
+                f"expected {axes} with dim {stored.shape[-1]} for each of {number}, as in "
+                f"{self.embedded.file}: pass embeddings by the model that made the file"
+            )
+        if not np.isfinite(rows).all():
+            raise EmbeddingsError(f"{what} is not finite; pass finite numbers")
+        return rows
 
     def _embedding_of(self, image: "GivenPicture") -> Vectors:
         """Return (1, dim) or (1, parts, dim) float32."""

@@ -6,10 +6,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from PIL import Image
 
 from pipeline.datasets.manifest import Manifest
+from pipeline.heads import HeadError
 from pipeline.heads.embed import embed_split
 from pipeline.heads.trained_head import load_head
 from pipeline.retrieval import EmbeddingsError
@@ -19,6 +21,7 @@ from pipeline.retrieval.query.embedded_dataset import Hit
 from pipeline.retrieval.query.query_models import QueryModels
 from pipeline.retrieval.query.searcher import Searcher
 from pipeline.store.errors import WrongUsage
+from pipeline.text.fitted import load_encoder
 from pipeline.web.serve.service import Query, SearchService
 from tests.retrieval.query.factories import CAPTIONS, ENTRIES, FILES, embedded, features
 
@@ -156,3 +159,34 @@ def test_splits_are_searched_apart_and_images_alone(made: Path, tmp_path: Path) 
     assert (service.sides, service.answer(Query(image="p1")).of) == (("images",), "images")
     with pytest.raises(EmbeddingsError, match="has no sentences"):
         searcher.by_sentences(CAPTIONS[0], of="sentences")
+
+
+def test_a_search_by_a_vector_and_by_an_encoder_of_ones_own(made: Path, folder: Path) -> None:
+    files: dict[str, Any] = {"embeddings": folder / "e.h5", "dataset": folder}
+    fitted = Searcher(**files, head=made / "head", encoder=made / "encoder")
+    features, head = load_encoder(made / "encoder"), load_head(made / "head")
+    texts = [CAPTIONS[0], CAPTIONS[2]]
+    rows = head.embed_captions(features.encode(texts))
+    expected = fitted.by_sentences(texts, of="sentences", top=4)
+    alone = Searcher(**files)
+    assert [alone.by_vector(row, of="sentences", top=4) for row in rows] == expected
+    (stored,) = fitted.embedded.stored("p1")
+    by_image = fitted.by_image("p1", of="sentences", top=4)
+    assert alone.by_vector(stored.tolist(), side="images", of="sentences", top=4) == by_image
+    own = Searcher(**files, head=made / "head", encoder=features.encode)
+    assert own.by_sentences(texts, of="sentences", top=4) == expected
+    embedding = Searcher(**files, encoder=lambda some: head.embed_captions(features.encode(some)))
+    assert embedding.by_sentences(texts, of="sentences", top=4) == expected
+
+    dim = rows.shape[1]
+    for wrong in (rows[0, 1:], rows, 1.0):
+        with pytest.raises(EmbeddingsError, match=rf"the vector has shape .*with dim {dim} for"):
+            alone.by_vector(wrong)
+    with pytest.raises(EmbeddingsError, match="the vector is not finite"):
+        alone.by_vector(rows[0] * np.nan)
+    with pytest.raises(EmbeddingsError, match=rf"result has shape \(1, {dim}\)"):
+        Searcher(**files, encoder=lambda some: rows[:1]).by_sentences(texts)
+    with pytest.raises(HeadError, match=r"caption features of shape \(2, 3\) found"):
+        Searcher(**files, head=made / "head", encoder=lambda some: np.ones((2, 3))).by_sentences(
+            texts
+        )
