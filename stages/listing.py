@@ -5,12 +5,12 @@ A function imports what its kind needs, so that the list of tokenizers does not 
 
 from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
 from pipeline.store.errors import UnknownName
-from pipeline.store.registry import Registry
+from pipeline.store.registry import imported
 from pipeline.store.wording import did_you_mean
 from stages.additions import additions_to
 
@@ -255,16 +255,17 @@ def _row(name: str, description: str, **columns: str) -> Row:
     return {"name": name, **columns, "description": description}
 
 
+_REGISTRIES = {
+    "encoders": "pipeline.text.encoders.registry:KINDS",
+    "heads": "pipeline.heads.head_types:HEADS",
+    "backbones": "pipeline.images.recipes.by_name:PROVIDERS",
+    "recipes": "pipeline.images.recipes.by_name:PROVIDERS",
+}
+
+
 def faults(kind: str) -> list[str]:
     """Return why guests of a kind of names are of no use."""
-    from pipeline.heads.head_types import HEADS
-    from pipeline.images.recipes.by_name import PROVIDERS
-    from pipeline.text.encoders.registry import KINDS
-
-    registries: Mapping[str, Registry[Any]] = {
-        "encoders": KINDS, "heads": HEADS, "backbones": PROVIDERS, "recipes": PROVIDERS
-    }  # fmt: skip
-    return registries[kind].faults() if kind in registries else []
+    return list(imported(_REGISTRIES[kind]).faults()) if kind in _REGISTRIES else []
 
 
 LISTINGS: Mapping[str, Callable[[], list[Row]]] = {
