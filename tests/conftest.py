@@ -14,6 +14,8 @@ from tests.allocator import keep_pages, return_files, return_memory
 from tests.project import SHARED
 from tests.skips import pytest_configure as pytest_configure
 
+pytest.register_assert_rewrite("pipeline.testing")
+
 _DATA = SHARED / "data"
 _SECONDS_TO_EXIT = 60
 _TRY = guard._try

@@ -45,6 +45,7 @@ LEVELS = (
     "pipeline/retrieval",
     "pipeline/heads",
     "pipeline/retrieval/query",
+    "pipeline/testing",
     "pipeline/experiments",
     "pipeline/regions",
     "pipeline/clips",

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from pipeline.datasets.entries import ImageEntry
 from pipeline.heads.base import FitOptions, Head, History
 from pipeline.heads.inputs.batches import Batch, shuffled_captions
-from pipeline.heads.inputs.feature_rows import ArrayRows, Features, Rows
+from pipeline.heads.inputs.feature_rows import ArrayRows, Features
 from pipeline.heads.inputs.feature_spec import FeatureSpec, HeadInputs
 from pipeline.heads.inputs.pairs import Pairs
 from pipeline.heads.layers.scaling import mean_and_scale
@@ -25,43 +25,13 @@ from pipeline.retrieval.embeddings import Embeddings
 from pipeline.retrieval.ranking.recall import recall_table
 from pipeline.store.builder.feature_build import ShardBuild
 from pipeline.store.shards.format import OK, UNREADABLE, FeatureHeader, RowBlock
+from pipeline.testing.heads import CAPTION_DIM, IMAGE_DIM
+from pipeline.testing.heads import all_of as all_of
+from pipeline.testing.heads import inputs as inputs
+from pipeline.testing.heads import pairs as pairs
 from pipeline.text.encoders.token_ids import FIRST_WORD
 
-IMAGE_DIM, CAPTION_DIM = 12, 8
 MOMENTS = ("between", "within", "saving")
-
-
-def inputs(
-    images: tuple[int, ...] = (IMAGE_DIM,), captions: tuple[int, ...] = (CAPTION_DIM,)
-) -> HeadInputs:
-    """Return specs of features of these shapes."""
-    return HeadInputs(
-        FeatureSpec(images, {"name": "i"}, "0" * 16, "none"),
-        FeatureSpec(captions, {"name": "c", "encoder": "mean"}, "1" * 16, "none"),
-    )
-
-
-def pairs(images: int, seed: int = 0, captions: int = 3, noise: float = 0.3) -> Pairs:
-    """Return pairs with image features (n, 12) and caption features (c, 8)."""
-    world = np.random.default_rng(99)
-    to_image = world.standard_normal((6, IMAGE_DIM))
-    to_caption = world.standard_normal((6, CAPTION_DIM))
-    rng = np.random.default_rng(seed)
-    meaning = rng.standard_normal((images, 6))
-    image_of_caption = np.repeat(np.arange(images), captions)
-    said = meaning[image_of_caption] + noise * rng.standard_normal((len(image_of_caption), 6))
-    return Pairs(
-        tuple(f"{seed}-{i}" for i in range(images)),
-        tuple(f"{seed}-{i}#{k}" for i in range(images) for k in range(captions)),
-        image_of_caption,
-        ArrayRows((meaning @ to_image).astype(np.float32)),
-        ArrayRows((said @ to_caption).astype(np.float32)),
-    )
-
-
-def all_of(rows: Rows) -> Features:
-    """Return all rows."""
-    return rows.take(np.arange(len(rows)))
 
 
 def rsum(head: Head, test: Pairs) -> float:

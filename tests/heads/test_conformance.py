@@ -1,25 +1,23 @@
 """What every head does: it learns, is repeated by its seed, resumed, saved and loaded, refuses."""
 
 import os
-from collections.abc import Callable
-from dataclasses import dataclass, field, replace
-from functools import cache
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from safetensors.torch import save
 
 from pipeline.heads import HeadError
-from pipeline.heads.base import FitOptions, Head, History
+from pipeline.heads.base import FitOptions, Head
 from pipeline.heads.head_types import HEADS, head_kind, make_head
 from pipeline.heads.inputs.feature_rows import ArrayRows
-from pipeline.heads.inputs.feature_spec import FeatureSpec, HeadInputs
+from pipeline.heads.inputs.feature_spec import FeatureSpec
 from pipeline.heads.inputs.pairs import Pairs
 from pipeline.heads.trained_head import load_head
 from pipeline.heads.training.trainer import NetworkHead
+from pipeline.testing import HeadCase, HeadSuite
 from tests.heads.factories import (
     CHANNELS,
     COUNTS,
@@ -27,7 +25,6 @@ from tests.heads.factories import (
     SEQUENCE,
     all_of,
     grid_pairs,
-    inputs,
     inputs_of_one_model,
     inputs_of_parts,
     pairs,
@@ -39,30 +36,6 @@ from tests.heads.factories import (
 
 UMASK = os.umask(0)
 os.umask(UMASK)
-
-
-@dataclass(frozen=True)
-class Case:
-    """A head with settings, and pairs on which it learns.
-
-    Attributes
-    ----------
-    pairs : makes pairs of a number of images and a seed.
-    least : sum of recalls on pairs that it has not seen; 40 images have about 90 by chance.
-    """
-
-    kind: str
-    settings: dict[str, Any] = field(default_factory=dict)
-    pairs: Callable[..., Pairs] = pairs
-    inputs: HeadInputs = field(default_factory=inputs)
-    least: float = 350
-
-    def head(self, **more: Any) -> Head:
-        return make_head(self.kind, {**self.settings, **more}, self.inputs)
-
-    @property
-    def is_trained(self) -> bool:
-        return hasattr(head_kind(self.kind).settings, "epochs")
 
 
 def of_words(images: int, seed: int = 0) -> Pairs:
@@ -91,24 +64,26 @@ STATES = {
 OF_GRIDS = inputs_of_parts(GRID, SEQUENCE)
 
 KINDS = {
-    "cca": Case("cca", least=450),
-    "ridge": Case("ridge"),
-    "two-branch": Case("two-branch", BRANCHES),
-    "vse": Case("vse", STATES, of_words, inputs_of_parts((CHANNELS,), SEQUENCE), 400),
-    "word2visualvec": Case(
-        "word2visualvec", LAYERS, of_parts, inputs_of_parts((CHANNELS,), COUNTS, SEQUENCE), 400
+    "cca": HeadCase("cca", least=450),
+    "ridge": HeadCase("ridge"),
+    "two-branch": HeadCase("two-branch", BRANCHES),
+    "vse": HeadCase("vse", STATES, of_words, inputs_of_parts((CHANNELS,), SEQUENCE), 400, 200),
+    "word2visualvec": HeadCase(
+        "word2visualvec", LAYERS, of_parts, inputs_of_parts((CHANNELS,), COUNTS, SEQUENCE), 400, 200
     ),
-    "scan": Case("scan", SCAN, grid_pairs, OF_GRIDS, 400),
-    "relational": Case("relational", {**NODES, "layer": "relation"}, grid_pairs, OF_GRIDS, 290),
-    "zero-shot": Case("zero-shot", {}, pairs_of_one_model, inputs_of_one_model(), 600),
+    "scan": HeadCase("scan", SCAN, grid_pairs, OF_GRIDS, 400, 200),
+    "relational": HeadCase(
+        "relational", {**NODES, "layer": "relation"}, grid_pairs, OF_GRIDS, 290, 200
+    ),
+    "zero-shot": HeadCase("zero-shot", {}, pairs_of_one_model, inputs_of_one_model(), 600),
 }
 VARIANTS = {
     **KINDS,
-    "one direction": Case(
+    "one direction": HeadCase(
         "two-branch", {**BRANCHES, "text_to_image_weight": 0.0, "structure_weight": 0.0}
     ),
-    "linear branches": Case("two-branch", {**BRANCHES, "branches": "linear"}),
-    "no siblings": Case("two-branch", {**BRANCHES, "structure_weight": 0.0, "siblings": False}),
+    "linear branches": HeadCase("two-branch", {**BRANCHES, "branches": "linear"}),
+    "no siblings": HeadCase("two-branch", {**BRANCHES, "structure_weight": 0.0, "siblings": False}),
     "gru nodes": replace(KINDS["relational"], settings={**NODES, "layer": "gru"}),
     "pooled nodes": replace(
         KINDS["relational"],
@@ -127,26 +102,20 @@ of_trained = pytest.mark.parametrize(
 )
 
 
-@cache
-def fitted(name: str) -> tuple[Head, History]:
-    """Return a variant fitted once for all tests, which leave it as it is."""
-    case = VARIANTS[name]
-    head = case.head()
-    images = 200 if case.pairs in (grid_pairs, of_words, of_parts) else 60
-    return head, head.fit(case.pairs(images), case.pairs(30, seed=1), FitOptions(0))
+class TestHeads(HeadSuite):
+    @pytest.fixture(params=[*KINDS.values()], ids=[*KINDS])
+    def case(self, request: pytest.FixtureRequest) -> HeadCase:
+        case: HeadCase = request.param
+        return case
 
 
-def of(case: Case) -> Head:
-    return fitted(case.kind)[0]
-
-
-def sides(case: Case, head: Head, images: int = 9) -> list[tuple[Any, Any]]:
+def sides(case: HeadCase, head: Head, images: int = 9) -> list[tuple[Any, Any]]:
     """Return the function that embeds images or captions, and rows that it has not seen."""
     made = case.pairs(images, seed=4)
     return [(head.embed_images, made.images), (head.embed_captions, made.captions)]
 
 
-def require_same(head: Head, other: Head, case: Case) -> None:
+def require_same(head: Head, other: Head, case: HeadCase) -> None:
     for (embed, rows), (again, _) in zip(sides(case, head), sides(case, other), strict=True):
         np.testing.assert_array_equal(embed(rows), again(rows))
 
@@ -157,7 +126,7 @@ def test_every_head_has_a_case() -> None:
 
 @pytest.mark.parametrize("name", VARIANTS)
 def test_it_learns_what_can_be_learnt(name: str) -> None:
-    head, history = fitted(name)
+    head, history = VARIANTS[name].fitted
     case = VARIANTS[name]
     assert rsum(head, case.pairs(40, seed=2)) >= case.least
     assert [entry["epoch"] for entry in history] == [*range(1, len(history) + 1)]
@@ -165,33 +134,6 @@ def test_it_learns_what_can_be_learnt(name: str) -> None:
         assert history[0]["loss"] > history[-1]["loss"]
         best = max(history, key=lambda entry: entry["rsum"])
         assert [entry["best"] for entry in history].index(1.0) == best["epoch"] - 1
-
-
-@of_all
-def test_a_fit_is_repeated_by_its_seed_also_after_an_interruption(
-    case: Case, tmp_path: Path
-) -> None:
-    """Bit for bit, and the random numbers of the caller are left alone."""
-    settings = {"epochs": 3} if case.is_trained else {}
-    train, validation = case.pairs(25), case.pairs(12, seed=1)
-
-    def fit(seed: int = 0, work: Path | None = None, stop: int = 99) -> tuple[bytes, History]:
-        def progress(done: int, total: int, failed: int) -> None:
-            if done == stop:
-                raise KeyboardInterrupt
-
-        head = case.head(**settings)
-        history = head.fit(train, validation, FitOptions(seed, progress, work))
-        return save({name: tensor.clone() for name, tensor in head.tensors().items()}), history
-
-    state = torch.get_rng_state()
-    whole = fit()
-    if case.is_trained:
-        with pytest.raises(KeyboardInterrupt):
-            fit(work=tmp_path, stop=2)
-    assert fit(work=tmp_path) == whole
-    assert (fit(seed=1)[0] != whole[0]) == case.is_trained
-    assert torch.equal(torch.get_rng_state(), state)
 
 
 @pytest.mark.parametrize(
@@ -203,7 +145,7 @@ def test_its_modules_embed_as_it_does_with_gradients(name: str) -> None:
         name.partition(" ") if name.split()[0] in ("cca", "ridge") else (name, "", "")
     )
     case = VARIANTS[kind]
-    head: Any = fitted(kind)[0]
+    head: Any = case.fitted[0]
     if scaling:
         head = case.head(image_scaling=scaling)
         head.fit(case.pairs(60), case.pairs(30, seed=1), FitOptions(0))
@@ -226,8 +168,8 @@ def test_its_modules_embed_as_it_does_with_gradients(name: str) -> None:
 
 
 @of_trained
-def test_a_fit_starts_from_a_trained_head_of_its_architecture(case: Case) -> None:
-    start, train = of(case).tensors(), case.pairs(25)
+def test_a_fit_starts_from_a_trained_head_of_its_architecture(case: HeadCase) -> None:
+    start, train = case.fitted[0].tensors(), case.pairs(25)
     before = {name: tensor.clone() for name, tensor in start.items()}
     losses = [
         case.head(epochs=1, batch_size=10).fit(train, case.pairs(12, seed=1), options)[0]["loss"]
@@ -241,21 +183,9 @@ def test_a_fit_starts_from_a_trained_head_of_its_architecture(case: Case) -> Non
 
 
 @of_all
-def test_a_row_alone_or_elsewhere_is_embedded_alike(case: Case) -> None:
-    for embed, rows in sides(case, of(case)):
-        together, order = embed(rows), np.random.default_rng(0).permutation(len(rows))
-        assert together.dtype == np.float32
-        assert np.isfinite(together).all()
-        alone = [embed(ArrayRows(row[None])) for row in all_of(rows)]
-        np.testing.assert_allclose(np.concatenate(alone), together, atol=1e-5)
-        moved = embed(ArrayRows(all_of(rows)[order]))
-        np.testing.assert_allclose(moved, together[order], atol=1e-5)
-
-
-@of_all
-def test_saved_and_loaded_it_embeds_the_same_also_plain_arrays(case: Case, tmp_path: Path) -> None:
-    head, history = fitted(case.kind)
-    trained = trained_head(head, history, case.kind, case.settings, inputs=case.inputs)
+def test_saved_and_loaded_it_embeds_arrays_the_same(case: HeadCase, tmp_path: Path) -> None:
+    head, history = case.fitted
+    trained = trained_head(head, history, case.kind, dict(case.settings), inputs=case.inputs)
     for folder in (tmp_path / "a", tmp_path / "b"):
         trained.save(folder)
     for name in ("head.json", "head.safetensors", "history.json"):
@@ -284,20 +214,17 @@ def test_saved_and_loaded_it_embeds_the_same_also_plain_arrays(case: Case, tmp_p
 
 
 @of_all
-def test_restored_from_tensors_it_embeds_the_same_and_is_nothing_before(case: Case) -> None:
-    again = case.head()
+def test_before_it_is_fitted_it_is_nothing(case: HeadCase) -> None:
     if case.is_trained or case.kind == "cca":
         with pytest.raises(HeadError, match="not fitted"):
-            again.embed_captions(case.pairs(3).captions)
-    again.restore(of(case).tensors())
-    require_same(again, of(case), case)
+            case.head().embed_captions(case.pairs(3).captions)
 
 
-FEW: dict[str, Case] = {
+FEW: dict[str, HeadCase] = {
     **{name: case for name, case in KINDS.items() if name != "zero-shot"},
-    "rooted cca": Case("cca", {"dim": 64, "image_scaling": "rooted"}),
-    "absolute cca": Case("cca", {"regularisation": "absolute", "scaling": "eigenvalue"}),
-    "centred ridge": Case("ridge", {"image_scaling": "centred"}),
+    "rooted cca": HeadCase("cca", {"dim": 64, "image_scaling": "rooted"}),
+    "absolute cca": HeadCase("cca", {"regularisation": "absolute", "scaling": "eigenvalue"}),
+    "centred ridge": HeadCase("ridge", {"image_scaling": "centred"}),
     **{
         loss: replace(KINDS["vse"], settings={**STATES, "loss": loss})
         for loss in ("sum_of_hinges", "max_of_hinges", "sampled_contrast", "info_nce")
@@ -335,7 +262,7 @@ def test_two_images_are_enough(name: str, images: int) -> None:
 
 
 @of_trained
-def test_the_selection_is_a_setting_that_older_checkpoints_lack(case: Case) -> None:
+def test_the_selection_is_a_setting_that_older_checkpoints_lack(case: HeadCase) -> None:
     asked: dict[str, Any] = {key: case.head(selection=key) for key in ("rsum", "map", "last")}
     plain = case.head()
     assert isinstance(plain, NetworkHead)

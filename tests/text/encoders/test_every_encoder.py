@@ -1,21 +1,19 @@
 """What every encoder promises, as one suite: a new encoder is one line of `CASES`."""
 
-import pickle
 from collections.abc import Iterator
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from pipeline.store.hashing import canonical_json
+from pipeline.testing import EncoderCase, EncoderSuite
+from pipeline.testing.encoders import CAPTIONS, TEXTS, UNKNOWN
 from pipeline.text import EncoderError, FittedFileError, sentence_model
-from pipeline.text.caption_source import CaptionSource, caption_header
 from pipeline.text.encoders import mean
 from pipeline.text.encoders.base import CaptionEncoder
-from pipeline.text.encoders.options import EncoderOptions
-from pipeline.text.encoders.plan_json import options_of, plan_of
+from pipeline.text.encoders.plan_json import plan_of
 from pipeline.text.encoders.registry import KINDS, encoder_options, encoders, settable_fields
 from pipeline.text.fitted import LoadedEncoder, load_encoder
 from pipeline.text.fitting import Fitting, fit_encoder
@@ -23,13 +21,6 @@ from pipeline.text.vectors import WordVectors
 from tests.images.networks.factories import add_tiny_models
 from tests.project import Recorder
 from tests.text.test_sentence_model import StandIn
-
-SUBJECTS = ("a man", "two dogs", "the little girl", "some children", "A Woman in red")
-ACTIONS = ("running on", "sitting near", "jumping over", "looks at", "plays with")
-PLACES = ("the green grass.", "a wooden bench", "the ocean", "snow!", "a dirt road , far away")
-CAPTIONS = [f"{s} {a} {p}" for s in SUBJECTS for a in ACTIONS for p in PLACES]
-UNKNOWN = ["", "xqzzy", "a zebra dances on the moon", "the the the man's dog-like wolf"]
-TEXTS = [*CAPTIONS[::7], *UNKNOWN]
 
 # Another value of each option that a command can set.
 OTHERS: dict[str, Any] = {
@@ -48,22 +39,10 @@ CASES: dict[str, dict[str, Any]] = {
 }
 
 
-@dataclass(frozen=True)
-class Case:
-    """An encoder that is fitted in a folder."""
-
-    options: EncoderOptions
-    folder: Path
-    encoder: CaptionEncoder
-
-    def fit(self, folder: Path, training: list[str] = CAPTIONS) -> CaptionEncoder:
-        return fit_encoder(self.options, folder, Fitting(training, "made", "train"), TEXTS)
-
-
 @pytest.fixture(scope="module", params=CASES)
 def case(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Case]:
+) -> Iterator[EncoderCase]:
     name, folder = request.param, tmp_path_factory.mktemp("encoder")
     with pytest.MonkeyPatch.context() as patch:
         if name.startswith("open-clip"):
@@ -75,9 +54,15 @@ def case(
             (folder / "small" / "modules.json").write_text('[{"path": ""}]')
             patch.setattr(sentence_model, "_load", lambda folder: StandIn())
             name = f"sentence-transformer:{folder / 'small'}"
-        options = encoder_options(name, **CASES[request.param])
-        made = Case(options, folder / "fitted", None)  # type: ignore[arg-type]
-        yield replace(made, encoder=made.fit(made.folder))
+        yield EncoderCase.fitted(name, folder / "fitted", **CASES[request.param])
+
+
+class TestEncoders(EncoderSuite):
+    pass
+
+
+def fit(case: EncoderCase, folder: Path, training: list[str] = CAPTIONS) -> CaptionEncoder:
+    return fit_encoder(case.options, folder, Fitting(training, "made", "train"), TEXTS)
 
 
 def files(folder: Path) -> dict[str, bytes]:
@@ -90,66 +75,24 @@ def test_cases_have_every_kind() -> None:
     assert {*OTHERS} == {*settable_fields()}
 
 
-def test_it_is_loaded_bit_for_bit(case: Case) -> None:
-    rows = case.encoder.encode(TEXTS)
-    assert (rows.shape, rows.dtype) == ((len(TEXTS), case.encoder.dim), np.float32)
-    assert np.isfinite(rows).all()
-    assert rows[: -len(UNKNOWN)].any(axis=1).all()
-    for loaded in (load_encoder(case.folder, TEXTS), load_encoder(str(case.folder))):
-        # Without texts, vectors of words are loaded once captions have them.
-        np.testing.assert_array_equal(loaded.encode(TEXTS[:2]), rows[:2])
-        np.testing.assert_array_equal(loaded.encode(TEXTS), rows)
-        np.testing.assert_array_equal(loaded.encode(TEXTS[0]), rows[0])
-        assert loaded.encode([]).shape == (0, loaded.dim)
-        assert loaded.reports(TEXTS) == case.encoder.reports(TEXTS)
-        for name in ("name", "dim", "weights", "trained_on"):
-            assert getattr(loaded, name) == getattr(case.encoder, name)
-        assert loaded.recipe() == case.encoder.recipe()
-
-
-def test_a_row_depends_on_its_text_alone(case: Case) -> None:
-    rows = case.encoder.encode(TEXTS)
-    np.testing.assert_array_equal(case.encoder.encode(TEXTS[::-1]), rows[::-1])
-    for at in (0, 3, -4, -3):
-        np.testing.assert_array_equal(case.encoder.encode([TEXTS[at]])[0], rows[at])
-
-
-def test_a_worker_computes_the_same_rows(case: Case) -> None:
-    header, ids = caption_header(case.encoder, "made"), [str(at) for at in range(len(TEXTS))]
-    source = CaptionSource(header, ids, TEXTS, case.encoder, case.folder)
-    rows = np.array([2, 0, len(TEXTS) - 1])
-    part: Any = pickle.loads(pickle.dumps(source.part(rows, 1)))()
-    assert (part.ids, part.header) == ([ids[row] for row in rows], header)
-    np.testing.assert_array_equal(part.encoder.encode(part.texts), case.encoder.encode(TEXTS)[rows])
-
-
-def test_it_is_fitted_to_equal_files_and_then_reused(case: Case, tmp_path: Path) -> None:
-    case.fit(tmp_path / "f")
+def test_it_is_fitted_to_equal_files_and_then_reused(case: EncoderCase, tmp_path: Path) -> None:
+    fit(case, tmp_path / "f")
     made = files(tmp_path / "f")
     assert made == files(case.folder)
     before = {path: path.stat().st_ino for path in (tmp_path / "f").iterdir()}
-    case.fit(tmp_path / "f")
+    fit(case, tmp_path / "f")
     assert {path: path.stat().st_ino for path in (tmp_path / "f").iterdir()} == before
 
 
-def test_a_part_of_an_interrupted_fit_is_reused(case: Case, tmp_path: Path) -> None:
-    case.fit(tmp_path / "f")
+def test_a_part_of_an_interrupted_fit_is_reused(case: EncoderCase, tmp_path: Path) -> None:
+    fit(case, tmp_path / "f")
     for path in sorted((tmp_path / "f").iterdir())[1:]:
         path.unlink()
-        case.fit(tmp_path / "f")
+        fit(case, tmp_path / "f")
         assert files(tmp_path / "f") == files(case.folder)
 
 
-def test_recipe_and_plan_are_json(case: Case) -> None:
-    recipe = case.encoder.recipe()
-    assert canonical_json(recipe)
-    assert (recipe["name"], recipe["dim"]) == (case.encoder.name, case.encoder.dim)
-    plan = plan_of(case.options)
-    assert options_of(plan) == case.options
-    assert canonical_json(plan)
-
-
-def test_it_reports_on_unknown_words(case: Case) -> None:
+def test_it_reports_on_unknown_words(case: EncoderCase) -> None:
     for report in case.encoder.reports([CAPTIONS[0], *UNKNOWN[:2]]).values():
         assert report.captions == 3
         assert 0 not in report.unknown_captions
@@ -157,15 +100,15 @@ def test_it_reports_on_unknown_words(case: Case) -> None:
     assert all(report.captions == 0 for report in case.encoder.reports([]).values())
 
 
-def test_other_training_captions_are_another_encoder(case: Case) -> None:
+def test_other_training_captions_are_another_encoder(case: EncoderCase) -> None:
     if not case.options.fitted_on_captions:
-        case.fit(case.folder, CAPTIONS[1:])
+        fit(case, case.folder, CAPTIONS[1:])
         return
     with pytest.raises(FittedFileError, match=r"captions is \d+, expected \d+; `upd"):
-        case.fit(case.folder, CAPTIONS[1:])
+        fit(case, case.folder, CAPTIONS[1:])
 
 
-def test_every_option_makes_another_encoder(case: Case) -> None:
+def test_every_option_makes_another_encoder(case: EncoderCase) -> None:
     name, parts = case.options.name, case.options.parts
     for option in OTHERS.keys() & {each.name for part in parts for each in fields(part)}:
         if all(getattr(part, option, OTHERS[option]) == OTHERS[option] for part in parts):
@@ -182,7 +125,7 @@ def test_every_option_makes_another_encoder(case: Case) -> None:
 
 
 @pytest.mark.parametrize("captions", [2, 20])
-def test_a_few_captions_are_enough(case: Case, captions: int, tmp_path: Path) -> None:
+def test_a_few_captions_are_enough(case: EncoderCase, captions: int, tmp_path: Path) -> None:
     few = [CAPTIONS[31 * k % len(CAPTIONS)] for k in range(captions)]
     options, pca = case.options, plan_of(case.options)["pca"]
     if any(part.kind == "fisher" for part in options.parts):
