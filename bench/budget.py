@@ -47,8 +47,8 @@ BUDGET = {
     # 180 more: forms of checkpoints, a harmful pickle among them.
     # 145 lines more: an encoder in a loop of one's own, heads as modules, search by a vector.
     # 395 lines more: a guest package, with and without it.
-    # 235 lines more: models of transformers against the library.
-    "tests": 42845,  # to become 27,000
+    # 255 lines more: models of transformers against the library.
+    "tests": 42870,  # to become 27,000
 }
 """Most lines of each room, of all kinds; the plan's aim next to those above it."""
 

@@ -12,8 +12,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from pipeline.images.networks import WeightsError
-from pipeline.images.networks.hub import datasets_in_tag
-from pipeline.images.networks.open_clip_models import ClipModel, cache_remedy, quiet_logging
+from pipeline.images.networks.hub import cache_remedy, datasets_in_tag
+from pipeline.images.networks.open_clip_models import ClipModel, quiet_logging
 from pipeline.images.networks.open_clip_models import open_clip as library
 from pipeline.images.networks.open_clip_weights import build_clip, load_clip_weights
 from pipeline.store.devices import one_core_each

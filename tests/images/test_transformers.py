@@ -201,6 +201,32 @@ def test_weights_of_all_forms_are_the_same(saved: Callable[[str], Path], tmp_pat
         load_weights(recipe, str(saved("convnextv2") / "model.safetensors"))
 
 
+def test_a_model_of_the_hub_comes_from_the_cache(
+    saved: Callable[[str], Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hub = pytest.importorskip("huggingface_hub")
+    folder, asked = saved("vit"), []
+
+    def cached(repository: str, name: str) -> str | None:
+        asked.append(repository)
+        return str(folder / name) if (folder / name).is_file() else None
+
+    def unreachable(repository: str, name: str) -> str:
+        raise ConnectionError("no route to the hub")
+
+    monkeypatch.setattr(hub, "try_to_load_from_cache", cached)
+    monkeypatch.setattr(hub, "hf_hub_download", unreachable)
+    monkeypatch.setattr("pipeline.images.networks.hub._unreachable", lambda: None)
+    recipe = resolve_recipe("transformers:of/someone")
+    assert (recipe.name, {*asked}) == ("transformers:of/someone", {"of/someone"})
+    assert are_here(recipe)
+    here = load_weights(resolve_recipe(f"transformers:{folder}"))
+    assert load_weights(recipe).sha256 == here.sha256
+    monkeypatch.setattr(hub, "try_to_load_from_cache", lambda *_: None)
+    with pytest.raises(WeightsError, match=r"\(no route to the hub\); .*`hf download of/someone`"):
+        load_weights(recipe)
+
+
 WRONG: dict[str, tuple[dict[str, Any], str]] = {
     "padding": ({"do_pad": True}, "needs padding, which a recipe cannot express"),
     "no-crop": ({"size": {"shortest_edge": 64}}, "needs images of any size"),

@@ -1,9 +1,10 @@
-"""The model hub: whether it is reachable, and the training datasets in tags of its weights."""
+"""The model hub: its files and cache, and the training datasets in tags of its weights."""
 
 import importlib
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 _SECONDS = 4.0
@@ -37,6 +38,47 @@ def hub_or_cache() -> Iterator[None]:
         raise OSError(reason) from error
     finally:
         constants.HF_HUB_OFFLINE = False
+
+
+def cached_file(repository: str, names: Iterable[str]) -> Path | None:
+    """Return the first of these files of a repository that is in the hub's cache."""
+    hub: Any = importlib.import_module("huggingface_hub")
+    for name in names:
+        if isinstance(path := hub.try_to_load_from_cache(repository, name), str):
+            return Path(path)
+    return None
+
+
+def hub_file(repository: str, names: Iterable[str]) -> Path:
+    """Return the first of these files, cached or downloaded; raise OSError otherwise."""
+    names = list(names)
+    if (cached := cached_file(repository, names)) is not None:
+        return cached
+    hub, errors = map(importlib.import_module, ("huggingface_hub", "huggingface_hub.errors"))
+    reason = "the repository has none of them"
+    for name in names:
+        try:
+            with hub_or_cache():
+                return Path(hub.hf_hub_download(repository, name))
+        except errors.RemoteEntryNotFoundError:
+            continue
+        # The hub's client raises errors of several libraries.
+        except Exception as error:
+            reason = str(error).partition("\n")[0]
+            break
+    raise OSError(
+        f"{' or '.join(names)} of {repository} are not in the cache of huggingface_hub and cannot "
+        f"be downloaded ({reason})"
+    )
+
+
+def cache_remedy(repository: str) -> str:
+    """Return the remedy for an unreachable hub repository: what to copy, and where to."""
+    hub: Any = importlib.import_module("huggingface_hub")
+    return (
+        f"copy the folder models--{repository.replace('/', '--')} of a filled cache to "
+        f"{hub.constants.HF_HUB_CACHE}"
+    )
 
 
 def _unreachable() -> str | None:

@@ -3,7 +3,6 @@
 open_clip is an extra and is imported when one of its models is named.
 """
 
-import importlib
 import logging
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -12,7 +11,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from pipeline.images.networks import WeightsError
-from pipeline.images.networks.hub import hub_or_cache
+from pipeline.images.networks.hub import cache_remedy, cached_file, hub_file
 from pipeline.store.errors import UnknownName
 from pipeline.store.extras import require
 from pipeline.store.wording import did_you_mean, nearest
@@ -100,44 +99,19 @@ def find_clip_model(name: str) -> ClipModel:
 def fetch_weights(model: ClipModel) -> Path:
     """Return the file of a model's published weights, cached or downloaded."""
     repository, files = model.files()
-    if (cached := cached_weights(model)) is not None:
-        return cached
-    hub, errors = map(importlib.import_module, ("huggingface_hub", "huggingface_hub.errors"))
-    reason = "the repository has neither file"
-    for file in files:
-        try:
-            with hub_or_cache():
-                return Path(hub.hf_hub_download(repository, file))
-        except errors.RemoteEntryNotFoundError:
-            continue
-        # The hub's client raises errors of several libraries.
-        except Exception as error:
-            reason = str(error).partition("\n")[0]
-            break
-    raise OSError(
-        f"the weights of {model.name} are not in the cache of huggingface_hub and cannot be "
-        f"downloaded ({reason}); on a machine with access, download {' or '.join(files)} of "
-        f"{_HUB}/{repository} and pass its path as the weights, or {cache_remedy(repository)}"
-    )
-
-
-def cache_remedy(repository: str) -> str:
-    """Return the remedy for an unreachable hub repository: what to copy, and where to."""
-    hub = importlib.import_module("huggingface_hub")
-    return (
-        f"copy the folder models--{repository.replace('/', '--')} of a filled cache to "
-        f"{hub.constants.HF_HUB_CACHE}"
-    )
+    try:
+        return hub_file(repository, files)
+    except OSError as error:
+        raise OSError(
+            f"the weights of {model.name}: {error}; on a machine with access, download "
+            f"{' or '.join(files)} of {_HUB}/{repository} and pass its path as the weights, or "
+            f"{cache_remedy(repository)}"
+        ) from error
 
 
 def cached_weights(model: ClipModel) -> Path | None:
     """Return the cached file of a model's published weights, or None."""
-    hub = importlib.import_module("huggingface_hub")
-    repository, files = model.files()
-    for file in files:
-        if isinstance(path := hub.try_to_load_from_cache(repository, file), str):
-            return Path(path)
-    return None
+    return cached_file(*model.files())
 
 
 def open_clip() -> Any:

@@ -18,8 +18,7 @@ from torch import nn
 
 from pipeline.images.networks import WeightsError
 from pipeline.images.networks.checkpoints import State, read_checkpoint, sha256_of_weights
-from pipeline.images.networks.hub import hub_or_cache
-from pipeline.images.networks.open_clip_models import cache_remedy
+from pipeline.images.networks.hub import cache_remedy, cached_file, hub_file
 from pipeline.images.networks.random_weights import seed_of, seeded_state
 from pipeline.images.networks.state_dicts import Weights, state_sha256
 from pipeline.store.errors import UnknownName
@@ -49,20 +48,9 @@ class TransformersModel:
 
     def cached(self, *names: str) -> Path | None:
         """Return the first of these files that is on this machine."""
-        for name in names:
-            if Path(self.source).is_dir():
-                path = Path(self.source) / name
-            elif _HUB_ID.fullmatch(self.source):
-                cached = require("huggingface_hub", _NEED).try_to_load_from_cache(self.source, name)
-                path = Path(cached) if isinstance(cached, str) else Path()
-            else:
-                raise UnknownName(
-                    f"{self.source!r} is neither a folder nor a name on the hub, such as "
-                    "transformers:facebook/dinov2-base"
-                )
-            if path.is_file():
-                return path
-        return None
+        if not Path(self.source).is_dir():
+            return cached_file(self.source, names) if _HUB_ID.fullmatch(self.source) else None
+        return next((path for name in names if (path := Path(self.source, name)).is_file()), None)
 
     def file(self, *names: str) -> Path:
         """Return the first of these files that exists, from the folder, hub's cache or hub."""
@@ -73,23 +61,18 @@ class TransformersModel:
                 f"the folder {self.source} has no {' or '.join(names)}; it must have the files of "
                 "save_pretrained of the model and of its image processor or tokenizer"
             )
-        hub = require("huggingface_hub", _NEED)
-        reason: object = "the repository has none of them"
-        for name in names:
-            try:
-                with hub_or_cache():
-                    return Path(hub.hf_hub_download(self.source, name))
-            except hub.errors.RemoteEntryNotFoundError:
-                continue
-            # The hub's client raises errors of several libraries.
-            except Exception as error:
-                reason = str(error).partition("\n")[0]
-                break
-        raise WeightsError(
-            f"{' or '.join(names)} of {self.source} are not in the cache of huggingface_hub and "
-            f"cannot be downloaded ({reason}); on a machine with access, `hf download "
-            f"{self.source}`, then {cache_remedy(self.source)}, or pass a folder"
-        )
+        if not _HUB_ID.fullmatch(self.source):
+            raise UnknownName(
+                f"{self.source!r} is neither a folder nor a name on the hub, such as "
+                "transformers:facebook/dinov2-base"
+            )
+        try:
+            return hub_file(self.source, names)
+        except OSError as error:
+            raise WeightsError(
+                f"{error}; on a machine with access, `hf download {self.source}`, then "
+                f"{cache_remedy(self.source)}, or pass a folder"
+            ) from error
 
     def architecture(self) -> tuple[Any, Any]:
         """Return the class that the weights were saved from, and its configuration."""
