@@ -159,8 +159,9 @@ def publish_images(
 ) -> FeatureIndex:
     """Compute the rows of image files with a network, and publish the set."""
 
-    def stored(first_row: int, block: RowBlock) -> RowBlock:
-        return stored_block(build.header, block, build.ids[first_row : first_row + len(block)])
+    def stored(first_row: int, blocks: list[RowBlock]) -> list[RowBlock]:
+        ids = build.ids[first_row : first_row + len(blocks[0])]
+        return [stored_block(build.header, block, ids) for block in blocks]
 
     return build.fill(
         lambda spans, watch: picture_rows(spans, paths, network, parallelism, watch, stored),

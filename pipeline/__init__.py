@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from pipeline.images.backbones.image_network import ImageNetwork as ImageNetwork
     from pipeline.images.backbones.image_network import register_backbone as register_backbone
     from pipeline.images.extract import extract as extract
+    from pipeline.images.extract import extract_layers as extract_layers
     from pipeline.images.feature_extractor import FeatureExtractor as FeatureExtractor
     from pipeline.images.feature_extractor import encoder as encoder
     from pipeline.images.recipes import RECIPES as RECIPES
@@ -122,6 +123,7 @@ _HOMES = {
     "evaluate": "pipeline.retrieval.evaluate",
     "export": "pipeline.store.convert.export",
     "extract": "pipeline.images.extract",
+    "extract_layers": "pipeline.images.extract",
     "finetune": "pipeline.heads.finetuning.finetune",
     "fit": "pipeline.heads.fit",
     "import_features": "pipeline.store.convert.importers.import_features",

@@ -14,10 +14,32 @@ from stages.command import PATH, Command, option
 from stages.console import CONSOLE, OUTPUT
 from stages.options import JSON, options_of
 
+_POOLS = {"mean": "pool"}  # words of recipes for those of the option
+
 
 @click.command(cls=Command)
 @option("--backbone", "Backbone whose default recipe is used; see `pipeline list backbones`.")
 @option("--recipe", "Name of the recipe; see `pipeline list recipes`.")
+@option(
+    "--layer",
+    "Layer of the network to read, as `pipeline list layers RECIPE` names it. Several, by more of "
+    "these options, are computed in one pass, each into OUT/LAYER.",
+    multiple=True,
+)
+@option(
+    "--pool",
+    "What is kept of the layer's output.  [default: as the recipe]",
+    click.Choice(["grid", "mean", "max", "tokens", "class", "distillation", "registers"]),
+)
+@option(
+    "--resize",
+    "Resize the shorter side to PIXELS, or both sides; then crop.  [default: as the recipe]",
+    metavar="[squash:]PIXELS[:bicubic]",
+)
+@option("--crop", "Crop of the resized image.", metavar="[ten:]PIXELS|none|flip")
+@option("--mean", "Mean of each channel, of values from 0 to 1.", float, nargs=3)
+@option("--std", "Standard deviation of each channel.", float, nargs=3)
+@option("--channels", "Order of the channels.", click.Choice(["RGB", "BGR"]))
 @option("--dataset", "Prepared dataset.", PATH)
 @option(
     "--images",
@@ -39,6 +61,13 @@ def extract(
     ctx: click.Context,
     backbone: str | None,
     recipe: str | None,
+    layer: tuple[str, ...],
+    pool: str | None,
+    resize: str | None,
+    crop: str | None,
+    mean: tuple[float, ...] | None,
+    std: tuple[float, ...] | None,
+    channels: str | None,
     dataset: Path | None,
     images: Path | None,
     more: tuple[Path, ...],
@@ -64,6 +93,8 @@ def extract(
       pipeline extract --backbone efficientnet-lite0 --dataset data/scenes \\
           --out data/features/scenes/efficientnet-lite0-pool
       pipeline extract --backbone resnet152 --images photos --out features/photos
+      pipeline extract --recipe torchvision:resnet50 --layer layer2 --layer layer3 --pool mean \\
+          --images photos --out features/layers
       pipeline extract --recipe efficientnet-lite0-pool --dataset data/msvd --frames every:0.5 \\
           --out data/features/msvd/efficientnet-lite0-pool
       pipeline extract --recipe mfcc-bow-1024 --dataset data/msrvtt \\
@@ -73,7 +104,7 @@ def extract(
           --out data/features/scenes/efficientnet-lite0-roi-align@grid
     """
     from pipeline.images import extract as job_of_images
-    from stages.feature_log import log_made
+    from stages.feature_log import log_all_made, log_made
 
     if (name := recipe or backbone) is None or (recipe and backbone):
         raise click.UsageError("pass either --backbone NAME or --recipe NAME")
@@ -91,15 +122,44 @@ def extract(
         "select": select, "storage": storage, "compute": compute, "place": place,
         "monitor": CONSOLE,
     }  # fmt: skip
+    changes = {"resize": resize, "crop": crop, "mean": mean, "std": std, "channels": channels}
+    if dataset is not None and jobs:
+        _require_no_layer(layer=layer, pool=pool, **changes)
+        log_made(ctx, out, jobs[0](dataset, out, **how), as_json)
+        return
+    source: Any = dataset
     if dataset is None:
         _require_images_alone(**options_of_additions, codebook=compute.codebook, split=select.split)
-        files = _listed([path for path in (images, *more) if path])
-        index = job_of_images.extract(files, out, recipe=name, **how)
-    elif jobs:
-        index = jobs[0](dataset, out, **how)
-    else:
-        index = job_of_images.extract(dataset, out, recipe=name, **how)
-    log_made(ctx, out, index, as_json)
+        source = _listed([path for path in (images, *more) if path])
+    recipes = [_recipe(name, each, pool, changes) for each in layer or ("",)]
+    if len(recipes) == 1:
+        log_made(ctx, out, job_of_images.extract(source, out, recipe=recipes[0], **how), as_json)
+        return
+    made = job_of_images.extract_layers(source, out, recipes=recipes, **how)
+    log_all_made(ctx, {out / folder: index for folder, index in made.items()}, as_json)
+
+
+def _recipe(name: str, layer: str, pool: str | None, changes: dict[str, Any]) -> Any:
+    """Return the recipe, or its name, of the options of a layer and of preprocessing."""
+    name += f"-{_POOLS.get(pool, pool)}" if pool else ""
+    name += f"@{layer}" if layer else ""
+    given = {option: value for option, value in changes.items() if value}
+    if not given:
+        return name
+    from pipeline.images.backbones.known_backbones import backbone_named
+    from pipeline.images.layer_recipes import preprocessed
+    from pipeline.images.recipes import Preprocessing, resolve_recipe
+
+    recipe = resolve_recipe(name)
+    way = Preprocessing.spelled(recipe, **given)
+    return preprocessed(recipe, way, backbone_named(recipe.backbone))
+
+
+def _require_no_layer(**of_images: object) -> None:
+    if options := [name for name, value in of_images.items() if value]:
+        raise click.UsageError(
+            f"--{options[0]} is for whole images; clips and regions have the layers of recipes"
+        )
 
 
 def _require_images_alone(**of_datasets: object) -> None:

@@ -10,6 +10,7 @@ from stages.listing import (
     LISTINGS,
     chosen_experiments,
     faults,
+    layers,
     print_table,
     recipe_in_full,
 )
@@ -17,7 +18,7 @@ from stages.options import JSON
 
 
 @click.command("list", cls=Answer)
-@click.argument("kind", type=click.Choice([*LISTINGS]), metavar="KIND")
+@click.argument("kind", type=click.Choice([*LISTINGS, "layers"]), metavar="KIND")
 @click.argument("name", required=False)
 @option(
     "--weights",
@@ -39,7 +40,8 @@ def list(
 ) -> None:
     """List the names that other commands accept, or print one recipe with its hash.
 
-    KIND is experiments, encoders, tokenizers, recipes, vectors, backbones or heads. Experiments are
+    KIND is experiments, encoders, tokenizers, recipes, vectors, backbones, heads, or layers of a
+    recipe or backbone, in the order of the network, with the shape of their output. Experiments are
     those of params.yaml and those that their papers recommend, with the features that `pipeline
     run` computes for them.
 
@@ -48,11 +50,14 @@ def list(
       pipeline list experiments
       pipeline list experiments --paper wang2016
       pipeline list encoders --json
+      pipeline list layers torchvision:resnet50
       pipeline list recipes resnet152-grid --weights resnet152.pth
     """
-    if name is not None:
+    if kind == "layers" and name is None:
+        raise click.UsageError("name the recipe or backbone whose layers to list")
+    if name is not None and kind != "layers":
         if kind != "recipes":
-            raise click.UsageError(f"only recipes have a NAME to print; omit {name!r}")
+            raise click.UsageError(f"only recipes and layers have a NAME; omit {name!r}")
         click.echo(json.dumps(recipe_in_full(name, weights), indent=2, sort_keys=True))
         return
     if weights is not None:
@@ -61,7 +66,7 @@ def list(
         raise click.UsageError("--paper and --all need KIND experiments")
     for fault in faults(kind):
         click.echo(f"warning: {fault}", err=True)
-    rows = LISTINGS[kind]()
+    rows = LISTINGS[kind]() if name is None else layers(name)
     if kind == "experiments" and not everything:
         rows = chosen_experiments(rows, paper)
     if as_json:

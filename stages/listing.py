@@ -131,11 +131,13 @@ def recipes() -> list[Row]:
         rows.append(recipe_row(recipe.name, "images", recipe.shape, recipe.plugin, recipe.weights))
     for of_family in additions_to("LIST_RECIPES"):
         rows += of_family()
+    torchvision = "any classification network of torchvision"
     timm = "any model of timm, also -grid and @LAYER"
     open_clip = "image tower of an open_clip model"
     transformers = "any image model of transformers, also -grid and @LAYER"
     return [
         *rows,
+        recipe_row("torchvision:MODEL", "images", (), torchvision, "torchvision's"),
         recipe_row("timm:MODEL", "images", (), timm, "timm's"),
         recipe_row("open-clip:MODEL.TAG", "images", (), open_clip, "the tag's"),
         recipe_row("transformers:ID", "images", (), transformers, "of the hub or a folder"),
@@ -208,6 +210,17 @@ def vectors() -> list[Row]:
     ]
 
 
+def layers(name: str) -> list[Row]:
+    """Return the layers of the network of a recipe or backbone, with the shape of their output."""
+    from pipeline.images.backbones.known_backbones import backbone_named
+    from pipeline.images.layer_recipes import layer_outputs
+    from pipeline.images.recipes import resolve_recipe
+
+    recipe = resolve_recipe(name)
+    outputs = layer_outputs(recipe, backbone_named(recipe.backbone))
+    return [{"name": layer, "output": " x ".join(map(str, shape))} for layer, shape in outputs]
+
+
 def backbones() -> list[Row]:
     """Return the networks with a default recipe, and the libraries with more."""
     from pipeline.images.recipes import DEFAULT_RECIPE, RECIPES
@@ -220,6 +233,9 @@ def backbones() -> list[Row]:
         rows += of_family()
     return [
         *rows,
+        backbone_row(
+            "torchvision:MODEL", "torchvision:MODEL", "any classification network of torchvision"
+        ),
         backbone_row("timm:MODEL", "timm:MODEL", "any model of timm"),
         backbone_row("open-clip:MODEL.TAG", "open-clip:MODEL.TAG", "any model of open_clip"),
         backbone_row("transformers:ID", "transformers:ID", "any image model of transformers"),

@@ -2,22 +2,21 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cache, cached_property, lru_cache, partial
+from functools import cache, lru_cache, partial
 from pathlib import Path
 
+import numpy as np
 import torch
 
 from pipeline.clips.clip_batches import View, clip_rows, default_readers, default_threads
 from pipeline.clips.clip_file import clip_crc32
 from pipeline.clips.recipes import ClipRecipe
 from pipeline.clips.views import clip_header, clip_view, load_clip_weights
-from pipeline.store.builder.feature_build import ShardBuild
-from pipeline.store.builder.unfinished_shard import PENDING
 from pipeline.store.devices import device_type
 from pipeline.store.jobs.feature_source import FeatureSource
 from pipeline.store.jobs.options import Compute
 from pipeline.store.jobs.origins import Files
-from pipeline.store.packed import TextIndex
+from pipeline.store.jobs.sink import Sink
 from pipeline.store.progress import WRITE, Stopwatch
 from pipeline.store.shards.format import FeatureHeader, RowBlock
 from pipeline.store.shards.plan import Span
@@ -36,7 +35,9 @@ class ClipSource:
     threads: int  # concurrent batches
     readers: int  # clips decoded at once
     view: Callable[[], View]  # builds the network on the first call
-    also: tuple["Sink", ...] = ()  # other sets of the same clips, so that each is decoded once
+    also: tuple[
+        Sink["ClipSource"], ...
+    ] = ()  # other sets of the same clips, so that each is decoded once
     unit: str = "clip"
 
     @property
@@ -56,14 +57,15 @@ class ClipSource:
         for row in rows:
             requested[row].add(0)
         for number, sink in enumerate(self.also, 1):
-            for row in sink.pending_of(rows, self.ids):
-                requested[row].add(number)
+            pending = sink.pending([self.ids[row] for row in rows]) >= 0
+            for at in np.flatnonzero(pending).tolist():
+                requested[rows[at]].add(number)
         views = [self.view(), *(sink.source.view() for sink in self.also)]
         frozen = [frozenset(w) for w in requested]
         for row, blocks in clip_rows(self.clips, frozen, views, self.threads, self.readers, watch):
             with watch.timing(WRITE):
                 for number in sorted({*blocks} - {0}):
-                    self.also[number - 1].keep(self.ids[row], blocks[number])
+                    self.also[number - 1].keep([self.ids[row]], blocks[number])
             yield row, blocks[0]
 
     def part(self, rows: RowNumbers, threads: int | None) -> Callable[[], FeatureSource]:
@@ -78,30 +80,6 @@ class ClipSource:
             [self.ids[row] for row in rows.tolist()],
             [self.clips[row].absolute() for row in rows.tolist()],
         )
-
-
-@dataclass(frozen=True)
-class Sink:
-    """A further feature set that receives rows while another set is computed."""
-
-    # Rows are stored as finished rows in its work folder, from which its own run resumes.
-    source: ClipSource
-    build: ShardBuild  # entered
-
-    @cached_property
-    def _index(self) -> TextIndex:
-        return TextIndex(self.build.ids)
-
-    def pending_of(self, rows: Sequence[int], ids: Sequence[str]) -> Iterator[int]:
-        """Yield those of some rows, numbered as `ids`, that are pending in this set."""
-        own = self._index.rows_of((ids[row] for row in rows), len(rows))
-        for row, number in zip(rows, own.tolist(), strict=True):
-            if number >= 0 and self.build.state[number] == PENDING:
-                yield row
-
-    def keep(self, row_id: str, block: RowBlock) -> None:
-        """Append a pending row."""
-        self.build.append(self._index.row_of(row_id), block)
 
 
 def clip_source(

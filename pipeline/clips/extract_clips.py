@@ -5,7 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from pipeline.clips.clip_file import require_av
-from pipeline.clips.clip_source import ClipSource, Sink, clip_source
+from pipeline.clips.clip_source import ClipSource, clip_source
 from pipeline.clips.recipes import resolve_clip_recipe
 from pipeline.clips.sound.extract_sound import extract_sound
 from pipeline.clips.sound.recipes import is_sound_recipe
@@ -14,6 +14,7 @@ from pipeline.images.concatenated_recipes import split_name
 from pipeline.store.errors import WrongUsage
 from pipeline.store.jobs.make_features import make_features, open_build
 from pipeline.store.jobs.options import Compute, Selection, Storage
+from pipeline.store.jobs.sink import Sink
 from pipeline.store.progress import QUIET, Monitor
 from pipeline.store.shards.feature_set import FeatureSet
 from pipeline.store.shards.index import FeatureIndex

@@ -39,7 +39,7 @@ def load_volume_weights(
             ".safetensors file with `weights=...`, or random:SEED for a trial with random weights"
         )
     backbone, shape = VOLUME_BACKBONES[recipe.backbone], (3, recipe.run, recipe.crop, recipe.crop)
-    return load_backbone_weights(backbone, recipe, recipe.weights, shape, source, prefix)
+    return load_backbone_weights(backbone, [recipe], recipe.weights, shape, source, prefix)
 
 
 class VolumeNetwork:

@@ -25,8 +25,8 @@ from pipeline.store.progress import FORWARD, Stopwatch
 from pipeline.store.shards.format import FeatureHeader, RowBlock, names_in
 from pipeline.store.shards.plan import Span
 
-Convert = Callable[[int, RowBlock], RowBlock]
-"""Function of the number of a block's first row, and the block."""
+Convert = Callable[[int, list[RowBlock]], list[RowBlock]]
+"""Function of the number of a batch's first row, and its block of rows of each recipe."""
 
 # Default number of crops per batch. On a CPU each core has its own batch, and small ones stay in
 # its cache.
@@ -90,9 +90,14 @@ def picture_rows(
     network: RecipeNetwork,
     parallelism: Parallelism,
     watch: Stopwatch,
-    convert: Convert = lambda first_row, block: block,
+    convert: Convert = lambda first_row, blocks: blocks,
+    keep: Callable[[int, list[RowBlock]], None] = lambda first_row, others: None,
 ) -> Iterator[tuple[int, RowBlock]]:
-    """Yield the rows of spans in order, each batch with the number of its first row."""
+    """Yield the rows of spans in order, each batch with the number of its first row.
+
+    `convert` is called on the threads that compute. `keep` receives the rows of the network's other
+    recipes, in the same order.
+    """
     # No batch crosses two spans or shards: batches have the same rows in an interrupted run and in
     # any process, so that features have the same bytes.
     batches = [batch for span in spans for batch in span.batches(parallelism.batch_size)]
@@ -105,7 +110,7 @@ def picture_rows(
         ending_at_once(reading, computing),
     ):
 
-        def start(batch: Span) -> Future[RowBlock]:
+        def start(batch: Span) -> Future[list[RowBlock]]:
             samples = [
                 reading.submit(read, pictures[part.start : part.stop], watch)
                 for part in batch.batches(together)
@@ -113,13 +118,14 @@ def picture_rows(
 
             # Waits for its readers on a compute thread. Batches are submitted in order to both
             # pools, so that the oldest batch never waits for a newer one.
-            def rows() -> RowBlock:
+            def rows() -> list[RowBlock]:
                 return convert(batch.start, _compute(samples, network, size, watch))
 
             return computing.submit(rows)
 
-        for batch, block in in_order(batches, start, parallelism.threads + BATCHES_AHEAD):
-            yield batch.start, block
+        for batch, blocks in in_order(batches, start, parallelism.threads + BATCHES_AHEAD):
+            keep(batch.start, blocks[1:])
+            yield batch.start, blocks[0]
 
 
 def reader_of(
@@ -140,22 +146,27 @@ def reader_of(
 
 def _compute(
     reading: Sequence[Future[list[Sample]]], network: RecipeNetwork, size: int, watch: Stopwatch
-) -> RowBlock:
-    """Compute the rows of a batch, padded with black images to `size`."""
+) -> list[RowBlock]:
+    """Compute the rows of a batch, padded with black images to `size`, for each recipe."""
     # With a constant batch size, a row does not depend on how many of its neighbours failed, and
     # weights are packed for one size only.
     samples = [sample for future in reading for sample in future.result()]
     readable = [windows for s in samples if (windows := s.windows) is not None]
-    rows = np.empty((0, *network.recipe.shape), np.float32)
+    several = [np.empty((0, *recipe.shape), np.float32) for recipe in network.recipes]
     if readable:
         batch = np.zeros((size, *readable[0].shape), np.uint8)
         np.stack(readable, out=batch[: len(readable)])
         with watch.timing(FORWARD):
-            rows = network(torch.from_numpy(batch)).numpy()[: len(readable)]
-    if len(readable) == len(samples):
-        features = rows
-    else:
-        features = np.full((len(samples), *network.recipe.shape), np.nan, np.float32)
+            rows = network.every(torch.from_numpy(batch))
+            several = [some.numpy()[: len(readable)] for some in rows]
+    return [_block(samples, rows) for rows in several]
+
+
+def _block(samples: Sequence[Sample], rows: np.ndarray) -> RowBlock:
+    """Return the rows of the readable samples with NaN for the others."""
+    features = rows
+    if len(rows) < len(samples):
+        features = np.full((len(samples), *rows.shape[1:]), np.nan, np.float32)
         features[[sample.windows is not None for sample in samples]] = rows
     return RowBlock(
         features,

@@ -1,16 +1,22 @@
-"""The job of `pipeline extract`: features of a dataset's images, or of image files, as shards."""
+"""The jobs of `pipeline extract`: features of images as shards, of one layer or of several."""
 
+from collections import Counter
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 
 from pipeline.datasets.manifest import DATASET_FILE, NO_PICTURES, Manifest
 from pipeline.datasets.plain_images import Images, images_of
 from pipeline.images.concatenated_recipes import extract_side_by_side, split_name
-from pipeline.images.recipes import resolve_recipe
+from pipeline.images.recipes import Recipe, RecipeError, resolve_recipe
+from pipeline.images.recipes.layers import LayerName
 from pipeline.store.current.record import made_from
 from pipeline.store.current.snapshot import Snapshot, snapshot_file
-from pipeline.store.jobs.make_features import make_features
+from pipeline.store.jobs.make_features import make_features, open_build
 from pipeline.store.jobs.nothing_to_do import nothing_to_do
 from pipeline.store.jobs.options import Compute, Selection, Storage
+from pipeline.store.jobs.sink import Sink
 from pipeline.store.progress import QUIET, Monitor
 from pipeline.store.shards.index import FeatureIndex
 from pipeline.store.workers.place import Place
@@ -20,7 +26,7 @@ def extract(
     dataset: Images | Manifest,
     out: str | Path,
     *,
-    recipe: str,
+    recipe: str | Recipe,
     select: Selection | None = None,
     storage: Storage | None = None,
     compute: Compute | None = None,
@@ -40,9 +46,9 @@ def extract(
         `pipeline.datasets.plain_images`.
     out : str or Path. Output folder. Rows are float32 or float16, (images, *shape of the recipe),
         with image ids as row ids.
-    recipe : str. Name of a recipe, of a backbone with a default recipe, "timm:<model>" or
-        "open-clip:<model>.<tag>"; or several joined by "+", extracted into separate folders next
-        to `out`: see `pipeline.store.shards.side_by_side`.
+    recipe : str or Recipe. A recipe or its name, see `resolve_recipe`; or several names joined by
+        "+", extracted into separate folders next to `out`: see
+        `pipeline.store.shards.side_by_side`.
     select : Selection or None. Images to extract; None: all.
     storage : Storage or None. Row storage, and which finished rows to recompute; None: defaults.
     compute : Compute or None. Weights, arithmetic, device and parallelism; None: defaults.
@@ -83,7 +89,7 @@ def extract(
     select, storage = select or Selection(), storage or Storage()
     compute, place = compute or Compute(), place or Place()
     compute = compute.with_named_precision(place, monitor)
-    if (names := split_name(recipe)) is not None:
+    if isinstance(recipe, str) and (names := split_name(recipe)) is not None:
         place.refuse_summary_of_several()
         images = images_of(dataset, monitor.log)
 
@@ -95,27 +101,133 @@ def extract(
 
         return extract_side_by_side(names, Path(out), extract_one, monitor)
     resolved = resolve_recipe(recipe, compute.precision, storage.dtype)
+    return _extract(dataset, [(resolved, Path(out))], select, storage, compute, place, monitor)[0]
+
+
+def extract_layers(
+    dataset: Images | Manifest,
+    out: str | Path,
+    *,
+    recipes: Sequence[str | Recipe],
+    select: Selection | None = None,
+    storage: Storage | None = None,
+    compute: Compute | None = None,
+    place: Place | None = None,
+    monitor: Monitor = QUIET,
+) -> dict[str, FeatureIndex]:
+    """Extract the output of several layers of one network, in one forward pass of each image.
+
+    Every layer has a feature set of its own, with the bytes that `extract` would give it. An
+    interrupted call resumes: rows that all layers still need are computed together, others alone.
+    On workers, each set is computed by itself.
+
+    Parameters
+    ----------
+    dataset, select, storage, compute, place, monitor : see `extract`.
+    out : str or Path. Folder of the sets; each is in a folder with the name of its layer, and with
+        what is kept of the layer if that is named, as in "layer3-max".
+    recipes : sequence of str or Recipe. Recipes that differ in layer and pool alone, such as
+        "resnet152-pool@layer2" and "resnet152-pool@layer3".
+
+    Returns
+    -------
+    dict of str to FeatureIndex
+        The finished sets by the names of their folders, in the order of `recipes`.
+
+    Raises
+    ------
+    RecipeError
+        The recipes read different images or networks, or two have the same folder.
+    RecipeError, WeightsError, DeviceError, FileReadError, PipelineError
+        As `extract`.
+
+    Examples
+    --------
+    >>> made = pipeline.extract_layers(
+    ...     "data/mine",
+    ...     "features/layers",
+    ...     recipes=["efficientnet-lite0-pool@_blocks.3", "efficientnet-lite0-pool@_blocks.9"],
+    ... )
+    >>> [(name, index.header.row_shape) for name, index in made.items()]
+    [('_blocks.3', (40,)), ('_blocks.9', (112,))]
+    """
+    select, storage = select or Selection(), storage or Storage()
+    compute, place = compute or Compute(), place or Place()
+    compute = compute.with_named_precision(place, monitor)
+    place.refuse_summary_of_several()
+    resolved = [resolve_recipe(r, compute.precision, storage.dtype) for r in recipes]
+    folders = layer_folders(resolved)
+    sets = [(recipe, Path(out, name)) for recipe, name in zip(resolved, folders, strict=True)]
+    made = _extract(dataset, sets, select, storage, compute, place, monitor)
+    return dict(zip(folders, made, strict=True))
+
+
+def layer_folders(recipes: Sequence[Recipe]) -> list[str]:
+    """Return the name of the folder of each of some layers' sets; raise if they cannot share."""
+    first, folders = recipes[0], []
+    for recipe in recipes:
+        for field in ("backbone", "resize", "crop", "normalise", "decode"):
+            if (value := getattr(recipe, field)) != (common := getattr(first, field)):
+                raise RecipeError(
+                    f"{recipe.name} has {field} {value}, and {first.name} {common}; layers of one "
+                    "pass belong to one network and see the same crops: extract them separately"
+                )
+        parts = LayerName.parse(recipe.name)
+        pool = parts.pool if parts and parts.layer else None
+        folders.append(recipe.tap + (f"-{pool}" if pool else ""))
+    if twice := [name for name, count in Counter(folders).items() if count > 1]:
+        raise RecipeError(f"the layer {twice[0]!r} is named twice; name each layer once")
+    return folders
+
+
+def _extract(
+    dataset: Images | Manifest,
+    sets: Sequence[tuple[Recipe, Path]],  # layers of one network
+    select: Selection,
+    storage: Storage,
+    compute: Compute,
+    place: Place,
+    monitor: Monitor,
+) -> list[FeatureIndex]:
+    """Extract some layers of a network; each set resumes by itself."""
     manifest = images_of(dataset, monitor.log)
-    manifest.require("images", f"the recipe {recipe!r}", NO_PICTURES)
+    manifest.require("images", f"the recipe {sets[0][0].name!r}", NO_PICTURES)
     entries = manifest.select(select.split)[: select.limit]
     files = manifest.files(entries)
-    snapshot = None
-    if isinstance(dataset, str | Path) and Path(dataset, DATASET_FILE).is_file():
-        record = made_from(select, storage, compute, recipe=resolved.to_json())
+    of_dataset = isinstance(dataset, str | Path) and Path(dataset, DATASET_FILE).is_file()
+    done: dict[Path, FeatureIndex] = {}
+    snapshots: dict[Path, Snapshot] = {}
+    for recipe, out in sets if of_dataset else ():
+        record = made_from(select, storage, compute, recipe=recipe.to_json())
         paths = (f"{manifest.image_root}/{file}" for file in entries.files)
-        snapshot = Snapshot(snapshot_file(Path(out)), record, Path(dataset), paths)
-        if (index := nothing_to_do(snapshot, Path(out), "image", place, monitor)) is not None:
-            return index
+        snapshots[out] = Snapshot(snapshot_file(out), record, Path(str(dataset)), paths)
+        if (index := nothing_to_do(snapshots[out], out, "image", place, monitor)) is not None:
+            done[out] = index
+    if len(done) == len(sets):
+        return [done[out] for _, out in sets]
 
     # Imported here: importing torch is slower than finding that there is nothing to do.
-    from pipeline.images.image_source import image_source
+    from pipeline.images.image_source import image_sources
     from pipeline.images.network import device_for
 
     compute = compute.on(place, monitor)
+    remaining = [(recipe, out) for recipe, out in sets if out not in done]
+    recipes = [recipe for recipe, _ in remaining]
     if place.scheduler is None:  # a scheduler's workers may have other devices
-        device_for(compute.device, resolved)
-    source = image_source(entries.ids, files, resolved, manifest.name, compute, monitor)
-    index = make_features(source, out, storage=storage, place=place, monitor=monitor)
-    if snapshot is not None:
-        snapshot.write([Path(out).resolve()], [])
-    return index
+        device_for(compute.device, recipes[0])
+    sources = image_sources(entries.ids, files, recipes, manifest.name, compute, monitor)
+    for number, (_, out) in enumerate(remaining):
+        with ExitStack() as entered:
+            later = list(zip(sources, remaining, strict=True))[number + 1 :]
+            sinks = [
+                Sink(
+                    source,
+                    entered.enter_context(open_build(source, source.origin, its_out, storage)),
+                )
+                for source, (_, its_out) in (later if not place.elsewhere else [])
+            ]
+            source = replace(sources[number], also=tuple(sinks))
+            done[out] = make_features(source, out, storage=storage, place=place, monitor=monitor)
+        if out in snapshots:
+            snapshots[out].write([out.resolve()], [])
+    return [done[out] for _, out in sets]

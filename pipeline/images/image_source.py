@@ -3,7 +3,7 @@
 import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cache, lru_cache, partial
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any, cast
 
@@ -20,6 +20,7 @@ from pipeline.store.devices import AUTO, device_type
 from pipeline.store.jobs.feature_source import FeatureSource
 from pipeline.store.jobs.options import Compute
 from pipeline.store.jobs.origins import Files
+from pipeline.store.jobs.sink import Sink
 from pipeline.store.progress import Monitor, Stopwatch
 from pipeline.store.shards.format import FeatureHeader, RowBlock
 from pipeline.store.shards.plan import Span
@@ -40,9 +41,10 @@ class ImageSource:
     recipe: Recipe
     how: Compute  # options of the caller
     parallelism: Parallelism  # follows from them
-    network: Callable[[], RecipeNetwork]  # builds it on the first call
+    network: Callable[..., RecipeNetwork]  # of recipes of its layers; built on the first call
     region: dict[str, Any] | None = None
     """Cropping rule of regions, as in the header's recipe; None: rows are whole images."""
+    also: tuple[Sink["ImageSource"], ...] = ()  # other layers of the network, in its order
 
     @property
     def unit(self) -> str:
@@ -69,8 +71,9 @@ class ImageSource:
 
     def compute(self, spans: Sequence[Span], watch: Stopwatch) -> Iterator[tuple[int, RowBlock]]:
         """Yield the rows of some spans, each batch with the number of its first row."""
+        network = self.network(self.recipe, *(sink.source.recipe for sink in self.also))
         return picture_rows(
-            spans, self.pictures, self.network(), self.parallelism, watch, self._stored
+            spans, self.pictures, network, self.parallelism, watch, self._stored, self._keep
         )
 
     def part(self, rows: RowNumbers, threads: int | None) -> Callable[[], FeatureSource]:
@@ -90,8 +93,14 @@ class ImageSource:
         total = len(self.ids)
         return partial(_part, recipe, how, self.header.dataset, self.region, total, ids, pictures)
 
-    def _stored(self, first_row: int, block: RowBlock) -> RowBlock:
-        return stored_block(self.header, block, self.ids[first_row : first_row + len(block)])
+    def _stored(self, first_row: int, blocks: list[RowBlock]) -> list[RowBlock]:
+        ids = self.ids[first_row : first_row + len(blocks[0])]
+        headers = (self.header, *(sink.source.header for sink in self.also))
+        return [stored_block(h, block, ids) for h, block in zip(headers, blocks, strict=True)]
+
+    def _keep(self, first_row: int, others: list[RowBlock]) -> None:
+        for sink, block in zip(self.also, others, strict=True):
+            sink.keep(self.ids[first_row : first_row + len(block)], block)
 
     def _crc32_of_region(self, row: int, photo_crc32: int) -> int:
         picture = self.pictures[row]
@@ -109,23 +118,39 @@ def image_source(
     region: dict[str, Any] | None = None,
 ) -> ImageSource:
     """Return the source of image features; loads the weights now, and builds the network later."""
-    usual = default_parallelism(recipe, how.device)
+    return image_sources(ids, pictures, [recipe], dataset, how, monitor, region)[0]
+
+
+def image_sources(
+    ids: Sequence[str],
+    pictures: Sequence[Source],
+    recipes: Sequence[Recipe],
+    dataset: str,
+    how: Compute,
+    monitor: Monitor,
+    region: dict[str, Any] | None = None,
+) -> list[ImageSource]:
+    """Return the source of each of some layers of a network, whose weights are loaded once."""
+    usual = default_parallelism(recipes[0], how.device)
     size = max(1, min(how.batch_size or usual.batch_size, len(ids)))
     parallelism = Parallelism(size, how.threads or usual.threads, how.readers or usual.readers)
-    loaded = load_weights(recipe, str(how.weights), how.weights_prefix)
+    loaded = load_weights(recipes[0], str(how.weights), how.weights_prefix, recipes[1:])
     if loaded.remark:
         monitor.log(loaded.remark)
-    header = feature_header(recipe, loaded, dataset, how.trained_on)
 
-    @cache
-    def network() -> RecipeNetwork:
-        built = RecipeNetwork(recipe, loaded.state, how.device, how.engine)
+    @lru_cache(maxsize=1)
+    def network(*layers: Recipe) -> RecipeNetwork:
+        built = RecipeNetwork(layers[0], loaded.state, how.device, how.engine, layers[1:])
         _log_memory(built, parallelism, monitor)
         return built
 
-    return ImageSource(
-        _with_region(header, region), ids, pictures, recipe, how, parallelism, network, region
-    )
+    return [
+        ImageSource(
+            _with_region(feature_header(recipe, loaded, dataset, how.trained_on), region),
+            ids, pictures, recipe, how, parallelism, network, region,
+        )
+        for recipe in recipes
+    ]  # fmt: skip
 
 
 def _part(
@@ -145,7 +170,7 @@ def _part(
     parallelism = Parallelism(size, how.threads or usual.threads, how.readers or usual.readers)
     return ImageSource(
         _with_region(header, region), ids, pictures, network.recipe, how, parallelism,
-        lambda: network, region,
+        lambda recipe: network, region,
     )  # fmt: skip
 
 

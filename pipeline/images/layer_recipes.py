@@ -9,10 +9,27 @@ from torch import Tensor, nn
 
 from pipeline.images.backbones.backbone import Backbone
 from pipeline.images.recipes.layers import POOLS, LayerName, layout_of
-from pipeline.images.recipes.schema import Recipe, RecipeError
+from pipeline.images.recipes.schema import Preprocessing, Recipe, RecipeError
 from pipeline.images.tap import TappedNetwork, first_tensor
 
-__all__ = ["at_layer", "layer_outputs"]
+__all__ = ["at_layer", "layer_outputs", "preprocessed"]
+
+
+def preprocessed(recipe: Recipe, preprocess: Preprocessing, backbone: Backbone) -> Recipe:
+    """Return a recipe with other preprocessing, which shards record as part of the recipe.
+
+    The number of cells follows the size of the crop.
+    """
+    way, windows = preprocess, preprocess.crop.windows
+    changed = replace(
+        recipe, resize=way.resize, crop=way.crop, normalise=way.normalise,
+        combine_crops="mean" if windows > 1 else "none",
+    )  # fmt: skip
+    if way.crop.size == recipe.crop.size:
+        return changed
+    layout = backbone.layout(_output_shape(changed, backbone))
+    shape, axes = layout.row(recipe.pool)
+    return replace(changed, shape=shape, axes=axes)
 
 
 def at_layer(

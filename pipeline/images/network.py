@@ -4,7 +4,7 @@ The reference engine runs the network as torchvision or its package defines it. 
 equivalent, but folds norms, fuses layers and shares the overlap of ten crops.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from queue import SimpleQueue
 
 import torch
@@ -39,22 +39,29 @@ class RecipeNetwork:
     """A recipe's network on a device; thread-safe."""
 
     def __init__(
-        self, recipe: Recipe, state: dict[str, Tensor], device: str = "cpu", engine: str = "fast"
+        self,
+        recipe: Recipe,
+        state: dict[str, Tensor],
+        device: str = "cpu",
+        engine: str = "fast",
+        also: Sequence[Recipe] = (),
     ) -> None:
         """Build the network and load its weights, a complete state dict of the backbone.
 
-        TF32 is switched on or off for the whole process.
+        `also` are recipes of other layers of the same network, for the same crops. TF32 is switched
+        on or off for the whole process.
         """
         if engine not in ENGINES:
             raise RecipeError(f"no engine is called {engine!r}; known are {', '.join(ENGINES)}")
         self.recipe: Recipe = recipe
+        self.recipes = (recipe, *also)
         self.device: torch.device = device_for(device, recipe)
         # To be cut before a call: the recipe's crop, or none if ten crops are shared.
         self.window: Crop = recipe.crop
         self._dtype = _DTYPES[recipe.precision]
         self._backbone = backbone = backbone_named(recipe.backbone)
         net = backbone.filled(state)
-        tapped = TappedNetwork(net.eval().requires_grad_(False), backbone, recipe)
+        tapped = TappedNetwork(net.eval().requires_grad_(False), backbone, *self.recipes)
         fast = engine == "fast"
         self._format = torch.channels_last if fast else torch.contiguous_format
         # Why the fast engine does not rewrite the network, or "".
@@ -113,22 +120,27 @@ class RecipeNetwork:
 
     def rows(self, windows: Tensor) -> Tensor:
         """As a call, with windows and rows on the device of the trunk, outside inference mode."""
-        return self._rows(windows)
+        return self._rows(windows)[0]
 
-    @torch.inference_mode()
     def __call__(self, windows: Tensor) -> Tensor:
         """Return features (images, *recipe.shape) float32 on the CPU.
 
         `windows` is (images, windows, h, w, 3) uint8 on the CPU, cut by `self.window`.
         """
+        return self.every(windows)[0]
+
+    @torch.inference_mode()
+    def every(self, windows: Tensor) -> list[Tensor]:
+        """Return the features of each recipe, of one forward pass; see `__call__`."""
         if self.device.type != "cuda":
             return self._rows(windows)
         stream = self._streams.get()
         try:
             with torch.cuda.stream(stream):
                 rows = self._rows(windows.pin_memory().to(self.device, non_blocking=True))
-                result = torch.empty(rows.shape, pin_memory=True)
-                result.copy_(rows, non_blocking=True)
+                result = [torch.empty(some.shape, pin_memory=True) for some in rows]
+                for target, some in zip(result, rows, strict=True):
+                    target.copy_(some, non_blocking=True)
                 # Sleeps; the stream's own wait would keep a core busy, which readers need.
                 done = torch.cuda.Event(blocking=True)
                 done.record()
@@ -137,27 +149,28 @@ class RecipeNetwork:
             self._streams.put(stream)
         return result
 
-    def _rows(self, windows: Tensor) -> Tensor:
-        images = len(windows)
-        x = self._trunk(self.normalised(windows.flatten(0, 1)).to(self._dtype)).float()
-        x = pooled(x, self.recipe, self._backbone)
-        x = x.unflatten(0, (images, -1))
-        x = x.mean(dim=1) if self.recipe.combine_crops == "mean" else x.squeeze(1)
-        if self.recipe.norm == "l2":
-            x = F.normalize(x, dim=-1)
-        self._require_recipe_shape(x)
-        return x.contiguous()
+    def _rows(self, windows: Tensor) -> list[Tensor]:
+        outputs = self._trunk(self.normalised(windows.flatten(0, 1)).to(self._dtype))
+        several = outputs if isinstance(outputs, tuple) else (outputs,)
+        return [
+            self._row(output.float().unflatten(0, (len(windows), -1)), recipe)
+            for output, recipe in zip(several, self.recipes, strict=True)
+        ]
 
-    def _require_recipe_shape(self, rows: Tensor) -> None:
-        """Raise if the rows do not have the shape and axes of the recipe."""
-        recipe = self.recipe
-        axes = _AXES.get(rows.ndim, "none that are known")
-        if (tuple(rows.shape[1:]), axes) != (recipe.shape, recipe.axes):
+    def _row(self, x: Tensor, recipe: Recipe) -> Tensor:
+        """Return (images, *recipe.shape) of the (images, windows, ...) output of a tap."""
+        x = pooled(x.flatten(0, 1), recipe, self._backbone).unflatten(0, x.shape[:2])
+        x = x.mean(dim=1) if recipe.combine_crops == "mean" else x.squeeze(1)
+        if recipe.norm == "l2":
+            x = F.normalize(x, dim=-1)
+        axes = _AXES.get(x.ndim, "none that are known")
+        if (tuple(x.shape[1:]), axes) != (recipe.shape, recipe.axes):
             raise RecipeError(
                 f"{recipe.name}: the layer {recipe.tap!r} with pool {recipe.pool!r} has rows of "
-                f"{tuple(rows.shape[1:])}, axes {axes!r}; the recipe states {recipe.shape}, axes "
+                f"{tuple(x.shape[1:])}, axes {axes!r}; the recipe states {recipe.shape}, axes "
                 f"{recipe.axes!r}: read another layer, or correct pool, shape and axes"
             )
+        return x.contiguous()
 
     def _fast(self, tapped: TappedNetwork) -> nn.Module:
         layers: Layers = PlainLayers()
@@ -167,7 +180,11 @@ class RecipeNetwork:
             layers = CudnnLayers()
         net, resize = tapped.net, self.recipe.resize
         stack = getattr(net, "features", None)
-        if self.recipe.crop.rule == "ten" and resize.rule == "squash" and stack is not None:
+        # A tap within the stack ends it.
+        taps = (recipe.tap for recipe in self.recipes)
+        within = any(f"{tap}.".startswith("features.") for tap in taps)
+        ten = self.recipe.crop.rule == "ten" and resize.rule == "squash"
+        if ten and stack is not None and not within:
             offsets = crop_offsets(resize.size, resize.size, self.recipe.crop)
             shared = share_ten_crops(stack, offsets, resize.size, self.recipe.crop.size, layers)
             if shared is not None:
@@ -197,7 +214,8 @@ class RecipeNetwork:
             # As in tracing, a third-party model may fail in any way.
             except Exception as error:
                 return f"once traced it fails ({type(error).__name__})"
-        difference = float((actual - expected).norm() / expected.norm())
+        both = ((actual,), (expected,)) if isinstance(actual, Tensor) else (actual, expected)
+        difference = max(float((a - e).norm() / e.norm()) for a, e in zip(*both, strict=True))
         if difference <= _ROUNDING:
             return ""
         return f"with them its rows differ by {difference:.1e} (relative), more than by rounding"

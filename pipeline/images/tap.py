@@ -1,5 +1,6 @@
-"""The tap of a recipe: the layer whose output is read."""
+"""The taps of recipes: the layers of a network whose output is read, all in one forward pass."""
 
+import threading
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
@@ -11,7 +12,7 @@ from pipeline.images.recipes import RecipeError
 from pipeline.images.recipes.layers import unknown_layer, unused_layer
 
 _ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
-    "none": nn.Identity(),
+    "none": lambda output: output,
     "relu": F.relu,
     "relu6": F.relu6,
 }
@@ -29,26 +30,31 @@ class Tap(Protocol):
 
 
 class _Reached(Exception):
-    """Raised with the output of the tap, to skip all later layers."""
+    """Raised after the output of the last tap, to skip all later layers."""
 
     # An exception leaves any depth of modules, whatever their forward methods do with an output.
-    # While a network is traced, the output is a proxy, and the graph ends at the tap as well.
+    # While a network is traced, the outputs are proxies, and the graph ends at the tap as well.
 
-    def __init__(self, output: Tensor) -> None:
+
+class _Outputs(threading.local):
+    """The outputs of the taps in the forward pass of a thread."""
+
+    def __init__(self) -> None:
+        self.by_tap: dict[str, Tensor] = {}
+
+
+class _Recorded(nn.Module):
+    """Wrapper of a tapped layer, which records its output, also during tracing."""
+
+    def __init__(self, layer: nn.Module, record: Callable[[Tensor], None]) -> None:
         super().__init__()
-        self.output = output
+        self.layer, self._record = layer, record
 
-
-class _LastLayer(nn.Module):
-    """Wrapper of the tapped layer, after which the forward pass stops, also during tracing."""
-
-    def __init__(self, layer: nn.Module) -> None:
-        super().__init__()
-        self.layer = layer
-
-    def forward(self, *inputs: Any, **options: Any) -> Tensor:
-        """Raise the layer's output."""
-        raise _Reached(first_tensor(self.layer(*inputs, **options)))
+    def forward(self, *inputs: Any, **options: Any) -> Any:
+        """Return the layer's output, unless no later layer is needed."""
+        output = self.layer(*inputs, **options)
+        self._record(first_tensor(output))
+        return output
 
 
 def first_tensor(output: Any) -> Any:
@@ -59,46 +65,85 @@ def first_tensor(output: Any) -> Any:
 
 
 class TappedNetwork(nn.Module):
-    """A network up to a recipe's tap, with the recipe's activation.
+    """A network up to the taps of some recipes, with the recipes' activations.
 
     Equivalent to torchvision's `create_feature_extractor`, but also for networks that cannot be
     traced.
     """
 
-    def __init__(self, net: nn.Module, backbone: Backbone, recipe: Tap) -> None:
-        """Stop `net`, which is modified in place, after the tap of a recipe."""
+    def __init__(self, net: nn.Module, backbone: Backbone, *recipes: Tap) -> None:
+        """Stop `net`, which is modified in place, after the last of the taps of recipes."""
         super().__init__()
         self.net = net
-        self._backbone, self._tap = recipe.backbone, recipe.tap
-        method = backbone.methods.get(recipe.tap)
-        self._whole = method is not None
+        self._backbone, self._taps = recipes[0].backbone, [recipe.tap for recipe in recipes]
         # Has no effect on a tap that ends with it.
-        self._activation = _ACTIVATIONS[recipe.activation]
-        if method is not None:
-            # A key of `backbone.methods`, called like the network itself, so that a tracer follows.
-            net.forward = getattr(net, method)
-        else:
-            names = [name for name, _ in net.named_modules() if name]
-            if recipe.tap not in names:
-                raise unknown_layer(recipe.backbone, recipe.tap, [*backbone.methods, *names])
-            layer = net.get_submodule(recipe.tap)
-            if isinstance(layer, nn.ModuleList | nn.ModuleDict):
-                first = next(iter(dict(layer.named_children())), "0")
+        self._activations = [_ACTIVATIONS[recipe.activation] for recipe in recipes]
+        self._outputs = _Outputs()
+        taps = {*self._taps}
+        methods = [name for name in backbone.methods if name in taps]
+        self._whole = ""  # the tap that is the output of the network itself
+        for tap in methods:
+            method = backbone.methods[tap]
+            if len(methods) == 1 or method == "forward":
+                # Called like the network itself, so that a tracer follows.
+                net.forward = getattr(net, method)
+                self._whole = tap
+            else:
+                setattr(net, method, self._recorded(getattr(net, method), tap))
+        names = [name for name, _ in net.named_modules() if name]
+        layers = {}
+        for tap in taps.difference(methods):
+            if tap not in names:
+                raise unknown_layer(self._backbone, tap, [*backbone.methods, *names])
+            layers[tap] = net.get_submodule(tap)
+            if isinstance(layers[tap], nn.ModuleList | nn.ModuleDict):
+                first = next(iter(dict(layers[tap].named_children())), "0")
                 raise RecipeError(
-                    f"{recipe.tap!r} of {recipe.backbone} is a list of layers; name one of them, "
-                    f"such as {recipe.tap}.{first}"
+                    f"{tap!r} of {self._backbone} is a list of layers; name one of them, such as "
+                    f"{tap}.{first}"
                 )
-            net.set_submodule(recipe.tap, _LastLayer(layer))
+        # Inner layers first, whose names a wrapper of an outer one would change.
+        for tap in sorted(layers, key=lambda tap: -tap.count(".")):
+            net.set_submodule(tap, _Recorded(layers[tap], self._record(tap)))
 
-    def forward(self, x: Tensor) -> Tensor:
-        """Return the tap's (n, ...) output of (n, 3, h, w) crops, in the network's layout."""
-        return self._activation(self._read(x))
+    def forward(self, x: Tensor) -> Tensor | tuple[Tensor, ...]:
+        """Return the (n, ...) output of each tap for (n, 3, h, w) crops; a single one as it is."""
+        found = self._read(x)
+        if unused := [tap for tap in self._taps if tap not in found]:
+            raise unused_layer(self._backbone, unused[0])
+        outputs = zip(self._taps, self._activations, strict=True)
+        rows = tuple(activation(found[tap]) for tap, activation in outputs)
+        return rows if len(rows) > 1 else rows[0]
 
-    def _read(self, x: Tensor) -> Tensor:
+    def _read(self, x: Tensor) -> dict[str, Tensor]:
+        self._outputs.by_tap = {}
         try:
             output: Tensor = self.net(x)
-        except _Reached as reached:
-            return reached.output
-        if self._whole:
+        except _Reached:
+            return self._outputs.by_tap
+        return self._outputs.by_tap | ({self._whole: output} if self._whole else {})
+
+    def _record(self, tap: str) -> Callable[[Tensor], None]:
+        needed = len({*self._taps}) - bool(self._whole)
+
+        def record(output: Tensor) -> None:
+            found = self._outputs.by_tap
+            if tap in found:  # a layer that the network calls again
+                return
+            last = len(found) + 1 == needed and not self._whole
+            # The network may change an output in place later.
+            found[tap] = output if last else output.clone()
+            if last:
+                raise _Reached
+
+        return record
+
+    def _recorded(self, method: Callable[[Tensor], Tensor], tap: str) -> Callable[[Tensor], Tensor]:
+        record = self._record(tap)
+
+        def recorded(x: Tensor) -> Tensor:
+            output = method(x)
+            record(output)
             return output
-        raise unused_layer(self._backbone, self._tap)
+
+        return recorded

@@ -3,6 +3,7 @@
 import os
 import re
 import urllib.error
+from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
 
@@ -38,12 +39,17 @@ _UNVERIFIED = {
 }
 
 
-def load_weights(recipe: Recipe, source: str = "imagenet", prefix: str | None = None) -> Weights:
+def load_weights(
+    recipe: Recipe,
+    source: str = "imagenet",
+    prefix: str | None = None,
+    also: Sequence[Recipe] = (),
+) -> Weights:
     """Load the weights for a recipe's network; there is no fallback.
 
     `source` is "imagenet" (the recipe's own), "random:SEED", or the path of a `.pth`, `.pt`,
     `.safetensors`, `.caffemodel` or `.tgz` file, or of a folder of timm or transformers. `prefix`
-    chooses a part of a file with several networks.
+    chooses a part of a file with several networks. `also` are recipes of other layers.
     """
     backbone, shape = backbone_named(recipe.backbone), (3, recipe.crop.size, recipe.crop.size)
     provider = provider_of(recipe.backbone)
@@ -52,12 +58,12 @@ def load_weights(recipe: Recipe, source: str = "imagenet", prefix: str | None = 
             f"{recipe.name} is a recipe of {recipe.plugin or 'this package'}, but its backbone "
             f"{recipe.backbone} is of {installed or 'this package'} here; install the same version"
         )
-    return load_backbone_weights(backbone, recipe, recipe.weights, shape, source, prefix)
+    return load_backbone_weights(backbone, (recipe, *also), recipe.weights, shape, source, prefix)
 
 
 def load_backbone_weights(
     backbone: Backbone,
-    recipe: Tap,
+    taps: Sequence[Tap],
     default: str,
     shape: tuple[int, ...],
     source: str,
@@ -67,8 +73,8 @@ def load_backbone_weights(
     published = source == "imagenet"
     if prefix is not None and (published or source.startswith("random:") or backbone.load):
         raise WeightsError(
-            f"weights_prefix is {prefix!r}, but {recipe.backbone} with weights {source!r} reads no "
-            "part of a file; omit it, or save that part as a file"
+            f"weights_prefix is {prefix!r}, but {taps[0].backbone} with weights {source!r} reads "
+            "no part of a file; omit it, or save that part as a file"
         )
     if backbone.load is not None:
         return backbone.load(default, source)
@@ -86,7 +92,7 @@ def load_backbone_weights(
     sha256 = sha256_of_weights(path)
     if published and not default.startswith("package:"):
         _check_published(default, path, sha256)
-    part = read_state_dict(path, backbone, recipe, shape, prefix)
+    part = read_state_dict(path, backbone, taps, shape, prefix)
     return Weights(default if published else f"file:{path.name}", sha256, *part)
 
 

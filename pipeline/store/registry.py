@@ -76,7 +76,7 @@ class Registry(Generic[T]):
 
     def plugin(self, name: str) -> str:
         """Return where a thing comes from: `Entry.plugin`."""
-        return "" if name in self._builtin else self.entries()[name].plugin
+        return "" if name in self._builtin else self.entries().get(name, Entry("")).plugin
 
     def get(self, name: str, recorded: str = "") -> T:
         """Import and return a thing; raise UnknownName, or PluginError for a broken guest.

@@ -281,7 +281,7 @@ def test_used_tensors_are_those_with_a_gradient(name: str, monkeypatch: pytest.M
     use_narrow_networks(monkeypatch)
     recipe = resolve_recipe(name)
     backbone, shape = backbone_named(recipe.backbone), (3, recipe.crop.size, recipe.crop.size)
-    used = {*used_tensors(backbone, recipe, shape)}
+    used = {*used_tensors(backbone, [recipe], shape)}
     net = backbone.build().eval()
     parameters = dict(net.named_parameters())
     statistics = {k for k in net.state_dict() if k.rpartition(".")[2].startswith("running_")}

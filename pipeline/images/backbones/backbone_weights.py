@@ -2,7 +2,7 @@
 
 import tarfile
 import zlib
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,9 +20,13 @@ from pipeline.images.tap import Tap, TappedNetwork
 
 
 def read_state_dict(
-    path: Path, backbone: Backbone, recipe: Tap, shape: tuple[int, ...], prefix: str | None = None
+    path: Path,
+    backbone: Backbone,
+    taps: Sequence[Tap],
+    shape: tuple[int, ...],
+    prefix: str | None = None,
 ) -> Part:
-    """Return a complete float32 state dict of a network, read from a file in any supported layout.
+    """Return a float32 state dict, complete up to all taps, from a file in any supported layout.
 
     They are listed in docs/images.md. `shape` is that of the network's input.
     """
@@ -45,9 +49,9 @@ def read_state_dict(
         return state
 
     def used() -> Collection[str]:
-        return used_tensors(backbone, recipe, shape)
+        return used_tensors(backbone, taps, shape)
 
-    return find_part(_read(path), path, Target(recipe.backbone, expected, named, used), prefix)
+    return find_part(_read(path), path, Target(taps[0].backbone, expected, named, used), prefix)
 
 
 class _Operands(TorchDispatchMode):
@@ -64,14 +68,16 @@ class _Operands(TorchDispatchMode):
         return func(*args, **(kwargs or {}))
 
 
-def used_tensors(backbone: Backbone, recipe: Tap, shape: tuple[int, ...]) -> Collection[str]:
-    """Return the names of the parameters and buffers that the network reads before its tap.
+def used_tensors(
+    backbone: Backbone, taps: Sequence[Tap], shape: tuple[int, ...]
+) -> Collection[str]:
+    """Return the names of the parameters and buffers that the network reads before its last tap.
 
     All, for a network that cannot run without data.
     """
     net = backbone.outline().eval()
     tensors = net.state_dict(keep_vars=True)
-    tapped = TappedNetwork(net, backbone, recipe)
+    tapped = TappedNetwork(net, backbone, *taps)
     # Without data: each operation only computes the shape of its output.
     with torch.no_grad(), _Operands() as operands:
         try:

@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 from pipeline.images.recipes.image_recipes import DEFAULT_RECIPE, RECIPES
 from pipeline.images.recipes.layers import GRID_AXES, LayerName
-from pipeline.images.recipes.schema import Recipe, RecipeError
+from pipeline.images.recipes.schema import Crop, Normalise, Recipe, RecipeError, Resize
 from pipeline.store.errors import UnexpectedType, UnknownName
 from pipeline.store.registry import Registry
 from pipeline.store.wording import did_you_mean
@@ -185,7 +185,16 @@ def resolve_recipe(
 
 def resolved_like(name: str, stored: Mapping[str, Any]) -> Recipe:
     """Return the recipe of a name with the options that the recipe of stored rows records."""
-    return resolve_recipe(name, *(str(stored.get(key)) for key in ("precision", "storage")))
+    recipe = resolve_recipe(name, *(str(stored.get(key)) for key in ("precision", "storage")))
+    if "resize" not in stored:
+        return recipe
+    norm: dict[str, Any] = dict(stored["normalise"])
+    norm |= {key: tuple(norm[key]) for key in ("mean", "std")}
+    return replace(
+        recipe, resize=Resize(**stored["resize"]), crop=Crop(**stored["crop"]),
+        normalise=Normalise(**norm), combine_crops=stored["combine_crops"],
+        shape=tuple(stored["shape"]),
+    )  # fmt: skip
 
 
 def _hint(name: str) -> str:

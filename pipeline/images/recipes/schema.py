@@ -1,6 +1,8 @@
 """Schema of a recipe: all settings that change a feature, as typed data."""
 
 import math
+import re
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields
 from typing import Any, Literal, get_args, get_origin
 
@@ -130,6 +132,50 @@ class Preprocessing:
     resize: Resize
     crop: Crop
     normalise: Normalise
+
+    @classmethod
+    def spelled(
+        cls,
+        usual: "Preprocessing | Recipe",
+        resize: str | None = None,
+        crop: str | None = None,
+        mean: Sequence[float] = (),
+        std: Sequence[float] = (),
+        channels: str | None = None,
+    ) -> "Preprocessing":
+        """Return `usual` with the parts that are spelled as on the command line.
+
+        Parameters
+        ----------
+        usual : Preprocessing or Recipe. Values of the parts that are not spelled.
+        resize : str or None. "[squash:]PIXELS[:bilinear|:bicubic]", otherwise of the shorter side.
+        crop : str or None. "[centre:|ten:]PIXELS", or "none" or "flip" for the whole canvas.
+        mean, std : three floats, or none. Of values from 0 to 1.
+        channels : str or None. "RGB" or "BGR".
+        """
+        found, window, norm = usual.resize, usual.crop, usual.normalise
+        if resize is not None:
+            rule, size, filtered = _parts(resize, r"(squash:)?(\d+)(?::(\w+))?", "--resize")
+            interpolation: Any = filtered or found.interpolation
+            found = Resize("squash" if rule else "shorter-side", int(size), interpolation)
+        if crop in ("none", "flip"):
+            window = Crop(crop, found.size)  # type: ignore[arg-type]
+        elif crop is not None:
+            kind, size = _parts(crop, r"(centre:|ten:)?(\d+)", "--crop")
+            window = Crop("ten" if kind == "ten:" else "centre", int(size), window.centre_offset)
+        if mean or std or channels:
+            # Of the usual values, in the units of values from 0 to 1.
+            share = 255.0 / norm.scale
+            means: Any = tuple(mean) or tuple(value / share for value in norm.mean)
+            stds: Any = tuple(std) or tuple(value / share for value in norm.std)
+            norm = Normalise(255.0, means, stds, channels or norm.channels)  # type: ignore[arg-type]
+        return cls(found, window, norm)
+
+
+def _parts(text: str, pattern: str, option: str) -> tuple[str, ...]:
+    if (match := re.fullmatch(pattern, text)) is None:
+        raise RecipeError(f"{option} {text!r} is not of the form in the help of this option")
+    return tuple(group or "" for group in match.groups())
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,6 +4,7 @@ Loading EfficientNet-Lite0 and folding its norms takes as long as running it on 
 the suite makes hundreds of sets with it. Tests of weights and engines build their own networks.
 """
 
+from collections.abc import Sequence
 from threading import Lock
 
 import pytest
@@ -22,7 +23,7 @@ _USERS = (
 )  # fmt: skip
 _MOST, _MOST_BYTES = 3, 1 << 25  # networks, and bytes of the weights of one
 _weights: list[tuple[Backbone, str, str, Weights]] = []
-_networks: list[tuple[dict[str, Tensor], tuple[Recipe, str, str], RecipeNetwork]] = []
+_networks: list[tuple[dict[str, Tensor], tuple[object, ...], RecipeNetwork]] = []
 _lock = Lock()
 
 
@@ -39,11 +40,16 @@ def forget_networks() -> None:
     _networks.clear()
 
 
-def shared_weights(recipe: Recipe, source: str = "imagenet", prefix: str | None = None) -> Weights:
+def shared_weights(
+    recipe: Recipe,
+    source: str = "imagenet",
+    prefix: str | None = None,
+    also: Sequence[Recipe] = (),
+) -> Weights:
     """Return what `load_weights` returns, to be read and not written to."""
     own = recipe.weights
     if not source.startswith("random:") and not (source == "imagenet" and own[:8] == "package:"):
-        return load_weights(recipe, source, prefix)
+        return load_weights(recipe, source, prefix, also)
     backbone = backbone_named(recipe.backbone)
     with _lock:
         for of, *names, loaded in _weights:
@@ -57,15 +63,19 @@ def shared_weights(recipe: Recipe, source: str = "imagenet", prefix: str | None 
 
 
 def shared_network(
-    recipe: Recipe, state: dict[str, Tensor], device: str = "cpu", engine: str = "fast"
+    recipe: Recipe,
+    state: dict[str, Tensor],
+    device: str = "cpu",
+    engine: str = "fast",
+    also: Sequence[Recipe] = (),
 ) -> RecipeNetwork:
     """Return a network of these weights: the one of an earlier call if they are shared."""
-    asked = (recipe, device, engine)
+    asked = (recipe, device, engine, *also)
     with _lock:
         for of, what, network in _networks:
             if of is state and what == asked:
                 return network
-        network = RecipeNetwork(recipe, state, device, engine)
+        network = RecipeNetwork(recipe, state, device, engine, also)
         if any(loaded.state is state for *_, loaded in _weights):
             _networks.append((state, asked, network))
             del _networks[:-_MOST]
