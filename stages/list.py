@@ -57,7 +57,7 @@ def list(
         raise click.UsageError("name the recipe or backbone whose layers to list")
     if name is not None and kind != "layers":
         if kind != "recipes":
-            raise click.UsageError(f"only recipes and layers have a NAME; omit {name!r}")
+            raise click.UsageError(f"only recipes have a NAME to print; omit {name!r}")
         click.echo(json.dumps(recipe_in_full(name, weights), indent=2, sort_keys=True))
         return
     if weights is not None:

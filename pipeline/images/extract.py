@@ -117,7 +117,7 @@ def extract_layers(
 ) -> dict[str, FeatureIndex]:
     """Extract the output of several layers of one network, in one forward pass of each image.
 
-    Every layer has a feature set of its own, with the bytes that `extract` would give it. An
+    Every layer has a feature set of its own, with the bytes of its own `extract`. An
     interrupted call resumes: rows that all layers still need are computed together, others alone.
     On workers, each set is computed by itself.
 
@@ -125,7 +125,7 @@ def extract_layers(
     ----------
     dataset, select, storage, compute, place, monitor : see `extract`.
     out : str or Path. Folder of the sets; each is in a folder with the name of its layer, and with
-        what is kept of the layer if that is named, as in "layer3-max".
+        what is kept of the layer if its name has that, as in "layer3-max".
     recipes : sequence of str or Recipe. Recipes that differ in layer and pool alone, such as
         "resnet152-pool@layer2" and "resnet152-pool@layer3".
 
@@ -149,7 +149,7 @@ def extract_layers(
     ...     recipes=["efficientnet-lite0-pool@_blocks.3", "efficientnet-lite0-pool@_blocks.9"],
     ... )
     >>> [(name, index.header.row_shape) for name, index in made.items()]
-    [('_blocks.3', (40,)), ('_blocks.9', (112,))]
+    [('_blocks.3-pool', (40,)), ('_blocks.9-pool', (112,))]
     """
     select, storage = select or Selection(), storage or Storage()
     compute, place = compute or Compute(), place or Place()

@@ -173,7 +173,7 @@ def test_two_networks_that_fit_are_named(
 ) -> None:
     path = str(saved(changed(state), tmp_path))
     with pytest.raises(
-        WeightsError, match=r"'.*student.*' and '.*teacher.*'; name one .*--weights-prefix .*teach"
+        WeightsError, match=r"'.*student.*' and '.*teacher.*'; name one .*weights_prefix=.*teach"
     ):
         load_weights(GRID, path)
     with pytest.raises(WeightsError, match=r"'.*student.*' and '.*teacher.*'; name one"):
@@ -191,7 +191,7 @@ def test_an_average_is_taken_if_it_is_named(state: State, tmp_path: Path) -> Non
     usual, average = load_weights(GRID, path), load_weights(GRID, path, "state_dict_ema")
     require_equal(average, other(state))
     assert (usual.prefix, average.prefix) == ("", "state_dict_ema.")
-    assert "under 'state_dict.'; --weights-prefix chooses state_dict_ema." in usual.remark
+    assert "under 'state_dict.'; weights_prefix chooses state_dict_ema." in usual.remark
     # What would be taken without it is the same features.
     assert load_weights(GRID, path, "state_dict").recipe_fields == {}
     for rest in ({"ema": other(state)}, {"state_dict": state, "model": other(state)}):

@@ -165,7 +165,7 @@ def test_preprocessing_is_spelled_and_recorded(own: None, photos: Path, tmp_path
     assert resolved_like("own@0", stored).to_json() == changed.to_json()
     assert Preprocessing.spelled(recipe, crop="flip").crop == pipeline.Crop("flip", 16)
     for text in ("big", "squash:", "-3"):
-        with pytest.raises(RecipeError, match="--resize"):
+        with pytest.raises(RecipeError, match="the resize"):
             Preprocessing.spelled(recipe, text)
 
 

@@ -201,4 +201,4 @@ def _hint(name: str) -> str:
     """Return the nearest names, and the form of names of library models."""
     near = did_you_mean(name, [*DEFAULT_RECIPE, *RECIPES], "pipeline list recipes")
     forms = "Models of libraries are torchvision:MODEL, timm:MODEL, open-clip:MODEL.TAG and "
-    return f"{near} {forms}transformers:ID"
+    return f"{near}{'' if near.endswith('?') else '.'} {forms}transformers:ID"

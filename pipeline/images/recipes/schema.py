@@ -155,13 +155,13 @@ class Preprocessing:
         """
         found, window, norm = usual.resize, usual.crop, usual.normalise
         if resize is not None:
-            rule, size, filtered = _parts(resize, r"(squash:)?(\d+)(?::(\w+))?", "--resize")
+            rule, size, filtered = _parts(resize, r"(squash:)?(\d+)(?::(\w+))?", "resize")
             interpolation: Any = filtered or found.interpolation
             found = Resize("squash" if rule else "shorter-side", int(size), interpolation)
         if crop in ("none", "flip"):
             window = Crop(crop, found.size)  # type: ignore[arg-type]
         elif crop is not None:
-            kind, size = _parts(crop, r"(centre:|ten:)?(\d+)", "--crop")
+            kind, size = _parts(crop, r"(centre:|ten:)?(\d+)", "crop")
             window = Crop("ten" if kind == "ten:" else "centre", int(size), window.centre_offset)
         if mean or std or channels:
             # Of the usual values, in the units of values from 0 to 1.
@@ -172,9 +172,10 @@ class Preprocessing:
         return cls(found, window, norm)
 
 
-def _parts(text: str, pattern: str, option: str) -> tuple[str, ...]:
+def _parts(text: str, pattern: str, what: str) -> tuple[str, ...]:
     if (match := re.fullmatch(pattern, text)) is None:
-        raise RecipeError(f"{option} {text!r} is not of the form in the help of this option")
+        forms = {"resize": "[squash:]PIXELS[:bicubic]", "crop": "[ten:]PIXELS, none or flip"}
+        raise RecipeError(f"the {what} {text!r} is not of the form {forms[what]}")
     return tuple(group or "" for group in match.groups())
 
 
