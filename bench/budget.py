@@ -17,16 +17,16 @@ from pathlib import Path
 # A room above its aim has the size of its last reduction, and shrinks further.
 BUDGET = {
     # 205 lines more: one registry of all that another package can add.
-    "store": 11950,  # to become 8,900
+    "store": 11930,  # to become 8,900
     "datasets": 4800,  # to become 3,900
     # 500 lines more: any layer of any network, torchvision's models, networks of other packages.
     # 110 more: checkpoints of training programs are read by an unpickler that runs nothing of
     # theirs, and the network in them is found by its names; refused before, five of eight forms.
     # 135 more: an encoder in a loop of one's own.
     # 445 more: image models of transformers. 280 more: several layers in one pass.
-    "images": 7000,  # to become 5,300
+    "images": 6985,  # to become 5,300
     # 55 lines more: encoders of other packages, recorded where their rows are.
-    "text": 6365,  # to become 5,900
+    "text": 6345,  # to become 5,900
     # 30 lines more: heads of other packages.
     # 105 more: trained heads as torch modules, with gradients, on a device.
     "heads": 7936,  # to become 7,600
@@ -41,14 +41,14 @@ BUDGET = {
     "web": 4300,
     # 117 lines more: `pipeline init`, and params.yaml of other programs. 90 more: guests in lists,
     # and commands of their readers.
-    "stages": 5210,
+    "stages": 5180,
     # More: continuous integration fails if any of its parts does; networks of others.
     # 175 lines more: DVC in a repository of one's own, and params.yaml of other programs.
     # 180 more: forms of checkpoints, a harmful pickle among them.
     # 145 lines more: an encoder in a loop of one's own, heads as modules, search by a vector.
     # 395 lines more: a guest package, with and without it.
     # 255 lines more: models of transformers against the library.
-    "tests": 43450,  # to become 27,000
+    "tests": 42960,  # to become 27,000
 }
 """Most lines of each room, of all kinds; the plan's aim next to those above it."""
 

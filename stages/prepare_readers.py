@@ -7,6 +7,7 @@ split `splits` the repeatable `--split SPLIT=FILE`. Its text in the docstring is
 import inspect
 import re
 from collections.abc import Callable, Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
@@ -48,6 +49,7 @@ def _broken(name: str, error: PipelineError) -> click.Command:
     )
 
 
+@cache  # the same command each time a group is asked for it
 def _command_of(name: str, read: Callable[..., Manifest]) -> click.Command:
     about, _, rest = inspect.cleandoc(read.__doc__ or "").partition("\n\nParameters\n")
     texts = _texts(rest)

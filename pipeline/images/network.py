@@ -153,13 +153,13 @@ class RecipeNetwork:
         outputs = self._trunk(self.normalised(windows.flatten(0, 1)).to(self._dtype))
         several = outputs if isinstance(outputs, tuple) else (outputs,)
         return [
-            self._row(output.float().unflatten(0, (len(windows), -1)), recipe)
+            self._row(output.float(), len(windows), recipe)
             for output, recipe in zip(several, self.recipes, strict=True)
         ]
 
-    def _row(self, x: Tensor, recipe: Recipe) -> Tensor:
-        """Return (images, *recipe.shape) of the (images, windows, ...) output of a tap."""
-        x = pooled(x.flatten(0, 1), recipe, self._backbone).unflatten(0, x.shape[:2])
+    def _row(self, output: Tensor, images: int, recipe: Recipe) -> Tensor:
+        """Return (images, *recipe.shape) of the (images * windows, ...) output of a tap."""
+        x = pooled(output, recipe, self._backbone).unflatten(0, (images, -1))
         x = x.mean(dim=1) if recipe.combine_crops == "mean" else x.squeeze(1)
         if recipe.norm == "l2":
             x = F.normalize(x, dim=-1)

@@ -103,12 +103,13 @@ def test_children_end_with_their_parent(pictures: list[Picture], tmp_path: Path)
 class Means:
     """A network on a card, as far as reading can see."""
 
-    recipe, window, device = RECIPE, RECIPE.crop, torch.device("cuda")
+    recipe, recipes = RECIPE, (RECIPE,)
+    window, device = RECIPE.crop, torch.device("cuda")
 
-    def __call__(self, windows: torch.Tensor) -> torch.Tensor:
+    def every(self, windows: torch.Tensor) -> list[torch.Tensor]:
         """Return rows that tell images apart."""
         means = windows.float().mean((1, 2, 3, 4))
-        return means[:, None].expand(-1, *RECIPE.shape).clone()
+        return [means[:, None].expand(-1, *RECIPE.shape).clone()]
 
 
 def test_batches_are_the_same_by_threads_and_by_processes(
