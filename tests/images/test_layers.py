@@ -68,6 +68,18 @@ def test_rows_are_those_of_a_hook(model: str) -> None:
             np.testing.assert_allclose(network(windows), kept, rtol=2e-4, atol=2e-4)
 
 
+def test_a_layer_with_several_outputs_is_read_as_its_first() -> None:
+    layer = "encoder.layers.encoder_layer_0.self_attention"
+    recipe = resolve_recipe(f"torchvision:vit_b_32-tokens@{layer}")
+    state = dict(load_weights(recipe, "random:0").state)
+    size = recipe.crop.size
+    windows = torch.full((1, 1, size, size, 3), 9, dtype=torch.uint8)
+    fast = RecipeNetwork(recipe, state)
+    assert "another output" in fast.remark
+    reference = RecipeNetwork(recipe, state, engine="reference")
+    np.testing.assert_allclose(fast(windows), reference(windows), atol=1e-5)
+
+
 WRONG = {
     "resnet152-pool@layer5": (UnknownName, r"no layer 'layer5'; did you mean layer\d"),
     "resnet152-class@layer3": (RecipeError, "no class token; the tokens before the cells are noth"),
